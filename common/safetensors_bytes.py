@@ -1,6 +1,7 @@
 """The bytes of safetensors files: a header with the sum of what follows it, and the tensors.
 
-They are made without copies and, but for moments, without Python's lock: training goes on in another thread.
+They are made without copies and, but for moments, without Python's lock: training goes on in another thread. A tensor
+that is split over processes is gathered when its turn comes, on all of them, and once more for the sum.
 """
 
 import hashlib
@@ -18,18 +19,24 @@ TYPES = {**WIDE, **NARROW, torch.bool: "BOOL"}
 
 def pieces(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> Iterator[bytes | memoryview]:
     """Yield what a file of `tensors` consists of; with `metadata`, that and a sum of the tensors are in its header."""
-    order, header, views, end = list(TYPES), dict[str, object](), list[memoryview](), 0
-    for name, tensor in sorted(tensors.items(), key=lambda item: (order.index(item[1].dtype), item[0])):
-        views.append(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
-        begin, end = end, end + len(views[-1])
+    order, header, end = list(TYPES), dict[str, object](), 0
+    ordered = sorted(tensors.items(), key=lambda item: (order.index(item[1].dtype), item[0]))
+    for name, tensor in ordered:
+        begin, end = end, end + tensor.numel() * tensor.element_size()
         header[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [begin, end]}
     if metadata is not None:
         digest = hashlib.sha256()
-        for view in views:
-            digest.update(view)
+        for _, tensor in ordered:
+            digest.update(_view(tensor))
         header = {"__metadata__": {**metadata, "sha256": digest.hexdigest()}, **header}
     yield _start(header)
-    yield from views
+    for _, tensor in ordered:
+        yield _view(tensor)
+
+
+def _view(tensor: Tensor) -> memoryview:
+    tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
 
 
 def split(data: bytes) -> tuple[dict[str, object], bytes]:

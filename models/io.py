@@ -5,6 +5,7 @@ A family of models is a module that FAMILIES names; it is imported when one of i
 package adds families of its own to FAMILIES. Beyond what `Model` asks for, a model may have
 
     save_beside(folder)   writes further files that users need and returns their names
+    load_beside(folder)   reads such files
     unmergeable           the reason why `save_merged` cannot run, or None
     save_merged(folder)   writes the base model with the adapters merged in, and returns the names of the files and the
                           largest difference this makes to outputs; the model cannot be used afterwards
@@ -76,16 +77,17 @@ def save(
     folder: str | Path,
     metadata: Mapping[str, str] | None = None,
     state: Mapping[str, Tensor] | None = None,
+    write: bool = True,
 ) -> None:
     """Write the model's config and weights, replacing each file as a whole; equal models give equal bytes.
 
     `metadata` goes into the header of the weights. The config goes there too, so that a save that is killed between
     the two files leaves a valid pair if the old model had the same config, and a pair that `load` refuses otherwise.
     `state` holds the weights by name if the model itself has only a part of them, as on one of several processes, or
-    trains on meanwhile.
+    trains on meanwhile. Weights that are split over processes are gathered one by one: all processes call this, and
+    one has `write`.
     """
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     config = {"family": model.family, "config": asdict(model.config)}
     # A tensor with several names (tied embeddings) is stored once; `load` ties the names again.
     tensors: dict[int, tuple[str, Tensor]] = {}
@@ -93,8 +95,16 @@ def save(
     for name, tensor in (model.state_dict(keep_vars=True) if state is None else state).items():
         tensors.setdefault(id(tensor), (name, tensor))
     header = {"format": "pt", **(metadata or {}), "model": json.dumps(config, sort_keys=True)}
-    write_whole(folder / WEIGHTS, *safetensors_bytes.pieces(dict(tensors.values()), header))
-    write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
+    pieces = safetensors_bytes.pieces(dict(tensors.values()), header)
+    try:
+        if write:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_whole(folder / WEIGHTS, more=pieces)
+    finally:
+        for _ in pieces:
+            pass  # others are in it too
+    if write:
+        write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
 
 def load(folder: str | Path, device: str | torch.device = "cpu", revision: str | None = None) -> Model:
@@ -130,6 +140,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
         model.check()
     except ValueError as error:
         raise ValueError(f"{folder / WEIGHTS}: {error}; copy it again from where it was saved") from error
+    getattr(model, "load_beside", lambda folder: None)(folder)
     return model.to(device).eval()
 
 

@@ -7,9 +7,10 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any
 
 from common.errors import UserError
@@ -50,12 +51,13 @@ def gathered(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def write_whole(path: Path, *data: bytes | memoryview) -> None:
-    """Replace `path` with `data`; whenever the process dies, the old or the new file is there, complete."""
+def write_whole(path: Path, *data: bytes | memoryview, more: Iterable[bytes | memoryview] = ()) -> None:
+    """Replace `path` with `data` and `more`; whenever the process dies, the old or the new file is there, complete."""
     temporary = _aside(path, "tmp")
     try:
         with gathered(temporary) as file:
             file.writelines(data)
+            file.writelines(more)
         sync(temporary)
         os.replace(temporary, path)
     except BaseException:
@@ -152,9 +154,10 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def digests(folder: Path) -> dict[str, str]:
+def digests(folder: Path, known: Mapping[str, str] = MappingProxyType({})) -> dict[str, str]:
     """Return the SHA-256 digest of every file below `folder` by its relative path, with forward slashes."""
-    return {path.relative_to(folder).as_posix(): sha256(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    names = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {name: known.get(name) or sha256(path) for name, path in names.items()}
 
 
 def fault(folder: Path, manifest: str, needed: Collection[str]) -> str | None:

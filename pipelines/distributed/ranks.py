@@ -110,6 +110,12 @@ def gather(value: T) -> list[T]:
     return values
 
 
+def evenly(parts: Sequence[T]) -> Iterator[T]:
+    """Yield the parts, the last of them again until all ranks have had equally many, as sharded models need it."""
+    for number in range(max(gather(len(parts)))):
+        yield parts[min(number, len(parts) - 1)]
+
+
 def gather_on_main(value: T) -> list[T]:
     """Return the `value` of every rank on the main process, and on another its own alone."""
     if world() == 1:

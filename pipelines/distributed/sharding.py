@@ -6,38 +6,50 @@ of its layers in `_no_split_modules`, as transformers does. Models that are not 
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from accelerate import Accelerator, DistributedType
 from accelerate.optimizer import AcceleratedOptimizer
 from accelerate.utils import FullyShardedDataParallelPlugin
+from accelerate.utils.fsdp_utils import fsdp2_prepare_model
 from torch import nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 
 from common.errors import UserError
+from pipelines.distributed import deferred
 
 
 def prepare(
-    accelerator: Accelerator, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]
+    accelerator: Accelerator, model: nn.Module, make: Callable[[nn.Module], Sequence[torch.optim.Optimizer]]
 ) -> tuple[nn.Module, list[AcceleratedOptimizer]]:
-    """Return the prepared model and optimizers. Raises UserError for settings under which results would differ."""
-    if accelerator.distributed_type == DistributedType.FSDP:
-        plugin = accelerator.state.fsdp_plugin
-        _check(plugin, optimizers)
-        # Weights are gathered and gradients averaged in the type they are stored in, outputs stay what they are, and
-        # autocast picks the operations that compute in 16 bits: as with one process. Accelerate would round them all.
-        plugin.mixed_precision_policy = MixedPrecisionPolicy()
-        # A scalar cannot be split: each process keeps it whole, and `average_whole` sees to its gradient.
-        plugin.ignored_modules = [nn.ParameterList(p for p in model.parameters() if p.ndim == 0)]
-        # The loop changes no output in place.
-        warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
-    model, *wrapped = accelerator.prepare(model, *optimizers)
-    return model, wrapped
+    """Return the prepared model and what `make` makes: its optimizers. UserError where results would differ."""
+    if accelerator.distributed_type != DistributedType.FSDP:
+        model, *wrapped = accelerator.prepare(model, *make(model))
+        return model, wrapped
+    plugin = accelerator.state.fsdp_plugin
+    _check(plugin)
+    # Weights are gathered and gradients averaged in the type they are stored in, outputs stay what they are, and
+    # autocast picks the operations that compute in 16 bits: as with one process. Accelerate would round them all.
+    plugin.mixed_precision_policy = MixedPrecisionPolicy()
+    # A scalar cannot be split: each process keeps it whole, and `average_whole` sees to its gradient.
+    plugin.ignored_modules = [nn.ParameterList(p for p in model.parameters() if p.ndim == 0)]
+    # The loop changes no output in place.
+    warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
+    model = fsdp2_prepare_model(accelerator, model)
+    accelerator._models.append(model)  # as `accelerator.prepare` does, which finds optimizers' weights by their memory
+    deferred.fill(model, accelerator.device)
+    optimizers = make(model)
+    if any(isinstance(optimizer, torch.optim.Muon) for optimizer in optimizers):
+        raise UserError(
+            "training.optimizer=muon needs whole matrices, which FSDP splits; use training.optimizer=adamw, or launch "
+            "with accelerate_configs/ddp.yaml"
+        )
+    return model, [accelerator.prepare_optimizer(optimizer, device_placement=False) for optimizer in optimizers]
 
 
-def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.optim.Optimizer]) -> None:
+def _check(plugin: FullyShardedDataParallelPlugin) -> None:
     by_size = plugin.auto_wrap_policy is size_based_auto_wrap_policy
     checkpointing = "false, with hardware.gradient_checkpointing=true on the command line,"
     for key, given, wrong, instead in (
@@ -53,11 +65,6 @@ def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.op
                 f"{key}: {given} does not work here: write {key}: {instead} into the file that accelerate launch "
                 "reads, as accelerate_configs/fsdp.yaml has it"
             )
-    if any(isinstance(optimizer, torch.optim.Muon) for optimizer in optimizers):
-        raise UserError(
-            "training.optimizer=muon needs whole matrices, which FSDP splits; use training.optimizer=adamw, or launch "
-            "with accelerate_configs/ddp.yaml"
-        )
 
 
 def average_whole(accelerator: Accelerator, model: nn.Module) -> None:
@@ -71,16 +78,17 @@ def average_whole(accelerator: Accelerator, model: nn.Module) -> None:
 
 
 @contextlib.contextmanager
-def whole(accelerator: Accelerator, model: nn.Module) -> Iterator[None]:
-    """Keep all weights gathered within the block: ranks may call any method alone, and must change no weights."""
-    parts = [module for module in model.modules() if isinstance(module, FSDPModule)]
-    for part in parts:
-        part.set_reshard_after_forward(False, recurse=False)
-        part.unshard()
+def gathered(model: nn.Module) -> Iterator[None]:
+    """Keep gathered, within the block, the weights outside layers: ranks may call any method, equally often.
+
+    Each layer gathers its own when it is called. The block must change no weights.
+    """
+    if not isinstance(model, FSDPModule):
+        yield
+        return
+    model.set_reshard_after_forward(False, recurse=False)
+    model.unshard()
     try:
         yield
     finally:
-        for part in parts:
-            part.reshard()
-            again = part is not model and accelerator.state.fsdp_plugin.reshard_after_forward
-            part.set_reshard_after_forward(again, recurse=False)
+        model.reshard()

@@ -3,13 +3,15 @@
 A checkpoint is a folder step-000500/ with model.safetensors, average.safetensors where weights are averaged,
 optimizer.pt and task.pt (tensors and plain values, read with weights_only), progress.json, best/ with the best model so
 far, and manifest.json with the SHA-256 of each. It does not depend on the number of processes that wrote it. The main
-process alone reads and writes it; the others are told.
+process alone reads and writes it; the others are told. Sharded training writes `split_checkpoints`; either is read by
+any number of processes, sharded or not.
 """
 
 import io
 import json
 import re
 import shutil
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,6 +29,7 @@ from common import safetensors_bytes
 from common.disk import files
 from common.errors import UserError
 from pipelines.distributed import ranks
+from pipelines.engine import split_checkpoints
 from pipelines.engine.averaging import Average
 from pipelines.engine.update import Progress
 
@@ -56,15 +59,26 @@ class Snapshot:
             if self.averaged is not None:
                 _write_tensors(temporary / AVERAGE, self.averaged)
             _write_values(temporary / "optimizer.pt", self.moments)
-            _write_values(temporary / "task.pt", self.task)
-            if self.progress["best"] is not None and best.is_dir():
-                (temporary / BEST).mkdir()
-                for file in sorted(best.iterdir()):
-                    shutil.copyfile(file, temporary / BEST / file.name)
-            # Of a metric a sum may be NaN.
-            files.write_text(temporary / "progress.json", json.dumps(self.progress, indent=1))
-            files.write_json(temporary / MANIFEST, files.digests(temporary))
+            finish(temporary, self.task, self.progress, best)
         prune(folder, keep, self.step)
+
+
+def finish(
+    folder: Path,
+    task: Mapping[str, object],
+    progress: Mapping[str, object],
+    best: Path,
+    known: Mapping[str, str] = types.MappingProxyType({}),
+) -> None:
+    """Write what is not tensors of training into a checkpoint, and last its manifest; `known` are digests of files."""
+    _write_values(folder / "task.pt", task)
+    if progress["best"] is not None and best.is_dir():
+        (folder / BEST).mkdir()
+        for file in sorted(best.iterdir()):
+            shutil.copyfile(file, folder / BEST / file.name)
+    # Of a metric a sum may be NaN.
+    files.write_text(folder / "progress.json", json.dumps(progress, indent=1))
+    files.write_json(folder / MANIFEST, files.digests(folder, known))
 
 
 def take(
@@ -82,13 +96,37 @@ def take(
     if average is not None:
         with average.in_place():
             averaged = weights_of(accelerator, model)
-    scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
     kept, own = _copied(moments, device), _copied(dict(task), torch.device("cpu"))
-    return Snapshot(progress.step, _tensors(weights, device), averaged, kept, own, {**asdict(progress), **scaler})
+    return Snapshot(progress.step, _tensors(weights, device), averaged, kept, own, _plain(accelerator, progress))
 
 
-def weights_of(accelerator: Accelerator, model: nn.Module) -> dict[str, Tensor]:
-    """Copy the weights to host memory. Call it on all ranks; only the main process gets all of them."""
+def _plain(accelerator: Accelerator, progress: Progress) -> dict[str, object]:
+    scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
+    return {**asdict(progress), **scaler}
+
+
+def write_split(
+    folder: Path,
+    keep: int,
+    best: Path,
+    accelerator: Accelerator,
+    model: nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    average: Average | None,
+    task: Mapping[str, object],
+    progress: Progress,
+) -> None:
+    """Write what `Snapshot.write` does, of sharded training, in which no process holds all. Call it on all ranks."""
+    plain, path = _plain(accelerator, progress), folder_of(folder, progress.step)
+    state = split_checkpoints.tensors(model, optimizers, average)
+    split_checkpoints.write(path, state, lambda temporary, known: finish(temporary, task, plain, best, known))
+    ranks.on_main(lambda: prune(folder, keep, progress.step))
+
+
+def weights_of(accelerator: Accelerator, model: nn.Module, split: bool = False) -> Mapping[str, Tensor]:
+    """Copy the weights to host memory, on the main process; split ones are not copied. Call it on all ranks."""
+    if split:
+        return states.get_model_state_dict(model)  # type: ignore[return-value]
     return _tensors(states.get_model_state_dict(model, options=OPTIONS), accelerator.device)
 
 
@@ -145,7 +183,9 @@ def newest_sound(folder: Path, warn: Callable[[str], None]) -> Path | None:
     """Return the newest checkpoint whose files match its manifest; report each damaged one through `warn`."""
     paths = found(folder)
     for path in paths:
-        reason = files.fault(path, MANIFEST, {*FILES, *(weights.name for weights in path.glob("*.safetensors"))})
+        stored = {file.relative_to(path).as_posix() for file in path.rglob("*.safetensors")}
+        needed = FILES[2:] if (path / split_checkpoints.SHARES).is_dir() else FILES
+        reason = files.fault(path, MANIFEST, {*needed, *stored})
         if reason is None:
             return path
         warn(f"checkpoint {path} is refused: {reason}")
@@ -162,12 +202,15 @@ def load(
     average: Average | None,
 ) -> tuple[dict[str, object], Progress]:
     """Restore model, optimizers and averaged weights from a verified checkpoint; return (task state, progress)."""
-    if average is not None:
-        with average.in_place():  # so that what is loaded ends up in the average
-            _load_weights(path / AVERAGE, accelerator, model)
-    _load_weights(path / "model.safetensors", accelerator, model)
-    moments = _from_torch_bytes(ranks.read(path / "optimizer.pt"))
-    states.set_optimizer_state_dict(model, list(optimizers), moments, options=OPTIONS)
+    if ranks.on_main((path / split_checkpoints.SHARES).is_dir):
+        split_checkpoints.read(path, model, optimizers, average)
+    else:
+        if average is not None:
+            with average.in_place():  # so that what is loaded ends up in the average
+                _load_weights(path / AVERAGE, accelerator, model)
+        _load_weights(path / "model.safetensors", accelerator, model)
+        moments = _from_torch_bytes(ranks.read(path / "optimizer.pt"))
+        states.set_optimizer_state_dict(model, list(optimizers), moments, options=OPTIONS)
     progress = json.loads(ranks.read(path / "progress.json"))
     scaler = progress.pop("scaler", None)
     if scaler and accelerator.scaler is not None:

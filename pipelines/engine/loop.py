@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType
 from torch import Tensor, nn
 
 from common.config.arguments import nearest
@@ -44,6 +44,7 @@ class Loop:
         self.updater = Updater(task, config, accelerator, run)
         self.writer = Background()  # of models and checkpoints, on the main process
         self.model, self.monitor, self.steps = self.updater.model, self.updater.monitor, self.updater.steps
+        self.split = accelerator.distributed_type == DistributedType.FSDP  # no process holds the whole model
         self.doing, self.saved = "training", -1  # the latter the step of the last checkpoint
         self.watch = Watch(self.updater.stop, self._at, config.hardware.patience)
         self.refitted: tuple[int, Mapping[str, float]] = (-1, {})  # the step of the last refit, and what it returned
@@ -158,8 +159,7 @@ class Loop:
 
     def _mend_models(self, path: Path) -> bool:
         """Make model/best and model/last match the checkpoint `path`; return whether they did not."""
-        best, last = self.run.best, self.run.last
-        before = ranks.on_main(lambda: digests(last))
+        best, last, before = self.run.best, self.run.last, ranks.on_main(lambda: digests(self.run.last))
         with self._averaged():
             self._keep_model(last)
         self._settle()
@@ -254,7 +254,7 @@ class Loop:
             return
         self.updater.sum_up()  # which finds losses that are not finite
         self.model.eval()
-        with self._doing("fitting"), self._averaged(), sharding.whole(self.accelerator, self.model):
+        with self._doing("fitting"), self._averaged(), sharding.gathered(self.model):
             self.refitted = self.progress.step, self.task.refit(self._map_items())
         self.model.train()
 
@@ -266,7 +266,7 @@ class Loop:
         self._refit()
         self.model.eval()
         with self._averaged():
-            with sharding.whole(self.accelerator, self.model):
+            with sharding.gathered(self.model):
                 values = self._validation_means()
                 extra = {**self.refitted[1], **self.task.after_validation(self._map_items())}
             value = self._chosen({**values, **extra})
@@ -304,29 +304,36 @@ class Loop:
         return contextlib.nullcontext() if average is None else average.in_place()
 
     def _patience_is_over(self) -> bool:
-        return self.training.patience is not None and self.progress.stale >= self.training.patience
+        return self.progress.stale >= (self.training.patience or math.inf)
 
     def save(self) -> None:
         """Copy the state for a checkpoint and model/last, written while training continues."""
         self.updater.sum_up()
         self._settle(BACKLOG - 1)
-        snapshot = checkpoints.take(*self._trained(), self.task.state_dict(), self.progress)
         self._write(self.run.sync_metrics)  # which the checkpoint counts on
+        state, progress = self.task.state_dict(), self.progress
+        given = self.run.checkpoints, self.training.keep_checkpoints, self.run.best
+        if self.split:
+            self._settle()
+            checkpoints.write_split(*given, *self._trained(), state, progress)
+            with self._averaged():
+                self._keep_model(self.run.last)
+        else:
+            snapshot = checkpoints.take(*self._trained(), state, progress)
+            self._write(lambda: snapshot.write(*given))
+            self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         self.saved = self.progress.step
-        self._write(lambda: snapshot.write(self.run.checkpoints, self.training.keep_checkpoints, self.run.best))
-        self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
-        if self.hooks:
-            now, folder = self._moment(), checkpoints.folder_of(self.run.checkpoints, self.progress.step)
-            for hook in self.hooks:
-                self._write(functools.partial(hook.on_save, now, folder))
+        now, folder = self._moment(), checkpoints.folder_of(self.run.checkpoints, progress.step)
+        for hook in self.hooks:
+            self._write(functools.partial(hook.on_save, now, folder))
 
     def _write(self, work: Callable[[], None]) -> None:
         if self.accelerator.is_main_process:
             self.writer.start(work)
 
-    def _write_model(self, folder: Path, weights: Mapping[str, Tensor]) -> None:
+    def _write_model(self, folder: Path, weights: Mapping[str, Tensor], **gathering: bool) -> None:
         with explained(folder):
-            io.save(self.task.model, folder, state=weights)
+            io.save(self.task.model, folder, state=weights, **gathering)
 
     def _trained(self) -> tuple[Accelerator, nn.Module, list[torch.optim.Optimizer], Average | None]:
         """Return what a checkpoint holds beside the task's state and the progress."""
@@ -334,7 +341,10 @@ class Loop:
         return self.accelerator, self.updater.model, optimizers, self.updater.average
 
     def _keep_model(self, folder: Path) -> None:
-        """Copy the model's weights, written while training continues."""
-        self._settle(BACKLOG - 1)
-        weights = checkpoints.weights_of(self.accelerator, self.model)
-        self._write(lambda: self._write_model(folder, weights))
+        """Copy the model's weights, written while training continues; split ones are written as they are gathered."""
+        self._settle(0 if self.split else BACKLOG - 1)
+        weights = checkpoints.weights_of(self.accelerator, self.model, self.split)
+        if self.split:
+            ranks.agree(lambda: self._write_model(folder, weights, write=ranks.is_main()))
+        else:
+            self._write(lambda: self._write_model(folder, weights))

@@ -10,6 +10,11 @@ from torch import Tensor
 
 from pipelines.engine.batches import is_out_of_memory
 
+LARGER = (  # what helps where one example at a time does not fit
+    "choose a smaller model, split it over GPUs by accelerate launch --config_file accelerate_configs/fsdp.yaml, or "
+    "--resume with hardware.gradient_checkpointing=true or a larger hardware.memory_fraction"
+)
+
 
 class NotFiniteError(Exception):
     """A loss or gradient is not finite; the message has the step."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ from common import hardware
 from common.disk.files import digests, write_json
 from common.errors import UserError
 from pipelines.distributed import ranks
+from pipelines.engine.batches import is_out_of_memory
 from pipelines.engine.config import BaseConfig
+from pipelines.engine.stepping import LARGER
 from pipelines.engine.workload import Workload
 from pipelines.run.folder import Run
 from pipelines.tracking import trackers
@@ -32,6 +35,18 @@ def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
     )
 
 
+@contextmanager
+def _memory() -> Iterator[None]:
+    """Raise UserError where memory runs out that no smaller micro-batch gives back."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise UserError(f"out of memory; {LARGER}") from error
+
+
+@_memory()
 def train(
     workload: Workload,
     config: BaseConfig,

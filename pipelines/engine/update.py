@@ -22,7 +22,7 @@ from pipelines.engine.averaging import Average
 from pipelines.engine.batches import Order, check_divides, is_out_of_memory, smaller, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.optim import set_rates
-from pipelines.engine.stepping import HalfMadeError, LackOfMemoryError, NotFiniteError, Stepper
+from pipelines.engine.stepping import LARGER, HalfMadeError, LackOfMemoryError, NotFiniteError, Stepper
 from pipelines.engine.workload import Loss, Task
 from pipelines.run.folder import Run
 from pipelines.tracking.monitor import Monitor
@@ -72,7 +72,7 @@ class Updater:
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
         # What checkpointing computes again has the noise of torch's generator, which a compiled graph leaves alone.
         noise.by_item(task.model, config.hardware.compile and not config.hardware.gradient_checkpointing)
-        self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers(task.model))
+        self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers)
         self.stepper = Stepper(accelerator, self.optimizers)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
@@ -270,7 +270,7 @@ class Updater:
     def _cannot_agree(self, where: str) -> UserError:
         return UserError(
             f"out of memory in the {where} of step {self.progress.step + 1}, which cannot be made again; go on from "
-            f"the last checkpoint with --resume training.micro_batch_size={self._smaller() or 1}"
+            f"the last checkpoint with --resume training.micro_batch_size={self._smaller() or 1}; else {LARGER}"
         )
 
     def _loss(self, items: Tensor, batch: object) -> Loss:
@@ -309,11 +309,8 @@ class Updater:
         """Halve the micro-batch after memory ran out; the step is then tried again."""
         self._zero_grad()
         if (size := self._smaller()) is None:
-            raise UserError(
-                f"out of memory at step {self.progress.step + 1} with one example at a time; choose a smaller model, "
-                "split it over GPUs by accelerate launch --config_file accelerate_configs/fsdp.yaml, or --resume with "
-                "hardware.gradient_checkpointing=true or a larger hardware.memory_fraction"
-            ) from error
+            step = self.progress.step + 1
+            raise UserError(f"out of memory at step {step} with one example at a time; {LARGER}") from error
         self.monitor.say(
             f"out of memory with {self.progress.micro_batch_size} examples at once; going on with {size} "
             f"(the batch stays {self.training.batch_size})"

@@ -128,9 +128,10 @@ def train(spread: str, settings: Mapping[str, Sequence[str]], words: Sequence[st
 
     trained, prepare = set(), sharding.prepare  # the first: optimizers of the loop, not those of a fit
 
-    def prepared(accelerator, model, optimizers):
-        trained.update(optimizers)
-        return prepare(accelerator, model, optimizers)
+    def prepared(*given):
+        model, wrapped = prepare(*given)
+        trained.update(each.optimizer for each in wrapped)
+        return model, wrapped
 
     def keep(optimizer, args, kwargs):
         if optimizer in trained and optimizer not in gradients:

@@ -165,7 +165,7 @@ def test_a_checkpoint_that_cannot_be_finished_leaves_no_trace_and_takes_none_awa
     training = Training()
     training.save(tmp_path, 1, keep=1)
 
-    def fails(folder):
+    def fails(folder, known):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(checkpoints.files, "digests", fails)

@@ -106,10 +106,10 @@ def test_a_save_killed_between_its_files_never_loads_wrongly(tmp_path, monkeypat
     io.save(tiny(heads=2), tmp_path)
     write_whole = io.write_whole
 
-    def killed_before_config(path, *data):
+    def killed_before_config(path, *data, **more):
         if path.name == "config.json":
             raise KeyboardInterrupt
-        write_whole(path, *data)
+        write_whole(path, *data, **more)
 
     monkeypatch.setattr(io, "write_whole", killed_before_config)
     newer = tiny(heads=2)

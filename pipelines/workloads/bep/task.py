@@ -16,7 +16,7 @@ from common.text import token_nats
 from common.workers import progress
 from models.plans.char_lstm import CharLSTM
 from models.plans.characters import END, PAD, UNKNOWN
-from pipelines.distributed import ranks
+from pipelines.distributed import deferred, ranks
 from pipelines.engine.batches import Order, is_out_of_memory
 from pipelines.engine.optim import set_rates
 from pipelines.engine.workload import Loss, MapItems, Task
@@ -92,7 +92,7 @@ class CharTask(Task):
             self.mixer = Mixer(corpus.parts["train"], sizes, config, base, self.learn)
             self.model: CharLSTM = self.mixer.model.to(device)
         else:
-            self.model = CharLSTM(sizes).to(device)
+            self.model = deferred.made(lambda: CharLSTM(sizes), device)
         workers = config.data.workers
         length = training.sequence * (1 if self.legacy else training.carry)
         self.train = Windows(

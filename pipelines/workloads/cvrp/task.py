@@ -16,6 +16,7 @@ from common.random import derive_key, uniform
 from models.routing import native
 from models.routing.environment import Instances
 from models.routing.policy import RoutingPolicy
+from pipelines.distributed import deferred, ranks
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import Loss, MapItems, Source, Task
 from pipelines.workloads.cvrp.imitation import Curriculum
@@ -68,7 +69,11 @@ class CvrpTask(Task):
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         self.config, self.device = config, device
-        self.model = RoutingPolicy(config.model.resolved(len(config.data.sizes) > 1)).to(device)
+        sizes = config.model.resolved(len(config.data.sizes) > 1)
+        if config.training.baseline == "rollout":  # a copy of the whole model
+            self.model = RoutingPolicy(sizes).to(device)
+        else:
+            self.model = deferred.made(lambda: RoutingPolicy(sizes), device)
         key, size = stream_key(config.seed, "train"), config.training.batch_size
         self.train: Source = Generated(config.data, key, device, group=size)
         if config.training.imitation_steps:
@@ -120,7 +125,7 @@ class CvrpTask(Task):
     def _greedy(self, model: nn.Module, batch: Mapping[str, Tensor], starts: int) -> Tensor:
         """Return the costs (B,) of the best greedy tours."""
         cost = torch.empty_like(batch["capacity"])
-        for rows, instances in by_size(batch):
+        for rows, instances in ranks.evenly(list(by_size(batch))):
             cost[rows] = model(instances, num_starts=starts).cost.min(1).values
         return cost
 

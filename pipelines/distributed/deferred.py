@@ -1,0 +1,176 @@
+"""Models that are made without their weights, for sharded training: each process computes its share of them later.
+
+A model is built by its own code on torch's meta device, while the operations are recorded with the random numbers'
+state. A weight is what its own operations give when they are repeated: the same bits as if the model had been built
+whole, with one weight in memory at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import torch
+from accelerate import DistributedType
+from accelerate.state import AcceleratorState
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+ATTRIBUTE = "deferred"  # of a model that lacks its weights
+
+AModel = TypeVar("AModel", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """An operation that was not computed: memory is known by its storage."""
+
+    function: Callable[..., object]
+    args: tuple[object, ...]
+    kwargs: dict[str, object]
+    made: list[Tensor]
+    reads: set[int]
+    writes: set[int]
+    generator: torch.Generator
+    state: Tensor | None  # of the generator, for random numbers
+
+
+class Recorder(TorchDispatchMode):
+    """Within the block, new tensors have no memory, and what is done to them is recorded."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[_Call] = []
+        self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
+    ) -> object:
+        """Compute an operation on tensors with memory; record one on others."""
+        kwargs, places = dict(kwargs or {}), func._schema.arguments
+        given = _tensors((args, kwargs))
+        changed = _tensors([x for x, place in zip(args, places, strict=False) if _is_written(place)])
+        on_cpu = str(kwargs.get("device") or "cpu") == "cpu"
+        makes = not given and on_cpu and any(place.name == "device" for place in places)
+        if not (makes or any(_is_fake(x) for x in given)) or not all(map(_is_fake, changed)):
+            return func(*self.valued(args), **self.valued(kwargs))
+        generator = kwargs.get("generator") or torch.default_generator
+        assert isinstance(generator, torch.Generator), "as the operation asks for"
+        random = torch.Tag.nondeterministic_seeded in func.tags
+        state = generator.get_state() if random else None
+        try:
+            with self.fake:
+                found = func(*args, **kwargs)
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            return func(*self.valued(args), **self.valued(kwargs))
+        if random:  # the generator moves on
+            drawn = tree_map_only(Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype), args)
+            func(*drawn, **kwargs)
+        made = _tensors(found)
+        reads, writes = ({_storage(x) for x in part if _is_fake(x)} for part in (given, [*made, *changed]))
+        self.calls.append(_Call(func, args, kwargs, made, reads, writes, generator, state))
+        return found
+
+    def valued(self, tree: Any) -> Any:
+        """Return `tree` with tensors that have their values."""
+        return tree_map_only(Tensor, lambda x: self.value(x) if _is_fake(x) else x, tree)
+
+    @torch.no_grad()
+    def value(self, tensor: Tensor) -> Tensor:
+        """Compute a recorded tensor. The state of random numbers stays as it is."""
+        needed, calls = {_storage(tensor)}, list[_Call]()
+        for call in reversed(self.calls):
+            if call.writes & needed:
+                calls.append(call)
+                needed |= call.reads
+        memory: dict[int, Tensor] = {}
+
+        def real(x: Tensor) -> Tensor:
+            return memory[_storage(x)].as_strided(x.shape, x.stride(), x.storage_offset()) if _is_fake(x) else x
+
+        for call in reversed(calls):
+            args, kwargs = tree_map_only(Tensor, real, (call.args, call.kwargs))
+            before = call.generator.get_state()
+            if call.state is not None:
+                call.generator.set_state(call.state)
+            found = call.function(*args, **kwargs)
+            call.generator.set_state(before)
+            for meta, value in zip(call.made, _tensors(found), strict=True):
+                memory.setdefault(_storage(meta), value)
+        return real(tensor)
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _tensors(tree: object) -> list[Tensor]:
+    return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
+
+
+def _is_fake(tensor: Tensor) -> bool:
+    return isinstance(tensor, FakeTensor)
+
+
+def _storage(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """The weights, by name, that a model still lacks."""
+
+    recorder: Recorder
+    weights: dict[str, Tensor]
+
+
+def made(make: Callable[[], AModel], device: torch.device) -> AModel:
+    """Return a new model on `device`; in sharded training its weights are on the meta device until `fill`."""
+    if AcceleratorState._shared_state.get("distributed_type") != DistributedType.FSDP:
+        return make().to(device)
+    with Recorder() as recorder:
+        model = make()
+    weights = {name: weight for name, weight in model.named_parameters() if _is_fake(weight) and weight.ndim}
+    known: dict[Tensor, Tensor] = {}  # tied weights stay tied
+    for module in list(model.modules()):
+        for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            if tensor not in known:
+                known[tensor] = _with_memory(recorder, tensor, device)
+            setattr(module, name, known[tensor])
+    setattr(model, ATTRIBUTE, Deferred(recorder, weights))
+    return model
+
+
+def _with_memory(recorder: Recorder, tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a buffer or scalar with its value, and a weight on the meta device."""
+    if not isinstance(tensor, nn.Parameter):
+        return recorder.valued(tensor).to(device)
+    deferred = _is_fake(tensor) and tensor.ndim
+    kept = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    return nn.Parameter(kept if deferred else recorder.valued(tensor.data).to(device), tensor.requires_grad)
+
+
+@torch.no_grad()
+def fill(model: nn.Module, device: torch.device) -> None:
+    """Compute this process's share of the weights that `made` left out."""
+    if not isinstance(left := model.__dict__.pop(ATTRIBUTE, None), Deferred):
+        return
+    model._apply(lambda x: torch.empty_like(x, device=device) if x.is_meta else x)
+    for name, weight in model.named_parameters():
+        if name in left.weights:
+            whole = left.recorder.value(left.weights[name])
+            assert isinstance(weight, DTensor), "all but scalars is split"
+            size, start = compute_local_shape_and_global_offset(weight.shape, weight.device_mesh, weight.placements)
+            for axis, (begin, length) in enumerate(zip(start, size, strict=True)):
+                whole = whole.narrow(axis, begin, length)
+            weight.to_local().copy_(whole)

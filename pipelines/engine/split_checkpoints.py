@@ -1,0 +1,92 @@
+"""Checkpoints of sharded training: each process writes its share, and any number of processes reads them.
+
+`torch.distributed.checkpoint` writes shares/*.safetensors, which hold no pickles, in place of the files of a whole
+checkpoint. Several machines need a disk that all of them share.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from torch import Tensor, distributed, nn
+from torch.distributed import checkpoint
+from torch.distributed.checkpoint import state_dict as states
+from torch.distributed.checkpoint.api import CheckpointException
+
+from common.disk import files
+from common.errors import UserError
+from pipelines.distributed import ranks
+from pipelines.engine.averaging import Average
+
+SHARES = "shares"
+AT_ONCE = 2**27  # bytes of whole tensors whose shares are written to one file: it is made in memory
+
+
+def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mapping[str, str]], None]) -> None:
+    """Write `folder`, complete or not at all. Call it on all ranks.
+
+    `rest` adds the other files and the manifest, on the main process; it is given the digests of the shares.
+    """
+    with ExitStack() as stack, files.explained(folder):
+        temporary = ranks.on_main(lambda: stack.enter_context(files.folder_at_once(folder)))
+        ends = itertools.accumulate(x.numel() * x.element_size() for x in state.values())
+        numbers = {name: 1 + end // AT_ONCE for name, end in zip(state, ends, strict=True)}  # of files
+        writer = checkpoint.HuggingFaceStorageWriter(str(temporary / SHARES), numbers, save_distributed=True)
+        _done(lambda: checkpoint.save(dict(state), storage_writer=writer, process_group=_group()))
+        mine = temporary.rglob(f"shard-{ranks.rank() + 1:05d}-*")
+        own = {path.relative_to(temporary).as_posix(): files.sha256(path) for path in mine}
+        found = {name: digest for part in ranks.gather(own) for name, digest in part.items()}
+
+        def finish() -> None:
+            if away := [name for name in found if not (temporary / name).is_file()]:
+                raise UserError(
+                    f"{temporary / away[0]} is not on the first machine's disk: checkpoints of split models need a "
+                    "runs folder on a disk that all machines share"
+                )
+            rest(temporary, found)
+            stack.close()
+
+        ranks.on_main(finish)
+
+
+def read(folder: Path, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], average: Average | None) -> None:
+    """Read all tensors of training in place, each process what it holds of them."""
+    state = tensors(model, optimizers, average)
+    reader = checkpoint.HuggingFaceStorageReader(str(folder / SHARES))
+    _done(lambda: checkpoint.load(dict(state), storage_reader=reader, process_group=_group()))
+
+
+def tensors(
+    model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], average: Average | None
+) -> dict[str, Tensor]:
+    """Return all tensors of training by name, not copied."""
+    weights, moments = states.get_state_dict(model, list(optimizers))
+    named = {f"model.{name}": value for name, value in weights.items()}
+    for name, values in moments["state"].items():
+        named |= {f"optimizer.{name}.{key}": value for key, value in values.items()}
+    if average is not None:
+        named |= {f"average.{number}": value for number, value in enumerate(average.values)}
+    return {name: value for name, value in named.items() if isinstance(value, Tensor)}
+
+
+def _done(work: Callable[[], object]) -> None:
+    """Call `work` on all ranks; the error of any is raised on all, without the library's wrapping."""
+
+    def unwrapped() -> None:
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # of one process
+                work()
+        except CheckpointException as error:
+            raise next(iter(error.failures.values()))[0] from error
+
+    ranks.agree(unwrapped)
+
+
+def _group() -> distributed.ProcessGroup | None:
+    return ranks.group() if ranks.world() > 1 else None
