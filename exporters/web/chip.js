@@ -22,7 +22,8 @@ class Chip {
     rp2040.flash.set(flash);
     const store = (address, word) => rp2040.sramView.setUint32(address - 0x20000000, word, true);
     const device = new FlashInterface(rp2040.flash, store, () => this.cycles);
-    Object.assign(rp2040.peripherals, { 0x18000: device.ssi, 0x50000: device.channel });
+    const ring = { readUint32: () => Math.random() * 2 & 1, writeUint32Atomic() {} };  // an oscillator's bits
+    Object.assign(rp2040.peripherals, { 0x18000: device.ssi, 0x50000: device.channel, 0x40060: ring });
     rp2040.sram.set(flash.subarray(0, 256), STAGE2 - 0x20000000);
     rp2040.uart[0].onByte = show;
     const read = sio.readUint32.bind(sio), write = sio.writeUint32.bind(sio);

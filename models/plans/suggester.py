@@ -96,7 +96,7 @@ class Suggester:
                 score[alike <= 0] = -np.inf
         before = [stems_of(each) for _, each in outline.sentences(partial[:begin])]
         for row, clause in enumerate(clauses):
-            if before and any(overlap(clause.words, said) >= SAID for said in before):
+            if not continuation(clause, begun)[0] or any(overlap(clause.words, said) >= SAID for said in before):
                 score[row] = -np.inf
         if judge and num:
             best = [row for row in np.argsort(-score, kind="stable")[:RANKED] if score[row] > -np.inf]

@@ -22,7 +22,7 @@ static inline uint32_t clamp(uint32_t place, uint32_t from, uint32_t to) {
 }
 
 /* The sum of the weights, which go to t->candidates. */
-TT_HOT static int32_t share_chances(const struct tt_work *w, uint32_t from, uint32_t to) {
+static int32_t share_chances(const struct tt_work *w, uint32_t from, uint32_t to) {
     const struct tt *t = w->t;
     const struct tt_field *f = w->field;
     int32_t largest = t->sums[t->best], total = 0;

@@ -36,7 +36,10 @@ TT_HOT void uart_interrupt(void) {
 }
 
 void console_poll(void) {
+    watchdog_feed();
     usb_poll();
+    if (usb_boot_wanted())
+        boot_drive();
     interrupts_off();
     drain_uart();
     int byte;

@@ -77,7 +77,7 @@ TT_HOT static void embed(struct tt *t, uint32_t token) {
 }
 
 /* Adds to t->x what the memory holds about the contexts that end with the newest token. */
-TT_HOT TT_APART static void remember(struct tt *t) {
+TT_APART static void remember(struct tt *t) {
     /* Not constant, so that it lies in SRAM. */
     static uint32_t factor[1 + TT_MOST_TABLES] = {0x9e3779b1, 0x85ebca6b, 0xc2b2ae35, 0x27d4eb2f, 0x165667b1};
     uint32_t hash = t->recent[0] * factor[0], width = t->width, post = t->post_memory;

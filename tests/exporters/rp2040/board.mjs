@@ -46,7 +46,11 @@ export class Board {
     for (const name of ['sram', 'sramView', 'flash', 'flash16', 'flashView']) second[name] = first[name];
     const store = (address, word) => first.sramView.setUint32(address - SRAM, word, true);
     this.interface = new FlashInterface(first.flash, store, () => this.cycles[0], { quad: !serial });
-    for (const chip of this.chips) Object.assign(chip.peripherals, { 0x18000: this.interface.ssi, 0x50000: this.interface.channel });
+    for (const chip of this.chips) Object.assign(chip.peripherals, {
+      0x18000: this.interface.ssi,
+      0x50000: this.interface.channel,
+      0x40060: { readUint32: () => (Math.random() * 2) & 1, writeUint32Atomic() {} }, // the ring oscillator
+    });
     for (const core of [0, 1]) this.connect(core);
     if (charge || contend || serial) for (const core of [0, 1]) this.count(core, charge);
     const psm = first.peripherals[0x40010];

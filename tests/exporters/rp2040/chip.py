@@ -21,6 +21,7 @@ else:  # run as a program
 
 FLASH, FLASH_BYTES = 0x10000000, 16 * 1024 * 1024
 UNCACHED = 0x13000000  # the same flash
+RING_BIT = 0x4006001C
 SRAM, SRAM_BYTES = 0x20000000, 264 * 1024
 STAGE2 = 0x20041F00  # where the boot ROM copies the second stage
 PROMPT = b"\n> "
@@ -53,7 +54,7 @@ STATES: dict[int, Callable[[Mapping[int, int]], int]] = {
     0x4002C000: _locked(0x4002C000),
 }
 # Nobody is at the other end of the USB cable; the cycle counter stands still.
-PLAIN = {0x50110050: 0, 0x50110058: 0, 0xE000E018: 0, 0xE000ED08: 0x10000100}
+PLAIN = {0x40000000: 2 << 28, 0x40058008: 0, 0x50110050: 0, 0x50110058: 0, 0xE000E018: 0, 0xE000ED08: 0x10000100}
 DPRAM = 0x50100000
 PERIPHERALS = (
     (SSI, 0x1000),
@@ -180,11 +181,18 @@ class Chip:
 
     With `skew`, a source of random numbers, the cores run in turns of random length; without it, the second does its
     work as soon as it is there. `answers` is how many words the second core's program sends before it dies; -1: all.
-    Its boot ROM counts as absent with 0. Without `quad` the flash knows a single line.
+    Its boot ROM counts as absent with 0. Without `quad` the flash knows a single line. `noise` is a seed of
+    the ring oscillator's bits.
     """
 
     def __init__(
-        self, uf2: bytes, lines: list[str], skew: random.Random | None = None, answers: int = -1, quad: bool = True
+        self,
+        uf2: bytes,
+        lines: list[str],
+        skew: random.Random | None = None,
+        answers: int = -1,
+        quad: bool = True,
+        noise: int | None = None,
     ):
         image = read_uf2(uf2)
         _check_stage2(image)
@@ -194,7 +202,7 @@ class Chip:
         self.interface = Flash(image, memoryview(self.sram).cast("B"), quad)
         self.cores = Core(self, 0), Core(self, 1)
         self.cores[0].start(STAGE2, STAGE2)
-        self.skew, self.answers = skew, answers
+        self.skew, self.answers, self.ring = skew, answers, random.Random(noise)
         self.rom: list[int] | None = None  # words that core 1's boot ROM has taken; None while it is held in reset
         self.launched = False
         self.registers: dict[int, int] = {}
@@ -276,6 +284,8 @@ class Chip:
             value = STATES[address](self.registers) if self.asked[address] > SLOW else 0
             self.trace.append(("read", address, value))
             return value
+        if address == RING_BIT:
+            return self.ring.getrandbits(1)
         if address in PLAIN or address in self.registers:
             return self.registers.get(address, PLAIN.get(address, 0))
         self.stop(f"reads the register {address:#x}, which is not emulated")

@@ -24,6 +24,7 @@ function main() {
   chip.uart[0].onByte = (byte) => (options.usb ? null : terminal.show(byte));
 
   const start = Date.now();
+  let booted = false;
   for (;;) {
     for (let i = 0; i < INSTRUCTIONS_PER_CHECK; i++) {
       const at = chip.core.PC;
@@ -38,6 +39,10 @@ function main() {
     const pc = chip.core.PC >>> 0;
     if (!(pc >= FLASH && pc < FLASH + FLASH_BYTES) && !(pc >= SRAM && pc < SRAM + SRAM_BYTES))
       stop(board, profile, `the program counter is ${pc.toString(16)}`);
+    if (terminal.waiting && !booted) {
+      console.error(`first prompt after ${board.cycles[0]} cycles`);
+      booted = true;
+    }
     if (!terminal.type()) stop(board, profile);
     while (terminal.input.length && !(host ? host.txFIFO : chip.uart[0].rxFIFO).full)
       if (host) host.sendSerialByte(terminal.input.shift());

@@ -173,5 +173,7 @@ def test_the_chip_chooses_as_the_reference_does_and_keeps_its_speed_and_size(exp
     print(f"{preset}: {cycles} cycles/token, {sampled} drawn from 40, {sram} bytes of SRAM")
     assert max(cycles) <= most_cycles
     assert sampled <= cycles[-1] / 0.9
+    booted = int(re.findall(r"first prompt after (\d+) cycles", done.stderr)[0])
+    assert booted <= 0.8 * rp2040.CLOCK_HZ  # crystal and code, at the clock of the ring oscillator, take 0.2 s more
     assert sram <= most_bytes
     assert rp2040.cycles_per_token(PRESETS[preset]) == pytest.approx(max(cycles), rel=0.1)

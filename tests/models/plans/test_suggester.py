@@ -100,6 +100,7 @@ def test_what_was_begun_is_continued_and_what_was_said_is_not_said_again():
     assert continuation(first, "Isues") == ("Issues are closed within ten working days.", 5)
     said = "Clashes are tested every week by the coordinator of each team. "
     assert not any(text.startswith("Clashes") for text in texts_of(suggester.find("clashDetection", said, 9)))
+    assert not any(text == said.strip() for text in texts_of(suggester.find("clashDetection", said.strip(), 9)))
     assert last_sentence(said) == (len(said), "")
     assert last_sentence("It ends. It goes") == (9, "It goes")
 
