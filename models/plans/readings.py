@@ -9,7 +9,7 @@ import torch
 from models.plans.characters import Characters
 from models.plans.mixture_reader import MixtureReader
 
-MOST_KEPT = 1_000_000  # characters of the documents kept; their counts take up to 0.5 kB each
+MOST_KEPT = 3_000_000  # characters of the documents kept, whose counts take some 0.2 kB each
 
 
 @contextlib.contextmanager

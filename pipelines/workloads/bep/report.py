@@ -31,6 +31,8 @@ def sections(
     for evaluation in evaluations:
         if "typing" in evaluation.summary:
             parts.append((f"Keystrokes saved: {evaluation.split}", _typing(evaluation)))
+        if evaluation.summary.get("clauses"):
+            parts.append(("Clauses: how often they say what a plan says next", _clauses(evaluation)))
         suggested = evaluation.files.get(f"{evaluation.split}.suggestions.csv")
         if suggested is not None:
             fields = [list(rows) for _, rows in groupby(from_csv(suggested), key=lambda row: row["field"])]
@@ -85,6 +87,21 @@ def _typing(evaluation: Evaluation) -> Markup:
         "the next word, clause or all of one of three suggestions."
     )
     return text + table(summary["typing"], "keystrokes saved") + table(fields, "keystrokes saved by field")
+
+
+def _clauses(evaluation: Evaluation) -> Markup:
+    """Return how often clauses of other projects say the same, and how often there is none."""
+    summary = evaluation.summary
+    fewest = summary["clauses_gain_words_interval"]
+    than = "more" if fewest and fewest[0] > 0 else "fewer" if fewest and fewest[1] < 0 else "not clearly more or fewer"
+    text = Markup("<p>{}</p>").format(
+        f"Of {summary['clauses_asked']:,} clauses of {summary['plans_of']} projects, each asked for with the others "
+        f"as the library, one of three suggestions says the same for {shown(summary['clauses_hit_words'])} % once "
+        f"three words are typed, and for {shown(summary['clauses_hit_heading'])} % under the heading alone: {than} "
+        "than words alone find. "
+        f"{shown(summary['clauses_off_topic'])} % of the suggestions are off the topic."
+    )
+    return text + table(summary["clauses"], "suggested clauses")
 
 
 def _by_position(evaluations: Sequence[Evaluation]) -> Figure:
