@@ -111,7 +111,8 @@ class TowerSiamese(Siamese):
 
     def opinion(self, encoded: Tensor) -> Tensor:
         """Return the regression's scores (U,), on the user's scale, of encodings (U, 2 + T, V)."""
-        return encoded.flatten(1) @ self.ridge[:-1] + self.ridge[-1]
+        scores: Tensor = encoded.flatten(1) @ self.ridge[:-1] + self.ridge[-1]
+        return scores
 
     def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:
         """Return the weighted mean (U,) of estimates from comparisons (U,) and the regression's scores."""
@@ -122,7 +123,8 @@ class TowerSiamese(Siamese):
         """Fit the regression to `seen` encodings and scores, on the moments, the cells or both: see `ridge.fit`."""
         moments = 2 * self.tower.channels
         parts = slice(moments), slice(moments, None), slice(None)
-        self.ridge.copy_(ridge.fit(*((each[0].flatten(1), each[1]) for each in (seen, unseen)), parts))
+        (own, scores), (others, known) = seen, unseen
+        self.ridge.copy_(ridge.fit((own.flatten(1), scores), (others.flatten(1), known), parts))
 
     @torch.no_grad()
     def weigh_answers(self, encoded: Tensor, pairs: Tensor) -> None:

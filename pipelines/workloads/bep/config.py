@@ -97,7 +97,7 @@ class Model(Section):
         90_000, ge=1, description="places of the training text that a mixture's weights are fitted to, at most"
     )
     stored_characters: int = Field(
-        1_000_000, ge=0, description="most characters of training documents that are stored for suggestions; 0: none"
+        10_000_000, ge=0, description="most characters of training documents that are stored for suggestions; 0: none"
     )
     width: int | None = Field(None, ge=1, description="units per LSTM layer; null: the preset's")
     layers: int | None = Field(None, ge=1, description="LSTM layers; null: the preset's")
@@ -159,6 +159,9 @@ class EvaluationSettings(Section):
     characters: int = Field(200, ge=1, description="largest length of a completion")
     typed: int = Field(
         1000, ge=0, description="characters of held-out documents that a simulated typist types with suggestions"
+    )
+    clauses: int = Field(
+        120, ge=0, description="clauses of each document that clauses of the other projects are suggested for; 0: none"
     )
     temperatures: tuple[float, ...] = Field(
         (0.5, 0.8), min_length=1, description="sampling temperatures of the completions; 0: greedy"

@@ -1,6 +1,6 @@
 """Prepared documents: read, cleaned, divided by family, encoded as characters.
 
-<folder>/              Arrow: a row per document, or per block of one: name, family, part, text, tokens
+<folder>/              Arrow: a row per document, or per block of one: name, family, part, text, tokens, outline
 <folder>/corpus.json   the vocabulary and the facts
 <folder>/masked.csv    what was masked, for review: a copy whose decisions are changed is given as data.reviewed
 """
@@ -18,6 +18,7 @@ from common.disk.files import write_json
 from common.errors import UserError
 from common.plain import Plain
 from models.plans.characters import MASKS, UNKNOWN, Characters
+from models.plans.outline import divide as clauses
 from pipelines.workloads.bep.config import Config, Data
 from pipelines.workloads.bep.documents import families, sources
 from pipelines.workloads.bep.documents.cleaning import Cleaned, clean
@@ -44,7 +45,8 @@ class Text:
 
     name: str
     tokens: np.ndarray  # (T,) uint8, or uint16 where the vocabulary is larger; an id per character, no <end>
-    family: str | None = None  # of its versions; None: it has none
+    family: str | None = None  # of its project, or of its versions; None: it has none
+    outline: np.ndarray | None = None  # (N, 4) of its clauses; None where it is not needed
 
 
 @dataclass(frozen=True)
@@ -133,14 +135,15 @@ def load(folder: Path, vocabulary: str | None = None) -> Corpus:
     values, ends = lists.flatten().to_numpy(), np.cumsum(lists.value_lengths().to_numpy())
     parts: dict[str, list[Text]] = {part: [] for part in PARTS}
     rows = list(zip(*(table[each].to_pylist() for each in ("name", "part", "family")), strict=True))
-    for (name, part, family), tokens in zip(rows, np.split(values, ends[:-1]), strict=True):
-        parts[part].append(Text(name, tokens, family))
+    outlines = [np.array(each, np.int32).reshape(-1, 4) for each in table["outline"].to_pylist()]
+    for (name, part, family), tokens, outline in zip(rows, np.split(values, ends[:-1]), outlines, strict=True):
+        parts[part].append(Text(name, tokens, family, outline))
     stored = json.loads((folder / "corpus.json").read_text())
     if vocabulary is not None and vocabulary != "".join(stored["vocabulary"]):
         characters = Characters(vocabulary, stored["facts"]["lower_case"])
         parts = {part: [] for part in PARTS}
-        for (name, part, family), text in zip(rows, table["text"].to_pylist(), strict=True):
-            parts[part].append(Text(name, _encode(characters, text), family))
+        for (name, part, family), text, outline in zip(rows, table["text"].to_pylist(), outlines, strict=True):
+            parts[part].append(Text(name, _encode(characters, text), family, outline))
     return Corpus(tuple(stored["vocabulary"]), parts, stored["facts"])
 
 
@@ -264,6 +267,7 @@ def _save(
         "part": [part for part, _, _ in rows],
         "text": [text for _, _, text in rows],
         "tokens": pa.array(arrays, pa.list_(pa.from_numpy_dtype(arrays[0].dtype))),
+        "outline": pa.array([clauses(text).ravel() for _, _, text in rows], pa.list_(pa.int32())),
     }
     datasets.Dataset(pa.table(columns)).save_to_disk(folder)
     write_json(folder / "corpus.json", {"vocabulary": list(characters.vocabulary), "facts": facts})

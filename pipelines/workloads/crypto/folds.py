@@ -54,7 +54,6 @@ class CoinFold:
     moves: np.ndarray  # (n,) returns over the horizon that followed, in units of the volatility
     later: np.ndarray  # (n,) those from one candle later on
     last: np.ndarray  # (n,) returns of the newest candle
-    volatility: np.ndarray  # (n,) in units of its mean, as known at the end of each window
     temperature: float
     choice: Choice
     rows: np.ndarray  # (m,) candles of the test that are traded
@@ -92,7 +91,6 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
         moves=all_moves[test.ends] / volatility,
         later=all_moves[test.ends + 1] / volatility,
         last=returns[test.ends] / volatility,
-        volatility=volatility,
         temperature=fit_temperature(validation.logits, validation.labels),
         choice=choice,
         rows=rows,

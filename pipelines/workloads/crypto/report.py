@@ -84,16 +84,12 @@ def _statistics(summary: Row, pages: Sequence[Page]) -> str:
         f"{_gain(rows[name]['gain'], interval(rows[name]))} ({name})"
         for name in dict.fromkeys((by_gain[0], by_gain[-1]))
     )
-    together, looks = summary["together"], summary["looks"]
-    gained = ""
-    if together:
-        gain = _gain(together["log_loss"]["gain"], together["log_loss"]["interval_95"])
-        gained = f"All coins together gain {gain} nats on the prior. "
+    looks = summary["looks"]
     return (
         f"By likelihood, whatever a forecast costs, against the strongest simple model of each coin "
         f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is "
         f"better on {len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
-        f"{_listed(coins[EVEN])}. The gains run from {ends} nats (natural-log units of surprise). {gained}"
+        f"{_listed(coins[EVEN])}. The gains run from {ends} nats (natural-log units of surprise)."
         f"These tests were looked at {looks['evaluations']} time{'s' * (looks['evaluations'] != 1)}, with "
         f"{looks['family']} forecasts in all, for which verdicts are corrected. Each interval has "
         f"{100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
@@ -163,9 +159,6 @@ def _coin(page: Page, logged: Logged) -> Markup:
     traded = [
         {"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in (*TRADING, "deflated_sharpe")
     ]
-    luck = page["random_trades"]
-    traded.append({"figure": "random trades, 95 %", "value": [luck["low"], luck["high"]]})
-    traded.append({"figure": "random trades that did as well", "value": luck["p_value"]})
     folds = [
         {name: _date(value) if name.endswith("_ms") else value for name, value in fold.items()}
         for fold in ({key: value for key, value in each.items() if key != "thresholds_tried"} for each in page["folds"])
@@ -175,7 +168,6 @@ def _coin(page: Page, logged: Logged) -> Markup:
         "trading": traded,
         "other fees per side, with the same trades,": page["backtest"]["fee_sensitivity"],
         "months": page["months"],
-        "volatility before a window, in thirds,": page["regimes"],
         "nats that are lost where a part of the windows is mixed up,": page["importance"][:IMPORTANT],
         "folds": folds,
     }

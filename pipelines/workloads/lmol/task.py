@@ -13,7 +13,7 @@ from models.images.comparator.cross import DictionaryCross
 from models.images.comparator.interface import AT_ONCE
 from models.images.comparator.scorer import Scorer
 from models.images.comparator.siamese import TowerSiamese
-from models.images.ranking import SWAPPED
+from models.images.ranking import SWAPPED, Davidson
 from models.images.vlm_comparator.model import VlmComparator
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.lmol import data
@@ -109,9 +109,16 @@ class ComparisonTask(Task):
     def _targets(self, ends: Tensor) -> Tensor | None:
         """Return probabilities (P, 3) of the answers to pairs of images (P, 2) whose scores are known up to an error.
 
-        None where no errors are known. The errors of two images are independent and normal.
+        None where no errors are known. The errors of two images are independent and normal. What people answered is
+        mixed with what all their answers make likely, as far as who answered is not to be trusted.
         """
         found = self.comparisons
+        if found.trust is not None and not found.scored:
+            known = torch.from_numpy(found.scores * found.unit)[ends]
+            likely = Davidson(1.0, found.theta * found.unit / 2).probabilities(known[:, 0] - known[:, 1])
+            trust = torch.from_numpy(found.trust)[:, None]
+            given = functional.one_hot(torch.from_numpy(found.pairs["train"][:, 2]), 3)
+            return (trust * given + (1 - trust) * likely).float()
         if found.errors is None or not found.scored:
             return None
         scores, errors = (torch.from_numpy(each)[ends].double() for each in (found.scores * found.unit, found.errors))

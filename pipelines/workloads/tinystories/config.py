@@ -12,6 +12,7 @@ from models.stories.config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
 
 PARQUET = ".parquet"
+TEST_SPLITS = ("test", "validation")  # of a source; the first one that it has is held out in place of a tenth
 
 
 class Data(DataSection):
@@ -36,7 +37,7 @@ class Data(DataSection):
 
     def inputs(self) -> Sequence[Path]:
         """The files that the stories come from; none for the generator, a dataset id or a missing source."""
-        return [] if self.source is None else source_files(self.source)
+        return [] if self.source is None else [*source_files(self.source), *test_files(self.source)]
 
 
 def source_files(source: str) -> list[Path]:
@@ -53,6 +54,16 @@ def source_files(source: str) -> list[Path]:
         tables = [file for file in tables if file.name.startswith("train")] or tables
         return sorted(file for file in path.glob("*.txt") if file.is_file()) + sorted(tables)
     return [path] if path.is_file() else []
+
+
+def test_files(source: str) -> list[Path]:
+    """Return the Parquet files in a folder `source` that are named test or, without any, validation."""
+    path = Path(source)
+    if is_dataset(path) or not path.is_dir():
+        return []
+    tables = sorted(file for file in path.rglob(f"*{PARQUET}") if file.is_file())
+    named = ([file for file in tables if file.name.startswith(split)] for split in TEST_SPLITS)
+    return next((files for files in named if files and len(files) < len(tables)), [])
 
 
 def is_dataset(path: Path) -> bool:

@@ -37,11 +37,12 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
     """
     scratch = folder / "scratch"
     try:
-        source, files = text_files(config.data, scratch)
+        source, files, own_test = text_files(config.data, scratch)
         found, num_nuls = blocks.find(files, config.data.seed)
+        held_out, _ = blocks.find(own_test, config.data.seed)
         if not len(found):
             raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
-        parts, how, duplicates = split(found, config.data, source, scratch)
+        parts, how, duplicates = split(found, held_out, config.data, source, scratch)
         fitted = parts["train"].first(FITTED_BYTES)
         texts = progress(fitted.stories(), len(fitted), "fitting the tokenizer, stories")
         bpe = train_tokenizer(texts, config.data.vocabulary)

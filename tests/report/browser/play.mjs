@@ -60,7 +60,7 @@ const PLAYED = {
     await aloud.click();
     return { ...told, opened: stories[0], stories, seeds, aloud: { reading, spoken, followed, afterwards: await aloud.textContent() } };
   },
-  bep: page => continued(page),
+  bep: async page => await within(page, "details textarea").count() ? filled(page) : continued(page),
   async crypto(page) {
     const shown = await within(page, "textarea").inputValue();  // the example
     await tabTo(page, "button", "Simulate candles");
@@ -126,6 +126,24 @@ async function continued(page) {
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.querySelector("#panel pre").textContent.endsWith("\n> "));
   return { opened, told, seeds, chip: await within(page, "pre").textContent() };
+}
+
+// Fills a field of a form with clauses, by the keyboard.
+async function filled(page) {
+  const field = within(page, "textarea[name=clashDetection]"), option = within(page, "[role=option][aria-selected=true]");
+  const said = async () => (await within(page, "[role=status]").textContent()).trim();
+  await tabTo(page, "textarea");
+  await page.waitForFunction(() => document.querySelector("#panel [role=status]").textContent.includes("nothing of yours fits"));
+  const silent = await said();
+  await within(page, "summary").filter({ hasText: "Coordination" }).press("Enter");
+  await field.focus();
+  await page.keyboard.type("The cat");
+  await option.waitFor();
+  const [text, source] = [await option.locator("span").textContent(), await option.locator("small").textContent()];
+  await page.keyboard.press("Tab");
+  const taken = await field.inputValue();
+  await page.keyboard.press("Escape");
+  return { silent, text, source, taken, fields: await within(page, "textarea").count(), open: await option.count() };
 }
 
 async function chosen(page, run) {

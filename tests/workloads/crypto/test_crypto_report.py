@@ -81,7 +81,6 @@ def test_the_page_ranks_all_coins_and_shows_each_with_its_pictures(run, shown):
         "confusion matrix",
         "calibration, error",
         "months of AAAUSDT",
-        "volatility before a window, in thirds, of AAAUSDT",
         "other fees per side, with the same trades, of AAAUSDT",
         "candles back",
         "drawdown of the model",

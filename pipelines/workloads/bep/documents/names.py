@@ -196,7 +196,7 @@ class Reader:
         if (
             not words
             or (FIRM.match(following.lstrip(" ")) and following.startswith(" "))
-            or re.match(r" ?(?:&|and Sons?\b|\+)", following)
+            or re.match(r" ?and Sons?\b" if len(words) > 1 else r" ?(?:&|and Sons?\b|\+)", following)
         ):
             return None
         titled = [word.title() if word.isupper() else word for word in words]
@@ -219,7 +219,8 @@ class Reader:
         plain = [self._ordinary(word) for word in words]
         given = [word in given_names or word.split("-")[0] in given_names for word in titled]
         family = [word in surnames or word.split("-")[-1] in surnames for word in titled]
-        if all(plain) and not title and not (given[0] and family[-1] and len(words) > 1 and weight):
+        term = all(word.lower() in terms() for word in words)
+        if all(plain) and (term or not title) and not (given[0] and family[-1] and len(words) > 1 and weight):
             return None
         evidence = 3 * bool(title) + weight
         if len(part) == 1:
@@ -246,18 +247,12 @@ class Reader:
 
     def _inverted(self, runs: list[list[Piece]]) -> Iterator[Name]:
         """Yield names such as "Lovelace, Ada"."""
-        given_names, surnames = known_names()
+        given_names, _ = known_names()
         begins = {run[0].begin for run in runs}
         for match in INVERTED.finditer(self.text):
             surname, given = match[1].split()[-1], match[2]
-            known = (
-                self.expected[match.start()]
-                or surname.title() in surnames
-                or surname.isupper()
-                or ENDS.fullmatch(surname)
-            )
             certain = given in given_names and not self._ordinary(given) and surname not in given_names
-            if certain and match.start() in begins and not self._ordinary(surname) and known:
+            if certain and match.start() in begins and not self._ordinary(surname):
                 yield Name(match.start(), match.end(2), (given, surname), STRONG_ENOUGH)
 
     def _elsewhere(self, runs: list[list[Piece]], found: list[Name]) -> Iterator[tuple[int, int]]:

@@ -33,24 +33,16 @@ def block_bootstrap(
     other: np.ndarray,
     labels: np.ndarray,
     horizon: int,
-    time: np.ndarray | None = None,
     resamples: int = 1000,
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> dict[str, Gain]:
     """Return the gains of `probabilities` (N, 3) over `other` (N, 3), with intervals of the paired differences.
 
-    Labels that look `horizon` candles ahead overlap, so blocks of at least that many time steps are drawn. Rows are in
-    order of time, one per step, unless `time` (N,) is given: then rows of equal time, those of several coins for
-    example, stay together. The gains are those in log_loss, direction_log_loss and macro_f1, without an interval for
-    fewer than ten blocks of steps.
+    Labels that look `horizon` candles ahead overlap, so blocks of at least that many rows, in order of time, are drawn.
+    The gains are those in log_loss, direction_log_loss and macro_f1, without an interval for fewer than ten blocks.
     """
     sums = _paired_sums(*checked(probabilities, labels), checked(other, labels)[0])
-    if time is not None:
-        _, step = np.unique(np.asarray(time), return_inverse=True)
-        grouped = np.zeros((step.max() + 1, sums.shape[1]))
-        np.add.at(grouped, step, sums)
-        sums = grouped
     steps = len(sums)
     block = block_length(steps, horizon)
     gains = {name: float(value) for name, value in _gains(sums.sum(axis=0)).items()}

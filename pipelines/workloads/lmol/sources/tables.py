@@ -47,6 +47,7 @@ class Listed:
     errors: dict[str, float] = field(default_factory=dict)  # standard errors of scores, where ratings tell them
     refused: dict[str, str] = field(default_factory=dict)  # reason by name
     pairs: list[LabelledPair] = field(default_factory=list)
+    answered_by: list[str] = field(default_factory=list)  # raters of `pairs`, "" if nobody says
     repeated: int = 0
     scored: bool = True  # False if there are preferences only
     notes: list[str] = field(default_factory=list)  # on guesses
@@ -198,7 +199,9 @@ def _pairs(listed: Listed, table: Path, rows: Rows) -> None:
             )
         for name, score in ((row["first"], "score1"), (row["second"], "score2")):
             listed.add(name, row[score]) if score in row else listed.scores.setdefault(name, "")
-        listed.pairs += [(line, row["first"], row["second"], label)] * _votes(table, line, row)
+        votes = _votes(table, line, row)
+        listed.pairs += [(line, row["first"], row["second"], label)] * votes
+        listed.answered_by += [row.get("rater", "")] * votes
     if {"0", "1"} <= others.keys() and SECOND not in {label for *_, label in listed.pairs}:
         raise UserError(
             f"{table}, line {others['0']}: the label is '0', and no row says that img2 ranks higher; beside 1 for "

@@ -23,6 +23,7 @@ EASTERN = {"zh", "ja_ko"}
 TITLES = frozenset(
     [
         "Mr",
+        "Dipl",
         "Mrs",
         "Ms",
         "Dr",

@@ -39,7 +39,7 @@ def test_prose_is_left_as_it_is():
         ("20 m\u00b2, 3\u33a5, \u00bd, \u2122", "20 m\u00b2, 3m\u00b3, \u00bd, \u2122"),
         ("Scope\u2026", "Scope..."),
         ("soft\u00adhyphen \ufeffand\u200b\x07 bell", "softhyphen and bell"),
-        ("non\u2011breaking \u2013 dash", "non-breaking \u2013 dash"),
+        ("non\u2011breaking \u2013 dash \u2212 \u201equoted\u201c, it\u2019s", 'non-breaking - dash - "quoted", it\'s'),
         ("caf\u00e9 \u00b4 \u00a8 STRASSE", "caf\u00e9 \u00b4 \u00a8 STRASSE"),
         ("\uff21\uff22 \u2460", "AB 1"),
         ("tab\tand\fpage", "tab\tand\fpage"),
