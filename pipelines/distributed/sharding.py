@@ -18,6 +18,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 
 from common.errors import UserError
+from common.machine import return_large_tensors
 from pipelines.distributed import deferred
 
 
@@ -28,6 +29,7 @@ def prepare(
     if accelerator.distributed_type != DistributedType.FSDP:
         model, *wrapped = accelerator.prepare(model, *make(model))
         return model, wrapped
+    return_large_tensors()  # memory counts: between what stays, gathered layers would leave gaps
     plugin = accelerator.state.fsdp_plugin
     _check(plugin)
     # Weights are gathered and gradients averaged in the type they are stored in, outputs stay what they are, and
