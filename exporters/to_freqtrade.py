@@ -22,6 +22,7 @@ from exporters.onnx.cnn_lstm import classified, random_candles
 from models import io
 from models.market import candle_features
 from models.market.pooled_experts import PooledExperts, dilations
+from models.market.rule import NEVER
 from models.market.signal_model import ANY
 
 FOLDER = Path(__file__).parent / "freqtrade"
@@ -44,7 +45,16 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         settings = _rules(member)
         rules[str(member)] = {name: settings[name] for name in ("horizon", "stop", "timeframe")}
         for number, coin in enumerate(model.config.coins):
-            coins[coin] = {**_described(model), "threshold": _threshold(member, coin)}
+            if not (model.rule and coin in model.rule.coins):
+                raise ValueError(f"{coin} of {model_folder} was {NEVER}; evaluate the run first")
+            own = model.rule.coins[coin]
+            coins[coin] = {
+                **_described(model),
+                "threshold": own.threshold,
+                "verdict": own.verdict,
+                "reason": own.reason,
+            }
+            warning["headline"] = model.rule.headline
             arrays[coin], models[coin] = _arrays(model, coin, number), model
     first, *others = rules.values()
     if any(other != first for other in others):
@@ -82,7 +92,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         },
     )
     idle = [coin for coin, each in coins.items() if each["threshold"] is None]
-    said = f". {warning['note']}" if warning else ""
+    said = f". {warning['headline']}" + (f". {warning['note']}" if "note" in warning else "")
     never = f"; never traded, as that was best on validation: {', '.join(idle)}" if idle else ""
     return (
         f"{out}: {STRATEGY} with {len(coins)} coins, {size:,} bytes, probabilities at most {max(worst.values()):.2g} "
@@ -132,20 +142,6 @@ def _rules(run: Path) -> dict[str, object]:
             "another; evaluate with evaluation.target=null"
         )
     return found
-
-
-def _threshold(run: Path, coin: str) -> float | None:
-    """Return the probability from which the newest model of a coin trades, as the evaluation chose it on validation."""
-    path = run / "evaluations" / "test.json"
-    if not path.is_file():
-        raise ValueError(f"there is no {path}, which has the threshold of signals; evaluate the run first")
-    try:
-        page = json.loads(path.read_bytes())
-        page = page if "folds" in page else page[coin]
-        threshold = page["folds"][-1]["threshold"]
-    except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise ValueError(f"{path} has no threshold of {coin} ({error!r}); evaluate the run again") from error
-    return None if threshold is None else float(threshold)
 
 
 def _described(model: PooledExperts) -> dict[str, object]:

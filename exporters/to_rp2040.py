@@ -70,7 +70,9 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         names["vocabulary"]: vocabulary,
         f"config_{suffix}.json": (json.dumps(_described(model.config, names), indent=2) + "\n").encode(),
         **{name: (FOLDER / name).read_bytes() for name in INFERENCE},
-        UF2: uf2.join(RUNTIME.read_bytes(), settings.of_run(run).pack(), packed, vocabulary),
+        UF2: uf2.join(
+            RUNTIME.read_bytes(), settings.of_run(run).pack(), packed, vocabulary, model.config.flash_megabytes
+        ),
     }
     manifest.begin(out, model_folder)
     for name, data in files.items():

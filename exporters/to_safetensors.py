@@ -39,11 +39,11 @@ def export(
     write_whole(out / CARD, cards.card(model, run, source, provenance, measured, license).encode())
     write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
     facts = identity("safetensors", run, model_folder, model)
+    save_beside: Callable[[Path], list[str]] = getattr(model, "save_beside", lambda folder: [])
+    beside = save_beside(out)
     exported = io.load(out)
     difference = prove_equal(model, exported)
     del model  # so that a base of billions of weights is in memory only once
-    save_beside: Callable[[Path], list[str]] = getattr(exported, "save_beside", lambda folder: [])
-    beside = save_beside(out)
     if merged:
         save_merged: Callable[[Path], tuple[list[str], float]] = getattr(exported, "save_merged")  # noqa: B009
         added, difference["merged_output"] = save_merged(out)

@@ -13,6 +13,7 @@ from common.config import Section
 LONGEST_PROMPT = 10_000  # characters
 
 
+Stop = Annotated[str, Field(min_length=1, max_length=1000)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
@@ -28,4 +29,9 @@ class Sampling(Section):
     top_k: int = Field(0, ge=0, description="likeliest next tokens that are drawn from; 0: all")
     top_p: float = Field(1.0, gt=0, le=1, description="share of the probability that is drawn from")
     seed: Seed = Field(0, description="random seed")
-    stop: str | None = Field(None, min_length=1, max_length=1000, description="text before which the answer ends")
+    stop: Stop | tuple[Stop, ...] | None = Field(None, description="text, or texts, before which the answer ends")
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """The texts before which the answer ends."""
+        return (self.stop,) if isinstance(self.stop, str) else self.stop or ()

@@ -5,6 +5,7 @@ A family of models is a module that FAMILIES names; it is imported when one of i
 package adds families of its own to FAMILIES. Beyond what `Model` asks for, a model may have
 
     save_beside(folder)   writes further files that users need and returns their names
+    load_beside(folder)   reads such files
     unmergeable           the reason why `save_merged` cannot run, or None
     save_merged(folder)   writes the base model with the adapters merged in, and returns the names of the files and the
                           largest difference this makes to outputs; the model cannot be used afterwards
@@ -139,6 +140,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
         model.check()
     except ValueError as error:
         raise ValueError(f"{folder / WEIGHTS}: {error}; copy it again from where it was saved") from error
+    getattr(model, "load_beside", lambda folder: None)(folder)
     return model.to(device).eval()
 
 

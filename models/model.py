@@ -1,7 +1,8 @@
 """The base class of all models, and how it answers inputs as users have them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,8 +22,8 @@ class Model(nn.Module):
 
     family: str  # a key of FAMILIES
     pipeline_tag = "other"  # the task by which Hugging Face's hub lists it
-    # Sections of the model card that hold for the whole family: heading -> Markdown.
-    card: ClassVar[Mapping[str, str]] = {}
+    # Sections of the model card: heading -> Markdown.
+    card: Mapping[str, str] = MappingProxyType({})
     config: Any  # a dataclass with all that the family's `build` needs
     # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
     # layer at a time, when it is called, and all other weights together.

@@ -64,28 +64,29 @@ def drawn(logits: Tensor, temperature: float, top_k: int, top_p: float, draws: S
 
 
 class Certain:
-    """The part of a growing text that is certain: up to `stop`, and without what may be the beginning of it."""
+    """The part of a growing text that is certain: up to the first of `stops`, without what may be one's beginning."""
 
-    def __init__(self, stop: str | None):
-        self.stop, self.held, self.ended = stop, "", False
+    def __init__(self, stops: Sequence[str]):
+        self.stops, self.held, self.ended = stops, "", False
 
     def grown(self, piece: str) -> str:
-        """Return what is certain once the text has gone on with a piece; from `stop` on, nothing is."""
-        if self.stop is None or self.ended:
+        """Return what is certain once the text has gone on with a piece; from a stop on, nothing is."""
+        if not self.stops or self.ended:
             return "" if self.ended else piece
         text, self.held = self.held + piece, ""
-        if self.stop in text:
+        found = [text.index(stop) for stop in self.stops if stop in text]
+        if found:
             self.ended = True
-            return text[: text.index(self.stop)]
-        lengths = range(min(len(self.stop) - 1, len(text)), 0, -1)
-        kept = next((length for length in lengths if self.stop.startswith(text[-length:])), 0)
+            return text[: min(found)]
+        lengths = range(min(max(map(len, self.stops)) - 1, len(text)), 0, -1)
+        kept = next((length for length in lengths if any(stop.startswith(text[-length:]) for stop in self.stops)), 0)
         self.held = text[len(text) - kept :]
         return text[: len(text) - kept]
 
 
-def until(pieces: Iterable[str], stop: str) -> Iterator[str]:
-    """Yield `pieces` up to `stop`; text that may be the beginning of `stop` is held back until that is decided."""
-    certain = Certain(stop)
+def until(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
+    """Yield `pieces` up to the first of `stops`; what may be one's beginning is held back until that is decided."""
+    certain = Certain(stops)
     for piece in pieces:
         yield certain.grown(piece)
         if certain.ended:

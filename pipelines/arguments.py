@@ -93,7 +93,6 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
         add("--steps", type=int, default=steps, help=f"steps to time; {steps}")
         add("--cpu-seconds", type=float, default=600, metavar="S", help="for the same steps on the CPU; 600, 0: none")
         add("--compare", metavar="WORD", help="also time the config changed by this key.path=value")
-        add("--profile", metavar="FILE", type=Path, help="instead trace a few steps: where time and memory go")
     return made
 
 

@@ -5,7 +5,6 @@
     python pipelines/benchmark.py --workload crypto --name mine/BTCUSDT
     python pipelines/benchmark.py --workload cvrp --steps 50 data.customers=50 \\
         data.labels=2000
-    python pipelines/benchmark.py --workload lmol --profile trace.json
     accelerate launch --mixed_precision bf16 \\
         pipelines/benchmark.py --workload cvrp data.labels=2000
 
@@ -44,7 +43,7 @@ def main() -> None:
     config = cli.decided(lambda: timed_config(args, workload, run))
     import torch
 
-    from pipelines.checks import profile, throughput
+    from pipelines.checks import throughput
     from pipelines.engine.training import make_accelerator
 
     with throughput.temporary_run(run.workload) as run:
@@ -59,10 +58,6 @@ def main() -> None:
             hardware.apply_to(task.model, config.hardware)
             return task
 
-        if args.profile:
-            print(profile.traced(prepared_task(config), config, accelerator, run, args.profile))
-            print(f"trace: {args.profile}, to be opened in https://ui.perfetto.dev", flush=True)
-            return
         result = throughput.measure(prepared_task(config), config, accelerator, run, args.steps)
         if args.compare:
             changed = build(workload.config, config.model_dump(mode="json"), [args.compare], args.compare)

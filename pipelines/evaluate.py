@@ -72,16 +72,16 @@ def evaluate(args: argparse.Namespace) -> None:
 
     def report() -> None:
         known = page.keep(run, evaluations)
+        with plots.collected(bool(config.tracking.log_with)) as pictures:
+            page.write(run, known, workload.report(config, models, known, run))
+        if verdict := run.verdict():
+            print(f"verdict: {verdict}\n")
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for evaluation in evaluations:
             if evaluation.member is None:
                 print(as_text(evaluation, width))
-        with plots.collected(bool(config.tracking.log_with)) as pictures:
-            page.write(run, known, workload.report(config, models, known, run))
         tables = {each.split: each.table for each in evaluations if each.table and each.member is None}
         trackers.show(accelerator, config, run, tables, pictures)
-        if verdict := run.verdict():
-            print(f"\nverdict: {verdict}")
         print(f"report: {run.report}")
         if models and (example := workloads.inputs(args.workload).example):
             words = [os.path.relpath(word) if Path(word).is_file() else word for word in example]

@@ -1,4 +1,4 @@
-"""The commands that measure: trackers beside training, the benchmark, and its profile."""
+"""The commands that measure: trackers beside training and the benchmark."""
 
 import contextlib
 import json
@@ -55,20 +55,3 @@ def test_benchmark_ends_with_one_json_line(tmp_path):
     assert result["workload"] == "cvrp"
     assert result["examples_per_s"] == pytest.approx(8 / result["step_s"])
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.slow
-def test_a_profile_is_a_trace_and_a_table_by_module(tmp_path):
-    done = stage(tmp_path, "benchmark.py", *TINY, "--profile", "traces/cvrp.json", fresh=True)
-    assert done.returncode == 0, done.stderr
-    trace = json.loads((tmp_path / "traces/cvrp.json").read_text())
-    marks = {event["name"] for event in trace["traceEvents"] if event["name"].startswith("module: ")}
-    assert {"module: embedding (NodeEmbedding)", "module: layers.0.attention (DistanceBiasedAttention)"} <= marks
-    head, *rows, told = done.stdout.splitlines()[-12:]
-    assert head.split()[-3:] == ["ms", "share", "MiB"]
-    assert told == "trace: traces/cvrp.json, to be opened in https://ui.perfetto.dev"
-    shares = [float(row.split()[-2].rstrip("%")) for row in rows]
-    assert shares == sorted(shares, reverse=True)
-    assert 90 < sum(shares) <= 100.5
-    assert {"(backward pass)", "layers.0.attention (DistanceBiasedAttention)"} <= {row[:52].strip() for row in rows}
-    assert max(map(len, (head, *rows))) <= 80

@@ -28,11 +28,14 @@ def without(package, folder, then, *words):
     [
         ("torch", ["pipelines/predict.py", "--workload", "cvrp", "x.vrp"], "pip install -e ."),
         ("uvicorn", ["pipelines/serve.py", "cvrp/cvrp-20"], "pip install -e '.[serve]'"),
-        ("onnx", ["exporters/__main__.py", "onnx", CVRP], "pip install -e '.[export]'"),
-        (
+        pytest.param(
+            "onnx", ["exporters/__main__.py", "onnx", CVRP], "pip install -e '.[export]'", marks=pytest.mark.slow
+        ),
+        pytest.param(
             "sklearn",
             ["pipelines/prepare.py", "--workload", "lmol"],
             "pip install -e '.[crypto]' or ",
+            marks=pytest.mark.slow,
         ),
     ],
 )

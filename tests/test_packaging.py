@@ -102,7 +102,7 @@ def test_exceptions_are_what_they_are_said_to_be():
     ("module", "said"),
     [
         ("docx.oxml", "the package python-docx is missing; install it with pip install -e '.[bep]'"),
-        ("sklearn", "pip install -e '.[crypto]' or pip install -e '.[lmol]'"),
+        ("sklearn", "pip install -e '.[crypto]' or pip install -e '.[bep]' or pip install -e '.[lmol]'"),
         ("yaml", "the package pyyaml is missing; install it with pip install -e ."),
     ],
 )

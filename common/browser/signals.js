@@ -4,8 +4,8 @@ const CANDLE_COLUMNS = ["time", "open", "high", "low", "close", "volume"], SIGNA
 const SIGNAL_COLOURS = { SHORT: "var(--bad)", NO_TRADE: "var(--muted)", LONG: "var(--good)" };
 const OF_THE_EXAMPLE = "These candles are simulated, with a planted signal that no real market gives";
 
-// `about`: `coins`, `timeframe_ms`, `candles_needed` for a signal, `horizon` of a signal in candles, `note` to be said with
-// every answer, and the `rules` of files and columns (models/market/candle_tables.py).
+// `about`: `headline`, the run's verdict, `coins`, `timeframe_ms`, `candles_needed` for a signal, `horizon` of a signal in
+// candles, `note` to be said with every answer, and the `rules` of files and columns (models/market/candle_tables.py).
 function signalsPanel(place, backend, about) {
   const report = reporting(), drawn = element("div");
   const coin = element("select", {}, ...about.coins.map(name => element("option", { value: name }, name || "any coin")));
@@ -41,7 +41,7 @@ function signalsPanel(place, backend, about) {
     const later = about.horizon ? [`${about.horizon} later`] : [];
     drawn.append(candlePlot(candles, signals), element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "probabilities" }, table(
       `Signals and probabilities as each candle closed (month, day and UTC of its opening)${about.horizon ? `, and the price ${about.horizon} candles later` : ""}`, ["candle", "signal", ...names, ...later], rows)));
-    report.say([`after the newest candle: ${last.signal}`, ...said, ...(example ? [OF_THE_EXAMPLE] : []), ...(about.note ? [about.note] : [])].join(". ") + ".");
+    report.say([...new Set([last.headline, last.verdict].filter(Boolean)), `after the newest candle: ${last.signal}${last.reason ? ` (${last.reason})` : ""}`, ...said, ...(example ? [OF_THE_EXAMPLE] : []), ...(about.note ? [about.note] : [])].join(". ") + ".");
   }
 
   function simulate() {
@@ -52,6 +52,7 @@ function signalsPanel(place, backend, about) {
   }
 
   place.append(
+    element("p", { class: "verdict" }, about.headline),
     element("p", {}, `The chart shows candles, and below the last ${SIGNALS_SHOWN} of them what the model would have answered as each closed; the table has its probabilities.`),
     ...report.parts, drawn,
     element("form", { submit: judge },

@@ -1,8 +1,8 @@
-// A panel for models that continue a text: stories and form fields.
+// A panel for models that continue a text.
 
 const FIELD_NAMES = { length: "length", temperature: "temperature", top_k: "top k (0: all)", seed: "seed" };
 
-// `about`: settings with their defaults, `unit` of lengths, the initial `prompt`, `fields` of a form with their beginnings;
+// `about`: settings with their defaults, `unit` of lengths, the initial `prompt`;
 // `stories` are told another one with each click, and aloud. The panel opens with its prompt continued.
 function textPanel(place, backend, about) {
   const report = reporting(), written = element("output", { class: "written", "aria-label": "continued text", "aria-live": "off" });
@@ -11,22 +11,19 @@ function textPanel(place, backend, about) {
     [name, numberField(value, { min: 0, step: name == "temperature" ? 0.05 : 1 })]));
   const controls = Object.entries(inputs).map(([name, input]) =>
     labelled(name == "length" ? `length, in ${about.unit}` : FIELD_NAMES[name] ?? name, input));
-  const fields = Object.entries(about.fields ?? {});
-  const field = element("select", { change: () => { prompt.value = about.fields[field.value]; proposed?.renew(); } },
-    ...fields.map(([name, begin]) => element("option", { selected: begin == about.prompt }, name)));
   const go = element("button", { class: "main" }, about.stories ? "Tell another" : "Continue"), stop = button("Stop", () => { running = null; }, { disabled: true });
   const aloud = about.stories && window.speechSynthesis && reader(() => written.textContent);
-  const proposed = backend.suggest && proposals(prompt, () => backend.suggest({ field: field.value, prompt: prompt.value }));
-  let running = null, seedOfLast = null;
+  const proposed = backend.suggest && proposals(prompt, () => backend.suggest({ prompt: prompt.value }));
+  let running = null, seedOfLast = about.stories && about.settings.seed == 0 ? inputs.seed.value : null;  // 0: a new story
 
   async function run(event) {
     event?.preventDefault();
-    aloud?.silence();
+    const heard = aloud?.silence();
     // A seed that was typed counts once; the next text has a new one.
     if (inputs.seed.value === seedOfLast) inputs.seed.value = crypto.getRandomValues(new Uint16Array(1))[0];
     seedOfLast = inputs.seed.value;
     const settings = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, Number(input.value)]));
-    const input = { ...(fields.length ? { field: field.value } : {}), prompt: prompt.value }, began = performance.now();
+    const input = { prompt: prompt.value }, began = performance.now();
     const mine = running = {};
     written.replaceChildren(element("mark", {}, prompt.value));
     stop.disabled = false;
@@ -42,14 +39,15 @@ function textPanel(place, backend, about) {
       if (running && running != mine) return;  // the next story has begun
       const seconds = (performance.now() - began) / 1000;
       report.say(`complete: ${pieces} pieces in ${shortNumber(seconds)} s`);
+      if (heard) aloud.read();
     });
     if (running == mine) running = null;
     stop.disabled = running === null;
   }
 
+  if (about.stories) prompt.addEventListener("keydown", event => { if (event.key == "Enter" && !event.shiftKey) run(event); });
   place.append(
     element("form", { submit: run },
-      ...(fields.length ? [labelled("field", field)] : []),
       labelled("prompt", prompt, { class: "whole" }), ...(proposed?.parts ?? []),
       ...controls, go, stop, ...(aloud ? [aloud.button] : [])),
     written, ...report.parts);
@@ -60,7 +58,12 @@ function textPanel(place, backend, about) {
 function reader(text) {
   const speech = window.speechSynthesis;
   const toggle = button("Read aloud", () => speech.speaking ? silence() : read(), { hidden: true });
-  const silence = () => { speech.cancel(); toggle.textContent = "Read aloud"; };
+  const silence = () => {
+    const spoke = speech.speaking;
+    speech.cancel();
+    toggle.textContent = "Read aloud";
+    return spoke;
+  };
 
   function read() {
     const sentences = (text().match(/[^.!?]+[.!?]*["”]?/g) ?? []).map(each => new SpeechSynthesisUtterance(each));
@@ -73,22 +76,31 @@ function reader(text) {
   speech.addEventListener?.("voiceschanged", show);
   addEventListener("pagehide", silence);
   show();
-  return { button: toggle, silence };
+  return { button: toggle, silence, read };
+}
+
+// Where a clause stands, and in how many projects; a way without a document is the model's own.
+function sourceOf({ document: name, line, heading, count, header }) {
+  if (!name) return "written by the model";
+  const where = `${name}, line ${line}: ${heading || "no heading"}${header ? ` (${header})` : ""}`;
+  return count > 1 ? `in ${count} projects; ${where}` : where;
 }
 
 // A list of continuations below a text field, renewed while a person types. Tab takes the marked one, the arrows mark
 // another, and Escape closes the list until the next key; where nobody has typed, Tab leaves the field as ever.
-function proposals(field, ask) {
-  const list = element("ul", { role: "listbox", id: "proposals", class: "proposals", "aria-label": "suggestions", hidden: true });
+// `slots`: those of a clause that was taken, such as <name>, are marked one by one, to be typed over.
+function proposals(field, ask, slots = false) {
+  const id = `proposals${proposals.count = (proposals.count ?? -1) + 1 || ""}`, option = id.replace("proposals", "proposal");
+  const list = element("ul", { role: "listbox", id, class: "proposals", "aria-label": "suggestions", hidden: true });
   const hint = element("p", { class: "note proposals-hint", hidden: true }, "Tab takes the marked suggestion, the arrows mark another, Escape closes.");
   let found = [], marked = 0, turn = 0, waiting = 0, typed = false;
 
   function show(ways) {
     [found, marked] = [ways, 0];
-    list.replaceChildren(...ways.map((way, number) => element("li", { role: "option", id: `proposal-${number}`, pointerdown: event => {
+    list.replaceChildren(...ways.map((way, number) => element("li", { role: "option", id: `${option}-${number}`, pointerdown: event => {
       event.preventDefault();  // the focus stays in the field
       take(number);
-    } }, element("span", {}, way.text), element("small", {}, way.document ? `${way.document}, line ${way.line}: ${way.heading?.replace(/^#+ /, "") || "no heading"}` : "written by the model"))));
+    } }, element("span", {}, way.text), element("small", {}, sourceOf(way)))));
     list.hidden = hint.hidden = !ways.length;
     mark(0);
   }
@@ -96,14 +108,16 @@ function proposals(field, ask) {
   function mark(number) {
     marked = (number + found.length) % found.length;
     [...list.children].forEach((option, i) => option.setAttribute("aria-selected", i == marked));
-    if (found.length) field.setAttribute("aria-activedescendant", `proposal-${marked}`);
+    if (found.length) field.setAttribute("aria-activedescendant", `${option}-${marked}`);
     else field.removeAttribute("aria-activedescendant");
   }
 
   function take(number) {
-    field.setRangeText(found[number].text, field.value.length, field.value.length, "end");
+    field.setRangeText(found[number].text, field.value.length - (found[number].replaces ?? 0), field.value.length, "end");
     field.focus();
     typed = true;
+    const slot = slots && field.value.match(/<[a-z]+>/);
+    if (slot) field.setSelectionRange(slot.index, slot.index + slot[0].length);
     renew();
   }
 
@@ -117,7 +131,7 @@ function proposals(field, ask) {
   async function renew() {
     const mine = ++turn;
     try {
-      const ways = field.value && field.value.length <= field.maxLength ? await ask() : [];
+      const ways = (slots || field.value) && field.value.length <= field.maxLength ? await ask() : [];
       if (mine == turn) show(ways);  // else the text has changed since
     } catch {
       if (mine == turn) close();  // "Continue" says what is wrong
@@ -130,7 +144,7 @@ function proposals(field, ask) {
     ArrowUp: () => mark(marked - 1),
     Escape: close,
   };
-  for (const [name, value] of Object.entries({ "aria-autocomplete": "list", "aria-controls": "proposals" })) field.setAttribute(name, value);
+  for (const [name, value] of Object.entries({ "aria-autocomplete": "list", "aria-controls": id })) field.setAttribute(name, value);
   field.addEventListener("input", () => {
     typed = true;
     turn++;  // what is on its way is for another text
@@ -143,7 +157,10 @@ function proposals(field, ask) {
     event.preventDefault();
     act[event.key]();
   });
-  field.addEventListener("blur", () => { typed = false; });
-  setTimeout(renew);
+  field.addEventListener("blur", () => {
+    typed = false;
+    if (slots) close();
+  });
+  if (!slots) setTimeout(renew);
   return { parts: [list, hint], renew };
 }

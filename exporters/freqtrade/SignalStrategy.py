@@ -48,8 +48,12 @@ class SignalStrategy(IStrategy):
     def __init__(self, config: dict[str, object]) -> None:
         self.can_short = config.get("trading_mode", "spot") != "spot"
         super().__init__(config)
-        if "note" in SETTINGS:
-            logging.getLogger(__name__).warning("%s", SETTINGS["note"])
+        idle = [
+            f"{coin}: NO_TRADE: {each['reason']}" for coin, each in SETTINGS["coins"].items() if not each["threshold"]
+        ]
+        verdicts = [each["verdict"] for each in SETTINGS["coins"].values()]
+        for said in (SETTINGS["headline"], *verdicts, *idle, *([SETTINGS["note"]] if "note" in SETTINGS else [])):
+            logging.getLogger(__name__).warning("%s", said)
         self.models: dict[str, Classifier] = {}
 
     def populate_indicators(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:

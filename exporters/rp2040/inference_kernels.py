@@ -274,42 +274,33 @@ def largest(y: ptr32, size: int) -> int:
 
 
 @micropython.viper
-def candidates(y: ptr32, size: int, kept: ptr32, top_k: int):
-    """Set kept to the `top_k` largest numbers in y, in descending order."""
-    count = 0
+def better(y: ptr32, size: int, place: int) -> int:
+    """The number of logits y that are larger than the one at a place, or equal and before it."""
+    found = 0
     for i in range(size):
-        logit = y[i]
-        if count < top_k:
-            count += 1
-        elif logit <= kept[top_k - 1]:
-            continue
-        at = count - 1
-        while at > 0 and kept[at - 1] < logit:
-            kept[at] = kept[at - 1]
-            at -= 1
-        kept[at] = logit
+        if y[i] > y[place] or (i < place and y[i] == y[place]):
+            found += 1
+    return found
 
 
 @micropython.viper
-def chances(
-    y: ptr32, size: int, top: int, least: int, ties: int, post: int, sharpness: int, exp: ptr16, reach: int
+def drawn(
+    y: ptr32, size: int, top: int, least: int, place: int, post: int, sharpness: int, exp: ptr16, reach: int, most: int
 ) -> int:
-    """Replace the logits y by weights, 0 below `least` and after `ties` logits that equal it; return their sum."""
+    """The first place at which the sum of the weights of the logits y exceeds `most`, else that sum.
+
+    Only logits above `least` have a weight, and those before `place` that equal it.
+    """
     total = 0
     for i in range(size):
         logit = y[i]
-        y[i] = 0
-        if logit < least:
-            continue
-        if logit == least:
-            if ties == 0:
-                continue
-            ties -= 1
-        place = (top - logit) >> post
-        if place > 65535:
-            place = 65535
-        place = place * sharpness >> 8
-        if place < reach:
-            y[i] = exp[place]
-            total += exp[place]
+        if logit > least or (i < place and logit == least):
+            below = (top - logit) >> post
+            if below > 65535:
+                below = 65535
+            below = below * sharpness >> 8
+            if below < reach:
+                total += exp[below]
+                if total > most:
+                    return i
     return total

@@ -33,8 +33,8 @@ class Model:
         """Read an open binary file; a ValueError says in one line why the file is refused."""
         size = self._read_header(file)
         self.exp = numbers(file, "H", EXP_ENTRIES)
-        if self.exp[0] != 32768 or max(self.exp) > 32768:
-            raise ValueError("the model file's exp table does not start with its largest entry, 32768")
+        if self.exp[0] != 32768 or any(self.exp[i] < self.exp[i + 1] for i in range(EXP_ENTRIES - 1)):
+            raise ValueError("the model file's exp table does not fall from 32768 on")
         self.gelu = shifted(numbers(file, "H", GELU_ENTRIES))
         if max(self.gelu) > 32768 + LARGEST_GELU or min(self.gelu) < 32768 - LARGEST_GELU:
             raise ValueError(f"the model file's gelu table has entries beyond {LARGEST_GELU}")
@@ -131,7 +131,7 @@ class Model:
         for token in ids:
             if not 0 <= token < self.vocabulary:
                 raise ValueError(f"tokens must be 0 to {self.vocabulary - 1} (given {token})")
-        state = (seed * 0x9E3779B1 & 0xFFFFFFFF) or 1
+        self._state = (seed * 0x9E3779B1 & 0xFFFFFFFF) or 1
         if max_tokens > 0:
             position = 0
             token = END
@@ -143,13 +143,7 @@ class Model:
             self._advance(token, position)
             position += 1
             self._logits()
-            if temperature:
-                state ^= state << 13 & 0xFFFFFFFF
-                state ^= state >> 17
-                state ^= state << 5 & 0xFFFFFFFF
-                token = self._sample(temperature, top_k, state)
-            else:
-                token = self._greedy()
+            token = self._sample(temperature, top_k) if temperature else self._greedy()
             if token == END:
                 return
             yield token
@@ -257,30 +251,21 @@ class Model:
     def _greedy(self):
         return kernels.largest(self._y, self.vocabulary)
 
-    def _sample(self, temperature, top_k, state):
-        """Draw a token by the logits in `_y`, which are overwritten."""
-        y, size = self._y, self.vocabulary
-        top = y[self._greedy()]
-        least, ties = self._threshold(top_k) if 0 < top_k < size else (-0x7FFFFFFF, 0)
-        total = kernels.chances(
-            y, size, top, least, ties, self.post_logits, 65536 // temperature, self.exp, len(self.exp)
-        )
-        drawn = (state >> 8) * total >> 24
-        for i in range(size):
-            drawn -= y[i]
-            if drawn < 0:
-                break
-        return i
-
-    def _threshold(self, top_k):
-        """(least logit among the candidates, number of candidates that have it)."""
-        kept = array("i", bytes(4 * top_k))
-        kernels.candidates(self._y, self.vocabulary, kept, top_k)
-        least = kept[top_k - 1]
-        ties = 0
-        for i in range(top_k):
-            ties += kept[i] == least
-        return least, ties
+    def _sample(self, temperature, top_k):
+        """Draw a token by the logits in `_y`; where it is none of the top_k, again among those that are better."""
+        y, size, exp = self._y, self.vocabulary, self.exp
+        top, least, place = y[self._greedy()], -0x7FFFFFFF, 0
+        while True:
+            chances = y, size, top, least, place, self.post_logits, 65536 // temperature, exp, len(exp)
+            state = self._state
+            state ^= state << 13 & 0xFFFFFFFF
+            state ^= state >> 17
+            state ^= state << 5 & 0xFFFFFFFF
+            self._state = state
+            place = kernels.drawn(*chances, (state >> 8) * kernels.drawn(*chances, 0x7FFFFFFF) >> 24)
+            if not top_k or kernels.better(y, size, place) < top_k:
+                return place
+            least = y[place]
 
 
 def model_bytes(vocabulary, width, layers, heads, hidden, context, memory=(), counts_bytes=0):

@@ -20,7 +20,7 @@ class Settings:
     top_k: int = 40  # 0: all tokens
     tokens: int = 200  # of a story, at most
     prompt: str = ""  # what an empty line stands for
-    seed: int = 1
+    seed: int = 0  # 0: a new one for each story
 
     def pack(self) -> bytes:
         """The page of FORMAT.md; ValueError, with what is allowed, for what the board does not take."""

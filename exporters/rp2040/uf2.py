@@ -12,14 +12,14 @@ FLASH = 0x10000000
 MODEL_OFFSET = 0x10000  # offset of the model in flash; runtime and settings lie before it
 PAGE, BLOCK = 256, 512
 SETTINGS_OFFSET = MODEL_OFFSET - PAGE
-FLASH_BYTES = 2 * 1024 * 1024
+MEGABYTE = 1024 * 1024
 FAMILY = 0xE48BFF56  # RP2040
 MAGIC = (0x0A324655, 0x9E5D5157)
 MAGIC_END = 0x0AB16F30
 HAS_FAMILY = 0x2000
 
 
-def join(runtime: bytes, settings: bytes, model: bytes, vocabulary: bytes) -> bytes:
+def join(runtime: bytes, settings: bytes, model: bytes, vocabulary: bytes, megabytes: int = 2) -> bytes:
     """The UF2 file of four parts; ValueError if they do not fit flash or the chip would not boot the runtime."""
     check_boot(runtime)
     if len(runtime) > SETTINGS_OFFSET:
@@ -27,9 +27,9 @@ def join(runtime: bytes, settings: bytes, model: bytes, vocabulary: bytes) -> by
     if len(settings) != PAGE:
         raise ValueError(f"the settings have {len(settings)} bytes, not {PAGE}")
     image = _padded(runtime, SETTINGS_OFFSET) + settings + _padded(model, PAGE) + _padded(vocabulary, PAGE)
-    if len(image) > FLASH_BYTES:
+    if len(image) > megabytes * MEGABYTE:
         raise ValueError(
-            f"runtime, model and vocabulary need {len(image):,} bytes of flash; the Pico has {FLASH_BYTES:,}"
+            f"runtime, model and vocabulary need {len(image):,} bytes of flash; the board has {megabytes * MEGABYTE:,}"
         )
     total = len(image) // PAGE
     return b"".join(

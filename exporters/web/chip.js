@@ -6,7 +6,7 @@ const FIFO_STATUS = 0x50, READY = 2, FIFO_WRITE = 0x54, NANOSECONDS = 8;  // a c
 
 // What story.uf2 writes, as exporters/rp2040/FORMAT.md lays it out.
 function flashed(files) {
-  const model = 0x10000, flash = new Uint8Array(2 * 1024 * 1024);
+  const model = 0x10000, flash = new Uint8Array(16 * 1024 * 1024);
   flash.set(files["runtime.bin"], 0);
   flash.set(files["settings.bin"], 0xff00);
   flash.set(files["model.bin"], model);
@@ -20,6 +20,10 @@ class Chip {
     Object.assign(this, { rp2040, clock, core, cycles: 0, typed: [] });
     rp2040.logger = { debug() {}, info() {}, warn() {}, error() {} };
     rp2040.flash.set(flash);
+    const store = (address, word) => rp2040.sramView.setUint32(address - 0x20000000, word, true);
+    const device = new FlashInterface(rp2040.flash, store, () => this.cycles);
+    const ring = { readUint32: () => Math.random() * 2 & 1, writeUint32Atomic() {} };  // an oscillator's bits
+    Object.assign(rp2040.peripherals, { 0x18000: device.ssi, 0x50000: device.channel, 0x40060: ring });
     rp2040.sram.set(flash.subarray(0, 256), STAGE2 - 0x20000000);
     rp2040.uart[0].onByte = show;
     const read = sio.readUint32.bind(sio), write = sio.writeUint32.bind(sio);

@@ -20,6 +20,7 @@ from models.inputs import LONGEST_PROMPT
 from models.io import Model
 from models.market import candle_features, pooled_experts
 from models.market.pooled_experts import PooledExperts
+from models.market.rule import NEVER
 from models.market.signal_model import facts
 from models.plans import chains, mixture_reader, mixture_weights
 from models.plans.char_lstm import CharLSTM
@@ -116,7 +117,7 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         said="A network small enough for a microcontroller tells a new story at each click, by the integer code of the "
         "RP2040's firmware: the tokens are those of the chip.",
         panel="text",
-        kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "chip.js"],
+        kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "flash.js", "chip.js"],
         config={"settings": given, "longest_prompt": 4000, "lower_case": model.lower_case},
         about={
             "stories": True,
@@ -262,6 +263,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
         config={
             **{name: about[name] for name in ("coins", "timeframe_ms", "candles_needed")},
             "warning": config.warning,
+            "rule": model.rule.model_dump() if model.rule else {"never": NEVER},
             "features": config.features,
             "scalers": config.scalers,
             "lookback": config.lookback,

@@ -21,9 +21,19 @@ async function openModel(config, files) {
   };
 }
 
-function answer({ warning }, coin, time, probabilities) {
+function answer(config, coin, time, probabilities) {
   const named = Object.fromEntries(CLASSES.map((name, i) => [name, probabilities[i]]));
-  return { coin: coin || null, time, probabilities: named, signal: CLASSES[probabilities.indexOf(Math.max(...probabilities))], ...warning };
+  return { coin: coin || null, time, probabilities: named, ...signalled(config, coin, probabilities), ...config.warning };
+}
+
+// The signal by the evaluated rule, as in signal_model.py.
+function signalled(config, coin, probabilities) {
+  const { rule } = config, own = rule.coins?.[config.coins[placeOf(config, coin)]];
+  if (!own) return { signal: CLASSES[probabilities.indexOf(Math.max(...probabilities))], verdict: rule.never };
+  const worth = { verdict: own.verdict, headline: rule.headline }, [short, , long] = probabilities;
+  if (own.threshold === null) return { signal: "NO_TRADE", reason: own.reason, ...worth };
+  const sure = Math.max(short, long) >= own.threshold && short != long;
+  return { signal: sure ? (long > short ? "LONG" : "SHORT") : "NO_TRADE", ...worth };
 }
 
 // The number of a coin; a model whose only coin has no name takes any.

@@ -156,35 +156,39 @@ class Davidson:
 def fit(answers: Tensor, differences: Tensor) -> Davidson:
     """Return the most likely discrimination and tie for answers (P, 3) about pairs of known difference (P,).
 
-    The log-likelihood is concave, so Newton's method finds its maximum. A flat prior keeps both finite where the
-    answers leave no doubt.
+    A flat prior keeps both finite where the answers leave no doubt.
     """
     spread = differences.square().mean().sqrt()
     half, zero = differences / spread / 2, torch.zeros_like(differences)
-    # (P, 2, 3): the effect of a unit of each parameter on the three logits.
-    design = torch.stack(
-        [torch.stack([half, -half, zero], dim=1), torch.stack([zero, zero, zero + 1], dim=1)],
-        dim=1,
-    )
+    rows = torch.stack([half, -half, zero], dim=1), torch.stack([zero, zero, zero + 1], dim=1)
+    parameters = likeliest(answers, torch.stack(rows, dim=1))
+    return Davidson(float(parameters[0] / spread), float(parameters[1]))
+
+
+def likeliest(answers: Tensor, design: Tensor) -> Tensor:
+    """Return the parameters (A,) under which answers (P, 3) are likeliest, of logits linear in them by (P, A, 3).
+
+    The log-likelihood is concave, so Newton's method finds its maximum.
+    """
 
     def likelihood(parameters: Tensor) -> Tensor:
         log_probabilities = (parameters[:, None] * design).sum(1).log_softmax(dim=1)
         return (answers * log_probabilities).sum() - FLATNESS / 2 * parameters.square().sum()
 
-    parameters = differences.new_zeros(2)
+    parameters = design.new_zeros(design.shape[1])
     for _ in range(ITERATIONS):
         probabilities = (parameters[:, None] * design).sum(1).softmax(dim=1)
         slope = torch.einsum("pk,pak->a", answers - probabilities, design) - FLATNESS * parameters
         mean = torch.einsum("pk,pak->pa", probabilities, design)
         curvature = torch.einsum("pk,pak,pbk->ab", probabilities, design, design) - mean.T @ mean
-        step = torch.linalg.solve(curvature + FLATNESS * torch.eye(2, dtype=slope.dtype), slope)
+        step = torch.linalg.solve(curvature + FLATNESS * torch.eye(len(slope), dtype=slope.dtype), slope)
         before = likelihood(parameters)
         while likelihood(parameters + step) < before and step.abs().max() > 1e-12:
             step = step / 2
         parameters = parameters + step
         if step.abs().max() < 1e-10:
             break
-    return Davidson(float(parameters[0] / spread), float(parameters[1]))
+    return parameters
 
 
 def most_likely(

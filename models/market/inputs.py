@@ -52,5 +52,5 @@ class SignalSettings(Section):
         "The newest candle must be the last that has closed",
     )
     threshold: float | None = Field(
-        None, gt=0, le=1, description="probability from which SHORT or LONG is signalled; null: the likeliest class is"
+        None, gt=0, le=1, description="probability from which SHORT or LONG is signalled; null: the evaluation's rule"
     )

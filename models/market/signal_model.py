@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,14 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from common.disk.files import write_json
 from common.plain import Plain
 from models import io
 from models.market import candle_features
 from models.market.candle_tables import RULES
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES, CandlesInput, SignalSettings
+from models.market.rule import NEVER, RULE, Rule, load
 
 LONGEST_LOOKBACK = 100_000  # candles
 ANY = ("",)  # coins of a model that answers for every coin
@@ -75,6 +78,7 @@ class SignalModel(io.Model):
     pipeline_tag = "time-series-forecasting"
     input_type, settings_type = CandlesInput, SignalSettings
     config: SignalConfig
+    rule: Rule | None = None  # of the newest evaluation
     stretch = 1  # consecutive rows S that are computed together in training; more cost little where they share work
 
     @property
@@ -130,11 +134,37 @@ class SignalModel(io.Model):
                 "coin": known.symbol or None,
                 "time": int(known.time[-1]),
                 "probabilities": dict(zip(CLASSES, row, strict=True)),
-                "signal": signal(row, settings.threshold),
+                **self._signalled(known.symbol, row, settings.threshold),
                 **self.config.warning,
             }
             for (known, _), row in zip(prepared, found, strict=True)
         ]
+
+    def _signalled(self, coin: str, row: Sequence[float], asked: float | None) -> dict[str, object]:
+        """Return the signal by the evaluated rule, or from the probability asked for, and what it is worth."""
+        own = self.rule and self.rule.coins.get(self.config.coins[self.config.place(coin)])
+        if not self.rule or not own:
+            return {"signal": signal(row, asked), "verdict": NEVER}
+        worth: dict[str, object] = {"verdict": own.verdict, "headline": self.rule.headline}
+        if asked is None and own.threshold is None:
+            return {"signal": "NO_TRADE", "reason": own.reason, **worth}
+        return {"signal": signal(row, asked or own.threshold), **worth}
+
+    def load_beside(self, folder: Path) -> None:
+        """Read the rule of the newest evaluation and show it in the card. Raises ValueError for a damaged file."""
+        self.rule = load(folder, self)
+        if self.rule:
+            each = "".join(
+                f"- {own.verdict}" + (f". NO_TRADE: {own.reason}\n" if own.threshold is None else "\n")
+                for own in self.rule.coins.values()
+            )
+            self.card = {**type(self).card, "Verdict": f"**{self.rule.headline}**\n\n{each}".rstrip()}
+
+    def save_beside(self, folder: Path) -> list[str]:
+        """Write the rule; return the names of the files."""
+        if self.rule:
+            write_json(folder / RULE, self.rule.model_dump())
+        return [RULE] * (self.rule is not None)
 
     def _scaled(self, known: Candles) -> Tensor:
         """Return the scaled features of all candles that have enough before them, as training has them."""
@@ -204,6 +234,7 @@ def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:
         "candles_needed": max(model.candles_needed for model in models),
         "horizon": label.get("horizon"),
         "note": config.warning.get("note"),
+        "headline": next((model.rule.headline for model in models if model.rule), NEVER),
         "rules": RULES._asdict(),
     }
 

@@ -17,10 +17,15 @@ from models.plans.char_lstm import CharLSTM
 from models.plans.char_network import CharLSTMConfig, State
 from models.plans.characters import COPIED, END
 from models.plans.inputs import LONGEST_DOCUMENT
+from models.plans.library import Document, Library
 from models.plans.mixture_reader import MixtureReader
 from models.plans.mixture_weights import FEATURES, FROZEN, TABLES, Examples, fitted, mixture
-from models.plans.stored_passages import Passages
+from models.plans.normal_text import normalise
+from models.plans.outline import divide, last_heading
+from models.plans.readings import Readings, single_thread
 from models.plans.suggester import SUGGESTED, Suggester, Suggestion
+
+JUDGED = 20  # characters of a clause that its likelihood is taken of
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,8 @@ class CharMixtureConfig(CharLSTMConfig):
     rows: int = 0  # contexts that were counted
     entries: int = 0  # pairs of a context and a token
     documents: dict[str, int] = field(default_factory=dict)  # characters that are stored of each document
+    nodes: dict[str, int] = field(default_factory=dict)  # rows of each document's outline; older models have none
+    projects: dict[str, str] = field(default_factory=dict)  # of documents; one that is missing is a project of its own
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,21 +45,24 @@ class CharMixtureConfig(CharLSTMConfig):
         for name in ("rows", "entries"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be 0 or more")
-        if any(size < 1 for size in self.documents.values()):
-            raise ValueError("documents: of each, 1 or more characters are stored")
+        if any(size < 1 for size in self.documents.values()) or min(self.nodes.values(), default=0) < 0:
+            raise ValueError("documents: of each, 1 or more characters are stored, and 0 or more nodes")
+        if self.nodes and list(self.nodes) != list(self.documents):
+            raise ValueError("nodes: there must be a number for each of the documents, in their order")
 
 
 class CharMixture(CharLSTM):
     """An LSTM mixed with counts of contexts.
 
     `model.complete("The information manager is ", document=text_before)` also counts the text before it;
-    `model.suggest("clashDetection", "Hard clashes are ")` ranks continuations, with their sources in documents.
+    `model.suggest("clashDetection", "Hard clashes are ")` finds clauses of the stored documents.
     """
 
     family = "char_mixture"
     card = model_cards.MIXTURE
     config: CharMixtureConfig
     text: Tensor  # (characters,) int16, the stored documents one after the other
+    outline: Tensor  # (nodes, 4) int32, those of the documents (outline.py)
     common: Tensor  # (2, F)
     by_length: Tensor  # (2, contexts of the first chain x entropies, F)
     by_lengths: Tensor  # (2, contexts of the other chains, F)
@@ -65,6 +75,7 @@ class CharMixture(CharLSTM):
         self.register_buffer("tokens", torch.zeros(config.entries, dtype=torch.int16))
         self.register_buffer("counts", torch.zeros(config.entries, dtype=torch.int32))
         self.register_buffer("text", torch.zeros(sum(config.documents.values()), dtype=torch.int16))
+        self.register_buffer("outline", torch.zeros(sum(config.nodes.values()), 4, dtype=torch.int32))
         self.register_buffer("common", torch.zeros(2, FEATURES))
         self.register_buffer("by_length", torch.zeros(2, TABLES[0], FEATURES))
         self.register_buffer("by_lengths", torch.zeros(2, TABLES[1], FEATURES))
@@ -83,7 +94,7 @@ class CharMixture(CharLSTM):
             for name, tensor in tensors.items()
             if name in whole and not (tensor.is_floating_point() or tensor.is_complex())
         }
-        return {**tensors, **half, **narrow}
+        return {"outline": torch.zeros(0, 4, dtype=torch.int32), **tensors, **half, **narrow}
 
     def check(self) -> None:
         """Raise ValueError for impossible counts."""
@@ -100,6 +111,13 @@ class CharMixture(CharLSTM):
         text = self.text.cpu().numpy()
         if not (sound and (text >= 0).all() and (text < len(self.characters)).all()):
             raise ValueError("the model's counts are damaged")
+        for name, rows in self.outlines().items():
+            begins, ends, above, kinds = rows.T
+            inside = (
+                (begins >= 0) & (begins <= ends) & (ends <= self.config.documents[name]) & (kinds >= 0) & (kinds < 5)
+            )
+            if not (inside & (above >= -1) & (above < np.arange(len(rows)))).all():
+                raise ValueError(f"the outline of {name} is damaged")
 
     def counted(self) -> chains.Counts:
         """Return the counts of the training text; on the CPU, they share the buffers' memory."""
@@ -147,21 +165,34 @@ class CharMixture(CharLSTM):
         return MixtureReader(self, self.classes, self.counted(), self.tables(int(adapting)), first, adapting)
 
     def suggest(self, field: str, partial: str = "", n: int = SUGGESTED, document: str = "") -> list[Suggestion]:
-        """Return up to `n` continuations of a form's field, the most useful first, with their sources in documents.
+        """Return up to `n` clauses of the stored documents for a form's field, the best first; [] if none fits.
 
-        `field` is a heading or a name such as clashDetection, `partial` the text below it so far, and `document` the
-        text before. Raises ValueError for texts that are too long.
+        `field` is a heading or a name such as clashDetection, by default the last heading of `document`, which is the
+        text before; `partial` is the text below it so far. Raises ValueError for texts that are too long.
         """
         if n < 1 or len(document) > LONGEST_DOCUMENT or len(field) + len(partial) > LONGEST_PROMPT:
             raise ValueError(
                 f"n must be 1 or more, and a document has at most {LONGEST_DOCUMENT:,} characters, a field "
                 f"{LONGEST_PROMPT:,} (given {n}, {len(document):,} and {len(field) + len(partial):,})"
             )
-        heading = self.passages.heading(field)
-        text = "\n\n".join([document.strip("\n")] * bool(document) + [heading] * bool(heading) + [partial])
-        reader = self.reader()
-        reader.skim(np.array(self.characters.encode(text), np.int64))
-        return Suggester(reader, self.passages, text, heading).suggest(n)
+        partial, document = normalise(partial)[0], normalise(document)[0]
+        heading = field or last_heading(document)
+        shown, document = self.suggester.spelled(heading), document.strip("\n")
+        with single_thread():
+            reader = self.readings.reader(document)
+            before = "\n\n".join([""] * bool(document) + [shown] * bool(shown) + [partial])
+            reader.skim(np.array(self.characters.encode(before), np.int64))
+
+            def likely(texts: Sequence[str]) -> list[float]:
+                ways = [self.characters.encode(text[:JUDGED]) for text in texts]
+                return [float(each.mean()) for each in reader.judge(ways)]
+
+            return self.suggester.suggest(heading, partial, n, likely)
+
+    def read_ahead(self, document: str, most: int) -> bool:
+        """Read at most so many further characters of a document that is asked about next; return whether it is read."""
+        with single_thread():
+            return self.readings.read(normalise(document)[0].strip("\n"), most)
 
     def stored(self) -> dict[str, np.ndarray]:
         """Return the stored tokens (T,) int16 of each document."""
@@ -169,15 +200,37 @@ class CharMixture(CharLSTM):
         parts = np.split(self.text.cpu().numpy(), stops)[:-1]
         return dict(zip(self.config.documents, parts, strict=True))
 
+    def outlines(self) -> dict[str, np.ndarray]:
+        """Return the outline (N, 4) of each document; {} for an older model, which has none."""
+        parts = np.split(self.outline.cpu().numpy(), np.cumsum(list(self.config.nodes.values()), dtype=np.int64))[:-1]
+        return dict(zip(self.config.nodes, parts, strict=True))
+
+    def library(self) -> list[Document]:
+        """Return the stored documents."""
+        texts = {name: self.characters.signs(each.tolist()) for name, each in self.stored().items()}
+        outlines = {name: rows for name, rows in self.outlines().items() if len(rows)}
+        return [
+            Document(
+                name, self.config.projects.get(name, name), text, outlines[name] if name in outlines else divide(text)
+            )
+            for name, text in texts.items()
+        ]
+
     @functools.cached_property
-    def passages(self) -> Passages:
-        """Passages of the stored documents."""
-        return Passages({name: self.characters.signs(each.tolist()) for name, each in self.stored().items()})
+    def suggester(self) -> Suggester:
+        """Suggestions of clauses of the stored documents."""
+        return Suggester(Library(self.library()))
+
+    @functools.cached_property
+    def readings(self) -> Readings:
+        """The documents that were read last."""
+        return Readings(self.reader, self.characters)
 
     @functools.cached_property
     def copies(self) -> Spans:
         """Pieces of the stored documents that count as copied."""
-        return Spans(self.characters.shown(self.passages.text), COPIED)
+        text = "\n".join(self.characters.signs(each.tolist()) for each in self.stored().values())
+        return Spans(self.characters.shown(text), COPIED)
 
     def copied(self, written: str, piece: str) -> bool:
         """Return whether `piece`, after the text written before, completes 50 characters of a stored document."""

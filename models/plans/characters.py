@@ -1,5 +1,6 @@
 """The tokens of a character model: special ones, and a vocabulary of characters."""
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<end>", "<email>", "<telephone>", "<url>")
@@ -37,9 +38,12 @@ class Characters:
         return len(self.texts)
 
     def encode(self, text: str) -> list[int]:
-        """Return the id of each character; U+E000 to U+E002 are <email>, <telephone> and <url>, unknown ones <unk>."""
+        """Return the id of each character; U+E000 to U+E002 are <email>, <telephone> and <url>.
+
+        An unknown letter is read without its accent, any other unknown character is <unk>.
+        """
         text = text.lower() if self.lower_case else text
-        return [self.ids.get(character, UNKNOWN) for character in text]
+        return [self.ids.get(character) or self.ids.get(_base(character), UNKNOWN) for character in text]
 
     def signs(self, ids: Iterable[int]) -> str:
         """Return a character for each id, from which `encode` makes the id again; <pad> and <end> are NUL."""
@@ -52,3 +56,8 @@ class Characters:
     def decode(self, ids: Iterable[int]) -> str:
         """Return readable text: masks as their names, <unk> as U+FFFD, <pad> and <end> as nothing."""
         return "".join(self.texts[number] for number in ids)
+
+
+def _base(character: str) -> str:
+    """Return a letter without its accent."""
+    return unicodedata.normalize("NFD", character)[0]

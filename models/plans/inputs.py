@@ -1,9 +1,13 @@
 """What models of plans are asked: text to continue, and how."""
 
-from pydantic import Field
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
 
 from models.inputs import LONGEST_PROMPT, Input, Sampling
+from models.plans.normal_text import normalise
 
+Normal = Annotated[str, AfterValidator(lambda text: normalise(text)[0])]
 LONGEST_DOCUMENT = 1_000_000  # characters
 
 
@@ -13,8 +17,8 @@ class TextInput(Input):
     field: str | None = Field(
         None, max_length=200, description="field of the form; without a prompt, its usual beginning is continued"
     )
-    prompt: str = Field("", max_length=LONGEST_PROMPT, description="text to continue")
-    document: str = Field("", max_length=LONGEST_DOCUMENT, description="the text before, which a mixture learns from")
+    prompt: Normal = Field("", max_length=LONGEST_PROMPT, description="text to continue")
+    document: Normal = Field("", max_length=LONGEST_DOCUMENT, description="text before it, which a mixture learns from")
 
 
 class TextSettings(Sampling):

@@ -6,33 +6,18 @@ Shapes: as in char_network.py.
 import copy
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from models.plans.char_network import CharNetwork
 from models.plans.characters import END
 from models.plans.lstm_steps import Steps
 
 FORGOTTEN = 4000  # tokens after which a state has nothing of what was read before; trained models forget in 600
-
-
-@dataclass(frozen=True)
-class Standing:
-    """The states of B texts, so that each can be continued."""
-
-    state: Tensor  # (2, L, B, H) of the LSTM
-    ends: np.ndarray  # (B, E) a mixture's summary of their last tokens (text_ends.py); (B, 0) for an LSTM
-
-    @classmethod
-    def joined(cls, places: Sequence[tuple["Standing", int]]) -> "Standing":
-        """Stack several texts, each given as a row of a standing."""
-        states = torch.stack([each.state[:, :, row] for each, row in places], 2)
-        return cls(states, np.stack([each.ends[row] for each, row in places]))
 
 
 class Reader:
@@ -82,17 +67,21 @@ class Reader:
         """Return an independent copy."""
         return copy.copy(self)
 
-    def standing(self) -> Standing:
-        """Return the state of the text so far."""
-        return Standing(self.state, np.zeros((1, 0), np.uint64))
+    @torch.no_grad()
+    def judge(self, ways: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Return the log-probabilities (n,) of the tokens of each of several continuations, which are not read."""
+        weights = self.model.output.weight
+        inputs = nn.utils.rnn.pad_sequence([torch.tensor(way) for way in ways], batch_first=True).to(weights.device)
+        state = tuple(each.expand(-1, len(ways), -1).contiguous() for each in self.state.to(weights))
+        found = F.log_softmax(self.model(inputs, state)[0].float(), -1).cpu()
+        expected = [torch.cat([self.next[None], own[: len(way) - 1]]) for own, way in zip(found, ways, strict=True)]
+        tokens = torch.tensor([token for way in ways for token in way])
+        log_probs = self.after(torch.cat(expected), ways)
+        return list(log_probs.gather(1, tokens[:, None])[:, 0].split([len(way) for way in ways]))
 
-    def extend(self, standing: Standing, tokens: np.ndarray) -> tuple[Tensor, Standing]:
-        """Return log-probabilities (B, V) after one more token (B,) of each of B texts, and their new standing.
-
-        The reader itself stays as it is.
-        """
-        found, state = self.steps(torch.from_numpy(tokens.astype(np.int64)), standing.state)
-        return found, Standing(state, standing.ends)
+    def after(self, network: Tensor, ways: Sequence[Sequence[int]]) -> Tensor:
+        """Return the log-probabilities (N, V) of all tokens of continuations, given the LSTM's."""
+        return network
 
     @functools.cached_property
     def steps(self) -> Steps:

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -11,12 +10,11 @@ from torch import Tensor
 from models.plans import chains, text_ends
 from models.plans.char_network import CharNetwork
 from models.plans.characters import END
-from models.plans.lstm_reader import Reader, Standing
+from models.plans.lstm_reader import Reader
 from models.plans.mixture_weights import mixture
 
 AT_ONCE = 4000  # tokens that are predicted in one piece, which takes some 40 kB each
 COUNTED_AT_ONCE = 65_536  # tokens that are counted in one piece, which takes some 1 kB each
-MOST_RECENT = 8  # counts of pieces that were read, before they are added up
 
 
 class Apart:
@@ -99,25 +97,16 @@ class MixtureReader(Reader):
             if not classes[new[row]] & chains.LINE_END:
                 reader.end = grown[row : row + 1]
 
-    def standing(self) -> Standing:
-        """Return the state of the text so far."""
-        return replace(super().standing(), ends=self.place())
-
     def place(self) -> np.ndarray:
         """Return the end (1, E) of what has been read."""
         if self.end is None:
             self.end = text_ends.of(self.tail, self.classes, self.section)
         return self.end
 
-    def extend(self, standing: Standing, tokens: np.ndarray) -> tuple[Tensor, Standing]:
-        """Return log-probabilities (B, V) after one more token (B,) of each of B texts, and their new standing.
-
-        The reader itself stays as it is. Headings that end with these tokens are not noticed.
-        """
-        network, after = super().extend(standing, tokens)
-        after = replace(after, ends=text_ends.after(standing.ends, tokens, self.classes))
-        keys = text_ends.keys(after.ends, self.document)[:, : self.depth]
-        return self.mixed(network, keys, [self.known, *self.summed()]), after
+    def after(self, network: Tensor, ways: Sequence[Sequence[int]]) -> Tensor:
+        """Return the mixture's log-probabilities (N, V) of all tokens of continuations, none of which is counted."""
+        keys = np.concatenate([self._keys(np.array(way)) for way in ways])
+        return self.mixed(network, keys, [self.known, *self.recent])
 
     def summed(self) -> list[chains.Counts]:
         """Return the counts of the text read, merged into one."""
@@ -144,8 +133,8 @@ class MixtureReader(Reader):
 
     def _count(self, keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray) -> None:
         self.recent.append(chains.count(keys, tokens, chosen))
-        if len(self.recent) > MOST_RECENT:
-            self.recent = [chains.added(self.recent)]
+        while len(self.recent) > 1 and len(self.recent[-2].keys) < 2 * len(self.recent[-1].keys):
+            self.recent[-2:] = [chains.added(self.recent[-2:])]  # so that a long text is not added to with every word
 
     def _keys(self, tokens: np.ndarray) -> np.ndarray:
         """Return the keys (N, K) of the contexts of the next `tokens`; K covers those that can have been seen."""

@@ -1,105 +1,144 @@
-"""Suggestions for continuing a text: passages of stored documents, and text that a model writes.
+"""Suggestions for a field of a form: a firm's own clauses, or none where nothing of the firm's fits."""
 
-The suggestions are those that together save most keystrokes, if a key accepts each word: the sum over words of the
-probability that the text continues so far, times the keys saved.
-"""
-
+import functools
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from models.plans.characters import Characters
-from models.plans.continuation_tree import Branch, Branches
-from models.plans.lstm_reader import Reader
-from models.plans.stored_passages import Passage, Passages
+import numpy as np
+
+from models.plans import outline
+from models.plans.fields import FIELDS
+from models.plans.library import SLOT, Clause, Library, overlap, stems_of
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 SUGGESTED = 3  # suggestions shown at a time
-GROWN = 48  # branches grown for a choice of suggestions
-MOST_PASSAGES = 12
-LEAST = math.log(1e-3)  # log-probability; what is less likely is not considered
+RANKED = 6  # clauses that the model ranks
+SAID = 0.8  # overlap of words from which a clause has been written already
+TELLING = 3  # stems of a sentence that was begun, from which a clause must have one of them
+FEWEST = 4  # stems of a clause; shorter ones say little
+# What a clause's fit to the heading, 0.55 to 1, is added to.
+TYPICAL, TYPED, BEGINNING, SHARED, SHORT, SLOTTED, SAME = 2.0, 5.0, 3.0, 0.1, 0.2, 1.0, 0.1
+LIKELY = 0.1  # of the mean log-probability of its first characters, by the model
+
+Judge = Callable[[Sequence[str]], Sequence[float]]  # mean log-probabilities of the beginnings of continuations
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A continuation, with its place if it is from a stored document."""
+    """A clause of stored documents, with the first of its places."""
 
-    text: str  # open slots are <name> and <number>
-    likelihood: float  # of a character, the geometric mean up to the first open slot
-    document: str | None = None
-    heading: str | None = None  # above it
-    line: int | None = None  # from 1
+    text: str  # with slots such as <name>
+    replaces: int  # characters at the end of the text typed that it stands for; 0: it follows them
+    likelihood: float  # of a character, the geometric mean over the first ones
+    count: int  # projects that have it
+    document: str
+    project: str
+    heading: str  # those above it, the outermost first
+    line: int  # from 1
+    header: str | None  # of a table's row
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A chosen continuation."""
+class Topic:
+    """The clauses below the headings of a field."""
 
-    branch: Branch  # the last word considered
-    tokens: list[int]
-    passage: Passage | None  # that begins with it
+    numbers: np.ndarray  # (T,) of clauses
+    fits: np.ndarray  # (T,)
+    vectors: "csr_matrix"  # (T, words)
+    typical: np.ndarray  # (T,) similarity to the mean of all
 
 
 class Suggester:
-    """Suggestions after a growing text."""
+    """Suggestions from a library."""
 
-    def __init__(self, reader: Reader, passages: Passages | None, text: str, heading: str):
-        self.branches, self.passages = Branches(reader), passages
-        self.characters: Characters = reader.model.characters
-        self.text, self.heading = text, heading
-        self.own = passages.slots(text) if passages else {}
+    def __init__(self, library: Library):
+        self.library = library
+        self.topic = functools.lru_cache(maxsize=512)(self._topic)
 
-    def type(self, tokens: Sequence[int]) -> None:
-        """Extend the text."""
-        self.text += self.characters.signs(tokens)
-        for token in tokens:
-            self.branches.step(token)
+    def _topic(self, heading: str) -> Topic | None:
+        fits = self.library.fitting(heading)
+        if not fits.any() and heading in FIELDS:
+            fits = np.where(self.library.mentions(heading), 1.0, 0.0)
+        numbers = np.flatnonzero(fits)
+        if not len(numbers):
+            return None
+        vectors = self.library.vectors[numbers]
+        mean = np.asarray(vectors.sum(0)).ravel()
+        return Topic(numbers, fits[numbers], vectors, vectors @ (mean / max(float(np.linalg.norm(mean)), 1e-9)))
 
-    def choose(self, num: int) -> list[list[int]]:
-        """Return up to `num` continuations as tokens."""
-        return [choice.tokens for choice in self.choices(num)]
+    def spelled(self, heading: str) -> str:
+        """Return the heading of most clauses that fit a field, as documents spell it; else the heading itself."""
+        topic = self.topic(heading)
+        best = topic.numbers[topic.fits >= topic.fits.max()] if topic and heading in FIELDS else ()
+        paths = [self.library.clauses[number].places[0].headings for number in best]
+        found = Counter(path[-1] for path in paths if path)
+        return found.most_common(1)[0][0] if found else heading
 
-    def choices(self, num: int) -> list[Choice]:
-        """Return up to `num` continuations: first the one that saves most keystrokes, then those that add most."""
-        self.branches.grow(GROWN)
-        found = self.passages.after(self.text, self.heading, MOST_PASSAGES, self.own) if self.passages else []
-        ways = [self.characters.encode(passage.sure) for passage in found]
-        self.branches.follow(ways, LEAST)
-        saved, chosen = self.saved(), []
-        for _ in range(num):
-            totals = {self.branches.root: 0.0}
-            for branch, keys in saved.items():  # each after its parent
-                totals[branch] = totals[branch.parent] + keys
-            best = max(totals, key=totals.__getitem__)
-            if totals[best] <= 0:
-                break
-            way = self.branches.way(best)
-            passage = next((number for number, other in enumerate(ways) if other[: len(way)] == way), None)
-            chosen.append(Choice(best, way, None) if passage is None else Choice(best, ways[passage], found[passage]))
-            while best is not self.branches.root:
-                saved[best], best = 0.0, best.parent
+    def find(self, heading: str, partial: str, num: int = SUGGESTED, judge: Judge | None = None) -> list[Clause]:
+        """Return up to `num` clauses that may stand below a heading after a text, the best first."""
+        topic, (begin, begun) = self.topic(heading), last_sentence(partial)
+        if topic is None:
+            return []
+        clauses = [self.library.clauses[number] for number in topic.numbers]
+        score = topic.fits + TYPICAL * topic.typical
+        score += [SHARED * math.log(clause.projects) - SHORT * (len(clause.words) < FEWEST) for clause in clauses]
+        score -= [SLOTTED * len(SLOT.findall(clause.text)) / (clause.text.count(" ") + 1) for clause in clauses]
+        if begun.strip():
+            typed, low = stems_of(begun), " ".join(begun.lower().split())
+            alike = topic.vectors @ self.library.vector(begun)
+            score += TYPED * alike + [BEGINNING * (clause.text.lower().startswith(low)) for clause in clauses]
+            if len(typed) >= TELLING:
+                score[alike <= 0] = -np.inf
+        before = [stems_of(each) for _, each in outline.sentences(partial[:begin])]
+        for row, clause in enumerate(clauses):
+            if not continuation(clause, begun)[0] or any(overlap(clause.words, said) >= SAID for said in before):
+                score[row] = -np.inf
+        if judge and num:
+            best = [row for row in np.argsort(-score, kind="stable")[:RANKED] if score[row] > -np.inf]
+            likely = judge([continuation(clauses[row], begun)[0] for row in best]) if best else []
+            score[np.setdiff1d(np.arange(len(score)), best)] = -np.inf
+            score[best] += LIKELY * np.array(likely)
+        chosen: list[Clause] = []
+        while len(chosen) < num and (score > -np.inf).any():
+            row = int(score.argmax())
+            chosen.append(clauses[row])
+            score = score - SAME * (topic.vectors @ topic.vectors[[row]].T).toarray()[:, 0]
+            score[row] = -np.inf
         return chosen
 
-    def suggest(self, num: int) -> list[Suggestion]:
-        """Return up to `num` suggestions: sentences of documents, and words written by the model."""
-        return [self._shown(choice) for choice in self.choices(num)]
+    def suggest(self, heading: str, partial: str, num: int, judge: Judge) -> list[Suggestion]:
+        """Return up to `num` suggestions; `judge` ranks them by what has been read."""
+        if heading in FIELDS and partial == FIELDS[heading].beginning:
+            begun, own = partial, ""
+        else:
+            begun, own = last_sentence(partial)[1], partial
+        clauses = self.find(heading, own, num, judge)
+        shown = [continuation(clause, begun) for clause in clauses]
+        likely = [math.exp(each) for each in judge([text for text, _ in shown])] if shown else []
+        found = []
+        for clause, (text, replaces), likelihood in zip(clauses, shown, likely, strict=True):
+            place = clause.places[0]
+            where = (place.document, place.project, " > ".join(place.headings), place.line, place.header)
+            found.append(Suggestion(text, replaces, likelihood, clause.projects, *where))
+        return found
 
-    def saved(self) -> dict[Branch, float]:
-        """Return, at the branch that ends a word, the keys that accepting it is expected to save; elsewhere 0."""
-        saved, begins = {}, {self.branches.root: 0}
-        for branch, depth in self.branches.walk():
-            log_prob = branch.log_prob - self.branches.root.log_prob
-            if log_prob < LEAST or branch.parent not in begins:
-                continue
-            begins[branch], saved[branch] = begins[branch.parent], 0.0
-            if self.characters.by_id[branch.token].isspace():
-                begins[branch], saved[branch] = depth, math.exp(log_prob) * (depth - begins[branch] - 1)
-        return saved
 
-    def _shown(self, choice: Choice) -> Suggestion:
-        passage, (branch,) = choice.passage, self.branches.follow([choice.tokens])
-        way = self.branches.way(branch)
-        likelihood = math.exp((branch.log_prob - self.branches.root.log_prob) / len(way))
-        text = self.characters.shown(passage.whole if passage else self.characters.signs(way)).rstrip("\n")
-        if passage:
-            return Suggestion(text, likelihood, passage.document, passage.heading, passage.line)
-        return Suggestion(text, likelihood)
+def last_sentence(text: str) -> tuple[int, str]:
+    """Return where the sentence begins that a text ends with, and the sentence; "" after the end of one."""
+    line = text.rfind("\n") + 1
+    parts = list(outline.sentences(text[line:]))
+    if not parts or (text[-1:].isspace() and text.rstrip()[-1:] in ".!?"):
+        return len(text), ""
+    return line + parts[-1][0], text[line + parts[-1][0] :]
+
+
+def continuation(clause: Clause, begun: str) -> tuple[str, int]:
+    """Return what to insert for a clause after a sentence that was begun, and how much of that it replaces."""
+    if begun and clause.text.lower().startswith(begun.lower()):
+        return clause.text[len(begun) :], 0
+    return clause.text[:1].upper() + clause.text[1:], len(begun)

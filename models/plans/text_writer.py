@@ -24,10 +24,10 @@ MOST_READ = 200_000  # characters read of texts under way together; their counts
 class Text:
     """A text being written, or one that has ended."""
 
-    def __init__(self, reader: Reader, given: TextInput, settings: TextSettings, stop: str | None):
+    def __init__(self, reader: Reader, given: TextInput, settings: TextSettings, stops: Sequence[str]):
         self.reader, self.given, self.settings = reader, given, settings
         self.choice = settings.temperature, settings.top_k, settings.top_p
-        self.certain = sampling.Certain(stop)
+        self.certain = sampling.Certain(stops)
         self.number, self.left, self.ended = 0, settings.length, False
         self.written = self.text = ""
         self.num_taken = 0  # characters of `text`
@@ -75,8 +75,8 @@ class Writer:
         reader = self.reader(int(tokens[0]))
         reader.steps = self.steps
         reader.skim(tokens[1:])
-        stop = settings.stop.lower() if settings.stop and self.characters.lower_case else settings.stop
-        return Text(reader, given, settings, stop)
+        lower = self.characters.lower_case
+        return Text(reader, given, settings, [stop.lower() if lower else stop for stop in settings.stops])
 
     def characters_of(self, given: TextInput, settings: TextSettings) -> Iterator[str]:
         """Yield the characters of a text, each as soon as it is certain."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, Unpack, cast
 
 import torch
@@ -210,17 +211,23 @@ class RoutingPolicy(io.Model):
     ) -> list[dict[str, object]]:
         """Return the routes of each problem, customers numbered from 1, and their cost; of degrees, in km.
 
-        What is more than a plain CVRP is solved without the policy, by native ruin and recreate.
+        What is more than a plain CVRP is solved without the policy, by native ruin and recreate, one problem a thread.
         """
         plain = [asked for _, asked in prepared if asked.problem.plain and not asked.problem.limited]
         drawn = random_bits(derive_key(settings.seed, "cvrp", "fleet"), torch.tensor([a.item for _, a in prepared]), 1)
         solved = iter(solve_all(self, plain, **settings.model_dump()))
+        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+            planned = {
+                id(asked): pool.submit(fleet.answer, asked.problem, settings.milliseconds or None, seed, asked.initial)
+                for (_, asked), seed in zip(prepared, drawn[:, 0].tolist(), strict=True)
+                if not any(asked is each for each in plain)
+            }
         found: list[dict[str, object]] = []
-        for (given, asked), seed in zip(prepared, drawn[:, 0].tolist(), strict=True):
-            if any(asked is each for each in plain):
-                own = dict(zip(("routes", "cost"), next(solved), strict=True))
+        for given, asked in prepared:
+            if id(asked) in planned:
+                own = planned[id(asked)].result()
             else:
-                own = fleet.answer(asked.problem, settings.milliseconds or None, seed, asked.initial)
+                own = dict(zip(("routes", "cost"), next(solved), strict=True))
             name = {} if given.name is None else {"name": given.name}
             found.append({**name, **own, **({"unit": "km"} if given.degrees else {})})
         return found

@@ -36,16 +36,17 @@ class Division(NamedTuple):
     kinds: tuple[str, ...]  # of start tours in the mix, beside the policy's
     group: int  # start tours of which the best is improved
     share: float  # of the time until ruin and recreate begins
-    starts: int  # tours of the policy in the mix
+    starts: int  # tours of the policy, where it builds some
     keep: int = 1  # best of them that are improved
 
 
-PATIENCE = 0.5  # milliseconds per customer from which a mix holds tours of the policy
+PATIENCE = 0.5  # milliseconds per customer from which a mix holds tours of the policy,
+MIXED = 35  # and customers up to which; above, what else there is makes more of the time
 DIVISIONS = (
-    Division(35, tuple(native.KINDS), 1, 1.0, 20, 4),
-    Division(75, ("savings",), 4, 0.6, 12, 1),
-    Division(150, ("savings",), 4, 0.3, 8, 1),
-    Division(400, ("savings",), 4, 0.2, 1, 1),
+    Division(35, ("savings", "nearest", "random"), 1, 0.85, 20, 4),
+    Division(75, ("savings",), 4, 0.6, 12),
+    Division(150, ("savings",), 4, 0.5, 8),
+    Division(400, ("savings",), 2, 0.3, 1),
     Division(10**9, ("savings",), 4, 0.1, 0),
 )
 
@@ -165,7 +166,10 @@ def solve_all(
             problems = [each.problem for each in chosen]
             instances, items = to_instances(problems, device), torch.tensor([each.item for each in chosen])
             plans = [mended(each.problem, each.initial) for each in chosen if each.initial is not None]
-            tours = best_tours(policy, problems, instances, items, seed, milliseconds, plans=plans, **settings)
+            crew = max(1, torch.get_num_threads() // len(rows))
+            tours = best_tours(
+                policy, problems, instances, items, seed, milliseconds, plans=plans, crew=crew, **settings
+            )
             for place, problem, tour in zip(rows, problems, tours, strict=True):
                 routes = routes_of(tour)
                 found[place] = routes, cost_of(problem, routes)
@@ -198,13 +202,15 @@ def best_tours(
     milliseconds: float | None = None,
     starts_from: str = "mix",
     plans: Sequence[Routes] = (),
+    crew: int = 1,
     **settings: Unpack[Settings],
 ) -> Tensor:
     """Return tours (B, T) found in `milliseconds` of CPU time for each problem, by default as many as customers.
 
-    `starts_from` is one of STARTS_FROM; `plans` are tours of the problems to begin with, in place of the policy's.
-    Without time the tours are the policy's, or the plans. `instances` are the B problems as the policy takes them,
-    `items` (B,) the numbers of their random streams, `settings` those of `shortlist`.
+    Each of `crew` threads has so much time for a problem. `starts_from` is one of STARTS_FROM; `plans` are tours of the
+    problems to begin with, in place of the policy's. Without time the tours are the policy's, or the plans. `instances`
+    are the B problems as the policy takes them, `items` (B,) the numbers of their random streams, `settings` those of
+    `shortlist`.
     """
     began, customers = time.process_time(), problems[0].customers
     milliseconds = customers if milliseconds is None else milliseconds
@@ -224,12 +230,12 @@ def best_tours(
     if not milliseconds:
         assert tours is not None
         return tours[:, 0]
-    return searched(problems, items, seed, milliseconds / 1000, starts_from, tours, began=began)
+    return searched(problems, items, seed, milliseconds / 1000, starts_from, tours, began=began, crew=crew)
 
 
 def takes_policy(customers: int, milliseconds: float, starts_from: str, starts: int | None) -> bool:
     """Return whether the policy builds start tours: if asked to, or in a mix if there is time enough."""
-    worth = bool(starts) or (division_of(customers).starts > 0 and milliseconds >= PATIENCE * customers)
+    worth = bool(starts) or (customers <= MIXED and milliseconds >= PATIENCE * customers)
     return not milliseconds or starts_from == "policy" or (starts_from == "mix" and worth)
 
 
@@ -242,11 +248,12 @@ def searched(
     tours: Tensor | None = None,
     share: float | None = None,
     began: float | None = None,
+    crew: int = 1,
 ) -> Tensor:
     """Return tours (B, T) of native searches in the problems' own metric, in `seconds` of CPU time for each.
 
     They begin with `tours` (B, S, T) and what `starts_from` says; `share` overrides the division of the time, of which
-    some has passed since `began`, by the process's clock.
+    some has passed since `began`, by the process's clock. Each of `crew` threads has so much time for a problem.
     """
     began = time.process_time() if began is None else began
     division, measured = division_of(problems[0].customers), _measured(problems)
@@ -262,6 +269,7 @@ def searched(
         group=division.group,
         share=division.share if share is None else share,
         tours=None if tours is None else tours.cpu(),
+        crew=crew,
     )
 
 

@@ -29,6 +29,7 @@ class TinyTransformerConfig:
     context: int  # positions that a position sees, itself included
     memory: tuple[int, ...] = ()  # rows of the tables for bigrams, trigrams, ...: powers of two
     counts: int = 0  # entries that say what followed the last tokens; 0: none
+    flash_megabytes: int = 2  # of the board that tells the stories
     dropout: float = 0.0
     tokenizer: dict[str, object] = field(default_factory=dict)  # as the library `tokenizers` writes it
 
@@ -60,5 +61,8 @@ PRESETS = {
     "rp2040-quality": TinyTransformerConfig(vocabulary=1024, width=12, layers=4, heads=12, hidden=384, context=96),
     "rp2040-story": TinyTransformerConfig(
         vocabulary=512, width=64, layers=3, heads=4, hidden=160, context=64, memory=(8192, 16384)
+    ),
+    "rp2040-reader": TinyTransformerConfig(
+        vocabulary=1024, width=128, layers=6, heads=4, hidden=384, context=128, memory=(1024, 1024)
     ),
 }

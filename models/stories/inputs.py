@@ -17,7 +17,7 @@ class StorySettings(Sampling, defaults={"top_k": 40}):
     """How a story is told."""
 
     length: int = Field(200, ge=1, le=10_000, description="largest number of tokens after the prompt")
-    temperature: float = Field(0.8, ge=0, le=100, description="sampling temperature; 0: the likeliest token")
+    temperature: float = Field(0.6, ge=0, le=100, description="sampling temperature; 0: the likeliest token")
     arithmetic: Literal["float", "integer"] = Field(
         "float",
         description="float: by the trained weights; integer: as a chip with this model tells it, token by token",

@@ -5,7 +5,7 @@ embedding. Positions enter as a learned bias per head and distance (Shaw et al. 
 position sees only the last `context` positions, so a story of any length needs a ring of `context` cached keys and
 values. Layer norms have no gain or bias of their own: the matrix behind each would absorb them.
 
-A model may have a memory of what followed each bigram, trigram and so on in training (`ngram_memory.py`), which is
+A model may have a memory of what followed each bigram, trigram and so on in training (`ngram_embedding.py`), which is
 added to the embedding of the token that ends it. A token reads one row of each table, which costs hardly any time.
 It may also have counts of what followed the last tokens (`ngram_counts.py`), which are mixed into its predictions.
 

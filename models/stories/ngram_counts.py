@@ -34,7 +34,7 @@ LEVELS = 1024
 NAT = 64  # levels
 LONGEST = 64  # entries of a bucket
 MOST_FOLLOWING = 32  # entries of a context
-MOST_COUNTED = 5_000_000  # tokens of a text, the last ones
+MOST_COUNTED = 5_000_000  # tokens of a text, the last ones, that a caller should give
 TOTALS, SHARES = (1.5, 2.5, 4.5, 8.5, 20.5, 60.5), (0.26, 0.51, 0.76)  # borders between states of a context
 STATES = 1 + (len(TOTALS) + 1) * (len(SHARES) + 1)  # 0: never seen
 PRIOR, PRECISION = -1.0, 3.0  # of the states' log odds
@@ -114,7 +114,7 @@ class NgramCounts(nn.Module):
 
     def count(self, tokens: np.ndarray, stories: np.ndarray) -> None:
         """Count a text (N,) with its stories (N,) and choose the entries; `fit` gives them their levels."""
-        self.orders = counted(tokens[-MOST_COUNTED:], stories[-MOST_COUNTED:], self.vocabulary)
+        self.orders = counted(tokens, stories, self.vocabulary)
         pairs = [each.pairs for each in self.orders]
         rows = [each // self.vocabulary for each in pairs]
         codes = np.concatenate([each.hashes[row] for each, row in zip(self.orders, rows, strict=True)])

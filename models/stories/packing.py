@@ -1,4 +1,4 @@
-"""Tensors of a model that ships, in a third of the space: rows of the memory in 8 bits, as on the chip, with scales.
+"""Tensors of a model that ships, in a third of the space: rows of matrices in 8 bits, as on the chip, with scales.
 
 Entries of the counts are packed into 32 bits each, and everything else is stored in half precision.
 """
@@ -26,7 +26,7 @@ def unpacked(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
                 found[field] = ((tensor.long() >> first) & (1 << bits) - 1).to(torch.int16)
         elif name == "counts.starts":
             found[name] = torch.cat([torch.zeros(1), tensor.cumsum(0)]).to(torch.int32)
-        elif name.startswith("memory.mean_") and not name.endswith(SCALE):
+        elif tensor.dtype == torch.int8:
             scale = tensors.get(name + SCALE)
             if scale is None or tensor.dim() != 2 or scale.shape != tensor.shape[:1]:
                 raise ValueError(f"{name} of the weights lacks a scale for each row; copy the model again")

@@ -4,13 +4,16 @@ from models.stories.config import TinyTransformerConfig, bucket_bits
 
 CLOCK_HZ = 125_000_000
 TWO_CORES = 1.8  # times as fast as one; a test measures it
-# The flash is read by the command 03h at a quarter of the clock: 8 bits of command, 24 of address, 32 of data.
-FLASH_WORD_CYCLES = 4 * 64 + 16
+# A word of flash that its cache lacks, by four lines at half of the clock: 8 clocks of address, 4 to wait, 8 of data.
+FLASH_WORD_CYCLES = 2 * 20 + 16
 SRAM_BYTES = 256 * 1024  # the four striped banks; the two small ones, 8 kB, hold the stack
-FLASH_BYTES = 2 * 1024 * 1024
-RUNTIME_SRAM_BYTES = 8448  # bound on the runtime's own data and hot code; a test checks the linked image against it
+MEGABYTE = 1024 * 1024
+RUNTIME_SRAM_BYTES = 9216  # bound on the runtime's own data and hot code; a test checks the linked image against it
 RUNTIME_FLASH_BYTES = 64 * 1024
-VOCABULARY_BYTES = 128 * 1024  # the largest vocabulary file, rounded up
+TOKEN_BYTES = 32  # of a vocabulary file for each token, at most
+STREAM_BYTES = 8 * 1024  # two buffers for weights on their way from flash
+STREAM_CYCLES = 4  # a byte: two clocks of four lines at half of the clock, by DMA while both cores multiply
+TABLES_BYTES = 2 * 704 + 2 * 1024  # of exp and GELU
 LAYER_BYTES = 64  # pointers that the runtime keeps per layer
 FORMAT_LIMITS = {  # field: (least, largest, multiple)
     "vocabulary": (4, 4096, 2),
@@ -23,12 +26,12 @@ FORMAT_LIMITS = {  # field: (least, largest, multiple)
 
 
 def model_bytes(config: TinyTransformerConfig) -> int:
-    """Bytes of the model file after its header, which are copied into SRAM; see exporters/rp2040/FORMAT.md."""
+    """Bytes of the model file after its header but for tables and counts; see exporters/rp2040/FORMAT.md."""
     width, hidden, vocabulary = config.width, config.hidden, config.vocabulary
     rows = 5 * width + hidden
     weights = 4 * width * width + 2 * width * hidden
     layer = 12 + 6 * rows + 2 * config.heads * config.context + weights
-    return 2 * 704 + 2 * 1024 + config.layers * layer + vocabulary * (6 + width)
+    return TABLES_BYTES + config.layers * layer + vocabulary * (6 + width)
 
 
 def memory_bytes(config: TinyTransformerConfig) -> int:
@@ -42,23 +45,38 @@ def counts_bytes(config: TinyTransformerConfig) -> int:
 
 
 def flash_bytes(config: TinyTransformerConfig) -> int:
-    """Bytes of flash in use, apart from the vocabulary, which is not known before training."""
-    return RUNTIME_FLASH_BYTES + model_bytes(config) + memory_bytes(config) + counts_bytes(config)
+    """Bytes of flash in use, with a bound on the vocabulary, which is not known before training."""
+    fixed = RUNTIME_FLASH_BYTES + TOKEN_BYTES * config.vocabulary
+    return fixed + model_bytes(config) + memory_bytes(config) + counts_bytes(config)
 
 
 def sram_bytes(config: TinyTransformerConfig) -> int:
-    """Bytes of SRAM in use while the model runs, without the stack: runtime, weights, cache, activations."""
+    """Bytes of SRAM in use while the model runs, without the stack: runtime, cache, activations, weights kept there."""
     return RUNTIME_SRAM_BYTES + arena_bytes(config)
 
 
 def arena_bytes(config: TinyTransformerConfig) -> int:
     """Bytes of SRAM that the runtime fills behind its own data; `needed_bytes` in its firmware is the same sum."""
+    if not streams(config):
+        return model_bytes(config) + _state_bytes(config)
+    # exp and GELU; shifts and distance biases of all layers; biases and multipliers of one layer or of the embedding
+    kept = TABLES_BYTES + config.layers * (12 + 2 * config.heads * config.context)
+    return kept + 6 * max(5 * config.width + config.hidden, config.vocabulary) + STREAM_BYTES + _state_bytes(config)
+
+
+def streams(config: TinyTransformerConfig) -> bool:
+    """Whether the weights stay in flash and are streamed for each token, because SRAM has no room for them."""
+    return RUNTIME_SRAM_BYTES + model_bytes(config) + _state_bytes(config) > SRAM_BYTES
+
+
+def _state_bytes(config: TinyTransformerConfig) -> int:
+    """Bytes of what changes while the model runs, and of distance biases: 16 bits in the file, 32 in SRAM."""
     width, layers, context = config.width, config.layers, config.context
-    wider_biases = 2 * layers * config.heads * context  # distance biases have 16 bits in the file, 32 in SRAM
+    wider_biases = 2 * layers * config.heads * context
     cache = 2 * layers * context * width
     longest = max(config.vocabulary, config.hidden, 3 * width + 2 * context)  # two cores, a row of scores each
     activations = 4 * (3 * width + longest) + 2 * config.vocabulary
-    return model_bytes(config) + LAYER_BYTES * layers + wider_biases + cache + activations
+    return LAYER_BYTES * layers + wider_biases + cache + activations
 
 
 def check(config: TinyTransformerConfig) -> None:
@@ -71,24 +89,25 @@ def check(config: TinyTransformerConfig) -> None:
                 + (f" and a multiple of {multiple}" if multiple > 1 else "")
                 + " to run on the RP2040"
             )
-    spare = FLASH_BYTES - VOCABULARY_BYTES - flash_bytes(config)
-    if spare < 0:
+    excess = flash_bytes(config) - config.flash_megabytes * MEGABYTE
+    if excess > 0:
         raise ValueError(
-            f"model.memory={list(config.memory)} takes {memory_bytes(config):,} bytes and model.counts={config.counts} "
-            f"{counts_bytes(config):,}, {-spare:,} more than the {FLASH_BYTES:,} bytes of flash leave beside runtime, "
-            "model and vocabulary; halve one of the tables"
+            f"model.memory={list(config.memory)} takes {memory_bytes(config):,} bytes, model.counts={config.counts} "
+            f"{counts_bytes(config):,} and the rest of the model {model_bytes(config):,}, {excess:,} more than "
+            f"{config.flash_megabytes} MB of flash leave beside runtime and vocabulary; halve one of the tables, or "
+            "give model.flash_megabytes=4 (or 8, 16) if your board has them"
         )
     excess = sram_bytes(config) - SRAM_BYTES
     if excess > 0:
         remedies = [f"model.{name}={value}" for name in FORMAT_LIMITS if (value := _largest_that_fits(config, name))]
         raise ValueError(
-            f"the model needs {sram_bytes(config):,} bytes of the RP2040's {SRAM_BYTES:,} bytes of SRAM, {excess:,} "
-            f"too many; lower one of: {', '.join(remedies) or 'several of its sizes at once'}"
+            f"with its weights in flash the model needs {sram_bytes(config):,} bytes of the RP2040's {SRAM_BYTES:,} "
+            f"bytes of SRAM, {excess:,} too many; lower one of: {', '.join(remedies) or 'several of its sizes at once'}"
         )
 
 
 def _largest_that_fits(config: TinyTransformerConfig, name: str) -> int | None:
-    """The largest smaller value of one field with which the model fits, all else equal; None if there is none."""
+    """The largest smaller value of one field with which the model fits SRAM, all else equal; None if there is none."""
     least, _, multiple = FORMAT_LIMITS[name]
     if name == "heads":
         return None
@@ -107,10 +126,13 @@ def cycles_per_token(config: TinyTransformerConfig) -> float:
     products = layers * (4 * width * width + 2 * width * hidden) + config.vocabulary * width
     head = width // heads
     key = 12 + (14 if head <= 2 else 16 * head)  # heads of 1 and 2 channels have kernels of their own
-    one_core = 5.4 * products + 10 * outputs + key * layers * heads * config.context + 1200 * (2 * layers + 1)
+    multiplied = (5.4 * products + 10 * outputs) / TWO_CORES
+    if streams(config):  # both cores wait for what they multiply
+        multiplied = max(multiplied, STREAM_CYCLES * model_bytes(config))
+    between = (key * layers * heads * config.context + 1200 * (2 * layers + 1)) / TWO_CORES
     # For the memory, every word of a row is missing from the cache of the flash.
     words = len(config.memory) * (1 + width / 4)
-    return one_core / TWO_CORES + words * FLASH_WORD_CYCLES + (len(config.memory) + 1) * 15 * width
+    return multiplied + between + words * FLASH_WORD_CYCLES + (len(config.memory) + 1) * 15 * width
 
 
 def tokens_per_second(config: TinyTransformerConfig) -> float:

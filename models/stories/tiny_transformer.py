@@ -72,7 +72,7 @@ class TinyTransformer(Network):
         found = []
         for given, more in zip(prepared, continued, strict=True):
             whole = self.tokenizer.decode(more)
-            text = whole.partition(settings.stop)[0] if settings.stop else whole
+            text = "".join(sampling.until([whole], settings.stops))
             found.append(sampling.answer(given.prompt, text, len(more) if text == whole else 0, settings.length))
         return found
 
@@ -84,7 +84,7 @@ class TinyTransformer(Network):
         story, chosen = asked(StoryInput, StorySettings, given, settings)
         steps = self._steps_by([self.encoded(story.prompt)], [story.item], chosen)
         pieces = _pieces(self.tokenizer, (tokens[0] for tokens in steps))
-        return sampling.until(pieces, chosen.stop) if chosen.stop else pieces
+        return sampling.until(pieces, chosen.stops)
 
     def _steps_by(
         self, known: Sequence[list[int]], items: Sequence[int], settings: StorySettings

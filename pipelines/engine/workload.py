@@ -99,6 +99,7 @@ class Evaluation:
     table: Sequence[Mapping[str, Any]] = ()  # rows beside baselines, shown and kept in the summary
     examples: Mapping[str, Sequence[object]] = field(default_factory=dict)  # columns of the per-example file
     files: Mapping[str, str] = field(default_factory=dict)  # path below evaluations/ -> text
+    beside: Mapping[str, str] = field(default_factory=dict)  # file in the folder of the model -> text
     member: str | None = None  # of a run of many models, the one in whose folder this is kept; None: the run's own
 
 

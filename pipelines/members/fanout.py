@@ -61,7 +61,9 @@ class Job:
         """Return whether the member was trained with this config and data, and its models are sound."""
         run, config = self.run.member(member), self.configs[member]
         outcome = run.outcome() or {"state": "not trained"}
-        sound = outcome["state"] == "done" and outcome.get("models") == digests(run.best.parent)
+        written, found = outcome.get("models"), digests(run.best.parent)
+        whole = isinstance(written, Mapping) and all(found.get(name) == sum for name, sum in written.items())
+        sound = outcome["state"] == "done" and whole  # an evaluation adds files
         return sound and run.config(type(config)) == config and run.learnt_from(config.content(self.manifest))
 
 

@@ -30,14 +30,13 @@ def keep(run: Run, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
     for evaluation in evaluations:
         if evaluation.member is None:
             own[evaluation.split] = evaluation
-            _write(evaluation, run.evaluations)
-        else:
-            _write(evaluation, run.member(evaluation.member).evaluations)
+        _write(evaluation, run if evaluation.member is None else run.member(evaluation.member))
     known = {evaluation.split: evaluation for evaluation in kept(run.evaluations)} | own
     return [known[split] for split in sorted(known, key=lambda split: (split != "test", split))]
 
 
-def _write(evaluation: Evaluation, folder: Path) -> None:
+def _write(evaluation: Evaluation, run: Run) -> None:
+    folder = run.evaluations
     folder.mkdir(parents=True, exist_ok=True)
     summary = {**evaluation.summary, "table": list(evaluation.table)}
     if evaluation.files:
@@ -48,6 +47,8 @@ def _write(evaluation: Evaluation, folder: Path) -> None:
         write_text(folder / f"{evaluation.split}.csv", to_csv(evaluation.examples, rows))
     for name, content in evaluation.files.items():
         write_text(folder / name, content)
+    for name, content in evaluation.beside.items():
+        write_text(run.best / name, content)
 
 
 def kept(folder: Path) -> list[Evaluation]:

@@ -2,7 +2,7 @@
 
 A batch takes about as long as `TURN_SECONDS`, by what such inputs took before. A request with little work goes before
 those that wait, which get at least half of the time.
-Models that write texts side by side start new ones at once instead (`scheduling.py`).
+Models that write texts side by side start new ones at once instead (`continuous_batching.py`).
 """
 
 from __future__ import annotations

@@ -91,9 +91,13 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
         text = textwrap.dedent(as_text(groups(body), {}))  # FastAPI would dedent all but the first line
         app.post(path, summary=summary, description=text)(endpoint)
 
-    post("/suggest", forms.suggest, "Complete a field of a form.", bodies.Suggest)
+    post("/suggest", forms.suggest, "Suggest clauses for a field of a form.", bodies.Suggest)
+    post("/sessions", forms.begin, "Begin a plan, whose text is read once and kept.", bodies.SessionText)
+    post("/sessions/{name}/text", forms.extend, "Replace a plan's text, or append to it.", bodies.SessionText)
+    app.delete("/sessions/{name}", summary="Forget a plan.", description=" ")(forms.end)
     post("/generate", forms.generate, "Continue a text with the model of forms.", bodies.Generate)
     post("/v1/completions", forms.complete, "Complete prompts, as OpenAI's clients request it.", bodies.Completion)
+    post("/v1/chat/completions", forms.chat, "Continue a conversation's text, for OpenAI's clients.", bodies.Chat)
     listed_models = "The text runs, as OpenAI's clients list models."
     app.get("/v1/models", summary=listed_models, description=" ")(forms.models)
     for run in runs:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from types import GenericAlias
 from typing import Any, Literal, TypeVar
 
-from pydantic import Field, SkipValidation, create_model
+from pydantic import ConfigDict, Field, SkipValidation, create_model
 
 from common.config import Section
 from common.input_files import Inputs
 
-MAX_MILLISECONDS = 10_000  # for each of the rivals
+LONGEST_TEXT = 10_000  # characters of a prompt
+MOST_TOKENS = 1000  # of a completion
+NO_EFFECT = {"user", "metadata", "store", "stream_options"}  # without an effect on the text
+MAX_MILLISECONDS = LONGEST_TEXT  # for each of the rivals
 Body = TypeVar("Body", bound=Section)
 
 
@@ -51,30 +54,100 @@ class Suggest(Section):
     """A field of a form to complete."""
 
     field_type: str = Field(max_length=200, description="name of the field")
-    partial_text: str = Field("", max_length=10_000, description="its text so far; empty: its usual beginning")
-    max_length: int = Field(200, ge=1, le=1000, description="most characters to add")
+    partial_text: str = Field("", max_length=LONGEST_TEXT, description="its text so far; empty: its usual beginning")
+    max_length: int | None = Field(
+        None, ge=1, le=1000, description="most characters that the model writes as `text`; null: the first suggestion"
+    )
+    model: str | None = Field(None, max_length=200, description="the run to ask; null: the first that completes forms")
+    session: str | None = Field(None, max_length=64, description="the session whose text stands before")
+    document: str = Field("", max_length=400_000, description="the text before, where there is no session")
+
+
+class SessionText(Section):
+    """The text of a plan being written."""
+
+    text: str | None = Field(None, max_length=400_000, description="all of it; null: what there is")
+    append: str = Field("", max_length=400_000, description="what follows it")
     model: str | None = Field(None, max_length=200, description="the run to ask; null: the first that completes forms")
 
 
 class Generate(Section):
     """Text to continue."""
 
-    prompt: str = Field(min_length=1, max_length=10_000, description="the text")
+    prompt: str = Field(min_length=1, max_length=LONGEST_TEXT, description="the text")
     field_type: str | None = Field(None, max_length=200, description="name of the form field it is for")
     max_length: int = Field(200, ge=1, le=1000, description="most characters to add")
     temperature: float = Field(0.7, ge=0, le=2, description="sampling temperature; 0: the likeliest character")
 
 
-class Completion(Section):
-    """A completion as OpenAI's clients request it."""
+class OpenAI(Section):
+    """What OpenAI's clients ask; keys that are not here are ignored, and named in the header x-ignored-keys."""
+
+    model_config = ConfigDict(extra="allow")
 
     model: str = Field(max_length=200, description="name of a text run, as GET /runs lists it")
+    max_tokens: int | None = Field(None, ge=1, description="most tokens, or characters, to add; at most 1000 are")
+    temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature; 0: the likeliest; null: 1")
+    top_p: float | None = Field(None, gt=0, le=1, description="share of the probability that is drawn from; null: 1")
+    seed: int | None = Field(None, description="random seed; null: 0")
+    stop: str | tuple[str, ...] | None = Field(None, description="text, or texts, before which a completion ends")
+    stream: bool | None = Field(None, description="send the text as it is written, as server-sent events")
+    n: int | None = Field(None, ge=1, le=128, description="completions per prompt")
+
+    def settings(self) -> dict[str, object]:
+        """Return the settings of the run."""
+        stop = tuple(filter(None, [self.stop] if isinstance(self.stop, str) else self.stop or ()))
+        settings = {"length": self.length, "top_k": 0, "stop": stop or None, "seed": (self.seed or 0) % 2**32}
+        return settings | {
+            "temperature": 1.0 if self.temperature is None else self.temperature,
+            "top_p": 1.0 if self.top_p is None else self.top_p,
+        }
+
+    @property
+    def length(self) -> int:
+        """The most tokens to add."""
+        return min(self.max_tokens or 16, MOST_TOKENS)
+
+    def ignored(self) -> list[str]:
+        """Return the keys that ask for something and have no effect."""
+        return [key for key, value in (self.model_extra or {}).items() if value and key not in NO_EFFECT]
+
+
+class Completion(OpenAI):
+    """A completion as OpenAI's clients request it."""
+
     prompt: str | tuple[str, ...] = Field("", description="one text, or several")
-    max_tokens: int = Field(16, ge=1, le=1000, description="most tokens, or characters, to add")
-    temperature: float = Field(1.0, ge=0, le=2, description="sampling temperature; 0: the likeliest")
-    top_p: float = Field(1.0, gt=0, le=1, description="sample from the likeliest tokens of this total probability")
-    seed: int = Field(0, ge=0, lt=2**32, description="random seed")
-    stop: str | tuple[str] | None = Field(None, description="text before which a completion ends")
-    stream: bool = Field(False, description="send the text as it is written, as server-sent events")
-    n: Literal[1] = Field(1, description="completions per prompt; only 1")
-    user: str | None = Field(None, description="ignored")
+    echo: bool | None = Field(None, description="begin the completion with the prompt")
+
+
+class Part(Section):
+    """A part of a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(Section):
+    """A message of a conversation."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    role: str
+    content: str | tuple[Part, ...] | None = None
+
+    @property
+    def text(self) -> str:
+        """The message's text."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content or ())
+
+
+class Chat(OpenAI):
+    """A conversation as OpenAI's clients send it; the models continue its text, they do not answer."""
+
+    messages: tuple[Message, ...] = Field(min_length=1, description="whose texts, one below the other, are continued")
+    max_completion_tokens: int | None = Field(None, ge=1, description="the newer name of max_tokens")
+
+    @property
+    def length(self) -> int:
+        """The most tokens to add."""
+        return min(self.max_completion_tokens or self.max_tokens or 200, MOST_TOKENS)

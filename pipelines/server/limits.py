@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from starlette.exceptions import HTTPException
 
@@ -18,6 +19,7 @@ class Limits:
     waiting: int = 256  # unanswered requests per run
     seconds: float = 60.0  # for the body to arrive, and for the answer
     token: str | None = None  # required of requests; None: anyone is answered
+    sessions: Path = Path("runs/.sessions")  # folder of the texts of sessions
 
 
 class Refused(HTTPException):

@@ -1,11 +1,13 @@
-"""Interfaces defined elsewhere: the form's /suggest and /generate, and OpenAI's /v1/completions."""
+"""Interfaces defined elsewhere: the form's /suggest, /sessions and /generate, and OpenAI's completions."""
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol, runtime_checkable
+from urllib.parse import quote
 
 from starlette.responses import Response
 
@@ -14,14 +16,29 @@ from pipelines.server import bodies
 from pipelines.server.answering import Answering, usable
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.sent import Answer, Events
+from pipelines.server.sessions import Sessions
+
+SUGGESTED = 3
+AT_ONCE = 20_000  # characters of a document read before others are answered
 
 
 @runtime_checkable
 class Suggesting(Protocol):
-    """A model that suggests continuations and their places in documents."""
+    """A model that suggests clauses of documents."""
 
-    def suggest(self, field: str, partial: str) -> Sequence[object]:
-        """Return the most useful suggestions, as dataclasses."""
+    def suggest(self, field: str, partial: str, n: int, document: str) -> Sequence[object]:
+        """Return the best suggestions, as dataclasses."""
+
+    def read_ahead(self, document: str, most: int) -> bool:
+        """Read so many further characters of a document; return whether it is read."""
+
+
+@runtime_checkable
+class Encoding(Protocol):
+    """A model whose tokens are no characters."""
+
+    def encoded(self, prompt: str) -> Sequence[int]:
+        """Return the tokens of a prompt."""
 
 
 class Completions:
@@ -30,62 +47,156 @@ class Completions:
     def __init__(self, runs: Sequence[Answering], limits: Limits):
         self.limits = limits
         self.runs = {run.name: run for run in runs if run.streams}
+        self.sessions = Sessions(limits.sessions)
 
     async def suggest(self, body: bodies.Suggest) -> Response:
-        """Complete a field of a form, and suggest continuations with their places in documents."""
-        run = self._form(body.model)
-        found = await _completed(run, body.field_type, body.partial_text, {"length": body.max_length})
-        model = next(iter(run.trained.models.values()))
+        """Suggest clauses for a field of a form below a plan's text, and write on if that is asked for."""
+        run, model = self._form(body.model)
+        before = self.sessions.text(body.session) if body.session else body.document
+        found: dict[str, object] = {"text": "", "prompt_used": body.partial_text, "suggestions": []}
+        if body.max_length is not None or not isinstance(model, Suggesting):
+            settings = {"length": body.max_length or 200}
+            found |= await _completed(run, body.field_type, body.partial_text, settings, before)
         if isinstance(model, Suggesting):
-            ways = await run.run(lambda: model.suggest(body.field_type, body.partial_text))
-            found["suggestions"] = [vars(way) for way in ways]
+            await self._read(run, model, before)
+            asked = (body.field_type, body.partial_text, SUGGESTED, before)
+            ways = [vars(way) for way in await run.run(lambda: model.suggest(*asked))]
+            found["suggestions"] = ways
+            found["text"] = found["text"] or (ways[0]["text"] if ways else "")
         return Answer(found)
+
+    async def begin(self, body: bodies.SessionText) -> Response:
+        """Begin a session, and read its text."""
+        return await self._extended(self.sessions.begin(), body.text or "", body)
+
+    async def extend(self, name: str, body: bodies.SessionText) -> Response:
+        """Replace a session's text, or append to it, and read what is new."""
+        before = self.sessions.text(name)
+        return await self._extended(name, before if body.text is None else body.text, body)
+
+    async def _extended(self, name: str, text: str, body: bodies.SessionText) -> Response:
+        run, model = self._form(body.model)
+        whole = text + body.append
+        self.sessions.write(name, whole)
+        if isinstance(model, Suggesting):
+            await self._read(run, model, whole)
+        return Answer({"session": name, "characters": len(whole)})
+
+    async def end(self, name: str) -> Response:
+        """Forget a session and its text."""
+        self.sessions.end(name)
+        return Answer({"session": name})
+
+    async def _read(self, run: Answering, model: Suggesting, document: str) -> None:
+        """Read a document in pieces, between which others are answered."""
+        while not await run.run(lambda: model.read_ahead(document, AT_ONCE)):
+            pass
 
     async def generate(self, body: bodies.Generate) -> Response:
         """Continue a text."""
         settings = {"length": body.max_length, "temperature": body.temperature}
-        return Answer(await _completed(self._form(), body.field_type, body.prompt, settings))
+        return Answer(await _completed(self._form()[0], body.field_type, body.prompt, settings))
 
-    def _form(self, name: str | None = None) -> Answering:
+    def _form(self, name: str | None = None) -> tuple[Answering, object]:
         for run in self.runs.values():
             if name in (None, run.name) and "field" in run.trained.inputs.input.model_fields:
-                return run
+                return run, next(iter(run.trained.models.values()))
         raise Refused(404, "no run that completes forms is served")
 
     async def models(self) -> Response:
         """List the text runs, as OpenAI lists models."""
-        return Answer({"object": "list", "data": [{"id": name, "object": "model"} for name in self.runs]})
+        about = {"object": "model", "created": 0, "owned_by": "this server"}
+        return Answer({"object": "list", "data": [{"id": name, **about} for name in self.runs]})
 
     async def complete(self, body: bodies.Completion) -> Response:
         """Complete one prompt or several."""
+        prompts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
+        about = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion"}
+        return await self._answered(body, prompts, about, about, "text", bool(body.echo))
+
+    async def chat(self, body: bodies.Chat) -> Response:
+        """Continue the text of a conversation."""
+        prompt = "\n\n".join(message.text for message in body.messages if message.text)
+        about = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": "chat.completion"}
+        return await self._answered(body, [prompt], about, {**about, "object": "chat.completion.chunk"}, "message")
+
+    async def _answered(
+        self,
+        body: bodies.OpenAI,
+        prompts: Sequence[str],
+        whole: dict[str, str],
+        chunk: dict[str, str],
+        key: str,
+        echo: bool = False,
+    ) -> Response:
+        """Return the completions as one object `whole`, or as a stream of objects `chunk`."""
         run = self.runs.get(body.model)
         if run is None:
             raise Refused(404, f"no text run {body.model!r} is served; there are {', '.join(self.runs)}")
-        prompts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
-        if not 1 <= len(prompts) <= (1 if body.stream else self.limits.inputs):
-            raise Refused(422, f"prompt: {len(prompts)} texts; a request takes 1 to {self.limits.inputs}, a stream 1")
-        stop = body.stop if isinstance(body.stop, str | None) else body.stop[0]
-        settings: dict[str, object] = {"length": body.max_tokens, "top_k": 0, "stop": stop}
-        settings |= {"temperature": body.temperature, "top_p": body.top_p, "seed": body.seed}
-        about = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion", "created": int(time.time())}
-        about["model"] = body.model
-        if body.stream:
-            pieces = await run.pieces({"prompt": prompts[0]}, settings)
-            return Events(pieces, lambda text: {**about, "choices": [_choice(0, text)]}, b"[DONE]", self.limits.seconds)
-        answers = await run.answers([{"prompt": prompt, "item": i} for i, prompt in enumerate(prompts)], settings)
-        choices = [
-            _choice(index, answer["text"], answer["finish"]) for index, answer in enumerate(map(usable, answers))
-        ]
-        return Answer({**about, "choices": choices})
+        asked = [prompt for prompt in prompts for _ in range(body.n or 1)]
+        if not 1 <= len(asked) <= self.limits.inputs:
+            raise Refused(422, f"{len(asked)} completions are asked for; a request takes 1 to {self.limits.inputs}")
+        about = {"created": int(time.time()), "model": body.model}
+        inputs = [_input(run, prompt, item) for item, prompt in enumerate(asked)]
+        headers = {"x-ignored-keys": quote(", ".join(body.ignored())[:1000], safe=", ")} if body.ignored() else {}
+        settings = body.settings()
+        if not body.stream:
+            answers = [usable(answer) for answer in await run.answers(inputs, settings)]
+            texts = [prompt * echo + str(answer["text"]) for prompt, answer in zip(asked, answers, strict=True)]
+            choices = [_choice(index, key, text, answers[index]["finish"]) for index, text in enumerate(texts)]
+            read, written = _tokens(run, "".join(prompts)), sum(_tokens(run, str(each["text"])) for each in answers)
+            usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+            return Answer({**whole, **about, "choices": choices, "usage": usage}, headers=headers)
+
+        async def pieces() -> AsyncGenerator[dict[str, Plain]]:
+            delta = "delta" if key == "message" else key
+            for index, given in enumerate(inputs):
+                async with contextlib.aclosing(await run.pieces(given, settings)) as texts:
+                    if not index:
+                        yield {}  # begun, or refused while the status can still say so
+                    yield _choice(index, delta, asked[index] * echo)
+                    written = 0
+                    async for text in texts:
+                        written += len(text)
+                        if text:
+                            yield _choice(index, delta, text)
+                # Of tokens that are no characters, the number is unknown.
+                cut = not isinstance(_model(run), Encoding) and written >= body.length
+                yield _choice(index, delta, "", "length" if cut else "stop")
+
+        streamed = pieces()
+        await anext(streamed)
+        chunks = {**chunk, **about}
+        response = Events(streamed, lambda choice: {**chunks, "choices": [choice]}, b"[DONE]", self.limits.seconds)
+        response.headers.update(headers)
+        return response
+
+
+def _tokens(run: Answering, text: str) -> int:
+    """Return how many tokens a text has; those of a model of characters are these."""
+    model = _model(run)
+    return len(model.encoded(text)) if isinstance(model, Encoding) else len(text)
+
+
+def _model(run: Answering) -> object:
+    return next(iter(run.trained.models.values()))
+
+
+def _input(run: Answering, prompt: str, item: int) -> dict[str, object]:
+    """Return the input of a run; a prompt too long for it is continued from its end, as a document's."""
+    if len(prompt) <= bodies.LONGEST_TEXT or "document" not in run.trained.inputs.input.model_fields:
+        return {"prompt": prompt, "item": item}
+    return {"document": prompt[: -bodies.LONGEST_TEXT], "prompt": prompt[-bodies.LONGEST_TEXT :], "item": item}
 
 
 async def _completed(
-    run: Answering, field: str | None, prompt: str, settings: Mapping[str, object]
+    run: Answering, field: str | None, prompt: str, settings: Mapping[str, object], document: str = ""
 ) -> dict[str, object]:
     """Return the continuation of a prompt in a field, and the prompt that was completed. Raises Refused."""
-    (answer,) = await run.answers([{"field": field, "prompt": prompt}], settings)
+    (answer,) = await run.answers([{"field": field, "prompt": prompt, "document": document}], settings)
     return {"text": usable(answer)["text"], "prompt_used": answer["prompt"]}
 
 
-def _choice(index: int, text: Plain, finish: Plain = None) -> dict[str, Plain]:
-    return {"index": index, "text": text, "finish_reason": finish, "logprobs": None}
+def _choice(index: int, key: str, text: str, finish: Plain = None) -> dict[str, Plain]:
+    content: Plain = text if key == "text" else {"role": "assistant", "content": text}
+    return {"index": index, key: content, "finish_reason": finish, "logprobs": None}

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, Callable
+from typing import Generic, TypeVar
 
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+Piece = TypeVar("Piece")
 FAREWELL_SECONDS = 1.0  # for a client to take the last event
 
 
@@ -26,15 +28,15 @@ def to_json(content: object) -> bytes:
     return json.dumps(content, allow_nan=False).encode("ascii")
 
 
-class Events(StreamingResponse):
+class Events(StreamingResponse, Generic[Piece]):
     """Text as server-sent events: `shown(piece)` for each piece, then `last`.
 
     `pieces` are closed at the end, when the client is gone, and after `seconds`: then the last event is an error.
     """
 
-    def __init__(self, pieces: AsyncGenerator[str], shown: Callable[[str], object], last: bytes, seconds: float):
+    def __init__(self, pieces: AsyncGenerator[Piece], shown: Callable[[Piece], object], last: bytes, seconds: float):
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__(pieces, headers=headers, media_type="text/event-stream")
+        super().__init__((), headers=headers, media_type="text/event-stream")
         self.pieces, self.shown, self.last, self.seconds = pieces, shown, last, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

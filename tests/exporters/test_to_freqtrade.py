@@ -17,6 +17,7 @@ from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.market.candle_features import SETS
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
+from models.market.rule import fingerprint
 from models.market.signal_model import ANY, NOTE, SIMULATED
 from pipelines.workloads.crypto.trading import backtest
 from tests.exporters.commands import refusal
@@ -42,9 +43,17 @@ def many(tmp_path, monkeypatch):
         model.weights.copy_(torch.tensor([0.8, 0.1, 0.1]))
         io.save(model, member / "model" / "best")
         (member / "config.yaml").write_text(CONFIG)
-        (member / "evaluations").mkdir()
-        (member / "evaluations/test.json").write_text(json.dumps({"folds": [{"threshold": threshold}]}))
+        with_rule(model, member / "model" / "best", threshold)
     return run
+
+
+def with_rule(model, folder, threshold):
+    """Keep beside a model of one coin the rule of an evaluation."""
+    (coin,) = model.config.coins
+    own = {"verdict": f"{coin}: no skill shown: no trade", "threshold": threshold, "temperature": 1.0}
+    own["reason"] = "not trading was best on validation" if threshold is None else ""
+    costs, told = {"fee": 0.001}, {"headline": "0 of 2 coins pay their costs: no trade", "coins": {coin: own}}
+    (folder / "rule.json").write_text(json.dumps({"weights": fingerprint(model), "costs": costs, **told}))
 
 
 def strategy_of(out, monkeypatch, **config):
@@ -79,7 +88,7 @@ def traded(frame):
     return found
 
 
-def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch):
+def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch, caplog):
     told = exporters.export("freqtrade", many, "best", None)
     assert "with 2 coins" in told
     assert "never traded, as that was best on validation: BBBUSDT" in told
@@ -100,6 +109,8 @@ def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch):
     assert traded(frame)[: len(closed)] == closed
     none = strategy.populate_indicators(frame_of(candles), {"pair": "BBB/USDT"})
     assert not none["signal"].any()
+    assert "0 of 2 coins pay their costs" in caplog.text
+    assert "BBBUSDT: NO_TRADE: not trading was best on validation" in caplog.text
     with pytest.raises(ValueError, match="there is no model of CCCUSDT, only of AAAUSDT, BBBUSDT; leave the pair"):
         strategy.populate_indicators(frame_of(candles), {"pair": "CCC/USDT"})
 
@@ -161,7 +172,7 @@ def test_what_freqtrade_does_not_have_is_refused(many, capsys, monkeypatch):
     assert "evaluation.target=0.01: freqtrade counts profits after fees" in error
     (member / "config.yaml").write_text(CONFIG.replace("horizon: 3", "horizon: 4"))
     assert "have different rules" in refusal(capsys, monkeypatch, "freqtrade", many)
-    (member / "evaluations/test.json").unlink()
+    (member / "model/best/rule.json").unlink()
     assert "evaluate the run first" in refusal(capsys, monkeypatch, "freqtrade", many)
     assert not (many / "exports").exists()
 

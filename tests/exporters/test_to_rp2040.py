@@ -175,7 +175,7 @@ def test_a_runtime_that_would_not_boot_is_refused(run, capsys, monkeypatch):
 
 def test_models_that_do_not_fit_are_refused(run, capsys, monkeypatch):
     best = run / "model" / "best"
-    io.save(make(width=128, hidden=1024, tokenizer=trained_tokenizer(32)), best)
+    io.save(make(width=128, layers=8, context=256, tokenizer=trained_tokenizer(32)), best)
     assert "bytes of SRAM" in refusal(capsys, monkeypatch, "rp2040", run)
     io.save(make(context=5, tokenizer=trained_tokenizer(32)), best)
     assert "model.context=5 must be 2 to 256" in refusal(capsys, monkeypatch, "rp2040", run)

@@ -40,11 +40,11 @@ def plan(run: Path) -> str:
     width, top, fields = 760, 14, []
     for name in FORM:
         row = chosen[name]
-        lines = _wrapped(row["prompt"], row["suggestion"], 88)
-        source = f"{row['document']}, line {row['line']}" if row["document"] else "written by the model"
+        lines = _wrapped(f"{row['question']} ", row["suggestion"], 88)
+        source = f"{row['document']}, line {row['line']}"
         fields.append({"name": name, "source": source, "top": top, "height": 16 + 20 * len(lines), "lines": lines})
         top += 24 + 16 + 20 * len(lines) + 8
-    told = "; ".join(f"{chosen[name]['prompt']}{chosen[name]['suggestion']}" for name in FORM)
+    told = "; ".join(f"{chosen[name]['question']} {chosen[name]['suggestion']}" for name in FORM)
     body = template("form.svg", fields=fields, width=width)
     return document(width, top + 8, f"A form whose fields a model completed: {told}", body)
 

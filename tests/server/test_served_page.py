@@ -1,8 +1,10 @@
 """The page of a server in Chromium, played by the keyboard with a small model of each workload."""
 
 import pytest
+import torch
 
 from models import io
+from models.plans.fields import FIELDS
 from pipelines.server.limits import Limits
 from tests.exporters.web.models import MODELS
 from tests.report.browser.driver import played
@@ -11,13 +13,25 @@ from tests.server.test_server import served
 pytestmark = pytest.mark.slow
 
 
+def with_clause(model):
+    """The model with a document whose clause fits a field."""
+    text = "# Clash detection\n\nThe cat checks the model with care.\n"
+    config = type(model.config)(**{**vars(model.config), "documents": {"plan.md": len(text)}})
+    stored = type(model)(config).eval()
+    tokens = torch.tensor(model.characters.encode(text)).short()
+    stored.load_state_dict(model.state_dict() | {"text": tokens})
+    return stored
+
+
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """What was found on the page; screenshots go to REPORT_SCREENSHOTS, if that is set."""
     folder = tmp_path_factory.mktemp("page")
     for workload, make in MODELS.items():
-        io.save(make(), folder / workload / "small")
-    with served([f"{workload}={folder / workload / 'small'}" for workload in MODELS], Limits()) as port:
+        io.save(with_clause(make()) if workload == "bep" else make(), folder / workload / "small")
+    with served(
+        [f"{workload}={folder / workload / 'small'}" for workload in MODELS], Limits(sessions=folder / "sessions")
+    ) as port:
         address = f"http://127.0.0.1:{port}/"
         return played(folder, "server", {workload: f"{address}#{workload}/small" for workload in MODELS})
 
@@ -38,7 +52,7 @@ def test_a_workload_is_played_by_the_keyboard(found, workload):
         assert (panel["drawn"], panel["rows"], panel["head"]) == (8, 3, "score")
         assert panel["scores"] == sorted(panel["scores"])
         assert "ranks higher than" in panel["answer"]
-    else:
+    elif workload == "tinystories":
         assert panel["told"].startswith("The cat")
         assert len(panel["told"]) > len("The cat")
 
@@ -49,15 +63,16 @@ def test_the_page_can_be_read_on_a_telephone_in_light_and_dark(found, workload):
     assert found[workload]["faults"] == {"light": [], "dark": [], "telephone": []}
 
 
-def test_suggestions_are_taken_by_tab_and_closed_by_escape(found):
-    suggestion = found["bep"]["played"]["suggestion"]
-    assert suggestion["taken"] == f"The cat{suggestion['text']}"
-    assert suggestion["source"] == "written by the model" or ", line " in suggestion["source"]
-    assert [suggestion[each] for each in ("marked", "next", "open")] == ["proposal-0", "proposal-1", 0]
+def test_a_form_is_filled_with_clauses_and_says_where_nothing_fits(found):
+    played = found["bep"]["played"]
+    assert played["silent"].endswith("nothing of yours fits")
+    assert played["fields"] == len(FIELDS)
+    assert played["taken"] == f"The cat{played['text']}" == "The cat checks the model with care."
+    assert played["source"] == "plan.md, line 3: Clash detection"
+    assert played["open"] == 0
 
 
-@pytest.mark.parametrize("workload", ["bep", "tinystories"])
-def test_a_text_is_there_when_the_page_opens_and_the_next_one_has_another_seed(found, workload):
-    played = found[workload]["played"]
+def test_a_text_is_there_when_the_page_opens_and_the_next_one_has_another_seed(found):
+    played = found["tinystories"]["played"]
     assert len(played["opened"]) > len("The cat")
     assert len(set(played["seeds"])) == len(played["seeds"]) >= 2

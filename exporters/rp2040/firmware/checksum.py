@@ -1,10 +1,15 @@
 """Put the boot ROM's checksum into a flash image: python3 checksum.py IN OUT
 
-The first 252 bytes are the second stage of the boot, the next 4 their CRC-32/MPEG-2. The image is padded to 256 bytes.
+The first 252 bytes are the second stage of the boot, the next 4 their CRC-32/MPEG-2. The image is padded to 256 bytes,
+and the firmware finds its own size and CRC-32 in it.
 """
 
+import struct
 import sys
 from pathlib import Path
+from zlib import crc32
+
+SIZE, SUMMED = 0x11C, 0x124  # two words of the vector table without vectors, and what their CRC-32 is of
 
 
 def main() -> None:
@@ -15,6 +20,7 @@ def main() -> None:
         sys.exit(f"{source}: the second stage of the boot is larger than 252 bytes")
     image[252:256] = crc32_mpeg2(bytes(image[:252])).to_bytes(4, "little")
     image += bytes(-len(image) % 256)
+    struct.pack_into("<II", image, SIZE, len(image) - SUMMED, crc32(image[SUMMED:]))
     if len(image) > 64 * 1024 - 256:
         sys.exit(f"{source}: {len(image)} bytes, but the settings begin 256 bytes before 64 kB")
     Path(target).write_bytes(image)

@@ -39,6 +39,15 @@
 #define SIO_DIV_UDIVIDEND 0xd0000060u
 #define SIO_DIV_UDIVISOR 0xd0000064u
 #define SIO_DIV_QUOTIENT 0xd0000070u
+#define ROSC_RANDOMBIT 0x4006001cu
+#define WATCHDOG_CTRL 0x40058000u
+#define WATCHDOG_LOAD 0x40058004u
+#define WATCHDOG_REASON 0x40058008u
+#define WATCHDOG_TICK 0x4005802cu
+#define WATCHDOG_SECOND 2000000u /* it counts twice a microsecond, erratum RP2040-E1 */
+#define PSM_WDSEL 0x40010008u
+#define ROM_TABLE 0x14u
+#define ROM_LOOKUP 0x18u
 #define SYST_CSR 0xe000e010u
 #define SYST_RVR 0xe000e014u
 #define SYST_CVR 0xe000e018u
@@ -122,7 +131,7 @@ void chip_start(void) {
     REGISTER(UART0_LCR_H) = 3u << 5 | 1u << 4;
     REGISTER(UART0_CR) = 1u << 9 | 1u << 8 | 1u << 0;
     REGISTER(UART0_IMSC) = 1u << 6 | 1u << 4;
-    REGISTER(NVIC_ISER) = 1u << UART_INTERRUPT;
+    REGISTER(NVIC_ISER) = 1u << UART_INTERRUPT | 1u << USB_INTERRUPT;
 
     REGISTER(IO_BANK0_GPIO25_CTRL) = 5;
     REGISTER(SIO_GPIO_OE_SET) = LED;
@@ -133,7 +142,7 @@ void chip_start(void) {
     REGISTER(SYST_CSR) = 5;
 }
 
-int uart_get(void) {
+TT_HOT int uart_get(void) {
     if (REGISTER(UART0_FR) & 1u << 4) /* receive FIFO empty */
         return -1;
     return REGISTER(UART0_DR) & 0xff;
@@ -146,12 +155,48 @@ int uart_put(uint8_t byte) {
     return 1;
 }
 
+void watchdog_start(void) {
+    REGISTER(WATCHDOG_TICK) = 1u << 9 | 12; /* a microsecond of the crystal */
+    REGISTER(PSM_WDSEL) = 0x1fffc;          /* all but the oscillators */
+    watchdog_feed();
+    SET(WATCHDOG_CTRL) = 1u << 30;
+}
+
+void watchdog_feed(void) {
+    REGISTER(WATCHDOG_LOAD) = WATCHDOG_SECOND;
+}
+
+int watchdog_barked(void) {
+    return REGISTER(WATCHDOG_REASON) & 1;
+}
+
+/* The boot ROM's functions are found by two letters, data sheet 2.8.3. */
+void boot_drive(void) {
+    typedef void boot_function(uint32_t led, uint32_t disabled);
+    typedef boot_function *lookup_function(uint32_t table, uint32_t code);
+    uintptr_t table = ROM_TABLE;
+    __asm__("" : "+r"(table)); /* a compiler holds so low an address for a mistake */
+    const volatile uint16_t *rom = (const volatile uint16_t *)table;
+    lookup_function *lookup = (lookup_function *)(uintptr_t)rom[(ROM_LOOKUP - ROM_TABLE) / 2];
+    boot_function *boot = lookup(rom[0], 'U' | 'B' << 8);
+    boot(LED, 0);
+    halt();
+}
+
 void led_on(void) {
     REGISTER(SIO_GPIO_OUT_SET) = LED;
 }
 
 void led_toggle(void) {
     REGISTER(SIO_GPIO_OUT_XOR) = LED;
+}
+
+/* The ring oscillator runs on beside the crystal; its bits are not even, and many make one number. */
+uint32_t random_number(void) {
+    uint32_t number = 0x811c9dc5;
+    for (uint32_t i = 0; i < 1024; i++)
+        number = (number ^ (REGISTER(ROSC_RANDOMBIT) & 1)) * 0x01000193;
+    return number;
 }
 
 TT_HOT uint32_t cycle_counter(void) {

@@ -30,9 +30,10 @@ void write_register(uint32_t address, uint32_t value);
 #define CLOCK_HZ (CLOCK_MHZ * 1000000u)
 #define STACK_PAINT 0x57acc0deu
 #define UART_INTERRUPT 20
+#define USB_INTERRUPT 5
 
 void chip_start(void);
-void halt(void);
+__attribute__((noreturn)) void halt(void);
 
 /* The next byte, or -1 if none has arrived. */
 int uart_get(void);
@@ -52,6 +53,22 @@ static inline void interrupts_on(void) {
     __asm__ volatile("cpsie i" ::: "memory");
 }
 #endif
+
+/* Another one after each power cycle. */
+uint32_t random_number(void);
+
+/* Restarts the chip unless it is fed again within a second. */
+void watchdog_start(void);
+void watchdog_feed(void);
+
+/* Whether it was the watchdog that started the chip. */
+int watchdog_barked(void);
+
+/* To the boot ROM's drive, as with BOOTSEL held. */
+__attribute__((noreturn)) void boot_drive(void);
+
+/* a / b, rounded down. */
+uint32_t tt_divide(uint32_t a, uint32_t b);
 
 /* Counts down, 24 bits. */
 uint32_t cycle_counter(void);

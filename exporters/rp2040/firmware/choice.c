@@ -4,38 +4,6 @@ TT_HOT uint32_t tt_greedy(const struct tt *t) {
     return t->best;
 }
 
-/* Returns true if candidate `a` would be dropped before candidate `b`. */
-static inline int is_worse(const int32_t *logits, uint32_t a, uint32_t b) {
-    return logits[a] < logits[b] || (logits[a] == logits[b] && a > b);
-}
-
-/* Sifts `token` down from `place` into heap[0 .. size - 1], which has the worst candidate on top. */
-TT_HOT static void sift(const int32_t *logits, uint16_t *heap, uint32_t size, uint32_t place, uint32_t token) {
-    for (uint32_t child; (child = 2 * place + 1) < size; place = child) {
-        if (child + 1 < size && is_worse(logits, heap[child + 1], heap[child]))
-            child++;
-        if (!is_worse(logits, heap[child], token))
-            break;
-        heap[place] = heap[child];
-    }
-    heap[place] = (uint16_t)token;
-}
-
-/* The worst of the top_k candidates. */
-TT_HOT static uint32_t worst_candidate(const int32_t *logits, uint32_t count, uint16_t *heap, uint32_t top_k) {
-    for (uint32_t i = 0; i < top_k; i++)
-        heap[i] = (uint16_t)i;
-    for (uint32_t i = top_k / 2; i-- > 0;)
-        sift(logits, heap, top_k, i, i);
-    int32_t least = logits[heap[0]];
-    for (uint32_t i = top_k; i < count; i++)
-        if (logits[i] > least) {
-            sift(logits, heap, top_k, 0, i);
-            least = logits[heap[0]];
-        }
-    return heap[0];
-}
-
 /* a b >> 24 for a below 2^24 and b up to 2^27, without a 64-bit product. */
 static inline uint32_t product_high(uint32_t a, uint32_t b) {
     uint32_t a_high = a >> 12, a_low = a & 0xfff, b_high = b >> 12, b_low = b & 0xfff;
@@ -48,31 +16,87 @@ uint32_t tt_seed(uint32_t seed) {
     return state ? state : 1;
 }
 
-TT_HOT uint32_t tt_sample(struct tt *t, uint32_t temperature, uint32_t top_k, uint32_t *state) {
-    uint32_t count = t->vocabulary, total = 0, post = t->post_logits, factor = tt_divide(65536, temperature);
-    const int32_t *logits = t->sums;
-    uint16_t *weights = t->candidates;
-    uint32_t worst = 0, everything = top_k == 0 || top_k >= count;
-    if (!everything)
-        worst = worst_candidate(logits, count, t->candidates, top_k);
-    uint32_t largest = (uint32_t)logits[t->best];
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t below = (largest - (uint32_t)logits[i]) >> post, weight = 0;
-        if (below > 65535)
-            below = 65535;
-        below = below * factor >> 8;
-        if (below < EXP_ENTRIES && (everything || !is_worse(logits, i, worst)))
-            weight = t->exp[below];
-        weights[i] = (uint16_t)weight;
-        total += weight;
+/* A share of a vocabulary is cut at `place`, from where on equal logits count as worse. */
+static inline uint32_t clamp(uint32_t place, uint32_t from, uint32_t to) {
+    return place < from ? from : place > to ? to : place;
+}
+
+/* The sum of the weights, which go to t->candidates. */
+static int32_t share_chances(const struct tt_work *w, uint32_t from, uint32_t to) {
+    const struct tt *t = w->t;
+    const struct tt_field *f = w->field;
+    int32_t largest = t->sums[t->best], total = 0;
+    uint32_t cut = clamp(f->place, from, to);
+    if (from != cut)
+        total = tt_chances(t->sums + from, t->candidates + from, cut - from, largest, f->reach + 1, f->factor,
+                           t->post_logits, t->exp);
+    if (cut != to)
+        total += tt_chances(t->sums + cut, t->candidates + cut, to - cut, largest, f->reach, f->factor, t->post_logits,
+                            t->exp);
+    return total;
+}
+
+/* How many logits are better than that of w->field. */
+TT_HOT static int32_t share_better(const struct tt_work *w, uint32_t from, uint32_t to) {
+    const struct tt_field *f = w->field;
+    int32_t logit = w->t->sums[f->place];
+    const int32_t *other = w->t->sums + from;
+    const int32_t *cut = w->t->sums + clamp(f->place, from, to), *end = w->t->sums + to;
+    uint32_t worse = 0; /* the sign of a difference that fits, as logits have 31 bits */
+    for (; other != cut; other++)
+        worse += (uint32_t)(*other - logit) >> 31;
+    for (; other != end; other++)
+        worse += (uint32_t)(*other - 1 - logit) >> 31;
+    return (int32_t)(to - from - worse);
+}
+
+/* Whether fewer than top_k logits are better than that of `token`. As no weight grows with the distance, that is certain
+ * where top_k tokens of its weight have all of it. */
+static int is_among(struct tt_work *w, uint32_t top_k, uint32_t token, uint32_t total) {
+    struct tt *t = w->t;
+    if (top_k == 0 || token == t->best || t->candidates[token] * top_k >= total)
+        return 1;
+    w->share = share_better;
+    tt_both(w, t->vocabulary, PAIRS);
+    return (uint32_t)(w->first + w->second) < top_k;
+}
+
+/* Draws from all tokens; where one comes that is none of the top_k, again from those that are better than it, until one
+ * of the top_k comes. Their chances are as if they alone were drawn from, and nothing is sorted. */
+uint32_t tt_sample(struct tt *t, uint32_t temperature, uint32_t top_k, uint32_t *state) {
+    struct tt_field f;
+    struct tt_work w;
+    uint32_t count = t->vocabulary, s = *state, chosen;
+    if (top_k >= count)
+        top_k = 0;
+    f.factor = tt_divide(65536, temperature);
+    f.place = 0;
+    f.reach = tt_divide((EXP_ENTRIES << 8) + f.factor - 1, f.factor);
+    f.reach = f.reach >> (31 - t->post_logits) ? 1u << 31 : f.reach << t->post_logits;
+    w.t = t;
+    w.start = 0;
+    w.field = &f;
+    for (;;) {
+        w.share = share_chances;
+        tt_both(&w, count, PAIRS);
+        uint32_t total = (uint32_t)(w.first + w.second), sum = 0;
+        s ^= s << 13;
+        s ^= s >> 17;
+        s ^= s << 5;
+        uint32_t threshold = product_high(s >> 8, total);
+        const uint16_t *weight = t->candidates;
+        if (w.second && threshold >= (uint32_t)w.first) {
+            sum = (uint32_t)w.first;
+            weight += w.middle;
+        }
+        while ((sum += *weight++) <= threshold)
+            ;
+        chosen = (uint32_t)(weight - t->candidates) - 1;
+        f.place = chosen;
+        f.reach = (uint32_t)(t->sums[t->best] - t->sums[chosen]);
+        if (is_among(&w, top_k, chosen, total))
+            break;
     }
-    uint32_t s = *state;
-    s ^= s << 13;
-    s ^= s >> 17;
-    s ^= s << 5;
     *state = s;
-    uint32_t threshold = product_high(s >> 8, total), sum = 0, chosen = 0;
-    while ((sum += weights[chosen]) <= threshold)
-        chosen++;
     return chosen;
 }

@@ -2,6 +2,7 @@
 #include "console.h"
 
 #include "chip.h"
+#include "kernels.h"
 #include "runtime.h"
 #include "usb.h"
 
@@ -13,7 +14,7 @@ static volatile uint32_t first, end; /* places, counted up for ever */
 static volatile int interrupted;
 static int host_reads = 1;
 
-static void keep(uint8_t byte) {
+TT_HOT static void keep(uint8_t byte) {
     if (byte == CONSOLE_INTERRUPT) {
         interrupted = 1;
         first = end;
@@ -22,7 +23,7 @@ static void keep(uint8_t byte) {
     }
 }
 
-static void drain_uart(void) {
+TT_HOT static void drain_uart(void) {
     int byte;
     while ((byte = uart_get()) >= 0)
         keep((uint8_t)byte);
@@ -30,12 +31,15 @@ static void drain_uart(void) {
 
 /* Bytes arrive in bursts of 32 in 3 ms, a token takes longer. */
 void uart_interrupt(void);
-void uart_interrupt(void) {
+TT_HOT void uart_interrupt(void) {
     drain_uart();
 }
 
 void console_poll(void) {
+    watchdog_feed();
     usb_poll();
+    if (usb_boot_wanted())
+        boot_drive();
     interrupts_off();
     drain_uart();
     int byte;

@@ -108,19 +108,21 @@ unsigned cores_running(void) {
 
 TT_HOT void tt_both(struct tt_work *work, uint32_t count, uint32_t unit) {
     uint32_t middle = unit ? count >> (unit + 1) << unit : (count + 1) >> 1;
+    uint32_t start = work->start, end = start + count;
     work->second = 0;
     if (running == 1 || middle == 0 || middle == count) {
-        work->first = work->share(work, 0, count);
+        work->first = work->share(work, start, end);
         return;
     }
+    middle += start;
     work->middle = middle;
-    work->end = count;
+    work->end = end;
     send((uint32_t)work);
-    work->first = work->share(work, 0, middle);
+    work->first = work->share(work, start, middle);
     if (arrives(PATIENCE)) {
         work->second = (int32_t)receive();
         return;
     }
     stop_second();
-    work->second = work->share(work, middle, count);
+    work->second = work->share(work, middle, end);
 }

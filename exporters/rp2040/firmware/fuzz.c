@@ -1,6 +1,7 @@
 /* A libFuzzer target. An input is 4 bytes of the model's length, 1 byte of repairs, the model, the vocabulary. With bit
  * 0 of the repairs the size and CRC fields are made right, so that inputs pass those checks; with bit 1 the
- * vocabulary is made the one that belongs to the model. Models that open are also run. */
+ * vocabulary is made the one that belongs to the model; with bit 2 matrices stay in the file. Models that open are also
+ * run. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,7 +78,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
         put32(model + 8, (uint32_t)model_size);
         put32(model + 12, crc32(model + 16, model_size - 16));
     }
-    size_t arena_size = tt_arena_size(model, model_size);
+    size_t arena_size = repairs & 4 ? tt_arena_least(model, model_size) : tt_arena_size(model, model_size);
     if (arena_size <= LARGEST_ARENA) {
         void *arena = malloc(arena_size + 1);
         struct tt t;

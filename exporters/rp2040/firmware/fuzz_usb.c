@@ -17,14 +17,31 @@
 #define FULL (1u << 15)
 #define STALL (1u << 11)
 
+#define CHIP_ID 0x40000000u
+
+static uint32_t now, frame; /* microseconds */
 static uint32_t dpram[1024], registers[0x4000 / 4];
 static uint32_t status, buffers; /* registers whose bits a write clears */
 
+uint32_t cycle_counter(void) {
+    return -(now += 1) * (CLOCK_HZ / 1000000);
+}
+
+uint32_t tt_divide(uint32_t a, uint32_t b) {
+    return a / b;
+}
+
 uint32_t read_register(uint32_t address) {
+    if (address == CHIP_ID)
+        return 1u << 28;
+    if (address >= 0x40014000 && address < 0x40020000)
+        return 0;
+    if (address == REGISTERS + 0x48)
+        return 0;
     if (address == RESETS + 8)
         return 0xffffffff; /* all is out of reset at once */
     if (address == SIE_STATUS)
-        return status;
+        return status | 1u << 16 | 1u << 2; /* connected, the line idle */
     if (address == BUFF_STATUS)
         return buffers;
     if (address % 4 || address < DPRAM || address >= DPRAM + sizeof dpram)
@@ -39,6 +56,10 @@ void write_register(uint32_t address, uint32_t value) {
         buffers &= ~value;
     else if (address % 4)
         abort();
+    else if (address >= 0x40014000 && address < 0x40020000)
+        return;
+    else if (address == DPRAM + 0x90 && value & AVAILABLE && now - frame > 801 && now - frame < 999)
+        abort(); /* erratum RP2040-E15 */
     else if (address >= DPRAM && address < DPRAM + sizeof dpram)
         dpram[(address - DPRAM) / 4] = value;
     else if (address >= REGISTERS && address < REGISTERS + sizeof registers)
@@ -76,9 +97,14 @@ static void request(const char *setup) {
 
 /* Whatever came before: after a reset the device can be set up, sends what it is given and takes what it is sent. */
 static void check_life(void) {
+    now += 2000;
+    frame = now;
+    usb_interrupt();
     status |= RESET;
     usb_poll();
     usb_opened();
+    frame = now;
+    usb_interrupt();
     request("\0\5\7\0\0\0\0\0"); /* SET_ADDRESS */
     if (registers[0] != 7)
         abort();
@@ -93,6 +119,22 @@ static void check_life(void) {
         abort();
     if (usb_get() != 'a' || usb_get() != 'b' || usb_get() != -1)
         abort();
+    memcpy(dpram, "\200\6\3\3\11\4\377\0", 8); /* GET_DESCRIPTOR of the serial number, "serialno" in hexadecimal */
+    status |= SETUP;
+    usb_poll();
+    if (memcmp((uint8_t *)dpram + 0x100, "\42\0037\0003\0", 6))
+        abort();
+    memcpy(dpram, "\41\40\0\0\0\0\7\0", 8); /* SET_LINE_CODING: 1,200 baud */
+    status |= SETUP;
+    usb_poll();
+    transfer(0, 1, (const uint8_t *)"\260\4\0\0\0\0\10", 7);
+    usb_poll();
+    if (usb_boot_wanted())
+        abort(); /* not before the host knows that it was heard */
+    transfer(0, 0, NULL, 0);
+    usb_poll();
+    if (!usb_boot_wanted())
+        abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size);
@@ -101,7 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
     memset(dpram, 0, sizeof dpram);
     memset(registers, 0, sizeof registers);
     status = buffers = 0;
-    usb_start();
+    usb_start((const uint8_t *)"serialno");
     while (size >= 9) {
         uint8_t act = input[0];
         const uint8_t *data = input + 1;
@@ -132,6 +174,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *input, size_t size) {
             for (uint32_t i = 0; i < length; i++)
                 usb_put(data[i]);
             break;
+        case 7:
+            now += 37 * length;
+            if (now - frame > 1000) {
+                frame = now;
+                usb_interrupt();
+            }
+            /* fall through */
         default:
             for (uint32_t i = 0; i < length && usb_get() >= 0; i++)
                 ;

@@ -1,10 +1,10 @@
 /* The runtime as a command line program, for tests:
  *
- *     host MODEL VOCABULARY [--tokens N] [--temperature T256] [--top-k K] [--seed S] [--ids] [--logits] [--check]
+ *     host MODEL VOCABULARY [--tokens N] [--temperature T256] [--top-k K] [--seed S] [--ids] [--logits] [--check] [--stream]
  *
  * Each line of standard input is a prompt, in which \n \t \r \\ and \xHH stand for such bytes. Each gives one line of
  * output: the generated text, escaped in the same way; with --ids the generated tokens; with --logits the logits after
- * the prompt.
+ * the prompt. With --stream the matrices stay in the file.
  * Exits with 2 and the reason if a file is refused; with --check it only checks the files. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
@@ -15,7 +15,7 @@
 
 struct options {
     long tokens, temperature, top_k, seed;
-    int ids, logits, check;
+    int ids, logits, check, stream;
 };
 
 static void fail(const char *what, const char *detail) {
@@ -107,7 +107,8 @@ static struct options parse(int argc, char **argv) {
                        : !strcmp(argv[i], "--seed") ? &o.seed : NULL;
         int *flag = !strcmp(argv[i], "--ids") ? &o.ids
                     : !strcmp(argv[i], "--logits") ? &o.logits
-                    : !strcmp(argv[i], "--check") ? &o.check : NULL;
+                    : !strcmp(argv[i], "--check") ? &o.check
+                    : !strcmp(argv[i], "--stream") ? &o.stream : NULL;
         char *end = NULL;
         if (flag)
             *flag = 1;
@@ -129,7 +130,7 @@ int main(int argc, char **argv) {
     struct options options = parse(argc, argv);
     size_t model_size, vocabulary_size;
     uint8_t *model = read_file(argv[1], &model_size), *vocabulary = read_file(argv[2], &vocabulary_size);
-    size_t size = tt_arena_size(model, model_size);
+    size_t size = options.stream ? tt_arena_least(model, model_size) : tt_arena_size(model, model_size);
     void *arena = malloc(size + 1);
     struct tt t;
     const char *reason = tt_open(&t, model, model_size, vocabulary, vocabulary_size, arena, size);

@@ -70,12 +70,14 @@ TT_HOT TT_APART static int32_t norm(struct tt *t) {
 TT_HOT static void embed(struct tt *t, uint32_t token) {
     const uint8_t *weights = t->embedding.weights + (token & ~1u) * t->width + (token & 1);
     int32_t multiplier = t->embedding.multiplier[token];
+    if (t->streamed)
+        multiplier = (int32_t)get16(t->embedding.weights - 6 * t->vocabulary + 2 * token);
     for (uint32_t i = 0; i < t->width; i++)
         t->x[i] = scale(weights[2 * i] - 128, multiplier, t->post_embedding);
 }
 
 /* Adds to t->x what the memory holds about the contexts that end with the newest token. */
-TT_HOT TT_APART static void remember(struct tt *t) {
+TT_APART static void remember(struct tt *t) {
     /* Not constant, so that it lies in SRAM. */
     static uint32_t factor[1 + TT_MOST_TABLES] = {0x9e3779b1, 0x85ebca6b, 0xc2b2ae35, 0x27d4eb2f, 0x165667b1};
     uint32_t hash = t->recent[0] * factor[0], width = t->width, post = t->post_memory;
@@ -115,7 +117,8 @@ TT_HOT TT_APART static void keep(uint8_t *cache, const int32_t *values, uint32_t
 TT_HOT static int32_t share_qkv(const struct tt_work *w, uint32_t from, uint32_t to) {
     const struct tt_matrix *matrix = w->matrix;
     uint32_t width = w->t->width;
-    tt_matvec(w->t->sums + from, matrix->weights + from * width, matrix->bias + from, w->x, to - from, width, w->total);
+    tt_matvec(w->t->sums + from, w->weights + (from - w->start) * width, matrix->bias + from, w->x, to - from, width,
+              w->total);
     for (uint32_t part = 0; part < 3; part++) {
         uint32_t start = part * width, end = start + width;
         start = start < from ? from : start;
@@ -179,8 +182,8 @@ TT_HOT static int32_t share_heads(const struct tt_work *w, uint32_t from, uint32
  * anew. */
 TT_HOT static int32_t share_sums(const struct tt_work *w, uint32_t from, uint32_t to) {
     const struct tt_matrix *matrix = w->matrix;
-    tt_matvec(w->t->query + from, matrix->weights + from * w->columns, matrix->bias + from, w->x, to - from, w->columns,
-              w->total);
+    tt_matvec(w->t->query + from, w->weights + (from - w->start) * w->columns, matrix->bias + from, w->x, to - from,
+              w->columns, w->total);
     return 0;
 }
 
@@ -189,7 +192,7 @@ TT_HOT static int32_t share_hidden(const struct tt_work *w, uint32_t from, uint3
     const struct tt_matrix *matrix = w->matrix;
     int32_t *out = w->t->sums + from;
     uint32_t width = w->t->width;
-    tt_matvec(out, matrix->weights + from * width, matrix->bias + from, w->x, to - from, width, w->total);
+    tt_matvec(out, w->weights + (from - w->start) * width, matrix->bias + from, w->x, to - from, width, w->total);
     return tt_gelu(out, matrix->multiplier + from, to - from, w->shifts[6], w->shifts[7], w->t->gelu);
 }
 
@@ -198,7 +201,7 @@ TT_HOT static int32_t share_logits(const struct tt_work *w, uint32_t from, uint3
     const struct tt_matrix *matrix = w->matrix;
     int32_t *out = w->t->sums + from;
     uint32_t width = w->t->width;
-    tt_matvec(out, matrix->weights + from * width, matrix->bias + from, w->x, to - from, width, w->total);
+    tt_matvec(out, w->weights + (from - w->start) * width, matrix->bias + from, w->x, to - from, width, w->total);
     return (int32_t)(from + tt_logits(out, matrix->multiplier + from, to - from, w->t->pre_logits));
 }
 
@@ -216,10 +219,77 @@ TT_HOT static int32_t share_weights(const struct tt_work *w, uint32_t from, uint
     return total;
 }
 
+/* ---- Matrices, in the arena or on their way from the file ---- */
+
+/* Begins to fetch the next portion, if there is one, into the buffer whose turn it is. */
+TT_HOT TT_APART static void fetch_ahead(struct tt *t) {
+    struct tt_stream *s = &t->stream;
+    if (!s->next)
+        return;
+    uint32_t down = s->part == 3, count = s->rows[down], columns = down ? t->hidden : t->width;
+    uint32_t rows = s->part == 0 ? 3 * t->width : s->part == 2 ? t->hidden : s->part == 4 ? t->vocabulary : t->width;
+    if (count > rows - s->row)
+        count = rows - s->row;
+    tt_fetch(s->buffer[s->turn], s->next->weights + s->row * columns, count * columns);
+    s->turn ^= 1;
+    s->row += count;
+    if (s->row < rows)
+        return;
+    s->row = 0;
+    s->next = s->part < 3 ? s->next + 1 : NULL;
+    s->part++;
+}
+
+/* Fetches biases and multipliers, then begins with the matrices: a layer's four from part 0 on, or the embedding as 4. */
+TT_HOT TT_APART static void begin_stream(struct tt *t, const struct tt_matrix *first, uint32_t part) {
+    struct tt_stream *s = &t->stream;
+    uint32_t size = part ? 6 * t->vocabulary : s->head_bytes;
+    tt_fetch(s->head, first->weights - (part ? size : s->gap), size);
+    tt_fetched();
+    s->next = first;
+    s->part = part;
+    s->row = 0;
+    fetch_ahead(t);
+}
+
+/* Multiplies portion by portion, with the same outcome as all rows at once. */
+TT_HOT TT_APART static int32_t multiply_streamed(struct tt *t, struct tt_work *w, uint32_t count, uint32_t columns,
+                                                 uint32_t unit) {
+    uint32_t most = t->stream.rows[columns != t->width];
+    int32_t total = 0, best = 0;
+    while (w->start < count) {
+        uint32_t left = count - w->start, rows = left < most ? left : most;
+        tt_fetched();
+        w->weights = t->stream.buffer[t->stream.turn ^ 1];
+        fetch_ahead(t);
+        tt_both(w, rows, unit);
+        total += w->first + w->second;
+        if (w->share == share_logits) { /* they return places */
+            best = t->sums[w->first] > t->sums[best] ? w->first : best;
+            best = t->sums[w->second] > t->sums[best] ? w->second : best;
+        }
+        w->start += rows;
+    }
+    w->start = 0;
+    w->first = w->second = best;
+    return total;
+}
+
+/* Does the rows of a matrix; returns the sum of what the shares return. */
+INLINE int32_t multiply(struct tt *t, struct tt_work *w, const struct tt_matrix *matrix, uint32_t count, uint32_t columns,
+                        uint32_t unit) {
+    w->matrix = matrix;
+    w->weights = matrix->weights;
+    if (t->streamed)
+        return multiply_streamed(t, w, count, columns, unit);
+    tt_both(w, count, unit);
+    return w->first + w->second;
+}
+
 /* ---- A step ---- */
 
 /* 64 times the natural logarithm of a value from 1 to 2^28 - 1, within one. */
-TT_HOT TT_APART static int32_t logarithm(uint32_t value) {
+TT_APART static int32_t logarithm(uint32_t value) {
     uint32_t bits = bit_length(value) - 1;
     uint32_t part = (bits >= 15 ? value >> (bits - 15) : value << (15 - bits)) - 32768;
     uint32_t power = (bits << 15) + part + ((part * (32768 - part) >> 15) * 11272 >> 15);
@@ -227,7 +297,7 @@ TT_HOT TT_APART static int32_t logarithm(uint32_t value) {
 }
 
 /* Mixes what the counts say of the newest tokens into the logits, whose weights are `total`. */
-TT_HOT TT_APART static void sharpen(struct tt *t, uint32_t total) {
+TT_APART static void sharpen(struct tt *t, uint32_t total) {
     int32_t *logits = t->sums, largest = logits[t->best], whole = logarithm(total) - ONE;
     uint32_t post = t->post_logits, code = 0;
     const uint16_t *exp = t->exp;
@@ -276,8 +346,7 @@ TT_HOT TT_APART static void add(struct tt *t, struct tt_work *w, const struct tt
     w->x = y;
     w->columns = columns;
     w->share = share_sums;
-    w->matrix = matrix;
-    tt_both(w, t->width, PAIRS);
+    multiply(t, w, matrix, t->width, columns, PAIRS);
     for (int32_t *x = t->x, *end = x + t->width; x != end; x++) {
         int32_t added = (sat(*sum++ >> pre, 32767) * *multiplier++ + half) >> post;
         *x = sat(*x + added, LARGEST_RESIDUAL);
@@ -295,6 +364,7 @@ TT_HOT void tt_step(struct tt *t, uint32_t token, int want_logits) {
     struct tt_work w; /* each share finds set what it reads */
     uint32_t width = t->width;
     w.t = t;
+    w.start = 0;
     if (t->filled < t->context)
         t->filled++;
     for (uint32_t i = TT_MOST_TABLES; i; i--)
@@ -306,11 +376,12 @@ TT_HOT void tt_step(struct tt *t, uint32_t token, int want_logits) {
     for (uint32_t i = 0; i < t->layers; i++) {
         const struct tt_layer *layer = w.layer = &t->layer[i];
         const uint8_t *shifts = w.shifts = layer->shifts;
+        if (t->streamed)
+            begin_stream(t, &layer->qkv, 0);
         w.x = t->normed;
         w.total = norm(t);
         w.share = share_qkv;
-        w.matrix = &layer->qkv;
-        tt_both(&w, 3 * width, PAIRS);
+        multiply(t, &w, &layer->qkv, 3 * width, width, PAIRS);
         split_qkv(t, layer);
         w.share = share_heads;
         tt_both(&w, t->heads, SINGLY);
@@ -319,9 +390,7 @@ TT_HOT void tt_step(struct tt *t, uint32_t token, int want_logits) {
         w.x = t->normed;
         w.total = norm(t);
         w.share = share_hidden;
-        w.matrix = &layer->up;
-        tt_both(&w, t->hidden, FOURS);
-        w.total = w.first + w.second;
+        w.total = multiply(t, &w, &layer->up, t->hidden, width, FOURS);
         add(t, &w, &layer->down, t->sums, t->hidden, shifts + 8);
     }
     if (++t->slot == t->context)
@@ -329,14 +398,19 @@ TT_HOT void tt_step(struct tt *t, uint32_t token, int want_logits) {
     if (want_logits) {
         w.x = t->normed;
         w.total = norm(t);
+        if (t->streamed)
+            begin_stream(t, &t->embedding, 4);
         w.share = share_logits;
-        w.matrix = &t->embedding;
-        tt_both(&w, t->vocabulary, PAIRS);
+        multiply(t, &w, &t->embedding, t->vocabulary, width, PAIRS);
         t->best = (uint32_t)(t->sums[w.second] > t->sums[w.first] ? w.second : w.first);
+        if (t->streamed)
+            tt_fetch_end();
         if (t->buckets) {
             w.share = share_weights;
             tt_both(&w, t->vocabulary, PAIRS);
             sharpen(t, (uint32_t)(w.first + w.second));
         }
+    } else if (t->streamed) {
+        tt_fetch_end();
     }
 }

@@ -85,4 +85,17 @@ uint32_t tt_logits(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uin
     }
     return (uint32_t)(best - start);
 }
+
+int32_t tt_chances(const int32_t *logits, uint16_t *weights, uint32_t count, int32_t largest, uint32_t reach,
+                   uint32_t factor, uint32_t post, const uint16_t *exp) {
+    int32_t total = 0;
+    for (const int32_t *end = logits + count; logits != end; logits++) {
+        uint32_t below = (uint32_t)(largest - *logits), weight = 0;
+        if (below < reach)
+            weight = exp[(below >> post) * factor >> 8];
+        *weights++ = (uint16_t)weight;
+        total += (int32_t)weight;
+    }
+    return total;
+}
 #endif

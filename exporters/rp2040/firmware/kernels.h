@@ -1,5 +1,5 @@
-/* The loops that take most of the time: in kernels.c in C, and in matvec.S, attention.S and activation.S for a
- * Cortex-M0+. */
+/* The loops that take most of the time: in kernels.c in C, and in matvec.S, attention.S, activation.S and
+ * sampling.S for a Cortex-M0+. */
 #ifndef TT_KERNELS_H
 #define TT_KERNELS_H
 
@@ -10,7 +10,7 @@
 #else
 #define TT_HOT
 #endif
-#define TT_APART __attribute__((noinline)) /* its loops need all of the few registers */
+#define TT_APART __attribute__((noinline)) /* its loops need all of the few registers, or it is small in one place */
 
 /* State of one head's attention, shared by its loops; attention.S relies on the offsets. In order of time, the ring of
  * positions holds `old` ones, which begin after the newest, then `recent` ones from its start to the newest. */
@@ -52,21 +52,39 @@ tt_gather tt_gather_1, tt_gather_2;
 struct tt;
 struct tt_layer;
 struct tt_matrix;
+
+/* What is drawn from: the logits less than `reach` below the largest and, at places before `place`, those at this
+ * distance. */
+struct tt_field {
+    uint32_t reach, place, factor; /* factor: of a distance, in 256ths */
+};
+
 struct tt_work {
     int32_t (*share)(const struct tt_work *work, uint32_t from, uint32_t to);
     struct tt *t;
     const struct tt_layer *layer;
     const struct tt_matrix *matrix;
+    const uint8_t *weights; /* of the matrix, from row `start` on */
+    uint32_t start;
     const int32_t *x; /* what the matrix multiplies */
     const uint8_t *shifts;
+    const struct tt_field *field;
     uint32_t columns;
     int32_t total;         /* of x */
     uint32_t middle, end;  /* of what the second core does */
     int32_t first, second; /* what the shares return; 0 if there is no second one */
 };
 
-/* Does 0 .. count - 1 of the work, in shares of multiples of 1 << unit. */
+/* Does start .. start + count - 1 of the work, in shares of multiples of 1 << unit. */
 void tt_both(struct tt_work *work, uint32_t count, uint32_t unit);
+
+/* Begins to copy a part of the model file, of whole words. Until tt_fetch_end nothing else of the file can be read. */
+void tt_fetch(void *to, const uint8_t *from, uint32_t size);
+
+/* Waits until the copy is complete. */
+void tt_fetched(void);
+
+void tt_fetch_end(void);
 
 /* In place: sums[i] = gelu of the scaled sums[i]. Returns the sum of all. */
 int32_t tt_gelu(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uint32_t pre, uint32_t post,
@@ -74,5 +92,9 @@ int32_t tt_gelu(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uint32
 
 /* In place: sums[i] = (sums[i] >> pre) multiplier[i]. Returns the index of the largest, of equal ones the first. */
 uint32_t tt_logits(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uint32_t pre);
+
+/* Puts weights by the distance below `largest` where it is less than `reach`, else 0, and returns their sum. */
+int32_t tt_chances(const int32_t *logits, uint16_t *weights, uint32_t count, int32_t largest, uint32_t reach,
+                   uint32_t factor, uint32_t post, const uint16_t *exp);
 
 #endif

@@ -2,6 +2,7 @@
 #include "chip.h"
 #include "console.h"
 #include "cores.h"
+#include "flash.h"
 #include "kernels.h"
 #include "runtime.h"
 #include "settings.h"
@@ -9,7 +10,10 @@
 
 #define SETTINGS 0x1000ff00u
 #define MODEL 0x10010000u
-#define FLASH_END 0x10200000u
+#define RUNTIME_BYTES 0x1000011cu /* two words of the vector table that have no vectors; see checksum.py */
+#define RUNTIME_SUM 0x10000120u
+#define RUNTIME_SUMMED 0x10000124u
+#define FLASH_END 0x11000000u /* of the largest flash that can be read directly, 16 MB */
 #define LINE_BYTES 240
 #define BLINK_POLLS (1u << 17)
 
@@ -63,6 +67,10 @@ static void greet(void) {
     put_named("vocabulary ", t.vocabulary_bytes, " bytes\n");
     put_sram();
     put_named("Cores: ", cores_running(), "\n");
+    if (flash_mode() != FLASH_STREAM)
+        put("The flash is read slowly: it did not prove itself at four lines.\n");
+    if (watchdog_barked())
+        put("The chip hung and was restarted by its watchdog.\n");
     settings_show(&settings);
     put("/help lists the settings\n> ");
 }
@@ -71,11 +79,12 @@ static void help(void) {
     put("A line is a prompt; Ctrl-C ends the story. Settings:\n"
         "/temperature 0.8   0 (greedy) or 0.05 to 10\n"
         "/top_k 40          draw from the 40 likeliest only; 0: from all\n"
-        "/seed 7            of the random numbers of a story\n"
+        "/seed 7            repeats a story, whose last line has its seed; 0: a new story each time\n"
         "/tokens 200        length of a story at most\n"
         "/ids on            token numbers instead of text, or off\n"
         "/settings          all of these\n"
         "/sram              memory in use\n"
+        "/bootsel           restart as a drive that takes another story.uf2\n"
         "/help              this\n");
 }
 
@@ -84,15 +93,27 @@ static void obey(void) {
         settings_show(&settings);
     else if (is_command(line, "/sram"))
         put_sram();
+    else if (is_command(line, "/bootsel"))
+        boot_drive();
     else if (is_command(line, "/help"))
         help();
     else if (!settings_change(&settings, line))
-        put("There are /temperature, /top_k, /seed, /tokens, /ids, /settings, /sram and /help.\n");
+        put("There are /temperature, /top_k, /seed, /tokens, /ids, /settings, /sram, /bootsel and /help.\n");
 }
 
 /* ---- Stories ---- */
 
 static uint32_t state; /* of the random generator */
+static uint32_t noise; /* what the seeds of new stories come from */
+
+/* The seed that is set, or a new one, by the ring oscillator and by when the line was typed. */
+static uint32_t choose_seed(void) {
+    if (settings.seed)
+        return settings.seed;
+    noise = tt_seed((noise ^ cycle_counter()) + 1);
+    uint32_t number = noise >> 4;
+    return 1 + number - tt_divide(number, LARGEST_SEED) * LARGEST_SEED;
+}
 
 TT_HOT static uint32_t choose(void) {
     return settings.temperature ? tt_sample(&t, settings.temperature, settings.top_k, &state)
@@ -108,7 +129,7 @@ TT_HOT TT_APART static uint32_t advance(uint32_t token, uint32_t *cycles) {
     return next;
 }
 
-static void put_speed(uint32_t tokens, uint64_t cycles) {
+static void put_speed(uint32_t tokens, uint64_t cycles, uint32_t seed) {
     uint32_t counted = tokens;
     for (; cycles >> 32; cycles >>= 1)
         counted >>= 1;
@@ -118,14 +139,16 @@ static void put_speed(uint32_t tokens, uint64_t cycles) {
         put_named(", ", tt_divide(CLOCK_HZ, each), " tokens/s");
         put_named(", ", each, " cycles/token");
     }
+    if (settings.temperature)
+        put_named(", seed ", seed, "");
     put("]\n");
 }
 
 static void tell(const uint8_t *text, size_t size) {
     int count = tt_encode(&t, text, size, prompt, LINE_BYTES);
     uint64_t cycles = 0;
-    uint32_t tokens = 0, ended = 0;
-    state = tt_seed(settings.seed);
+    uint32_t tokens = 0, ended = 0, seed = choose_seed();
+    state = tt_seed(seed);
     tt_start(&t);
     tt_step(&t, TT_END, count == 0);
     for (int i = 0; i < count; i++) {
@@ -149,7 +172,7 @@ static void tell(const uint8_t *text, size_t size) {
         console_poll();
         ended = (uint32_t)console_interrupted();
     }
-    put_speed(tokens, cycles);
+    put_speed(tokens, cycles, seed);
     put_cores();
     led_on();
 }
@@ -206,6 +229,9 @@ static size_t get_line(void) {
 
 static const char *open_files(void) {
     const uint8_t *model = (const uint8_t *)MODEL, *vocabulary = (const uint8_t *)FLASH_END;
+    uint32_t summed = REGISTER(RUNTIME_BYTES);
+    if (summed > SETTINGS - RUNTIME_SUMMED || tt_crc32((const uint8_t *)RUNTIME_SUMMED, summed) != REGISTER(RUNTIME_SUM))
+        return "the firmware is damaged: its CRC differs";
     const char *reason = settings_read(&settings, (const uint8_t *)SETTINGS);
     if (reason)
         return reason;
@@ -230,8 +256,11 @@ __attribute__((noreturn)) static void lament(const char *reason) {
 
 int main(void) {
     chip_start();
+    flash_start();
+    noise = random_number();
     const char *reason = open_files();
-    usb_start();
+    usb_start(flash_id);
+    watchdog_start();
     if (reason)
         lament(reason);
     cores_start();

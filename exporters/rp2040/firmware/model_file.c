@@ -79,9 +79,25 @@ static size_t needed_bytes(const struct sizes *s) {
            4 * (3 * s->d + s->longest) + 2 * s->v;
 }
 
+/* Bytes of a layer's biases and multipliers. */
+static uint32_t head_bytes(const struct sizes *s) {
+    return 6 * (5 * s->d + s->f);
+}
+
+/* The same where the matrices stay in the file, with their biases and multipliers. */
+static size_t least_bytes(const struct sizes *s) {
+    uint32_t head = head_bytes(s) > 6 * s->v ? head_bytes(s) : 6 * s->v;
+    return needed_bytes(s) - s->l * (s->layer_bytes - 12 - 2 * s->h * s->c) - s->v * (6 + s->d) + head + 2 * TT_PORTION;
+}
+
 size_t tt_arena_size(const uint8_t *model, size_t model_size) {
     struct sizes s;
     return read_sizes(&s, model, model_size) ? 0 : needed_bytes(&s);
+}
+
+size_t tt_arena_least(const uint8_t *model, size_t model_size) {
+    struct sizes s;
+    return read_sizes(&s, model, model_size) ? 0 : least_bytes(&s);
 }
 
 /* The next free place in the arena and the next byte of the file. All parts are multiples of 4 bytes long, also the
@@ -89,6 +105,7 @@ size_t tt_arena_size(const uint8_t *model, size_t model_size) {
 struct copy {
     uint8_t *to;
     const uint8_t *from;
+    int streamed; /* matrices stay in the file */
 };
 
 static void *take(struct copy *c, size_t size) {
@@ -103,6 +120,15 @@ static void *copied(struct copy *c, size_t size) {
         to[i] = c->from[i];
     c->from += size;
     return to;
+}
+
+/* What a matrix has: in the arena, or where it is. */
+static const void *matrices(struct copy *c, size_t size) {
+    const uint8_t *from = c->from;
+    if (!c->streamed)
+        return copied(c, size);
+    c->from += size;
+    return from;
 }
 
 static const char *check_weights(const uint8_t *weights, size_t size) {
@@ -140,24 +166,30 @@ static const char *check_post(uint32_t post) {
     return post < 1 || post > 30 ? "a shift of the model is out of range" : NULL;
 }
 
-static const char *open_layer(struct tt_layer *layer, struct copy *c, const struct sizes *s) {
-    static const uint8_t posts[6] = {1, 2, 3, 5, 7, 9};
+/* Biases and multipliers of a layer, as they lie in the file. */
+static void place_head(struct tt_layer *layer, const int32_t *bias, const struct sizes *s) {
     uint32_t d = s->d, f = s->f;
-    layer->shifts = copied(c, 12);
-    layer->qkv.bias = copied(c, 12 * d);
-    layer->out.bias = copied(c, 4 * d);
-    layer->up.bias = copied(c, 4 * f);
-    layer->down.bias = copied(c, 4 * d);
-    uint16_t *multipliers = copied(c, 2 * (5 * d + f));
+    const uint16_t *multipliers = (const uint16_t *)(bias + 5 * d + f);
+    layer->qkv.bias = bias;
+    layer->out.bias = bias + 3 * d;
+    layer->up.bias = bias + 4 * d;
+    layer->down.bias = bias + 4 * d + f;
     layer->qkv.multiplier = multipliers;
     layer->out.multiplier = multipliers + 3 * d;
     layer->up.multiplier = multipliers + 4 * d;
     layer->down.multiplier = multipliers + 4 * d + f;
+}
+
+static const char *open_layer(struct tt_layer *layer, struct copy *c, const struct sizes *s) {
+    static const uint8_t posts[6] = {1, 2, 3, 5, 7, 9};
+    uint32_t d = s->d, f = s->f;
+    layer->shifts = copied(c, 12);
+    place_head(layer, matrices(c, head_bytes(s)), s);
     int32_t *distance = take(c, 4 * s->h * s->c);
     for (uint32_t i = 0; i < s->h * s->c; i++, c->from += 2)
         distance[i] = (int16_t)get16(c->from) * -1024;
     layer->distance = distance;
-    uint8_t *weights = copied(c, 4 * d * d + 2 * d * f);
+    const uint8_t *weights = matrices(c, 4 * d * d + 2 * d * f);
     layer->qkv.weights = weights;
     layer->out.weights = weights + 3 * d * d;
     layer->up.weights = weights + 4 * d * d;
@@ -178,7 +210,7 @@ static const char *open_layer(struct tt_layer *layer, struct copy *c, const stru
     if (!reason)
         reason = check_bias(layer->down.bias, d, 0, shifts[8]);
     if (!reason)
-        reason = check_multipliers(multipliers, 5 * d + f);
+        reason = check_multipliers(layer->qkv.multiplier, 5 * d + f);
     if (!reason)
         reason = check_weights(weights, 4 * d * d + 2 * d * f);
     return reason;
@@ -209,6 +241,21 @@ INLINE void place_activations(struct tt *t, struct copy *c, const struct sizes *
         t->layer[i].keys = take(c, s->c * s->d);
         t->layer[i].values = take(c, s->c * s->d);
     }
+}
+
+INLINE void place_stream(struct tt *t, struct copy *c, const struct sizes *s) {
+    struct tt_stream *stream = &t->stream;
+    stream->head_bytes = head_bytes(s);
+    stream->gap = head_bytes(s) + 2 * s->h * s->c;
+    stream->head = take(c, head_bytes(s) > 6 * s->v ? head_bytes(s) : 6 * s->v);
+    stream->rows[0] = tt_divide(TT_PORTION, s->d) & ~3u;
+    stream->rows[1] = tt_divide(TT_PORTION, s->f) & ~3u;
+    for (uint32_t i = 0; i < 2; i++)
+        stream->buffer[i] = take(c, TT_PORTION);
+    for (uint32_t i = 0; i < s->l; i++)
+        place_head(&t->layer[i], stream->head, s);
+    t->embedding.multiplier = stream->head;
+    t->embedding.bias = (const int32_t *)(t->embedding.multiplier + s->v);
 }
 
 static const char *open_memory(struct tt *t, const struct sizes *s, const uint8_t *rows) {
@@ -265,19 +312,20 @@ static const char *open_model(struct tt *t, const uint8_t *model, size_t size, v
         return "the model file is damaged: its CRC differs";
     if (model[31])
         return "an unused byte of the model is not 0";
-    if (needed_bytes(&s) > available)
+    t->streamed = needed_bytes(&s) > available;
+    if (t->streamed && least_bytes(&s) > available)
         return "the model needs more memory than there is";
     set_sizes(t, &s, model);
     t->root_width = isqrt(s.d << 20) << 12;
     t->model_bytes = get32(model + 8);
-    t->arena_bytes = (uint32_t)needed_bytes(&s);
+    t->arena_bytes = (uint32_t)(t->streamed ? least_bytes(&s) : needed_bytes(&s));
 
-    struct copy c = {arena, model + s.header};
+    struct copy c = {arena, model + s.header, (int)t->streamed};
     t->layer = take(&c, s.l * sizeof *t->layer);
     t->exp = copied(&c, 2 * EXP_ENTRIES);
     t->gelu = copied(&c, 2 * GELU_ENTRIES);
     for (uint32_t i = 0; i < EXP_ENTRIES; i++)
-        if (i == 0 ? t->exp[i] != 32768 : t->exp[i] > 32768)
+        if (i == 0 ? t->exp[i] != 32768 : t->exp[i] > t->exp[i - 1])
             return "the model's table of exp is out of range";
     for (uint32_t i = 0; i < GELU_ENTRIES; i++)
         if (t->gelu[i] < -16383 || t->gelu[i] > 16383)
@@ -287,9 +335,9 @@ static const char *open_model(struct tt *t, const uint8_t *model, size_t size, v
         if (reason)
             return reason;
     }
-    t->embedding.multiplier = copied(&c, 2 * s.v);
-    t->embedding.bias = copied(&c, 4 * s.v);
-    t->embedding.weights = copied(&c, s.v * s.d);
+    t->embedding.multiplier = matrices(&c, 2 * s.v);
+    t->embedding.bias = matrices(&c, 4 * s.v);
+    t->embedding.weights = matrices(&c, s.v * s.d);
     reason = check_post(t->post_logits);
     if (!reason)
         reason = check_post(t->post_embedding);
@@ -308,6 +356,8 @@ static const char *open_model(struct tt *t, const uint8_t *model, size_t size, v
     if (!reason)
         reason = open_counts(t, &s, c.from + s.memory_bytes);
 
+    if (t->streamed)
+        place_stream(t, &c, &s);
     place_activations(t, &c, &s);
     return reason;
 }

@@ -22,18 +22,17 @@ static uint32_t get32(const uint8_t *p) {
     return get16(p) | get16(p + 2) << 16;
 }
 
-uint32_t tt_crc32(const uint8_t *p, size_t size) {
+uint32_t tt_crc32_of(uint32_t crc, const uint8_t *p, size_t size) {
     static const uint32_t table[16] = {
         0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
         0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
     };
-    uint32_t crc = 0xffffffff;
     while (size--) {
         crc ^= *p++;
         crc = crc >> 4 ^ table[crc & 15];
         crc = crc >> 4 ^ table[crc & 15];
     }
-    return ~crc;
+    return crc;
 }
 
 #include "model_file.c"
@@ -59,8 +58,23 @@ const char *tt_open(struct tt *t, const uint8_t *model, size_t model_size, const
 #ifndef TT_FIRMWARE
 void tt_both(struct tt_work *work, uint32_t count, uint32_t unit) {
     (void)unit;
-    work->first = work->share(work, 0, count);
+    work->first = work->share(work, work->start, work->start + count);
     work->second = 0;
+}
+
+void tt_fetch(void *to, const uint8_t *from, uint32_t size) {
+    for (uint32_t i = 0; i < size; i++)
+        ((uint8_t *)to)[i] = from[i];
+}
+
+void tt_fetched(void) {
+}
+
+void tt_fetch_end(void) {
+}
+
+uint32_t tt_crc32(const uint8_t *bytes, size_t size) {
+    return ~tt_crc32_of(0xffffffff, bytes, size);
 }
 
 uint32_t tt_divide(uint32_t a, uint32_t b) {

@@ -34,6 +34,18 @@ struct tt_layer {
     uint8_t *keys, *values;  /* [H][C][d], each + 128 */
 };
 
+/* Matrices that stay in the file come in portions of rows, through two buffers: one is multiplied, the other filled. */
+#define TT_PORTION 4096 /* bytes */
+struct tt_stream {
+    uint8_t *buffer[2];
+    void *head;                    /* biases and multipliers of the layer at work, or those of the embedding */
+    uint32_t head_bytes;           /* of a layer */
+    uint32_t gap;                  /* bytes of the file from them to the layer's weights */
+    uint32_t rows[2];              /* of a portion, with as many columns as the width or the hidden width */
+    const struct tt_matrix *next;  /* the matrix that the next portion is of, ... */
+    uint32_t part, row, turn;      /* ... which of its layer's it is, where the portion begins, and its buffer */
+};
+
 /* Rows of the memory, which stay where the file is: a fingerprint, 0, u16 multiplier, D weights + 128. */
 struct tt_table {
     const uint8_t *rows;
@@ -48,6 +60,8 @@ struct tt {
     const int16_t *gelu;
     struct tt_matrix embedding;
     struct tt_layer *layer;
+    uint32_t streamed; /* the matrices stay in the file */
+    struct tt_stream stream;
     int32_t *x, *normed, *query, *sums; /* D, D, D, and the largest of V, F, 3D + 2C */
     uint16_t *candidates;               /* V, for sampling */
     uint32_t slot, filled;              /* ring of C positions: place of the next one, number of those present */
@@ -66,9 +80,12 @@ struct tt {
 /* Bytes of arena that the model with this header needs; 0 if the header is invalid. The vocabulary is not copied. */
 size_t tt_arena_size(const uint8_t *model, size_t model_size);
 
-/* Checks both files and copies the model without its memory and counts into the arena, which must be aligned like a pointer. The
- * sizes are the bytes that may be read. Returns NULL, or the reason for a refusal in one line. Both files have to stay
- * in place. */
+/* The same for a model whose matrices stay in the file, from which each step copies them bit by bit. */
+size_t tt_arena_least(const uint8_t *model, size_t model_size);
+
+/* Checks both files and copies the model without its memory and counts into the arena, which must be aligned like a pointer;
+ * its matrices only if they fit there. The sizes are the bytes that may be read. Returns NULL, or the reason for a refusal in
+ * one line. Both files have to stay in place. */
 const char *tt_open(struct tt *t, const uint8_t *model, size_t model_size, const uint8_t *vocabulary,
                     size_t vocabulary_size, void *arena, size_t arena_size);
 
@@ -95,6 +112,9 @@ uint32_t tt_sample(struct tt *t, uint32_t temperature, uint32_t top_k, uint32_t 
 
 /* The CRC-32 of zlib and Ethernet. */
 uint32_t tt_crc32(const uint8_t *bytes, size_t size);
+
+/* Its state after more bytes; 0xffffffff before the first, and inverted after the last. */
+uint32_t tt_crc32_of(uint32_t state, const uint8_t *bytes, size_t size);
 
 /* a / b, rounded down. */
 uint32_t tt_divide(uint32_t a, uint32_t b);

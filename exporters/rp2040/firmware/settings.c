@@ -23,7 +23,7 @@ const char *settings_read(struct settings *settings, const uint8_t *page) {
     settings->prompt_size = page[20];
     settings->prompt = page + 24;
     if ((settings->temperature && settings->temperature < 13) || settings->temperature > 2560 ||
-        settings->top_k > 4096 || settings->tokens < 1 || settings->tokens > 99999 || settings->seed > 99999999 ||
+        settings->top_k > 4096 || settings->tokens < 1 || settings->tokens > 99999 || settings->seed > LARGEST_SEED ||
         settings->prompt_size > PROMPT_BYTES)
         return "a setting is out of range";
     return NULL;
@@ -118,7 +118,7 @@ static void set_ids(struct settings *settings, const uint8_t *argument) {
 void settings_show(const struct settings *settings) {
     show_temperature(settings->temperature);
     put_named("top_k: ", settings->top_k, "\n");
-    put_named("seed: ", settings->seed, "\n");
+    put_named("seed: ", settings->seed, settings->seed ? "\n" : ", a new story each time\n");
     put_named("tokens: ", settings->tokens, "\n");
     if (settings->prompt_size) {
         put("an empty line tells: ");
@@ -134,7 +134,7 @@ int settings_change(struct settings *settings, const uint8_t *line) {
     else if ((argument = argument_of(line, "/top_k")))
         set_number("top_k: ", &settings->top_k, argument, 0, 4096);
     else if ((argument = argument_of(line, "/seed")))
-        set_number("seed: ", &settings->seed, argument, 0, 99999999);
+        set_number("seed: ", &settings->seed, argument, 0, LARGEST_SEED);
     else if ((argument = argument_of(line, "/tokens")))
         set_number("tokens: ", &settings->tokens, argument, 1, 99999);
     else if ((argument = argument_of(line, "/ids")))

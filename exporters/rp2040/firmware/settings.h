@@ -4,10 +4,11 @@
 
 #include <stdint.h>
 
+#define LARGEST_SEED 99999999u
 #define PROMPT_BYTES 232 /* of the export's prompt, at most */
 
 struct settings {
-    uint32_t temperature, top_k, seed, tokens, ids;
+    uint32_t temperature, top_k, seed, tokens, ids; /* seed: 0 for a new one in each story */
     uint32_t prompt_size;
     const uint8_t *prompt; /* told when a line is empty */
 };

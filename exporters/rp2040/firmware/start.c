@@ -3,11 +3,17 @@
 
 #include "chip.h"
 
+#include "kernels.h"
+
+#define VTOR 0xe000ed08u
+
 extern uint32_t image_start[], data_load[], data_end[], image_end[], stack1_start[], stack_end[];
+extern uint32_t startup_start[], startup_end[], startup_load[];
 
 int main(void);
 void reset(void);
 void uart_interrupt(void);
+void usb_interrupt(void);
 
 void halt(void) {
     for (;;)
@@ -24,14 +30,40 @@ void reset(void) {
         *to = *from++;
     for (volatile uint32_t *to = data_end; to < image_end; to++)
         *to = 0;
+    from = startup_load;
+    for (volatile uint32_t *to = startup_start; to < startup_end; to++)
+        *to = *from++;
+    REGISTER(VTOR) = (uint32_t)(uintptr_t)image_start;
     main();
     halt();
 }
 
 typedef void (*handler)(void);
 
-/* Of the interrupts only the UART's is on. */
-__attribute__((section(".vectors"), used)) static const handler vectors[16 + 32] = {
-    (handler)(uintptr_t)stack_end, reset, halt, halt, [11] = halt, [14] = halt, [15] = halt,
-    [16 + UART_INTERRUPT] = uart_interrupt,
+/* The boot goes through the first table, in flash. Interrupts of UART and USB come at times when flash cannot be
+ * read: their handlers are found in SRAM, where the second table is the first thing. */
+#define EXCEPTIONS (handler)(uintptr_t)stack_end, reset, halt, halt, [11] = halt, [14] = halt, [15] = halt
+__attribute__((section(".vectors"), used)) static const handler vectors[16 + 32] = {EXCEPTIONS};
+__attribute__((section(".data.vectors"), used)) static handler vectors_in_sram[16 + UART_INTERRUPT + 1] = {
+    EXCEPTIONS, [16 + USB_INTERRUPT] = usb_interrupt, [16 + UART_INTERRUPT] = uart_interrupt,
 };
+
+/* What picotool tells of the program: pico-sdk's binary_info, found within 256 bytes of the second stage. */
+struct fact {
+    uint16_t type, tag;
+    uint32_t id;
+    const char *text;
+};
+#define FACT(id, text) {6, 'R' | 'P' << 8, id, text}
+static const struct fact name = FACT(0x02031c86, "Story teller");
+static const struct fact version = FACT(0x11a9bc3a, "1.1");
+static const struct fact description = FACT(0xb6a07c19, "a tiny transformer that tells stories over USB and UART");
+static const struct fact boot2_name = FACT(0x7f8882e1, "boot2_generic_03h");
+static const struct fact *const facts[] = {&name, &version, &description, &boot2_name};
+static const uint32_t no_copies[] = {0};
+__attribute__((section(".vectors.info"), used)) static const struct {
+    uint32_t start;
+    const struct fact *const *first, *const *end;
+    const uint32_t *copies;
+    uint32_t stop;
+} info = {0x7188ebf2, facts, facts + sizeof facts / sizeof *facts, no_copies, 0xe71aa390};

@@ -4,6 +4,7 @@
 #include "usb.h"
 
 #include "chip.h"
+#include "kernels.h"
 #include "usb_descriptors.h"
 #include "usb_registers.h"
 
@@ -16,6 +17,7 @@ static struct {
     uint32_t pid0, pid_in, pid_out;         /* DATA1 or 0 of the next packet */
     uint32_t sending, collected;            /* a packet is on its way; bytes of the next one */
     uint32_t received, taken;               /* bytes of the packet from the host */
+    uint32_t boot;                          /* 1 once asked for the boot ROM, 2 once that was acknowledged */
     uint8_t next[PACKET];
 } usb;
 static uint8_t coding[8]; /* 7 of line coding, as the host sets it: it means nothing without a wire */
@@ -76,8 +78,25 @@ static void listen(void) {
     usb.received = usb.taken = 0;
 }
 
+static volatile uint32_t frame_began; /* by the cycle counter */
+
+TT_HOT static uint32_t microseconds_since(uint32_t start) {
+    return tt_divide((start - cycle_counter()) & 0xffffff, CLOCK_HZ / 1000000);
+}
+
+TT_HOT void usb_interrupt(void) {
+    (void)read_register(SOF_RD); /* which ends the interrupt */
+    frame_began = cycle_counter();
+}
+
+/* Erratum RP2040-E15: a bad answer to a packet at the end of a frame can hang the controller, so none is offered then. */
+static int is_late_in_frame(void) {
+    uint32_t since = microseconds_since(frame_began);
+    return since >= 800 && since < 1000;
+}
+
 static void transmit(void) {
-    if (usb.sending || !usb.collected || !usb.configured || usb.halted & 1)
+    if (is_late_in_frame() || usb.sending || !usb.collected || !usb.configured || usb.halted & 1)
         return;
     fill(BUFFER_IN, usb.next, usb.collected);
     arm(2, 0, FULL | usb.pid_in | usb.collected);
@@ -227,6 +246,7 @@ static void setup(void) {
 /* ---- Events ---- */
 
 static void control_sent(void) {
+    usb.boot += usb.boot == 1;
     if (usb.address) {
         write_register(ADDR_ENDP, usb.address);
         usb.address = 0;
@@ -249,17 +269,45 @@ static void control_received(void) {
     }
     for (uint32_t i = 0; i < 7; i++)
         coding[i] = byte_at(BUFFER0 + i);
+    usb.boot = (coding[0] | (uint32_t)coding[1] << 8 | (uint32_t)coding[2] << 16 | (uint32_t)coding[3] << 24) == 1200;
     usb.pid0 = DATA1;
     accept();
 }
 
+/* Erratum RP2040-E5 of the first two revisions: after a reset the controller waits for 800 us without traffic, which a hub
+ * that serves others may never leave it. The line's idle state is fed to it through GPIO15's input for as long. */
+static void leave_reset(void) {
+    uint32_t start = cycle_counter();
+    if (read_register(CHIP_ID) >> 28 != 1)
+        return;
+    while (!(read_register(SIE_STATUS) & LINE_STATE)) /* the reset itself */
+        if (microseconds_since(start) > 50000)
+            return;
+    uint32_t control = read_register(GPIO15_CTRL), pad = read_register(GPIO15_PAD);
+    write_register(GPIO15_PAD + SET_BITS, 1u << 3 | 1u << 2); /* both pulls: the pin keeps its level */
+    write_register(GPIO15_CTRL, 2u << 12 | 8);                /* no output; the controller's D+ */
+    write_register(GPIO15_CTRL, 3u << 16 | 2u << 12 | 8);     /* read as high */
+    write_register(PHY_DIRECT + SET_BITS, 1u << 1);           /* the pull-up stays */
+    write_register(PHY_DIRECT_OVERRIDE + SET_BITS, 1u << 2);
+    write_register(USB_MUXING, 1u << 3 | 1u << 2);
+    start = cycle_counter();
+    while (!(read_register(SIE_STATUS) & CONNECTED) && microseconds_since(start) < 2000)
+        ;
+    write_register(USB_MUXING, 1u << 3 | 1u << 0);
+    write_register(PHY_DIRECT_OVERRIDE + CLEAR_BITS, 1u << 2);
+    write_register(GPIO15_CTRL, control);
+    write_register(GPIO15_PAD, pad);
+}
+
 static void unplugged(void) {
+    usb.boot = 0;
     write_register(ADDR_ENDP, 0);
     end_transfer();
     configure(0);
 }
 
-void usb_start(void) {
+void usb_start(const uint8_t *id) {
+    usb_number(id);
     write_register(RESETS_RESET + SET_BITS, RESET_USB);
     write_register(RESETS_RESET + CLEAR_BITS, RESET_USB);
     while (!(read_register(RESETS_DONE) & RESET_USB))
@@ -270,6 +318,7 @@ void usb_start(void) {
     write_register(USB_MUXING, 1u << 3 | 1u << 0); /* to the pins of the chip's own transceiver */
     write_register(USB_PWR, 1u << 3 | 1u << 2);    /* no pin detects VBUS: it counts as there */
     write_register(MAIN_CTRL, 1);
+    write_register(INTE, FRAME_STARTS);
     write_register(SIE_CTRL, EP0_INTERRUPT);
     write_register(SIE_CTRL + SET_BITS, PULLUP);
 }
@@ -280,6 +329,7 @@ void usb_poll(void) {
         unplugged();
         write_register(BUFF_STATUS, 0xffffffff);
         write_register(SIE_STATUS, BUS_RESET);
+        leave_reset();
         return;
     }
     if (status & SETUP_RECEIVED) {
@@ -323,6 +373,10 @@ int usb_put(uint8_t byte) {
         return 0;
     usb.next[usb.collected++] = byte;
     return 1;
+}
+
+int usb_boot_wanted(void) {
+    return usb.boot == 2;
 }
 
 int usb_opened(void) {

@@ -10,7 +10,7 @@
 static const uint8_t usb_device[18] = {
     18, 1, WORD(0x0200), 0xef, 2, 1, 64, /* functions by association; packets of 64 bytes */
     WORD(0x2e8a), WORD(0x000a),          /* Raspberry Pi; a serial port of an RP2040's own program */
-    WORD(0x0100), 1, 2, 0, 1,
+    WORD(0x0100), 1, 2, 3, 1,
 };
 
 static const uint8_t usb_configuration[75] = {
@@ -36,6 +36,15 @@ static const uint8_t usb_product[] = {
     2 + 2 * 12, 3, 'S', 0, 't', 0, 'o', 0, 'r', 0, 'y', 0, ' ', 0, 't', 0, 'e', 0, 'l', 0, 'l', 0, 'e', 0, 'r', 0,
 };
 
+static uint8_t usb_serial[2 + 2 * 16] = {2 + 2 * 16, 3}; /* the flash's id, two digits a byte */
+
+static void usb_number(const uint8_t *id) {
+    for (uint32_t i = 0; i < 16; i++) {
+        uint32_t digit = id[i >> 1] >> (i & 1 ? 0 : 4) & 15;
+        usb_serial[2 + 2 * i] = (uint8_t)(digit < 10 ? '0' + digit : 'A' + digit - 10);
+    }
+}
+
 /* The descriptor and its size; NULL if there is none of this type and number. */
 static const uint8_t *usb_descriptor(uint32_t type, uint32_t number, uint32_t *size) {
     static const struct {
@@ -44,7 +53,7 @@ static const uint8_t *usb_descriptor(uint32_t type, uint32_t number, uint32_t *s
     } all[] = {
         {1, 0, sizeof usb_device, usb_device},       {2, 0, sizeof usb_configuration, usb_configuration},
         {3, 0, sizeof usb_languages, usb_languages}, {3, 1, sizeof usb_maker, usb_maker},
-        {3, 2, sizeof usb_product, usb_product},
+        {3, 2, sizeof usb_product, usb_product},     {3, 3, sizeof usb_serial, usb_serial},
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i].type == type && all[i].number == number) {

@@ -20,12 +20,22 @@
 #define SIE_CTRL 0x5011004cu
 #define SIE_STATUS 0x50110050u
 #define BUFF_STATUS 0x50110058u
+#define SOF_RD 0x50110048u
 #define EP_STALL_ARM 0x50110068u
 #define USB_MUXING 0x50110074u
 #define USB_PWR 0x50110078u
+#define PHY_DIRECT 0x5011007cu
+#define PHY_DIRECT_OVERRIDE 0x50110080u
+#define INTE 0x50110090u
+#define CHIP_ID 0x40000000u
+#define GPIO15_CTRL 0x4001407cu
+#define GPIO15_PAD 0x4001c040u
 
 #define BUS_RESET (1u << 19)
 #define SETUP_RECEIVED (1u << 17)
+#define CONNECTED (1u << 16)
+#define LINE_STATE (3u << 2)
+#define FRAME_STARTS (1u << 17) /* an interrupt */
 #define PULLUP (1u << 16)
 #define EP0_INTERRUPT (1u << 29)
 #define FULL (1u << 15)

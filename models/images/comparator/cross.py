@@ -113,6 +113,8 @@ class DictionaryCross(Cross):
 class TowerCross(Cross):
     """Cross-attention over the frozen vision tower of a base; only the base's name and revision are stored."""
 
+    fixed = True
+
     def __init__(self, config: ComparatorConfig):
         tower = Tower(config.base, config.revision)
         super().__init__(dataclasses.replace(config, revision=tower.revision), tower.channels, tower.cells)

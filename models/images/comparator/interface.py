@@ -61,6 +61,7 @@ class Comparator(io.Model):
     pipeline_tag = "image-classification"
     input_type, settings_type = ImagesInput, ComparisonSettings
     frozen = False  # True where nothing in `encode` trains, so that encodings can be kept
+    fixed = False  # True where no tensor that training or fitting changes takes part in `encode`
     large_base = False  # True where a second copy of the model might not fit the device
 
     config: Question
@@ -153,9 +154,23 @@ class Comparator(io.Model):
     @torch.no_grad()
     def rely(self, images: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Measure how far the fitted scale holds on unseen images (M, ...); return their scores and errors (M,)."""
-        placed = self.place(images, budget)
+        return self.rely_on(self.encode_all(images), known, budget)
+
+    @torch.no_grad()
+    def rely_on(self, encoded: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Measure and return what `rely` does, of images encoded before (M, ...)."""
+        placed = self._placed(self.scoring, encoded, budget)
+        self.weigh(encoded, *placed, known.double())
+        placed = self.joined(encoded, placed[0]), placed[1]
         self._keep(self.scoring.relying(*placed, known.double()))
         return self.scoring.scores(*placed)
+
+    def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:
+        """Return estimates (U,) from comparisons, joined with what else a model knows of encodings (U, ...)."""
+        return estimates
+
+    def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
+        """Fit the weights of `joined` to images (M,) of known score."""
 
     @property
     def scoring(self) -> ranking.Scale:
@@ -176,30 +191,29 @@ class Comparator(io.Model):
 
     def _scale_of_references(self, budget: int, seed: int) -> ranking.Scale:
         prior = self.prior.cpu() if self.prior.unique().numel() > 1 else None
-        return ranking.fit_scale(self._references(self.reference_images[:0], budget), seed=seed, prior=prior)
+        return ranking.fit_scale(self._references(None, budget), seed=seed, prior=prior)
 
     @torch.no_grad()
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return scores and standard errors (U,) of images (U, C, S, S) by `ranking.place`, on the user's scale."""
-        scale = self._usable_scale(budget)
-        return scale.scores(*ranking.place(scale, self._references(images, budget), len(images)))
+        scale, encoded = self._usable_scale(budget), self.encode_all(images)
+        estimates, information = self._placed(scale, encoded, budget)
+        return scale.scores(self.joined(encoded, estimates), information)
 
     @torch.no_grad()
     def update(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return scores and standard errors (U,) of images (U, C, S, S) given rough ones; see `ranking.update`."""
-        return ranking.update(self._usable_scale(budget), self._references(images, budget), before)
+        return ranking.update(self._usable_scale(budget), self._references(self.encode_all(images), budget), before)
 
-    @torch.no_grad()
-    def place(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return what the scores of images (U, C, S, S) are made from: estimates (U,) and their information (U,)."""
-        return ranking.place(self.scoring, self._references(images, budget), len(images))
+    def _placed(self, scale: ranking.Scale, encoded: Tensor, budget: int) -> tuple[Tensor, Tensor]:
+        """Return estimates (U,) from comparisons and their information (U,), of encoded images (U, ...)."""
+        return self.estimates(encoded) or ranking.place(scale, self._references(encoded, budget), len(encoded))
 
-    def _references(self, images: Tensor, budget: int) -> ranking.References:
-        """Return the references, numbered after the images (U, C, S, S) that they will be compared with."""
-        unit, encoded = self.config.unit, self.encoded_references()
-        if len(images):
-            encoded = torch.cat([self.encode_all(images), encoded])
-        numbers = torch.arange(len(images), len(encoded))
+    def _references(self, images: Tensor | None, budget: int) -> ranking.References:
+        """Return the references, numbered after the encoded images (U, ...) that they will be compared with."""
+        unit, known = self.config.unit, self.encoded_references()
+        encoded = known if images is None else torch.cat([images, known])
+        numbers = torch.arange(len(encoded) - len(known), len(encoded))
         scores, theta = self.reference_scores * unit, self.config.theta * unit
 
         def log_odds(first: Tensor, second: Tensor) -> Tensor:
@@ -210,14 +224,15 @@ class Comparator(io.Model):
 
     def encoded_references(self) -> Tensor:
         """Return encodings (R, ...) of the references, kept until the mode or a tensor of the model changes."""
-        state = [(each._version, each.dtype, each.device) for each in (*self.parameters(), *self.buffers())]
+        tensors = [self.reference_images] if self.fixed else [*self.parameters(), *self.buffers()]
+        state = [(each._version, each.dtype, each.device) for each in tensors]
         if self._kept is None or self._kept[0] != state:
             self._kept = state, self.encode_all(self.reference_images)
         return self._kept[1]
 
     def train(self, mode: bool = True) -> Self:
-        """Set the mode, and forget the encodings of the references."""
-        self._kept = None
+        """Set the mode, and forget the encodings of the references that depend on it."""
+        self._kept = self._kept if self.fixed else None
         return super().train(mode)
 
     def describe(self) -> dict[str, Plain]:

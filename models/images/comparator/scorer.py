@@ -88,13 +88,13 @@ class Scorer(Comparator):
         self._keep(ranking.Scale(learned, self.prior.cpu(), Reliability(0.0, 1.0, 0.0, 1.0)))
 
     @torch.no_grad()
-    def place(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+    def place(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return scores (U,) and their information (U,) of images (U, C, S, S), from one pass each."""
         return self.estimates(self.encode_all(images))
 
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return scores and standard errors (U,) of one pass; the teacher updates those whose error is too wide."""
-        scores, errors = self.scoring.scores(*self.place(images, budget))
+        scores, errors = self.scoring.scores(*self.place(images))
         wide = errors > self.widest.cpu()
         if self.teacher is not None and self.widest > 0 and wide.any():
             before = scores[wide], errors[wide]

@@ -7,9 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from common import noise
+from models.images import ranking, reliability, ridge
 from models.images.comparator.config import ComparatorConfig
 from models.images.comparator.interface import Comparator, pixels
 from models.images.vision_tower import Tower, layers_of, leave_out
+
+REDUCED = 16  # channels of a cell in which its place counts
+DROPPED = 0.3  # of a tower's features in training
+SHARES = [tenth / 10 for tenth in range(11)]  # of a regression in scores, tried
 
 
 class Siamese(Comparator):
@@ -50,18 +55,32 @@ class Siamese(Comparator):
 
 
 class TowerSiamese(Siamese):
-    """A siamese over a base's frozen vision tower, of whose features it encodes the mean and the deviation."""
+    """A siamese over a base's frozen vision tower, and a ridge regression on the same features.
 
-    frozen = True
+    Encodings (U, 2 + T, V) are the mean and the deviation of the features of all cells, and those of each cell. The
+    regression's scores take part in answers and scores, with weights that are fitted to validation images.
+    """
+
+    frozen = fixed = True
+    ridge: Tensor
+    share: Tensor
 
     def __init__(self, config: ComparatorConfig):
         tower = Tower(config.base, config.revision)
-        mapped = nn.Linear(2 * tower.channels, config.width)
-        encoder = nn.Sequential(nn.LayerNorm(2 * tower.channels), nn.Dropout(0.3), mapped, nn.ReLU())
+        encoder = TowerEncoder(tower.cells, tower.channels, config.width)
         super().__init__(dataclasses.replace(config, revision=tower.revision), encoder)
         self.tower = tower
         self._no_split_modules = layers_of(tower.network)
         leave_out(self, "tower")
+        self.register_buffer("ridge", torch.zeros((2 + tower.cells) * tower.channels + 1))
+        # Of the regression in scores; in logits: the network's factor less 1, the regression's, an addition to Similar.
+        self.register_buffer("share", torch.zeros(4, dtype=torch.float64))
+
+    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Fill in what models that saw moments alone lack, so that they answer as they did."""
+        own, parts = super().renewed(tensors), ("encoder.reduce.", "encoder.placed.", "ridge", "share")
+        new = {name: torch.zeros_like(each) for name, each in self.state_dict().items() if name.startswith(parts)}
+        return {**new, **own}
 
     def forward(
         self,
@@ -72,18 +91,84 @@ class TowerSiamese(Siamese):
         numbers: Tensor | None = None,
         with_encodings: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Return logits as any comparator does; the encoder's dropout acts on moments that were computed before too."""
+        """Return logits as any comparator does; dropout also acts on features computed before."""
         with noise.rows(numbers):
             return super().forward(images, first, second, encoded, numbers, with_encodings)
 
     def encode(self, images: Tensor) -> Tensor:
-        """Return moments (U, 2 V) of the features of images (U, C, S, S)."""
-        features = self.tower(pixels(images)).float()
-        return torch.cat([features.mean(1), features.var(1, unbiased=False).sqrt()], 1)
+        """Return moments and cells (U, 2 + T, V) of images (U, C, S, S)."""
+        return with_moments(self.tower(pixels(images)).float())
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (P, 3) from moments (U, 2 V)."""
-        return super().compare_encoded(self.encoder(encoded), first, second)
+        """Return logits (P, 3) from encodings (U, 2 + T, V), in training those of the network alone."""
+        logits = super().compare_encoded(self.encoder(encoded), first, second)
+        if self.training:
+            return logits
+        factor, higher, similar = self.share[1:].to(logits.dtype)
+        known = self.opinion(encoded)
+        lead = higher * (known[first] - known[second])
+        return (1 + factor) * logits + torch.stack([lead, -lead, similar.expand_as(lead)], -1)
+
+    def opinion(self, encoded: Tensor) -> Tensor:
+        """Return the regression's scores (U,), on the user's scale, of encodings (U, 2 + T, V)."""
+        scores: Tensor = encoded.flatten(1) @ self.ridge[:-1] + self.ridge[-1]
+        return scores
+
+    def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:
+        """Return the weighted mean (U,) of estimates from comparisons (U,) and the regression's scores."""
+        return estimates.lerp(self.opinion(encoded).cpu().double(), float(self.share[0]))
+
+    @torch.no_grad()
+    def fit_ridge(self, seen: tuple[Tensor, Tensor], unseen: tuple[Tensor, Tensor]) -> None:
+        """Fit the regression to `seen` encodings and scores, on the moments, the cells or both: see `ridge.fit`."""
+        moments = 2 * self.tower.channels
+        parts = slice(moments), slice(moments, None), slice(None)
+        (own, scores), (others, known) = seen, unseen
+        self.ridge.copy_(ridge.fit((own.flatten(1), scores), (others.flatten(1), known), parts))
+
+    @torch.no_grad()
+    def weigh_answers(self, encoded: Tensor, pairs: Tensor) -> None:
+        """Fit the weights in logits to labelled pairs (P, 3) of unseen images, by rows of `encoded`."""
+        first, second, label = pairs.to(encoded.device).T
+        self.share[1:] = 0
+        logits, known = self.compare_encoded(encoded, first, second).double().cpu(), self.opinion(encoded)
+        lead, zero = (known[first] - known[second]).double().cpu(), torch.zeros(len(label), dtype=torch.float64)
+        spread = float(lead.square().mean().sqrt().clamp_min(1e-9))
+        lead = lead / spread
+        rows = logits, torch.stack([lead, -lead, zero], 1), torch.stack([zero, zero, zero + 1], 1)
+        factor, higher, similar = ranking.likeliest(functional.one_hot(label.cpu(), 3).double(), torch.stack(rows, 1))
+        self.share[1:] = torch.stack([factor.clamp_min(0) - 1, higher / spread, similar])
+
+    def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
+        """Give the regression the share in scores that leaves the least error on images (M,) of known score."""
+        prior, other = self.prior.cpu(), self.opinion(encoded).cpu().double()
+        errors = []
+        for share in SHARES:
+            mixed = estimates.lerp(other, share)
+            scores, _ = reliability.fit(prior, mixed, information, known).scores(prior, mixed, information)
+            errors.append(float((scores - known).square().mean()))
+        self.share[0] = SHARES[errors.index(min(errors))]
+
+
+def with_moments(cells: Tensor) -> Tensor:
+    """Return mean and deviation of the features of all cells, then those of each cell: (U, 2 + T, V) of (U, T, V)."""
+    return torch.cat([torch.stack([cells.mean(1), cells.var(1, unbiased=False).sqrt()], 1), cells], 1)
+
+
+class TowerEncoder(nn.Sequential):
+    """From a tower's moments and cells (U, 2 + T, V) to encodings (U, D); a cell's place counts, as its weights do."""
+
+    def __init__(self, cells: int, channels: int, width: int):
+        super().__init__(nn.LayerNorm(2 * channels), nn.Dropout(DROPPED), nn.Linear(2 * channels, width), nn.ReLU())
+        self.reduce = nn.Linear(channels, REDUCED, bias=False)
+        self.placed = nn.Linear(cells * REDUCED, width, bias=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return encodings (U, D)."""
+        norm, dropout, mapped, bend = list(self)[:4]
+        cells = self.placed(dropout(self.reduce(features[:, 2:]).flatten(1)))
+        encoded: Tensor = bend(mapped(dropout(norm(features[:, :2].flatten(1)))) + cells)
+        return encoded
 
 
 def image_encoder(config: ComparatorConfig) -> nn.Module:

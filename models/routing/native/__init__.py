@@ -26,7 +26,7 @@ from models.routing.environment import DEPOT, Instances
 
 SOURCES = ("decoder.cpp", "gradients.cpp", "fleet.cpp", "solve.cpp")
 HEADERS = (
-    *("common.h", "decoder.h", "fleet.h", "fleet_moves.h", "local_search.h", "ruin.h", "sides.h", "starts.h"),
+    *("common.h", "crew.h", "decoder.h", "fleet.h", "fleet_moves.h", "local_search.h", "ruin.h", "sides.h", "starts.h"),
     "tours.h",
 )
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
@@ -244,8 +244,9 @@ def solve(
     group: int = 1,
     share: float = 1.0,
     tours: Tensor | None = None,
+    crew: int = 1,
 ) -> Tensor:
-    """Return the best tour (B, T) int64 that `seconds` of CPU time find for each problem; T is 2 (N - 1).
+    """Return the best tour (B, T) int64 that `seconds` of CPU time of `crew` threads each find; T is 2 (N - 1).
 
     A local search improves `tours` (B, S, T) int64 and the best of each `group` of start tours, of `kinds` in turn,
     until a `share` of the time is spent; ruin and recreate goes on from the shortest. At least one search is made; no
@@ -254,7 +255,13 @@ def solve(
     chosen = sum(KINDS[kind] for kind in kinds)
     if (not chosen and tours is None) or (chosen == KINDS["sweep"] and problems.places is None):
         raise ValueError("there is nothing to start from: a sweep needs places in a plane")
-    words = (ctypes.c_int(chosen), ctypes.c_int(group), ctypes.c_double(share), ctypes.c_double(seconds))
+    words = (
+        ctypes.c_int(chosen),
+        ctypes.c_int(group),
+        ctypes.c_double(share),
+        ctypes.c_double(seconds),
+        ctypes.c_int(crew),
+    )
     return _search("solve_tours", problems, seeds, 0 if tours is None else tours.shape[1], tours, *words)
 
 

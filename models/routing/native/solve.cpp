@@ -1,7 +1,6 @@
 // Tours of capacitated vehicle routing problems: start tours, then a local search of the best, then ruin and recreate.
+#include "crew.h"
 #include "local_search.h"
-#include "ruin.h"
-#include "starts.h"
 
 #include <memory>
 
@@ -22,9 +21,9 @@ struct Call {
     const int64_t *given, *seeds;
     int64_t* best;
 
-    template <class Solve> void each(int near, Solve solve) const {
+    template <class Solve> void each(int near, int crew, Solve solve) const {
         const size_t steps = 2 * (size_t)(nodes - 1), pairs = (size_t)nodes * nodes;
-        spread(threads, batch, [&](int b) {
+        spread(std::max(1, threads / crew), batch, [&](int b) {
             const double begun = thread_seconds();
             const Problem p(nodes, near, distance ? distance + b * pairs : nullptr,
                             places ? places + (size_t)b * nodes * 2 : nullptr, rounding, demand + (size_t)b * nodes,
@@ -40,6 +39,12 @@ struct Call {
     }
 };
 
+double mean_distance(const Problem& p, Random& random) {
+    double mean = 0;
+    for (int i = 0; i < SAMPLE; i++) mean += p(random.below(p.nodes), random.below(p.nodes)) / SAMPLE;
+    return mean;
+}
+
 class Shortest {  // of the tours considered
   public:
     explicit Shortest(const Problem& problem, uint64_t seed, int granular) : p(problem), seed(seed), granular(granular) {}
@@ -54,10 +59,11 @@ class Shortest {  // of the tours considered
         if (!search) search = std::make_unique<LocalSearch>(p, granular, seed);
         if (search->improve(start)) consider(search->routes());
     }
-    void anneal(Random& random, int64_t rounds, double deadline) {
-        double mean = 0;
-        for (int i = 0; i < SAMPLE; i++) mean += p(random.below(p.nodes), random.below(p.nodes)) / SAMPLE;
-        consider(Annealing(p, routes, random()).run(rounds, deadline, HOT * mean, COLD * mean));
+    void anneal(Random& random, int64_t rounds, double seconds) {
+        const double mean = mean_distance(p, random);
+        Annealing annealing(p, routes, random());
+        annealing.run(rounds, seconds, HOT * mean, COLD * mean);
+        consider(annealing.best());
     }
 
   private:
@@ -78,34 +84,52 @@ Routes next_start(const Problem& p, Starts& starts, int kinds, int& turn) {
         }
 }
 
+// The shortest tour of the local search of the tours given, and of the best of each `group` of start tours.
+Routes from_starts(const Problem& p, Random& random, const std::vector<Routes>& given, int kinds, int group, double seconds) {
+    const double begun = thread_seconds();
+    Shortest shortest(p, random(), GRANULAR);
+    Starts starts(p, random);
+    int turn = 0;
+    for (const Routes& tour : given) shortest.improve(tour);
+    const double searching = thread_seconds();
+    // Another search is begun if half of it is expected to fit.
+    for (int done = 0;; done++) {
+        const double now = thread_seconds(), each = done ? (now - searching) / done : 0;
+        if (!kinds || ((done || !given.empty()) && now - begun + each / 2 >= seconds)) return std::move(shortest.routes);
+        Shortest start(p, 0, 0);
+        for (int i = 0; i < group; i++) start.consider(next_start(p, starts, kinds, turn));
+        shortest.improve(start.routes);
+    }
+}
+
 }  // namespace
 
-// Solves each problem in `seconds` of CPU time: the local search of the tours given, then of the best of each `group` of
-// start tours until the `share` of the time is spent, then ruin and recreate of the shortest. At least one search is
-// made, whatever the time; no tour is longer than those given.
-extern "C" void solve_tours(const Call* call, int kinds, int group, double share, double seconds) {
-    call->each(NEAR, [&](const Problem& p, Random& random, const std::vector<Routes>& given, double begun) {
-        Shortest shortest(p, random(), GRANULAR);
-        Starts starts(p, random);
-        int turn = 0;
-        for (const Routes& tour : given) shortest.improve(tour);
-        const double searching = thread_seconds();
-        // Another search is begun if half of it is expected to fit.
-        for (int done = 0;; done++) {
-            const double now = thread_seconds() - begun, each = done ? (now + begun - searching) / done : 0;
-            if (!kinds || ((done || !given.empty()) && now + each / 2 >= share * seconds)) break;
-            Shortest start(p, 0, 0);
-            for (int i = 0; i < group; i++) start.consider(next_start(p, starts, kinds, turn));
-            shortest.improve(start.routes);
+// Solves each problem in `seconds` of the CPU time of each of `crew` threads: the local search of the tours given, then of
+// the best of each `group` of start tours until the `share` of the time is spent, then ruin and recreate of the shortest.
+// At least one search is made, whatever the time; no tour is longer than those given.
+extern "C" void solve_tours(const Call* call, int kinds, int group, double share, double seconds, int crew) {
+    call->each(NEAR, crew, [&](const Problem& p, Random& random, const std::vector<Routes>& given, double begun) {
+        double left = seconds - (thread_seconds() - begun);
+        std::vector<Random> randoms;
+        for (int i = 0; i < crew; i++) randoms.push_back(Random{random()});
+        std::vector<Routes> found(crew);
+        spread(crew, crew, [&](int i) {
+            found[i] = from_starts(p, randoms[i], given, kinds, group, share * left);
+        });
+        Shortest shortest(p, 0, 0);
+        for (const Routes& tour : found) shortest.consider(tour);
+        if (share < 1 && (left = seconds - (thread_seconds() - begun)) > 0) {
+            if (crew == 1) return shortest.anneal(random, 0, left), std::move(shortest.routes);
+            const double mean = mean_distance(p, random);
+            return Crew(p, random, crew).anneal(std::move(found), left, HOT * mean, COLD * mean);
         }
-        if (share < 1 && thread_seconds() - begun < seconds) shortest.anneal(random, 0, begun + seconds);
         return std::move(shortest.routes);
     });
 }
 
 // Improves the tours given, or `count` random ones, by a local search of moves with `granular` neighbours.
 extern "C" void improve_tours(const Call* call, int granular) {
-    call->each(granular, [&](const Problem& p, Random& random, std::vector<Routes> tours, double) {
+    call->each(granular, 1, [&](const Problem& p, Random& random, std::vector<Routes> tours, double) {
         Starts starts(p, random);
         while (tours.empty() || (!call->given && (int)tours.size() < call->count)) tours.push_back(starts.shuffled());
         Shortest shortest(p, random(), granular);
@@ -116,10 +140,10 @@ extern "C" void improve_tours(const Call* call, int granular) {
 
 // Goes on from the first tour given, or from a random one, by so many rounds of ruin and recreate.
 extern "C" void ruin_and_recreate_tours(const Call* call, int64_t rounds, double seconds) {
-    call->each(NEAR, [&](const Problem& p, Random& random, const std::vector<Routes>& given, double) {
+    call->each(NEAR, 1, [&](const Problem& p, Random& random, const std::vector<Routes>& given, double) {
         Shortest shortest(p, 0, 0);
         shortest.consider(given.empty() ? Starts(p, random).shuffled() : given[0]);
-        shortest.anneal(random, rounds, seconds > 0 ? thread_seconds() + seconds : 0);
+        shortest.anneal(random, rounds, seconds);
         return std::move(shortest.routes);
     });
 }

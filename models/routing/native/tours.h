@@ -41,6 +41,8 @@ class Problem {
     const double *const demand, capacity;
     double longest = 0, price;     // a bound on distances; of a unit of overload, to begin with
     int near = 0;                  // neighbours of each customer
+    const double *const places, *const matrix;
+    const Rounding rounding;
     std::vector<int> neighbours;   // (n + 1, near), nearest first
 
     // One of `matrix` (N, N) and `places` (N, 2) is given, the other null.
@@ -48,16 +50,21 @@ class Problem {
             double capacity)
         : customers(nodes - 1), nodes(nodes), demand(demand), capacity(capacity),
           near(std::min(most, customers - 1)), places(places), matrix(matrix), rounding((Rounding)rounding) {
-        if (!matrix && customers <= MOST_HELD) hold();
-        if (matrix) longest = *std::max_element(matrix, matrix + (size_t)nodes * nodes);
-        else for (int u = 0; u < nodes; u++) longest = std::max(longest, 2 * (*this)(0, u));
+        if (matrix || customers <= MOST_HELD) hold();
+        if (matrix) longest = *std::max_element(held.begin(), held.end());
+        else for (int u = 0; u < nodes; u++) longest = std::max(longest, 2 * exact(0, u));
         price = longest / std::max(*std::max_element(demand, demand + nodes), 1.0);
         neighbours.resize((size_t)nodes * near);
         if (matrix || customers <= FEW) for (int u = 1; u < nodes; u++) rank(u);
         else Tree(*this).rank();
     }
 
-    double operator()(int u, int v) const {
+    // To seven digits, by which searches compare; `exact` is the distance itself.
+    float operator()(int u, int v) const {
+        return __builtin_expect(row != nullptr, 1) ? row[(size_t)u * nodes + v] : measured(u, v);
+    }
+    [[gnu::noinline]] float measured(int u, int v) const { return (float)rounded(straight(u, v), rounding); }
+    double exact(int u, int v) const {
         return matrix ? matrix[(size_t)u * nodes + v] : rounded(straight(u, v), rounding);
     }
     const int* begin(int u) const { return neighbours.data() + (size_t)u * near; }
@@ -66,10 +73,8 @@ class Problem {
     double angle(int u) const { return std::atan2(places[2 * u + 1] - places[1], places[2 * u] - places[0]); }
 
   private:
-    const double* const places;
-    const double* matrix;
-    const Rounding rounding;
-    std::vector<double> held;
+    std::vector<float> held;
+    const float* row = nullptr;  // of `held`, the first
     std::vector<std::pair<float, int>> others;
 
     static double rounded(double length, Rounding how) {
@@ -82,22 +87,23 @@ class Problem {
 
     void hold() {
         held.resize((size_t)nodes * nodes);
-        std::vector<double> x(nodes), y(nodes);
+        row = held.data();
+        if (matrix) return void(std::copy(matrix, matrix + held.size(), held.begin()));
+        std::vector<double> x(nodes), y(nodes), away(nodes);
         for (int u = 0; u < nodes; u++) x[u] = places[2 * u], y[u] = places[2 * u + 1];
         for (int u = 0; u < nodes; u++) {
-            double* const row = held.data() + (size_t)u * nodes;
-            for (int v = 0; v < nodes; v++) row[v] = std::sqrt((x[u] - x[v]) * (x[u] - x[v]) + (y[u] - y[v]) * (y[u] - y[v]));
+            for (int v = 0; v < nodes; v++) away[v] = std::sqrt((x[u] - x[v]) * (x[u] - x[v]) + (y[u] - y[v]) * (y[u] - y[v]));
             if (rounding != EXACT)
-                for (int v = 0; v < nodes; v++) row[v] = rounded(row[v], rounding);
+                for (int v = 0; v < nodes; v++) away[v] = rounded(away[v], rounding);
+            std::copy(away.begin(), away.end(), held.begin() + (size_t)u * nodes);
         }
-        matrix = held.data();
     }
 
     void rank(int u) {  // by the matrix
-        const double* const from = this->matrix + (size_t)u * nodes;
+        const float* const from = row + (size_t)u * nodes;
         others.clear();
         for (int v = 1; v < nodes; v++)
-            if (v != u) others.emplace_back((float)from[v], v);
+            if (v != u) others.emplace_back(from[v], v);
         if (near < (int)others.size()) std::nth_element(others.begin(), others.begin() + near, others.end());
         std::sort(others.begin(), others.begin() + near);
         for (int i = 0; i < near; i++) neighbours[(size_t)u * near + i] = others[i].second;
@@ -174,8 +180,8 @@ inline double length(const Problem& p, const Routes& routes) {
     double sum = 0;
     for (const auto& route : routes) {
         int u = 0;
-        for (int v : route) sum += p(u, v), u = v;
-        sum += p(u, 0);
+        for (int v : route) sum += p.exact(u, v), u = v;
+        sum += p.exact(u, 0);
     }
     return sum;
 }

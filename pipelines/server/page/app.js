@@ -4,11 +4,10 @@ const WORKLOADS = {
   cvrp: { heading: "Plan routes", panel: routesPanel, about: () => ({ rivals: true, milliseconds: true }) },
   tinystories: { heading: "Tell a story", panel: textPanel, about: ({ chip }) => ({
     ...(chip ? { said: "By the chip's own integer code: the same tokens as on the chip.", always: { arithmetic: "integer" } } : {}),
-    stories: true, unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 1 } }) },
-  bep: { heading: "Complete a form", panel: textPanel, about: ({ fields }) => ({
-    said: "The model goes on with a field of a form in the language of its documents. Suggestions appear below the field as you type, each with the document it comes from.",
-    fields, unit: "characters", prompt: fields?.handoverRequirements ?? "The project consists of ", longest_prompt: 10000,
-    settings: { length: 200, temperature: 0.5, seed: 0 } }) },
+    stories: true, unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.8, top_k: 40, seed: 0 } }) },
+  bep: { heading: "Complete a form", panel: formPanel, about: ({ form }) => ({
+    said: "Each field has clauses of the firm's documents, with their places; where nothing fits, none is shown. Tab takes one, and what stands as <name> is to be typed over.",
+    form, longest_prompt: 10000, settings: { length: 200, temperature: 0.5, seed: 0 } }) },
   crypto: { heading: "Judge candles", panel: signalsPanel, about: model => model },
   lmol: { heading: "Rank images", panel: imagesPanel, about: model => model },
 };
@@ -17,7 +16,7 @@ const WORKLOADS = {
 const SAID = {
   cvrp: "The model and other solvers plan tours through the same customers for vehicles of limited capacity; the shortest wins.",
   tinystories: "The model goes on with a story, a piece of a word at a time.",
-  bep: "The model goes on with a field of a plan for building information management, character by character.",
+  bep: "A plan for building information management, from clauses of plans that the firm has written.",
   crypto: "The model says after each candle whether the next move is up, down or too small to trade. This is an exercise, and no advice.",
   lmol: "The model compares two images at a time; the scores of many are made of such answers.",
 };
@@ -42,12 +41,14 @@ const exchanged = async (path, content) => (await request(path, content)).json()
 // `about.always`: settings of every request.
 function backendOf(name, about) {
   const path = `runs/${name.split("/").map(encodeURIComponent).join("/")}`;
+  let session = null;  // of the plan being written
   const answers = async (inputs, settings = {}) => (await exchanged(`${path}/predict`, { inputs, settings })).outputs;
   return {
     predict: async (input, settings) => (await answers([input], settings))[0],
     rivals: (input, milliseconds) => exchanged(`${path}/rivals`, { input, milliseconds }),
-    suggest: about.fields && (async ({ field, prompt }) =>
-      (await exchanged("suggest", { model: name, field_type: field, partial_text: prompt, max_length: 1 })).suggestions ?? []),
+    suggest: about.form && (async ({ field, prompt }) =>
+      (await exchanged("suggest", { model: name, field_type: field, partial_text: prompt, ...(session ? { session } : {}) })).suggestions),
+    plan: async text => { ({ session } = await exchanged(session ? `sessions/${session}/text` : "sessions", { model: name, text })); },
     stream: (input, settings) => streamed(`${path}/stream`, { input, settings: { ...about.always, ...settings } }),
 
     // One input for each of the last `count` candles, ending with it.

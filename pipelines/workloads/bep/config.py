@@ -1,10 +1,11 @@
 """Config of the workload: the documents, the model, its training and its evaluation."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from common.config import Section
 from pipelines.engine.config import BaseConfig, LoadedData, Training
@@ -21,7 +22,22 @@ class Data(LoadedData):
     mask: bool = Field(
         True, description="mask e-mail addresses, telephone and account numbers, URLs, paths, keys and passwords"
     )
-    mask_names: bool = Field(True, description="mask names of persons in your documents; the embedded ones name nobody")
+    mask_names: bool = Field(
+        True,
+        description="mask persons, clients, sites, projects and postal addresses in your documents; the embedded ones "
+        "name nobody",
+    )
+    reviewed: str | None = Field(
+        None, description="a reviewed copy of masked.csv, which `prepare` writes; what its lines say to keep is kept"
+    )
+    projects: str | None = Field(
+        None,
+        description="which project or client a document belongs to: 'folder', its first folder; a regular expression "
+        "for its path, whose first group is the project; null: a project number in its name, if there is one",
+    )
+    labels: Literal["file", "project", "hidden"] = Field(
+        "file", description="what suggestions show of a source: its file, its project with a number, or only a number"
+    )
     lower_case: bool = Field(False, description="lower-case all text, for a smaller vocabulary")
     duplicates: float = Field(
         0.8, gt=0, le=1, description="Jaccard similarity from which documents are one family, which is never split"
@@ -45,7 +61,16 @@ class Data(LoadedData):
 
     def inputs(self) -> Sequence[Path]:
         """Return the documents that can be read, those that were skipped among them."""
-        return sources.readable(self.sources)
+        return [*sources.readable(self.sources), *([Path(self.reviewed)] if self.reviewed else [])]
+
+    @field_validator("projects")
+    @classmethod
+    def _is_a_pattern(cls, projects: str | None) -> str | None:
+        try:
+            re.compile(projects or "")
+        except re.error as error:
+            raise ValueError(f"data.projects={projects} is no regular expression: {error}") from error
+        return projects
 
 
 class Model(Section):
@@ -72,7 +97,7 @@ class Model(Section):
         90_000, ge=1, description="places of the training text that a mixture's weights are fitted to, at most"
     )
     stored_characters: int = Field(
-        1_000_000, ge=0, description="most characters of training documents that are stored for suggestions; 0: none"
+        10_000_000, ge=0, description="most characters of training documents that are stored for suggestions; 0: none"
     )
     width: int | None = Field(None, ge=1, description="units per LSTM layer; null: the preset's")
     layers: int | None = Field(None, ge=1, description="LSTM layers; null: the preset's")
@@ -134,6 +159,9 @@ class EvaluationSettings(Section):
     characters: int = Field(200, ge=1, description="largest length of a completion")
     typed: int = Field(
         1000, ge=0, description="characters of held-out documents that a simulated typist types with suggestions"
+    )
+    clauses: int = Field(
+        120, ge=0, description="clauses of each document that clauses of the other projects are suggested for; 0: none"
     )
     temperatures: tuple[float, ...] = Field(
         (0.5, 0.8), min_length=1, description="sampling temperatures of the completions; 0: greedy"

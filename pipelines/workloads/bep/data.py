@@ -1,12 +1,14 @@
 """Prepared documents: read, cleaned, divided by family, encoded as characters.
 
-<folder>/              Arrow: a row per document, or per block of one: name, family, part, text, tokens
+<folder>/              Arrow: a row per document, or per block of one: name, family, part, text, tokens, outline
 <folder>/corpus.json   the vocabulary and the facts
+<folder>/masked.csv    what was masked, for review: a copy whose decisions are changed is given as data.reviewed
 """
 
+import csv
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,9 +18,11 @@ from common.disk.files import write_json
 from common.errors import UserError
 from common.plain import Plain
 from models.plans.characters import MASKS, UNKNOWN, Characters
+from models.plans.outline import divide as clauses
 from pipelines.workloads.bep.config import Config, Data
 from pipelines.workloads.bep.documents import families, sources
 from pipelines.workloads.bep.documents.cleaning import Cleaned, clean
+from pipelines.workloads.bep.documents.names import lower_case
 from pipelines.workloads.bep.documents.parts import (
     PARTS,
     SPAN,
@@ -30,6 +34,7 @@ from pipelines.workloads.bep.documents.parts import (
 )
 from pipelines.workloads.bep.documents.sources import Document
 
+REVIEWED = ("document", "kind", "text", "times", "line", "context", "decision")  # columns of masked.csv
 EMBEDDED = Path(__file__).with_name("corpus")
 FEWEST_CHARACTERS = 10_000  # fewer are too little to train and evaluate with
 
@@ -40,7 +45,8 @@ class Text:
 
     name: str
     tokens: np.ndarray  # (T,) uint8, or uint16 where the vocabulary is larger; an id per character, no <end>
-    family: str | None = None  # of its versions; None: it has none
+    family: str | None = None  # of its project, or of its versions; None: it has none
+    outline: np.ndarray | None = None  # (N, 4) of its clauses; None where it is not needed
 
 
 @dataclass(frozen=True)
@@ -63,10 +69,14 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     files, cleaned, bad = _texts(found, data)
     if not data.skip_bad:
         _check_files(bad, found, source)
-    texts = {name: each.text for name, each in cleaned.items()}
+    project = families.projects(cleaned, data.projects)
+    label = families.labels(cleaned, project, data.labels)
+    texts = {label[name]: each.text for name, each in cleaned.items()}
     _check_size(texts, source, found)
-    groups, pairs = families.group(texts, data.duplicates)
-    family = {name: group[0] for group in groups for name in group}
+    project = {label[name]: of for name, of in project.items()}
+    groups, pairs = families.group(texts, data.duplicates, project)
+    shown = data.labels != "hidden"
+    family = {name: (shown and project.get(group[0])) or group[0] for group in groups for name in group}
     parts, how, note = divide(texts, groups, data)
     held = held_out(groups, data)
     check_sizes(parts, held, data, source)
@@ -83,11 +93,15 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
         "skipped": bad,
         "ignored": found.ignored,
         "cleaned": _summed(each.counts for each in cleaned.values()),
-        "masked": _summed(each.masked for each in cleaned.values()),
+        "masked": dict(Counter(part.kind for each in cleaned.values() for part in each.masked)),
+        "labels": {name: label[name] for name in cleaned if label[name] != name},
         "lower_case": data.lower_case,
         "families": len(groups),
         "families_of_several": [
-            {"documents": group, "similarity": min(pairs[pair] for pair in pairs if pair[0] in group)}
+            {
+                "documents": group,
+                "similarity": min((pairs[pair] for pair in pairs if pair[0] in group), default=None),
+            }
             for group in groups
             if len(group) > 1
         ],
@@ -108,6 +122,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
         "unknown_share": float((judged == UNKNOWN).mean()),
     }
     _save(folder, parts, tokens, family, characters, facts)
+    _save_masked(folder / "masked.csv", cleaned)
     return facts
 
 
@@ -120,14 +135,15 @@ def load(folder: Path, vocabulary: str | None = None) -> Corpus:
     values, ends = lists.flatten().to_numpy(), np.cumsum(lists.value_lengths().to_numpy())
     parts: dict[str, list[Text]] = {part: [] for part in PARTS}
     rows = list(zip(*(table[each].to_pylist() for each in ("name", "part", "family")), strict=True))
-    for (name, part, family), tokens in zip(rows, np.split(values, ends[:-1]), strict=True):
-        parts[part].append(Text(name, tokens, family))
+    outlines = [np.array(each, np.int32).reshape(-1, 4) for each in table["outline"].to_pylist()]
+    for (name, part, family), tokens, outline in zip(rows, np.split(values, ends[:-1]), outlines, strict=True):
+        parts[part].append(Text(name, tokens, family, outline))
     stored = json.loads((folder / "corpus.json").read_text())
     if vocabulary is not None and vocabulary != "".join(stored["vocabulary"]):
         characters = Characters(vocabulary, stored["facts"]["lower_case"])
         parts = {part: [] for part in PARTS}
-        for (name, part, family), text in zip(rows, table["text"].to_pylist(), strict=True):
-            parts[part].append(Text(name, _encode(characters, text), family))
+        for (name, part, family), text, outline in zip(rows, table["text"].to_pylist(), outlines, strict=True):
+            parts[part].append(Text(name, _encode(characters, text), family, outline))
     return Corpus(tuple(stored["vocabulary"]), parts, stored["facts"])
 
 
@@ -136,12 +152,20 @@ def _texts(found: sources.Found, data: Data) -> tuple[dict[str, Plain], dict[str
     files: dict[str, Plain] = {}
     cleaned: dict[str, Cleaned] = {}
     bad = dict(found.refused)
+    documents: dict[str, Document] = {}
     for name, path in found.files.items():
         try:
-            document = sources.read(path, name, data.maximum_bytes)
-            cleaned[name] = _prose(document, data)
+            documents[name] = sources.read(path, name, data.maximum_bytes)
         except UserError as error:
             bad[name] = str(error).removeprefix(f"{name}: ")
+    # What one document writes in lower case is no name in another.
+    words = set().union(*(lower_case(each.text) for each in documents.values())) if data.mask_names else set()
+    keep = _kept(data.reviewed)
+    for name, document in documents.items():
+        try:
+            cleaned[name] = _prose(document, data, words, {(kind, text) for of, kind, text in keep if of in ("", name)})
+        except UserError as error:
+            bad[name] = str(error)
             continue
         files[name] = {
             "characters": len(document.text),
@@ -153,10 +177,39 @@ def _texts(found: sources.Found, data: Data) -> tuple[dict[str, Plain], dict[str
     return files, cleaned, bad
 
 
-def _prose(document: Document, data: Data) -> Cleaned:
+def _kept(reviewed: str | None) -> set[tuple[str, str, str]]:
+    """Return (document, kind, text) of the lines of a reviewed masked.csv that say keep. Raises UserError."""
+    if reviewed is None:
+        return set()
+    try:
+        with open(reviewed, newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+        decisions = {row["decision"].strip().lower() for row in rows}
+        if wrong := decisions - {"mask", "keep"}:
+            raise UserError(f"data.reviewed={reviewed}: a decision is mask or keep, not {min(wrong)!r}")
+        return {
+            (row["document"], row["kind"], row["text"]) for row in rows if row["decision"].strip().lower() == "keep"
+        }
+    except (OSError, UnicodeDecodeError, KeyError, AttributeError, csv.Error) as error:
+        raise UserError(
+            f"data.reviewed={reviewed}: no table with the columns {', '.join(REVIEWED)} ({error})"
+        ) from error
+
+
+def _save_masked(path: Path, cleaned: Mapping[str, Cleaned]) -> None:
+    with path.open("w", newline="", encoding="utf-8-sig") as file:  # with the mark from which Excel knows UTF-8
+        writer = csv.writer(file)
+        writer.writerow(REVIEWED)
+        for name, each in cleaned.items():
+            times = Counter((part.kind, part.text) for part in each.masked)
+            first = {(part.kind, part.text): part for part in reversed(each.masked)}
+            writer.writerows((name, *key, times[key], first[key].line, first[key].context, "mask") for key in times)
+
+
+def _prose(document: Document, data: Data, words: Collection[str], keep: Collection[tuple[str, str]]) -> Cleaned:
     """Return the document's training text. Raises UserError if nothing is left."""
     names = data.mask_names and data.sources is not None
-    cleaned = clean(document.text, data.mask, wrapped=document.pages is not None, names=names)
+    cleaned = clean(document.text, data.mask, document.pages is not None, names, words, keep)
     if not cleaned.text:
         raise UserError("has no text besides page headers, footers and tables of contents")
     return replace(cleaned, text=cleaned.text.lower()) if data.lower_case else cleaned
@@ -214,6 +267,7 @@ def _save(
         "part": [part for part, _, _ in rows],
         "text": [text for _, _, text in rows],
         "tokens": pa.array(arrays, pa.list_(pa.from_numpy_dtype(arrays[0].dtype))),
+        "outline": pa.array([clauses(text).ravel() for _, _, text in rows], pa.list_(pa.int32())),
     }
     datasets.Dataset(pa.table(columns)).save_to_disk(folder)
     write_json(folder / "corpus.json", {"vocabulary": list(characters.vocabulary), "facts": facts})

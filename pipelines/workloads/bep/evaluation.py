@@ -19,7 +19,7 @@ from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.characters import END, PAD, UNKNOWN
 from pipelines.engine.workload import Evaluation, MapItems
-from pipelines.workloads.bep import data, typist
+from pipelines.workloads.bep import clause_finding, data, typist
 from pipelines.workloads.bep.comparison import BITS, LSTM, RESAMPLES, gain, rows_of, together
 from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.documents.parts import SPAN
@@ -61,12 +61,17 @@ def evaluate(
             for each, held, others in left_out(config, corpus, load_base(config))
         ]
         evaluations = [together(found, config.seed)]
+    known = [text for part in corpus.parts.values() for text in part]
+    found_clauses, clauses = clause_finding.measure(
+        clause_finding.documents_of(known, model.characters), config.evaluation.clauses, config.seed
+    )
     completions, judged = complete_fields(config, model, _text(model, training), MOST_CHARACTERS)
     last = evaluations[-1]
     files = {**last.files, f"{last.split}.completions.csv": completions}
     if isinstance(model, CharMixture):
         files[f"{last.split}.suggestions.csv"] = suggest_fields(model)
-    return [*evaluations[:-1], replace(last, summary={**last.summary, "completions": judged}, files=files)]
+    summary = {**last.summary, **found_clauses, "clauses": clauses, "completions": judged}
+    return [*evaluations[:-1], replace(last, summary=summary, files=files)]
 
 
 def _predict(

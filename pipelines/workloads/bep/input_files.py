@@ -7,8 +7,8 @@ from pathlib import Path
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file, lines_of
 from common.plain import Plain
+from models.plans.fields import FIELDS
 from models.plans.inputs import TextInput, TextSettings
-from pipelines.workloads.bep.fields import FIELDS
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -48,12 +48,13 @@ def completed(given: Mapping[str, object]) -> Mapping[str, object]:
         return given
     if field not in FIELDS:
         raise UserError(f"field {field!r} has no usual beginning, so give a prompt; known fields: {', '.join(FIELDS)}")
-    return {**given, "prompt": FIELDS[field]}
+    return {**given, "prompt": FIELDS[field].beginning}
 
 
 def about(models: Sequence[object]) -> dict[str, Plain]:
-    """Return the fields of the form, with their usual beginnings."""
-    return {"fields": FIELDS}
+    """Return the usual beginnings of the form's fields, and their groups and questions."""
+    form: dict[str, Plain] = {name: {"group": each.group, "question": each.question} for name, each in FIELDS.items()}
+    return {"fields": {name: each.beginning for name, each in FIELDS.items()}, "form": form}
 
 
 INPUTS = Inputs(
@@ -62,6 +63,6 @@ INPUTS = Inputs(
     read=read,
     line=line,
     completed=completed,
-    served={"length": 1000, "document": 20_000},
+    served={"length": 1000, "document": 400_000},
     about=about,
 )

@@ -33,6 +33,7 @@ MOST_PIECES = 40  # that weights are fitted to, ...
 MOST_BYTES = 2**31  # ... and memory that they take at most
 FIFTHS = 5  # of a single document, each left out in turn
 BASE = "base/"  # before the name of a base's document that an own one has, too
+NO_OUTLINE = np.zeros((0, 4), np.int32)
 FOLDS = 6  # groups of pieces, each predicted from the counts of the others, ...
 NETWORKS = 3  # ... and groups, each predicted by a network that has learnt from the others
 
@@ -131,11 +132,14 @@ class Mixer:
                 **vars(sizes),
                 rows=len(counts.keys),
                 entries=len(counts.tokens),
-                documents={name: len(text) for name, text in stored.items()},
+                documents={each.name: len(each.tokens) for each in stored},
+                nodes={each.name: len(_outline(each)) for each in stored},
+                projects={each.name: each.family for each in stored if each.family},
             )
         )
         self.model.count(counts)
-        self.model.text.copy_(torch.from_numpy(np.concatenate([np.zeros(0, np.int16), *stored.values()])))
+        self.model.text.copy_(torch.from_numpy(np.concatenate([np.zeros(0), *(each.tokens for each in stored)])))
+        self.model.outline.copy_(torch.from_numpy(np.concatenate([NO_OUTLINE, *map(_outline, stored)])))
         if base:  # rows of new characters keep their random weights
             stored_weights = dict(base.named_parameters())
             for name, parameter in self.model.named_parameters():
@@ -267,20 +271,42 @@ def left_out(
             yield mixer.model.eval(), [documents[number]], others
 
 
-def _stored(documents: Sequence[Text], most: int, base: CharMixture | None) -> dict[str, np.ndarray]:
-    """Return the beginning of each document by its name, `most` tokens in all; a base's documents come last."""
+def _stored(documents: Sequence[Text], most: int, base: CharMixture | None) -> list[Text]:
+    """Return the beginning of each document, `most` tokens in all; a base's documents come last."""
     total = sum(len(each.tokens) for each in documents)
-    parts: dict[str, list[np.ndarray]] = {}
+    found: dict[str, Text] = {}
     for each in documents:
-        kept = each.tokens[: len(each.tokens) * min(most, total) // total].astype(np.int16)
-        parts.setdefault(each.name, []).append(kept)
-    found = {name: text for name, pieces in parts.items() if len(text := np.concatenate(pieces))}
-    left = most - sum(map(len, found.values()))
-    for name, text in base.stored().items() if base else ():
-        if (kept := text[: max(0, left)]).size:
-            found[f"{BASE}{name}" if name in found else name] = kept
-            left -= kept.size
-    return found
+        kept = _begun(each, len(each.tokens) * min(most, total) // total)
+        before = found.get(each.name)
+        found[each.name] = _joined(before, kept) if before else kept
+    left = most - sum(len(each.tokens) for each in found.values())
+    outlines = base.outlines() if base else {}
+    for name, tokens in base.stored().items() if base else ():
+        project = base.config.projects.get(name, name) if base else name
+        kept = _begun(Text(name, tokens, f"{BASE}{project}", outlines.get(name)), max(0, left))
+        key = f"{BASE}{name}" if name in found else name
+        found[key] = replace(kept, name=key)
+        left -= len(kept.tokens)
+    return [each for each in found.values() if len(each.tokens)]
+
+
+def _outline(text: Text) -> np.ndarray:
+    return NO_OUTLINE if text.outline is None else text.outline
+
+
+def _begun(text: Text, size: int) -> Text:
+    """Return the first tokens of a text, with the nodes of its outline that are whole among them."""
+    cut = np.flatnonzero(_outline(text)[:, 1] > size)
+    return replace(text, tokens=text.tokens[:size], outline=_outline(text)[: cut[0] if len(cut) else None])
+
+
+def _joined(text: Text, other: Text) -> Text:
+    """Return two blocks of a document as one text."""
+    moved, nodes = _outline(other).copy(), len(_outline(text))
+    moved[:, :2] += len(text.tokens)
+    moved[:, 2] += np.where(moved[:, 2] >= 0, nodes, 0)
+    tokens, outline = np.concatenate([text.tokens, other.tokens]), np.concatenate([_outline(text), moved])
+    return replace(text, tokens=tokens, outline=outline)
 
 
 def between_ends(tokens: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """A simulated typist of pieces of held-out documents, who accepts suggestions by one key.
 
-Three continuations are suggested at a time. One key types a character, or accepts a suggestion: its next word, all up
-to the next punctuation mark, or the whole; the typist takes the longest that is right. The text before a piece in its
-document has been read. Headings and the document's beginning are not typed.
+Three clauses and the model's next words are shown at a time. One key types a character, or accepts what is shown: its
+next word, all up to the next punctuation mark, or the whole; the typist takes the longest that is right. The text
+before a piece in its document has been read. Headings and the document's beginning are not typed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,24 +10,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from common.plain import Plain
 from common.statistics import ratio_percentiles, resampled_counts
 from models.plans import chains
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
-from models.plans.characters import Characters
+from models.plans.characters import END, PAD, Characters
+from models.plans.fields import FIELDS, field_of
+from models.plans.library import SLOT
 from models.plans.lstm_reader import Reader
-from models.plans.mixture_reader import MixtureReader
-from models.plans.stored_passages import letters
-from models.plans.suggester import SUGGESTED, Suggester
+from models.plans.suggester import SUGGESTED, continuation, last_sentence
 from pipelines.workloads.bep.comparison import RESAMPLES
 from pipelines.workloads.bep.data import Text
-from pipelines.workloads.bep.fields import FIELDS
 
 PIECE = 150  # characters that are typed in one place
-OWN = "mixture and passages"
+OWN = "clauses and next words"
+WORD, WRITTEN = 12, 30  # characters: fewest and most that are written ahead
 
 
 @dataclass(frozen=True)
@@ -40,52 +39,77 @@ class Piece:
     heading: str
 
 
-class KneserNeyReader(MixtureReader):
-    """Reader with the predictions of the first chain alone, whose longer contexts interpolate shorter ones."""
+class NextWords:
+    """The likeliest words by a model, which are no suggestions: a page shows them as written by it."""
 
     def __init__(self, reader: Reader):
-        self.__dict__.update(reader.fork().__dict__)
-
-    def mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Known]) -> Tensor:
-        """Return log-probabilities (B, V) by the keys of contexts alone."""
-        num_tokens = network.shape[1]
-        found = chains.layers(keys[:, : len(chains.ORDERS)], np.zeros(len(keys), np.int64), num_tokens, counts, None)
-        expected = np.full(network.shape, 1 / num_tokens, np.float32)
-        for level in chains.CHAINS[0]:
-            expected = found.own[:, level] + found.share[:, level, None] * expected
-        return torch.from_numpy(np.log(expected))
-
-
-class Lookup:
-    """Suggestions from stored documents alone: for each next word, the longest agreement."""
-
-    def __init__(self, model: CharMixture, text: str, heading: str):
-        self.characters, self.passages = model.characters, model.passages
-        self.text, self.heading, self.own = text, heading, model.passages.slots(text)
+        self.reader, self.ahead = reader, list[int]()
 
     def type(self, tokens: Sequence[int]) -> None:
         """Extend the text."""
-        self.text += self.characters.signs(tokens)
+        self.ahead = self.ahead[len(tokens) :] if self.ahead[: len(tokens)] == list(tokens) else []
+        for token in tokens:
+            self.reader.go_on([self.reader], [token])
+
+    def choose(self, num: int) -> list[list[int]]:
+        """Return one continuation."""
+        own, self.ahead = self.reader.fork(), self.ahead or []
+        if len(self.ahead) < WORD:
+            for token in self.ahead:
+                own.go_on([own], [token])
+            while len(self.ahead) < WRITTEN:
+                log_probs = own.ahead()
+                log_probs[PAD : END + 1] = -torch.inf
+                self.ahead.append(int(log_probs.argmax()))
+                own.go_on([own], self.ahead[-1:])
+        return [list(self.ahead)]
+
+
+class Clauses:
+    """Clauses of stored documents that begin with the sentence that was begun."""
+
+    def __init__(self, model: CharMixture, text: str, heading: str):
+        self.model, self.heading, self.text = model, heading, text[text.rfind("\n") + 1 :]
+
+    def type(self, tokens: Sequence[int]) -> None:
+        """Extend the text."""
+        self.text += self.model.characters.signs(tokens)
 
     def choose(self, num: int) -> list[list[int]]:
         """Return up to `num` continuations."""
-        found = self.passages.after(self.text, self.heading, 4 * num, self.own)
-        by_word: dict[str, str] = {}
-        for passage in found:
-            by_word.setdefault(passage.sure.split(maxsplit=1)[0], passage.sure)
-        return [self.characters.encode(text) for text in list(by_word.values())[:num]]
+        begun = last_sentence(self.text)[1]
+        found = [continuation(each, begun) for each in self.model.suggester.find(self.heading, self.text, num)]
+        return [self.model.characters.encode(SLOT.split(text)[0]) for text, replaces in found if not replaces]
 
 
-def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Suggester | Lookup]]:
-    """Return ways to suggest after a reader's text below a heading, by their names in the table, the model first."""
+class Both:
+    """Several kinds of suggestions beside one another."""
+
+    def __init__(self, *kinds: NextWords | Clauses):
+        self.kinds = kinds
+
+    def type(self, tokens: Sequence[int]) -> None:
+        """Extend the text."""
+        for kind in self.kinds:
+            kind.type(tokens)
+
+    def choose(self, num: int) -> list[list[int]]:
+        """Return those of all kinds."""
+        return [way for kind in self.kinds for way in kind.choose(num)]
+
+
+Suggesting = NextWords | Clauses | Both
+
+
+def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Suggesting]]:
+    """Return what stands beside a reader's text below a heading, by the names in the table, the model's first."""
     if not isinstance(model, CharMixture):
-        return {"LSTM": lambda reader, text, heading: Suggester(reader, None, text, heading)}
+        return {"next words by the LSTM": lambda reader, text, heading: NextWords(reader)}
     return {
-        OWN: lambda reader, text, heading: Suggester(reader, model.passages, text, heading),
-        "mixture alone": lambda reader, text, heading: Suggester(reader, None, text, heading),
-        "LSTM alone": lambda reader, text, heading: Suggester(lstm_alone(reader), None, text, heading),
-        "Kneser-Ney, adapting": lambda reader, text, heading: Suggester(KneserNeyReader(reader), None, text, heading),
-        "passages alone": lambda reader, text, heading: Lookup(model, text, heading),
+        OWN: lambda reader, text, heading: Both(Clauses(model, text, heading), NextWords(reader)),
+        "next words by the mixture": lambda reader, text, heading: NextWords(reader),
+        "next words by the LSTM": lambda reader, text, heading: NextWords(lstm_alone(reader)),
+        "clauses": lambda reader, text, heading: Clauses(model, text, heading),
     }
 
 
@@ -120,7 +144,7 @@ def measure(
     ]
     columns = {
         "document": [documents[each.document].name for each in chosen],
-        "field": [field_of(each.heading) for each in chosen],
+        "field": [field_of(each.heading) or "other" for each in chosen],
         "characters": characters.tolist(),
         **{f"keystrokes, {name}": own.tolist() for name, own in keys.items()},
     }
@@ -172,7 +196,7 @@ def typed(
     return keys
 
 
-def keystrokes(suggesting: Suggester | Lookup, tokens: Sequence[int], characters: Characters) -> int:
+def keystrokes(suggesting: Suggesting, tokens: Sequence[int], characters: Characters) -> int:
     """Return how many keys it takes to type `tokens` with suggestions."""
     at = keys = 0
     while at < len(tokens):
@@ -193,11 +217,6 @@ def accepted(choice: Sequence[int], wanted: Sequence[int], signs: Sequence[str])
     words = [at + 1 for at, sign in enumerate(text) if sign.isspace()]
     clauses = [end for end in words if end > 1 and text[end - 2] in ",.;:!?|"]
     return max([end for end in (words[:1] + clauses[:1]) if end <= agreeing], default=0)
-
-
-def field_of(heading: str) -> str:
-    """Return the form's field whose name a heading has, or "other"."""
-    return next((name for name in FIELDS if letters(name) == letters(heading)), "other")
 
 
 def _by_field(fields: Sequence[str], saved: np.ndarray, characters: np.ndarray) -> dict[str, float]:

@@ -198,10 +198,8 @@ class EvaluationSettings(Section):
     target: float | None = Field(
         None, gt=0, lt=1, description="move in favour of a trade that closes it, as a share of its entry; null: none"
     )
-    repetitions: int = Field(
-        1000, ge=100, description="number of resamples of the block bootstrap, and of sets of random trades"
-    )
-    seed: int = Field(0, ge=0, description="random seed of the bootstrap, the random trades and the baselines")
+    repetitions: int = Field(1000, ge=100, description="number of resamples of the block bootstrap")
+    seed: int = Field(0, ge=0, description="random seed of the bootstrap and the baselines")
 
 
 class Config(BaseConfig):

@@ -16,7 +16,9 @@ import torch
 
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
+from models.market import rule
 from models.market.signal_model import SignalModel
+from pipelines.distributed import ranks
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.members import examination
 from pipelines.workloads.crypto import data
@@ -24,7 +26,7 @@ from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.folds import CoinFold, Place, evaluate_fold, important_parts
 from pipelines.workloads.crypto.task import Member, members
 from pipelines.workloads.crypto.trading.performance import deflated_sharpe
-from pipelines.workloads.crypto.verdict import judge, summary
+from pipelines.workloads.crypto.verdict import headline, judge, looks, summary
 from pipelines.workloads.crypto.verdict.summary import Page
 
 SPLIT = "test"
@@ -61,25 +63,39 @@ def evaluate(
     pages = {symbol: page for symbol, (page, _) in examined.items()}
     folds = {symbol: each for symbol, (_, each) in examined.items()}
 
-    for symbol, reached in judge.verdicts(pages).items():
+    first = {page["candles"]: symbol for symbol, page in reversed(pages.items())}
+    originals = {symbol: page for symbol, page in pages.items() if first[page["candles"]] == symbol}
+    hashes = {symbol: known["hash"] for symbol, known in facts["coins"].items()}
+    seen = ranks.on_main(lambda: looks.look(config, folder, hashes, list(pages.values())))
+    reached_by = judge.verdicts(originals, seen.family)
+    for symbol in pages.keys() - originals.keys():
+        said = f"{judge.COPY} {first[pages[symbol]['candles']]}"
+        reached_by[symbol] = judge.Verdict(verdict=said, grades=dict.fromkeys(judge.GRADES, False), reasons=[])
+    for symbol, reached in reached_by.items():
         page, traded = pages[symbol], pages[symbol]["backtest"]
         page["verdict"], page["grades"], page["reasons"] = reached["verdict"], reached["grades"], reached["reasons"]
         sharpe, error = traded["sharpe"], traded["sharpe_error"]
-        traded["deflated_sharpe"] = None if sharpe is None or not error else deflated_sharpe(sharpe, error, len(pages))
+        traded["deflated_sharpe"] = None if sharpe is None or not error else deflated_sharpe(sharpe, error, seen.family)
     ranking = sorted(pages.values(), key=summary.evidence)
     absent = [] if coins else [symbol for symbol in (*facts["symbols"], *failed) if symbol not in pages]
     table = [summary.table_row(page) for page in ranking]
     table += [{"coin": symbol, "verdict": "not evaluated"} for symbol in absent]
     found = summary.summarise(config, ranking, folds, missing)
+    first_line = headline.headline(ranking, config.data.origin == "simulate")
+    rules = {
+        name: _rule(config, models[name], first_line, name, [pages[symbol] for symbol in chosen[name].symbols])
+        for name in models
+    }
     return [
         Evaluation(
             split=SPLIT,
-            summary={**found, "seconds": time.perf_counter() - began},
+            summary={"headline": first_line, "looks": seen._asdict(), **found, "seconds": time.perf_counter() - began},
             table=table,
             examples=summary.example_columns(folds),
             files={f"{SPLIT}/{symbol}.json": json.dumps(page, allow_nan=False) for symbol, page in pages.items()},
+            beside=next(iter(rules.values())) if coins else {},
         ),
-        *([] if coins else _of_members({name: chosen[name] for name in models}, pages)),
+        *([] if coins else _of_members({name: chosen[name] for name in models}, pages, rules)),
     ]
 
 
@@ -99,7 +115,26 @@ def _examine(
     return summary.coin_page(config, coin, folds, confidence, mixed), folds
 
 
-def _of_members(chosen: Mapping[str, Member], pages: Mapping[str, Page]) -> list[Evaluation]:
+def _rule(config: Config, model: SignalModel, first_line: str, member: str, pages: Sequence[Page]) -> dict[str, str]:
+    """Return the file of a model's rule: how its coins are traded, and what that is worth."""
+    coins = {}
+    for page in pages:
+        fold = next(fold for fold in page["folds"] if fold["member"] == member)
+        coins[page["symbol"]] = rule.CoinRule(
+            verdict=headline.coin_line(page),
+            threshold=fold["threshold"],
+            temperature=fold["temperature"],
+            reason="" if fold["threshold"] else "not trading was best on validation, after all costs",
+        )
+    names = ("fee", "slippage", "funding", "stop", "target")
+    costs = {name: getattr(config.evaluation, name) for name in names}
+    made = rule.Rule(weights=rule.fingerprint(model), headline=first_line, costs=costs, coins=coins)
+    return {rule.RULE: made.model_dump_json(indent=1)}
+
+
+def _of_members(
+    chosen: Mapping[str, Member], pages: Mapping[str, Page], rules: Mapping[str, Mapping[str, str]]
+) -> list[Evaluation]:
     """Return the pages of each member's coins for its own folder, where its export finds them."""
     return [
         Evaluation(
@@ -108,6 +143,7 @@ def _of_members(chosen: Mapping[str, Member], pages: Mapping[str, Page]) -> list
             if len(member.symbols) == 1
             else {symbol: pages[symbol] for symbol in member.symbols},
             member=name,
+            beside=rules[name],
         )
         for name, member in chosen.items()
     ]

@@ -21,9 +21,12 @@ from pipelines.workloads.crypto.trading import strategy
 from pipelines.workloads.crypto.trading.strategy import Choice, choose_threshold, signals
 from pipelines.workloads.crypto.untrained import description
 from pipelines.workloads.crypto.verdict import baselines, breakdown
-from pipelines.workloads.crypto.verdict.classification import class_shares, fit_temperature
+from pipelines.workloads.crypto.verdict.classification import class_shares, fit_temperature, log_losses
+from pipelines.workloads.crypto.verdict.judge import AUTOREGRESSION, BLENDED, ROLLING
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 
+DAY = 86_400_000
+LAGS = 24  # returns of the autoregression
 WINDOWS_AT_ONCE = 1024
 WINDOWS_MIXED = 256  # of a test, whose parts are mixed
 
@@ -49,7 +52,8 @@ class CoinFold:
     prior: np.ndarray  # (3,) shares of the classes in training
     baselines: Mapping[str, np.ndarray]  # name -> probabilities (n, 3) on the test
     moves: np.ndarray  # (n,) returns over the horizon that followed, in units of the volatility
-    volatility: np.ndarray  # (n,) in units of its mean, as known at the end of each window
+    later: np.ndarray  # (n,) those from one candle later on
+    last: np.ndarray  # (n,) returns of the newest candle
     temperature: float
     choice: Choice
     rows: np.ndarray  # (m,) candles of the test that are traded
@@ -72,7 +76,8 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
     """
     _check(place.model, coin, place.member)
     validation, test = (_predict(coin, place, part, device, map_items) for part in ("validation", "test"))
-    rivals, moves, volatility = _rivals(config, place.model, coin, place.fold)
+    rivals, all_moves, volatility = _rivals(config, place.model, coin, place.fold)
+    returns = np.diff(np.log(coin.candles.close), prepend=np.log(coin.candles.close[0]))
     rows = strategy.traded_rows(validation.ends, config.data.horizon)
     probabilities = strategy.spread(validation.probabilities, validation.ends, rows)
     choice = choose_threshold(probabilities, strategy.market(config, coin, rows))
@@ -83,8 +88,9 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
         test=test,
         prior=class_shares(coin.labels[coin.folds[place.fold]["train"]]),
         baselines=rivals,
-        moves=moves / volatility,
-        volatility=volatility,
+        moves=all_moves[test.ends] / volatility,
+        later=all_moves[test.ends + 1] / volatility,
+        last=returns[test.ends] / volatility,
         temperature=fit_temperature(validation.logits, validation.labels),
         choice=choice,
         rows=rows,
@@ -111,7 +117,7 @@ def important_parts(config: Config, coin: Coin, place: Place, device: torch.devi
 def _rivals(
     config: Config, model: SignalModel, coin: Coin, fold: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Return the test probabilities of simple models with the inputs that the model has; the moves; the volatility.
+    """Return the test probabilities of simple models with the inputs that the model has; all moves; the volatility.
 
     "window" are the features of the last row, the returns of the window, and the sizes of every fourth. The
     location-scale model is the linear expert of a model of this coin alone, which saw what the rivals see, else fitted.
@@ -123,25 +129,31 @@ def _rivals(
     def inputs(windows: Tensor, coins: Tensor) -> tuple[Tensor, ...]:
         past = shell.linear_inputs(windows, coins)[0][..., :lookback]
         last = windows[:, lookback - 1 :]
-        return last, torch.cat([last, past, past[..., ::4].abs()], -1)
+        return last, torch.cat([last, past, past[..., ::4].abs()], -1), past[..., -LAGS:]
 
-    seen = {
-        part: dict(
-            zip(("last row", "window"), (each.numpy() for each in experts.over(parts[part], inputs)), strict=True)
-        )
-        for part in ("train", "test")
-    }
+    seen: dict[str, dict[str, np.ndarray]] = {}
+    for part in ("train", "test"):
+        columns = (each.numpy() for each in experts.over(parts[part], inputs))
+        seen[part] = dict(zip(("last row", "window", AUTOREGRESSION), columns, strict=True))
     ends = {part: coin.folds[fold][part] for part in PARTS}
     last_returns = np.log(coin.candles.close[1:] / coin.candles.close[:-1])  # that of row t is at t - 1
     labels = coin.labels[ends["train"]].astype(np.int64)
+    prior, per_day = class_shares(labels), DAY // coin.candles.timeframe_ms
+    rolling: dict[str, np.ndarray] = {}
+    for part, inputs_of in seen.items():
+        rolling[part] = baselines.rolling_priors(coin.labels, ends[part], prior, config.data.horizon, per_day)
+        inputs_of[BLENDED] = np.log(rolling[part]).reshape(len(rolling[part]), -1)
+    span = min(range(len(baselines.SPANS)), key=lambda each: log_losses(rolling["train"][:, each], labels).mean())
     found = baselines.fit_and_predict(
         seen["train"],
         labels,
         last_returns[ends["train"] - 1],
         seen["test"],
         last_returns[ends["test"] - 1],
+        linear=(AUTOREGRESSION, BLENDED),
         seed=config.evaluation.seed,
     )
+    found[ROLLING] = rolling["test"][:, span]
     moves = horizon_moves(coin, config.data.horizon, shell)
     if isinstance(model, PooledExperts) and len(model.config.coins) == 1 and config.model.base is None:
         for name in ("location", "scale", "level", "thresholds", "slopes"):
@@ -152,7 +164,7 @@ def _rivals(
     (linear,) = experts.over(parts["test"], lambda *given: (shell.linear(*given),))
     volatility = experts.over(parts["test"], shell.linear_inputs)[2].numpy()
     found["location-scale"] = linear.exp().double().numpy()
-    return found, moves[ends["test"]], volatility
+    return found, moves, volatility
 
 
 def _check(model: SignalModel, coin: Coin, member: str) -> None:

@@ -18,11 +18,12 @@ from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import beside
 from pipelines.report.plots import PANEL, drawn, panels, svg, thinned
 from pipelines.report.tables import matrix, table
-from pipelines.report.verdict import BETTER, EVEN, HEADINGS, WORSE, Row, answer
+from pipelines.report.verdict import BETTER, EVEN, WORSE, Row, answer
 from pipelines.run.folder import Run
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.evaluation import SPLIT
-from pipelines.workloads.crypto.verdict.judge import LEAK, NOT_TRADABLE, PAYS, PREDICTIVE, Comparison
+from pipelines.workloads.crypto.verdict.headline import headline, predictability
+from pipelines.workloads.crypto.verdict.judge import LEAK, PAYS, Comparison
 from pipelines.workloads.crypto.verdict.summary import TRADING, Page, interval
 
 Logged = Mapping[str, Sequence[Mapping[str, float | None]]]  # member -> the records of its metrics.jsonl
@@ -32,7 +33,6 @@ ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say
 NAMED = 5  # coins that a sentence names at most
 ACCOUNT_POINTS = 200  # of each curve
 IMPORTANT = 10  # parts of a window that are shown
-PRIOR = "prior"
 
 
 def sections(
@@ -58,12 +58,24 @@ def sections(
         for page in pages
     }
     parts = drawn(call, {**gains, **coins})
-    verdict += panels([parts[name] for name in gains]) + _failed(summary["failed"], run)
+    folded = Markup("<details><summary>statistics</summary><p>{}</p>{}</details>")
+    verdict += folded.format(_statistics(summary, pages), panels([parts[name] for name in gains]))
+    verdict += _failed(summary["failed"], run)
     return [(heading, verdict), ("Coin by coin", Markup("\n").join(parts[name] for name in coins))]
 
 
 def _verdict(summary: Row, pages: Sequence[Page]) -> tuple[str, Markup]:
-    """Return the verdict on all coins in a few words, and in sentences."""
+    """Return the verdict on all coins: the first line, then sentences on money and predictability."""
+    leaks = [page["symbol"] for page in pages if page["verdict"] == LEAK]
+    leaked = f" A leak is suspected on {_listed(leaks)}, whose figures are worth nothing." if leaks else ""
+    simulated = " The candles are simulated." if summary["simulated"] else ""
+    pay = all(page["grades"][PAYS] for page in pages)
+    shown = answer(WORSE if leaks else BETTER if pay else EVEN, f"{predictability(pages)}{leaked}{simulated}")
+    return headline(pages, summary["simulated"]), shown
+
+
+def _statistics(summary: Row, pages: Sequence[Page]) -> str:
+    """Return in sentences what the likelihoods say."""
     rows = {page["symbol"]: _compared(page, "log_loss", rival=True) for page in pages}
     coins = {outcome: [name for name, row in rows.items() if _outcome(row) == outcome] for outcome in COLOURS}
     rivals = Counter(row["against"] for row in rows.values())
@@ -72,62 +84,23 @@ def _verdict(summary: Row, pages: Sequence[Page]) -> tuple[str, Markup]:
         f"{_gain(rows[name]['gain'], interval(rows[name]))} ({name})"
         for name in dict.fromkeys((by_gain[0], by_gain[-1]))
     )
-    overall = next((outcome for outcome, names in coins.items() if len(names) == len(pages)), EVEN)
-    leaks = [page["symbol"] for page in pages if page["verdict"] == LEAK]
-    leaked = f" A leak is suspected on {_listed(leaks)}, whose figures are worth nothing." if leaks else ""
-    counted = _counted(pages, "simulated coin" if summary["simulated"] else "coin")
-    first = (
-        f"{counted}.{leaked} {_accounts(pages)} By likelihood, whatever a forecast costs, against the strongest simple "
-        f"model of each coin ({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is "
+    looks = summary["looks"]
+    return (
+        f"By likelihood, whatever a forecast costs, against the strongest simple model of each coin "
+        f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is "
         f"better on {len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
         f"{_listed(coins[EVEN])}. The gains run from {ends} nats (natural-log units of surprise)."
-    )
-    together = summary["together"]
-    gained = ""
-    if together:
-        gain = _gain(together["log_loss"]["gain"], together["log_loss"]["interval_95"])
-        gained = f"All coins together gain {gain} nats on the prior. "
-    chance = f"{summary['chance_of_any_false_skill']:.1%}"
-    simulated = " The candles are simulated." if summary["simulated"] else ""
-    second = (
-        f"{gained}Each interval has {100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
-        f"the chance that any of these coins showed some would be {chance}. Coins are ranked by likelihood, as a "
-        f"return by itself is no evidence.{simulated}"
-    )
-    heading = counted
-    if leaks:
-        heading += f"; a leak is suspected on {len(leaks)}"
-    elif len(coins[overall]) == len(pages):
-        heading += f". {HEADINGS[overall]} by likelihood, at any cost"
-    return heading, answer(WORSE if leaks else overall, first, second)
-
-
-def _counted(pages: Sequence[Page], kind: str) -> str:
-    """Count the coins by what their grades are worth: money first, then predictability."""
-    grades = [page["grades"] for page in pages if page["verdict"] != LEAK]
-    pay = sum(each[PAYS] for each in grades)
-    known = sum(each[PREDICTIVE] and not each[PAYS] for each in grades)
-    verb = "pays its" if 1 in (pay, len(pages)) else "pay their"
-    said = f"{pay} of {len(pages)} {kind}{'s' * (len(pages) > 1)} {verb} costs"
-    return f"{said}; {known} {NOT_TRADABLE}" if known else said
-
-
-def _accounts(pages: Sequence[Page]) -> str:
-    """Say what the accounts of the coins came to."""
-    traded = [page["backtest"] for page in pages]
-    returns, trades = [each["net_return"] for each in traded], sum(each["num_trades"] for each in traded)
-    low, high, mean = (f"{100 * value:+.1f} %" for value in (min(returns), max(returns), sum(returns) / len(returns)))
-    span = f"{low} to {high}, {mean} in the mean" if len(pages) > 1 else mean
-    held = sum(each["buy_and_hold_return"] for each in traded) / len(traded)
-    return (
-        f"After all costs the accounts came to {span} (buy-and-hold {100 * held:+.1f} %), with {trades} "
-        f"trade{'s' * (trades != 1)} over {max(each['days'] for each in traded)} days."
+        f"These tests were looked at {looks['evaluations']} time{'s' * (looks['evaluations'] != 1)}, with "
+        f"{looks['family']} forecasts in all, for which verdicts are corrected. Each interval has "
+        f"{100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
+        f"the chance that any of these coins showed some would be {summary['chance_of_any_false_skill']:.1%}. Coins "
+        f"are ranked by likelihood, as a return by itself is no evidence."
     )
 
 
 def _compared(page: Page, figure: str, rival: bool) -> Comparison:
-    """Return the comparison of the model by a figure, with the strongest simple model or with the prior."""
-    return next(row for row in page["comparisons"] if row["figure"] == figure and (row["against"] != PRIOR) == rival)
+    """Return the comparison of the model by a figure, with the strongest simple model or with the best of BASES."""
+    return next(row for row in page["comparisons"] if row["figure"] == figure and row["rival"] == rival)
 
 
 def _outcome(row: Comparison) -> str:
@@ -147,7 +120,7 @@ def _listed(names: Sequence[str]) -> str:
 
 def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
     """Plot nats gained, with intervals, a line per coin: on the prior, or on the strongest simple model."""
-    whose = "the strongest simple model's" if rival else "the prior's"
+    whose = "the strongest simple model's" if rival else "that of the best of prior, rolling prior and autoregression"
     what = f"{'log loss' if figure == 'log_loss' else 'log loss of SHORT against LONG'} below {whose}, nats"
     plot = Figure(figsize=(PANEL[0], 0.7 + 0.26 * len(pages)), layout="constrained")
     axis = plot.subplots()
@@ -186,9 +159,6 @@ def _coin(page: Page, logged: Logged) -> Markup:
     traded = [
         {"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in (*TRADING, "deflated_sharpe")
     ]
-    luck = page["random_trades"]
-    traded.append({"figure": "random trades, 95 %", "value": [luck["low"], luck["high"]]})
-    traded.append({"figure": "random trades that did as well", "value": luck["p_value"]})
     folds = [
         {name: _date(value) if name.endswith("_ms") else value for name, value in fold.items()}
         for fold in ({key: value for key, value in each.items() if key != "thresholds_tried"} for each in page["folds"])
@@ -198,7 +168,6 @@ def _coin(page: Page, logged: Logged) -> Markup:
         "trading": traded,
         "other fees per side, with the same trades,": page["backtest"]["fee_sensitivity"],
         "months": page["months"],
-        "volatility before a window, in thirds,": page["regimes"],
         "nats that are lost where a part of the windows is mixed up,": page["importance"][:IMPORTANT],
         "folds": folds,
     }

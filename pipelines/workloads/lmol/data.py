@@ -53,6 +53,7 @@ class Comparisons:
     references: np.ndarray  # (R,) int64, numbers of training images that cover the scale
     facts: Mapping[str, Any]
     errors: np.ndarray | None = None  # (N,) standard errors of the scores, on the user's scale, where they are known
+    trust: np.ndarray | None = None  # (P,) of the training pairs' labels, from 0 to 1, where who answered is known
     scored: bool = True  # False if the scores were made of people's answers about pairs
 
     @property
@@ -117,6 +118,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
         references=references,
         facts={},
         errors=found.errors,
+        trust=found.trust,
         scored=found.scored,
     )
     facts = {**found.facts, "unit": str(found.unit), "near_duplicates": merged, **_counts(comparisons)}
@@ -134,6 +136,7 @@ def load(folder: Path) -> Comparisons:
     part, asked_part = np.array(table["part"].to_pylist()), np.array(asked["part"].to_pylist(), str)
     rows = np.column_stack([asked[name].to_numpy() for name in ("first", "second", "label")]).astype(np.int64)
     errors = table["error"].to_numpy().copy()
+    trust = asked["trust"].to_numpy()[asked_part == "train"] if "trust" in asked.column_names else np.ones(1)
     return Comparisons(
         images=np.asarray(np.load(folder / IMAGES, mmap_mode="c")),  # torch takes no views of an array in mode "r"
         scores=table["score"].to_numpy().copy(),
@@ -148,6 +151,7 @@ def load(folder: Path) -> Comparisons:
         references=np.flatnonzero(table["reference"].to_numpy(zero_copy_only=False)),
         facts=stored["facts"],
         errors=errors if errors.any() else None,
+        trust=trust if trust.min(initial=1) < 1 else None,
         scored=stored["scored"],
     )
 
@@ -264,12 +268,14 @@ def _save(folder: Path, found: Comparisons, facts: Mapping[str, Plain]) -> None:
         }
     )
     rows = np.concatenate([found.pairs[name] for name in PARTS])
+    trust = np.ones(0) if found.trust is None else found.trust  # the training pairs come first
     asked = pa.table(
         {
             "part": pa.array(np.repeat(PARTS, [len(found.pairs[name]) for name in PARTS]), pa.string()),
             "first": rows[:, 0],
             "second": rows[:, 1],
             "label": rows[:, 2].astype(np.int8),
+            "trust": np.pad(trust, (0, len(rows) - len(trust)), constant_values=1.0),
         }
     )
     datasets.Dataset(images).save_to_disk(folder / "images")

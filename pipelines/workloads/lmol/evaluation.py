@@ -62,11 +62,16 @@ def evaluate(
     (model,) = models.values()
     began = time.perf_counter()
     comparisons = data.load(folder)
-    answers = ModelAnswers(model, needed(comparisons, config.data.workers), device, map_items)
+    source = needed(comparisons, config.data.workers, hasattr(model, "tower"))
+    answers = ModelAnswers(model, source, device, map_items)
     found = _ask(answers, comparisons, config)
-    others = baselines(comparisons, config.seed)
+    tower = answers.of_tower()
+    parts = () if tower is None else (tower[:, :2], tower[:, 2:])  # moments and cells
+    seen = [(each.flatten(1).cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]
+    others = baselines(comparisons, config.seed, seen)
     if config.evaluation.network_steps != 0:
-        others.append(of_scores("single-image network", network_scores(config, comparisons, device), comparisons))
+        network = network_scores(config, comparisons, device, tower)
+        others.append(of_scores("single-image network", network, comparisons))
     others.append(Baseline("blank images", answers.blank()))
     families = _families(found, others)
     cost = answers.cost()
@@ -98,10 +103,11 @@ def evaluate(
     return [Evaluation(split="test", summary=summary, table=table, examples=_examples(found), files=files)]
 
 
-def needed(comparisons: Comparisons, workers: int) -> data.Images:
-    """Return the images that the model is asked about: test and validation images, and references."""
+def needed(comparisons: Comparisons, workers: int, everything: bool = False) -> data.Images:
+    """Return the images that the model is asked about: test and validation images, and references, or all."""
     parts = comparisons.parts
     needed = np.unique(np.concatenate([parts["test"], parts["validation"], comparisons.references]))
+    needed = np.arange(len(comparisons.images)) if everything else needed
     return data.Images(comparisons.images, needed, workers)
 
 

@@ -79,8 +79,8 @@ def training(scores: np.ndarray, images: np.ndarray, theta: int, each: int, degr
     similar = _similar_after(scores[order], theta)
     different = len(order) - after - similar
     most = min(each, len(order) * degree // 6)
-    same = _draw(similar, after, most * CANDIDATES, generator)
-    other = _draw(different, after + similar, 2 * most * CANDIDATES, generator)
+    same = draw(similar, after, most * CANDIDATES, generator)
+    other = draw(different, after + similar, 2 * most * CANDIDATES, generator)
     chosen = _threes(same, other, most, degree, len(order))
     lower, higher = order[chosen[..., 0]], order[chosen[..., 1]]  # (K, 3)
     labels = np.tile([SIMILAR, FIRST, SECOND], (len(chosen), 1))
@@ -94,7 +94,7 @@ def evaluation(scores: np.ndarray, images: np.ndarray, theta: int, count: int, s
     """Return pairs (P, 3) first, second, label: at most `count`, drawn uniformly from all pairs of `images`."""
     generator = np.random.default_rng([seed, 1])
     after = np.arange(len(images)) + 1
-    drawn = images[_draw(len(images) - after, after, count, generator)]
+    drawn = images[draw(len(images) - after, after, count, generator)]
     swapped = generator.random(len(drawn)) < 0.5
     drawn[swapped] = drawn[swapped, ::-1]
     first, second = scores[drawn].T
@@ -122,7 +122,7 @@ def _similar_after(ordered: np.ndarray, theta: int) -> np.ndarray:
     return np.searchsorted(ordered, ordered + theta, side="right") - np.arange(len(ordered)) - 1
 
 
-def _draw(counts: np.ndarray, starts: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
+def draw(counts: np.ndarray, starts: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
     """Return at most `most` different pairs (P, 2), in random order, of i with one of counts[i] numbers from starts[i].
 
     The pairs are never all listed: thousands of images have millions of pairs.

@@ -12,12 +12,14 @@ from common.random import derive_key
 from models.images.comparator.cross import DictionaryCross
 from models.images.comparator.interface import AT_ONCE
 from models.images.comparator.scorer import Scorer
-from models.images.ranking import SWAPPED
+from models.images.comparator.siamese import TowerSiamese
+from models.images.ranking import SWAPPED, Davidson
 from models.images.vlm_comparator.model import VlmComparator
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.model import explained, make_model
+from pipelines.workloads.lmol.pairs import PARTS
 from pipelines.workloads.lmol.training.batches import Pairs
 from pipelines.workloads.lmol.training.checks import check_trains, memory_note
 
@@ -55,6 +57,9 @@ class ComparisonTask(Task):
         encoded = None
         if self.model.frozen:
             encoded = in_parts(lambda items: self.model.encode_all(stored[items]), len(used), home)
+        self.used = used
+        if isinstance(self.model, TowerSiamese) and encoded is not None:
+            self.model.fit_ridge(*((encoded[rows], self._known(rows)) for rows in map(self._of_part, PARTS[:2])))
         targets = self._targets(used[parts["train"][:, :2]])
         known = None
         if isinstance(self.model, Scorer):
@@ -82,6 +87,14 @@ class ComparisonTask(Task):
         self.notes += memory_note(self.model, config, self.train.encoded, device)
         self.notes.append(check_trains(self.model, self.train, self.loss))
 
+    def _of_part(self, part: str) -> Tensor:
+        """Return the rows of the images in use (n,) that belong to a part."""
+        return torch.isin(self.used, torch.from_numpy(self.comparisons.parts[part])).nonzero().flatten()
+
+    def _known(self, rows: Tensor) -> Tensor:
+        """Return the scores (n,), on the user's scale, of rows of the images in use."""
+        return torch.from_numpy(self.comparisons.scores)[self.used[rows]] * float(self.comparisons.unit)
+
     def _prior(self, labels: Tensor) -> Tensor:
         """Return logarithms (3,) of the answers' frequencies among `labels` over those among all pairs.
 
@@ -96,9 +109,16 @@ class ComparisonTask(Task):
     def _targets(self, ends: Tensor) -> Tensor | None:
         """Return probabilities (P, 3) of the answers to pairs of images (P, 2) whose scores are known up to an error.
 
-        None where no errors are known. The errors of two images are independent and normal.
+        None where no errors are known. The errors of two images are independent and normal. What people answered is
+        mixed with what all their answers make likely, as far as who answered is not to be trusted.
         """
         found = self.comparisons
+        if found.trust is not None and not found.scored:
+            known = torch.from_numpy(found.scores * found.unit)[ends]
+            likely = Davidson(1.0, found.theta * found.unit / 2).probabilities(known[:, 0] - known[:, 1])
+            trust = torch.from_numpy(found.trust)[:, None]
+            given = functional.one_hot(torch.from_numpy(found.pairs["train"][:, 2]), 3)
+            return (trust * given + (1 - trust) * likely).float()
         if found.errors is None or not found.scored:
             return None
         scores, errors = (torch.from_numpy(each)[ends].double() for each in (found.scores * found.unit, found.errors))
@@ -189,14 +209,17 @@ class ComparisonTask(Task):
     @torch.no_grad()
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
         """Fit the scale that turns answers into scores, and measure on validation images how reliable these are."""
-        found, model = self.comparisons, self.model
-        rows = torch.as_tensor(found.parts["validation"])
+        model, encoded = self.model, self.validation.encoded
+        rows = self._of_part("validation")
         rows = rows[torch.linspace(0, len(rows) - 1, min(SCORED, len(rows))).long()]
-        images = data.Images(found.images, rows.numpy())[torch.arange(len(rows))]
+        images = data.Images(self.comparisons.images, self.used[rows].numpy())[torch.arange(len(rows))]
         comparisons = self.config.evaluation.comparisons
+        if isinstance(model, TowerSiamese) and encoded is not None:
+            model.weigh_answers(encoded.to(self.prior.device), self.validation.pairs)
         model.fit_scale(comparisons, self.config.seed)
-        known = torch.from_numpy(found.scores)[rows] * float(found.unit)
-        scores, errors = model.rely(images, known, comparisons)
+        seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)
+        known = self._known(rows)
+        scores, errors = model.rely_on(seen, known, comparisons)
         if isinstance(model, Scorer) and model.teacher is not None:
             if self._compared is None:  # the teacher does not change
                 self._compared = model.teacher.score(images, comparisons)[0]

@@ -12,12 +12,13 @@ from models.stories.config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
 
 PARQUET = ".parquet"
+TEST_SPLITS = ("test", "validation")  # of a source; the first one that it has is held out in place of a tenth
 
 
 class Data(DataSection):
     """The stories, and how they are split and tokenized."""
 
-    layout: ClassVar[int] = 2  # 2: three parts
+    layout: ClassVar[int] = 3  # 3: parts by the hash of a story alone
 
     source: str | None = Field(
         None,
@@ -27,12 +28,16 @@ class Data(DataSection):
     percent: int = Field(100, ge=1, le=100, description="percent of the stories to use; 20 contains the stories of 10")
     vocabulary: int = Field(512, ge=4, description="number of tokens of the tokenizer; taken from the model")
     seed: int = Field(0, ge=0, description="seed of the embedded stories and of the split")
+    test_stories: int = Field(1000, ge=1, description="stories that are held out, at most; of all, a tenth at most")
+    validation_stories: int = Field(
+        2000, ge=1, description="stories that pick the best model, at most; of all, a twentieth at most"
+    )
     generated_characters: int = Field(4_400_000, ge=10_000, description="total characters of the embedded stories")
     passage_characters: int = Field(2000, ge=100, description="largest length of the passages that a book is cut into")
 
     def inputs(self) -> Sequence[Path]:
         """The files that the stories come from; none for the generator, a dataset id or a missing source."""
-        return [] if self.source is None else source_files(self.source)
+        return [] if self.source is None else [*source_files(self.source), *test_files(self.source)]
 
 
 def source_files(source: str) -> list[Path]:
@@ -51,6 +56,16 @@ def source_files(source: str) -> list[Path]:
     return [path] if path.is_file() else []
 
 
+def test_files(source: str) -> list[Path]:
+    """Return the Parquet files in a folder `source` that are named test or, without any, validation."""
+    path = Path(source)
+    if is_dataset(path) or not path.is_dir():
+        return []
+    tables = sorted(file for file in path.rglob(f"*{PARQUET}") if file.is_file())
+    named = ([file for file in tables if file.name.startswith(split)] for split in TEST_SPLITS)
+    return next((files for files in named if files and len(files) < len(tables)), [])
+
+
 def is_dataset(path: Path) -> bool:
     """Whether a folder is a dataset that the library `datasets` saved."""
     return (path / "dataset_dict.json").is_file() or (path / "state.json").is_file()
@@ -59,9 +74,10 @@ def is_dataset(path: Path) -> bool:
 class Model(Section):
     """Sizes of the network: a preset, and keys that override it."""
 
-    preset: Literal["rp2040-speed", "rp2040-optimized", "rp2040-quality", "rp2040-story"] = Field(
+    preset: Literal["rp2040-speed", "rp2040-optimized", "rp2040-quality", "rp2040-story", "rp2040-reader"] = Field(
         "rp2040-story", description="named sizes; the keys below override them"
     )
+    flash_megabytes: Literal[2, 4, 8, 16] = Field(2, description="flash of the board: 2 on a Raspberry Pi Pico")
     vocabulary: int | None = Field(
         None, ge=4, description="most tokens, fewer if the text yields no more; null: the preset's"
     )
@@ -89,7 +105,12 @@ class Model(Section):
         given = {name: value for name in names if (value := getattr(self, name))}
         if self.memory is not None:
             given["memory"] = self.memory
-        given |= {"counts": self.counts, "dropout": self.dropout, "tokenizer": tokenizer or {}}
+        given |= {
+            "flash_megabytes": self.flash_megabytes,
+            "counts": self.counts,
+            "dropout": self.dropout,
+            "tokenizer": tokenizer or {},
+        }
         return TinyTransformerConfig(**{**vars(PRESETS[self.preset]), **given})
 
 
@@ -104,8 +125,12 @@ class EvaluationSettings(Section):
 
     samples: int = Field(8, ge=1, description="number of stories to tell")
     sample_tokens: int = Field(200, ge=1, description="largest number of tokens of a told story")
-    temperature: float = Field(0.8, ge=0, description="sampling temperature of the told stories; 0: greedy")
+    temperature: float = Field(0.6, ge=0, description="sampling temperature of the told stories; 0: greedy")
     top_k: int = Field(40, ge=0, description="number of likeliest tokens that are sampled from; 0: all tokens")
+    heard: int = Field(
+        200, ge=1, description="stories that are told from held-out beginnings and judged by their words"
+    )
+    heard_tokens: int = Field(150, ge=1, description="tokens of such a story after its beginning, at most")
     prompts: tuple[str, ...] = Field(("",), min_length=1, description="beginnings of the told stories, used in turn")
 
 

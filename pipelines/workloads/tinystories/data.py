@@ -37,11 +37,12 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
     """
     scratch = folder / "scratch"
     try:
-        source, files = text_files(config.data, scratch)
+        source, files, own_test = text_files(config.data, scratch)
         found, num_nuls = blocks.find(files, config.data.seed)
+        held_out, _ = blocks.find(own_test, config.data.seed)
         if not len(found):
             raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
-        parts, how, duplicates = split(found, config.data, source, scratch)
+        parts, how, duplicates = split(found, held_out, config.data, source, scratch)
         fitted = parts["train"].first(FITTED_BYTES)
         texts = progress(fitted.stories(), len(fitted), "fitting the tokenizer, stories")
         bpe = train_tokenizer(texts, config.data.vocabulary)
@@ -88,6 +89,8 @@ def _write(folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer)
     sizes = {name: Counter[str]() for name in parts}
     for (_, path), size in zip(tasks, in_order(write, tasks, "tokenizing, parts"), strict=True):
         sizes[path.parent.name] += size
+    for name in parts:
+        _write_stream(folder, name)
     return {name: {key: size[key] for key in SIZES} for name, size in sizes.items()}
 
 
@@ -127,22 +130,29 @@ def ending(folder: Path, split: str, characters: int) -> str:
     return "\n".join(texts)
 
 
+def _write_stream(folder: Path, split: str) -> None:
+    """Write a split's tokens to one file, with a 0 before and after each story."""
+    with _stream(folder, split).open("wb") as file:
+        for batch in datasets.load_from_disk(folder)[split].data.table.select(["tokens"]).to_batches():
+            lengths = batch.column(0).value_lengths().to_numpy() + 2
+            is_text = np.ones(lengths.sum(), bool)
+            is_text[np.cumsum(lengths) - 1] = is_text[np.cumsum(lengths) - lengths] = False
+            stream = np.zeros(len(is_text), np.uint16)
+            stream[is_text] = batch.column(0).flatten().to_numpy()
+            file.write(stream.tobytes())
+
+
+def _stream(folder: Path, split: str) -> Path:
+    return folder / split / "stream.uint16"
+
+
 def tokens(folder: Path, split: str) -> np.ndarray:
-    """Return a split's stream of tokens (N,) uint16, with a 0 before and after each story."""
-    table = datasets.load_from_disk(folder)[split].data.table
-    batches = table.select(["tokens"]).to_batches()
-    sizes = [len(batch.column(0).flatten()) + 2 * len(batch) for batch in batches]
-    stream, ends = np.zeros(sum(sizes), np.uint16), np.cumsum(sizes)
-    for batch, size, end in zip(batches, sizes, ends, strict=True):
-        lengths = batch.column(0).value_lengths().to_numpy() + 2
-        is_text = np.ones(size, bool)
-        is_text[np.cumsum(lengths) - 1] = is_text[np.cumsum(lengths) - lengths] = False
-        stream[end - size : end][is_text] = batch.column(0).flatten().to_numpy()
-    return stream
+    """Return a split's stream of tokens (N,) uint16, with a 0 before and after each story; it is mapped, not read."""
+    return np.memmap(_stream(folder, split), np.uint16, "c")
 
 
 def numbers(stream: np.ndarray) -> np.ndarray:
-    """Return the story (N,) int32 of each token of a stream, by its number in the split."""
+    """Return the story (N,) int32 of each token of a stream, by its number; of one that was cut, the first has -1."""
     begins = stream == 0
     begins[1:] &= stream[:-1] == 0  # of two zeros in a row, the first one ends a story
     return np.cumsum(begins, dtype=np.int32) - 1

@@ -14,12 +14,14 @@ from common.compression import ppmd_baseline, xz_rows
 from common.statistics import interval_around, ratio_half_width
 from models.stories import rp2040
 from models.stories.config import END, UNKNOWN
+from models.stories.inputs import StoryInput, StorySettings
 from models.stories.integer_transformer import IntegerTransformer
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.config import Config
+from pipelines.workloads.tinystories.listening import Listener, row
 from pipelines.workloads.tinystories.task import Windows, text_only, unseen
 
 WINDOWS_AT_ONCE = 16
@@ -77,12 +79,14 @@ def evaluate(
         **dict.fromkeys(by_character, _cut(len(training_text), "characters")),
     }
     samples = _tell(config, model)
+    listened = _listened(config, model, stories.stories, Listener(training_text))
     return [
         Evaluation(
             split="held_out",
             summary={
                 **_figures(nats, stories),
-                **_judged(samples, training_text),
+                "longest_copied_span": _copied(samples, training_text),
+                "listened": listened,
                 **_described(config, model, folder),
                 "seconds": time.perf_counter() - began,
             },
@@ -237,14 +241,35 @@ def _tell(config: Config, model: TinyTransformer) -> list[str]:
     )
 
 
-def _judged(samples: list[str], training_text: str) -> dict[str, object]:
-    """Return how many words of the told stories are known, and the length of the longest copy from training."""
-    known, searched = set(text.words(training_text)), training_text[-MOST_CHARACTERS:]
-    shares = [share for story in samples if (share := text.known_share(text.words(story), known)) is not None]
-    return {
-        "known_words": float(np.mean(shares)) if shares else None,
-        "longest_copied_span": max((len(text.longest_copied_span(story, searched)) for story in samples), default=0),
-    }
+def _listened(
+    config: Config, model: TinyTransformer, stories: Sequence[str], listener: Listener
+) -> list[dict[str, object]]:
+    """Return rows for stories told from the beginnings of held-out ones, which name a hero, and for those themselves.
+
+    Both are cut after the same number of tokens. Without a hero in any held-out story, there are no rows.
+    """
+    settings, found = config.evaluation, [(story, listener.beginning(story)) for story in stories]
+    begun = [(story, begin) for story, begin in found if begin is not None][: settings.heard]
+    if not begun:
+        return []
+    asked = [StoryInput(prompt=begin, item=item) for item, (_, begin) in enumerate(begun)]
+    most, temperature, top_k = settings.heard_tokens, settings.temperature, settings.top_k
+    answers = model.answers(asked, StorySettings(length=most, temperature=temperature, top_k=top_k, seed=config.seed))
+    told = [f"{begin}{answer['text']}" for answer, (_, begin) in zip(answers, begun, strict=True)]
+    rest = [model.encoded(story[len(begin) :]) for story, begin in begun]
+    real = [begin + model.tokenizer.decode(ids[:most]) for ids, (_, begin) in zip(rest, begun, strict=True)]
+    ends = [answer["finish"] == "stop" for answer in answers]
+    label = f"told, {most} tokens at temperature {temperature:g}, top_k {top_k}"
+    return [
+        row(label, list(map(listener.heard, told)), ends),
+        row("real, held out", list(map(listener.heard, real)), [len(ids) < most for ids in rest]),
+    ]
+
+
+def _copied(samples: list[str], training_text: str) -> int:
+    """Return the length of the longest copy from training."""
+    searched = training_text[-MOST_CHARACTERS:]
+    return max((len(text.longest_copied_span(story, searched)) for story in samples), default=0)
 
 
 def _described(config: Config, model: TinyTransformer, folder: Path) -> dict[str, object]:

@@ -35,9 +35,16 @@ def sections(
     rows = [{name: run.get(name) for name in columns} for run in runs]
     return [
         (f"{judged.heading}: {judged.rival['predictor']}", _verdict(found.summary, judged) + picture),
-        ("Stories it tells", fragment("<pre>{{ samples }}</pre>", samples=found.files["held_out.samples.txt"])),
+        ("Stories it tells", _told(found)),
         ("Size, speed and quality of the runs", panels(charts) + table(rows, "runs")),
     ]
+
+
+def _told(found: Evaluation) -> Markup:
+    """Return told stories, and a table of how they keep their heroes and words beside real ones."""
+    samples = fragment("<pre>{{ samples }}</pre>", samples=found.files["held_out.samples.txt"])
+    heard = found.summary.get("listened")
+    return table(heard, "told stories beside real ones") + samples if heard else samples
 
 
 def evaluated_runs(folder: Path, but: str) -> list[Row]:

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from common.errors import UserError
 from pipelines.workloads.tinystories import blocks, stories
-from pipelines.workloads.tinystories.config import PARQUET, Data, is_dataset, source_files
+from pipelines.workloads.tinystories.config import PARQUET, TEST_SPLITS, Data, is_dataset, source_files, test_files
 
 DATASET_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*(?<!\.txt)", re.ASCII)
 WAYS = (
@@ -26,20 +26,18 @@ ROWS_AT_ONCE = 1000
 PATIENCE = 10  # seconds for the hub to answer
 
 
-def text_files(data: Data, scratch: Path) -> tuple[str, list[Path]]:
-    """Return a description of `data.source` and the text files that hold it, which for all but files are in `scratch`.
+def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
+    """Return a description of `data.source`, the text files that hold it, and those that hold its own test split.
 
-    Raises UserError if the source is missing or has no column of texts.
+    For all but text files they are in `scratch`. Raises UserError if the source is missing or has no column of texts.
     """
-    written = scratch / "stories.txt"
+    written, test = scratch / "stories.txt", scratch / "test.txt"
     if data.source is None:
         generated = stories.generate(data.seed, data.generated_characters)
-        return f"embedded story generator, seed {data.seed}", [blocks.write(written, generated)]
+        return f"embedded story generator, seed {data.seed}", [blocks.write(written, generated)], []
     path, files = Path(data.source), source_files(data.source)
     if is_dataset(path):
-        saved = datasets.load_from_disk(path)
-        saved = saved if isinstance(saved, datasets.Dataset) else saved.get("train", saved)
-        return f"dataset {path}", [blocks.write(written, _texts(saved, data.source))]
+        return f"dataset {path}", *_written(datasets.load_from_disk(path), data.source, written, test)
     tables = [file for file in files if file.suffix == PARQUET]
     texts = [file for file in files if file.suffix != PARQUET]
     read = [*texts, *([blocks.write(written, _table_texts(tables, data.source))] if tables else [])]
@@ -51,12 +49,14 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path]]:
                 f"{PARQUET} files; give the folder that holds them{there}"
             )
         counts = [f"{suffix} files: {len(of)}" for suffix, of in ((".txt", texts), (PARQUET, tables)) if of]
-        return f"folder {path}, {', '.join(counts)}", read
+        own = test_files(data.source)
+        held_out = [blocks.write(test, _table_texts(own, data.source))] if own else []
+        return f"folder {path}, {', '.join(counts)}", read, held_out
     if path.exists():
-        return f"file {path}", read
+        return f"file {path}", read, []
     if DATASET_ID.fullmatch(data.source):
-        downloaded = _texts(_download(data.source), data.source)
-        return f"Hugging Face dataset {data.source}, split train", [blocks.write(written, downloaded)]
+        downloaded = _download(data.source)
+        return f"Hugging Face dataset {data.source}", *_written(downloaded, data.source, written, test)
     raise UserError(f"data.source={data.source}: there is no such file or folder; {WAYS}")
 
 
@@ -64,12 +64,12 @@ def left_out(source: str | None) -> list[str]:
     """Return, for each kind of file in the folder `source` that is not read, a line that says how many and why."""
     if source is None or not Path(source).is_dir() or is_dataset(Path(source)):
         return []
-    read, passed = set(source_files(source)), Counter[str]()
+    read, passed = {*source_files(source), *test_files(source)}, Counter[str]()
     for path in Path(source).rglob("*"):
         if path.is_file() and path not in read and not path.name.startswith("."):
             passed[path.suffix.lower()] += 1
     why = {
-        PARQUET: "the files named train are read alone",
+        PARQUET: "the files named train are read alone, and those of a test",
         ".txt": "text files in subfolders are not read; move them, or give their folder",
     }
     other = f"stories are read from .txt and {PARQUET} files; save it as one of them"
@@ -97,6 +97,17 @@ def _table_texts(files: Sequence[Path], source: str) -> Iterator[str]:
     return (text for batch in batches for text in batch["text"].to_pylist() if text is not None)
 
 
+def _written(
+    found: "datasets.Dataset | datasets.DatasetDict", source: str, stories: Path, test: Path
+) -> tuple[list[Path], list[Path]]:
+    """Write a dataset's training part, and its own test split, if any, to text files; return the files of each."""
+    if isinstance(found, datasets.Dataset):
+        return [blocks.write(stories, _texts(found, source))], []
+    own = next((found[split] for split in TEST_SPLITS if split in found), None)
+    written = [blocks.write(stories, _texts(found.get("train", found), source))]
+    return written, [] if own is None else [blocks.write(test, _texts(own, source))]
+
+
 def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> Iterator[str]:
     """Return the column `text`, read a few rows at a time; raises UserError at once if there is none."""
     if getattr(dataset, "features", {}).get("text") not in (datasets.Value("string"), datasets.Value("large_string")):
@@ -109,12 +120,12 @@ def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> I
     return (text for batch in batches for text in batch["text"] if text is not None)
 
 
-def _download(name: str) -> datasets.Dataset:
+def _download(name: str) -> datasets.DatasetDict:
     offline = datasets.config.HF_HUB_OFFLINE
     try:
         # Without a network the library tries again for minutes; told so, it still finds what was downloaded before.
         datasets.config.HF_HUB_OFFLINE = offline or not _hub_answers()
-        return datasets.load_dataset(name, split="train")
+        return datasets.load_dataset(name)
     except Exception as error:  # the libraries on the way to the network raise a dozen unrelated types
         raise UserError(
             f"data.source={name} is not a file or folder here, and cannot be loaded as a Hugging Face dataset: "

@@ -1,6 +1,7 @@
 """Next-token prediction on packed stories."""
 
 import math
+import mmap
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,12 +13,16 @@ from torch import Tensor, nn
 from common.text import token_nats
 from models.stories import rp2040
 from models.stories.config import END
+from models.stories.ngram_counts import MOST_COUNTED
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.config import Config
 
+MOST_REMEMBERED = 1 << 25  # tokens, the first ones, that a memory counts
+VALIDATED = 0.25  # windows that are judged for each one trained, at most; without gradients they take a third as long
+FEWEST_VALIDATED = 256  # windows
 ROOM = 4  # a stream is kept on a GPU whose free memory is this many times its size
 
 
@@ -30,8 +35,10 @@ class Windows:
 
     workers = 0
 
-    def __init__(self, stream: np.ndarray, length: int, stride: int, device: torch.device):
+    def __init__(self, stream: np.ndarray, length: int, stride: int, device: torch.device, remembered: int = 0):
         self.size = max(1, math.ceil((len(stream) - 1 - length) / stride) + 1)
+        self.remembered = remembered  # tokens of the stream that the model's memory counted
+        self.file = stream.base if isinstance(stream.base, mmap.mmap) else None
         self.length, self.stride, self.device = length, stride, device
         tokens = torch.from_numpy(stream.view(np.int16))  # torch has few operations on uint16
         self.tokens = tokens.to(device) if has_room(device, stream.nbytes) else tokens
@@ -41,9 +48,10 @@ class Windows:
         return torch.arange(self.size)[:, None] * self.stride + torch.arange(self.length)
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """Return tokens, targets, stories, counted (b, S); a target counts if it is new and of its input's story.
+        """Return tokens, targets, stories, counted, followed (b, S); a target counts if new and of its input's story.
 
-        Stories are numbered within a window; what lies behind the end of the stream has the number -1.
+        Stories are numbered within a window; what lies behind the end of the stream has the number -1. `followed` has
+        the targets that the model's memory counted, -1 elsewhere.
         """
         items = items.to(self.tokens.device, non_blocking=True)
         # One token more than is shown tells whether a window's first END begins a story or ends one.
@@ -51,13 +59,18 @@ class Windows:
         there = (places >= 0) & (places < len(self.tokens))
         found = self.tokens[places.clamp(0, len(self.tokens) - 1)].long() & 0xFFFF
         found = torch.where(there, found, END).to(self.device, non_blocking=True)
+        if self.file is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self.file.madvise(mmap.MADV_DONTNEED)  # or all pages that were ever read would count as this process's
         tokens = found[:, 1:]
         there, items = (each.to(self.device, non_blocking=True) for each in (there[:, 1:], items))
         begins = (tokens == END) & (found[:, :-1] == END)  # of two in a row, the first one ends a story
         stories = begins.cumsum(1, dtype=torch.int32).masked_fill(~there, -1)
         new = torch.arange(self.length, device=self.device) >= self.length - self.stride
         counted = (stories[:, 1:] == stories[:, :-1]) & (stories[:, 1:] >= 0) & (new | (items[:, None] == 0))
-        return {"tokens": tokens[:, :-1], "targets": tokens[:, 1:], "stories": stories[:, :-1], "counted": counted}
+        targets = tokens[:, 1:]
+        followed = targets.masked_fill(~counted | (places[:, 2:] >= self.remembered).to(self.device), -1)
+        shown = {"tokens": tokens[:, :-1], "targets": targets, "stories": stories[:, :-1]}
+        return {**shown, "counted": counted, "followed": followed}
 
 
 def has_room(device: torch.device, size: int) -> bool:
@@ -83,13 +96,20 @@ class StoriesTask(Task):
         sizes = replace(config.model.resolved(data.tokenizer(folder)), vocabulary=data.facts(folder)["vocabulary"])
         self.model = TinyTransformer(sizes).to(device)
         training = data.tokens(folder, "train")
+        remembered, counted = training[:MOST_REMEMBERED], training[-MOST_COUNTED:]
         if self.model.memory is not None:
-            self.model.memory.count(training, data.numbers(training))
-        self.train = Windows(training, sequence, sequence, device)
+            self.model.memory.count(remembered, data.numbers(remembered))
+        self.train = Windows(training, sequence, sequence, device, len(remembered))
         if self.model.counts is not None:
-            self.model.counts.count(training, data.numbers(training))
+            self.model.counts.count(counted, data.numbers(counted))
             self.unseen = data.tokens(folder, "validation")
         self.validation = unseen(folder, "validation", sequence, device)
+        # Counts are fitted by a pass of their own.
+        trained = config.training.validation_steps * config.training.batch_size
+        self.most_validated = max(
+            FEWEST_VALIDATED, round(trained * VALIDATED / (1 if self.model.counts is None else 2))
+        )
+        self.validation.size = min(self.validation.size, self.most_validated)
         self.facts = data.facts(folder)
         self.notes = self._notes()
 
@@ -101,6 +121,8 @@ class StoriesTask(Task):
             f"({facts['split']})",
             f"SRAM of the RP2040: {rp2040.sram_bytes(sizes):,} of {rp2040.SRAM_BYTES:,} bytes",
         ]
+        if (size := self.validation.size) == self.most_validated:
+            notes.append(f"validation: the first {size:,} windows, so that it takes at most a tenth of the time")
         if duplicates := facts["duplicates_removed"]:
             notes.append(f"stories that stand in the text more than once: {duplicates:,} repetitions are left out")
         if nuls := facts["nul_characters_removed"]:
@@ -110,8 +132,7 @@ class StoriesTask(Task):
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Return the cross-entropy in nats, summed over the targets that count."""
         counted = batch["counted"]
-        followed = batch["targets"].masked_fill(~counted, -1)
-        nats = token_nats(model(batch["tokens"], batch["stories"], followed), batch["targets"])
+        nats = token_nats(model(batch["tokens"], batch["stories"], batch["followed"]), batch["targets"])
         return Loss((nats * counted).sum(), counted.sum())
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:

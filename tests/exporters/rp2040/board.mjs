@@ -1,10 +1,14 @@
 // Both cores of an RP2040 on two of rp2040js's chips, which have one each: they share SRAM and flash, and the first has
-// the peripherals. Ours are the FIFOs between the cores, the boot ROM's part in starting the second, what reads of the
-// flash cost, and how often both cores want the same bank of SRAM.
+// the peripherals. Ours are the FIFOs between the cores, the boot ROM's part in starting the second, the flash and what
+// reads of it cost, and how often both cores want the same bank of SRAM.
 import fs from 'node:fs';
 import { ConsoleLogger, LogLevel, Simulator } from 'rp2040js';
 
-export const FLASH = 0x10000000, FLASH_BYTES = 2 * 1024 * 1024;
+const FlashInterface = new Function(
+  `${fs.readFileSync(new URL('../../../exporters/web/flash.js', import.meta.url))}; return FlashInterface;`,
+)();
+
+export const FLASH = 0x10000000, FLASH_BYTES = 16 * 1024 * 1024;
 export const SRAM = 0x20000000, SRAM_BYTES = 264 * 1024;
 const STAGE2 = 0x20041f00;
 const NANOSECONDS_PER_CYCLE = 8;
@@ -13,12 +17,11 @@ const VALID = 1, READY = 2;
 const FORCE_OFF = 0x04, PROC1 = 1 << 16;
 const SEV = 0xbf40;
 const LAUNCH = [0, 0, 1]; // then vectors, stack, entry
-// The cache of the flash: 1,024 sets of two lines of 8 bytes (data sheet 2.6.3), read in two words, each by a command of
-// 8 bits, 24 of address and 32 of data at a quarter of the clock.
-const LINE = 8, SETS = 1024, MISS_CYCLES = 2 * (4 * 64 + 16);
+const LINE = 8, SETS = 1024; // the cache of the flash, two lines in each set (data sheet 2.6.3)
+const BANKS = 4; // of SRAM, words in turn
 
 export class Board {
-  constructor(uf2, { cores = 2, charge = false } = {}) {
+  constructor(uf2, { cores = 2, charge = false, contend = false, serial = false } = {}) {
     const { rp2040: first, clock } = new Simulator();
     const { rp2040: second } = new Simulator();
     this.chips = [first, second];
@@ -28,7 +31,10 @@ export class Board {
     this.rom = null; // words that core 1's boot ROM took; null while the core is held in reset
     this.running = false; // the second core
     this.cycles = [0, 0];
+    this.busy = [0, 0]; // cycles at work
     this.accesses = [0, 0]; // to SRAM, instructions fetched by words
+    this.contend = contend;
+    this.stalls = [0, 0]; // cycles that cores wait for a bank
     this.misses = 0;
     this.lines = Array.from({ length: SETS }, () => [-1, -1]);
     for (const chip of this.chips) {
@@ -38,8 +44,15 @@ export class Board {
     loadUf2(first.flash, fs.readFileSync(uf2));
     checkStage2(first.flash);
     for (const name of ['sram', 'sramView', 'flash', 'flash16', 'flashView']) second[name] = first[name];
+    const store = (address, word) => first.sramView.setUint32(address - SRAM, word, true);
+    this.interface = new FlashInterface(first.flash, store, () => this.cycles[0], { quad: !serial });
+    for (const chip of this.chips) Object.assign(chip.peripherals, {
+      0x18000: this.interface.ssi,
+      0x50000: this.interface.channel,
+      0x40060: { readUint32: () => (Math.random() * 2) & 1, writeUint32Atomic() {} }, // the ring oscillator
+    });
     for (const core of [0, 1]) this.connect(core);
-    if (charge) for (const core of [0, 1]) this.count(core);
+    if (charge || contend || serial) for (const core of [0, 1]) this.count(core, charge);
     const psm = first.peripherals[0x40010];
     const write = psm.writeUint32.bind(psm);
     psm.writeUint32 = (offset, value) => {
@@ -96,27 +109,48 @@ export class Board {
   }
 
   // Counts accesses to SRAM and, where the first core reads flash, adds what a line costs that is not in the cache.
-  count(core) {
+  count(core, charge) {
     const chip = this.chips[core];
     for (const name of ['readUint8', 'readUint16', 'readUint32', 'writeUint8', 'writeUint16', 'writeUint32']) {
       const access = chip[name].bind(chip);
       chip[name] = (address, value) => {
         address >>>= 0;
         if (address >= SRAM && address < SRAM + SRAM_BYTES)
-          this.accesses[core] += address === chip.core.PC >>> 0 && name === 'readUint16' ? 0.5 : 1;
-        else if (address >= FLASH && address < FLASH + FLASH_BYTES) this.touch(core, address);
+          this.use(core, address === chip.core.PC >>> 0 && name === 'readUint16' ? 0.5 : 1);
+        else if (address >= FLASH && address < FLASH + 4 * FLASH_BYTES) {
+          if (!this.interface.readable()) return 0x5a5a5a5a & (name === 'readUint32' ? -1 : name === 'readUint16' ? 0xffff : 0xff);
+          if (charge) this.touch(core, address);
+        }
         return access(address, value);
       };
     }
   }
 
+  // The chance that the other core wants the same bank in the same cycle; then one of both waits.
+  use(core, share) {
+    this.accesses[core] += share;
+    const other = 1 - core;
+    if (!this.contend || !this.running || this.chips[other].core.waiting) return;
+    const before = Math.floor(this.stalls[core]);
+    this.stalls[core] += (share * this.accesses[other]) / Math.max(1, this.busy[other]) / BANKS / 2;
+    if (Math.floor(this.stalls[core]) > before) this.delay(core, 1);
+  }
+
+  delay(core, cycles) {
+    this.cycles[core] += cycles;
+    this.clock.tick(core ? 0 : cycles * NANOSECONDS_PER_CYCLE);
+  }
+
   touch(core, address) {
+    if (address >= FLASH + 2 * FLASH_BYTES) { // past the cache, a word
+      this.delay(core, this.interface.lineCycles() / 2);
+      return;
+    }
     const line = Math.floor((address - FLASH) / LINE), ways = this.lines[line % SETS];
     if (ways[0] === line) return;
     if (ways[1] !== line) {
       this.misses++;
-      this.cycles[core] += MISS_CYCLES;
-      this.clock.tick(core ? 0 : MISS_CYCLES * NANOSECONDS_PER_CYCLE);
+      this.delay(core, this.interface.lineCycles());
     }
     this.lines[line % SETS] = [line, ways[0]];
   }
@@ -127,9 +161,14 @@ export class Board {
     if (core.waiting) throw Error('the firmware has halted');
     const passed = execute(this.chips[0]);
     this.cycles[0] += passed;
+    this.busy[0] += passed;
     this.clock.tick(passed * NANOSECONDS_PER_CYCLE);
     const other = this.chips[1];
-    while (this.running && !other.core.waiting && this.cycles[1] < this.cycles[0]) this.cycles[1] += execute(other);
+    while (this.running && !other.core.waiting && this.cycles[1] < this.cycles[0]) {
+      const took = execute(other);
+      this.cycles[1] += took;
+      this.busy[1] += took;
+    }
     return passed;
   }
 }

@@ -14,7 +14,14 @@ from pathlib import Path
 from unicorn import UC_ARCH_ARM, UC_HOOK_MEM_INVALID, UC_MODE_MCLASS, UC_MODE_THUMB, Uc, UcError
 from unicorn.arm_const import UC_ARM_REG_LR, UC_ARM_REG_PC, UC_ARM_REG_SP, UC_CPU_ARM_CORTEX_M0
 
-FLASH, FLASH_BYTES = 0x10000000, 2 * 1024 * 1024
+if __package__:
+    from .flash import DMA, SSI, Flash, FlashError
+else:  # run as a program
+    from flash import DMA, SSI, Flash, FlashError
+
+FLASH, FLASH_BYTES = 0x10000000, 16 * 1024 * 1024
+UNCACHED = 0x13000000  # the same flash
+RING_BIT = 0x4006001C
 SRAM, SRAM_BYTES = 0x20000000, 264 * 1024
 STAGE2 = 0x20041F00  # where the boot ROM copies the second stage
 PROMPT = b"\n> "
@@ -47,11 +54,12 @@ STATES: dict[int, Callable[[Mapping[int, int]], int]] = {
     0x4002C000: _locked(0x4002C000),
 }
 # Nobody is at the other end of the USB cable; the cycle counter stands still.
-PLAIN = {0x50110050: 0, 0x50110058: 0, 0xE000E018: 0, 0xE000ED08: 0x10000100}
+PLAIN = {0x40000000: 2 << 28, 0x40058008: 0, 0x50110050: 0, 0x50110058: 0, 0xE000E018: 0, 0xE000ED08: 0x10000100}
 DPRAM = 0x50100000
 PERIPHERALS = (
-    (0x18000000, 0x1000),
+    (SSI, 0x1000),
     (0x40000000, 0x80000),
+    (DMA, 0x1000),
     (0x50110000, 0x4000),
     (0xD0000000, 0x1000),
     (0xE000E000, 0x1000),
@@ -74,7 +82,7 @@ def run(uf2: bytes, lines: list[str], timeout: float = 60) -> str:
 
 
 def read_uf2(uf2: bytes) -> bytes:
-    """The 2 MB of flash, erased where the UF2 has no block."""
+    """The 16 MB of the largest flash, erased where the UF2 has no block."""
     if not uf2 or len(uf2) % 512:
         raise ValueError(f"a UF2 is a multiple of 512 bytes (given {len(uf2)})")
     flash = bytearray(b"\xff" * FLASH_BYTES)
@@ -109,7 +117,8 @@ class Core:
         self.chip, self.number = chip, number
         self.machine = machine = Uc(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS)
         machine.ctl_set_cpu_model(UC_CPU_ARM_CORTEX_M0)
-        machine.mem_map_ptr(FLASH, FLASH_BYTES, 5, ctypes.addressof(chip.flash))  # read and execute
+        for base in (FLASH, UNCACHED):
+            machine.mem_map_ptr(base, FLASH_BYTES, 5, ctypes.addressof(chip.flash))  # read and execute
         machine.mem_map_ptr(SRAM, SRAM_BYTES, 7, ctypes.addressof(chip.sram))
         machine.mem_map_ptr(DPRAM, 0x1000, 3, ctypes.addressof(chip.dpram))
         for base, size in PERIPHERALS:
@@ -172,18 +181,28 @@ class Chip:
 
     With `skew`, a source of random numbers, the cores run in turns of random length; without it, the second does its
     work as soon as it is there. `answers` is how many words the second core's program sends before it dies; -1: all.
-    Its boot ROM counts as absent with 0.
+    Its boot ROM counts as absent with 0. Without `quad` the flash knows a single line. `noise` is a seed of
+    the ring oscillator's bits.
     """
 
-    def __init__(self, uf2: bytes, lines: list[str], skew: random.Random | None = None, answers: int = -1):
+    def __init__(
+        self,
+        uf2: bytes,
+        lines: list[str],
+        skew: random.Random | None = None,
+        answers: int = -1,
+        quad: bool = True,
+        noise: int | None = None,
+    ):
         image = read_uf2(uf2)
         _check_stage2(image)
         self.flash, self.sram, self.dpram = ((ctypes.c_ubyte * n)() for n in (FLASH_BYTES, SRAM_BYTES, 0x1000))
         ctypes.memmove(self.flash, image, FLASH_BYTES)
         ctypes.memmove(ctypes.addressof(self.sram) + STAGE2 - SRAM, image, 256)
+        self.interface = Flash(image, memoryview(self.sram).cast("B"), quad)
         self.cores = Core(self, 0), Core(self, 1)
         self.cores[0].start(STAGE2, STAGE2)
-        self.skew, self.answers = skew, answers
+        self.skew, self.answers, self.ring = skew, answers, random.Random(noise)
         self.rom: list[int] | None = None  # words that core 1's boot ROM has taken; None while it is held in reset
         self.launched = False
         self.registers: dict[int, int] = {}
@@ -258,11 +277,15 @@ class Chip:
             return TRANSMIT_EMPTY | (0 if self.typed else RECEIVE_EMPTY)
         if address == UART_DATA:
             return self.typed.pop(0) if self.typed else 0
+        if address & 0xFFFFF000 in (SSI, DMA):
+            return self._flash(self.interface.read, address) or 0
         if address in STATES:
             self.asked[address] = self.asked.get(address, 0) + 1
             value = STATES[address](self.registers) if self.asked[address] > SLOW else 0
             self.trace.append(("read", address, value))
             return value
+        if address == RING_BIT:
+            return self.ring.getrandbits(1)
         if address in PLAIN or address in self.registers:
             return self.registers.get(address, PLAIN.get(address, 0))
         self.stop(f"reads the register {address:#x}, which is not emulated")
@@ -277,12 +300,22 @@ class Chip:
             register, how = address & ~0x3000, address >> 12 & 3
             old = self.registers.get(register, RESET_VALUES.get(register, 0))
             address, value = register, (value, old ^ value, old | value, old & ~value)[how]
+        if address & 0xFFFFF000 in (SSI, DMA):
+            self._flash(self.interface.write, address, value)
+            return
         self.registers[address] = value
         if 0x40008000 <= address < 0x40030000 or address == VOLTAGE:
             self.trace.append(("write", address, value))
             self.asked.clear()
         if address == FORCE_OFF:
             self._reset_second(bool(value & 1 << 16))
+
+    def _flash(self, use: Callable[..., int | None], *given: int) -> int | None:
+        try:
+            return use(*given)
+        except FlashError as error:
+            self.stop(str(error))
+            return 0
 
     def _reset_second(self, held: bool) -> None:
         self.rom, self.launched = None, False

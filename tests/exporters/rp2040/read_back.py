@@ -13,6 +13,8 @@ from models.stories.integer_arithmetic import EXP, GELU, Matrix
 from models.stories.integer_counts import Entries
 from models.stories.integer_transformer import IntegerTransformer, Layer, Table
 
+LARGEST_FLASH = 16 * uf2.MEGABYTE  # of which the chip can read all directly
+
 
 def split(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
     """(runtime with the zeros behind it, settings, model, vocabulary) of a UF2 file.
@@ -23,8 +25,8 @@ def split(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
     if not data or len(data) % uf2.BLOCK:
         raise ValueError(f"the UF2 file has {len(data):,} bytes, not a multiple of {uf2.BLOCK}; copy it again")
     total = len(data) // uf2.BLOCK
-    if total * uf2.PAGE > uf2.FLASH_BYTES:
-        raise ValueError(f"the UF2 file holds {total * uf2.PAGE:,} bytes of flash; the Pico has {uf2.FLASH_BYTES:,}")
+    if total * uf2.PAGE > LARGEST_FLASH:
+        raise ValueError(f"the UF2 file holds {total * uf2.PAGE:,} bytes of flash; the most is {LARGEST_FLASH:,}")
     pages = []
     for number in range(total):
         block = data[uf2.BLOCK * number : uf2.BLOCK * (number + 1)]

@@ -1,11 +1,12 @@
 // Runs a UF2 on both cores of an emulated RP2040, as the boot ROM would start it, and talks to its UART:
 //
-//     node run.mjs story.uf2 [--seconds 60] [--cycles 4000000000] [--cores 1] [--charge] [--usb [--replug CYCLES]] [--profile SYMBOLS] LINE...
+//     node run.mjs story.uf2 [--seconds 60] [--cycles 4000000000] [--cores 1] [--charge] [--contend] [--serial] [--usb [--replug CYCLES]] [--profile SYMBOLS] LINE...
 //
 // The lines (of standard input, if none are given) go in one at a time whenever the prompt "> " appears. What the
 // firmware prints goes to standard output, the cycles to standard error; with --profile, which takes the output of
 // `nm -n runtime.elf`, also those of each function. --charge adds what reads of the flash cost that are not in its cache,
-// and counts accesses to SRAM; --usb talks over USB instead, and --replug pulls the cable for a moment after so many
+// and counts accesses to SRAM; --contend adds what both cores' wanting the same bank of it costs; --serial is a flash chip
+// without quad reads; --usb talks over USB instead, and --replug pulls the cable for a moment after so many
 // cycles. Exits with 1 if something is wrong or takes too long.
 import fs from 'node:fs';
 import { USBCDC } from 'rp2040js';
@@ -23,6 +24,7 @@ function main() {
   chip.uart[0].onByte = (byte) => (options.usb ? null : terminal.show(byte));
 
   const start = Date.now();
+  let booted = false;
   for (;;) {
     for (let i = 0; i < INSTRUCTIONS_PER_CHECK; i++) {
       const at = chip.core.PC;
@@ -37,6 +39,10 @@ function main() {
     const pc = chip.core.PC >>> 0;
     if (!(pc >= FLASH && pc < FLASH + FLASH_BYTES) && !(pc >= SRAM && pc < SRAM + SRAM_BYTES))
       stop(board, profile, `the program counter is ${pc.toString(16)}`);
+    if (terminal.waiting && !booted) {
+      console.error(`first prompt after ${board.cycles[0]} cycles`);
+      booted = true;
+    }
     if (!terminal.type()) stop(board, profile);
     while (terminal.input.length && !(host ? host.txFIFO : chip.uart[0].rxFIFO).full)
       if (host) host.sendSerialByte(terminal.input.shift());
@@ -78,16 +84,16 @@ function plugged(chip, terminal) {
 }
 
 function parse(args) {
-  const options = { seconds: 60, cycles: 4e9, cores: 2, profile: null, charge: false, usb: false, replug: Infinity, lines: [] };
+  const options = { seconds: 60, cycles: 4e9, cores: 2, profile: null, charge: false, contend: false, serial: false, usb: false, replug: Infinity, lines: [] };
   while (args.length) {
     const arg = args.shift();
     if (['--seconds', '--cycles', '--cores', '--replug'].includes(arg)) options[arg.slice(2)] = Number(args.shift());
-    else if (arg === '--charge' || arg === '--usb') options[arg.slice(2)] = true;
+    else if (['--charge', '--contend', '--serial', '--usb'].includes(arg)) options[arg.slice(2)] = true;
     else if (arg === '--profile') options.profile = args.shift();
     else if (!options.uf2) options.uf2 = arg;
     else options.lines.push(arg);
   }
-  if (!options.uf2) fail('usage: node run.mjs story.uf2 [--seconds N] [--cycles N] [--cores 1] [--charge] [--usb] [LINE...]');
+  if (!options.uf2) fail('usage: node run.mjs story.uf2 [--seconds N] [--cycles N] [--cores 1] [--charge] [--contend] [--serial] [--usb] [LINE...]');
   return options;
 }
 
@@ -117,6 +123,7 @@ function stop(board, profile, reason) {
   profile?.print();
   console.error(`${board.cycles[0]} cycles`);
   if (board.misses) console.error(`${board.misses} misses, accesses to SRAM ${board.accesses.join(' ')}`);
+  if (board.contend) console.error(`stalls ${board.stalls.map(Math.floor).join(' ')}`);
   if (reason) fail(reason);
   process.exit(0);
 }

@@ -1,5 +1,7 @@
 """What the firmware does to clocks, PLLs and resets before anything else, as a trace of registers."""
 
+import re
+import struct
 import subprocess
 from functools import cache
 
@@ -9,13 +11,14 @@ from exporters import to_rp2040
 from exporters.rp2040 import uf2
 from exporters.rp2040.settings import Settings
 from tests.exporters.rp2040 import files
-from tests.exporters.rp2040.chip import VOLTAGE, Chip, ChipError, run
+from tests.exporters.rp2040.chip import FLASH, VOLTAGE, Chip, ChipError, run
 
 XOSC_CTRL, XOSC_STATUS, XOSC_STARTUP = 0x40024000, 0x40024004, 0x4002400C
 REF_CTRL, REF_SELECTED, SYS_CTRL, SYS_SELECTED = 0x40008030, 0x40008038, 0x4000803C, 0x40008044
 PLLS = {"system": 0x40028000, "USB": 0x4002C000}
 CS, PWR, FEEDBACK, DIVIDERS = 0, 4, 8, 12
 LOCK = 1 << 31
+WATCHDOG_CTRL, WATCHDOG_LOAD, WATCHDOG_REASON, WATCHDOG_TICK = 0x40058000, 0x40058004, 0x40058008, 0x4005802C
 UART_DIVISORS = 0x40034024, 0x40034028  # whole, 64ths
 
 
@@ -145,6 +148,54 @@ def test_the_settings_of_the_export_hold_from_the_start():
         assert output.count(line) == 2
     empty, typed = output.split("> \n")[1].split("> The cat\n")
     assert empty.split("]")[0] == typed.split("]")[0]
+
+
+def test_firmware_that_is_damaged_says_so():
+    data = bytearray(story_uf2())
+    data[512 * 40 + 32] ^= 1  # a page of the runtime behind its code that starts the chip
+    with pytest.raises(ChipError, match="the firmware is damaged: its CRC differs"):
+        Chip(bytes(data), []).run(0.2)
+
+
+def test_a_chip_that_hung_is_restarted_and_says_so():
+    chip = Chip(story_uf2(), ["/ids on"])
+    chip.registers[WATCHDOG_REASON] = 1  # its timer, not a person
+    chip.run(30)
+    assert "The chip hung and was restarted by its watchdog." in chip.text
+    assert "restarted" not in run(story_uf2(), [])
+    assert chip.registers[WATCHDOG_CTRL] & 1 << 30
+    assert chip.registers[WATCHDOG_LOAD] == 2_000_000  # half microseconds, by erratum RP2040-E1
+    assert chip.registers[WATCHDOG_TICK] == 1 << 9 | 12
+
+
+def test_a_word_leads_to_the_boot_roms_drive():
+    with pytest.raises(ChipError, match=r"touches 0x1[48]"):  # where the boot ROM says how it is asked for that
+        run(story_uf2(), ["/bootsel"])
+
+
+def test_picotool_finds_the_programs_name():
+    image = to_rp2040.RUNTIME.read_bytes()
+    start, first, end, _, stop = struct.unpack_from("<5I", image, 0x1C0)
+    assert (start, stop) == (0x7188EBF2, 0xE71AA390)
+    found = {}
+    for (fact,) in struct.iter_unpack("<I", image[first - FLASH : end - FLASH]):
+        kind, tag, name, text = struct.unpack_from("<2s2sII", image, fact - FLASH)
+        assert (kind, tag) == (b"\6\0", b"RP")
+        found[name] = image[text - FLASH :].partition(b"\0")[0]
+    assert found[0x02031C86] == b"Story teller"
+
+
+def test_each_line_tells_a_new_story_and_a_seed_repeats_it():
+    def told(noise: int, *lines: str) -> list[tuple[str, str]]:
+        chip = Chip(story_uf2(Settings(temperature=1.5)), ["/ids on", *lines], noise=noise)
+        chip.run(30)
+        return re.findall(r"> (?:The)?\n([\d ]*)\n\[.* seed (\d+)\]", chip.text)
+
+    stories = told(1, *[""] * 10)
+    assert len({seed for _, seed in stories}) == len(stories) == 10
+    assert len({story for story, _ in stories}) == 10
+    assert {seed for _, seed in stories}.isdisjoint(seed for _, seed in told(2, "", ""))
+    assert told(3, f"/seed {stories[4][1]}", "", "", "/seed 0", "")[:2] == [stories[4]] * 2
 
 
 @pytest.mark.parametrize(

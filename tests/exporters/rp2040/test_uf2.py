@@ -53,7 +53,7 @@ def test_what_does_not_fit_flash_is_not_joined():
         uf2.join(runtime, settings[1:], model, vocabulary)
     most = 2**21 - 2**16 - -(-len(vocabulary) // 256) * 256
     assert len(uf2.join(runtime, settings, bytes(most), vocabulary)) == 2 * 2**21
-    with pytest.raises(ValueError, match="need 2,097,408 bytes of flash; the Pico has 2,097,152"):
+    with pytest.raises(ValueError, match="need 2,097,408 bytes of flash; the board has 2,097,152"):
         uf2.join(runtime, settings, bytes(most + 1), vocabulary)
     for short in (b"", runtime[:255], b"x" + runtime[1:]):
         with pytest.raises(ValueError, match="no second boot stage with a valid sum"):
@@ -86,8 +86,8 @@ def test_a_damaged_uf2_file_is_refused():
     for cut, said in ((data[:-1], "not a multiple of 512"), (b"", "has 0 bytes"), (data[:-512], f"of {blocks - 1}")):
         with pytest.raises(ValueError, match=said):
             read_back.split(cut)
-    with pytest.raises(ValueError, match="holds 2,097,408 bytes of flash"):
-        read_back.split(bytes(512 * 8193))
+    with pytest.raises(ValueError, match="holds 16,777,472 bytes of flash"):
+        read_back.split(bytes(512 * 65537))
     with pytest.raises(ValueError, match="goes on for 256 bytes after the vocabulary"):
         read_back.split(renumbered(data + data[-512:]))
 

@@ -10,7 +10,7 @@ import pytest
 from tests.exporters.rp2040.test_boot import story_uf2
 
 FOLDER = Path(__file__).parent
-LINES = ["/temperature 0.9", "/ids on", "/tokens 40", "The cat", "A dog", "The cat\rA dog", "/ids off"]
+LINES = ["/temperature 0.9", "/seed 1", "/ids on", "/tokens 40", "The cat", "A dog", "The cat\rA dog", "/ids off"]
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def typed(uf2: Path, *options: str) -> tuple[str, int]:
     command = ["node", str(FOLDER / "run.mjs"), str(uf2), "--seconds", "60", *options, *LINES]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout.replace("\r", ""), int(done.stderr.split()[0])
+    return done.stdout.replace("\r", ""), int(done.stderr.split("\n")[1].split()[0])
 
 
 def told(output: str) -> list[str]:

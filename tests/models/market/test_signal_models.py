@@ -11,6 +11,7 @@ from models import io
 from models.market import candle_features
 from models.market.candles import Candles
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
+from models.market.rule import NEVER
 from models.market.signal_model import ANY, NOTE, ROWS_AT_ONCE, SIMULATED
 
 STEP, START = 60_000, 1_700_000_040_000
@@ -113,7 +114,8 @@ def test_a_model_of_a_coin_without_a_name_answers_for_any_and_of_a_simulated_mar
         next(each.predict([{"coin": coin, "candles": given}], now="newest"))
         for each, coin in ((model, "AUSDT"), (made, "BTCUSDT"), (made, None))
     )
-    assert own.keys() == {"coin", "time", "probabilities", "signal"}
+    assert own.keys() == {"coin", "time", "probabilities", "signal", "verdict"}
+    assert own["verdict"] == NEVER
     assert named == {**own, "coin": "BTCUSDT", "market": "simulated", "note": NOTE}
     assert nameless == {**named, "coin": None}
     assert made.takes(made.input_type(coin="BTCUSDT", candles=given))

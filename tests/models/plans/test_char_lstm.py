@@ -9,6 +9,7 @@ from models import io
 from models.plans.char_lstm import PRESETS, CharLSTM
 from models.plans.char_network import CharLSTMConfig
 from models.plans.characters import END, MASKS, PAD, SPECIAL_TOKENS, UNKNOWN, Characters
+from models.plans.inputs import TextInput
 
 LETTERS = "\n .abcdefghijklmnopqrstuvwxyz"
 
@@ -217,3 +218,13 @@ def test_skimming_a_long_text_runs_its_end_alone_and_ends_where_reading_it_does(
     assert sizes[-2:] == [len(tokens), 90]
     torch.testing.assert_close(skimmed.ahead(), read.ahead(), atol=1e-5, rtol=1e-4)
     assert not torch.equal(skimmed.ahead(), model.reader().ahead())
+
+
+def test_prompts_pass_the_normalisation_of_training_text():
+    """Until now, no-break spaces, decomposed accents, ligatures and Word's quotes were unknown characters."""
+    typed = TextInput(prompt="it\u2019s\u00a0a \ufb01rm\u2013e\u0301", document="\u201cA\u201d\r\n")
+    assert (typed.prompt, typed.document) == ("it's a firm-\u00e9", '"A"\n')
+
+
+def test_a_letter_whose_accent_is_unknown_is_read_without_it():
+    assert Characters("abu\u00e9").encode("\u00fc\u00e9a\u00df") == [8, 9, 6, 1]

@@ -1,4 +1,4 @@
-"""Suggestions: passages of stored documents and a model's own text, ranked by the keystrokes that they save."""
+"""Suggestions are clauses of the field, of several projects once, and none where nothing fits."""
 
 import numpy as np
 import pytest
@@ -7,93 +7,102 @@ import torch
 from common.text import longest_copied_span
 from models import io
 from models.plans import chains
-from models.plans.continuation_tree import Branches
-from models.plans.stored_passages import Passages
-from models.plans.suggester import Suggester
+from models.plans.fields import FIELDS, field_of
+from models.plans.library import Document, Library
+from models.plans.outline import divide
+from models.plans.readings import MOST_KEPT, Readings
+from models.plans.suggester import Suggester, continuation, last_sentence
 from tests.models.plans.test_char_mixture import mixture, tokens_of, wording
 
-ONE = """# 1 Roles
-The manager of Alder House checks the model. The client is told of 14 faults.
-# 2 Clash detection
-Clashes are tested every week by the team at Alder House with a tolerance of 15 mm.
+ONE = """# Plan of Alder House
+
+## 1 Roles and responsibilities
+
+The information manager of Alder House checks each model before it is shared.
+
+## 2 Clash detection
+
+Clashes are tested every week by the coordinator of each team.
+Container AH-22-0417 holds the results, within a tolerance of 15 mm.
+
+## 3 Catering
+
+Lunch is served at noon in the canteen of the site.
 """
-OTHER = """# 3 Clash detection
-Clashes are tested every month by the team at Birch Mill with a tolerance of 25 mm.
-- The team
+OTHER = """# Plan of Birch Mill
+
+## 3.4 Clash Detection Process
+
+Clashes are tested every week by the coordinator of each team. Issues are closed within ten working days.
+
+## 5 Security
+
+Models are graded before they are uploaded.
 """
 
 
-def passages():
-    return Passages({"one": ONE, "other": OTHER})
+def library(*texts):
+    return Library([Document(f"{n}.md", f"project {n}", text, divide(text)) for n, text in enumerate(texts)])
 
 
-def test_passages_agree_in_words_where_names_and_numbers_differ():
-    text = "Clashes are tested every day by the team at Cedar Yard with "
-    found = passages().after(text, "# Clash detection", 5, {})
-    assert (found[0].sure, found[0].whole) == ("a tolerance of ", "a tolerance of <number> mm.\n")
-    assert (found[0].document, found[0].heading, found[0].line) == ("one", "# 2 Clash detection", 4)
-    assert sum(each.whole == found[0].whole for each in found) == 1  # the other document says the same
-
-
-def test_slots_are_filled_from_the_document_at_hand():
-    stored = passages()
-    own = stored.slots("The manager of Cedar Yard signs. There is a tolerance of 40 mm.")
-    (first, *_) = stored.after("It holds that the ", "", 5, own)
-    assert first.whole == "manager of Cedar Yard checks the model. "
-    (first, *_) = stored.after("It holds that the ", "", 5, {})
-    assert (first.sure, first.whole) == ("manager of ", "manager of <name> checks the model. ")
-
-
-def test_a_word_that_was_begun_is_completed():
-    (first, *_) = passages().after("and the mana", "", 5, {})
-    assert first.sure == "ger of "
-    assert not passages().after("and the manu", "", 5, {})
+def texts_of(found):
+    return [clause.text for clause in found]
 
 
 @pytest.mark.parametrize(
-    ("field", "heading"),
-    [("clashDetection", "# 2 Clash detection"), ("Roles", "# 1 Roles"), ("costs", "costs"), ("", "")],
+    ("heading", "field"),
+    [
+        ("clashDetection", "clashDetection"),
+        ("4.6 Clash Detection and Resolution", "clashDetection"),
+        ("Q19. What are the rules for clash detection?", "clashDetection"),
+        ("APPENDIX C: FILE NAMING CONVENTION", "namingConventions"),
+        ("3.2.1 Common Data Environment", "cdeWorkflow"),
+        ("Part E. Working method", None),
+        ("Canteen", None),
+    ],
 )
-def test_a_field_is_found_by_the_words_of_its_heading(field, heading):
-    assert passages().heading(field) == heading
+def test_headings_are_about_fields(heading, field):
+    assert field_of(heading) == field
 
 
-def test_branches_have_the_probabilities_of_the_model():
-    model, tokens = mixture(wording(0)), tokens_of(wording(1, 50))
-    reader = model.reader(adapting=False)
-    reader.skim(tokens[1:])
-    branches = Branches(reader)
-    way = tokens_of("abc dad. cab")[1:].tolist()
-    (reached,) = branches.follow([way])
-    read = model.reader(adapting=False).read(np.array([*tokens[1:], *way]))[-len(way) :]
-    expected = sum(float(read[place, token]) for place, token in enumerate(way))
-    assert reached.log_prob == pytest.approx(expected, abs=1e-4)
-    assert branches.way(reached) == way
-    branches.step(way[0])
-    assert branches.way(reached) == way[1:]
-    branches.grow(20)
-    for branch, _ in branches.walk():
-        assert branch.log_prob <= branch.parent.log_prob
+def test_every_field_is_found_by_its_own_words():
+    for name, field in FIELDS.items():
+        assert field.beginning.endswith(" ")
+        assert field.question.endswith("?")
+        assert field_of(name) == name
 
 
-def test_what_is_suggested_saves_most_keystrokes_together():
-    model = mixture("abcd dab. " * 3)
-    model.common[:] = 1.0
-    reader = model.reader(adapting=False)
-    reader.skim(tokens_of("abcd dab. ")[1:])
-    suggester = Suggester(reader, None, "abcd dab. ", "")
-    chosen = suggester.choices(3)
-    saved = suggester.saved()
-    best = max(sum(saved.get(each, 0) for each in _up(branch, suggester)) for branch in saved)
-    assert sum(saved.get(each, 0) for each in _up(chosen[0].branch, suggester)) == pytest.approx(best)
-    assert model.characters.signs(chosen[0].tokens).startswith("abcd dab. "[:4])
-    assert len({tuple(each.tokens) for each in chosen}) == len(chosen)
+def test_the_same_clause_of_several_projects_is_one_with_its_count():
+    found = Suggester(library(ONE, OTHER)).find("clashDetection", "", 9)
+    assert [clause.projects for clause in found if clause.text.startswith("Clashes are tested")] == [2]
+    assert len(found) == 3
 
 
-def _up(branch, suggester):
-    while branch is not suggester.branches.root:
-        yield branch
-        branch = branch.parent
+def test_nothing_of_another_topic_is_suggested_and_nothing_where_nothing_fits():
+    suggester = Suggester(library(ONE, OTHER))
+    assert all("Clash" in place.headings[-1] for c in suggester.find("clashDetection", "", 9) for place in c.places)
+    assert suggester.find("backupProcedures", "") == []
+    assert suggester.find("clashDetection", "The canteen serves a lunch menu ") == []
+    assert texts_of(suggester.find("Security-minded approach", "")) == ["Models are graded before they are uploaded."]
+
+
+def test_names_and_numbers_of_one_project_are_slots_but_tolerances_are_not():
+    (found,) = [c for c in Suggester(library(ONE, OTHER)).find("clashDetection", "", 9) if "Container" in c.text]
+    assert found.text == "Container <number> holds the results, within a tolerance of 15 mm."
+    (found,) = Suggester(library(ONE, OTHER)).find("rolesResponsibilities", "")
+    assert found.text == "The information manager of <name> checks each model before it is shared."
+
+
+def test_what_was_begun_is_continued_and_what_was_said_is_not_said_again():
+    suggester = Suggester(library(ONE, OTHER))
+    (first, *_) = suggester.find("clashDetection", "Issues are ")
+    assert continuation(first, last_sentence("Issues are ")[1]) == ("closed within ten working days.", 0)
+    assert continuation(first, "Isues") == ("Issues are closed within ten working days.", 5)
+    said = "Clashes are tested every week by the coordinator of each team. "
+    assert not any(text.startswith("Clashes") for text in texts_of(suggester.find("clashDetection", said, 9)))
+    assert not any(text == said.strip() for text in texts_of(suggester.find("clashDetection", said.strip(), 9)))
+    assert last_sentence(said) == (len(said), "")
+    assert last_sentence("It ends. It goes") == (9, "It goes")
 
 
 def with_text(**documents):
@@ -105,32 +114,56 @@ def with_text(**documents):
     return stored
 
 
-def test_a_model_suggests_with_sources_and_keeps_them_when_saved(tmp_path):
+def test_a_model_suggests_with_places_and_keeps_them_when_saved(tmp_path):
     model = with_text(one="# ab\nabc dad cab abc.\n", other="# cd\nbad cab dad.\n")
     model.common[:] = 0.7
-    suggested = model.suggest("ab", "abc ", 3)
-    assert suggested
-    assert all(0 < each.likelihood < 1 for each in suggested)
-    best = next(each for each in suggested if each.document)
-    assert (best.text, best.document, best.heading, best.line) == ("dad cab abc.", "one", "# ab", 2)
+    (found,) = model.suggest("ab", "abc ", 3)
+    assert 0 < found.likelihood < 1
+    assert (found.text, found.replaces, found.document, found.heading, found.line) == (
+        "dad cab abc.",
+        0,
+        "one",
+        "ab",
+        2,
+    )
+    assert [each.text for each in model.suggest("", "abc", document="dad.\n\n# ab\n\n")] == [" dad cab abc."]
     io.save(model, tmp_path)
-    assert io.load(tmp_path).suggest("ab", "abc ", 3) == suggested
+    assert io.load(tmp_path).suggest("ab", "abc ", 3) == [found]
     with pytest.raises(ValueError, match="n must be 1 or more"):
         model.suggest("ab", n=0)
 
 
-def test_a_field_is_suggested_for_below_its_heading_and_the_document(monkeypatch):
-    model, given = with_text(one="# ab\nabc dad cab abc.\n"), []
+def test_continuations_are_judged_as_they_would_be_read():
+    model, tokens = mixture(wording(0)), tokens_of(wording(1, 50))
+    for adapting in (False, True):
+        reader = model.reader(adapting=adapting)
+        reader.skim(tokens[1:])
+        ways = [tokens_of(each)[1:].tolist() for each in ("abc dad. cab", "d")]
+        read = model.reader(adapting=False) if not adapting else None
+        for way, judged in zip(ways, reader.judge(ways), strict=True):
+            if read is not None:
+                own = read.fork()
+                own.skim(tokens[1:])
+                assert judged.tolist() == pytest.approx(
+                    own.read(torch.tensor(way).numpy())[torch.arange(len(way)), way].tolist(), abs=1e-4
+                )
+            assert judged[0].item() == pytest.approx(reader.ahead()[way[0]].item(), abs=1e-4)
 
-    class Noting(Suggester):
-        def __init__(self, reader, passages, text, heading):
-            given.append((text, heading))
-            super().__init__(reader, passages, text, heading)
 
-    monkeypatch.setattr("models.plans.char_mixture.Suggester", Noting)
-    model.suggest("ab", "abc ", 1, document="dad.\n")
-    model.suggest("", "abc", 1)
-    assert given == [("dad.\n\n# ab\n\nabc ", "# ab"), ("abc", "")]
+def test_a_document_is_read_on_as_it_grows_and_the_oldest_is_forgotten(monkeypatch):
+    model, skimmed = mixture(wording(0)), []
+    readings = Readings(model.reader, model.characters)
+    monkeypatch.setattr(
+        "models.plans.mixture_reader.MixtureReader.skim", lambda reader, tokens: skimmed.append(len(tokens))
+    )
+    assert not readings.read("abc dad", 3)
+    assert readings.read("abc dad", 4)
+    readings.reader("abc dad cab")
+    assert skimmed == [3, 4, 4]
+    monkeypatch.setattr("models.plans.readings.MOST_KEPT", 5)
+    readings.read("bad")
+    assert list(readings.readers) == ["bad"]
+    assert MOST_KEPT > 400_000
 
 
 def test_generated_text_copies_no_fifty_characters():

@@ -364,6 +364,19 @@ def test_searches_from_every_start_serve_every_customer_once(kind, customers):
             assert_valid(instances, found[:, None], tour_length(instances.locs, found[:, None]))
 
 
+@pytest.mark.parametrize(("customers", "capacity"), [(1, 9), (9, 30), (250, 30), (250, 2000)])
+def test_threads_that_search_together_serve_every_customer_once_and_lose_no_given_tour(customers, capacity):
+    instances = make_instances(1, customers, capacity)
+    given = native.improve(_places(instances), _seeds(instances), 1)
+    for measured in (_places, _measured):
+        found = _solve(instances, 0.02, measured=measured, share=0.2, tours=given[:, None], crew=2)
+        cost = tour_length(instances.locs, found[:, None])
+        assert_valid(instances, found[:, None], cost)
+        assert (cost <= tour_length(instances.locs, given[:, None]) + 1e-6).all()
+    if customers == 250:  # the threads' time, without which nothing is left to improve
+        assert (cost < tour_length(instances.locs, given[:, None])).all()
+
+
 def test_time_finds_the_optimum_of_small_problems():
     instances = make_instances(4, 5, capacity=12)
     for share in (1.0, 0.2):

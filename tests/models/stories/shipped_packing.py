@@ -12,7 +12,7 @@ def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return a state dict as it is stored."""
     found, entries = {}, torch.zeros((), dtype=torch.int64)
     for name, tensor in tensors.items():
-        if name.startswith("memory.mean_"):
+        if name.startswith("memory.mean_") or name.endswith(".weight"):
             scale = tensor.abs().amax(1) / 127
             found[name] = (tensor / torch.where(scale == 0, 1, scale)[:, None]).round().to(torch.int8)
             found[name + SCALE] = scale

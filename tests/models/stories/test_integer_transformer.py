@@ -160,7 +160,8 @@ def test_the_device_sampler_draws_by_probability_and_repeats_itself():
     again = Sampler(integers, 256, seed=5)
     assert [again(logits) for _ in range(50)] == drawn[:50]
     few = Sampler(integers, 256, top_k=2, seed=5)
-    assert {few(logits) for _ in range(200)} == {4, 9}
+    kept = np.bincount([few(logits) for _ in range(4000)], minlength=32)
+    np.testing.assert_allclose(kept[[4, 9, 11]] / 4000, [2 / 3, 1 / 3, 0], atol=0.03)
 
 
 @pytest.mark.parametrize("temperature", [12, 2561])

@@ -24,7 +24,7 @@ def test_counts_come_back_as_they_were_and_the_memory_as_the_chip_has_it(model, 
     loaded = io.load(tmp_path / "packed").state_dict()
     for name, tensor in model.state_dict().items():
         assert loaded[name].dtype == tensor.dtype
-        if "mean" in name:
+        if "mean" in name or name.endswith(".weight"):
             assert (loaded[name] - tensor).abs().amax(1).le(tensor.abs().amax(1) / 250).all()
         else:
             assert torch.equal(loaded[name], tensor), name

@@ -16,6 +16,17 @@ def test_the_memory_of_a_model_grows_with_every_size():
         assert rp2040.sram_bytes(larger) > rp2040.sram_bytes(config)
 
 
+def test_weights_stay_in_flash_where_sram_has_no_room_for_them():
+    resident, reader = PRESETS["rp2040-story"], PRESETS["rp2040-reader"]
+    assert not rp2040.streams(resident)
+    assert rp2040.streams(reader)
+    assert rp2040.sram_bytes(reader) < rp2040.SRAM_BYTES < rp2040.model_bytes(reader)
+    larger = replace(reader, hidden=768, counts=98304)
+    with pytest.raises(ValueError, match="2 MB of flash"):
+        rp2040.check(larger)
+    rp2040.check(replace(larger, flash_megabytes=4))
+
+
 def test_the_story_preset_leaves_a_quarter_of_the_memory_to_others():
     assert rp2040.sram_bytes(PRESETS["rp2040-story"]) <= 200_000
 
@@ -23,8 +34,8 @@ def test_the_story_preset_leaves_a_quarter_of_the_memory_to_others():
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"vocabulary": 4000, "width": 64}, "bytes too|lower one of: .*model.vocabulary="),
-        ({"hidden": 1024, "layers": 16, "width": 32}, "model.layers="),
+        ({"layers": 10, "width": 120, "context": 128}, "bytes of SRAM, .* too many; lower one of: .*model.context="),
+        ({"hidden": 1024, "layers": 9, "width": 128}, "MB of flash leave .* give model.flash_megabytes=4"),
         ({"width": 6, "heads": 2}, "model.width=6 must be 4 to 128 and a multiple of 4"),
         ({"context": 512}, "model.context=512 must be 2 to 256"),
     ],
@@ -36,7 +47,7 @@ def test_a_model_too_big_for_the_chip_is_refused_with_what_to_lower(change, told
 
 
 def test_what_the_refusal_says_to_lower_to_fits():
-    config = TinyTransformerConfig(512, 64, 6, 4, 256, 128)
+    config = TinyTransformerConfig(512, 64, 16, 4, 256, 160)
     with pytest.raises(ValueError, match="lower one of") as error:
         rp2040.check(config)
     excess = int(str(error.value).split(" of SRAM, ")[1].split(" ")[0].replace(",", ""))

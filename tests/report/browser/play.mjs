@@ -43,20 +43,24 @@ const PLAYED = {
     const written = () => within(page, "output").textContent(), seed = within(page, "label:has-text('seed') input");
     await page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent));
     const stories = [await written()], seeds = [await seed.inputValue()];
-    for (let count = 0; count < 2; count++) {
-      await within(page, "button.main").first().click();
+    const enter = async () => {
+      await within(page, "textarea").press("Enter");
       await page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent));
-      stories.push(await written());
+      return written();
+    };
+    for (let count = 0; count < 10; count++) {
+      stories.push(await enter());
       seeds.push(await seed.inputValue());
     }
     const told = await continued(page, "Tell another"), aloud = page.getByRole("button", { name: /Read aloud|Stop reading/ });
     if (!await aloud.isVisible()) return { ...told, opened: stories[0], stories, seeds, aloud: null };
     await aloud.click();
     const reading = await aloud.textContent(), spoken = await page.evaluate(() => window.spoken.join(""));
+    const next = await enter(), followed = await page.evaluate(() => window.spoken.join("")) == spoken + next;
     await aloud.click();
-    return { ...told, opened: stories[0], stories, seeds, aloud: { reading, spoken, afterwards: await aloud.textContent() } };
+    return { ...told, opened: stories[0], stories, seeds, aloud: { reading, spoken, followed, afterwards: await aloud.textContent() } };
   },
-  bep: page => continued(page),
+  bep: async page => await within(page, "details textarea").count() ? filled(page) : continued(page),
   async crypto(page) {
     const shown = await within(page, "textarea").inputValue();  // the example
     await tabTo(page, "button", "Simulate candles");
@@ -122,6 +126,24 @@ async function continued(page) {
   await page.keyboard.press("Enter");
   await page.waitForFunction(() => document.querySelector("#panel pre").textContent.endsWith("\n> "));
   return { opened, told, seeds, chip: await within(page, "pre").textContent() };
+}
+
+// Fills a field of a form with clauses, by the keyboard.
+async function filled(page) {
+  const field = within(page, "textarea[name=clashDetection]"), option = within(page, "[role=option][aria-selected=true]");
+  const said = async () => (await within(page, "[role=status]").textContent()).trim();
+  await tabTo(page, "textarea");
+  await page.waitForFunction(() => document.querySelector("#panel [role=status]").textContent.includes("nothing of yours fits"));
+  const silent = await said();
+  await within(page, "summary").filter({ hasText: "Coordination" }).press("Enter");
+  await field.focus();
+  await page.keyboard.type("The cat");
+  await option.waitFor();
+  const [text, source] = [await option.locator("span").textContent(), await option.locator("small").textContent()];
+  await page.keyboard.press("Tab");
+  const taken = await field.inputValue();
+  await page.keyboard.press("Escape");
+  return { silent, text, source, taken, fields: await within(page, "textarea").count(), open: await option.count() };
 }
 
 async function chosen(page, run) {

@@ -1,6 +1,7 @@
 """A folder of documents becomes tokens in three parts that share nothing, or is refused as a whole."""
 
 import json
+import re
 import shutil
 import textwrap
 import zipfile
@@ -33,7 +34,7 @@ def test_documents_come_back_from_their_tokens(firm, tmp_path):
 def test_the_folder_holds_a_dataset_of_names_families_parts_texts_and_tokens(firm, tmp_path):
     data.prepare(config(firm), tmp_path / "out")
     table = datasets.load_from_disk(tmp_path / "out")
-    assert set(table.features) == {"name", "family", "part", "text", "tokens"}
+    assert set(table.features) == {"name", "family", "part", "text", "tokens", "outline"}
     assert table.features["tokens"] == datasets.List(datasets.Value("uint8"))
     corpus = data.load(tmp_path / "out")
     assert {part: [text.name for text in texts] for part, texts in corpus.parts.items()} == {
@@ -122,6 +123,29 @@ def test_names_of_persons_are_masked_in_the_users_documents(firm, tmp_path):
     (firm / "roles.txt").write_text("The lead is Priya Sharma. Sharma signs.\n" * 40)
     facts = data.prepare(config(firm, mask_names=True), tmp_path / "out")
     assert facts["masked"]["name"] == 80
+
+
+def test_a_reviewed_line_is_kept(firm, tmp_path):
+    (firm / "roles.txt").write_text("The lead is Priya Sharma. Tom Barlow signs.\n" * 40)
+    data.prepare(config(firm), tmp_path / "out")
+    table = (tmp_path / "out" / "masked.csv").read_text(encoding="utf-8-sig")
+    assert "roles.txt,name,Priya Sharma,40,1," in table
+    reviewed = tmp_path / "reviewed.csv"
+    reviewed.write_text(re.sub("(?m)^(.*Priya Sharma,40,.*),mask$", r"\1,keep", table))
+    data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "again")
+    assert read(tmp_path / "again")["roles.txt"][0].startswith("The lead is Priya Sharma. <name> signs.")
+    reviewed.write_text(table.replace(",mask", ",perhaps"))
+    with pytest.raises(UserError, match="a decision is mask or keep, not 'perhaps'"):
+        data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "wrong")
+
+
+def test_hidden_sources_leave_no_name_of_a_file(firm, tmp_path):
+    facts = data.prepare(config(firm, labels="hidden", projects="folder"), tmp_path / "out")
+    corpus = data.load(tmp_path / "out")
+    names = {text.name for texts in corpus.parts.values() for text in texts}
+    assert all(re.fullmatch(r"document \d+", name) for name in names)
+    assert all(re.fullmatch(r"document \d+", text.family) for texts in corpus.parts.values() for text in texts)
+    assert set(facts["labels"]) == set(facts["files"])
 
 
 def test_without_masking_addresses_stay(firm, tmp_path):

@@ -17,7 +17,7 @@ from models.plans.characters import MASKS, Characters
 from pipelines.engine.batches import mapper
 from pipelines.workloads.bep import comparison, data, evaluation
 from pipelines.workloads.bep.config import Config
-from pipelines.workloads.bep.fields import FIELDS
+from pipelines.workloads.bep.filled_form import BEGINNINGS
 
 CPU = torch.device("cpu")
 SENTENCES = "The model is shared. The team checks the model. The plan is read by the team. "
@@ -74,6 +74,7 @@ def evaluate(cls, monkeypatch, tmp_path, *words, parts=None):
         "evaluation.characters=30",
         "evaluation.starts=16",
         "evaluation.typed=0",
+        "evaluation.clauses=0",
         *words,
     ]
     config = build(Config, {}, words, "test")
@@ -121,9 +122,9 @@ def test_every_field_is_completed_at_every_temperature(monkeypatch, tmp_path):
     assert "validation.completions.csv" not in validation.files
     rows = list(csv.DictReader(io.StringIO(test.files["test.completions.csv"])))
     assert [(row["temperature"], row["field"]) for row in rows] == [
-        (t, name) for t in ("0.0", "0.5") for name in FIELDS
+        (t, name) for t in ("0.0", "0.5") for name in BEGINNINGS
     ]
-    assert len(FIELDS) == 25
+    assert len(BEGINNINGS) == 25
     assert test.summary["completions"].keys() == {"0.0", "0.5"}
     figures = test.summary["completions"]["0.5"]
     assert figures["characters"] == sum(len(row["completion"]) for row in rows if row["temperature"] == "0.5")

@@ -18,7 +18,7 @@ def test_completions_are_judged_by_words_copies_and_what_was_to_be_masked(monkey
     leak = "the model. Ask jo@example.com or +44 20 7946 0123. "
     config = build(Config, {}, ["evaluation.characters=60", "evaluation.temperatures=[0.5]"], "test")
     model = CharLSTM(CharLSTMConfig(VOCABULARY, **SIZES))
-    monkeypatch.setattr(filled_form, "FIELDS", {"copied": "Begin: ", "leaking": "See: "})
+    monkeypatch.setattr(filled_form, "BEGINNINGS", {"copied": "Begin: ", "leaking": "See: "})
     monkeypatch.setattr(model, "complete", lambda prompt, *a, **k: training[5:65] if prompt == "Begin: " else leak)
     figures = filled_form.complete_fields(config, model, training, len(training))[1]["0.5"]
     assert figures["unmasked_strings"] == 2

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 
 from models.plans.characters import Characters
 from pipelines.workloads.bep import data, typist
@@ -53,28 +52,8 @@ def test_pieces_are_beginnings_of_prose_below_their_headings():
     texts = [f"# 1 Clash detection\n\n{prose}\n\n| a table | is none |\n\n## Roles\n{prose} {prose}\n", "nothing\n"]
     found = typist.pieces(texts, 1000)
     assert [texts[each.document][each.begin : each.end] for each in found] == [prose, f"{prose} {prose}"[:150]]
-    assert [typist.field_of(each.heading) for each in found] == ["clashDetection", "other"]
+    assert [each.heading for each in found] == ["# 1 Clash detection", "## Roles"]
     assert len(typist.pieces(texts, 150)) == 1
-
-
-def test_a_reader_of_kneser_ney_expects_what_the_counts_say_whatever_the_weights_are():
-    model = with_text(one="abc dad cab bad abc dad cab.\n")
-    read = np.array(model.characters.encode("abc dad c"))
-    expected = []
-    for weight in (0.7, 0.1):
-        model.common[:] = weight
-        readers = [make(model.reader()) for make in (lambda reader: reader, typist.KneserNeyReader)]
-        for reader in readers:
-            reader.read(read)
-        mixed, counted = (type(reader).expected([reader])[0] for reader in readers)
-        again, _ = readers[1].extend(readers[1].standing(), np.array(model.characters.encode("a")))
-        expected.append((mixed, counted, again))
-    (mixed, counted, again), (other, same, once_more) = expected
-    assert not torch.equal(mixed, other)
-    assert torch.equal(counted, same)
-    assert torch.equal(again, once_more)
-    assert counted.exp().sum() == pytest.approx(1, abs=1e-5)
-    assert counted.argmax() == model.characters.encode("a")[0]  # "d c" was always followed by it
 
 
 def test_what_is_typed_is_measured_for_every_kind_of_suggestions(monkeypatch):

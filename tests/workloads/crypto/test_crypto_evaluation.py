@@ -14,7 +14,7 @@ from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.verdict import baselines
 from pipelines.workloads.crypto.verdict.judge import BEYOND, LEAK, LEVEL, NO_SKILL, PREDICTIVE, SKILL
 from pipelines.workloads.crypto.windows import pooled
-from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
+from tests.workloads.crypto.standin import CPU, Regression, fitted, map_items, prepared, without_trees
 
 
 def evaluated(config, models, folder):
@@ -30,11 +30,11 @@ def baselines_fitted_once():
     """Fit baselines once for the same rows, since they take most of the time of an evaluation."""
     fit, known = baselines.fit_and_predict, {}
 
-    def remembered(*given, seed):
+    def remembered(*given, seed, linear):
         arrays = [array for each in given for array in (each.values() if isinstance(each, dict) else [each])]
         key = seed, *(array.tobytes() for array in arrays)
         if key not in known:
-            known[key] = fit(*given, seed=seed)
+            known[key] = fit(*given, seed=seed, linear=linear)
         return dict(known[key])
 
     with pytest.MonkeyPatch.context() as patch:
@@ -73,7 +73,6 @@ def test_a_planted_signal_is_skill(planted):
         assert found.summary[symbol]["log_loss"] < found.summary[symbol]["prior_log_loss"]
         assert pages[symbol]["backtest"]["net_return"] > 0
     assert (found.summary["coins"], found.summary["skill"], found.summary["leaks_suspected"]) == (2, 2, 0)
-    assert found.summary["together"]["direction_log_loss"]["interval_95"][0] > 0
 
 
 def test_without_a_signal_no_skill_is_shown(tmp_path):
@@ -123,7 +122,6 @@ def test_each_of_many_coins_is_held_to_a_wider_interval(planted, tmp_path):
     narrow, wide = (each["AAAUSDT"]["comparisons"][0] for each in (page, pages))
     assert wide["gain"] == narrow["gain"]
     assert wide["low"] < narrow["low"] < narrow["high"] < wide["high"]
-    assert alone.summary["together"] is None
 
 
 # ---- metrics
@@ -164,14 +162,15 @@ def test_the_baselines_are_in_the_same_table_as_the_model(planted):
         "gradient boosting, last row",
         "logistic regression, window",
         "gradient boosting, window",
+        "autoregression",
+        "rolling priors, blended",
+        "rolling prior",
         "location-scale",
         "buy-and-hold",
-        "random trades (median)",
     ]
     assert rows["majority"]["log_loss"] == pytest.approx(pages["AAAUSDT"]["figures"]["prior_log_loss"])
     assert rows["model"]["net_return"] == pages["AAAUSDT"]["backtest"]["net_return"]
     assert rows["buy-and-hold"]["net_return"] == pages["AAAUSDT"]["backtest"]["buy_and_hold_return"]
-    assert pages["AAAUSDT"]["random_trades"]["low"] <= rows["random trades (median)"]["net_return"]
 
 
 def test_the_temperature_of_a_distorted_model_is_found_but_its_own_probabilities_are_judged(planted):
@@ -314,3 +313,22 @@ def test_the_ranking_follows_the_evidence_and_not_the_return(planted):
     assert [row["coin"] for row in found.table] == sorted(
         pages, key=lambda symbol: -pages[symbol]["comparisons"][0]["low"]
     )
+
+
+def test_a_copy_of_another_coin_is_counted_once(planted, monkeypatch):
+    config, folder, models, *_ = planted
+    load = data.load
+
+    def copied(folder, symbol):
+        coin = load(folder, "AAAUSDT")
+        return replace(coin, candles=replace(coin.candles, symbol=symbol), facts={**coin.facts, "symbol": symbol})
+
+    monkeypatch.setattr(data, "load", copied)
+    first = models["AAAUSDT"]
+    second = Regression(replace(first.config, coins=("BBBUSDT",), scalers={"BBBUSDT": first.config.scalers["AAAUSDT"]}))
+    second.load_state_dict(first.state_dict())
+    with without_trees():
+        found, pages = evaluated(config, {"AAAUSDT": first, "BBBUSDT": second}, folder)
+    assert found.summary["headline"].startswith("1 of 1 simulated coin pays its costs; 1 more is a copy of another's")
+    assert pages["BBBUSDT"]["verdict"] == "a copy of AAAUSDT"
+    assert not any(pages["BBBUSDT"]["grades"].values())

@@ -73,6 +73,9 @@ class Brightness(nn.Module):
     def estimates(self, encoded):
         return None
 
+    def joined(self, encoded, estimates):
+        return estimates
+
     def compare_encoded(self, encoded, first, second):
         logits = self.davidson.probabilities((encoded[first] - encoded[second])[:, 0]).log()
         return logits + torch.tensor([self.lean, 0.0, 0.0])

@@ -83,7 +83,7 @@ def test_the_result_does_not_depend_on_the_number_of_processes(tmp_path, monkeyp
     assert digests(tmp_path / "one") == digests(tmp_path / "two")
     assert len(list((tmp_path / "one/train").glob("*.arrow"))) > 5
     train = data.stories(tmp_path / "one", "train")
-    assert len(train) == 26
+    assert len(train) == 25
     assert data.ending(tmp_path / "one", "train", 10**9) == "\n".join(train)
     last = data.ending(tmp_path / "one", "train", len(train[-1]))
     assert "\n".join(train).endswith(last)

@@ -16,14 +16,34 @@ from pipelines.workloads.tinystories.task import StoriesTask
 from tests.workloads.tinystories.texts import BOOK, STORIES, both, config, parts, written
 
 
-def test_one_story_in_ten_is_held_out_and_none_is_on_both_sides(tmp_path):
+def test_some_stories_are_held_out_and_none_is_on_both_sides(tmp_path):
     data.prepare(config(), tmp_path)
     train, held_out = parts(tmp_path)
     validation, told = data.stories(tmp_path, "validation"), list(generate(0, 30_000))
-    assert len(held_out) == len(told) // 10
-    assert len(validation) == (len(told) + 1) // 20
+    assert len(held_out) == pytest.approx(len(told) / 10, abs=len(told) / 15)
+    assert len(validation) == pytest.approx(len(told) / 20, abs=len(told) / 20)
     assert len(train) + len(validation) + len(held_out) == len(told)
     assert {*train, *validation, *held_out} == set(told)
+
+
+def test_a_story_keeps_its_side_when_others_are_added(tmp_path):
+    sides = []
+    for name, blocks in (("few", STORIES), ("many", [*STORIES, *generate(3, 40_000)])):
+        data.prepare(config(written(tmp_path / f"{name}.txt", blocks)), tmp_path / name)
+        sides.append([set(data.stories(tmp_path / name, split)) for split in ("train", "validation", "held_out")])
+    assert all(some and some < all_of_side for some, all_of_side in zip(*sides, strict=True))
+
+
+def test_limits_of_the_held_out_stories_send_the_others_to_the_training_part(tmp_path):
+    source = written(tmp_path / "stories.txt", list(generate(3, 60_000)))
+    sides = []
+    for name, limits in (("free", {}), ("limited", {"test_stories": 2, "validation_stories": 1})):
+        data.prepare(config(source, **limits), tmp_path / name)
+        sides.append([data.stories(tmp_path / name, split) for split in ("train", "validation", "held_out")])
+    (_, validation, held_out), (train, fewer_validation, fewer_held_out) = sides
+    assert fewer_held_out == held_out[:2]
+    assert fewer_validation == validation[-1:]
+    assert set(held_out[2:]) | set(validation[:-1]) < set(train)
 
 
 def test_the_split_depends_on_the_seed_and_not_on_the_order_of_the_file(tmp_path):

@@ -169,7 +169,7 @@ def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monke
     ("words", "told"),
     [
         (["model.vocabulary=20"], "model.vocabulary"),
-        (["model.vocabulary=4000", "model.width=64"], "too many; lower one of: model.vocabulary="),
+        (["model.layers=16", "model.width=128", "model.context=128"], "too many; lower one of: model.width="),
         (["data.percent=0"], "data.percent"),
         (["data.percent=101"], "data.percent"),
         (["data.source=nowhere.txt"], "nowhere.txt"),

@@ -10,7 +10,8 @@ import pytest
 
 from common.errors import UserError
 from pipelines.workloads.tinystories import data, sources
-from tests.workloads.tinystories.texts import STORIES, both, config, written
+from pipelines.workloads.tinystories.stories import generate
+from tests.workloads.tinystories.texts import STORIES, both, config, parts, written
 
 
 def test_blank_lines_separate_stories_only_where_no_marker_does(tmp_path):
@@ -65,15 +66,16 @@ def test_parquet_files_are_a_source_and_what_else_lies_there_is_named(tmp_path):
         )
     for name in ("README.md", "a.odt", "b.odt", "data/below.txt", ".gitattributes"):
         (folder / name).write_text("Not this.")
+    (folder / "data" / "other.parquet").write_bytes((folder / "data" / "validation.parquet").read_bytes())
     facts = data.prepare(config(folder), tmp_path / "out")
-    assert set(both(tmp_path / "out")) == set(STORIES)
+    assert set(both(tmp_path / "out")) == {*STORIES, "No."}
     assert facts["source"] == f"folder {folder}, .parquet files: 2"
-    assert facts["files"] == ["train-00000.parquet", "train-00001.parquet"]
+    assert facts["files"] == ["train-00000.parquet", "train-00001.parquet", "validation.parquet"]
     other = "stories are read from .txt and .parquet files; save it as one of them"
     assert facts["note"].splitlines() == [
         f"left out of {folder}: 1 .md ({other})",
         f"left out of {folder}: 2 .odt ({other})",
-        f"left out of {folder}: 1 .parquet (the files named train are read alone)",
+        f"left out of {folder}: 1 .parquet (the files named train are read alone, and those of a test)",
         f"left out of {folder}: 1 .txt (text files in subfolders are not read; move them, or give their folder)",
     ]
     data.prepare(config(folder / "data" / "train-00000.parquet"), tmp_path / "one")
@@ -90,19 +92,24 @@ def test_a_parquet_file_without_stories_is_refused(tmp_path):
     assert not (tmp_path / "out/scratch").exists()
 
 
-def test_a_dataset_id_is_asked_for_its_training_split(tmp_path, monkeypatch):
-    asked = []
-
-    def load_dataset(name, split):
-        asked.append((name, split))
-        return datasets.Dataset.from_dict({"text": ["<|endoftext|>".join(STORIES[:2]), *STORIES[2:]]})
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+@pytest.mark.parametrize("through", ["hub", "folder"])
+def test_a_dataset_with_a_split_of_its_own_to_validate_is_judged_on_that_one(tmp_path, monkeypatch, through):
+    repository, load = tmp_path / "cloned", datasets.load_dataset
+    own = [*generate(5, 4_000), STORIES[0]]  # one of which it would train on
+    marked = ["<|endoftext|>".join(STORIES[:2]), *STORIES[2:]]
+    for name, texts in (
+        ("train-00000-of-00002", marked[:9]),
+        ("train-00001-of-00002", marked[9:]),
+        ("validation-00000-of-00001", own),
+    ):
+        datasets.Dataset.from_dict({"text": texts}).to_parquet(repository / "data" / f"{name}.parquet")
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: load(str(repository), cache_dir=str(tmp_path / "cache")))
     monkeypatch.setattr(urllib.request, "urlopen", lambda request, timeout: None)
-    facts = data.prepare(config("owner/stories"), tmp_path)
-    assert asked == [("owner/stories", "train")]
-    assert facts["source"] == "Hugging Face dataset owner/stories, split train"
-    assert set(both(tmp_path)) == set(STORIES)
+    facts = data.prepare(config("owner/stories" if through == "hub" else repository), tmp_path / "out")
+    train, held_out = parts(tmp_path / "out")
+    assert set(held_out) == set(own)
+    assert {*train, *data.stories(tmp_path / "out", "validation")} == set(STORIES[1:])
+    assert "its own test split held out" in facts["split"]
 
 
 @pytest.mark.parametrize("network", ["none", "silent"])

@@ -4,16 +4,18 @@ import json
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from pipelines.workloads.bep.documents.masking import mask_names, mask_secrets
+from models.plans.normal_text import normalise
+from pipelines.workloads.bep.documents.masking import NAME, Masked, Masker, mask_secrets
+from pipelines.workloads.bep.documents.names import Reader, lower_case
+from pipelines.workloads.bep.documents.places import mask_places
 
-KEPT_FORMS = ("<super>", "<sub>", "<fraction>")  # m² is not m2
 # Symbol fonts of word processors have their glyphs in the private-use area, at U+F000 plus the glyph's code.
 BULLETS, GLYPHS = json.loads(Path(__file__).with_suffix(".json").read_text()).values()
-LINE_ENDS = {"\r": "\n", "\v": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n\n"}
 BULLET = re.compile(rf"^[ \t]*(?:[{BULLETS}][ \t]*\n?|[*\u2013\u2014][ \t])[ \t]*(?=[^\s|])", re.MULTILINE)
 
 EDGE_LINES = 3  # lines at the top and at the bottom of a page that may be its header or footer
@@ -45,16 +47,25 @@ class Cleaned:
 
     text: str
     counts: dict[str, int] = field(default_factory=dict)
-    masked: dict[str, int] = field(default_factory=dict)
+    masked: tuple[Masked, ...] = ()
 
 
-def clean(text: str, mask: bool, wrapped: bool = False, names: bool = False) -> Cleaned:
+def clean(
+    text: str,
+    mask: bool,
+    wrapped: bool = False,
+    names: bool = False,
+    words: Collection[str] = (),
+    keep: Collection[tuple[str, str]] = (),
+) -> Cleaned:
     """Return the prose of a text whose pages are separated by form feeds.
 
-    `mask` masks addresses, numbers and secrets, `names` names of persons; `wrapped` text has the line ends of paper.
+    `mask` masks addresses, numbers and secrets; `names` masks persons, clients and projects, but no `words`, which the
+    firm's documents write in lower case. What is to `keep` is given as (kind, text). `wrapped` text has the line ends
+    of paper.
     """
     counts: dict[str, int] = {}
-    masked: dict[str, int] = {}
+    masker = Masker(keep)
     text, counts["characters_normalised"] = normalise(text)
     text, counts["glyphs_mapped"] = map_glyphs(text)
     text, counts["header_and_footer_lines"] = remove_headers_and_footers(text)
@@ -64,36 +75,11 @@ def clean(text: str, mask: bool, wrapped: bool = False, names: bool = False) -> 
     if wrapped:
         text, counts["lines_joined"] = join_lines(text)
     if mask:
-        text, masked = mask_secrets(text)
+        text = mask_secrets(text, masker)
     if names:
-        text, masked["name"] = mask_names(text)
-    return Cleaned(text, counts, masked)
-
-
-def normalise(text: str) -> tuple[str, int]:
-    """Unify line ends, spaces, ligatures and wide forms, remove invisible characters, and count all of these.
-
-    This is NFKC, except that superscripts and fractions stay. Private-use characters are left to `map_glyphs`.
-    """
-    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
-    table = {ord(character): _normal(character) for character in set(text)}
-    changed = sum(text.count(chr(code)) for code, normal in table.items() if normal != chr(code))
-    return unicodedata.normalize("NFC", text.translate(table)), changed
-
-
-def _normal(character: str) -> str:
-    if character in LINE_ENDS:
-        return LINE_ENDS[character]
-    if character in "\n\t\f":
-        return character
-    if unicodedata.category(character) in ("Cc", "Cf", "Cn", "Cs"):
-        return ""
-    form, *parts = unicodedata.decomposition(character).split() or [""]
-    if not form.startswith("<") or form in KEPT_FORMS:
-        return "-" if character == "\u2010" else character
-    whole = "".join(_normal(chr(int(part, 16))) for part in parts)
-    # Unicode decomposes a lone accent into a space and a combining accent; it is kept as it is.
-    return character if any(map(unicodedata.combining, whole)) and whole.startswith(" ") else whole
+        text = mask_places(text, masker)
+        text = masker.spans(text, "name", NAME, Reader(text, lower_case(text).union(words)).names())
+    return Cleaned(text, counts, tuple(masker.found))
 
 
 def map_glyphs(text: str) -> tuple[str, int]:

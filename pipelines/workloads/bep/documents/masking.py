@@ -5,22 +5,21 @@ rarer kinds become a word in angle brackets. Rules are few and meant to be read;
 labelled set stands in docs/bep.md.
 """
 
-import importlib
 import ipaddress
 import json
-import pkgutil
 import re
-from collections.abc import Callable, Collection, Iterator
-from functools import cache
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from models.plans.characters import MASKS
 
 # By the time of masking, a text's own private-use characters have been removed.
 EMAIL, TELEPHONE, URL = MASKS
 IBAN, ADDRESS, SECRET, NAME = "<iban>", "<address>", "<secret>", "<name>"
-# Given names that Faker lacks, patterns of words in names of firms, places and things, and the lengths of account
-# numbers by country (SWIFT's register of IBAN).
+# Words of names, labels and addresses, and the lengths of account numbers by country (SWIFT's register of IBAN).
 WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
 EMAILS = re.compile(r"(?:mailto:)?(?<![\w.+-])[\w+][\w.+'-]{0,63}@(?:[\w-]+\.)+[a-z]{2,}\b", re.I)
@@ -38,19 +37,24 @@ TELEPHONES = re.compile(
     r"|(?:00[1-9]\d{0,2} \(?\d(?:[ ()]{0,3}\d){5,12}+"  # 0044 20 7946 0123
     r"|\(0\d{1,5}\) ?\d(?:[ -]?\d){4,8}+"  # (020) 7946 0123
     r"|(?:1[ -])?\(\d{3}\) ?\d{3}[ .-]\d{4}"  # (555) 010-0199
-    r"|(?:1-)?\d{3}([.-])\d{3}\1\d{4}"  # 555-010-0199
+    r"|(?:1-)?\d{3}([ .-])\d{3}\1\d{4}"  # 555-010-0199
+    r"|00[1-9]\d{8,13}|\(\d{2,3}\) \d{3,4}[ -]\d{4}"  # 00971501234567, (65) 6555-0145
+    r"|0[1-9]\d{0,4}(?: ?/ ?| )\d\d(?: ?\d{2,4}){1,3}+-\d{1,5}|0[1-9]\d{0,3}-\d{6,8}"  # 030 1234567-89, 0522-550143
+    r"|0[1-9](?:\.\d\d){4}"  # 06.12.34.56.78
     r"|0[1-9](?:\d{8,9}|\d{0,3}/\d{5,8})"  # 02079460123, 030/1234567
     r"|(?=(?:\d ?){9,12}+(?!\d))0[1-9]\d{0,3}(?: \d{2,6}+){1,4}+"  # 020 7946 0123
-    r")(?!\w|[.:-]\w))"
+    r")(?: ?(?:x|ext\.?|poste|Durchwahl) ?\d{1,5})?(?!\w|[.:-]\w))"
 )
-LABELLED = re.compile(
-    r"(\b(?:telephone|tel|phone|mobile|mob|fax|cell)(?: no| number)?\.?[ ]?[:.|] ?)"
-    rf"[+(]?\d(?:{_GAP}\d){{5,14}}(?!\w)",
-    re.I,
+_CALLED = (
+    r"(?:telephone|telefono?|teléfono|téléphone|telefoon|phone|mobile?|móvil|mob|cell|fax|tel|handy|direct|durchwahl|"
+    r"extension|ext|poste|extensión)(?: line| no| number| numbers)?(?: ?\(s\)|s)?\.?"
 )
+LABELLED = re.compile(rf"\b{_CALLED}[ ]?[:.|]? ?(?P<it>[+(]?\d(?:{_GAP}\d){{5,14}}(?!\w))", re.I)
+CALLED = re.compile(rf"(?:[\w.]+ )?{_CALLED}|office|line|contact (?:no\.?|number)", re.I)
+NUMBERS = re.compile(rf"[+(]?\d(?:{_GAP}\d){{5,14}}")
 # What follows a number in a list: another one, or the last digits that differ ("020 7946 0123/24").
 LISTED = re.compile(
-    rf"({TELEPHONE} ?(?:[/,;&]|or|and) ?)(?:[+(]?\d(?:{_GAP}\d){{5,14}}|\d{{1,4}}(?![\d.%]| ?[A-Za-z]))(?!\w)"
+    rf"{TELEPHONE} ?(?:[/,;&]|or|and) ?(?P<it>(?:[+(]?\d(?:{_GAP}\d){{5,14}}|\d{{1,4}}(?![\d.%]| ?[A-Za-z]))(?!\w))"
 )
 
 IBANS = re.compile(
@@ -69,7 +73,7 @@ _LABEL = (
     r"pass(?:word|wd|phrase|code)|pwd|pin(?: code)?|(?:api|access|secret|private|account|licen[cs]e)[ _-]?key|"
     r"(?:access |auth )?token|secret"
 )
-LABELLED_SECRETS = re.compile(rf"(\b(?:{_LABEL})\s?(?:is|:|=|\||->)\s?[\"'`]?)([^\s\"'`|]*[^\s\"'`|.,;:)])", re.I)
+LABELLED_SECRETS = re.compile(rf"\b(?:{_LABEL})\s?(?:is|:|=|\||->)\s?[\"'`]?(?P<it>[^\s\"'`|]*[^\s\"'`|.,;:)])", re.I)
 KEYS = re.compile(
     r"-----BEGIN [A-Z ]*KEY-----.*?-----END [A-Z ]*KEY-----"
     r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
@@ -80,69 +84,92 @@ KEYS = re.compile(
     re.DOTALL,
 )
 
-_CAPITALISED = r"[A-Z\u00c0-\u00de][a-z\u00df-\u017e]+"
-_WORD = rf"(?:[A-Z]['\u2019])?{_CAPITALISED}(?:[A-Z][a-z]+)?(?:-{_CAPITALISED})?"
-_PARTICLE = r"(?:de|den|der|van|von|da|dos|di|del|della|la|le|al|bin|ibn|ten|ter|zu|af|el|y)"
-_INITIALS = r"(?:[A-Z]\. ?){1,3}"
-_SURNAME = rf"(?:{_PARTICLE} ){{0,2}}(?:{_WORD})"
-TITLED = re.compile(
-    r"\b(?:Mr|Mrs|Ms|Miss|Mx|Dr|Prof|Professor|Sir|Dame|Lady|Herr|Frau|Ing)\b\.? "
-    rf"(?:{_INITIALS}|(?:{_WORD}) ){{0,2}}{_SURNAME}"
-)
-INVERTED = re.compile(rf"\b({_WORD}), (?:{_WORD})$")
-CAPITALISED = re.compile(rf"\b(?:{_WORD})")
-AFTER_GIVEN = [re.compile(rf"(?: (?:[A-Z]\.?|{_WORD})){{{more}}} {_SURNAME}(?![\w-])") for more in (2, 1, 0)]
-NUMBERED = re.compile(
-    r"(?:^|\n|\b(?:Part|Appendix|Annex|Section|Table|Figure))[#* ]*$"
-)  # behind it, a letter is a number
-INITIALLED = re.compile(rf"(?<![\w.]){_INITIALS}{_SURNAME}\b")
-_ROLE = (
-    r"(?:full |first |last |contact |project |key )?names?|author|authors|contact|prepared by|checked by|approved by|"
-    r"reviewed by|authori[sz]ed by|issued by|signed(?: by)?|signature|attn|attention|client representative|"
-    r"(?:[\w-]+ ){0,3}(?:manager|co-?ordinator|lead|director|architect|engineer|surveyor|officer|leader|owner|"
-    r"author|reviewer|approver|originator|checker|planner)"
-)
-_CAPITALS = r"[A-Z]{2,} [A-Z]{2,}(?: [A-Z]{2,})?"
-AFTER_ROLE = re.compile(
-    rf"\b(?i:{_ROLE}) ?[:|] ?(?P<name>(?:{_INITIALS}|(?:{_WORD}) ){{1,3}}{_SURNAME}|{_CAPITALS})(?=\s*(?:[|\n,;(.]|$))",
-    re.MULTILINE,
-)
-# Words that make a name that of a firm, a place, a thing or a role, within it or behind it.
-FIRM = re.compile(rf"\b(?:{'|'.join(WORDS['firms'])})\b")
-# Words that begin sentences, and dates.
-COMMON = re.compile(
-    r"\b(?:January|February|March|April|May|June|July|August|September|October|November|December|(?:Mon|Tues|Wednes|Thurs|"
-    r"Fri|Satur|Sun)day|North|South|East|West|The|This|These|That|It|Each|All|No|Not|See|For|To|In|On|At|By|Of|And|If|As|A|An|"
-    r"We|He|She|They|Then|There|Now|After|Before|Where|When|Which|Who)\b"
-)
+
+class Masked(NamedTuple):
+    """A part of a text that was masked."""
+
+    kind: str
+    line: int  # from 1, of the text without headers, footers and contents
+    text: str
+    context: str  # the line around it
 
 
-def mask_secrets(text: str) -> tuple[str, dict[str, int]]:
-    """Mask addresses, numbers of accounts and telephones, paths, keys and passwords; count each kind."""
-    counts = {}
-    for kind, mask in KINDS.items():
-        text, counts[kind] = mask(text)
-    return text, counts
+@dataclass
+class Masker:
+    """Replaces parts of a text, except those to keep, and remembers them."""
+
+    keep: Collection[tuple[str, str]] = ()  # (kind, text)
+    found: list[Masked] = field(default_factory=list)
+
+    def spans(self, text: str, kind: str, mask: str, spans: Iterable[tuple[int, int]]) -> str:
+        """Replace what stands at (begin, end), in order."""
+        pieces, place = [], 0
+        for begin, end in spans:
+            if begin >= place and end > begin and (kind, text[begin:end]) not in self.keep:
+                line = text.rfind("\n", 0, begin) + 1
+                around = (
+                    f"{text[max(line, begin - 40) : begin]}[{text[begin:end]}]{text[end : end + 40].split(chr(10))[0]}"
+                )
+                self.found.append(Masked(kind, text.count("\n", 0, begin) + 1, text[begin:end], around))
+                pieces += [text[place:begin], mask]
+                place = end
+        return "".join([*pieces, text[place:]])
+
+    def matches(
+        self,
+        text: str,
+        kind: str,
+        mask: str,
+        pattern: re.Pattern[str],
+        is_one: Callable[[re.Match[str]], bool] | None = None,
+    ) -> str:
+        """Replace the matches that are ones of a kind, or their group "it" if the pattern has one."""
+        group = "it" if "it" in pattern.groupindex else 0
+        return self.spans(
+            text, kind, mask, (match.span(group) for match in pattern.finditer(text) if is_one is None or is_one(match))
+        )
+
+    def counts(self) -> Counter[str]:
+        """Return how many parts of each kind were masked."""
+        return Counter(each.kind for each in self.found)
 
 
-def _replaced(
-    pattern: re.Pattern[str], mask: str, is_one: Callable[[re.Match[str]], bool]
-) -> Callable[[str], tuple[str, int]]:
-    """Return a function that replaces the matches that are ones of a kind, and counts them."""
+def mask_secrets(text: str, masker: Masker) -> str:
+    """Mask addresses, numbers of accounts and telephones, paths, keys and passwords."""
+    for kind, mask, pattern, is_one in RULES:  # in this order: a URL may hold what looks like another kind
+        text = masker.matches(text, kind, mask, pattern, is_one)
+    more = -1
+    while more != len(masker.found):  # each pass reaches one further in a list
+        more = len(masker.found)
+        text = masker.matches(text, "telephone", TELEPHONE, LISTED)
+    numbers = (
+        match.span()
+        for heading, begin, end in columns(text)
+        if CALLED.fullmatch(heading)
+        for match in NUMBERS.finditer(text, begin, end)
+    )
+    return masker.spans(text, "telephone", TELEPHONE, numbers)
 
-    def replace(text: str) -> tuple[str, int]:
-        count = 0
 
-        def chosen(match: re.Match[str]) -> str:
-            nonlocal count
-            if not is_one(match):
-                return match[0]
-            count += 1
-            return mask
+def columns(text: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the heading, begin and end of each cell of the tables, whose rows have cells between bars.
 
-        return pattern.sub(chosen, text), count
-
-    return replace
+    In a table's first row, which may have no headings, the heading of a cell is the cell before it.
+    """
+    headings: list[str] = []
+    place = 0
+    for line in text.split("\n"):
+        cells = [
+            (match[0].strip(), place + match.start(), place + match.end()) for match in re.finditer(r"[^|]+", line)
+        ]
+        if len(cells) < 2:
+            headings = []
+        else:
+            first = not headings or len(cells) > len(headings) + 1
+            named = headings if not first else [""] + [cell for cell, *_ in cells]
+            yield from ((heading, begin, end) for heading, (_, begin, end) in zip(named, cells, strict=False))
+            headings = [cell for cell, *_ in cells] if first else headings
+        place += len(line) + 1
 
 
 def _is_iban(match: re.Match[str]) -> bool:
@@ -167,125 +194,21 @@ def _is_ipv6(match: re.Match[str]) -> bool:
     return len(match[0]) > 6
 
 
-def mask_telephones(text: str) -> tuple[str, int]:
-    """Replace each telephone number by one character, but keep a word such as "Tel:" before it; count them."""
-    text, count = TELEPHONES.subn(TELEPHONE, text)
-    text, labelled = LABELLED.subn(rf"\1{TELEPHONE}", text)
-    count += labelled
-    listed = 1
-    while listed:  # each pass reaches one further in a list
-        text, listed = LISTED.subn(rf"\1{TELEPHONE}", text)
-        count += listed
-    return text, count
+def _is_secret(match: re.Match[str]) -> bool:
+    """Return whether what stands after "password:" is more than a plain word."""
+    word = match["it"]
+    return word != SECRET and len(word) >= 4 and not (word.isalpha() and (word.islower() or word.istitle()))
 
 
-def mask_keys(text: str) -> tuple[str, int]:
-    """Replace keys by their form, and what stands after "password:" unless it is a plain word; count them."""
-    text, count = KEYS.subn(SECRET, text)
-
-    def value(match: re.Match[str]) -> str:
-        nonlocal count
-        word = match[2]
-        if word == SECRET or len(word) < 4 or (word.isalpha() and (word.islower() or word.istitle())):
-            return match[0]
-        count += 1
-        return match[1] + SECRET
-
-    return LABELLED_SECRETS.sub(value, text), count
-
-
-KINDS: dict[str, Callable[[str], tuple[str, int]]] = {  # in this order: a URL may hold what looks like another kind
-    "key": mask_keys,
-    "email": lambda text: EMAILS.subn(EMAIL, text),
-    "url": lambda text: URLS.subn(URL, text),
-    "iban": _replaced(IBANS, IBAN, _is_iban),
-    "path": lambda text: PATHS.subn(ADDRESS, text),
-    "ip": lambda text: _both(text, _replaced(IPV4, ADDRESS, _is_ipv4), _replaced(IPV6, ADDRESS, _is_ipv6)),
-    "telephone": mask_telephones,
-}
-
-
-def _both(text: str, *masks: Callable[[str], tuple[str, int]]) -> tuple[str, int]:
-    total = 0
-    for mask in masks:
-        text, count = mask(text)
-        total += count
-    return text, total
-
-
-@cache
-def known_names() -> tuple[frozenset[str], frozenset[str]]:
-    """Return given names and surnames: those in Latin letters that the package Faker has, of some 70 countries."""
-    from faker.providers import person
-
-    kinds: tuple[set[str], set[str]] = set(WORDS["given_names"]), set()
-    for module in pkgutil.iter_modules(person.__path__):
-        provider = importlib.import_module(f"{person.__name__}.{module.name}").Provider
-        for attribute in dir(provider):
-            values = getattr(provider, attribute) if "_name" in attribute else None
-            if isinstance(values, tuple | list | dict):
-                kinds[attribute.startswith("last")].update(word for value in values for word in str(value).split())
-    given, surnames = (frozenset(filter(CAPITALISED.fullmatch, names)) for names in kinds)
-    return given, surnames
-
-
-def mask_names(text: str) -> tuple[str, int]:
-    """Replace names of persons by <name>; count them.
-
-    A name stands after a title or a role, begins with a common given name or with initials, or is the surname of
-    somebody who is named in full elsewhere in the text, unless the same word is also written in lower case.
-    """
-    words = set(re.findall(r"\w+", text))
-    spans = dict(_found(text, words))
-    surnames = {re.split(r"[ .]", text[begin:end])[-1] for begin, end in spans.items()}
-    alone = {name for name in surnames if len(name) > 2 and name.lower() not in words and not FIRM.fullmatch(name)}
-    if alone:
-        listed = "|".join(map(re.escape, sorted(alone, key=len, reverse=True)))
-        for match in re.finditer(rf"\b(?:{listed})\b(?!['\u2019]?\w)", text):
-            spans |= dict(_if_of_a_person(text, *match.span())) if match.start() not in spans else {}
-    pieces: list[str] = []
-    place = count = 0
-    for begin, end in sorted(spans.items()):
-        if begin < place:
-            continue  # two rules found it
-        pieces += [text[place:begin], NAME]
-        place = end
-        count += 1
-    return "".join([*pieces, text[place:]]), count
-
-
-def _found(text: str, words: Collection[str]) -> Iterator[tuple[int, int]]:
-    """Yield (begin, end) of names that a rule finds by themselves; a later one of the same begin counts."""
-    given_names, surnames = known_names()
-    for match in INITIALLED.finditer(text):
-        surname = match[0].split()[-1]
-        item = NUMBERED.search(text[max(0, match.start() - 12) : match.start()]) is not None
-        if surname in surnames or not (item and surname.lower() in words):
-            yield from _if_of_a_person(text, *match.span())
-    for match in CAPITALISED.finditer(text):
-        given = match[0].split("-")[0]
-        following = CAPITALISED.match(text, match.end() + 1) if text[match.end() : match.end() + 1] == " " else None
-        # A known surname, or one such as O'Shea, names a person behind any word that is no ordinary one here.
-        named = following is not None and (following[0] in surnames or following[0][1] in "'\u2019")
-        if given in given_names or (named and given.lower() not in words):
-            ends = [rest.end() for pattern in AFTER_GIVEN if (rest := pattern.match(text, match.end()))]
-            found = [span for end in ends for span in _if_of_a_person(text, match.start(), end)]
-            if given.lower() in words and found and text[slice(*found[0])].split()[-1].lower() in words:
-                continue  # both are ordinary words of this text, such as Grant Funding
-            inverted = INVERTED.search(text, max(0, match.start() - 40), match.end())
-            if found or not inverted:
-                yield from found[:1]
-            elif inverted[1] in surnames or inverted[1].lower() not in words:
-                yield from _if_of_a_person(text, inverted.start(), match.end())
-    for match in AFTER_ROLE.finditer(text):
-        yield from _if_of_a_person(text, *match.span("name"))
-    for match in TITLED.finditer(text):
-        yield match.span()
-
-
-def _if_of_a_person(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the span unless a word in it, or the next one, makes it the name of a firm, a place or a thing."""
-    after = re.match(r" ?(?:&|and Sons?\b)| (\w+)", text[end : end + 30])
-    firm = after is not None and (after[1] is None or FIRM.fullmatch(after[1]))
-    if not firm and not FIRM.search(text, begin, end) and not COMMON.search(text, begin, end):
-        yield begin, end
+RULES: tuple[tuple[str, str, re.Pattern[str], Callable[[re.Match[str]], bool] | None], ...] = (
+    ("key", SECRET, KEYS, None),
+    ("key", SECRET, LABELLED_SECRETS, _is_secret),
+    ("email", EMAIL, EMAILS, None),
+    ("url", URL, URLS, None),
+    ("iban", IBAN, IBANS, _is_iban),
+    ("path", ADDRESS, PATHS, None),
+    ("ip", ADDRESS, IPV4, _is_ipv4),
+    ("ip", ADDRESS, IPV6, _is_ipv6),
+    ("telephone", TELEPHONE, TELEPHONES, None),
+    ("telephone", TELEPHONE, LABELLED, None),
+)

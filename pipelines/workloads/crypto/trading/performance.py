@@ -1,12 +1,11 @@
-"""Performance of a backtest: metrics, the break-even fee, and the returns of the same trades at random moments."""
+"""Performance of a backtest: metrics, the break-even fee, and curves of the account."""
 
 from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from common.statistics import QUANTILES_95
-from pipelines.workloads.crypto.trading.backtest import Market, Result, buy_and_hold, net_return
+from pipelines.workloads.crypto.trading.backtest import Market, Result, buy_and_hold
 
 Figures: TypeAlias = dict[str, Any]  # numbers, None where undefined, and a list of fees
 
@@ -16,7 +15,6 @@ DAYS_PER_YEAR = 365  # these markets do not close
 LEAST_DAYS = 30  # fewer say nothing about a mean over a deviation
 FEES = (0.0, 0.0002, 0.0005, 0.00075, 0.001, 0.0015, 0.002)  # per side, of the sensitivity curve
 EULER = 0.5772156649015329  # Euler and Mascheroni's constant
-REPETITIONS_AT_ONCE = 64  # bounds the memory of random_trades
 
 
 def metrics(result: Result, candles_per_day: int) -> Figures:
@@ -123,46 +121,6 @@ def break_even_fee(result: Result) -> float | None:
         else:
             high = fee
     return low
-
-
-def random_trades(result: Result, market: Market, repetitions: int = 1000, seed: int = 0) -> np.ndarray:
-    """Return the net returns (repetitions,) of the same trades at random moments: the effect of luck and costs alone.
-
-    Each repetition keeps the number of trades and the side and holding time of each, shuffles their order and spreads
-    the idle candles between them at random. Trades enter at an open and leave at a close, or at the last close before a
-    gap that they would reach across; stops and targets have an effect only through the holding times. The share of
-    repetitions that did at least as well as the model is its p-value: (1 + (random >= net).sum()) / (1 + repetitions).
-    """
-    trades, opens, closes = result.trades, market["open"], market["close"]
-    if not len(trades):
-        return np.zeros(repetitions)
-    ends = np.append(np.flatnonzero(market["gap"][1:]), len(opens) - 1)
-    last = ends[np.searchsorted(ends, np.arange(len(opens)))]  # that each candle reaches without crossing a gap
-    owed = np.cumsum(market["funding"])
-    idle = len(opens) - 1 - int(trades.held.sum())
-    generator = np.random.default_rng(seed)
-    returns = []
-    for begin in range(0, repetitions, REPETITIONS_AT_ONCE):
-        shape = (min(REPETITIONS_AT_ONCE, repetitions - begin), len(trades))
-        order = generator.permuted(np.broadcast_to(np.arange(len(trades)), shape), axis=1)
-        held, side = trades.held[order], trades.side[order]
-        before = np.sort(generator.integers(0, idle + 1, shape), axis=1)  # idle candles before each trade
-        entry = 1 + before + np.cumsum(held, axis=1) - held
-        leave = np.minimum(entry + held - 1, last[entry])
-        ratio = closes[leave] / opens[entry]
-        paid = side * (owed[leave] - owed[entry])
-        factors = np.maximum(1.0 + net_return(side, ratio, result.fee + result.slippage) - paid, 0.0)
-        returns.append(factors.prod(axis=1) - 1.0)
-    return np.concatenate(returns)
-
-
-def luck(result: Result, market: Market, repetitions: int, seed: int) -> dict[str, float | None]:
-    """Return the quantiles of what the same trades earn at random moments, and the p-value of the result."""
-    returns = random_trades(result, market, repetitions, seed)
-    low, median, high = np.quantile(returns, (QUANTILES_95[0], 0.5, QUANTILES_95[1])).tolist()
-    num_as_good = int((returns >= result.equity[-1] - 1).sum())
-    p_value = (1 + num_as_good) / (1 + len(returns)) if len(result.trades) else None
-    return {"median": median, "low": low, "high": high, "p_value": p_value}
 
 
 def equity_curves(times: np.ndarray, market: Market, result: Result) -> dict[str, list[float]]:

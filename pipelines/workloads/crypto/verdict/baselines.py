@@ -1,6 +1,6 @@
 """Simple predictors that a model must beat, fitted on the training rows alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -12,6 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from pipelines.workloads.crypto.verdict.classification import NUM_CLASSES, class_shares, prior_rows
 
 PENALTY = 0.02  # inverse strength; with 100 inputs no weaker one does better
+SPANS = (0.25, 1, 3, 7)  # days of a rolling prior
+IMAGINED = 10  # labels at the training shares that it begins with
 STOPPING_SHARE = 0.15  # of the training rows, the latest, by which boosting stops
 STOPPING_ROWS = 1000  # with fewer training rows boosting runs a small, fixed number of rounds instead
 
@@ -23,13 +25,14 @@ def fit_and_predict(
     test: Mapping[str, np.ndarray],
     test_last_returns: np.ndarray,
     *,
+    linear: Sequence[str] = (),
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
     """Return probabilities (N, 3) of each baseline on the test rows, by its name.
 
     `train` and `test` map the name of each set of inputs, "last row" and "window", say, to its finite columns (M, P)
-    and (N, P); the last returns (M,) and (N,) are the moves of a window's last candle; the M training rows are in order
-    of time.
+    and (N, P); for those in `linear` the logistic regression alone is fitted and bears their name. The last returns
+    (M,) and (N,) are the moves of a window's last candle; the M training rows are in order of time.
     majority: always the prior. sign of last return: the training shares given that sign. logistic regression, gradient
     boosting, on each set of inputs: those of scikit-learn, the latter stopped by the last 15 % of the training rows. A
     class that training lacks gets the prior's small share.
@@ -44,9 +47,29 @@ def fit_and_predict(
     }
     with threadpool_limits(1):  # these fits are so small that synchronising threads costs more than it saves
         for name, rows in train.items():
-            found[f"logistic regression, {name}"] = _logistic_regression(rows, train_labels, test[name], prior)
+            alone = name in linear
+            found[name if alone else f"logistic regression, {name}"] = _logistic_regression(
+                rows, train_labels, test[name], prior
+            )
+            if alone:
+                continue
             found[f"gradient boosting, {name}"] = _gradient_boosting(rows, train_labels, test[name], prior, seed)
     return found
+
+
+def rolling_priors(
+    labels: np.ndarray, rows: np.ndarray, prior: np.ndarray, horizon: int, candles_per_day: int
+) -> np.ndarray:
+    """Return the shares (n, S, 3) of the labels that were known at each row, over the last SPANS of days.
+
+    `labels` (N,) are a coin's, below 0 where there is none; that of a row is known `horizon` rows later.
+    """
+    total = np.zeros((len(labels) + 1, NUM_CLASSES))
+    total[1:] = np.cumsum(labels[:, None] == np.arange(NUM_CLASSES), axis=0)
+    end = np.maximum(rows - horizon + 1, 0)
+    counts = [total[end] - total[np.maximum(end - round(days * candles_per_day), 0)] for days in SPANS]
+    found = np.stack(counts, 1) + IMAGINED * prior
+    return np.asarray(found / found.sum(2, keepdims=True))
 
 
 def _by_sign(

@@ -1,15 +1,13 @@
-"""Figures of a coin by month and by volatility, and the parts of a window that a model relies on."""
+"""Figures of a coin by month, and the parts of a window that a model relies on."""
 
 from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 
-from pipelines.workloads.crypto.labels import NO_TRADE
 from pipelines.workloads.crypto.trading.backtest import Trades
 from pipelines.workloads.crypto.trading.performance import max_drawdown
 
-REGIMES = ("calm", "middle", "wild")  # thirds of the windows by the volatility before them
 LAGS = (0, 1, 2, 3, 6, 12, 24)  # candles before a window's last at which a group of lags begins
 Logits = Callable[[np.ndarray], np.ndarray]
 
@@ -44,39 +42,6 @@ def by_month(
 
 def _growth(before: float, after: float) -> float | None:
     return float(after / before - 1) if before > 0 else None
-
-
-def by_volatility(
-    volatility: np.ndarray,
-    saved: np.ndarray,
-    predicted: np.ndarray,
-    labels: np.ndarray,
-    windows: np.ndarray,
-    trades: Trades,
-) -> list[dict[str, object]]:
-    """Return a row for each of REGIMES, thirds of n windows by the volatility (n,) that was known at their ends.
-
-    `saved` (n,) are the nats below the prior's log loss, `predicted` and `labels` (n,) classes, `windows` (n,) the
-    traded candle at which each window ends; a trade belongs to the window before its entry.
-    """
-    edges = np.quantile(volatility, [1 / 3, 2 / 3])
-    regimes = np.searchsorted(edges, volatility)
-    of_trade = np.searchsorted(windows, trades.entry - 1, side="right") - 1
-    rows: list[dict[str, object]] = []
-    for number, name in enumerate(REGIMES):
-        inside, nets = regimes == number, trades.net[regimes[of_trade] == number]
-        sided = inside & (predicted != NO_TRADE) & (labels != NO_TRADE)
-        rows.append(
-            {
-                "volatility": name,
-                "n": int(inside.sum()),
-                "log_loss_gain": float(saved[inside].mean()) if inside.any() else None,
-                "directional_hit_rate": float((predicted == labels)[sided].mean()) if sided.any() else None,
-                "num_trades": len(nets),
-                "net_return": float(np.prod(1 + nets) - 1),
-            }
-        )
-    return rows
 
 
 def importance(

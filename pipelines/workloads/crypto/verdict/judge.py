@@ -1,12 +1,12 @@
-"""Verdict on classifiers of the next move, with reasons: skill in three grades, no skill shown, or a suspected leak.
+"""Verdict on classifiers of the next move, with reasons: skill in three grades, none, a bounce, or a suspected leak.
 
     predictive             the side that the model leans to goes with the return that follows
     beyond simple models   its log loss is lower than that of every simple model
     pays its costs         its account grows after all costs
 
 Each grade is a one-sided test by the mean of a column and its block standard error; over the coins of an evaluation
-each is corrected by Holm's procedure (1979), so the chance that any coin without skill gets it is at most LEVEL. The
-second and third grade require the first as well.
+each is corrected by Holm's procedure (1979), with all earlier looks at the same test among them (`looks`), so the
+chance that any coin without skill gets it is at most LEVEL. The second and third grade require the first as well.
 """
 
 from collections.abc import Mapping
@@ -28,6 +28,10 @@ from pipelines.workloads.crypto.verdict.significance import Gain, block_bootstra
 PREDICTIVE, BEYOND, PAYS = "predictive", "beyond simple models", "pays its costs"
 GRADES = (PREDICTIVE, BEYOND, PAYS)  # from the lowest
 SKILL, NO_SKILL, LEAK = "skill", "no skill shown", "leak suspected"
+COPY = "a copy of"  # another coin's candles
+BOUNCE = "bid-ask bounce"
+PRIOR, AUTOREGRESSION, ROLLING, BLENDED = "prior", "autoregression", "rolling prior", "rolling priors, blended"
+BASES = (PRIOR, AUTOREGRESSION, ROLLING, BLENDED)  # a gain is over the best of them
 NOT_TRADABLE = "predictable, not tradable"
 LEVEL = 0.025  # chance that any of the coins without skill gets a grade
 LARGEST_MOVE = 4.0  # volatilities that a return counts at most
@@ -55,6 +59,7 @@ class Comparison(Gain):
 
     figure: str
     against: str
+    rival: bool  # the strongest of all simple models, else the best of BASES
 
 
 class Judged(TypedDict):
@@ -62,6 +67,7 @@ class Judged(TypedDict):
 
     tests: dict[str, Finding]
     leaks: list[str]
+    bounce: str  # why the signal is the bounce of prices between bid and ask, if it is
     comparisons: list[Comparison]
 
 
@@ -82,6 +88,8 @@ def judge(
     equity: np.ndarray,
     *,
     horizon: int,
+    later: np.ndarray | None = None,
+    last: np.ndarray | None = None,
     resamples: int = 1000,
     confidence: float = CONFIDENCE,
     seed: int = 0,
@@ -90,8 +98,9 @@ def judge(
 
     `tests` holds for each of GRADES its p-value, before any correction for the number of coins, and the finding in
     words; `leaks` what is too good to be true, by the LEAK_ bounds of this module. `comparisons` are the intervals of
-    the gains in log loss and macro-F1 on the prior and on the best baseline at each, and of the direction's log loss on
-    the prior. `moves` (N,) are the returns that followed, in units of the volatility, and `equity` (M,) the account.
+    the gains in log loss and macro-F1 on the best of BASES and on the best baseline at each, and of the direction's log
+    loss on the former. `moves` (N,) are the returns that followed, in units of the volatility, `later` those from one
+    candle later on, `last` the newest candle's, and `equity` (M,) is the account.
     `prior` is as in `metrics`; `horizon`, `resamples`, `confidence` and `seed` are as in `block_bootstrap`.
     """
     baselines = {name: rows for name, rows in baselines.items() if name != "majority"}
@@ -101,24 +110,56 @@ def judge(
         "log_loss": min(theirs, key=lambda name: theirs[name]["log_loss"]),
         "macro_f1": max(theirs, key=lambda name: theirs[name]["macro_f1"]),
     }
-    predictors = {"prior": prior_rows(prior, len(labels)), **baselines}
+    predictors = {PRIOR: prior_rows(prior, len(labels)), **baselines}
+    base = min(
+        (name for name in BASES if name in predictors), key=lambda name: log_losses(predictors[name], labels).mean()
+    )
     differences = {
         name: block_bootstrap(
             probabilities, predictors[name], labels, horizon, resamples=resamples, confidence=confidence, seed=seed
         )
-        for name in ("prior", *dict.fromkeys(rivals.values()))
+        for name in dict.fromkeys((base, *rivals.values()))
     }
-    pairs = [(metric, name) for metric, rival in rivals.items() for name in ("prior", rival)]
-    pairs.append(("direction_log_loss", "prior"))
+    pairs = [pair for metric, rival in rivals.items() for pair in ((metric, base, False), (metric, rival, True))]
+    pairs.append(("direction_log_loss", base, False))
     return {
         "tests": {
-            PREDICTIVE: _predictive(probabilities, labels, predictors["prior"], moves, horizon),
+            PREDICTIVE: _predictive(probabilities, labels, predictors[PRIOR], moves, horizon),
             BEYOND: _beyond(probabilities, labels, baselines, horizon),
             PAYS: _pays(equity, horizon),
         },
         "leaks": [reason for name, found in {"the model": own, **theirs}.items() for reason in _leaks(name, found)],
-        "comparisons": [{"figure": metric, "against": name, **differences[name][metric]} for metric, name in pairs],
+        "bounce": ""
+        if later is None or last is None
+        else _bounce(_lean(probabilities, predictors[PRIOR]), moves, later, last, horizon),
+        "comparisons": [
+            {"figure": metric, "against": name, "rival": rival, **differences[name][metric]}
+            for metric, name, rival in pairs
+        ],
     }
+
+
+def _lean(probabilities: np.ndarray, priors: np.ndarray) -> np.ndarray:
+    """Return by how much more a model expects LONG than SHORT (N,), beside its mean."""
+    lean = (probabilities - priors)[:, LONG] - (probabilities - priors)[:, SHORT]
+    return np.asarray(lean - lean.mean())
+
+
+def _bounce(lean: np.ndarray, moves: np.ndarray, later: np.ndarray, last: np.ndarray, horizon: int) -> str:
+    """Say why a lean against the newest candle is no more than the bounce between bid and ask; "" where it is more.
+
+    A trade prints at one of the two prices, so the next print is likely to undo what looks like a move (Roll 1984).
+    """
+    now, after = (lean * np.clip(each, -LARGEST_MOVE, LARGEST_MOVE) for each in (moves, later))
+    if (lean * last).mean() >= 0:
+        return ""
+    p = p_value(after, horizon)
+    if p > LEVEL and after.mean() < now.mean() / 2:
+        return f"the signal vanishes where entries are taken one candle later (p = {_shown(p)})"
+    inputs = np.stack([np.ones(len(last)), last, np.sign(last)], 1)
+    known = inputs @ np.linalg.lstsq(inputs, np.clip(moves, -LARGEST_MOVE, LARGEST_MOVE), rcond=None)[0]
+    p = p_value(now - lean * known, horizon)
+    return f"the autocorrelation of one candle alone explains the signal (beside it p = {_shown(p)})" * (p > LEVEL)
 
 
 def _predictive(
@@ -129,8 +170,7 @@ def _predictive(
     The score is the first derivative of the log likelihood in the weight of the model's lean beside the prior's, as in
     tests of forecast encompassing (Harvey, Leybourne and Newbold 1998): it needs no estimate of that weight.
     """
-    lean = (probabilities - priors)[:, LONG] - (probabilities - priors)[:, SHORT]
-    p = p_value((lean - lean.mean()) * np.clip(moves, -LARGEST_MOVE, LARGEST_MOVE), horizon)
+    p = p_value(_lean(probabilities, priors) * np.clip(moves, -LARGEST_MOVE, LARGEST_MOVE), horizon)
     gained = log_losses(priors, labels).mean() - log_losses(probabilities, labels).mean()
     sides = direction_log_losses(priors, labels) - direction_log_losses(probabilities, labels)
     of_direction = float(sides.sum() / max((labels != NO_TRADE).sum(), 1))
@@ -154,7 +194,7 @@ def _beyond(
 def _pays(equity: np.ndarray, horizon: int) -> Finding:
     """Ask whether the account's log grows per candle, after all costs."""
     grown = np.diff(np.log(np.maximum(equity, 1e-9)))
-    p = p_value(grown, max(horizon, ACCOUNT_BLOCK))
+    p = p_value(grown, max(horizon, ACCOUNT_BLOCK // 3))
     return {"p": p, "found": f"account {100 * (equity[-1] - 1):+.2f} % after all costs: p = {_shown(p)}"}
 
 
@@ -162,26 +202,32 @@ def _shown(p: float) -> str:
     return "none, too few rows or no difference" if p == 1 else f"{p:.2g}"
 
 
-def verdicts(found: Mapping[str, Judged]) -> dict[str, Verdict]:
-    """Return for each coin {"verdict", "grades", "reasons"}, from what `judge` found out about all of them."""
+def verdicts(found: Mapping[str, Judged], family: int = 0) -> dict[str, Verdict]:
+    """Return for each coin {"verdict", "grades", "reasons"}, from what `judge` found out about all of them.
+
+    `family` is the number of forecasts that were ever tested on these candles, those in `found` among them.
+    """
     held = {
-        grade: dict(zip(found, holm([each["tests"][grade]["p"] for each in found.values()]), strict=True))
+        grade: dict(zip(found, holm([each["tests"][grade]["p"] for each in found.values()], family), strict=True))
         for grade in GRADES
     }
-    return {coin: _verdict(each, {grade: held[grade][coin] for grade in GRADES}) for coin, each in found.items()}
+    among = max(family, len(found))
+    return {coin: _verdict(each, {grade: held[grade][coin] for grade in GRADES}, among) for coin, each in found.items()}
 
 
-def _verdict(found: Judged, p_values: Mapping[str, float]) -> Verdict:
+def _verdict(found: Judged, p_values: Mapping[str, float], among: int) -> Verdict:
     grades = {grade: bool(p_values[grade] <= LEVEL and p_values[PREDICTIVE] <= LEVEL) for grade in GRADES}
     reasons = [
         f"{'' if grades[grade] else 'not '}{grade}: {found['tests'][grade]['found']}"
-        f" ({p_values[grade]:.2g} among all coins, at most {LEVEL} needed)"
+        f" ({p_values[grade]:.2g} among {among} forecasts looked at, at most {LEVEL} needed)"
         for grade in GRADES
     ]
     if found["leaks"]:
         return {"verdict": LEAK, "grades": dict.fromkeys(GRADES, False), "reasons": found["leaks"]}
     if not grades[PREDICTIVE]:
         return {"verdict": NO_SKILL, "grades": grades, "reasons": reasons}
+    if found["bounce"] and not grades[PAYS]:
+        return {"verdict": BOUNCE, "grades": dict.fromkeys(GRADES, False), "reasons": [found["bounce"], *reasons]}
     if not grades[PAYS]:
         reasons.insert(0, f"{NOT_TRADABLE}: no gain is shown after all costs")
     reached = [grade for grade in GRADES if grades[grade]][-1]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TypedDict
 
 import numpy as np
-from scipy.special import ndtr
+from scipy.special import stdtr
 
 from common.statistics import CONFIDENCE, moving_block_sums, percentiles
 from pipelines.workloads.crypto.labels import LONG, SHORT
@@ -33,24 +33,16 @@ def block_bootstrap(
     other: np.ndarray,
     labels: np.ndarray,
     horizon: int,
-    time: np.ndarray | None = None,
     resamples: int = 1000,
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> dict[str, Gain]:
     """Return the gains of `probabilities` (N, 3) over `other` (N, 3), with intervals of the paired differences.
 
-    Labels that look `horizon` candles ahead overlap, so blocks of at least that many time steps are drawn. Rows are in
-    order of time, one per step, unless `time` (N,) is given: then rows of equal time, those of several coins for
-    example, stay together. The gains are those in log_loss, direction_log_loss and macro_f1, without an interval for
-    fewer than ten blocks of steps.
+    Labels that look `horizon` candles ahead overlap, so blocks of at least that many rows, in order of time, are drawn.
+    The gains are those in log_loss, direction_log_loss and macro_f1, without an interval for fewer than ten blocks.
     """
     sums = _paired_sums(*checked(probabilities, labels), checked(other, labels)[0])
-    if time is not None:
-        _, step = np.unique(np.asarray(time), return_inverse=True)
-        grouped = np.zeros((step.max() + 1, sums.shape[1]))
-        np.add.at(grouped, step, sums)
-        sums = grouped
     steps = len(sums)
     block = block_length(steps, horizon)
     gains = {name: float(value) for name, value in _gains(sums.sum(axis=0)).items()}
@@ -97,24 +89,55 @@ def _gains(sums: np.ndarray) -> dict[str, np.ndarray]:
     }
 
 
-def p_value(values: np.ndarray, least_block: int) -> float:
+def p_value(values: np.ndarray, horizon: int) -> float:
     """Return the one-sided p-value of a mean of values (N,) above 0, by the standard error over moving blocks.
 
-    Blocks are max(least_block, N^(1/3)) long (Künsch 1989). 1 with fewer than MIN_BLOCKS blocks, and for a constant 0.
+    Blocks are three horizons long or more, where the autocorrelation reaches further (`fitted_block`). The part of the
+    variance that they miss is extrapolated from blocks of half the length, as in a flat-top kernel, and the degrees of
+    freedom of Student's t are those of that kernel, fewer where few blocks make up most of the variance. 1 with fewer
+    than MIN_BLOCKS blocks, and for a constant 0.
     """
-    block = block_length(len(values), least_block)
-    if len(values) < MIN_BLOCKS * block:
+    count, values = len(values), np.asarray(values, np.float64)
+    least = block_length(count, 3 * horizon)
+    if count < MIN_BLOCKS * least:
         return 1.0
+    block = max(least, min(fitted_block(values), count // MIN_BLOCKS))
     total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
-    error = np.sqrt(((total[block:] - total[:-block]) ** 2).mean() / block / len(values))
-    return float(ndtr(-values.mean() / error)) if error > 0 else 1.0
+    whole, half = ((total[size:] - total[:-size]) ** 2 / size for size in (block, max(block // 2, 1)))
+    variance = max(whole.mean(), 2 * whole.mean() - half.mean())
+    if not variance > 0:
+        return 1.0
+    share, even = block / count, min(1.0, 3 * whole.mean() ** 2 / (whole**2).mean())
+    freedom = max((0.75 / share - 1) * even, 1.0)
+    return float(stdtr(freedom, -values.mean() * math.sqrt((1 - share) * count / variance)))
 
 
-def holm(p_values: Sequence[float]) -> np.ndarray:
-    """Return p-values (K,) that may each be compared with the level of all of them together (Holm 1979)."""
+def fitted_block(values: np.ndarray) -> int:
+    """Return the block length for the mean of values (N,) (Politis and White 2004, Patton's correction of 2009)."""
+    count, centred = len(values), values - values.mean()
+    spectrum = np.fft.rfft(centred, 2 * count)
+    covariance = np.fft.irfft(spectrum * spectrum.conj())[: math.isqrt(count) + 6] / count
+    if not covariance[0] > 0:
+        return 1
+    large = np.abs(covariance[1:]) >= 2 * math.sqrt(math.log10(count) / count) * covariance[0]
+    following = np.asarray(
+        np.lib.stride_tricks.sliding_window_view(large, 5).any(1)
+    )  # five in a row end the autocorrelation
+    lags = len(following) if following.all() else int(following.argmin())
+    lag = np.arange(1, min(2 * max(lags, 1), len(covariance) - 1) + 1)
+    weight = np.minimum(1.0, 2 * (1 - lag / lag[-1])) * covariance[lag]
+    spread = covariance[0] + 2 * weight.sum()
+    return max(1, math.ceil((1.5 * count * (2 * (lag * weight).sum() / spread) ** 2) ** (1 / 3))) if spread else 1
+
+
+def holm(p_values: Sequence[float], family: int = 0) -> np.ndarray:
+    """Return p-values (K,) that may each be compared with the level of all of them together (Holm 1979).
+
+    With a larger `family`, the others of it were tested before.
+    """
     given = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(given, kind="stable")
-    adjusted = np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1))
+    adjusted = np.maximum.accumulate(given[order] * (max(family, len(given)) - np.arange(len(given))))
     result = np.empty(len(given))
     result[order] = np.minimum(adjusted, 1.0)
     return result

@@ -1,5 +1,6 @@
 """What an evaluation says: a page for each coin, and a summary of all, as plain values for JSON."""
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from typing import NotRequired
@@ -15,7 +16,7 @@ from pipelines.workloads.crypto.trading.performance import Figures
 from pipelines.workloads.crypto.verdict import breakdown, classification, judge
 from pipelines.workloads.crypto.verdict.classification import Metrics, softmax
 from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL, Judged
-from pipelines.workloads.crypto.verdict.significance import Gain, block_bootstrap
+from pipelines.workloads.crypto.verdict.significance import Gain
 
 ERROR = 0.05  # of the intervals of all coins together
 TAIL_DRAWS = 10  # resamples beyond each end of an interval; fewer do not locate it
@@ -25,8 +26,9 @@ COMPARED = (
     "directional_hit_rate",
 )  # fmt: skip
 TRADING = (
-    "net_return", "buy_and_hold_return", "num_trades", "win_rate", "profit_factor", "expectancy", "max_drawdown",
-    "days", "sharpe", "sharpe_error", "sortino", "calmar", "exposure", "turnover", "break_even_fee",
+    "net_return", "net_return_one_candle_later", "buy_and_hold_return", "num_trades", "win_rate", "profit_factor",
+    "expectancy", "max_drawdown", "days", "sharpe", "sharpe_error", "sortino", "calmar", "exposure", "turnover",
+    "break_even_fee",
 )  # fmt: skip
 METRICS = (
     "n", "macro_f1", "log_loss", "prior_log_loss", "direction_log_loss", "prior_direction_log_loss", "accuracy",
@@ -40,15 +42,14 @@ class Page(Judged):
     symbol: str
     timeframe: str
     horizon: int
+    candles: str  # digest of the returns in the test
     classes: list[str]
     interval_confidence: float
     figures: Metrics
     predictors: list[dict[str, object]]  # the model first
     tempered: Metrics
     backtest: Figures
-    random_trades: dict[str, float | None]
     months: list[dict[str, object]]
-    regimes: list[dict[str, object]]
     folds: list[Figures]
     equity: dict[str, list[float]]
     importance: list[dict[str, object]]
@@ -88,29 +89,7 @@ def summarise(
         "mean_buy_and_hold": float(np.mean([page["backtest"]["buy_and_hold_return"] for page in ranking])),
         "n": sum(len(fold.test.ends) for each in folds.values() for fold in each),
         "failed": dict(missing),
-        "together": _together(config, folds),
         **{page["symbol"]: _coin_entry(page) for page in ranking},
-    }
-
-
-def _together(config: Config, folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, object] | None:
-    """Return the gain on the prior over all coins together; what happens to all of them at one time counts once."""
-    if len(folds) < 2:
-        return None
-    parts = [joined(each) for each in folds.values()]
-    probabilities, labels, priors = (np.concatenate(columns) for columns in zip(*parts, strict=True))
-    found = block_bootstrap(
-        probabilities,
-        priors,
-        labels,
-        horizon=config.data.horizon,
-        time=np.concatenate([fold.test.times for each in folds.values() for fold in each]),
-        resamples=config.evaluation.repetitions,
-        seed=config.evaluation.seed,
-    )
-    return {
-        metric: {"gain": found[metric]["gain"], "interval_95": interval(found[metric])}
-        for metric in ("log_loss", "direction_log_loss", "macro_f1")
     }
 
 
@@ -133,7 +112,6 @@ def _coin_entry(page: Page) -> dict[str, object]:
         "threshold": newest["threshold"],
         "net_return": traded["net_return"],
         "buy_and_hold": traded["buy_and_hold_return"],
-        "random_trades_p_value": page["random_trades"]["p_value"],
         "folds": [fold["fold"] for fold in page["folds"]],
     }
 
@@ -146,11 +124,13 @@ def table_row(page: Page) -> dict[str, object]:
         "coin": page["symbol"],
         "verdict": page["verdict"],
         "net return": traded["net_return"],
+        "filled a candle later": traded["net_return_one_candle_later"],
         "buy-and-hold": traded["buy_and_hold_return"],
         "trades": traded["num_trades"],
         "break-even fee": traded["break_even_fee"],
         "days": traded["days"],
         "nats gained": gain["gain"],
+        "over": gain["against"],
         "interval": interval(gain),
         "of direction": direction["gain"],
         "macro-F1": metrics["macro_f1"],
@@ -193,6 +173,8 @@ def coin_page(
         np.concatenate([fold.moves for fold in folds]),
         result.equity,
         horizon=config.data.horizon,
+        later=np.concatenate([fold.later for fold in folds]),
+        last=np.concatenate([fold.last for fold in folds]),
         # More where a wide interval would end at its luckiest resamples.
         resamples=max(settings.repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence))),
         confidence=confidence,
@@ -201,7 +183,8 @@ def coin_page(
     metrics = classification.metrics(probabilities, labels, priors)
     tempered = np.concatenate([softmax(fold.test.logits, fold.temperature) for fold in folds])
     traded = performance.metrics(result, per_day)
-    luck = performance.luck(result, market, settings.repetitions, settings.seed)
+    delayed = backtest.run(signal=np.concatenate([[0], signals[:-1]]), **market)
+    traded["net_return_one_candle_later"] = float(delayed.equity[-1] - 1)
     compared = {
         "model": metrics,
         **{name: classification.metrics(rows, labels, priors) for name, rows in baselines.items()},
@@ -216,36 +199,26 @@ def coin_page(
         "classes": list(CLASSES),
         "tests": judged["tests"],
         "leaks": judged["leaks"],
+        "bounce": judged["bounce"],
+        "candles": hashlib.sha256(np.diff(np.log(market["close"])).round(6).tobytes()).hexdigest(),
         "comparisons": judged["comparisons"],
         "interval_confidence": confidence,
         "figures": metrics,
-        "predictors": _predictors(compared, traded, luck),
+        "predictors": _predictors(compared, traded),
         "tempered": classification.metrics(tempered, labels, priors),
         "backtest": traded,
-        "random_trades": luck,
         "months": breakdown.by_month(coin.candles.time[rows], result.equity, held, result.trades, window_times, saved),
-        "regimes": breakdown.by_volatility(
-            np.concatenate([fold.volatility for fold in folds]),
-            saved,
-            probabilities.argmax(1),
-            labels,
-            np.searchsorted(rows, np.concatenate([fold.test.ends for fold in folds])),
-            result.trades,
-        ),
         "folds": [_fold_entry(config, coin, fold, per_day) for fold in folds],
         "equity": performance.equity_curves(coin.candles.time[rows], market, result),
         "importance": importance,
     }
 
 
-def _predictors(
-    compared: Mapping[str, Metrics], traded: Mapping[str, object], luck: Mapping[str, object]
-) -> list[dict[str, object]]:
+def _predictors(compared: Mapping[str, Metrics], traded: Mapping[str, object]) -> list[dict[str, object]]:
     """Return the table of the model (first), its baselines, and the two returns that need no predictor."""
     table = [{"predictor": name, **_picked(metrics, COMPARED)} for name, metrics in compared.items()]
     table[0]["net_return"] = traded["net_return"]
     table.append({"predictor": "buy-and-hold", "net_return": traded["buy_and_hold_return"]})
-    table.append({"predictor": "random trades (median)", "net_return": luck["median"]})
     return table
 
 
@@ -268,6 +241,6 @@ def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dic
         "temperature": fold.temperature,
         "threshold": fold.choice.best.threshold,
         "validation_net_return": fold.choice.best.net_return,
-        **_picked(traded, TRADING),
+        **_picked(traded, [name for name in TRADING if name in traded]),
         "thresholds_tried": [row._asdict() for row in fold.choice.table],
     }

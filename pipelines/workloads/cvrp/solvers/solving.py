@@ -19,7 +19,7 @@ from models.routing.environment import Instances, Routes, routes_of
 from models.routing.fleet import MILLISECONDS, plan
 from models.routing.problems import Plan, Problem, cost_of, to_instances
 from models.routing.search import TourBuilder
-from models.routing.solve import actions_of, at_once, best_tours, division_of, padded, searched, takes_policy
+from models.routing.solve import actions_of, at_once, best_tours, padded, searched, takes_policy
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.cvrp.solvers import validator
@@ -66,12 +66,12 @@ def solve_with_model(
     """Return the model's tours, or those found from them in `milliseconds`; `samples` overrides evaluation.samples."""
     settings = config.evaluation
     samples = samples or settings.samples
+    mixed = milliseconds and settings.starts_from == "mix"  # which knows best what it holds
+    starts = settings.starts if decode == "multistart" and not mixed else None
     tours = f"{decode}({samples})" if decode in SAMPLED else decode
     label = f"{config.model.kind}, {tours}" + (" x 8 symmetries" if augment else "")
     if milliseconds:
-        taken = takes_policy(
-            max(each.customers for each in problems), milliseconds, settings.starts_from, settings.starts
-        )
+        taken = takes_policy(max(each.customers for each in problems), milliseconds, settings.starts_from, starts)
         sources = [config.model.kind] * taken + [settings.starts_from] * (settings.starts_from != "policy")
         label = f"search from {' and '.join(sources)}, {milliseconds:.3g} ms"
 
@@ -86,7 +86,7 @@ def solve_with_model(
             settings.starts_from,
             decode=decode,
             samples=samples,
-            starts=settings.starts if decode == "multistart" else None,
+            starts=starts,
             augment=augment,
         )
 
@@ -101,8 +101,6 @@ def solve_from_savings(
 
     def solve(batch: Mapping[str, Tensor]) -> Tensor:
         chosen, share = [problems[i] for i in batch["item"].tolist()], None if ruin else 1.0
-        if ruin and division_of(chosen[0].customers).share == 1:
-            share = 0.5
         return searched(chosen, batch["item"], config.seed, milliseconds / 1000, "savings", share=share)
 
     cpu = torch.device("cpu")

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from common.flops import counted
 from models.images.comparator.interface import Comparator
+from models.images.comparator.siamese import with_moments
+from models.images.vision_tower import Tower
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.lmol import data
@@ -52,7 +54,20 @@ class ModelAnswers:
 
     def estimates(self, numbers: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return scores (N,) and their information (N,) of images (N,), if the model tells them without comparing."""
-        return self.model.estimates(self.features[self.row[numbers].to(self.features.device)])
+        return self.model.estimates(self._of(numbers))
+
+    def joined(self, numbers: Tensor, estimates: Tensor) -> Tensor:
+        """Return estimates (N,) of images (N,), joined with what else the model knows of them."""
+        return self.model.joined(self._of(numbers).to(self.device), estimates)
+
+    def _of(self, numbers: Tensor) -> Tensor:
+        """Return encodings (N, ...) of images (N,)."""
+        return self.features[self.row[numbers].to(self.features.device)]
+
+    def of_tower(self) -> Tensor | None:
+        """Return what the model's tower sees of the images, as a siamese encodes it (N, 2 + T, V); None without one."""
+        tower = getattr(self.model, "tower", None)
+        return with_moments(self.features[:, -tower.cells :].float()) if isinstance(tower, Tower) else None
 
     def _compare(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         # A comparator may do work for each encoding it is handed, so it is handed only those of the pairs.

@@ -7,7 +7,7 @@ training images too well.
 import itertools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -40,8 +40,11 @@ class Baseline:
     milliseconds: float | None = None  # that an image takes, where it is looked at
 
 
-def baselines(comparisons: Comparisons, seed: int) -> list[Baseline]:
-    """Return the baselines that the scores allow; one, of shuffled labels, must come out at chance."""
+def baselines(comparisons: Comparisons, seed: int, tower: Sequence[Timed] = ()) -> list[Baseline]:
+    """Return the baselines that the scores allow; one, of shuffled labels, must come out at chance.
+
+    Those that predict scores see what the model's `tower` does, kinds of features (N, F), as well as the pixels.
+    """
     train, labels = comparisons.parts["train"], comparisons.pairs["train"][:, 2]
     pixels, cost = timed(lambda: np.stack([_pixels(image) for image in comparisons.images]))  # one at a time: memory
     shares = comparisons.shares
@@ -55,7 +58,7 @@ def baselines(comparisons: Comparisons, seed: int) -> list[Baseline]:
         Baseline("linear siamese", _linear_siamese(pixels, comparisons, labels, seed), milliseconds=cost),
         Baseline("linear siamese, shuffled labels", _linear_siamese(pixels, comparisons, shuffled, seed)),
     ]
-    for name, scores in shallow_scores(comparisons, (pixels, cost), seed).items():
+    for name, scores in shallow_scores(comparisons, (pixels, cost), tower, seed).items():
         found.append(of_scores(name, scores, comparisons))
     if len(np.unique(comparisons.scores[train])) <= FEW_SCORES:
         found.append(replace(_classify_then_compare(pixels, comparisons), milliseconds=cost))

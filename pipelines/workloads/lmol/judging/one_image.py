@@ -6,22 +6,25 @@ validation images.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from scipy.ndimage import gaussian_filter
 from sklearn.base import is_classifier
+from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import RidgeCV
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR
+from torch import Tensor
 
 from common.random import derive_key
 from common.workers import progress
 from models.images.comparator.scorer import Scorer
+from models.images.comparator.siamese import TowerEncoder
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import Comparisons, Images
 from pipelines.workloads.lmol.model import scorer_for
@@ -34,7 +37,7 @@ SCALES = 2  # at which texture is described, each half as fine as the one before
 BANDS = 6  # of spatial frequency
 AT_ONCE = 512  # images encoded by the network
 
-Maker = Callable[[], object]  # makes an untrained model of scikit-learn
+Maker = Callable[[], Any]  # makes an untrained model of scikit-learn
 # What is made of all images, (N,) scores on the user's scale or (N, F) features, and the milliseconds an image takes.
 Timed = tuple[np.ndarray, float]
 
@@ -46,30 +49,48 @@ def timed(compute: Callable[[], np.ndarray]) -> Timed:
     return found, 1000 * (time.perf_counter() - began) / len(found)
 
 
-def shallow_scores(comparisons: Comparisons, pixels: Timed, seed: int) -> Mapping[str, Timed]:
+def shallow_scores(comparisons: Comparisons, pixels: Timed, tower: Sequence[Timed], seed: int) -> Mapping[str, Timed]:
     """Return the scores by predictors without a network, by name; `pixels` (N, F) are images averaged down."""
     train, part = comparisons.parts["train"], comparisons.parts["validation"]
     known = comparisons.scores * comparisons.unit
     described = progress(comparisons.images, len(known), "describing")
     texture = timed(lambda: np.stack([texture_features(image) for image in described]))
     both = np.concatenate([pixels[0], texture[0]], axis=1), pixels[1] + texture[1]
-    features = {"pixels": pixels, "texture": texture, "both": both}
-    nearest: list[Maker] = [partial(KNeighborsRegressor, k) for k in (1, 5, 15)]
-    support: list[Maker] = [partial(SVR, C=c) for c in (1.0, 10.0)]
+    nearest: list[Maker] = [partial(KNeighborsRegressor, k, metric="precomputed") for k in (1, 5, 15)]
+    support: list[Maker] = [partial(SVR, C=c, kernel="precomputed") for c in (1.0, 10.0)]
     if len(np.unique(comparisons.scores[train])) <= FEW_SCORES:
-        nearest += [partial(KNeighborsClassifier, k) for k in (1, 5)]
-        support.append(partial(SVC, C=10.0))
+        nearest += [partial(KNeighborsClassifier, k, metric="precomputed") for k in (1, 5)]
+        support.append(partial(SVC, C=10.0, kernel="precomputed"))
     ways: dict[str, list[Maker]] = {
         "ridge": [partial(RidgeCV, np.logspace(-1, 5, 13))],
+        "kernel ridge": [partial(KernelRidge, alpha, kernel="precomputed") for alpha in (0.01, 0.1, 1.0)],
         "nearest neighbours": nearest,
         "SVM": support,
     }
     drawn = np.random.default_rng(seed).permutation(train)[:MOST_IMAGES]
     found = {name: (np.full(len(known), constant(known[train])), 0.0) for name, constant in CONSTANTS.items()}
-    for name, makers in ways.items():
-        tried = [_fitted(make(), each, comparisons, drawn) for make in makers for each in features.values()]
-        found[name] = min(tried, key=lambda each: np.square(each[0][part] - known[part]).mean())
+    least = dict.fromkeys(ways, math.inf)
+    for features, milliseconds in (pixels, texture, both, *tower):
+        scaled = StandardScaler().fit(features[drawn]).transform(features)
+        distances, more = timed(partial(_distances, scaled, drawn))
+        seen = {"ridge": (scaled, milliseconds), "nearest neighbours": (distances, milliseconds + more)}
+        kernel = np.exp(-np.square(distances)), milliseconds + more
+        for name, makers in ways.items():
+            for make in makers:
+                tried = _fitted(make(), seen.get(name, kernel), comparisons, drawn)
+                error = np.square(tried[0][part] - known[part]).mean()
+                if error < least[name]:
+                    least[name], found[name] = error, tried
     return found
+
+
+def _distances(features: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Return root mean square differences (N, n) of images, by features (N, F), from the images `drawn` (n,)."""
+    length = np.square(features).sum(1)
+    square = length[:, None] + length[drawn] - 2 * features @ features[drawn].T
+    square[drawn, np.arange(len(drawn))] = 0  # an image's distance from itself, whatever rounding makes of it
+    distances: np.ndarray = np.sqrt(square.clip(min=0) / features.shape[1])
+    return distances
 
 
 CONSTANTS: Mapping[str, Callable[[np.ndarray], float]] = {
@@ -78,7 +99,7 @@ CONSTANTS: Mapping[str, Callable[[np.ndarray], float]] = {
 }
 
 
-def _fitted(model: object, described: Timed, comparisons: Comparisons, train: np.ndarray) -> Timed:
+def _fitted(model: Any, described: Timed, comparisons: Comparisons, train: np.ndarray) -> Timed:
     """Return the scores (N,) that a model of scikit-learn, fitted to the training images, gives all images."""
     features, milliseconds = described
     scores, unit = comparisons.scores, comparisons.unit
@@ -87,7 +108,7 @@ def _fitted(model: object, described: Timed, comparisons: Comparisons, train: np
     else:
         mean, spread = scores[train].mean(), max(scores[train].std(), 1e-9)
         targets = (scores[train] - mean) / spread
-    fitted = make_pipeline(StandardScaler(), model).fit(features[train], targets)
+    fitted = model.fit(features[train], targets)
     predicted, own = timed(lambda: fitted.predict(features))
     return (predicted * spread + mean) * unit, milliseconds + own
 
@@ -127,8 +148,10 @@ def _moments(values: np.ndarray) -> tuple[float, float, float, float]:
     return float(values.mean()), float(deviation), float(np.abs(values).mean() / deviation), float(above)
 
 
-def network_scores(config: Config, comparisons: Comparisons, device: torch.device) -> Timed:
-    """Return the scores (N,) of a network that sees one image.
+def network_scores(
+    config: Config, comparisons: Comparisons, device: torch.device, tower: Tensor | None = None
+) -> Timed:
+    """Return the scores (N,) of a network that sees one image, or what a siamese's `tower` sees of it (N, 2 + T, V).
 
     It has a siamese comparator's encoder and sees in each step the images, shifted and turned alike, of as many pairs
     as the comparator does, but learns from their scores. The weights are those of the step that was best on validation.
@@ -136,15 +159,20 @@ def network_scores(config: Config, comparisons: Comparisons, device: torch.devic
     training, seed = config.training, config.seed
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        model = scorer_for(config, comparisons).to(device).train()
+        model = scorer_for(config, comparisons)
+        if tower is not None:
+            model.encoder = TowerEncoder(tower.shape[1] - 2, tower.shape[2], model.config.width)
+        model = model.to(device).train()
     images = Images(comparisons.images, np.arange(len(comparisons.images)))
+    seen = images if tower is None else tower
     pairs = torch.as_tensor(comparisons.pairs["train"]).long()
     source = Pairs(
         images,
         pairs,
         known=torch.from_numpy(comparisons.scores * comparisons.unit),
-        shift=3 if config.frozen else config.shift,
-        turn=config.fine,
+        encoded=tower,
+        shift=0 if tower is not None else 3 if config.frozen else config.shift,
+        turn=config.fine and tower is None,
         key=derive_key(seed, "lmol", "moves"),
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate)
@@ -158,23 +186,24 @@ def network_scores(config: Config, comparisons: Comparisons, device: torch.devic
     for step in progress(range(steps), steps, "training a network on single images, steps"):
         items = torch.randint(len(pairs), (min(training.batch_size, len(pairs)),), generator=generator)
         batch = {name: each.to(device) for name, each in source.batch(items).items()}
-        loss = model.score_loss(model.encode(batch["images"]), (batch["known"].float() - centre) / spread).mean()
+        shown = batch["images" if tower is None else "encoded"]
+        loss = model.score_loss(model.encode(shown), (batch["known"].float() - centre) / spread).mean()
         optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()
         if step + 1 == steps or (step + 1) % max(1, steps // 8) == 0:
-            found = _scores_of(model, images, validation, device)
+            found = _scores_of(model, seen, validation, device)
             error = np.square(found - comparisons.scores[validation] * comparisons.unit).mean()
             if error < best:
                 best, kept = error, {name: each.clone() for name, each in model.state_dict().items()}
     model.load_state_dict(kept)
-    return timed(lambda: _scores_of(model, images, np.arange(len(images)), device))
+    return timed(lambda: _scores_of(model, seen, np.arange(len(images)), device))
 
 
 @torch.no_grad()
-def _scores_of(model: Scorer, images: Images, numbers: np.ndarray, device: torch.device) -> np.ndarray:
+def _scores_of(model: Scorer, images: Images | Tensor, numbers: np.ndarray, device: torch.device) -> np.ndarray:
     """Return the scores (M,) of the images `numbers` (M,)."""
     model.eval()
     parts = torch.from_numpy(numbers).split(AT_ONCE)

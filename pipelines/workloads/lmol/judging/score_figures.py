@@ -55,6 +55,7 @@ def place(answers: ModelAnswers, comparisons: Comparisons, budget: int, seed: in
     references = ranking.References(log_odds, torch.arange(count, len(numbers)), known[count:], theta, budget)
     scale = ranking.fit_scale(references, seed=seed, prior=prior)
     estimates, information = ranking.place(scale, references, count)
+    estimates = answers.joined(numbers[:count], estimates)
     return _placed(comparisons, scale, estimates, information, known)
 
 

@@ -16,8 +16,10 @@ from models import io
 from models.images import image_files
 from models.images.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
 from pipelines.workloads.lmol.judging.one_image import texture_features
-from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, fit, likely_priors, next_pairs
+from pipelines.workloads.lmol.people.many import MOST_DENSE
+from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, next_pairs
 from pipelines.workloads.lmol.people.propagation import averaged
+from pipelines.workloads.lmol.people.raters import Fitted, fitted
 from pipelines.workloads.lmol.sources.finding import ANSWERS, find_answers, kind_of
 from pipelines.workloads.lmol.sources.folders import passed_over
 from pipelines.workloads.lmol.sources.tables import read_table
@@ -25,7 +27,7 @@ from pipelines.workloads.lmol.sources.units import LabelledPair
 
 SIDE = 64  # pixels, of the squares described by texture if there is no model
 PROPOSED = "answers.csv"  # name of the table of answers
-MOST_IMAGES = 5000  # the time grows with their cube
+MOST_IMAGES = 20_000  # whose squares are in memory at once
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class PeoplesRanking:
     names: Sequence[str]
     answers: np.ndarray  # (P, 3) first, second, label
     posterior: Posterior
-    prior: Prior  # the likeliest
+    fitted: Fitted
     notes: Sequence[str]
     folder: Path  # of the images
     table: Path | None  # of the answers
@@ -59,7 +61,7 @@ class PeoplesRanking:
 
     def write_next(self, path: Path, count: int, seed: int) -> str:
         """Write a CSV img1,img2,label of the next pairs, labels empty; return a line about it and the next step."""
-        pairs = next_pairs(fit(self.answers, self.prior), count, self.answers, seed)
+        pairs = next_pairs(self.fitted.posterior(self.answers), count, self.answers, seed)
         rows = ((self.names[first], self.names[second], "") for first, second in pairs)
         write_text(path, to_csv(("img1", "img2", "label"), rows))
         if not len(pairs):
@@ -90,12 +92,17 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Peop
     comparator = _comparator(model) if model else None
     names, pixels, aside = _read(folder, files, comparator)
     row = {name: i for i, name in enumerate(names)}
-    known = [(row[a], row[b], label) for _, a, b, label in pairs if a in row and b in row]
+    who = listed.answered_by if listed else []
+    known = [
+        ((row[a], row[b], label), rater)
+        for (_, a, b, label), rater in zip(pairs, who, strict=True)
+        if {a, b} <= row.keys()
+    ]
     if pairs and not known:
         raise UserError(f"{table}: none of its {_count(len(pairs), 'answer')} is about two images that can be used")
-    answers = np.array(known, np.int64).reshape(-1, 3)
+    answers = np.array([answer for answer, _ in known], np.int64).reshape(-1, 3)
     known_before = _from_model(comparator, pixels) if comparator else _from_texture(pixels)
-    priors, beforehand = likely_priors(answers, known_before)
+    found = fitted(answers, known_before, [rater for _, rater in known])
     unknown = len(pairs) - len(answers)
     heard = f"{_count(len(answers), 'answer')} about {len(np.unique(answers[:, :2])):,} of {len(names):,} images"
     notes = [
@@ -105,13 +112,20 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Peop
         *(listed.notes if listed else []),
         *([f"{_count(unknown, 'answer')} about images that cannot be used"] if unknown else []),
         *(f"set aside: {each}" for each in aside),
+        *(found.raters.table() if found.raters else []),
     ]
-    try:
-        posterior = averaged(answers, priors, beforehand)
-    except ArithmeticError as error:
-        posterior = fit(answers, priors[0])
-        notes.append(f"{error}; scores and intervals are Laplace's approximation, and intervals may be too narrow")
-    return PeoplesRanking(names, answers, posterior, priors[0], notes, folder, table)
+    if len(names) > MOST_DENSE:
+        posterior = found.posterior(answers)
+        notes.append(
+            f"over {MOST_DENSE:,} images: scores and intervals are Laplace's approximation, by sparse matrices"
+        )
+    else:
+        try:
+            posterior = averaged(answers, found.priors, found.beforehand, found.heard)
+        except ArithmeticError as error:
+            posterior = found.posterior(answers)
+            notes.append(f"{error}; scores and intervals are Laplace's approximation, and intervals may be too narrow")
+    return PeoplesRanking(names, answers, posterior, found, notes, folder, table)
 
 
 def _check_nothing_is_lost(path: Path, table: Path, pairs: Sequence[LabelledPair]) -> None:

@@ -1,6 +1,8 @@
 """Scores from people's answers about pairs: Davidson's model, with a normal prior that may correlate similar images.
 
-    P(first), P(second), P(similar)  ∝  exp(d / 2), exp(-d / 2), exp(tie)      d = s_first - s_second
+    P(first), P(second), P(similar)  ∝  exp(d / 2), exp(-d / 2), exp(tie)      d = a (s_first - s_second) + b
+
+The discrimination a and the lean b are those of who answered (`raters.py`), 1 and 0 where all are taken alike.
 
 The scores s (N,) of the images are normal beforehand, with a mean, a variance for each image and a correlation: a share
 of the variance follows the images' features, so that what is said about one image tells about those like it (preference
@@ -22,6 +24,7 @@ from scipy.sparse import coo_array, csr_array
 from scipy.special import log_softmax, softmax
 
 from models.images.ranking import FIRST, SECOND, SIMILAR
+from pipelines.workloads.lmol.pairs import draw
 
 UNKNOWN = 4.0  # standard deviation of scores without a prior
 SPREADS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # tried factors on the prior's standard deviations
@@ -46,6 +49,22 @@ Place = tuple[int, ...]  # in SPREADS, SHARES, LENGTHS and UNITS
 
 
 @dataclass(frozen=True)
+class Heard:
+    """How each of P answers is heard."""
+
+    factor: np.ndarray | float = 1.0  # (P,) discriminations of who answered
+    lean: np.ndarray | float = 0.0  # (P,) towards First
+
+    def of(self, difference: np.ndarray) -> np.ndarray:
+        """Return what differences (P,) of scores are to who answered."""
+        seen: np.ndarray = self.factor * difference + self.lean
+        return seen
+
+
+ALIKE = Heard()
+
+
+@dataclass(frozen=True)
 class Prior:
     """Distribution of the scores before the answers."""
 
@@ -60,12 +79,17 @@ class Prior:
         deviation = self.deviation[rows]
         correlation = np.eye(len(deviation))
         if self.features is not None and self.share:
-            features = self.features[rows]
-            square = np.square(features).sum(1)
-            distance = (square[:, None] + square - 2 * features @ features.T).clip(min=0) / (2 * features.shape[1])
-            correlation = (1 - self.share) * correlation + self.share * np.exp(-distance / (2 * self.length**2))
+            correlation = (1 - self.share) * correlation + self.share * self.likeness(rows, rows)
         covariance: np.ndarray = deviation[:, None] * correlation * deviation
         return covariance
+
+    def likeness(self, rows: np.ndarray | slice, others: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Return the correlation (n, m) that images `rows` have with `others` by their features."""
+        assert self.features is not None, "only features tell which images are alike"
+        one, other = self.features[rows], self.features[others]
+        product = np.square(one).sum(1)[:, None] + np.square(other).sum(1) - 2 * one @ other.T
+        likeness: np.ndarray = np.exp(-product.clip(min=0) / (4 * one.shape[1] * self.length**2))
+        return likeness
 
 
 @dataclass(frozen=True)
@@ -89,8 +113,16 @@ class Posterior:
         """Standard errors (N,) of the scores less their mean."""
         return np.asarray(np.sqrt(np.diag(self.centred).clip(min=0)))
 
+    def variances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Return the variances (P,) of the differences of two scores."""
+        return of_differences(self.covariance, first, second)
 
-def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None)) -> Posterior:
+    def uncertainty(self) -> "Uncertainty":
+        """Return what `next_pairs` chooses by."""
+        return Uncertainty(self.centred)
+
+
+def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None), heard: Heard = ALIKE) -> Posterior:
     """Return the posterior of the scores of the images `rows` given pairs (P, 3), first and second among `rows`, label.
 
     Newton's method in the form of Rasmussen and Williams (2006, section 3.4.3), which needs no inverse of the prior's
@@ -103,12 +135,13 @@ def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None))
     for _ in range(ITERATIONS):
         deviation = covariance @ weights
         scores = mean + deviation
-        chances = softmax(logits(scores[first] - scores[second], tie), axis=1)
+        chances = softmax(logits(heard.of(scores[first] - scores[second]), tie), axis=1)
         residual = truth - chances
-        slope = (residual[:, FIRST] - residual[:, SECOND]) / 2
+        slope = heard.factor * (residual[:, FIRST] - residual[:, SECOND]) / 2
         gradient = np.bincount(first, slope, count) - np.bincount(second, slope, count)
         lean = chances[:, FIRST] - chances[:, SECOND]
-        curvature = laplacian(first, second, (1 - chances[:, SIMILAR] - np.square(lean)) / 4, count)
+        information = np.square(heard.factor) * (1 - chances[:, SIMILAR] - np.square(lean)) / 4
+        curvature = laplacian(first, second, information, count)
         system = np.eye(count) + curvature @ covariance
         step = linalg.solve(system, curvature @ deviation + gradient) - weights
         tie_curvature = (chances[:, SIMILAR] * (1 - chances[:, SIMILAR])).sum() + 1 / TIE_VARIANCE
@@ -116,7 +149,7 @@ def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None))
         for half in range(20):
             size = 0.5**half
             tried = weights + size * step, tie + size * tie_step
-            new = _objective(pairs, covariance, mean, *tried)
+            new = _objective(pairs, covariance, mean, heard, *tried)
             if new >= objective - 1e-9:
                 break
         rose = new - objective
@@ -140,21 +173,19 @@ def laplacian(first: np.ndarray, second: np.ndarray, weights: np.ndarray, count:
     return coo_array((values, (rows, columns)), shape=(count, count)).tocsr()
 
 
-def _objective(pairs: np.ndarray, covariance: np.ndarray, mean: np.ndarray, weights: np.ndarray, tie: float) -> float:
+def _objective(
+    pairs: np.ndarray, covariance: np.ndarray, mean: np.ndarray, heard: Heard, weights: np.ndarray, tie: float
+) -> float:
     """Return the logarithm of likelihood times prior, but for constants."""
     first, second, label = pairs.T
     deviation = covariance @ weights
     scores = mean + deviation
-    likelihood = log_softmax(logits(scores[first] - scores[second], tie), axis=1)[np.arange(len(label)), label].sum()
+    seen = heard.of(scores[first] - scores[second])
+    likelihood = log_softmax(logits(seen, tie), axis=1)[np.arange(len(label)), label].sum()
     return float(likelihood - deviation @ weights / 2 - tie**2 / (2 * TIE_VARIANCE))
 
 
-def likeliest(pairs: np.ndarray, prior: Prior) -> Posterior:
-    """Return the posterior of all images' scores under the likeliest values of the prior's numbers."""
-    return fit(pairs, likely_priors(pairs, prior)[0][0])
-
-
-def likely_priors(pairs: np.ndarray, prior: Prior) -> tuple[list[Prior], np.ndarray]:
+def likely_priors(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> tuple[list[Prior], np.ndarray]:
     """Return likely priors of the scores in logits, the likeliest first, and their log probabilities (K,).
 
     The latter are those before there are answers. The unit of `prior` does not matter: its scores are first scaled to
@@ -195,7 +226,7 @@ def likely_priors(pairs: np.ndarray, prior: Prior) -> tuple[list[Prior], np.ndar
         place = best
         for each in near(place):
             if each not in tried:
-                tried[each] = (fit(local, scaled(each), rows).evidence if len(pairs) else 0.0) + beforehand(each)
+                tried[each] = (fit(local, scaled(each), rows, heard).evidence if len(pairs) else 0.0) + beforehand(each)
         best = max(near(place), key=tried.__getitem__)
     likely = [
         each for each in sorted(tried, key=tried.__getitem__, reverse=True) if tried[each] > tried[best] - UNLIKELY
@@ -213,26 +244,40 @@ def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -
     """
     generator = np.random.default_rng(seed)
     first, second = _candidates(len(posterior.scores), asked, generator)
-    covariance = posterior.centred
-    square = covariance @ covariance
+    left = posterior.uncertainty()
     difference = posterior.scores[first] - posterior.scores[second]
     chosen: list[int] = []
     for _ in range(min(count, len(first))):
-        variance = of_differences(covariance, first, second)
+        variance, length = left.of(first, second)
         # The information at a difference that is itself uncertain (MacKay 1992).
         chances = softmax(logits(difference / np.sqrt(1 + math.pi * variance / 32), posterior.tie), axis=1)
         information = (1 - chances[:, SIMILAR] - np.square(chances[:, FIRST] - chances[:, SECOND])) / 4
         weight = information / (1 + information * variance)  # of the fall of the covariance
-        gain = weight * of_differences(square, first, second)
+        gain = weight * length
         gain[chosen] = -1.0
         best = int(gain.argmax())
         chosen.append(best)
-        column, beyond = (each[:, first[best]] - each[:, second[best]] for each in (covariance, square))
-        fall = weight[best] * np.outer(column, column)
-        product = weight[best] * np.outer(beyond, column)
-        square += weight[best] * (column @ column) * fall - product - product.T
-        covariance -= fall
+        left.answered(first[best], second[best], weight[best])
     return np.stack([first[chosen], second[chosen]], axis=1)
+
+
+class Uncertainty:
+    """The covariance (N, N) of scores, which falls with each pair that is chosen as if it had been answered."""
+
+    def __init__(self, covariance: np.ndarray):
+        self.covariance, self.square = covariance, covariance @ covariance
+
+    def of(self, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return variances (P,) of differences, and squared lengths (P,) of their covariance with all scores."""
+        return of_differences(self.covariance, first, second), of_differences(self.square, first, second)
+
+    def answered(self, first: int, second: int, weight: float) -> None:
+        """Let the covariance fall by an answer about a pair."""
+        column, beyond = (each[:, first] - each[:, second] for each in (self.covariance, self.square))
+        fall = weight * np.outer(column, column)
+        product = weight * np.outer(beyond, column)
+        self.square += weight * (column @ column) * fall - product - product.T
+        self.covariance -= fall
 
 
 def of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -244,10 +289,8 @@ def of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) ->
 
 def _candidates(num: int, asked: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return first and second of pairs that were not asked yet: all, or as many as CANDIDATES at random."""
-    first, second = np.triu_indices(num, 1)
-    if len(first) > CANDIDATES:
-        drawn = generator.choice(len(first), CANDIDATES, replace=False)
-        first, second = first[drawn], second[drawn]
+    after = np.arange(num) + 1
+    first, second = draw(num - after, after, CANDIDATES, generator).T
     known = set(map(tuple, np.sort(asked[:, :2], axis=1).tolist()))
     free = np.array([pair not in known for pair in zip(first.tolist(), second.tolist(), strict=True)], bool)
     swapped = generator.random(int(free.sum())) < 0.5

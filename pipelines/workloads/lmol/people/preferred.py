@@ -8,7 +8,8 @@ import numpy as np
 from common.errors import UserError
 from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.pairs import PARTS
-from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, likeliest
+from pipelines.workloads.lmol.people.preferences import UNKNOWN, Prior
+from pipelines.workloads.lmol.people.raters import fitted
 from pipelines.workloads.lmol.sources.image_set import ImageSet
 
 Parts = Mapping[str, np.ndarray]
@@ -38,7 +39,11 @@ def preferred(
             f"answers, or a smaller data.folds={data.folds}"
         )
     compared = np.unique(answers["train"][:, :2])
-    trained, whole = _scores(answers["train"], len(part)), _scores(found.labels, len(part))
+    who = np.full(len(found.labels), "") if found.raters is None else found.raters
+    blank = Prior(np.zeros(len(part)), np.full(len(part), UNKNOWN))
+    heard = fitted(answers["train"], blank, who[of_answer == 0].tolist())
+    trained = heard.posterior(answers["train"])
+    whole = fitted(found.labels, blank, who.tolist()).posterior(found.labels)
     scores = whole.scores + (trained.scores - whole.scores)[compared].mean()
     scores[compared] = trained.scores[compared]
     unit = float(found.unit)
@@ -51,11 +56,11 @@ def preferred(
         scores=np.rint(scores / unit).astype(np.int64),
         # Where the difference of two scores is less, Similar is the likeliest answer.
         theta=round(max(0.0, 2 * trained.tie) / unit),
-        facts={**found.facts, "answers": {name: len(rows) for name, rows in answers.items()}},
+        facts={
+            **found.facts,
+            "answers": {name: len(rows) for name, rows in answers.items()},
+            "raters": heard.raters.table() if heard.raters else [],
+        },
+        trust=heard.raters.factor[heard.raters.of].clip(0, 1) if heard.raters else None,
     )
     return made, kept, answers
-
-
-def _scores(answers: np.ndarray, count: int) -> Posterior:
-    """Return the posterior of the scores of `count` images by Davidson's model."""
-    return likeliest(answers, Prior(np.zeros(count), np.full(count, UNKNOWN)))

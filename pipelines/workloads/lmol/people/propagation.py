@@ -11,7 +11,15 @@ from scipy import linalg
 from scipy.special import softmax
 
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.people.preferences import TIE_VARIANCE, Posterior, Prior, laplacian, of_differences
+from pipelines.workloads.lmol.people.preferences import (
+    ALIKE,
+    TIE_VARIANCE,
+    Heard,
+    Posterior,
+    Prior,
+    laplacian,
+    of_differences,
+)
 
 ITERATIONS = 400  # some ten do, if every pair is asked once
 SMALLEST_STEP = 0.1  # of a full one
@@ -22,7 +30,7 @@ HALVINGS = 30  # of the interval that holds the likeliest difference of two scor
 WIDE, NEAR = np.linspace(-6, 6, 41), np.sinh(np.linspace(-4, 4, 41))
 
 
-def averaged(pairs: np.ndarray, priors: Sequence[Prior], beforehand: np.ndarray) -> Posterior:
+def averaged(pairs: np.ndarray, priors: Sequence[Prior], beforehand: np.ndarray, heard: Heard = ALIKE) -> Posterior:
     """Return the posterior of all images' scores, averaged over what `likely_priors` returns.
 
     One prior alone would leave out how little a few answers tell of its numbers, and give intervals too narrow. It is
@@ -32,7 +40,7 @@ def averaged(pairs: np.ndarray, priors: Sequence[Prior], beforehand: np.ndarray)
     scores, covariance = np.zeros((len(priors), count)), np.zeros((count, count))
     nats, ties = np.zeros(len(priors)), np.zeros(len(priors))
     for i, prior in enumerate(priors):
-        found = propagated(pairs, prior)
+        found = propagated(pairs, prior, heard)
         scores[i], ties[i], nats[i] = found.scores, found.tie, beforehand[i] + found.evidence
         covariance += math.exp(nats[i] - nats[0]) * found.covariance  # one at a time, as they are large
     weights = softmax(nats)
@@ -41,7 +49,7 @@ def averaged(pairs: np.ndarray, priors: Sequence[Prior], beforehand: np.ndarray)
     return Posterior(mean, weights[0] * covariance + off.T @ off, float(weights @ ties))
 
 
-def propagated(pairs: np.ndarray, prior: Prior) -> Posterior:
+def propagated(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> Posterior:
     """Return the posterior of all images' scores given pairs (P, 3) by expectation propagation (Minka 2001).
 
     The answers about two images become a normal function of the difference d of their scores,
@@ -49,7 +57,7 @@ def propagated(pairs: np.ndarray, prior: Prior) -> Posterior:
     step of its own in each iteration, as in `fit`. Many answers about few images make full steps overshoot; steps are
     halved where they do. Raises ArithmeticError if it does not settle.
     """
-    first, second, counts = _counted(pairs)
+    first, second, counts, factor, lean = _counted(pairs, heard)
     rows, ends = np.unique(np.concatenate([first, second]), return_inverse=True)
     (one, other), within = ends.reshape(2, -1), prior.covariance(rows)
     precision, pull, tie, evidence = np.zeros(len(first)), np.zeros(len(first)), 0.0, 0.0
@@ -60,7 +68,8 @@ def propagated(pairs: np.ndarray, prior: Prior) -> Posterior:
         variance = of_differences(covariance, one, other)
         rest = 1 / variance - precision  # the precision of d by all else
         place = (difference / variance - pull) / rest
-        nats, mean, spread, similar = _moments(counts, place, 1 / rest, tie)
+        nats, seen, wide, similar = _moments(counts, factor * place + lean, np.square(factor) / rest, tie)
+        mean, spread = (seen - lean) / factor, wide / np.square(factor)
         scale = nats - (np.log(variance * rest) + difference**2 / variance - place**2 * rest) / 2
         evidence = integral + scale.sum() - tie**2 / (2 * TIE_VARIANCE)
         asked = counts.sum(1)
@@ -82,13 +91,20 @@ def propagated(pairs: np.ndarray, prior: Prior) -> Posterior:
     return Posterior(scores, covariance, float(tie), float(evidence))
 
 
-def _counted(pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the first (Q,) and second (Q,) of each two images in pairs (P, 3), and the counts (Q, 3) of answers."""
-    label = np.where(pairs[:, 0] < pairs[:, 1], pairs[:, 2], np.array([SECOND, FIRST, SIMILAR])[pairs[:, 2]])
-    unique, place = np.unique(np.sort(pairs[:, :2], axis=1), axis=0, return_inverse=True)
+def _counted(pairs: np.ndarray, heard: Heard) -> tuple[np.ndarray, ...]:
+    """Return each two images in pairs (P, 3) that are heard alike, first (Q,), second (Q,), counts (Q, 3) of answers.
+
+    The last two are how they are heard, factor (Q,) and lean (Q,).
+    """
+    given = pairs[:, 0] < pairs[:, 1]
+    label = np.where(given, pairs[:, 2], np.array([SECOND, FIRST, SIMILAR])[pairs[:, 2]])
+    factor, lean = (np.broadcast_to(each, len(pairs)) for each in (heard.factor, heard.lean))
+    keys = np.column_stack([np.sort(pairs[:, :2], axis=1), factor, np.where(given, lean, -lean)])
+    unique, place = np.unique(keys, axis=0, return_inverse=True)
     counts = np.zeros((len(unique), 3))
     np.add.at(counts, (place.reshape(-1), label), 1)
-    return unique[:, 0], unique[:, 1], counts
+    first, second = unique[:, :2].astype(np.int64).T
+    return first, second, counts, unique[:, 2], unique[:, 3]
 
 
 def _normal(

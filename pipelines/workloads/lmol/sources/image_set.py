@@ -36,6 +36,8 @@ class ImageSet:
     facts: Mapping[str, Plain]
     labels: np.ndarray | None = None  # (P, 3) int64 first, second, label: pairs that people labelled
     errors: np.ndarray | None = None  # (N,) standard errors of the scores, on the user's scale, where they are known
+    raters: np.ndarray | None = None  # (P,) names of those who labelled the pairs
+    trust: np.ndarray | None = None  # (P,) of the training answers, from 0 to 1, by who gave them
     scored: bool = True  # False if only labels are known, and scores are yet to be fitted
 
     @property

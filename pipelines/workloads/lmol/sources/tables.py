@@ -5,16 +5,18 @@ import io
 import math
 import os
 import re
-import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from common.errors import UserError
 from common.foreign_text import unguarded
 from models.images.comparator.interface import ENDINGS
 from models.images.ranking import FIRST, SECOND, SIMILAR
+from pipelines.workloads.lmol.sources import ratings
 from pipelines.workloads.lmol.sources.columns import NEEDED, assigned
 from pipelines.workloads.lmol.sources.folders import home, located
 from pipelines.workloads.lmol.sources.units import LabelledPair, number
@@ -45,9 +47,11 @@ class Listed:
     errors: dict[str, float] = field(default_factory=dict)  # standard errors of scores, where ratings tell them
     refused: dict[str, str] = field(default_factory=dict)  # reason by name
     pairs: list[LabelledPair] = field(default_factory=list)
+    answered_by: list[str] = field(default_factory=list)  # raters of `pairs`, "" if nobody says
     repeated: int = 0
     scored: bool = True  # False if there are preferences only
     notes: list[str] = field(default_factory=list)  # on guesses
+    raters: list[dict[str, Any]] = field(default_factory=list)  # what was found out about each
 
     def add(self, name: str, score: str) -> None:
         """Note an image's score; a score that is not a number, or a second, different one makes the image unusable."""
@@ -98,33 +102,80 @@ Rows = list[tuple[int, dict[str, str]]]  # (line, {what it holds: value})
 
 
 def _images(listed: Listed, table: Path, rows: Rows) -> None:
-    """Note images with their scores; ratings of one image by several raters are averaged."""
-    ratings: dict[str, list[str]] = {}
+    """Note images with their scores and how sure these are; ratings of one image are averaged."""
+    given: dict[str, list[tuple[str, str]]] = {}  # rater and score
+    spreads: dict[str, tuple[float, float]] = {}  # deviation and number of an image's ratings, as the table says
     for line, row in rows:
         name = row["image"]
-        ratings.setdefault(name, []).append(row["score"])
+        given.setdefault(name, []).append((row.get("rater", ""), row["score"]))
         listed.groups.setdefault(name, row.get("group", ""))
-        if row.get("std") and row.get("count"):
-            deviation, count = _number(table, line, "std", row["std"]), _number(table, line, "count", row["count"])
+        if row.get("count"):
+            count = _number(table, line, "count", row["count"])
+            deviation = _number(table, line, "std", row["std"]) if row.get("std") else math.nan
             if deviation < 0 or count < 1:
                 raise UserError(f"{table}, line {line}: std is {deviation:g} and count {count:g}; give 0 and 1 or more")
-            listed.errors[name] = deviation / math.sqrt(count)
-    differing = [name for name, scores in ratings.items() if len({number(score) for score in scores}) > 1]
-    rated = bool(rows) and ("rater" in rows[0][1] or len(differing) > len(ratings) / 2)
-    for name, scores in ratings.items():
-        if not rated or any(number(score) is None for score in scores):
-            listed.repeated += len(scores) - 1
-            for score in scores:
+            spreads[name] = deviation, count
+    differing = [name for name, each in given.items() if len({number(score) for _, score in each}) > 1]
+    rated = bool(rows) and ("rater" in rows[0][1] or len(differing) > len(given) / 2)
+    sound = [name for name, each in given.items() if all(number(score) is not None for _, score in each)]
+    for name, each in given.items():
+        if not rated or name not in sound:
+            listed.repeated += len(each) - 1
+            for _, score in each:
                 listed.add(name, score)
-            continue
-        values = [Fraction(number(score) or 0) for score in scores]
-        listed.add(name, scores[0] if len(set(values)) == 1 else f"{float(sum(values) / len(values)):.6f}")
-        if len(values) > 1:
-            listed.errors[name] = statistics.stdev(map(float, values)) / math.sqrt(len(values))
-    if rated:
-        listed.notes.append(f"{sum(map(len, ratings.values())):,} ratings of {len(ratings):,} images were averaged")
+    if not rated:
+        _stated(listed, spreads)
+    elif sound:
+        _averaged(listed, {name: given[name] for name in sound})
     if rows and "std" in rows[0][1] and "count" not in rows[0][1]:
         listed.notes.append("std is of no use without a column count, as it does not tell how sure a score is")
+
+
+def _stated(listed: Listed, spreads: Mapping[str, tuple[float, float]]) -> None:
+    """Note the errors of scores that stand once each, from the deviations and numbers of ratings in the table."""
+    names = [name for name in listed.scores if name not in listed.refused]
+    scores = np.array([float(listed.scores[name]) for name in names])
+    deviations, counts = np.array([spreads.get(name, (math.nan, 1.0)) for name in names]).reshape(-1, 2).T
+    lone, told = scores.std() if len(scores) else 0.0, ~np.isnan(deviations)
+    if told.any():
+        pooled = np.where(told, counts, 1.0)
+        errors = ratings.standard_errors(
+            1 / np.sqrt(counts), np.nan_to_num(deviations), pooled, ratings.LONE_RATING * lone
+        )
+        if (pooled <= 1).all():
+            errors = np.where(told, deviations, errors)
+    else:
+        share = ratings.LONE_RATING if spreads else ratings.LONE_SCORE
+        errors = share * lone / np.sqrt(counts)
+        listed.notes.append(
+            f"no image has two ratings, so the standard error of {'a rating' if spreads else 'a score'} is taken to be "
+            f"{share:g} of the scores' deviation, {share * lone:.3g}; columns std and count can say it, 0 and 1: exact"
+        )
+    listed.errors |= dict(zip(names, errors.tolist(), strict=True))
+
+
+def _averaged(listed: Listed, given: Mapping[str, Sequence[tuple[str, str]]]) -> None:
+    """Note the means of ratings, by image: (rater, score), each rater's level and noise taken into account."""
+    flat = [(i, rater, score) for i, each in enumerate(given.values()) for rater, score in each]
+    raters, number_of = np.unique([rater for _, rater, _ in flat], return_inverse=True)
+    values = np.array([float(score) for *_, score in flat])
+    found = ratings.averaged(np.array([i for i, *_ in flat]), number_of, values)
+    for (name, each), score, error in zip(given.items(), found.scores, found.errors, strict=True):
+        listed.add(name, each[0][1] if len({score for _, score in each}) == 1 and len(raters) == 1 else f"{score:.6f}")
+        listed.errors[name] = float(error)
+    listed.notes.append(f"{len(flat):,} ratings of {len(given):,} images were averaged")
+    if len(flat) == len(given):
+        listed.notes.append(f"nothing is rated twice: a rating's standard error is taken to be {found.errors[0]:.3g}")
+    elif len(raters) > 1:
+        listed.raters = [
+            {"rater": str(name), "ratings": int((number_of == i).sum()), "level": float(level), "noise": float(noise)}
+            for i, (name, level, noise) in enumerate(zip(raters, found.levels, found.noises, strict=True))
+        ]
+        worst = max(listed.raters, key=lambda each: each["noise"])
+        listed.notes.append(
+            f"{len(raters)} raters, whose noise is {np.median(found.noises):.3g} in the median; the noisiest, "
+            f"{worst['rater']}, has {worst['noise']:.3g}"
+        )
 
 
 def _pairs(listed: Listed, table: Path, rows: Rows) -> None:
@@ -148,7 +199,9 @@ def _pairs(listed: Listed, table: Path, rows: Rows) -> None:
             )
         for name, score in ((row["first"], "score1"), (row["second"], "score2")):
             listed.add(name, row[score]) if score in row else listed.scores.setdefault(name, "")
-        listed.pairs += [(line, row["first"], row["second"], label)] * _votes(table, line, row)
+        votes = _votes(table, line, row)
+        listed.pairs += [(line, row["first"], row["second"], label)] * votes
+        listed.answered_by += [row.get("rater", "")] * votes
     if {"0", "1"} <= others.keys() and SECOND not in {label for *_, label in listed.pairs}:
         raise UserError(
             f"{table}, line {others['0']}: the label is '0', and no row says that img2 ranks higher; beside 1 for "

@@ -53,7 +53,8 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
             f"are needed for a pair, hundreds to learn from{reasons}"
         )
     rows = {name: row for row, name in enumerate(found.names)}
-    labelled = [each for each in listed.pairs if each[1] in rows and each[2] in rows]
+    usable = [each[1] in rows and each[2] in rows for each in listed.pairs]
+    labelled = [each for each, use in zip(listed.pairs, usable, strict=True) if use]
     facts: dict[str, Plain] = {
         "source": f"images of {table}",
         "listed": count,
@@ -61,6 +62,7 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
         "quarantined": found.refused,
         "animated": found.animated,
         "columns": listed.notes,
+        "raters": listed.raters,
         "licences": [],
     }
     scores, unit, theta = np.zeros(len(rows), np.int64), LATENT, 0
@@ -85,6 +87,7 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
         facts=facts,
         labels=np.array(labels, np.int64).reshape(-1, 3) if listed.pairs else None,
         errors=np.array([listed.errors.get(name, 0.0) for name in found.names]) if listed.errors else None,
+        raters=np.array(listed.answered_by, str)[np.array(usable, bool)],
         scored=listed.scored,
     )
 

@@ -2,6 +2,7 @@
 
 import time
 import unicodedata
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from pipelines.workloads.bep.documents.cleaning import (
     remove_headers_and_footers,
     tidy,
 )
-from pipelines.workloads.bep.documents.masking import EMAIL, KINDS, TELEPHONE, URL
+from pipelines.workloads.bep.documents.masking import EMAIL, TELEPHONE, URL
 
 PROSE = "The BIM Execution Plan follows ISO 19650-2:2018.\n\nRoles:\n- Lead\n- Task team | 5 m² at 1:500"
 
@@ -25,8 +26,7 @@ PROSE = "The BIM Execution Plan follows ISO 19650-2:2018.\n\nRoles:\n- Lead\n- T
 def test_prose_is_left_as_it_is():
     cleaned = clean(PROSE, mask=True)
     assert cleaned.text == PROSE
-    assert set(cleaned.masked) == set(KINDS)
-    assert not any([*cleaned.counts.values(), *cleaned.masked.values()])
+    assert not any([*cleaned.counts.values(), *cleaned.masked])
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_prose_is_left_as_it_is():
         ("20 m\u00b2, 3\u33a5, \u00bd, \u2122", "20 m\u00b2, 3m\u00b3, \u00bd, \u2122"),
         ("Scope\u2026", "Scope..."),
         ("soft\u00adhyphen \ufeffand\u200b\x07 bell", "softhyphen and bell"),
-        ("non\u2011breaking \u2013 dash", "non-breaking \u2013 dash"),
+        ("non\u2011breaking \u2013 dash \u2212 \u201equoted\u201c, it\u2019s", 'non-breaking - dash - "quoted", it\'s'),
         ("caf\u00e9 \u00b4 \u00a8 STRASSE", "caf\u00e9 \u00b4 \u00a8 STRASSE"),
         ("\uff21\uff22 \u2460", "AB 1"),
         ("tab\tand\fpage", "tab\tand\fpage"),
@@ -198,7 +198,7 @@ def test_odd_lines_take_little_time(odd):
 def test_telephone_numbers_are_masked(number, around):
     cleaned = clean(around.format(number), mask=True)
     assert cleaned.text == around.format(TELEPHONE)
-    assert {kind: count for kind, count in cleaned.masked.items() if count} == {"telephone": 1}
+    assert [each.kind for each in cleaned.masked] == ["telephone"]
 
 
 @pytest.mark.parametrize("label", ["Tel: ", "Telephone no. : ", "Mobile | ", "Fax.: ", "phone number: "])
@@ -262,13 +262,13 @@ def test_near_misses_are_not_masked(text):
 def test_addresses_are_masked(text, masked):
     cleaned = clean(text, mask=True)
     assert cleaned.text == masked
-    assert cleaned.masked == dict.fromkeys(KINDS, 0) | {"email": masked.count(EMAIL), "url": masked.count(URL)}
+    assert Counter(each.kind for each in cleaned.masked) == Counter(email=masked.count(EMAIL), url=masked.count(URL))
 
 
 def test_without_masking_addresses_stay():
     text = "ada@firm.com, 020 7946 0123, www.firm.com"
     cleaned = clean(text, mask=False)
-    assert (cleaned.text, cleaned.masked) == (text, {})
+    assert (cleaned.text, cleaned.masked) == (text, ())
 
 
 def test_a_mask_is_one_token_and_its_name_in_a_text_is_not():

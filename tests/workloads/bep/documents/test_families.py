@@ -104,3 +104,28 @@ def test_hundreds_of_documents_take_seconds():
 def test_case_and_punctuation_do_not_change_a_shingle():
     assert np.array_equal(families._shingles("a b c d e"), families._shingles("A b, c. D e!"))
     assert not np.array_equal(families._shingles("a b c d e"), families._shingles("b a c d e"))
+
+
+def test_documents_of_a_project_are_one_family():
+    texts = {name: f"{name} is unlike any other text of these" for name in "abc"}
+    groups, pairs = families.group(texts, 0.8, {"a": "p", "c": "p"})
+    assert (groups, pairs) == ([["a", "c"], ["b"]], {})
+
+
+@pytest.mark.parametrize(
+    ("how", "found"),
+    [
+        ("folder", {"A/1.md": "A", "A/sub/2.md": "A", "B/22-0417 plan.md": "B"}),
+        (r"^(\w)/", {"A/1.md": "A", "A/sub/2.md": "A", "B/22-0417 plan.md": "B"}),
+        (None, {"B/22-0417 plan.md": "22-0417", "4711_BAP.md": "4711"}),
+    ],
+)
+def test_projects_are_declared_or_found_by_numbers_in_names(how, found):
+    names = ["A/1.md", "A/sub/2.md", "B/22-0417 plan.md", "4711_BAP.md", "ISO 19650 guide.md", "plan 2023-05.md"]
+    assert families.projects(names, how) == found
+
+
+def test_sources_are_shown_by_project_or_hidden():
+    project = {"a": "Wharf", "b": "Wharf"}
+    assert list(families.labels("abc", project, "project").values()) == ["Wharf 1", "Wharf 2", "project 1"]
+    assert list(families.labels("abc", project, "hidden").values()) == ["document 1", "document 2", "document 3"]

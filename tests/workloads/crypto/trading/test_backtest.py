@@ -233,5 +233,3 @@ def test_longs_pay_and_shorts_receive_funding_for_the_candles_they_are_held_into
         assert result.equity == pytest.approx(1 - side * np.array([0, 0, 0.01, 0.01, 0.03, 0.07, 0.07, 0.07]))
         fee = performance.break_even_fee(result)
         assert fee == pytest.approx(-side * 0.035)
-        luck = performance.random_trades(result, market | {"funding": np.ones(8)})
-        assert luck == pytest.approx(np.maximum(-3.0 * side, -1))  # held for four candles, into three

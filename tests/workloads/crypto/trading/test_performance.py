@@ -67,53 +67,10 @@ def test_no_metric_is_nan(case):
         json.dumps(performance.metrics(run(**market, signal=signal, **rules), candles_per_day), allow_nan=False)
 
 
-def test_random_trades_at_a_constant_price_pay_exactly_their_costs():
-    market = flat(*[(5, 5, 5, 5)] * 200)
-    signal = np.random.default_rng(0).integers(-1, 2, 200)
-    result = run(**market, signal=signal, **COSTS)
-    found = performance.random_trades(result, market, repetitions=130)
-    assert found.shape == (130,)
-    assert found == pytest.approx((1 - 0.003) ** len(result.trades) - 1)
-
-
 def test_a_trade_that_earns_exactly_nothing_is_not_won():
     market = flat(*[(4, 4, 4, 4)] * 50)
     found = performance.metrics(run(**market, signal=np.eye(50, dtype=int)[3], **FREE), 10)
     assert (found["num_trades"], found["win_rate"]) == (1, 0)
-
-
-def test_equal_luck_counts_against_the_result_and_no_trades_have_no_p_value():
-    market = flat(*[(4, 4, 4, 4)] * 50)
-    for signal, p in ((np.eye(50, dtype=int)[3], 1.0), (np.zeros(50, int), None)):
-        assert performance.luck(run(**market, signal=signal, **FREE), market, 100, 0)["p_value"] == p
-
-
-def test_random_trades_never_reach_across_a_gap():
-    # The price changes only across gaps.
-    generator = np.random.default_rng(0)
-    gap = generator.random(300) < 0.1
-    price = np.exp(np.cumsum(gap * generator.normal(0, 0.1, 300)))
-    market = {**flat(*zip(*[price] * 4, strict=True)), "gap": gap}
-    result = run(**market, signal=generator.integers(-1, 2, 300), **FREE)
-    assert len(result.trades) > 50
-    assert performance.random_trades(result, market, repetitions=50) == pytest.approx(np.zeros(50), abs=1e-12)
-
-
-def test_luck_is_told_from_foresight():
-    market = candles(2, 2000)
-    ahead = np.append(np.sign(market["close"][1:] - market["open"][1:]), 0).astype(int)
-    generator = np.random.default_rng(0)
-    for signal, low, high in ((ahead, 0, 0.01), (generator.integers(-1, 2, 2000), 0.02, 0.98)):
-        result = run(**market, signal=np.where(generator.random(2000) < 0.1, signal, 0), **COSTS, horizon=1)
-        luck = performance.random_trades(result, market, repetitions=400, seed=1)
-        assert low <= (luck >= result.equity[-1] - 1).mean() <= high
-        assert np.array_equal(luck, performance.random_trades(result, market, repetitions=400, seed=1))
-
-
-def test_without_trades_random_trades_return_nothing():
-    market = candles(0, 50)
-    result = run(**market, signal=np.zeros(50, int), **COSTS)
-    assert (performance.random_trades(result, market, repetitions=7) == np.zeros(7)).all()
 
 
 def test_the_maximum_drawdown_is_computed():
@@ -128,16 +85,6 @@ def test_the_break_even_fee_of_one_trade_is_its_return_less_the_slippage():
     market = flat((10, 10, 10, 10), (10, 11, 10, 11), (11, 11, 11, 11))
     result = run(**market, signal=np.array([1, 0, 0]), fee=0.0, slippage=0.01)
     assert performance.break_even_fee(result) == pytest.approx(0.1 / 2.1 - 0.01)
-
-
-def test_random_trades_enter_no_earlier_than_the_second_candle_and_stay_as_long_as_the_trades():
-    # A trade of two candles finds three places among five: only the first candle is out of reach.
-    market = flat(*[(price,) * 4 for price in (1, 2, 4, 8, 16)])
-    result = run(**market, signal=np.array([1, 0, 0, 0, 0]), **FREE, horizon=2)
-    assert result.trades.held.tolist() == [2]
-    assert set(performance.random_trades(result, market)) == {1.0}
-    market["open"][0] = market["close"][0] = 1e6
-    assert set(performance.random_trades(result, market)) == {1.0}
 
 
 def test_sharpe_is_absent_under_30_days_and_its_error_is_that_of_many_samples():

@@ -37,23 +37,6 @@ def test_months_multiply_to_the_whole_account_and_hold_all_windows_and_trades(tr
     assert rows[1]["max_drawdown"] == pytest.approx(1 - february.min())
 
 
-def test_thirds_by_volatility_hold_all_windows_and_all_trades(traded):
-    _, _, result = traded
-    generator = np.random.default_rng(2)
-    volatility, saved = generator.random(NUM - 1), generator.normal(size=NUM - 1)
-    saved[volatility > 0.9] += 5
-    labels, predicted = generator.integers(0, 3, (2, NUM - 1))
-    rows = breakdown.by_volatility(volatility, saved, predicted, labels, np.arange(NUM - 1), result.trades)
-    assert [row["volatility"] for row in rows] == ["calm", "middle", "wild"]
-    assert sum(row["n"] for row in rows) == NUM - 1
-    assert max(row["n"] for row in rows) - min(row["n"] for row in rows) <= 1
-    assert rows[2]["log_loss_gain"] > 1 > rows[0]["log_loss_gain"]
-    assert sum(row["num_trades"] for row in rows) == len(result.trades)
-    assert np.prod([1 + row["net_return"] for row in rows]) == pytest.approx(result.equity[-1])
-    calm = (volatility <= np.quantile(volatility, 1 / 3)) & (predicted != 1) & (labels != 1)
-    assert rows[0]["directional_hit_rate"] == (predicted == labels)[calm].mean()
-
-
 def test_the_feature_and_the_lag_that_a_model_goes_by_cost_most_and_others_nothing():
     generator = np.random.default_rng(0)
     windows = generator.normal(size=(400, 20, 3))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.workloads.crypto.verdict.baselines import fit_and_predict
+from pipelines.workloads.crypto.verdict.baselines import IMAGINED, SPANS, fit_and_predict, rolling_priors
 from pipelines.workloads.crypto.verdict.classification import class_shares, metrics
 from tests.workloads.crypto.verdict.samples import rows_with_a_signal
 
@@ -53,3 +53,17 @@ def test_baselines_give_three_probabilities_where_training_lacks_a_class(labels)
             assert probabilities.shape == (20, 3)
             assert (probabilities > 0).all()
             assert probabilities.sum(axis=1) == pytest.approx(np.ones(20))
+
+
+def test_a_rolling_prior_knows_no_label_before_its_horizon_has_passed():
+    labels = np.array([0, 0, 2, 2, -1, 2, 1, 1])
+    prior, rows = np.full(3, 1 / 3), np.arange(8)
+    found = rolling_priors(labels, rows, prior, horizon=2, candles_per_day=4)
+    for row, shares in zip(rows, found, strict=True):
+        for days, each in zip(SPANS, shares, strict=True):
+            known = [k for k in labels[max(row - 1 - round(4 * days), 0) : max(row - 1, 0)] if k >= 0]
+            counts = np.bincount(known, minlength=3) + IMAGINED / 3
+            np.testing.assert_allclose(each, counts / counts.sum())
+    later = labels.copy()
+    later[5:] = 0
+    assert (rolling_priors(later, rows, prior, 2, 4)[:7] == found[:7]).all()

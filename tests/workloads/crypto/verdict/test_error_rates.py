@@ -1,5 +1,6 @@
 """How often the first grade is given where there is nothing to find, and where there is something.
 
+`false_positives` has leans that persist, drift or follow a season, over returns whose volatility changes.
 `python tests/workloads/crypto/verdict/test_error_rates.py` prints the rates for several sizes of the effect.
 """
 
@@ -8,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 from pipelines.workloads.crypto.verdict.classification import class_shares
 from pipelines.workloads.crypto.verdict.judge import LEVEL, PREDICTIVE, judge
-from pipelines.workloads.crypto.verdict.significance import holm
+from pipelines.workloads.crypto.verdict.significance import holm, p_value
 from tests.workloads.crypto.verdict.autoregressive import HORIZON, VOLATILITY, Coins, simulate
 from tests.workloads.crypto.verdict.samples import guesses
 
@@ -57,6 +59,33 @@ def oracle(coins: Coins) -> np.ndarray:
     return (phi + phi**2 + phi**3) * coins.returns[TEST]
 
 
+def false_positives(horizon: int, lean: str, coins: int, candles: int = 7000, seed: int = 0) -> float:
+    """The share of score tests at LEVEL of leans that have nothing to do with what follows."""
+    generator, count = np.random.default_rng(seed), candles + horizon
+    found = []
+    for _ in range(coins):
+        volatility = np.exp(0.5 * persistent(generator, count, 0.995)) if lean == "volatile" else 1.0
+        prices = np.cumsum(generator.standard_normal(count) * volatility)
+        moves = (prices[horizon:] - prices[:-horizon]) / np.sqrt(horizon)
+        leans = {
+            "white": lambda: generator.standard_normal(candles),
+            "trend": lambda: np.linspace(-1, 1, candles) + 0.2 * generator.standard_normal(candles),
+            "season": lambda: np.sin(np.arange(candles) * np.pi / 144) + 0.2 * generator.standard_normal(candles),
+        }.get(lean, lambda: persistent(generator, candles, 0.99))()
+        found.append(p_value((leans - leans.mean()) * np.clip(moves, -4, 4), horizon))
+    return float(np.mean(np.array(found) <= LEVEL))
+
+
+def persistent(generator: np.random.Generator, count: int, share: float) -> np.ndarray:
+    return lfilter([np.sqrt(1 - share**2)], [1, -share], generator.standard_normal(count))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("horizon", "lean"), [(3, "volatile"), (48, "trend"), (96, "persistent")])
+def test_no_more_leans_than_the_level_seem_right_at_any_horizon(horizon, lean):
+    assert 0.005 <= false_positives(horizon, lean, 600) <= 0.045  # 2,000 coins: 0.015 to 0.032
+
+
 @pytest.mark.slow
 def test_of_200_coins_of_noise_hardly_any_is_called_predictive():
     coins = simulate(200, CANDLES, 0.0, 1)
@@ -73,6 +102,9 @@ def test_the_true_process_is_called_predictive_among_20_coins():
 
 
 if __name__ == "__main__":
+    for horizon in (3, 12, 48, 96):
+        for lean in ("white", "persistent", "trend", "season", "volatile"):
+            print(f"horizon {horizon}, {lean}: {false_positives(horizon, lean, 2000):.4f}", flush=True)
     noise = simulate(200, CANDLES, 0.0, 1)
     for size in (0.005, 0.02, 0.1):
         p = p_values(noise, tilted(noise, size))

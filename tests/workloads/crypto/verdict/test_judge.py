@@ -9,6 +9,7 @@ from pipelines.workloads.crypto.verdict.baselines import fit_and_predict
 from pipelines.workloads.crypto.verdict.classification import class_shares, softmax
 from pipelines.workloads.crypto.verdict.judge import (
     BEYOND,
+    BOUNCE,
     LEAK,
     LEVEL,
     NO_SKILL,
@@ -173,3 +174,35 @@ def test_too_few_rows_show_no_skill():
     found = verdict(probabilities, labels, np.full(3, 1 / 3), guesses(0, labels))
     assert found["verdict"] == NO_SKILL
     assert "too few rows" in found["reasons"][0]
+
+
+def bouncing(phi, count=6000):
+    """Moves over one candle, those a candle later, and the newest ones, where prices jump between bid and ask."""
+    generator = np.random.default_rng(0)
+    worth, side = np.cumsum(generator.normal(size=count + 3)) * 0.3, generator.integers(0, 2, count + 3)
+    returns = np.diff(worth + side)
+    for t in range(1, len(returns)):
+        returns[t] += phi * returns[t - 1]
+    return returns[1:-1], returns[2:], returns[:-2]
+
+
+@pytest.mark.parametrize(("against", "expected"), [(1.0, "skill: "), (-1.0, "no skill shown")])
+def test_a_lean_against_the_newest_candle_is_a_bounce_and_one_against_older_ones_is_skill(against, expected):
+    moves, later, last = bouncing(0.0)
+    prior = np.full(3, 1 / 3)
+
+    def judged(pull, moves, later, last):
+        labels = np.digitize(moves, [-0.4, 0.4])
+        probabilities = softmax(0.3 * np.stack([-pull, 0 * pull, pull], 1))
+        return verdict(probabilities, labels, prior, guesses(0, labels), moves, horizon=1, later=later, last=last)
+
+    found = judged(-last, moves, later, last)
+    assert found["verdict"] == BOUNCE
+    assert not any(found["grades"].values())
+    assert "vanishes where entries are taken one candle later" in found["reasons"][0]
+    # The sign of what follows depends on an older candle here, not on the newest one.
+    generator = np.random.default_rng(1)
+    older, *noise = generator.normal(size=(4, 6000))
+    now, after = (-0.3 * against * older + each for each in noise[:2])
+    found = judged(-older, now, after, noise[2] + 0.1 * older)
+    assert found["verdict"].startswith(expected)

@@ -54,21 +54,6 @@ def test_too_few_blocks_have_no_interval():
     assert found["log_loss"]["gain"] is not None
 
 
-def test_rows_of_the_same_time_stay_together_in_any_order():
-    probabilities, labels = sample(0, 400)
-    other = guesses(0, labels)["majority"]
-    # Five coins that move together are no more evidence than one of them.
-    five = [np.concatenate([rows] * 5) for rows in (probabilities, other, labels)]
-    times = np.tile(np.arange(400) * 900_000, 5)
-    alone = block_bootstrap(probabilities, other, labels, horizon=3)
-    together = block_bootstrap(*five, horizon=3, time=times)
-    order = np.random.default_rng(0).permutation(2000)
-    shuffled = block_bootstrap(*(rows[order] for rows in five), horizon=3, time=times[order])
-    for name in ("log_loss", "macro_f1"):
-        assert together[name] == pytest.approx(alone[name])
-        assert shuffled[name] == pytest.approx(alone[name])
-
-
 def test_a_thousand_resamples_of_five_thousand_rows_are_quick():
     probabilities, labels = sample(0, 5000)
     began = time.process_time()

@@ -22,11 +22,11 @@ from pipelines.workloads.lmol.people.preferences import (
     Posterior,
     Prior,
     fit,
-    likeliest,
     likely_priors,
     next_pairs,
 )
 from pipelines.workloads.lmol.people.propagation import averaged, propagated
+from pipelines.workloads.lmol.people.raters import fitted
 from pipelines.workloads.lmol.sources.columns import ANSWERS, RENAMED
 from tests import stages
 
@@ -201,12 +201,12 @@ def test_what_is_said_about_an_image_tells_about_those_like_it():
     _, scores, prior = alike(80, generator)
     heard = random_pairs(120, 40, generator)  # nothing about the other 40
     answers = answered(scores, heard, generator)
-    assert spearmanr(likeliest(answers, prior).scores[40:], scores[40:]).statistic > 0.7
+    assert spearmanr(fitted(answers, prior).posterior(answers).scores[40:], scores[40:]).statistic > 0.7
     shuffled = Prior(prior.mean, prior.deviation, generator.permutation(prior.features))
     alone = Prior(prior.mean, prior.deviation)
 
     def evidence(prior):
-        return likeliest(answers, prior).evidence
+        return fitted(answers, prior).posterior(answers).evidence
 
     assert likely_priors(answers, prior)[0][0].share > 0
     assert evidence(prior) - evidence(alone) > 10
@@ -250,7 +250,8 @@ def test_images_like_many_others_are_asked_about_first():
     features = np.zeros((16, 2))
     features[:4] = 10 * np.eye(4, 2) + [[0, 0], [9, 0], [30, 5], [-20, 40]]  # four odd ones
     features[4:10] = 5.0  # six alike, and six more
-    found = likeliest(np.zeros((0, 3), int), Prior(np.zeros(16), np.ones(16), features))
+    none = np.zeros((0, 3), int)
+    found = fitted(none, Prior(np.zeros(16), np.ones(16), features)).posterior(none)
     ((first, second),) = next_pairs(found, 1, np.zeros((0, 3), int), 0)
     assert sorted((int(image) - 4) // 6 for image in (first, second)) == [0, 1]
 

@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 
-import numpy as np
 import pytest
 
 from common.foreign_text import to_csv
@@ -41,22 +40,22 @@ def test_unusual_names_are_given_by_the_config(tmp_path):
     assert "data.columns.first=NAME data.columns.second=NAME data.columns.label=NAME" in said
     found = read(data(tmp_path, columns=Columns(image="bild", score="note")))
     assert found.scores.tolist() == [1, 2]
-    assert found.facts["columns"] == [f"passed over in {tmp_path}: images that scores.csv does not list (2)"]
+    assert found.facts["columns"][1:] == [f"passed over in {tmp_path}: images that scores.csv does not list (2)"]
     assert "data.columns.score=grade" in refusal(tmp_path, columns=Columns(image="bild", score="grade"))
 
 
 def test_ratings_of_several_raters_are_averaged_and_their_spread_is_kept(tmp_path):
     found = read(data(given(tmp_path, "image,rater,score\na.png,x,1\na.png,y,2\na.png,z,2\nb.png,x,3\nb.png,y,3\n")))
-    assert [float(score * found.unit) for score in found.scores] == pytest.approx([5 / 3, 3], abs=1e-6)
-    assert found.errors == pytest.approx([np.std([1, 2, 2], ddof=1) / 3**0.5, 0])
+    assert [float(score * found.unit) for score in found.scores] == pytest.approx([5 / 3, 3], abs=0.05)
+    assert (found.errors > 0.2).all()  # raters who agree about an image may be wrong too
 
 
 def test_a_standard_deviation_needs_a_count(tmp_path):
     found = read(data(given(tmp_path, "image,score,std,count\na.png,1,0.5,25\nb.png,2,0.8,16\n")))
-    assert found.errors == pytest.approx([0.1, 0.2])
+    assert found.errors == pytest.approx([0.1, 0.2], abs=0.03)  # an image's own, drawn to that of all
     (tmp_path / "scores.csv").write_text("image,score,std\na.png,1,0.5\nb.png,2,0.8\n")
     found = read(data(tmp_path))
-    assert found.errors is None
+    assert found.errors == pytest.approx([0.125, 0.125])  # as of any score that stands alone
     assert any("std is of no use without a column count" in note for note in found.facts["columns"])
 
 

@@ -1,0 +1,56 @@
+"""The rule by which an evaluation traded a model's signals, kept in rule.json beside the weights."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from common.config import Section, checked
+
+RULE = "rule.json"
+NEVER = "never evaluated: nobody knows whether its signals, the likeliest class, earn what they cost"
+
+
+class CoinRule(Section):
+    """What the evaluation found out about a coin's newest model."""
+
+    verdict: str = Field(description="what the coin is worth, money first")
+    threshold: float | None = Field(gt=0, le=1, description="probability from which a side is traded; null: never")
+    temperature: float = Field(gt=0, description="of the logits, fitted on validation; the threshold is for 1")
+    reason: str = Field("", description="why the coin is not traded")
+
+
+class Rule(Section):
+    """The rules of a model's coins."""
+
+    weights: str = Field(description="fingerprint of the weights that were evaluated")
+    headline: str = Field(description="the verdict on all coins of the run")
+    costs: dict[str, float | None] = Field(description="fee, slippage, funding, stop and target of the evaluation")
+    coins: dict[str, CoinRule]
+
+
+def fingerprint(model: nn.Module) -> str:
+    """Return the SHA-256 of all tensors, by name."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        total.update(name.encode())
+        total.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()
+
+
+def load(folder: Path, model: nn.Module) -> Rule | None:
+    """Return the rule in a model's folder; None without one, or where other weights were evaluated.
+
+    Raises ValueError for a damaged file.
+    """
+    path = folder / RULE
+    if not path.is_file():
+        return None
+    try:
+        rule = checked(Rule, json.loads(path.read_bytes()), str(path))
+    except (OSError, RecursionError, ValueError) as error:
+        raise ValueError(f"{path} is damaged ({error}); evaluate the run again") from error
+    return rule if rule.weights == fingerprint(model) else None

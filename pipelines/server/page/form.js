@@ -1,0 +1,49 @@
+// A panel that is a form: all fields by group, each with clauses of the firm's documents below it while a person types.
+
+const spaced = name => name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase().replace(/^./, letter => letter.toUpperCase());
+
+// `about.form`: {field: {group, question}}; `about.plan`: a session of the server, which reads the plan as it grows.
+function formPanel(place, backend, about) {
+  const report = reporting(), areas = {}, groups = {};
+  let read = "";  // the text of the plan that the server knows
+
+  // The plan without a field, which is asked about with its own text.
+  const planWithout = name => Object.entries(areas).filter(([other, area]) => other != name && area.value.trim())
+    .map(([other, area]) => `# ${spaced(other)}\n\n${area.value.trim()}\n\n`).join("");
+
+  async function suggest(name) {
+    const before = planWithout(name);
+    if (before != read) {
+      await backend.plan(before);
+      read = before;
+    }
+    const ways = await backend.suggest({ field: name, prompt: areas[name].value });
+    report.say(ways.length ? "" : `${spaced(name)}: nothing of yours fits`);
+    return ways;
+  }
+
+  for (const [name, { group, question }] of Object.entries(about.form)) {
+    const area = areas[name] = element("textarea", { rows: 2, maxlength: about.longest_prompt, name });
+    const proposed = proposals(area, () => suggest(name), true);
+    area.addEventListener("focus", () => proposed.renew());
+    const write = button("Write on", () => asked(report, async () => {
+      let written = "";
+      report.say("the model writes");
+      for await (const piece of backend.stream({ field: name, prompt: area.value }, about.settings)) written += piece;
+      shown.textContent = written;
+      report.say("");
+    }), { "aria-label": `write on: ${spaced(name)}` });
+    const shown = element("output", { class: "note", "aria-label": `written by the model: ${spaced(name)}` });
+    (groups[group] ??= []).push(element("div", { class: "field" },
+      labelled(`${spaced(name)}: ${question}`, area, { class: "whole" }), ...proposed.parts, element("p", { class: "note" }, write, " written by the model: ", shown)));
+  }
+  const parts = Object.entries(groups).map(([group, fields], number) =>
+    element("details", { open: !number }, element("summary", {}, group), ...fields));
+  const keep = button("Download the plan", () => {
+    const text = new Blob([planWithout("")], { type: "text/markdown" });
+    const link = element("a", { href: URL.createObjectURL(text), download: "plan.md" });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  });
+  place.append(...report.parts, ...parts, keep);
+}

@@ -1,0 +1,96 @@
+"""The verdict in words, money first: one line for all coins and one for each, the same wherever a verdict is shown."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from common.statistics import RESAMPLES, moving_block_sums, percentiles
+from pipelines.workloads.crypto.candles.names import milliseconds
+from pipelines.workloads.crypto.verdict import judge
+from pipelines.workloads.crypto.verdict.significance import MIN_BLOCKS
+from pipelines.workloads.crypto.verdict.summary import Page
+
+
+def headline(pages: Sequence[Page], simulated: bool) -> str:
+    """Return the verdict on all coins: how many pay their costs, what came of the money, what else they are worth."""
+    copies = sum(page["verdict"].startswith(judge.COPY) for page in pages)
+    pages = [page for page in pages if not page["verdict"].startswith(judge.COPY)]
+    worth = Counter(map(_worth, pages))
+    verb = "pays its" if 1 in (worth[judge.PAYS], len(pages)) else "pay their"
+    kind = f"{'simulated ' * simulated}coin{'s' * (len(pages) > 1)}"
+    said = f"{worth[judge.PAYS]} of {len(pages)} {kind} {verb} costs"
+    others = [f"{worth[name]} {name}" for name in (judge.NOT_TRADABLE, judge.BOUNCE) if worth[name]]
+    if worth[judge.LEAK]:
+        others.append(f"a leak is suspected on {worth[judge.LEAK]}")
+    if copies:
+        others.append(f"{copies} more {'are copies' if copies > 1 else 'is a copy'} of another's candles")
+    return "; ".join([said, *others]) + f": {money(pages)}"
+
+
+def coin_line(page: Page) -> str:
+    """Return the verdict on a coin."""
+    return f"{page['symbol']}: {_worth(page)}: {money([page])}"
+
+
+def _worth(page: Page) -> str:
+    if page["verdict"] in (judge.LEAK, judge.BOUNCE) or page["verdict"].startswith(judge.COPY):
+        return page["verdict"]
+    return (
+        judge.PAYS
+        if page["grades"][judge.PAYS]
+        else judge.NOT_TRADABLE
+        if page["grades"][judge.PREDICTIVE]
+        else judge.NO_SKILL
+    )
+
+
+def money(pages: Sequence[Page]) -> str:
+    """Say what an account that is spread evenly over the coins came to after all costs."""
+    traded = [page["backtest"] for page in pages]
+    trades, days = sum(each["num_trades"] for each in traded), max(each["days"] for each in traded)
+    held = np.mean([each["buy_and_hold_return"] for each in traded])
+    said = f"buy-and-hold {100 * held:+.1f} %, {days} day{'s' * (days != 1)}"
+    if not trades:
+        return f"no trade, {said}"
+    net, ends = np.mean([each["net_return"] for each in traded]), net_return_interval(pages)
+    between = f" [{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]" if ends else ""
+    # A fee earns nothing where what all trades earn without one equals their turnover times the fee.
+    known = [each for each in traded if each["break_even_fee"] is not None]
+    turnover = sum(each["turnover"] for each in known)
+    fee = sum(each["break_even_fee"] * each["turnover"] for each in known) / turnover if turnover else None
+    later = np.mean([each["net_return_one_candle_later"] for each in traded])
+    even = f" ({100 * later:+.1f} % filled a candle later), {trades} trade{'s' * (trades != 1)}"
+    even += f", break-even fee {100 * fee:.3f} % a side" if fee is not None else ""
+    return f"net return {100 * net:+.1f} %{between}{even}, {said}"
+
+
+def net_return_interval(pages: Sequence[Page]) -> list[float] | None:
+    """Return the 95 % interval of the coins' mean account, by moving blocks of its growth; None for too short a test.
+
+    It is that of the account's drawn curve, with points a few candles apart.
+    """
+    curves = [page["equity"] for page in pages]
+    times = np.array(curves[0]["time_ms"], float)
+    account = np.mean([np.interp(times, curve["time_ms"], curve["model"]) for curve in curves], axis=0)
+    candles = (times[-1] - times[0]) / milliseconds(pages[0]["timeframe"]) / max(len(times) - 1, 1)
+    block = math.ceil(max(judge.ACCOUNT_BLOCK, 3 * pages[0]["horizon"]) / max(candles, 1))
+    grown = np.diff(np.log(np.maximum(account, 1e-9)), prepend=0.0)[:, None]
+    if len(grown) < MIN_BLOCKS * block:
+        return None
+    drawn = np.concatenate(list(moving_block_sums(grown, block, RESAMPLES, seed=0)))[:, 0]
+    return [math.expm1(end) for end in percentiles(drawn)]
+
+
+def predictability(pages: Sequence[Page]) -> str:
+    """Say in words of a trader how often the models had the side right."""
+    figures = [page["figures"] for page in pages if page["figures"]["directional_n"]]
+    if not figures:
+        return "The models leaned to neither side."
+    rates = [each["directional_hit_rate"] or 0.0 for each in figures]
+    sides = sum(each["directional_n"] for each in figures)
+    right = sum(rate * each["directional_n"] for rate, each in zip(rates, figures, strict=True)) / sides
+    each = f", {100 * min(rates):.1f} to {100 * max(rates):.1f} % by coin" if len(rates) > 1 else ""
+    of_moves = f"{100 * right:.1f} % of {sides:,} moves{each}"
+    return f"Where a side was the likeliest, the price went its way in {of_moves}; a coin toss has 50 %."

@@ -1,0 +1,119 @@
+"""Raters who answer about pairs: how well each tells images apart, and how each leans (Chen et al. 2013, crowd-BT).
+
+Who guesses has a discrimination near 0, and is hardly heard. Discriminations and leans are normal beforehand; they and
+the scores are fitted in turn, the former to the expected likelihood under the latter's posterior.
+
+    P answers, R raters, Q points of a quadrature
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import softmax
+
+from models.images.ranking import FIRST, SECOND, SIMILAR
+from pipelines.workloads.lmol.people.many import FEW_SAMPLES, MOST_DENSE, SAMPLES, fit_many, some
+from pipelines.workloads.lmol.people.preferences import (
+    ALIKE,
+    Heard,
+    Posterior,
+    Prior,
+    fit,
+    likely_priors,
+    logits,
+)
+
+DISCRIMINATION, SPREAD, LEAN = 1.0, 0.5, 0.5  # mean and deviation of discriminations beforehand, deviation of leans
+LEAST, MOST, GUESSING = 0.02, 4.0, 0.25  # discriminations; the last one and less are said to be guesses
+ROUNDS, STEPS = 6, 5
+POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+
+
+@dataclass(frozen=True)
+class Raters:
+    """What was found out about raters."""
+
+    names: Sequence[str]
+    of: np.ndarray  # (P,) the number of who answered
+    factor: np.ndarray  # (R,)
+    lean: np.ndarray  # (R,)
+
+    @property
+    def heard(self) -> Heard:
+        """How the answers are heard."""
+        return Heard(self.factor[self.of], self.lean[self.of])
+
+    def table(self) -> list[str]:
+        """Return a line for each rater, the one who is heard least first."""
+        count = np.bincount(self.of, minlength=len(self.names))
+        return [
+            f"rater {self.names[i] or 'without a name'}: {count[i]:,} answers, discrimination {self.factor[i]:.2f}, "
+            f"leans {abs(self.lean[i]):.2f} to {'First' if self.lean[i] > 0 else 'Second'}"
+            + (": answers as if guessing, and is hardly heard" if self.factor[i] < GUESSING else "")
+            for i in np.argsort(self.factor)
+        ]
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Likely priors of the scores, the likeliest first, and how the answers are heard."""
+
+    priors: list[Prior]
+    beforehand: np.ndarray  # (K,) their log probabilities before there are answers
+    heard: Heard
+    raters: Raters | None  # None: all are taken alike
+
+    def posterior(self, pairs: np.ndarray, samples: int = SAMPLES) -> Posterior:
+        """Return the scores under the likeliest prior; of many images, their covariance by some `samples`."""
+        if len(self.priors[0].mean) > MOST_DENSE:
+            return fit_many(pairs, self.priors[0], heard=self.heard, samples=samples)
+        return fit(pairs, self.priors[0], heard=self.heard)
+
+
+def fitted(pairs: np.ndarray, prior: Prior, names: Sequence[str] = ()) -> Fitted:
+    """Return likely priors given pairs (P, 3), answered by `names` (P,); fewer than two raters are taken alike."""
+    sample = some(pairs, len(prior.mean))
+    found = Fitted(*likely_priors(pairs[sample], prior), ALIKE, None)
+    listed, of = np.unique(np.asarray(names, str), return_inverse=True)
+    if len(listed) < 2:
+        return found
+    raters = Raters(listed.tolist(), of, np.full(len(listed), DISCRIMINATION), np.zeros(len(listed)))
+    for _ in range(ROUNDS):
+        raters = _updated(raters, pairs, found.posterior(pairs, FEW_SAMPLES))
+        # Scores are in the logits of who is heard, else another discrimination of all would be another spread.
+        usual = float(np.square(raters.factor).sum() / raters.factor.sum())
+        raters = replace(raters, factor=raters.factor / usual)
+        priors = [replace(each, mean=usual * each.mean, deviation=usual * each.deviation) for each in found.priors]
+        found = Fitted(priors, found.beforehand, raters.heard, raters)
+    if len(prior.mean) > MOST_DENSE:
+        return found
+    heard = raters.heard
+    return Fitted(*likely_priors(pairs[sample], prior, heard), raters.heard, raters)
+
+
+def _updated(raters: Raters, pairs: np.ndarray, posterior: Posterior) -> Raters:
+    """Return the raters' likeliest numbers where the scores are as the posterior says, by Newton's method."""
+    first, second, label = pairs.T
+    mean = (posterior.scores[first] - posterior.scores[second])[:, None]
+    place = mean + np.sqrt(posterior.variances(first, second))[:, None] * POINTS  # (P, Q)
+    share, sign = WEIGHTS / WEIGHTS.sum(), np.array([1.0, -1.0, 0.0])[label][:, None]
+    factor, lean, count = raters.factor.copy(), raters.lean.copy(), len(raters.names)
+
+    def summed(values: np.ndarray) -> np.ndarray:
+        return np.bincount(raters.of, values @ share, count)
+
+    for _ in range(STEPS):
+        seen = factor[raters.of][:, None] * place + lean[raters.of][:, None]
+        chances = softmax(logits(seen.ravel(), posterior.tie), axis=1).reshape(*seen.shape, 3)
+        tilt = chances[..., FIRST] - chances[..., SECOND]
+        slope, curvature = (sign - tilt) / 2, (1 - chances[..., SIMILAR] - np.square(tilt)) / 4
+        up = np.stack(
+            [summed(slope * place) - (factor - DISCRIMINATION) / SPREAD**2, summed(slope) - lean / LEAN**2], 1
+        )
+        across = summed(curvature * place)
+        square = summed(curvature * np.square(place)) + 1 / SPREAD**2, summed(curvature) + 1 / LEAN**2
+        system = np.stack([np.stack([square[0], across], 1), np.stack([across, square[1]], 1)], 1)
+        step = np.linalg.solve(system, up[..., None])[..., 0]
+        factor, lean = (factor + step[:, 0]).clip(LEAST, MOST), lean + step[:, 1]
+    return Raters(raters.names, raters.of, factor, lean)

@@ -1,0 +1,87 @@
+"""Told stories as one hears them: whether heroes keep their names, and what is said twice or is no word."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from common import text
+from common.statistics import wilson
+
+INTRODUCED = re.compile(r"\b(?:named|called|name was|name is|i'm|i am) (\w+)")
+NAMED = re.compile(r"\b(?:named|called|name was) (\w+)")
+FEWEST = 5  # times that a name of the training text is introduced
+NO_NAMES = {"the", "his", "her", "out", "for", "him", "them", "their", "and"}
+HEARD = 150  # words of a story, its beginning included
+GRAM = 4  # words
+
+
+@dataclass(frozen=True)
+class Heard:
+    """What a story's first words have: None or 0 where no hero is named at the beginning or there are no words."""
+
+    from_nowhere: int | None  # names that nothing introduces
+    hero_again: bool
+    words: int
+    unknown: int
+    repeated: int  # sequences of GRAM words that came before
+
+
+class Listener:
+    """Knows the names and words of a training text."""
+
+    def __init__(self, training: str):
+        lowered = training.lower()
+        counts = Counter(NAMED.findall(lowered))
+        self.names = {name for name, count in counts.items() if count >= FEWEST and len(name) > 2} - NO_NAMES
+        self.words = set(text.words(lowered))
+
+    def heard(self, story: str) -> Heard:
+        """Judge a story's first words."""
+        sentences = _sentences(" ".join(story.lower().split()[:HEARD]))
+        known, nowhere, again = set(self._named(" ".join(sentences[:2]))), 0, False
+        hero = next(iter(self._named(" ".join(sentences[:2]))), None)
+        for sentence in sentences[2:]:
+            here = set(self._named(sentence))
+            nowhere += len(here - known - set(INTRODUCED.findall(sentence)))
+            known |= here
+            again |= hero in here
+        words = text.words(" ".join(sentences))
+        grams = [tuple(words[i : i + GRAM]) for i in range(len(words) - GRAM + 1)]
+        unknown = sum(word not in self.words for word in words)
+        return Heard(None if hero is None else nowhere, again, len(words), unknown, len(grams) - len(set(grams)))
+
+    def beginning(self, story: str) -> str | None:
+        """Return the first sentence of a story, or the first two, so that they name a hero; None if they do not."""
+        sentences = _sentences(story)
+        for count in (1, 2):
+            if self._named(" ".join(sentences[:count]).lower()):
+                return " ".join(sentences[:count])
+        return None
+
+    def _named(self, part: str) -> list[str]:
+        return [word for word in re.findall(r"\w+", part) if word in self.names]
+
+
+def row(label: str, stories: Sequence[Heard], ended: Sequence[bool]) -> dict[str, object]:
+    """Return a table row: shares of the stories with a hero, of all words, and of all stories."""
+    heroes = [story for story in stories if story.from_nowhere is not None]
+    kept, again = sum(story.from_nowhere == 0 for story in heroes), sum(story.hero_again for story in heroes)
+    words = max(1, sum(story.words for story in stories))
+    return {
+        "stories": label,
+        "with a hero": len(heroes),
+        "no name from nowhere": kept / len(heroes) if heroes else None,
+        "no name from nowhere, 95 %": wilson(kept, len(heroes)),
+        "hero named again": again / len(heroes) if heroes else None,
+        "hero named again, 95 %": wilson(again, len(heroes)),
+        "words that are none": sum(story.unknown for story in stories) / words,
+        "repeated 4-grams": sum(story.repeated for story in stories) / words,
+        "ended": float(np.mean(ended)) if len(ended) else None,
+    }
+
+
+def _sentences(story: str) -> list[str]:
+    return re.split(r"(?<=[.!?])\s", story)

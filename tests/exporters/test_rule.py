@@ -1,0 +1,101 @@
+"""The rule of the evaluation in every answer: predict, serve, page and strategy."""
+
+import json
+import subprocess
+
+import pytest
+import torch
+
+from exporters import __main__ as exporters
+from exporters import to_freqtrade
+from exporters.onnx.cnn_lstm import random_candles
+from models import io
+from models.market.candles import COLUMNS
+from models.market.rule import NEVER
+from pipelines.answers import trained
+from pipelines.server.limits import Limits
+from tests.exporters.test_to_freqtrade import CONFIG, frame_of, strategy_of, with_rule
+from tests.exporters.web.models import MODELS, asked
+from tests.server.test_server import ask, served
+
+CANDLES = random_candles(3, 300, MODELS["crypto"]().config.timeframe_ms)
+
+
+@pytest.fixture
+def model():
+    return MODELS["crypto"]()
+
+
+def signal_of(folder, **settings):
+    given = {"coin": None, "candles": {name: getattr(CANDLES, name).tolist() for name in COLUMNS}}
+    known = trained.of_folder("crypto", folder, "cpu")
+    (answer,) = known.together([known.read(given)], {"now": "newest", **settings})
+    return answer
+
+
+def test_answers_follow_the_rule_unless_a_threshold_is_asked_for(tmp_path, model):
+    io.save(model, tmp_path)
+    before = signal_of(tmp_path)
+    assert before["verdict"] == NEVER
+    likeliest = max(before["probabilities"], key=before["probabilities"].get)
+    assert before["signal"] == likeliest
+    side = max(("SHORT", "LONG"), key=before["probabilities"].get)
+    for threshold, expected in ((None, "NO_TRADE"), (0.01, side), (1.0, "NO_TRADE")):
+        with_rule(model, tmp_path, threshold)
+        found = signal_of(tmp_path)
+        assert found["signal"] == expected
+        assert found["headline"] == "0 of 2 coins pay their costs: no trade"
+        assert ("reason" in found) == (threshold is None)
+        assert found["probabilities"] == before["probabilities"]
+        assert signal_of(tmp_path, threshold=0.01)["signal"] == side
+    with torch.no_grad():
+        model.location.add_(0.1)
+    io.save(model, tmp_path)
+    assert signal_of(tmp_path)["verdict"] == NEVER  # these weights were not evaluated
+
+
+@pytest.mark.parametrize("content", ["{", '{"weights": 3}', "[]", '{"weights": "", "headline": "", "coins": {}}'])
+def test_a_damaged_rule_is_one_error(tmp_path, model, content):
+    io.save(model, tmp_path)
+    (tmp_path / "rule.json").write_text(content)
+    with pytest.raises(ValueError, match=r"rule.json is damaged .*; evaluate the run again"):
+        io.load(tmp_path)
+
+
+def test_an_export_keeps_the_rule_and_its_card_begins_with_the_verdict(tmp_path, model):
+    folder = tmp_path / "crypto/one/model/best"
+    io.save(model, folder)
+    with_rule(model, folder, None)
+    exporters.export("safetensors", tmp_path / "crypto/one", "best", None)
+    out = tmp_path / "crypto/one/exports/safetensors"
+    assert io.load(out).rule == io.load(folder).rule
+    said = (out / "README.md").read_text()
+    assert "## Verdict\n\n**0 of 2 coins pay their costs: no trade**" in said
+    assert "NO_TRADE: not trading was best on validation" in said
+
+
+@pytest.mark.slow
+def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypatch, caplog):
+    monkeypatch.setattr(to_freqtrade, "FRESH", 2)
+    run = tmp_path / "crypto/one"
+    folder = run / "model/best"
+    io.save(model, folder)
+    with_rule(model, folder, None)
+    (run / "config.yaml").write_text(CONFIG)
+    columns = {name: getattr(CANDLES, name).tolist() for name in COLUMNS}
+    given = {"coin": "AAAUSDT", "candles": columns}
+    with served([f"crypto={folder}"], Limits(body_bytes=200_000, seconds=20)) as port:
+        status, answer = ask(port, "/runs/crypto/best/predict", {"inputs": [given], "settings": {"now": "newest"}})
+    assert status == 200, answer
+    exporters.export("web", run, "best", None)
+    words = asked(run / "exports/web/index.html", [["predict", given]])
+    page = json.loads(subprocess.run(words, capture_output=True, text=True, check=True, timeout=600).stdout)
+    found = [signal_of(folder), *answer["outputs"], *page["answers"]]
+    for each in found:
+        assert (each["signal"], each["reason"]) == ("NO_TRADE", "not trading was best on validation")
+        assert each["headline"] == "0 of 2 coins pay their costs: no trade"
+    exporters.export("freqtrade", run, "best", None)
+    strategy = strategy_of(run / "exports/freqtrade", monkeypatch)
+    (coin,) = model.config.coins
+    assert not strategy.populate_indicators(frame_of(CANDLES), {"pair": coin})["signal"].any()
+    assert f"{coin}: NO_TRADE: not trading was best on validation" in caplog.text

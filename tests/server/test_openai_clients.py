@@ -1,0 +1,103 @@
+"""Bodies as the packages openai 3.54 and langchain-openai 1.7 send them are answered as these expect it."""
+
+import json
+import urllib.error
+import urllib.request
+
+import pytest
+
+from models import io
+from pipelines.server.limits import Limits
+from tests.server.test_server import MODELS, events, served
+
+MODEL = "bep/small"
+# What langchain_openai.OpenAI sends, and keys that the server knows nothing of.
+LANGCHAIN = {"frequency_penalty": 0, "presence_penalty": 0, "n": 1, "temperature": 0.7, "top_p": 1, "logit_bias": {}}
+WORDS = {"model": MODEL, "prompt": "abc ", "max_tokens": 12, "seed": 5}
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models") / "small"
+    io.save(MODELS["bep"](), folder)
+    with served([f"bep={folder}"], Limits(seconds=20)) as number:
+        yield number
+
+
+def post(port, path, body):
+    """Status, headers, and the parsed body or its events."""
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}{path}", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    try:
+        with urllib.request.urlopen(request) as response:
+            status, headers, text = response.status, response.headers, response.read().decode()
+    except urllib.error.HTTPError as error:
+        status, headers, text = error.code, error.headers, error.read().decode()
+    return status, headers, events(text) if "event-stream" in headers["content-type"] else json.loads(text)
+
+
+def completed(port, **words):
+    status, headers, found = post(port, "/v1/completions", {**WORDS, **words})
+    assert status == 200, found
+    return headers, found
+
+
+def texts(found):
+    return [choice["text"] for choice in found["choices"]]
+
+
+def test_what_langchain_sends_is_answered_and_what_it_asks_in_vain_is_named(port):
+    headers, found = completed(port, **LANGCHAIN)
+    assert headers["x-ignored-keys"] is None
+    assert found["usage"] == {"prompt_tokens": 4, "completion_tokens": 12, "total_tokens": 16}
+    headers, _ = completed(port, suffix="end", logprobs=2, frequency_penalty=1.5, **{"unheard\r\nof": 1})
+    assert headers["x-ignored-keys"] == "suffix, logprobs, frequency_penalty, unheard%0D%0Aof"
+
+
+def test_a_text_ends_before_the_first_of_several_stops(port):
+    (whole,) = texts(completed(port)[1])
+    first, second = whole[7], whole[4:6]
+    expected = whole[: min(whole.index(first), whole.index(second))]
+    _, found = completed(port, stop=[first, second])
+    assert (texts(found), found["choices"][0]["finish_reason"]) == ([expected], "stop")
+    _, streamed = completed(port, stop=[first, second], stream=True)
+    assert "".join(text for chunk in streamed[:-1] for text in texts(chunk)) == expected
+    assert streamed[-2]["choices"][0]["finish_reason"] == "stop"
+
+
+def test_several_completions_are_drawn_differently_and_may_begin_with_the_prompt(port):
+    _, found = completed(port, prompt=["abc ", "b"], n=3, echo=True, max_tokens=30)
+    assert [choice["index"] for choice in found["choices"]] == list(range(6))
+    assert [text[:4] for text in texts(found)[:3]] == ["abc "] * 3
+    assert len(set(texts(found)[:3])) == 3
+    _, streamed = completed(port, n=2, stream=True)
+    for index, whole in enumerate(completed(port, n=2)[1]["choices"]):
+        own = [chunk["choices"][0] for chunk in streamed[:-1] if chunk["choices"][0]["index"] == index]
+        assert "".join(each["text"] for each in own) == whole["text"]
+        assert own[-1]["finish_reason"] == whole["finish_reason"]
+    status, _, found = post(port, "/v1/completions", {**WORDS, "n": 128})
+    assert (status, "128 completions are asked for" in found["error"]) == (422, True)
+
+
+def test_a_conversations_text_is_continued(port):
+    parts = [{"type": "text", "text": "bc "}]
+    messages = [{"role": "system", "content": "a"}, {"role": "user", "content": parts, "name": None}]
+    body = {"model": MODEL, "messages": messages, "max_completion_tokens": 12, "seed": 5, "temperature": None}
+    (expected,) = texts(completed(port, prompt="a\n\nbc ")[1])
+    status, _, found = post(port, "/v1/chat/completions", body)
+    (choice,) = found["choices"]
+    assert (status, found["object"], choice["finish_reason"]) == (200, "chat.completion", "length")
+    assert choice["message"] == {"role": "assistant", "content": expected}
+    words = {"stream": True, "stream_options": {"include_usage": True}}
+    _, headers, (*chunks, done) = post(port, "/v1/chat/completions", {**body, **words})
+    assert (headers["x-ignored-keys"], done) == (None, "[DONE]")
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks) == expected
+    image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
+    assert post(port, "/v1/chat/completions", {**body, "messages": image})[0] == 422
+
+
+def test_a_long_text_is_continued_from_its_end(port):
+    status, _, found = post(port, "/v1/completions", {**WORDS, "prompt": "ab " * 5_000})
+    assert (status, len(found["choices"][0]["text"])) == (200, 12)

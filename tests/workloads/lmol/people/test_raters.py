@@ -1,0 +1,71 @@
+"""Raters: those who guess are found and hardly heard, honest ones lose nothing; and many images at once."""
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from pipelines.workloads.lmol.people.many import Sampled, fit_many
+from pipelines.workloads.lmol.people.preferences import UNKNOWN, Prior, fit, next_pairs
+from pipelines.workloads.lmol.people.propagation import averaged
+from pipelines.workloads.lmol.people.raters import fitted
+from tests.workloads.lmol.people.test_preferences import alike, answered, random_pairs
+
+pytestmark = pytest.mark.slow  # seconds of fits
+
+
+def crowd(seed, spammers, images=60, answers=300, raters=6):
+    """True scores, answers about random pairs, and who gave them; the first raters guess."""
+    generator = np.random.default_rng(seed)
+    scores = generator.normal(0, 3, images)
+    rows = answered(scores, random_pairs(answers, images, generator), generator)
+    who = generator.integers(0, raters, answers)
+    rows[:, 2] = np.where(who < spammers, generator.integers(0, 3, answers), rows[:, 2])
+    return scores, rows, [f"rater {k}" for k in who]
+
+
+def gain(spammers, seeds):
+    """The rise of the rank correlation by knowing who answered, for each seed."""
+    found = []
+    for seed in seeds:
+        scores, rows, who = crowd(seed, spammers)
+        fits = [fitted(rows, Prior(np.zeros(60), np.full(60, UNKNOWN)), names) for names in ((), who)]
+        each = [averaged(rows, one.priors, one.beforehand, one.heard).scores for one in fits]
+        found.append(spearmanr(each[1], scores).statistic - spearmanr(each[0], scores).statistic)
+    return np.array(found)
+
+
+def test_two_spammers_of_six_cost_less_once_they_are_found_and_honest_raters_nothing():
+    spoilt, honest = gain(2, range(12)), gain(0, range(12))
+    assert spoilt.mean() > 2 * spoilt.std(ddof=1) / len(spoilt) ** 0.5
+    assert abs(honest.mean()) < 0.03
+
+
+def test_who_guesses_is_named_in_the_table_and_one_rater_is_taken_as_all():
+    _, rows, who = crowd(1, 2, answers=600)
+    prior = Prior(np.zeros(60), np.full(60, UNKNOWN))
+    found = fitted(rows, prior, who)
+    assert set(np.argsort(found.raters.factor)[:2]) == {0, 1}
+    assert found.raters.factor[2:].min() > 2 * found.raters.factor[:2].max()
+    assert found.raters.table()[0].startswith("rater rater ")
+    assert fitted(rows, prior, ["me"] * len(rows)).raters is None
+
+
+@pytest.mark.parametrize("share", [0.0, 0.8])
+def test_sparse_matrices_find_what_dense_ones_do(share):
+    generator = np.random.default_rng(0)
+    features, scores, _ = alike(150, generator)
+    prior = Prior(np.zeros(150), np.full(150, 3.0), features, share, 0.8)
+    rows = answered(scores, random_pairs(900, 150, generator), generator)
+    dense, sparse = fit(rows, prior), fit_many(rows, prior)
+    assert isinstance(sparse, Sampled)
+    np.testing.assert_allclose(sparse.scores, dense.scores, atol=0.02)
+    assert abs(sparse.tie - dense.tie) < 0.01
+    assert abs(np.log(sparse.errors / dense.errors)).mean() < 0.06
+    chosen = next_pairs(sparse, 10, rows, 0)
+    best, drawn = (sum_of_gains(dense, pairs) for pairs in (chosen, random_pairs(10, 150, generator)))
+    assert best > 1.2 * drawn
+
+
+def sum_of_gains(posterior, pairs):
+    """The squared lengths of the covariance of each pair's difference with all scores."""
+    return posterior.uncertainty().of(*pairs.T)[1].sum()

@@ -1,0 +1,60 @@
+"""Ratings of single images: intervals that hold, and raters who are told apart."""
+
+import numpy as np
+import pytest
+
+from pipelines.workloads.lmol.sources import ratings
+from tests.workloads.lmol.sources.files import data, folder, read, table
+
+
+@pytest.mark.parametrize("counts", [(1, 2, 4), (2,), (4,)])
+def test_intervals_of_one_two_and_four_ratings_hold_for_95_percent(counts):
+    generator = np.random.default_rng(0)
+    true = generator.normal(size=6000)
+    several = np.resize(counts, len(true))
+    image = np.repeat(np.arange(len(true)), several)
+    rating = true[image] + generator.normal(0, 0.6, len(image))
+    found = ratings.averaged(image, np.zeros(len(image), np.int64), rating)
+    within = np.abs(found.scores - true) <= 1.96 * found.errors
+    for count in counts:
+        assert 0.93 <= within[several == count].mean() <= 0.97
+
+
+def test_an_image_on_which_raters_disagree_more_is_less_certain():
+    generator = np.random.default_rng(1)
+    noise = np.where(np.arange(400) % 2, 0.2, 1.0)
+    image = np.repeat(np.arange(400), 8)
+    true = generator.normal(size=400)
+    rating = (true + noise * generator.normal(size=(8, 400))).T.ravel()
+    found = ratings.averaged(image, np.zeros(len(image), np.int64), rating)
+    assert np.median(found.errors[::2]) > 1.5 * np.median(found.errors[1::2])
+    assert 0.93 <= (np.abs(found.scores - true) <= 1.96 * found.errors).mean() <= 0.98
+
+
+def test_a_rater_who_guesses_counts_less_and_one_who_is_strict_is_corrected():
+    generator = np.random.default_rng(2)
+    true = generator.normal(size=100)
+    image, rater = np.repeat(np.arange(100), 5), np.tile(np.arange(5), 100)
+    level, noise = np.array([0, 0, 0, -1.5, 0]), np.array([0.3, 0.3, 0.3, 0.3, 3.0])
+    seen = generator.random(500) < 0.6  # not all rate all
+    image, rater = image[seen], rater[seen]
+    rating = true[image] + level[rater] + noise[rater] * generator.normal(size=len(image))
+    used, place = np.unique(image, return_inverse=True)
+    found = ratings.averaged(place, rater, rating)
+    plain = np.bincount(place, rating) / np.bincount(place)
+    assert np.corrcoef(found.scores, true[used])[0, 1] > np.corrcoef(plain, true[used])[0, 1] + 0.1
+    assert found.noises.argmax() == 4
+    assert found.levels.argmin() == 3
+
+
+def test_scores_without_any_repetition_get_a_prior_that_is_said(tmp_path):
+    folder(tmp_path, {f"{name}.png": str(i) for i, name in enumerate("abcd")})
+    found = read(data(tmp_path))
+    assert found.errors == pytest.approx([0.25 * np.std([0, 1, 2, 3])] * 4)
+    assert any("no image has two ratings" in note for note in found.facts["columns"])
+    rows = [(f"{name}.png", i, "x") for i, name in enumerate("abcd")]
+    table(tmp_path / "scores.csv", ("image", "score", "rater"), *rows)
+    assert read(data(tmp_path)).errors == pytest.approx([0.7 * np.std([0, 1, 2, 3])] * 4)
+    rows = [(f"{name}.png", i, 0, 1) for i, name in enumerate("abcd")]
+    table(tmp_path / "scores.csv", ("image", "score", "std", "count"), *rows)
+    assert read(data(tmp_path)).errors.tolist() == [0] * 4
