@@ -9,7 +9,6 @@ computed again in the backward pass has the same noise again.
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -113,14 +112,13 @@ class Dropout(nn.Dropout):
 
 
 class LSTM(nn.LSTM):
-    """An LSTM whose dropout between layers is a function of the item, and which torch.compile can hold in a graph."""
+    """An LSTM whose dropout between layers is a function of the item."""
 
     def forward(  # type: ignore[override]  # torch's takes packed sequences, too
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Compute what nn.LSTM does, batch first, one layer after the other while there is dropout."""
-        compiling = torch.compiler.is_compiling()
-        if not compiling and (not (self.training and self.dropout) or self.num_layers == 1):
+        if not (self.training and self.dropout) or self.num_layers == 1:
             return super().forward(input, hx)
         directions = 1 + self.bidirectional
         if hx is None:
@@ -128,62 +126,16 @@ class LSTM(nn.LSTM):
             hx = zeros, zeros
         states = []
         for layer, before in enumerate(zip(*(torch.split(part, directions) for part in hx), strict=True)):
-            if layer and self.training:
+            if layer:
                 input = dropout(input, self.dropout)
             pieces = self.all_weights[layer * directions : (layer + 1) * directions]
             weights: list[Tensor] = [weight for piece in pieces for weight in piece]
-            settings = self.bias, self.bidirectional, self.batch_first
-            run = _lstm_layer if compiling else _library_lstm
-            input, *after = run([input, *before, *weights], *settings)
+            settings = self.bias, 1, 0.0, True, self.bidirectional, self.batch_first
+            input, *after = torch.lstm(input, before, weights, *settings)
             states.append(after)
         hidden, cell = map(torch.cat, zip(*states, strict=True))
         return input, (hidden, cell)
 
-
-def _library_lstm(given: list[Tensor], bias: bool, both: bool, batch_first: bool) -> list[Tensor]:
-    """Compute one layer over `given`: the input, the states before, and the weights."""
-    return list(torch.lstm(given[0], given[1:3], given[3:], bias, 1, 0.0, True, both, batch_first))
-
-
-# To torch.compile one operation: a graph of its steps would be slower than the libraries are.
-@torch.library.custom_op("noise::lstm_layer", mutates_args=())
-def _lstm_layer(given: list[Tensor], bias: bool, both: bool, batch_first: bool) -> list[Tensor]:
-    return [x.contiguous() for x in _library_lstm(given, bias, both, batch_first)]
-
-
-@_lstm_layer.register_fake
-def _(given: list[Tensor], bias: bool, both: bool, batch_first: bool) -> list[Tensor]:
-    width = given[1].shape[-1] * (1 + both)
-    return [given[0].new_empty(*given[0].shape[:-1], width), *(x.new_empty(x.shape) for x in given[1:3])]
-
-
-@torch.library.custom_op("noise::lstm_layer_backward", mutates_args=())
-def _lstm_layer_backward(
-    gradients: list[Tensor], given: list[Tensor], bias: bool, both: bool, batch_first: bool
-) -> list[Tensor]:
-    """Compute the layer again, and the gradients of what it was given."""
-    autograd = torch._C.DispatchKey.AutogradFunctionality  # which is left out within an operation
-    with torch._C._SetExcludeDispatchKeyGuard(autograd, False), torch.enable_grad():
-        leaves = [x.detach().requires_grad_() for x in given]
-        found = torch.autograd.grad(_library_lstm(leaves, bias, both, batch_first), leaves, gradients)
-        return [x.contiguous() for x in found]
-
-
-@_lstm_layer_backward.register_fake
-def _(gradients: list[Tensor], given: list[Tensor], bias: bool, both: bool, batch_first: bool) -> list[Tensor]:
-    return [x.new_empty(x.shape) for x in given]
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
-    ctx.save_for_backward(*inputs[0])
-    ctx.settings = inputs[1:]
-
-
-def _differentiate(ctx: Any, gradients: list[Tensor]) -> tuple[list[Tensor], None, None, None]:
-    return _lstm_layer_backward(gradients, list(ctx.saved_tensors), *ctx.settings), None, None, None
-
-
-_lstm_layer.register_autograd(_differentiate, setup_context=_keep)
 
 BY_ITEM: dict[type[nn.Module], type[nn.Module]] = {nn.Dropout: Dropout, nn.LSTM: LSTM}
 
@@ -199,5 +151,4 @@ def by_item(model: nn.Module, compiled: bool = False) -> None:
         # The class is exchanged in place: copies and saved states stay what they were.
         module.__class__ = BY_ITEM.get(type(module), type(module))
     if compiled:
-        torch._dynamo.config.allow_rnn = True  # those of this module
         _num_keys = 16 * len(layers)
