@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # of malloc.h
 PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0  # bytes
 _needed = 0  # largest resident bytes after a batch that began with all freed memory returned
 _returned = True  # whether the present batch did
@@ -69,6 +69,16 @@ def keep_freed_memory() -> None:
     if mallopt := getattr(_libc(), "mallopt", None):
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, -1)  # any other value means that more than 2 GiB go back each time
+
+
+def return_large_tensors() -> None:
+    """Let this process return large tensors to the system when they are freed, after `keep_freed_memory`."""
+    if mallopt := getattr(_libc(), "mallopt", None):
+        mallopt(M_MMAP_MAX, 2**16)
+        mallopt(M_MMAP_THRESHOLD, 2**20)
+        mallopt(M_TRIM_THRESHOLD, 2**22)
+    if trim := getattr(_libc(), "malloc_trim", None):
+        trim(0)
 
 
 def return_freed_memory(most: int = 4 * 2**30) -> None:

@@ -9,14 +9,9 @@ class FlashInterface {
   // `store(address, word)` writes SRAM, `now()` is the time in cycles; without `quad`, the chip knows one line only.
   constructor(flash, store, now, { quad = true, id = [0xe6, 0x61, 0x38, 0x21, 0xab, 0xcd, 0x12, 0x34] } = {}) {
     Object.assign(this, { flash, store, now, quad, id });
-    this.registers = { 0x00: SERIAL_FRAMES, 0x04: 0, 0x08: 1, 0x14: 4, 0x4c: 0, 0xf0: 0, 0xf4: SERIAL_READ };
     this.status = [0, 0];  // of the flash chip; bit 1 of the second is QE
-    this.sent = [];  // bytes or words since the chip was selected
-    this.received = [];
-    this.writable = this.continuous = false;
-    this.dma = {};
-    this.pending = null;  // a transfer of many words
     this.streamed = 0;  // words so far
+    this.reset();
     const peripheral = (read, write) => ({
       readUint32: read,
       writeUint32: write,
@@ -27,6 +22,16 @@ class FlashInterface {
     });
     this.ssi = peripheral(offset => this.readInterface(offset), (offset, value) => this.writeInterface(offset, value >>> 0));
     this.channel = peripheral(offset => this.readChannel(offset), (offset, value) => this.writeChannel(offset, value >>> 0));
+  }
+
+  // As the second stage of the boot has it.
+  reset() {
+    this.registers = { 0x00: SERIAL_FRAMES, 0x04: 0, 0x08: 1, 0x14: 4, 0x4c: 0, 0xf0: 0, 0xf4: SERIAL_READ };
+    this.sent = [];  // bytes or words since the chip was selected
+    this.received = [];
+    this.writable = this.continuous = false;
+    this.dma = {};
+    this.pending = null;  // a transfer of many words
   }
 
   // Whether a read of flash as memory gives its content now; an error where it would hang or disturb a transfer.

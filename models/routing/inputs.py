@@ -146,7 +146,7 @@ class RoutingSettings(Section):
         None,
         ge=0,
         le=3_600_000,
-        description="CPU time of one thread for each problem, in native code; null: as many as it has customers; 0: "
+        description="CPU time of each thread for a problem, in native code; null: as many as it has customers; 0: "
         "the policy's tours alone",
     )
     starts_from: Annotated[str, Choice(STARTS_FROM)] = Field(

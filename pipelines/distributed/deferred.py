@@ -7,7 +7,7 @@ whole, with one weight in memory at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -25,6 +25,8 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
+
+from common.machine import return_large_tensors
 
 ATTRIBUTE = "deferred"  # of a model that lacks its weights
 
@@ -49,7 +51,7 @@ class Recorder(TorchDispatchMode):
     """Within the block, new tensors have no memory, and what is done to them is recorded."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[_Call] = []
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
 
@@ -131,13 +133,14 @@ class Deferred:
     """The weights, by name, that a model still lacks."""
 
     recorder: Recorder
-    weights: dict[str, Tensor]
+    weights: Mapping[str, Tensor]
 
 
 def made(make: Callable[[], AModel], device: torch.device) -> AModel:
     """Return a new model on `device`; in sharded training its weights are on the meta device until `fill`."""
     if AcceleratorState._shared_state.get("distributed_type") != DistributedType.FSDP:
         return make().to(device)
+    return_large_tensors()
     with Recorder() as recorder:
         model = make()
     weights = {name: weight for name, weight in model.named_parameters() if _is_fake(weight) and weight.ndim}
@@ -154,7 +157,7 @@ def made(make: Callable[[], AModel], device: torch.device) -> AModel:
 def _with_memory(recorder: Recorder, tensor: Tensor, device: torch.device) -> Tensor:
     """Return a buffer or scalar with its value, and a weight on the meta device."""
     if not isinstance(tensor, nn.Parameter):
-        return recorder.valued(tensor).to(device)
+        return (recorder.value(tensor) if _is_fake(tensor) else tensor).to(device)
     deferred = _is_fake(tensor) and tensor.ndim
     kept = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
     return nn.Parameter(kept if deferred else recorder.valued(tensor.data).to(device), tensor.requires_grad)

@@ -29,6 +29,24 @@ CHUNK = 2**28  # bytes sent at once
 
 T = TypeVar("T")
 
+_waiting = 0  # how many `waiting` blocks the main thread is in
+
+
+@contextmanager
+def waiting() -> Iterator[None]:
+    """Say that this rank waits for the others within the block."""
+    global _waiting
+    _waiting += 1
+    try:
+        yield
+    finally:
+        _waiting -= 1
+
+
+def waits() -> bool:
+    """Return whether this rank's main thread is where it waits for the others."""
+    return _waiting > 0
+
 
 def join() -> int:
     """Form the group of the launched processes, if several; return how many Accelerate sees."""
@@ -93,7 +111,8 @@ def stop_if_asked() -> None:
         import torch
 
         numbers = torch.tensor(number)
-        torch.distributed.all_reduce(numbers, torch.distributed.ReduceOp.MAX, group())
+        with waiting():
+            torch.distributed.all_reduce(numbers, torch.distributed.ReduceOp.MAX, group())
         number = int(numbers)
     if number:
         raise Stopped(number)
@@ -106,7 +125,8 @@ def gather(value: T) -> list[T]:
     from torch import distributed
 
     values = [value] * world()
-    distributed.all_gather_object(values, value, group=group())
+    with waiting():
+        distributed.all_gather_object(values, value, group=group())
     return values
 
 
@@ -135,7 +155,8 @@ def on_main(function: Callable[[], T]) -> T:
 
     value, shared, error = _attempt(function) if is_main() else (None, None, None)
     outcome = [value, shared]
-    distributed.broadcast_object_list(outcome, 0, group=group())
+    with waiting():
+        distributed.broadcast_object_list(outcome, 0, group=group())
     _raise(error, outcome[1:])  # type: ignore[arg-type]
     return outcome[0]  # type: ignore[return-value]
 

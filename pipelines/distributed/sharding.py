@@ -18,6 +18,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
 from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 
 from common.errors import UserError
+from common.machine import return_large_tensors
 from pipelines.distributed import deferred
 
 
@@ -28,8 +29,9 @@ def prepare(
     if accelerator.distributed_type != DistributedType.FSDP:
         model, *wrapped = accelerator.prepare(model, *make(model))
         return model, wrapped
+    return_large_tensors()  # memory counts: between what stays, gathered layers would leave gaps
     plugin = accelerator.state.fsdp_plugin
-    _check(plugin)
+    _check(plugin, make(model))
     # Weights are gathered and gradients averaged in the type they are stored in, outputs stay what they are, and
     # autocast picks the operations that compute in 16 bits: as with one process. Accelerate would round them all.
     plugin.mixed_precision_policy = MixedPrecisionPolicy()
@@ -40,16 +42,10 @@ def prepare(
     model = fsdp2_prepare_model(accelerator, model)
     accelerator._models.append(model)  # as `accelerator.prepare` does, which finds optimizers' weights by their memory
     deferred.fill(model, accelerator.device)
-    optimizers = make(model)
-    if any(isinstance(optimizer, torch.optim.Muon) for optimizer in optimizers):
-        raise UserError(
-            "training.optimizer=muon needs whole matrices, which FSDP splits; use training.optimizer=adamw, or launch "
-            "with accelerate_configs/ddp.yaml"
-        )
-    return model, [accelerator.prepare_optimizer(optimizer, device_placement=False) for optimizer in optimizers]
+    return model, [accelerator.prepare_optimizer(optimizer, device_placement=False) for optimizer in make(model)]
 
 
-def _check(plugin: FullyShardedDataParallelPlugin) -> None:
+def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.optim.Optimizer]) -> None:
     by_size = plugin.auto_wrap_policy is size_based_auto_wrap_policy
     checkpointing = "false, with hardware.gradient_checkpointing=true on the command line,"
     for key, given, wrong, instead in (
@@ -65,6 +61,11 @@ def _check(plugin: FullyShardedDataParallelPlugin) -> None:
                 f"{key}: {given} does not work here: write {key}: {instead} into the file that accelerate launch "
                 "reads, as accelerate_configs/fsdp.yaml has it"
             )
+    if any(isinstance(optimizer, torch.optim.Muon) for optimizer in optimizers):
+        raise UserError(
+            "training.optimizer=muon needs whole matrices, which FSDP splits; use training.optimizer=adamw, or launch "
+            "with accelerate_configs/ddp.yaml"
+        )
 
 
 def average_whole(accelerator: Accelerator, model: nn.Module) -> None:

@@ -1,8 +1,8 @@
 """Signs of life: ranks tell each other where they are, through the store that formed their group.
 
-A rank that has died, or is silent for a minute, is named by all others with its machine and the step it was last seen
-at. A signal to one rank reaches all of them, wherever they are. Two threads, as a store that is stopped itself may keep
-a question forever.
+A rank that has died, is silent for a minute, or keeps others waiting so long, is named by all others with its machine
+and the step it was last seen at. A signal to one rank reaches all of them, wherever they are. Two threads, as a store
+that is stopped itself may keep a question forever.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Sign:
     signal: int | None  # heard by this rank itself
     ended: bool  # its training, without an error
     dead: list[int]  # ranks it knows to be
+    waits: bool  # its main thread, for the others
 
 
 class Watch:
@@ -64,6 +65,8 @@ class Watch:
         self.seen: dict[int, tuple[Sign, float]] = {}  # the last sign of each other rank, and when
         self.answered = self.now = time.monotonic()  # when the store last did, and this rank last looked
         self.asked: float | None = None  # when a signal was first seen
+        self.moved: dict[int, tuple[str, float]] = {}  # where each other rank's main thread is, and since when
+        self.stuck: set[int] = set()  # ranks that were named as such
         self.lost: dict[int, str] = {}  # ranks that were named, and how
         self.dead: set[int] = set()
         self.ended, self.failed = threading.Event(), False
@@ -114,7 +117,7 @@ class Watch:
     def _sign(self, beat: int) -> str:
         signal, ended = self.stop.number if self.stop.own else None, self.ended.is_set() and not self.failed
         place = socket.gethostname(), self.place, os.getpid()
-        return json.dumps(vars(Sign(beat, *place, self.at(), signal, ended, sorted(self.dead))))
+        return json.dumps(vars(Sign(beat, *place, self.at(), signal, ended, sorted(self.dead), ranks.waits())))
 
     def _exchange(self, store: Store) -> None:
         """Give a sign of life now and then, and read those of the others."""
@@ -136,6 +139,9 @@ class Watch:
         for rank, sign in enumerate(signs):
             if rank != self.rank and (rank not in self.seen or self.seen[rank][0] != sign):
                 self.seen[rank] = (sign, self.answered)
+                if rank not in self.moved or self.moved[rank][0] != sign.at:
+                    self.moved[rank] = sign.at, self.answered
+                    self.stuck.discard(rank)
             if self.stop.number is None:
                 self.stop.number = sign.signal
 
@@ -150,6 +156,7 @@ class Watch:
             for rank, (sign, when) in list(self.seen.items()):
                 if not sign.ended:
                     self._judge(rank, sign, self.now - when)
+                    self._judge_progress(rank, sign, self.now - self.moved[rank][1])
 
     def _remind(self) -> None:
         """Say once why nothing is saved long after a signal."""
@@ -174,6 +181,12 @@ class Watch:
         if rank in self.lost and age > (GRACE if rank in self.dead else self.patience):
             _say(f"error: {self.lost[rank]}; ending (hardware.patience={self.patience:g})")
             os._exit(1)
+
+    def _judge_progress(self, rank: int, sign: Sign, seconds: float) -> None:
+        """Name once a rank that lives, but does not come to where this one waits."""
+        if seconds > SILENT and ranks.waits() and not sign.waits and not self.stuck | self.lost.keys() >= {rank}:
+            self.stuck.add(rank)
+            _say(f"process {rank} on {sign.host} is still {sign.at} after {seconds:.0f} s; this one waits for it")
 
     def _is_gone(self, sign: Sign) -> bool:
         """Return whether a process of this machine has ended."""

@@ -168,7 +168,8 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
         for items, batch in progress(stream(source, plan, accelerator.device), len(starts), shown):
             ranks.stop_if_asked()
             for name, values in results(items, batch).items():
-                chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())
+                with ranks.waiting():
+                    chunks.setdefault(name, []).append(accelerator.gather(values.to(accelerator.device)).cpu())
         return {name: torch.cat(values)[: source.size] for name, values in chunks.items()}
 
     return map_items

@@ -312,28 +312,28 @@ class Loop:
         self._settle(BACKLOG - 1)
         self._write(self.run.sync_metrics)  # which the checkpoint counts on
         state, progress = self.task.state_dict(), self.progress
-        given = self.run.checkpoints, self.training.keep_checkpoints, self.run.best
+        folder, kept, best = self.run.checkpoints, self.training.keep_checkpoints, self.run.best
         if self.split:
             self._settle()
-            checkpoints.write_split(*given, *self._trained(), state, progress)
+            checkpoints.write_split(folder, kept, best, *self._trained(), state, progress)
             with self._averaged():
                 self._keep_model(self.run.last)
         else:
             snapshot = checkpoints.take(*self._trained(), state, progress)
-            self._write(lambda: snapshot.write(*given))
+            self._write(lambda: snapshot.write(folder, kept, best))
             self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         self.saved = self.progress.step
-        now, folder = self._moment(), checkpoints.folder_of(self.run.checkpoints, progress.step)
+        now, path = self._moment(), checkpoints.folder_of(folder, progress.step)
         for hook in self.hooks:
-            self._write(functools.partial(hook.on_save, now, folder))
+            self._write(functools.partial(hook.on_save, now, path))
 
     def _write(self, work: Callable[[], None]) -> None:
         if self.accelerator.is_main_process:
             self.writer.start(work)
 
-    def _write_model(self, folder: Path, weights: Mapping[str, Tensor], **gathering: bool) -> None:
+    def _write_model(self, folder: Path, weights: Mapping[str, Tensor]) -> None:
         with explained(folder):
-            io.save(self.task.model, folder, state=weights, **gathering)
+            io.save(self.task.model, folder, state=weights, write=ranks.is_main())
 
     def _trained(self) -> tuple[Accelerator, nn.Module, list[torch.optim.Optimizer], Average | None]:
         """Return what a checkpoint holds beside the task's state and the progress."""
@@ -345,6 +345,6 @@ class Loop:
         self._settle(0 if self.split else BACKLOG - 1)
         weights = checkpoints.weights_of(self.accelerator, self.model, self.split)
         if self.split:
-            ranks.agree(lambda: self._write_model(folder, weights, write=ranks.is_main()))
+            ranks.agree(lambda: self._write_model(folder, weights))
         else:
             self._write(lambda: self._write_model(folder, weights))

@@ -14,9 +14,11 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, distributed, nn
-from torch.distributed import checkpoint
 from torch.distributed.checkpoint import state_dict as states
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from common.disk import files
 from common.errors import UserError
@@ -24,7 +26,7 @@ from pipelines.distributed import ranks
 from pipelines.engine.averaging import Average
 
 SHARES = "shares"
-AT_ONCE = 2**27  # bytes of whole tensors whose shares are written to one file: it is made in memory
+AT_ONCE = 2**26  # bytes of whole tensors whose shares are written to one file: it is made in memory
 
 
 def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mapping[str, str]], None]) -> None:
@@ -36,8 +38,8 @@ def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mappi
         temporary = ranks.on_main(lambda: stack.enter_context(files.folder_at_once(folder)))
         ends = itertools.accumulate(x.numel() * x.element_size() for x in state.values())
         numbers = {name: 1 + end // AT_ONCE for name, end in zip(state, ends, strict=True)}  # of files
-        writer = checkpoint.HuggingFaceStorageWriter(str(temporary / SHARES), numbers, save_distributed=True)
-        _done(lambda: checkpoint.save(dict(state), storage_writer=writer, process_group=_group()))
+        writer = HuggingFaceStorageWriter(str(temporary / SHARES), numbers, save_distributed=True)
+        _done(lambda: save(dict(state), storage_writer=writer, process_group=_group()))
         mine = temporary.rglob(f"shard-{ranks.rank() + 1:05d}-*")
         own = {path.relative_to(temporary).as_posix(): files.sha256(path) for path in mine}
         found = {name: digest for part in ranks.gather(own) for name, digest in part.items()}
@@ -57,8 +59,8 @@ def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mappi
 def read(folder: Path, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], average: Average | None) -> None:
     """Read all tensors of training in place, each process what it holds of them."""
     state = tensors(model, optimizers, average)
-    reader = checkpoint.HuggingFaceStorageReader(str(folder / SHARES))
-    _done(lambda: checkpoint.load(dict(state), storage_reader=reader, process_group=_group()))
+    reader = HuggingFaceStorageReader(str(folder / SHARES))
+    _done(lambda: load(dict(state), storage_reader=reader, process_group=_group()))
 
 
 def tensors(
@@ -67,7 +69,10 @@ def tensors(
     """Return all tensors of training by name, not copied."""
     weights, moments = states.get_state_dict(model, list(optimizers))
     named = {f"model.{name}": value for name, value in weights.items()}
-    for name, values in moments["state"].items():
+    found = moments["state"]
+    assert isinstance(found, dict), "{name: {key: value}}, as it is not flat"
+    for name, values in found.items():
+        assert isinstance(values, dict), "as above"
         named |= {f"optimizer.{name}.{key}": value for key, value in values.items()}
     if average is not None:
         named |= {f"average.{number}": value for number, value in enumerate(average.values)}

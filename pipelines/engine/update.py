@@ -140,11 +140,12 @@ class Updater:
             with self.own.measured():
                 part = self._accumulate(batches)
             agreement = self._announce(part.failed)
-            self._synchronising_backward(part.loss)
-            sharding.average_whole(self.accelerator, self.model)
+            with ranks.waiting():
+                self._synchronising_backward(part.loss)
+                sharding.average_whole(self.accelerator, self.model)
+                stop = agreement()
         finally:
             noise.end()
-        stop = agreement()
         with self._out_of_memory("clipping"):
             norm = self._normalise(part.count)
         if self.accelerator.device.type == "cpu":  # on a GPU the figures are read when they are summed up

@@ -143,11 +143,11 @@ class Accelerator(SimpleNamespace):
 )
 def test_settings_that_would_fail_are_refused_with_what_to_write(changes, given, instead):
     with pytest.raises(UserError, match=f"{given}.*{instead}"):
-        sharding.prepare(Accelerator(**changes), nn.Linear(2, 2), None)
+        sharding.prepare(Accelerator(**changes), nn.Linear(2, 2), lambda _: [])
 
 
 def test_muon_is_refused_where_matrices_are_split():
     model = nn.Linear(2, 2, bias=False)
     muon = torch.optim.Muon(model.parameters())
     with pytest.raises(UserError, match=r"optimizer=muon needs whole matrices.*optimizer=adamw.*ddp\.yaml"):
-        sharding.prepare(Accelerator(), model, [muon])
+        sharding.prepare(Accelerator(), model, lambda _: [muon])

@@ -1,5 +1,6 @@
 """Signs of life between ranks, here of one process whose other ranks are entries in a store."""
 
+import contextlib
 import json
 import os
 import signal
@@ -98,6 +99,31 @@ def test_a_signal_to_one_process_reaches_the_others_and_is_reminded_of_when_noth
         assert "other processes are validating after step 6" in line
         assert stop.number == signal.SIGUSR1
         assert not stop.own
+
+
+def test_a_process_that_lives_and_does_not_come_to_where_others_wait_is_named_once(pair, capfd):
+    made, _, sign = pair
+    with made.watching():
+        end, beat, lines = time.monotonic() + 2, 0, ""
+        with ranks.waiting():
+            while time.monotonic() < end:
+                beat += 1
+                sign(beat, at="training after step 6", waits=False)
+                time.sleep(0.01)
+        lines = said(capfd, "is still training after step 6 after")
+    assert lines.count("this one waits for it") == 1
+    assert "process 1 on " in lines
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_no_process_is_named_while_all_wait_or_none_does(pair, capfd, waits):
+    made, _, sign = pair
+    with made.watching():
+        for beat in range(100):
+            with ranks.waiting() if waits else contextlib.nullcontext():
+                sign(beat, at="training after step 6", waits=waits)
+                time.sleep(0.01)
+    assert "waits for it" not in capfd.readouterr().err
 
 
 def test_a_process_that_holds_up_the_others_is_named_once(pair):

@@ -98,7 +98,7 @@ def keep(state, folder):
 
 def train(name, training, options, resume=False):
     """Train the toy in ./runs/toy/NAME."""
-    io.save = lambda model, folder, state: keep(state, folder)  # the toy's class is no family of models/
+    io.save = lambda model, folder, state, write: keep(state, folder)  # the toy's class is no family of models/
     config = BaseConfig(training=Training(**{"batch_size": 16, "log_steps": 1, "clip_norm": None, **training}))
     run = Run("toy", name)
     accelerator = make_accelerator(config, run)

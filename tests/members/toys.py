@@ -75,7 +75,7 @@ def examined(factor, job, device, map_items):
     return {"job": job, "items": found["items"].tolist(), "threads": torch.get_num_threads(), "process": os.getpid()}
 
 
-def save(model, folder, state):
+def save(model, folder, state, write):
     folder.mkdir(parents=True, exist_ok=True)
     save_file(dict(state), folder / "model.safetensors")
 

@@ -107,7 +107,8 @@ class TowerSiamese(Siamese):
         factor, higher, similar = self.share[1:].to(logits.dtype)
         known = self.opinion(encoded)
         lead = higher * (known[first] - known[second])
-        return (1 + factor) * logits + torch.stack([lead, -lead, similar.expand_as(lead)], -1)
+        whole: Tensor = (1 + factor) * logits + torch.stack([lead, -lead, similar.expand_as(lead)], -1)
+        return whole
 
     def opinion(self, encoded: Tensor) -> Tensor:
         """Return the regression's scores (U,), on the user's scale, of encodings (U, 2 + T, V)."""

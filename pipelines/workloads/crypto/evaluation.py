@@ -23,7 +23,7 @@ from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.members import examination
 from pipelines.workloads.crypto import data
 from pipelines.workloads.crypto.config import Config
-from pipelines.workloads.crypto.folds import CoinFold, Place, evaluate_fold, important_parts
+from pipelines.workloads.crypto.folds import CoinFold, Place, evaluate_fold
 from pipelines.workloads.crypto.task import Member, members
 from pipelines.workloads.crypto.trading.performance import deflated_sharpe
 from pipelines.workloads.crypto.verdict import headline, judge, looks, summary
@@ -111,8 +111,7 @@ def _examine(
     symbol, places = job
     coin = data.load(folder, symbol).newest(config.training.window)
     folds = [evaluate_fold(config, coin, place, device, map_items) for place in places]
-    mixed = important_parts(config, coin, places[-1], device)
-    return summary.coin_page(config, coin, folds, confidence, mixed), folds
+    return summary.coin_page(config, coin, folds, confidence), folds
 
 
 def _rule(config: Config, model: SignalModel, first_line: str, member: str, pages: Sequence[Page]) -> dict[str, str]:

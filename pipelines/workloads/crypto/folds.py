@@ -12,7 +12,7 @@ from common.errors import UserError
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from models.market.signal_model import SignalModel
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.crypto import experts, splits
+from pipelines.workloads.crypto import experts
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
@@ -20,7 +20,7 @@ from pipelines.workloads.crypto.task import horizon_moves
 from pipelines.workloads.crypto.trading import strategy
 from pipelines.workloads.crypto.trading.strategy import Choice, choose_threshold, signals
 from pipelines.workloads.crypto.untrained import description
-from pipelines.workloads.crypto.verdict import baselines, breakdown
+from pipelines.workloads.crypto.verdict import baselines, judge
 from pipelines.workloads.crypto.verdict.classification import class_shares, fit_temperature, log_losses
 from pipelines.workloads.crypto.verdict.judge import AUTOREGRESSION, BLENDED, ROLLING
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
@@ -28,7 +28,6 @@ from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 DAY = 86_400_000
 LAGS = 24  # returns of the autoregression
 WINDOWS_AT_ONCE = 1024
-WINDOWS_MIXED = 256  # of a test, whose parts are mixed
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,7 @@ class CoinFold:
     moves: np.ndarray  # (n,) returns over the horizon that followed, in units of the volatility
     later: np.ndarray  # (n,) those from one candle later on
     last: np.ndarray  # (n,) returns of the newest candle
+    leaks: list[str]  # features that seem to know the future
     temperature: float
     choice: Choice
     rows: np.ndarray  # (m,) candles of the test that are traded
@@ -77,6 +77,8 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
     _check(place.model, coin, place.member)
     validation, test = (_predict(coin, place, part, device, map_items) for part in ("validation", "test"))
     rivals, all_moves, volatility = _rivals(config, place.model, coin, place.fold)
+    ends = np.concatenate([coin.folds[place.fold][part] for part in PARTS])
+    before = np.maximum(ends - config.data.horizon, 0)
     returns = np.diff(np.log(coin.candles.close), prepend=np.log(coin.candles.close[0]))
     rows = strategy.traded_rows(validation.ends, config.data.horizon)
     probabilities = strategy.spread(validation.probabilities, validation.ends, rows)
@@ -91,27 +93,12 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
         moves=all_moves[test.ends] / volatility,
         later=all_moves[test.ends + 1] / volatility,
         last=returns[test.ends] / volatility,
+        leaks=judge.leaking(coin.names, coin.features[ends], all_moves[before], all_moves[ends], config.data.horizon),
         temperature=fit_temperature(validation.logits, validation.labels),
         choice=choice,
         rows=rows,
         signals=signals(strategy.spread(test.probabilities, test.ends, rows), choice.best.threshold),
     )
-
-
-def important_parts(config: Config, coin: Coin, place: Place, device: torch.device) -> list[dict[str, object]]:
-    """Return how much the model goes by each feature and lag in the test of a fold, see `breakdown.importance`."""
-    ends = coin.folds[place.fold]["test"]
-    ends = ends[np.unique(np.linspace(0, len(ends) - 1, WINDOWS_MIXED).round().astype(int))]
-    coins = torch.full((len(ends),), place.number, device=device)
-
-    @torch.no_grad()
-    def logits(windows: np.ndarray) -> np.ndarray:
-        with torch.autocast(device.type, enabled=False):
-            found: Tensor = place.model(torch.from_numpy(windows).to(device), coins)[:, -1]
-        return found.double().cpu().numpy()
-
-    windows = coin.scaled(place.fold)[splits.windows(ends, coin.lookback)]
-    return breakdown.importance(logits, windows, coin.labels[ends].astype(np.int64), coin.names, config.evaluation.seed)
 
 
 def _rivals(

@@ -32,7 +32,6 @@ COLOURS = {BETTER: "tab:green", EVEN: "gray", WORSE: "tab:red"}
 ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say nothing
 NAMED = 5  # coins that a sentence names at most
 ACCOUNT_POINTS = 200  # of each curve
-IMPORTANT = 10  # parts of a window that are shown
 
 
 def sections(
@@ -167,8 +166,6 @@ def _coin(page: Page, logged: Logged) -> Markup:
         "predictors": page["predictors"],
         "trading": traded,
         "other fees per side, with the same trades,": page["backtest"]["fee_sensitivity"],
-        "months": page["months"],
-        "nats that are lost where a part of the windows is mixed up,": page["importance"][:IMPORTANT],
         "folds": folds,
     }
     named = {name: [{key.replace("_", " "): row[key] for key in row} for row in rows[name]] for name in rows}

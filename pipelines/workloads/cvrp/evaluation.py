@@ -14,7 +14,7 @@ from common.errors import UserError
 from common.plain import Plain
 from common.statistics import interval_around, mean_and_half_width
 from models.routing import native
-from models.routing.decodes import DECODES, MOST_SAMPLES, SAMPLED, Request
+from models.routing.decodes import DECODES, SAMPLED, Request
 from models.routing.environment import Routes
 from models.routing.policy import RoutingPolicy
 from models.routing.problems import MOST_CUSTOMERS, Problem
@@ -95,8 +95,6 @@ def _evaluate_split(
         for decode, augment in _ways(config):
             headline = solve_with_model(config, model, problems, decode, augment, device, map_items)
             methods.append(headline)
-        if settings.decode == "adaptive" and settings.compare:
-            methods.append(_sampled_as_long(config, model, problems, headline, device, map_items))
         if budget and not native.unavailable():
             improved = solve_with_model(config, model, problems, settings.decode, False, device, map_items, budget)
             methods.append(improved)
@@ -176,25 +174,6 @@ def _ways(config: "Config") -> list[tuple[str, bool]]:
     asked = (config.evaluation.decode, config.evaluation.augment)
     cheaper = [("greedy", False), ("multistart", False)] if config.evaluation.compare else []
     return [way for way in cheaper if way != asked] + [asked]
-
-
-def _sampled_as_long(
-    config: "Config",
-    model: RoutingPolicy,
-    problems: Sequence[Problem],
-    adaptive: Solved,
-    device: torch.device,
-    map_items: MapItems,
-) -> Solved:
-    """Return the best of as many sampled tours as fit into the time of adaptive decoding."""
-
-    def sampled(problems: Sequence[Problem], samples: int) -> Solved:
-        augment = config.evaluation.augment
-        return solve_with_model(config, model, problems, "sampling", augment, device, map_items, samples=samples)
-
-    samples = config.evaluation.samples
-    few = sampled(problems[:20], samples)
-    return sampled(problems, min(MOST_SAMPLES, max(1, round(samples * adaptive.core_ms / few.core_ms))))
 
 
 def _polished(config: "Config", problems: Sequence[Problem], solved: Solved, map_items: MapItems) -> list[Solved]:

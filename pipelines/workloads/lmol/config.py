@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from common.config import Section
+from models.images import tower_size
 from pipelines.engine.config import BaseConfig, LoadedData, Training
 
 
@@ -56,7 +57,13 @@ class Data(LoadedData):
         description="parts that groups of images are split into: one is the test, one validation, the others train",
     )
     fold: int = Field(0, ge=0, description="number of the part that is the test, from 0")
-    size: int = Field(32, ge=8, le=4096, description="side of the square that images are scaled to, in pixels")
+    size: int = Field(
+        32,
+        ge=8,
+        le=4096,
+        description="side of the square that images are scaled to, in pixels; with model.base of siamese or cross, "
+        "that of the tower's images unless given",
+    )
     train_pairs: int = Field(15_000, ge=1, description="maximum number of training pairs of each answer")
     evaluation_pairs: int = Field(
         3_000,
@@ -231,6 +238,17 @@ class Config(BaseConfig):
     def shift(self) -> int:
         """The largest shift of training images in pixels."""
         return (0 if self.frozen else 3) if self.training.shift is None else self.training.shift
+
+    @model_validator(mode="after")
+    def _as_the_tower_sees(self) -> "Config":
+        if self.tower and "size" not in self.data.model_fields_set and (side := tower_size.side(self.tower)):
+            object.__setattr__(self, "data", self.data.model_copy(update={"size": side}))
+        return self
+
+    @property
+    def tower(self) -> str:
+        """The base whose vision tower computes features, if one does."""
+        return (self.model.base or "") if self.model.kind in ("siamese", "cross") else ""
 
     @model_validator(mode="after")
     def _training_fits_the_model(self) -> "Config":

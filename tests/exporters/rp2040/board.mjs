@@ -59,9 +59,26 @@ export class Board {
       write(offset, value);
       if (offset === FORCE_OFF) this.reset(Boolean(value & PROC1));
     };
-    first.sram.set(first.flash.subarray(0, 256), STAGE2 - SRAM);
-    start(first.core, STAGE2, STAGE2);
-    first.core.LR = 0;
+    this.watchdog = first.peripherals[0x40058];
+    this.watchdog.onWatchdogTrigger = () => this.boot();
+    this.boot();
+  }
+
+  // What the boot ROM does after power is on or the watchdog barked.
+  boot() {
+    const [{ core, sram, flash }] = this.chips;
+    this.watchdog.writeUint32(0, 0);
+    this.reset(true);
+    this.interface.reset();
+    core.reset();
+    sram.set(flash.subarray(0, 256), STAGE2 - SRAM);
+    start(core, STAGE2, STAGE2);
+    core.LR = 0;
+  }
+
+  // Time goes on, and no instruction is executed.
+  hang(milliseconds) {
+    for (; milliseconds > 0; milliseconds--) this.delay(0, 1e6 / NANOSECONDS_PER_CYCLE);
   }
 
   connect(core) {

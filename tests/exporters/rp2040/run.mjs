@@ -1,13 +1,13 @@
 // Runs a UF2 on both cores of an emulated RP2040, as the boot ROM would start it, and talks to its UART:
 //
-//     node run.mjs story.uf2 [--seconds 60] [--cycles 4000000000] [--cores 1] [--charge] [--contend] [--serial] [--usb [--replug CYCLES]] [--profile SYMBOLS] LINE...
+//     node run.mjs story.uf2 [--seconds 60] [--cycles 4000000000] [--cores 1] [--charge] [--contend] [--serial] [--usb [--replug CYCLES]] [--hang CYCLES] [--profile SYMBOLS] LINE...
 //
 // The lines (of standard input, if none are given) go in one at a time whenever the prompt "> " appears. What the
 // firmware prints goes to standard output, the cycles to standard error; with --profile, which takes the output of
 // `nm -n runtime.elf`, also those of each function. --charge adds what reads of the flash cost that are not in its cache,
 // and counts accesses to SRAM; --contend adds what both cores' wanting the same bank of it costs; --serial is a flash chip
 // without quad reads; --usb talks over USB instead, and --replug pulls the cable for a moment after so many
-// cycles. Exits with 1 if something is wrong or takes too long.
+// cycles, --hang stops the cores for 1.1 s. Exits with 1 if something is wrong or takes too long.
 import fs from 'node:fs';
 import { USBCDC } from 'rp2040js';
 import { Board, FLASH, FLASH_BYTES, SRAM, SRAM_BYTES } from './board.mjs';
@@ -35,6 +35,10 @@ function main() {
       host = plugged(chip, terminal);
       chip.usbCtrl.resetDevice(); // what a device sees of a cable that was pulled out and put in again
       options.replug = Infinity;
+    }
+    if (board.cycles[0] > options.hang) {
+      options.hang = Infinity;
+      board.hang(1100);
     }
     const pc = chip.core.PC >>> 0;
     if (!(pc >= FLASH && pc < FLASH + FLASH_BYTES) && !(pc >= SRAM && pc < SRAM + SRAM_BYTES))
@@ -84,10 +88,10 @@ function plugged(chip, terminal) {
 }
 
 function parse(args) {
-  const options = { seconds: 60, cycles: 4e9, cores: 2, profile: null, charge: false, contend: false, serial: false, usb: false, replug: Infinity, lines: [] };
+  const options = { seconds: 60, cycles: 4e9, cores: 2, profile: null, charge: false, contend: false, serial: false, usb: false, replug: Infinity, hang: Infinity, lines: [] };
   while (args.length) {
     const arg = args.shift();
-    if (['--seconds', '--cycles', '--cores', '--replug'].includes(arg)) options[arg.slice(2)] = Number(args.shift());
+    if (['--seconds', '--cycles', '--cores', '--replug', '--hang'].includes(arg)) options[arg.slice(2)] = Number(args.shift());
     else if (['--charge', '--contend', '--serial', '--usb'].includes(arg)) options[arg.slice(2)] = true;
     else if (arg === '--profile') options.profile = args.shift();
     else if (!options.uf2) options.uf2 = arg;

@@ -43,6 +43,14 @@ def test_a_terminal_on_usb_is_greeted_and_hears_what_one_on_the_uart_hears(uf2):
 
 
 @pytest.mark.slow
+def test_a_chip_that_hangs_in_a_story_is_restarted_within_a_second(uf2):
+    _, cycles = typed(uf2)
+    output, _ = typed(uf2, "--hang", str(int(0.8 * cycles)))
+    assert output.count("Tiny transformer: vocabulary 32") == 2
+    assert output.count("The chip hung and was restarted by its watchdog.") == 1
+
+
+@pytest.mark.slow
 def test_a_cable_that_is_pulled_costs_at_most_what_was_on_its_way(uf2):
     _, cycles = typed(uf2, "--usb")
     for share in (0.6, 0.75, 0.9):

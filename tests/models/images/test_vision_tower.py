@@ -306,3 +306,43 @@ def test_efficientnet_halves_its_sides_five_times_and_keeps_odd_ones(monkeypatch
     model = make("efficientnet-lite0", kind="cross", channels=3)
     assert model.encode(pictures(2, 3)).shape == (2, 49, efficientnet.CHANNELS)
     assert len(model.config.revision) == 64
+
+
+def test_a_ridge_on_the_same_features_takes_the_part_that_it_earns(bases):
+    model = make(bases["siglip"], kind="siamese", references=12, unit=0.01).eval()
+    generator, images = torch.Generator().manual_seed(3), pictures(90)
+    encoded = model.encode_all(images)
+    scores = encoded[:, 5, 2].double() + 0.05 * torch.randn(
+        90, generator=generator, dtype=torch.float64
+    )  # of one place
+    seen, unseen, new = slice(50), slice(50, 80), slice(80, 90)
+    model.fit_ridge((encoded[seen], scores[seen]), (encoded[unseen], scores[unseen]))
+    model.reference_images.copy_(images[:12])
+    model.reference_scores.copy_((100 * scores[:12]).round())
+    first, second = torch.randint(50, 80, (2, 200), generator=generator)
+    label = (scores[first] < scores[second]).long()
+    before = model.compare_encoded(encoded, first, second).argmax(1)
+    model.weigh_answers(encoded, torch.stack([first, second, label], 1))
+    after = model.compare_encoded(encoded, first, second)
+    assert (after.argmax(1) == label).double().mean() > (before == label).double().mean() + 0.2
+    assert torch.equal(model.compare_encoded(encoded, second, first)[:, [1, 0, 2]], after)
+    model.fit_scale()
+    model.rely_on(encoded[unseen], scores[unseen])
+    assert model.share[0] > 0  # an untrained network says nothing
+    found, ridge = model.score(images[new])[0], model.opinion(encoded[new])
+    known = scores[new]
+    assert torch.corrcoef(torch.stack([found, known]))[0, 1] > torch.corrcoef(torch.stack([ridge, known]))[0, 1] - 0.05
+
+
+def test_a_siamese_that_saw_moments_alone_still_loads_and_answers_as_it_did(bases):
+    model = make(bases["clip"], kind="siamese")
+    old = {
+        name: each
+        for name, each in model.state_dict().items()
+        if not name.startswith(("encoder.reduce", "encoder.placed", "ridge", "share"))
+    }
+    assert model.load_state_dict(model.renewed(old)).missing_keys == []
+    assert not model.encoder.placed.weight.any()
+    encoded = model.encode_all(pictures(2))
+    norm, _, mapped, bend = list(model.encoder)[:4]
+    assert torch.equal(model.encoder(encoded), bend(mapped(norm(encoded[:, :2].flatten(1)))))

@@ -51,4 +51,4 @@ def test_it_is_exported_as_it_is(form, tmp_path):
         chip = [sys.executable, ROOT / "tests/exporters/rp2040/chip.py", tmp_path / "story.uf2", *words]
         told = subprocess.run(chip, capture_output=True, text=True, check=True).stdout
         assert "an empty line tells: once upon a time" in told
-        assert "[8 tokens]" in told
+        assert "[8 tokens" in told

@@ -315,6 +315,7 @@ def test_the_ranking_follows_the_evidence_and_not_the_return(planted):
     )
 
 
+@pytest.mark.slow
 def test_a_copy_of_another_coin_is_counted_once(planted, monkeypatch):
     config, folder, models, *_ = planted
     load = data.load

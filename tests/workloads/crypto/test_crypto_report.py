@@ -80,9 +80,7 @@ def test_the_page_ranks_all_coins_and_shows_each_with_its_pictures(run, shown):
     for text in (
         "confusion matrix",
         "calibration, error",
-        "months of AAAUSDT",
         "other fees per side, with the same trades, of AAAUSDT",
-        "candles back",
         "drawdown of the model",
         "buy-and-hold",
         "AAAUSDT val/log_loss",

@@ -44,3 +44,21 @@ def test_a_run_that_was_of_kind_llava_is_one_of_kind_vlm():
 def test_over_a_base_a_siamese_judges_by_its_features_and_moves_no_images():
     found = Config.model_validate({"data": {"source": "photos"}, "model": {"base": "x"}})
     assert (found.frozen, found.texture, found.shift) == (True, False, 0)
+
+
+def test_the_size_of_images_is_that_of_the_tower_unless_it_is_given(tmp_path):
+    def size(words, **model):
+        return Config.model_validate({"data": words, "model": model}).data.size
+
+    (tmp_path / "config.json").write_text('{"vision_config": {"image_size": 336}}')
+    given = {"kind": "siamese", "base": str(tmp_path)}
+    assert size({}, **given) == 336
+    assert size({}, **{**given, "kind": "cross"}) == 336
+    assert size({"size": 64}, **given) == 64
+    assert size({}, base="efficientnet-lite0") == 224
+    (tmp_path / "config.json").write_text('{"model_type": "resnet"}')
+    (tmp_path / "preprocessor_config.json").write_text('{"crop_size": {"height": 160, "width": 160}}')
+    assert size({}, **given) == 160
+    assert size({}, kind="scorer", base=str(tmp_path)) == 32
+    whole = Config.model_validate({"model": given})
+    assert Config.model_validate(whole.model_dump(mode="json")) == whole

@@ -40,6 +40,26 @@ def test_windows_are_those_of_a_stream_whose_stories_are_known(lengths, length, 
     assert counted == sum(lengths) + len(lengths)  # every token but the first of each story, once
 
 
+def test_only_what_a_memory_counted_is_left_out_of_what_it_says():
+    tokens, _ = stream([5] * 9)
+    windows = Windows(tokens, 12, 12, CPU, remembered=20)
+    batch = windows.batch(torch.arange(windows.size))
+    expected = torch.where(batch["counted"] & (windows.inputs() + 1 < 20), batch["targets"], -1)
+    assert (batch["followed"] == expected).all()
+    assert (expected >= 0).any()
+    assert (batch["counted"] & (expected < 0)).any()
+
+
+def test_a_mapped_stream_is_read_like_one_in_memory(tmp_path):
+    tokens, _ = stream([17, 2, 33, 1])
+    tokens.tofile(tmp_path / "stream")
+    read = [
+        Windows(each, 8, 4, CPU).batch(torch.arange(5))
+        for each in (tokens, np.memmap(tmp_path / "stream", np.uint16, "c"))
+    ]
+    assert all(torch.equal(read[0][name], read[1][name]) for name in read[0])
+
+
 def test_all_tokens_of_16_bits_are_kept():
     tokens, _ = stream([500], largest=1 << 16)
     assert tokens.max() > 1 << 15

@@ -9,7 +9,7 @@ each is corrected by Holm's procedure (1979), with all earlier looks at the same
 chance that any coin without skill gets it is at most LEVEL. The second and third grade require the first as well.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NotRequired, TypedDict
 
 import numpy as np
@@ -43,6 +43,7 @@ LEAK_BALANCED_ACCURACY = 0.8  # at or above
 LEAK_LOG_LOSS = 0.4  # at or below this share of the prior's log loss
 LEAK_HIT_RATE = 0.8  # lower end of the interval of the directional hit rate, at or above,
 LEAK_HIT_SHARE = 0.5  # if it covers this share of the moves: a model may be right about the few it is surest of
+LEAK_CORRELATION = 0.15  # above, of a feature's rank with the coming move's, the last one's being half of it or less
 LEAK_ROWS = 30  # fewer rows prove nothing
 
 
@@ -137,6 +138,23 @@ def judge(
             for metric, name, rival in pairs
         ],
     }
+
+
+def leaking(
+    names: Sequence[str], features: np.ndarray, past: np.ndarray, coming: np.ndarray, horizon: int
+) -> list[str]:
+    """Name each of the features (N, F) that goes with the coming move (N,) and hardly with the past one (N,).
+
+    What is computed from past candles knows the last move better than the next.
+    """
+    ranks = (np.column_stack([features, past, coming]).argsort(0).argsort(0) + 0.5) / len(features) - 0.5
+    correlations = 12 * ranks.T @ ranks[:, -2:] / len(features)
+    least = max(LEAK_CORRELATION, 5 * np.sqrt(horizon / len(features)))  # by chance there is more in a short test
+    return [
+        f"{name} goes with the coming move (rank correlation {ahead:.2f}) more than with the last one ({behind:.2f})"
+        for name, (behind, ahead) in zip(names, correlations[:-2], strict=True)
+        if abs(ahead) > max(least, 2 * abs(behind))
+    ]
 
 
 def _lean(probabilities: np.ndarray, priors: np.ndarray) -> np.ndarray:

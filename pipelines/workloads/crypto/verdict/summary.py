@@ -13,7 +13,7 @@ from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.folds import CoinFold, joined
 from pipelines.workloads.crypto.trading import backtest, performance, strategy
 from pipelines.workloads.crypto.trading.performance import Figures
-from pipelines.workloads.crypto.verdict import breakdown, classification, judge
+from pipelines.workloads.crypto.verdict import classification, judge
 from pipelines.workloads.crypto.verdict.classification import Metrics, softmax
 from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL, Judged
 from pipelines.workloads.crypto.verdict.significance import Gain
@@ -49,10 +49,8 @@ class Page(Judged):
     predictors: list[dict[str, object]]  # the model first
     tempered: Metrics
     backtest: Figures
-    months: list[dict[str, object]]
     folds: list[Figures]
     equity: dict[str, list[float]]
-    importance: list[dict[str, object]]
     verdict: NotRequired[str]  # this and what follows depends on all coins
     grades: NotRequired[dict[str, bool]]
     reasons: NotRequired[list[str]]
@@ -155,9 +153,7 @@ def example_columns(folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, list[o
     return columns
 
 
-def coin_page(
-    config: Config, coin: Coin, folds: Sequence[CoinFold], confidence: float, importance: list[dict[str, object]]
-) -> Page:
+def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence: float) -> Page:
     """Judge and trade a coin on its folds joined in time, and describe each fold; the verdict follows later."""
     settings = config.evaluation
     probabilities, labels, priors = joined(folds)
@@ -189,16 +185,13 @@ def coin_page(
         "model": metrics,
         **{name: classification.metrics(rows, labels, priors) for name, rows in baselines.items()},
     }
-    saved = classification.log_losses(priors, labels) - classification.log_losses(probabilities, labels)
-    held = backtest.buy_and_hold(market["open"], market["close"], result.fee, result.slippage)
-    window_times = np.concatenate([fold.test.times for fold in folds])
     return {
         "symbol": coin.candles.symbol,
         "timeframe": coin.facts["timeframe"],
         "horizon": config.data.horizon,
         "classes": list(CLASSES),
         "tests": judged["tests"],
-        "leaks": judged["leaks"],
+        "leaks": list(dict.fromkeys([*judged["leaks"], *(leak for fold in folds for leak in fold.leaks)])),
         "bounce": judged["bounce"],
         "candles": hashlib.sha256(np.diff(np.log(market["close"])).round(6).tobytes()).hexdigest(),
         "comparisons": judged["comparisons"],
@@ -207,10 +200,8 @@ def coin_page(
         "predictors": _predictors(compared, traded),
         "tempered": classification.metrics(tempered, labels, priors),
         "backtest": traded,
-        "months": breakdown.by_month(coin.candles.time[rows], result.equity, held, result.trades, window_times, saved),
         "folds": [_fold_entry(config, coin, fold, per_day) for fold in folds],
         "equity": performance.equity_curves(coin.candles.time[rows], market, result),
-        "importance": importance,
     }
 
 

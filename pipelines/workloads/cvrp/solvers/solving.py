@@ -61,14 +61,12 @@ def solve_with_model(
     device: torch.device,
     map_items: MapItems,
     milliseconds: float = 0,
-    samples: int | None = None,
 ) -> Solved:
-    """Return the model's tours, or those found from them in `milliseconds`; `samples` overrides evaluation.samples."""
+    """Return the model's tours, or those found from them in `milliseconds`."""
     settings = config.evaluation
-    samples = samples or settings.samples
     mixed = milliseconds and settings.starts_from == "mix"  # which knows best what it holds
     starts = settings.starts if decode == "multistart" and not mixed else None
-    tours = f"{decode}({samples})" if decode in SAMPLED else decode
+    tours = f"{decode}({settings.samples})" if decode in SAMPLED else decode
     label = f"{config.model.kind}, {tours}" + (" x 8 symmetries" if augment else "")
     if milliseconds:
         taken = takes_policy(max(each.customers for each in problems), milliseconds, settings.starts_from, starts)
@@ -85,7 +83,7 @@ def solve_with_model(
             milliseconds,
             settings.starts_from,
             decode=decode,
-            samples=samples,
+            samples=settings.samples,
             starts=starts,
             augment=augment,
         )

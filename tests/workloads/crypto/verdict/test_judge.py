@@ -18,6 +18,7 @@ from pipelines.workloads.crypto.verdict.judge import (
     PREDICTIVE,
     SKILL,
     judge,
+    leaking,
     verdicts,
 )
 from pipelines.workloads.crypto.verdict.significance import holm, p_value
@@ -206,3 +207,16 @@ def test_a_lean_against_the_newest_candle_is_a_bounce_and_one_against_older_ones
     now, after = (-0.3 * against * older + each for each in noise[:2])
     found = judged(-older, now, after, noise[2] + 0.1 * older)
     assert found["verdict"].startswith(expected)
+
+
+def test_a_feature_that_holds_part_of_the_coming_move_is_a_leak_and_a_signal_is_none():
+    generator = np.random.default_rng(0)
+    prices = np.cumsum(generator.normal(size=5003))
+    rows = np.arange(3, 5000)
+    past, coming = prices[rows] - prices[rows - 3], prices[rows + 3] - prices[rows]
+    volume = generator.normal(size=len(rows))
+    features = np.stack([past + generator.normal(size=len(rows)), volume, 0.35 * coming / coming.std() + volume], 1)
+    (found,) = leaking(("return", "volume", "spoilt volume"), features, past, coming, 3)
+    assert found.startswith("spoilt volume goes with the coming move (rank correlation 0.3")
+    # A market that goes on as it went before is no leak, though its returns are worth as much.
+    assert leaking(("return",), features[:, :1], past, past + 2 * coming, 3) == []

@@ -1,0 +1,37 @@
+"""The side of the images that a vision tower is meant for, read from its files without torch."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+EFFICIENTNET, EFFICIENTNET_SIDE = "efficientnet-lite0", 224  # of PyPI
+
+
+def side(base: str) -> int | None:
+    """Return the side in pixels of the images of a base, in a folder or the hub's cache; None if no file says it."""
+    if base == EFFICIENTNET:
+        return EFFICIENTNET_SIDE
+    settings, processor = _read(base, "config.json"), _read(base, "preprocessor_config.json")
+    settings = settings.get("vision_config", settings)
+    size = settings.get("image_size")
+    if size is None and settings.get("num_patches"):  # SigLIP 2 with any aspect ratio
+        return math.isqrt(settings["num_patches"]) * int(settings.get("patch_size", 1))
+    stated = processor.get("crop_size") or processor.get("size") or {}
+    if size is None and isinstance(stated, dict):
+        size = stated.get("height") or stated.get("shortest_edge")
+    size = size[0] if isinstance(size, list) and size else size
+    return size if isinstance(size, int) else None
+
+
+def _read(base: str, name: str) -> dict[str, Any]:
+    path = Path(base) / name
+    if not Path(base).is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        try:
+            path = Path(str(try_to_load_from_cache(base, name) or ""))
+        except ValueError:  # no name that the hub could have; loading the base says so
+            return {}
+    found = json.loads(path.read_text()) if path.is_file() else {}
+    return found if isinstance(found, dict) else {}

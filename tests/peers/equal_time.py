@@ -1,0 +1,70 @@
+"""Where the policy pays, and several threads: ways to solve generated problems, each in the same time.
+
+    python tests/peers/equal_time.py DISTRIBUTION CUSTOMERS INSTANCES MILLISECONDS WAY [WAY ...]
+
+A WAY is what the search begins with (savings, policy, mix, ...), or one of these with a number of threads, as in
+savings:2; each thread has MILLISECONDS of CPU time for a problem. The policy is the one that ships for the size, and
+seconds are wall time. The last line is JSON: for each way but the first, its mean excess over the first in %, and half
+the width of its interval over the instances.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
+
+from common.statistics import mean_and_half_width
+from models.routing.environment import routes_of
+from models.routing.policy import RoutingPolicy
+from models.routing.problems import cost_of, to_instances
+from models.routing.solve import best_tours
+from pipelines.workloads.cvrp import Data
+from pipelines.workloads.cvrp.input_files import FITTING
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY
+from pipelines.workloads.cvrp.instances.generated import generate, problems_of
+
+
+def main(distribution: str, customers: int, instances: int, milliseconds: float, ways: list[str]) -> None:
+    """Solve by all ways and print a table and the line."""
+    torch.set_num_threads(1)
+    name = next((name for name, most in FITTING.items() if customers <= most), "cvrp-mixed")
+    policy = RoutingPolicy.load_pretrained(name).eval()
+    capacity = {} if distribution == "x" else {"capacity": CAPACITY.get(customers, max(50, customers // 3))}
+    data = Data.model_validate({"distribution": distribution, "customers": customers, **capacity})
+    problems = problems_of(generate(data, 20261123, torch.arange(instances)))
+    costs, seconds = {way: np.zeros(instances) for way in ways}, dict.fromkeys(ways, 0.0)
+    for i, problem in enumerate(problems):
+        for way in ways:  # in turns, so that a machine that slows down slows all
+            source, _, crew = way.partition(":")
+            torch.set_num_threads(int(crew or 1))
+            begun, each = time.perf_counter(), [problem]
+            tours = best_tours(
+                policy,
+                each,
+                to_instances(each, torch.device("cpu")),
+                torch.tensor([i]),
+                0,
+                milliseconds,
+                source,
+                crew=int(crew or 1),
+                augment=False,
+            )
+            seconds[way] += time.perf_counter() - begun
+            costs[way][i] = cost_of(problem, routes_of(tours[0]))
+    figures = {}
+    for way, each in costs.items():
+        figures[way] = [round(float(x), 3) for x in mean_and_half_width(100 * (each / costs[ways[0]] - 1))]
+        print(f"{way:12} {each.mean():10.4f} {figures[way][0]:7.3f} ± {figures[way][1]:.3f} %  {seconds[way]:.1f} s")
+    print(json.dumps({way: figures[way] for way in ways[1:]}))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 7:
+        sys.exit(__doc__)
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]), sys.argv[5:])
