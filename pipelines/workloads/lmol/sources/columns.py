@@ -7,9 +7,11 @@ from common.errors import UserError
 
 # What a column holds, and its usual names, without case, spaces and signs; the first one present counts.
 USUAL = {
-    "image": ("image", "img", "file", "filename", "imagename", "imagepath", "path", "name", "imageid", "photo"),
+    "image": (
+        *("image", "img", "file", "filename", "imagename", "imagepath", "path", "name", "imageid", "photo", "distimg"),
+    ),
     "score": ("score", "mos", "meanopinionscore", "dmos", "mean", "rating", "quality", "value", "averagerating"),
-    "group": ("group", "scene", "reference", "content", "subject"),
+    "group": ("group", "scene", "reference", "refimg", "content", "subject"),
     "first": ("img1", "image1", "first", "left", "imagea", "a", "file1", "filename1"),
     "second": ("img2", "image2", "second", "right", "imageb", "b", "file2", "filename2"),
     "score1": ("score1", "firstscore", "mos1", "rating1"),
@@ -20,7 +22,7 @@ USUAL = {
     "tie": ("tie", "istie", "draw", "equal"),
     "rater": ("rater", "raterid", "user", "userid", "annotator", "observer", "worker", "workerid", "judge"),
     "std": ("std", "sd", "stddev", "standarddeviation", "mosstd", "scorestd", "sigma"),
-    "count": ("count", "n", "votes", "numvotes", "numratings", "ratings", "voters"),
+    "count": ("count", "n", "votes", "numvotes", "numratings", "ratings", "voters", "ctotal"),
 }
 # The kinds of table, by the columns that each needs; the first that fits is taken.
 LAYOUTS = {

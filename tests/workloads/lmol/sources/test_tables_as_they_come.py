@@ -134,3 +134,20 @@ def test_labels_that_contradict_scores_are_kept_as_given(tmp_path):
     found = read(data(paired(tmp_path, SCORES, Fraction("0.2"), wrong=(1,))))
     assert found.scored
     assert found.labels[1].tolist() == [0, 2, FIRST]  # a has less than c
+
+
+def test_the_tables_of_kadid_and_koniq_are_read_as_they_are_published(tmp_path):
+    text = "dist_img,ref_img,dmos,var\nimages/a.png,I01.png,4.57,0.496\nimages/b.png,I01.png,4.33,0.869\n"
+    (tmp_path / "images").mkdir()
+    table = given(tmp_path, text, "dmos.csv")
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).rename(tmp_path / "images" / name)
+    found = read(data(table))
+    assert found.names == ["images/a.png", "images/b.png"]
+    assert found.groups == ["I01.png", "I01.png"]
+    koniq = '"image_name","c1","c2","c3","c4","c5","c_total","MOS","SD","MOS_zscore"\n'
+    koniq += '"a.png",0,0,25,73,7,105,3.83,0.55,78.5\n"b.png",0,3,45,47,1,96,3.48,0.58,69.6\n'
+    (tmp_path / "scores_and_distributions.csv").write_text(koniq)
+    found = read(data(tmp_path / "scores_and_distributions.csv"))
+    assert [float(score * found.unit) for score in found.scores] == [3.83, 3.48]
+    assert found.errors == pytest.approx([0.55 / 105**0.5, 0.58 / 96**0.5], rel=0.1)
