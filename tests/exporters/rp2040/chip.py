@@ -14,10 +14,10 @@ from pathlib import Path
 from unicorn import UC_ARCH_ARM, UC_HOOK_MEM_INVALID, UC_MODE_MCLASS, UC_MODE_THUMB, Uc, UcError
 from unicorn.arm_const import UC_ARM_REG_LR, UC_ARM_REG_PC, UC_ARM_REG_SP, UC_CPU_ARM_CORTEX_M0
 
-if __package__:
-    from .flash import DMA, SSI, Flash, FlashError
-else:  # run as a program
-    from flash import DMA, SSI, Flash, FlashError
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[3])
+
+from tests.exporters.rp2040.flash import DMA, SSI, Flash, FlashError
 
 FLASH, FLASH_BYTES = 0x10000000, 16 * 1024 * 1024
 UNCACHED = 0x13000000  # the same flash
