@@ -1,13 +1,16 @@
 """Pictures made of text: a story on the emulated chip, and a completed form."""
 
+import tempfile
 import textwrap
 from pathlib import Path
 
 from common.foreign_text import from_csv
+from exporters import to_rp2040
 from tests.exporters.rp2040 import chip
 from tests.pictures.page import document, template
 
-TYPED = ("/temperature 0.5", "Once upon a time")
+MODEL = Path(__file__).resolve().parents[2] / "models/pretrained/tinystories-real"
+TYPED = ("/temperature 0.5", "/seed 1", "once upon a time, there was a little dog named max")
 COLUMNS, LINE = 84, 19  # characters of a terminal's line, pixels from one to the next
 FORM = (
     "projectDescription",
@@ -19,9 +22,11 @@ FORM = (
 )
 
 
-def story(run: Path) -> str:
-    """Draw a terminal: the run's UF2 boots on the emulated chip and is asked for a story."""
-    said = chip.run((run / "exports/rp2040/story.uf2").read_bytes(), list(TYPED)).removesuffix("> ").strip("\n")
+def story() -> str:
+    """Draw a terminal: the UF2 of the model that ships boots on the emulated chip and is asked for a story."""
+    with tempfile.TemporaryDirectory() as folder:
+        to_rp2040.export(MODEL, MODEL, Path(folder))
+        said = chip.run(Path(folder, "story.uf2").read_bytes(), list(TYPED)).removesuffix("> ").strip("\n")
     lines = []
     for line in said.splitlines():
         typed = line.startswith("> ")
