@@ -14,6 +14,7 @@ from pipelines.run.folder import Run
 from pipelines.workloads.crypto import report as coin_report
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import DRAWN, sections
+from pipelines.workloads.crypto.verdict import looks
 from tests.report.pages import checked
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
@@ -167,6 +168,7 @@ def test_two_processes_find_and_draw_what_one_does(tmp_path, monkeypatch):
     outcomes = []
     for cores in (1, 2):
         monkeypatch.setattr(examination, "cores", lambda cores=cores: cores)
+        (tmp_path / looks.LEDGER).unlink(missing_ok=True)  # or the second look would be counted
         evaluation, *_ = evaluate(config, models, tmp_path / "data", CPU, map_items)
         shown = replace(evaluation, summary={**evaluation.summary, "seconds": 0})
         with plots.collected() as pictures:
