@@ -21,9 +21,7 @@ class Hardware(Section):
     """Use of the machine. Accelerate has the device, precision and number of processes: `accelerate config`."""
 
     threads: int | None = Field(
-        None,
-        ge=1,
-        description="CPU threads of each process; null: OMP_NUM_THREADS, or the cores divided by processes",
+        None, ge=1, description="CPU threads of each process; null: OMP_NUM_THREADS, or the cores divided by processes"
     )
     memory_fraction: float = Field(1.0, gt=0, le=1, description="largest share of GPU memory for this process")
     cudnn_benchmark: bool = Field(True, description="let cuDNN time its kernels; pays with constant shapes")

@@ -113,11 +113,7 @@ def shipped(folder: Path) -> "tuple[ModelCardData, str] | None":
 
 
 def metadata(
-    model: io.Model,
-    run: Path,
-    provenance: Object,
-    measured: Mapping[str, Mapping[str, object]],
-    license: str | None,
+    model: io.Model, run: Path, provenance: Object, measured: Mapping[str, Mapping[str, object]], license: str | None
 ) -> "ModelCardData":
     """Return the metadata by which the hub lists a model, with its figures beside the strongest baseline's.
 

@@ -66,8 +66,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         "signals/__init__.py": b"",
         "signals/classifier.py": (FOLDER / "classifier.py").read_bytes(),
         "signals/settings.json": json.dumps(
-            {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins, **warning},
-            indent=1,
+            {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins, **warning}, indent=1
         ).encode(),
         **{
             f"signals/{name}": data

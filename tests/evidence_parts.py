@@ -270,8 +270,7 @@ PARTS = {
         [f"python tests/peers/story_search.py {OZ} 300"], {"together": printed("together")}, needs=OZ
     ),
     "shared-base": Part(
-        ["python tests/peers/shared_base.py 6"],
-        {name: printed(name) for name in ("MARKET", "REGIME")},
+        ["python tests/peers/shared_base.py 6"], {name: printed(name) for name in ("MARKET", "REGIME")}
     ),
     "coins": Part(
         ["python tests/peers/against_plain_loop.py"],
@@ -279,8 +278,7 @@ PARTS = {
         | {"times_faster": printed("times_faster", at_least=1.2)},
     ),
     "known-processes": Part(
-        ["python tests/peers/known_processes.py 3"],
-        {key: printed(key) for key in ("AR", "REGIME", "LAG")},
+        ["python tests/peers/known_processes.py 3"], {key: printed(key) for key in ("AR", "REGIME", "LAG")}
     ),
     "fitted-power": Part(
         ["python tests/peers/known_processes.py 20 WEAK"],

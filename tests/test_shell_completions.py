@@ -27,10 +27,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
             ["adaptive", "greedy", "multistart", "sampling"],
         ),
         ("python pipelines/train.py --workload lmol --r", ["--resume"]),
-        (
-            "python pipelines/train.py --workload cvrp x='a b' --resume data.cap",
-            ["data.capacity="],
-        ),
+        ("python pipelines/train.py --workload cvrp x='a b' --resume data.cap", ["data.capacity="]),
         ("python pipelines/train.py --workload cvrp --keys ev", ["evaluation"]),
         ("python pipelines/runs.py cl", ["clean"]),
         ("python pipelines/ask.py --ra", ["--ranking"]),

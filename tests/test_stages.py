@@ -198,8 +198,7 @@ def test_a_heuristic_needs_no_training(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [("cvrp-20", ["evaluation.milliseconds=0"]), ("greedy", ["model.kind=greedy"])],
+    ("name", "words"), [("cvrp-20", ["evaluation.milliseconds=0"]), ("greedy", ["model.kind=greedy"])]
 )
 def test_words_of_an_evaluation_hold_for_it_alone(tmp_path, name, words):
     (tmp_path / "tiny.vrp").write_text(VRP)

@@ -21,12 +21,7 @@ Described: TypeAlias = dict[str, Any]  # a tokenizer, as the library `tokenizers
 PRE_TOKENIZER = {
     "type": "Sequence",
     "pretokenizers": [
-        {
-            "type": "Split",
-            "pattern": {"Regex": PIECES},
-            "behavior": "Isolated",
-            "invert": False,
-        },
+        {"type": "Split", "pattern": {"Regex": PIECES}, "behavior": "Isolated", "invert": False},
         {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False},
     ],
 }

@@ -123,12 +123,7 @@ class _Default(nn.Module):
         hidden, output = nn.Linear(2 * width, width), nn.Linear(width, len(CLASSES))
         nn.init.zeros_(output.weight)  # so that training starts from nearly equal probabilities
         self.head = nn.Sequential(
-            nn.LayerNorm(2 * width),
-            nn.Dropout(config.dropout),
-            hidden,
-            nn.GELU(),
-            nn.Dropout(config.dropout),
-            output,
+            nn.LayerNorm(2 * width), nn.Dropout(config.dropout), hidden, nn.GELU(), nn.Dropout(config.dropout), output
         )
 
     def forward(self, windows: Tensor, coins: Tensor | None) -> Tensor:

@@ -22,12 +22,7 @@ class Scorer(Protocol):
     """The part of a routing policy that an adaptation needs."""
 
     def log_prob(
-        self,
-        cache: Cache,
-        instances: Instances,
-        actions: Tensor,
-        ends: Tensor | None = None,
-        forced: bool = False,
+        self, cache: Cache, instances: Instances, actions: Tensor, ends: Tensor | None = None, forced: bool = False
     ) -> Tensor:
         """Return log-probabilities (B, S) of tours (B, S, T)."""
 

@@ -51,8 +51,7 @@ class RoutingInput(Input):
         "exact", description="of each distance: exact, round, trunc (cut) or dimacs (cut to one decimal)"
     )
     distances: Matrix | None = Field(
-        None,
-        description="from row to column, in place of those of coordinates: the depot, customers, depots",
+        None, description="from row to column, in place of those of coordinates: the depot, customers, depots"
     )
     durations: Matrix | None = Field(None, description="times of travel, laid out alike; null: by speed")
     speed: float | None = Field(

@@ -98,11 +98,7 @@ class RoutingPolicy(io.Model):
         return self.decoder.prepare(nodes, distance)
 
     def forward(
-        self,
-        instances: Instances,
-        num_starts: int = 1,
-        uniform: Tensor | None = None,
-        tours: Tensor | None = None,
+        self, instances: Instances, num_starts: int = 1, uniform: Tensor | None = None, tours: Tensor | None = None
     ) -> Rollout:
         """Build `num_starts` tours per instance, or score the given `tours` (B, S, T).
 
@@ -138,12 +134,7 @@ class RoutingPolicy(io.Model):
         return Rollout(actions, cost, self.log_prob(cache, instances, actions, forced=first is not None))
 
     def log_prob(
-        self,
-        cache: Cache,
-        instances: Instances,
-        actions: Tensor,
-        ends: Tensor | None = None,
-        forced: bool = False,
+        self, cache: Cache, instances: Instances, actions: Tensor, ends: Tensor | None = None, forced: bool = False
     ) -> Tensor:
         """Return log-probabilities (B, S) of whole tours (B, S, T), less a forced first step.
 

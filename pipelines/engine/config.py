@@ -120,8 +120,7 @@ class LoadedData(DataSection):
     """Data of a workload whose examples may not fit on the device."""
 
     loader: Literal["resident", "stream"] = Field(
-        "resident",
-        description="resident: all examples live on the device; stream: worker processes load batches ahead",
+        "resident", description="resident: all examples live on the device; stream: worker processes load batches ahead"
     )
 
     @property

@@ -29,10 +29,7 @@ EXAMINED_BYTES = 2**31  # of a GPU, for a process that examines one trained memb
 
 
 def map_members(
-    function: Callable[[T, torch.device, MapItems], R],
-    jobs: Mapping[str, T],
-    device: torch.device,
-    map_items: MapItems,
+    function: Callable[[T, torch.device, MapItems], R], jobs: Mapping[str, T], device: torch.device, map_items: MapItems
 ) -> dict[str, R]:
     """Return {name: function(job, device, map_items)} on all ranks, computed by a process of one thread per core.
 

@@ -144,11 +144,7 @@ def compute(group: Sequence[Asked]) -> None:
     del vars(task)["loss"]  # which would ask again
 
     def loss(
-        learnt: dict[str, Tensor],
-        fixed: dict[str, Tensor],
-        own: dict[str, Tensor],
-        batch: object,
-        items: Tensor | None,
+        learnt: dict[str, Tensor], fixed: dict[str, Tensor], own: dict[str, Tensor], batch: object, items: Tensor | None
     ) -> tuple[Tensor, dict[str, Tensor]]:
         vars(task).update(own)
 

@@ -202,12 +202,9 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
         (rivals, bodies.Rivals, inputs.rivals is not None, "Answer an input by the model and by other methods."),
     ):
         endpoint.__annotations__["body"] = bodies.for_inputs(body, inputs)
-        app.post(
-            f"/runs/{run.name}/{endpoint.__name__}",
-            summary=summary,
-            description=text,
-            include_in_schema=offered,
-        )(endpoint)
+        app.post(f"/runs/{run.name}/{endpoint.__name__}", summary=summary, description=text, include_in_schema=offered)(
+            endpoint
+        )
 
 
 def described(run: Answering) -> dict[str, Plain]:

@@ -53,7 +53,7 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
     assert "2 inputs could not be used" in done.stderr
     found = answers(done)
     assert [("cost" in each, each["source"]) for each in found] == [
-        *((True, "one.vrp"), (False, "torn.vrp"), (True, "two.vrp"), (False, "absent.vrp")),
+        *((True, "one.vrp"), (False, "torn.vrp"), (True, "two.vrp"), (False, "absent.vrp"))
     ]
     assert (tmp_path / "one.sol").read_text() == "Cost 1\n"
     for name in ("one", "two"):
@@ -71,10 +71,7 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
         (["--csv", "absent/t.csv", "x.vrp"], ["--csv absent/t.csv: there is no such folder"]),
         (["--csv", "t.csv", "--stream", "x.vrp"], ["leave out --stream"]),
         (["--workload", "tinystories", "promt=Once"], ["promt=Once: unknown key promt; did you mean prompt=Once?"]),
-        (
-            ["--workload", "crypto", "now=2025-01-16"],
-            ["is a date: give it in ms since 1970, now=1736985600000, or"],
-        ),
+        (["--workload", "crypto", "now=2025-01-16"], ["is a date: give it in ms since 1970, now=1736985600000, or"]),
         (["--model", "nowhere", "x.vrp"], ["no model in nowhere"]),
         (["--model", "runs/cvrp/dgt", "x.vrp"], ["give --name dgt, or --model runs/cvrp/dgt/model/best"]),
         (
@@ -212,7 +209,7 @@ def test_a_ranking_is_a_row_for_each_image_and_plain_objects_are_columns():
     ranking = [{"image": "b.png", "score": 2.0, "low": 1.5}, {"image": "a.png", "score": 1.0, "low": 0.5}]
     table.add("images/", {"ranking": ranking, "errors": [{"image": "c.png", "error": "torn"}]})
     assert [(row["source"], row.get("rank"), row["image"]) for row in table.rows] == [
-        *(("images/", 1, "b.png"), ("images/", 2, "a.png"), ("images/", None, "c.png")),
+        *(("images/", 1, "b.png"), ("images/", 2, "a.png"), ("images/", None, "c.png"))
     ]
     assert table.text().splitlines()[0] == "source,rank,image,score,low,error"
     assert not table.left_out

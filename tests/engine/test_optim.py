@@ -136,11 +136,7 @@ def moments(folder):
 
 @pytest.mark.parametrize(
     "settings",
-    [
-        {"ema": 0.8},
-        {"optimizer": "sgd", "schedule": "linear"},
-        {"optimizer": "muon", "schedule": "wsd", "ema": 0.9},
-    ],
+    [{"ema": 0.8}, {"optimizer": "sgd", "schedule": "linear"}, {"optimizer": "muon", "schedule": "wsd", "ema": 0.9}],
     ids=lambda settings: "-".join(map(str, settings.values())),
 )
 def test_a_stopped_run_resumes_to_the_same_bits(tmp_path, monkeypatch, settings):

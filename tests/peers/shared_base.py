@@ -29,11 +29,7 @@ CANDLES = 5000
 MARKET = ("data.signal=1.0", f"data.simulated_candles={CANDLES}")
 LONGER = ("training.epochs=56", "training.validation_steps=14")  # as many steps as a coin of 20,000 candles takes
 TUNED = ("training.epochs=28", "training.validation_steps=7", "training.learning_rate=1e-3")
-RUNS = {
-    "alone": LONGER,
-    "shared": ("model.pooled=true",),
-    "tuned": (*TUNED, "model.base=runs/crypto/shared"),
-}
+RUNS = {"alone": LONGER, "shared": ("model.pooled=true",), "tuned": (*TUNED, "model.base=runs/crypto/shared")}
 
 
 def main(coins: int, names: list[str], words: list[str]) -> None:

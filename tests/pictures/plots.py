@@ -40,10 +40,7 @@ def routes(run: Path) -> str:
         found[step] = [
             model.solve(each.locs, each.demand, each.capacity, decode="greedy", augment=False)[0] for each in problems
         ]
-    rivals = {
-        "savings": [savings(each) for each in problems],
-        "HGS": [hgs(each) for each in problems],
-    }
+    rivals = {"savings": [savings(each) for each in problems], "HGS": [hgs(each) for each in problems]}
     figure = Figure(figsize=(9, 4.2), layout="constrained")
     panels = figure.subplot_mosaic([[*map(str, STAGES), "best"], ["curve"] * 4], height_ratios=[2.2, 1.3])
     for step in STAGES:

@@ -46,8 +46,7 @@ def watched(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0, "0:00"), (59.9, "0:59"), (61, "1:01"), (3661, "1:01:01"), (86400, "24:00:00")],
+    ("seconds", "text"), [(0, "0:00"), (59.9, "0:59"), (61, "1:01"), (3661, "1:01:01"), (86400, "24:00:00")]
 )
 def test_durations_are_written_as_on_a_clock(seconds, text):
     assert clock(seconds) == text

@@ -86,10 +86,7 @@ def _from_hub(config: VlmComparatorConfig) -> LoadedBase:
     revision = base.revision()
     processor = load_processor(base)
     network = base.load(
-        AutoModelForImageTextToText,
-        dtype=base.dtype,
-        attn_implementation="sdpa",
-        **_quantized(config, family),
+        AutoModelForImageTextToText, dtype=base.dtype, attn_implementation="sdpa", **_quantized(config, family)
     )
     return LoadedBase(network, processor, family, False, revision)
 

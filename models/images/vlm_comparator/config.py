@@ -30,7 +30,7 @@ PRESETS: dict[str, dict[str, dict[str, int]]] = {
             "num_attention_heads": 32,
             "vocab_size": 32064,
         },
-    },
+    }
 }
 # Sizes of a base that is built here; a model with adapters stores only these, so its weights say nothing of its layers.
 LARGEST = {"width": 8192, "layers": 256, "heads": 256, "patch": 256, "lora_rank": 1024}

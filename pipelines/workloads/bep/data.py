@@ -23,15 +23,7 @@ from pipelines.workloads.bep.config import Config, Data
 from pipelines.workloads.bep.documents import families, sources
 from pipelines.workloads.bep.documents.cleaning import Cleaned, clean
 from pipelines.workloads.bep.documents.names import lower_case
-from pipelines.workloads.bep.documents.parts import (
-    PARTS,
-    SPAN,
-    Rows,
-    check_sizes,
-    described_overlap,
-    divide,
-    held_out,
-)
+from pipelines.workloads.bep.documents.parts import PARTS, SPAN, Rows, check_sizes, described_overlap, divide, held_out
 from pipelines.workloads.bep.documents.sources import Document
 
 REVIEWED = ("document", "kind", "text", "times", "line", "context", "decision")  # columns of masked.csv
@@ -98,10 +90,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
         "lower_case": data.lower_case,
         "families": len(groups),
         "families_of_several": [
-            {
-                "documents": group,
-                "similarity": min((pairs[pair] for pair in pairs if pair[0] in group), default=None),
-            }
+            {"documents": group, "similarity": min((pairs[pair] for pair in pairs if pair[0] in group), default=None)}
             for group in groups
             if len(group) > 1
         ],

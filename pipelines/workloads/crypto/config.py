@@ -28,8 +28,7 @@ class Data(DataSection):
         None, description="folder with one file of candles per coin and timeframe, such as BTCUSDT-15m.csv"
     )
     symbols: tuple[str, ...] | None = Field(
-        None,
-        description="coins, as in BTCUSDT or BTC/USDT; null: all that data.folder holds, or eight simulated ones",
+        None, description="coins, as in BTCUSDT or BTC/USDT; null: all that data.folder holds, or eight simulated ones"
     )
     symbols_file: str | None = Field(
         None, description='JSON file, ["BTCUSDT"] or {"symbols": ["BTCUSDT"]}, used instead of data.symbols'
@@ -187,10 +186,7 @@ class EvaluationSettings(Section):
     fee: float = Field(0.001, ge=0, description="fee per side, as a share of the notional")
     slippage: float = Field(0.0005, ge=0, description="slippage per side, as a share of the price")
     funding: float = Field(
-        0.0,
-        gt=-1,
-        lt=1,
-        description="what longs pay shorts at 0, 8 and 16 h UTC, as a share of the notional; 0: spot",
+        0.0, gt=-1, lt=1, description="what longs pay shorts at 0, 8 and 16 h UTC, as a share of the notional; 0: spot"
     )
     stop: float | None = Field(
         None, gt=0, lt=1, description="move against a trade that closes it, as a share of the entry price; null: none"

@@ -49,9 +49,4 @@ def about(models: Sequence[object]) -> dict[str, Plain]:
     return facts([model for model in models if isinstance(model, SignalModel)])
 
 
-INPUTS = Inputs(
-    input=CandlesInput,
-    settings=SignalSettings,
-    read=read,
-    about=about,
-)
+INPUTS = Inputs(input=CandlesInput, settings=SignalSettings, read=read, about=about)

@@ -188,8 +188,7 @@ class EvaluationSettings(Section):
         "search), pyvrp_from_savings",
     )
     reference_seconds: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        (0.001, 0.01, 0.1),
-        description="CPU seconds per instance for each of these solvers, a row each; 0: none",
+        (0.001, 0.01, 0.1), description="CPU seconds per instance for each of these solvers, a row each; 0: none"
     )
     reference_instances: int = Field(
         100, ge=1, description="first instances that these solvers solve, on which gaps are measured"

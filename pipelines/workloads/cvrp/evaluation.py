@@ -206,11 +206,7 @@ def _reference(few: Sequence[Problem], methods: Sequence[Solved]) -> Reference:
 
 
 def _summary(
-    config: "Config",
-    problems: Sequence[Problem],
-    headline: Solved,
-    improved: Solved | None,
-    reference: Reference,
+    config: "Config", problems: Sequence[Problem], headline: Solved, improved: Solved | None, reference: Reference
 ) -> dict[str, Plain]:
     """Return the headline's figures, and the cost after the search."""
     row = _row(headline, reference)

@@ -139,10 +139,7 @@ class CvrpTask(Task):
         challenge = Generated(self.config.data, key, self.device, settings.challenge_instances)
         costs = map_items(
             challenge,
-            lambda batch: {
-                "model": self._greedy(self.model, batch, 1),
-                "baseline": self._greedy(baseline, batch, 1),
-            },
+            lambda batch: {"model": self._greedy(self.model, batch, 1), "baseline": self._greedy(baseline, batch, 1)},
         )
         test = stats.ttest_rel(costs["model"].double(), costs["baseline"].double(), alternative="less")
         if test.pvalue < settings.significance:

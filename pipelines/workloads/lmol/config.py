@@ -66,9 +66,7 @@ class Data(LoadedData):
     )
     train_pairs: int = Field(15_000, ge=1, description="maximum number of training pairs of each answer")
     evaluation_pairs: int = Field(
-        3_000,
-        ge=1,
-        description="maximum number of validation pairs, and of test pairs, drawn uniformly from all pairs",
+        3_000, ge=1, description="maximum number of validation pairs, and of test pairs, drawn uniformly from all pairs"
     )
     degree: int = Field(200, ge=1, description="maximum number of training pairs that contain the same image")
     photos_crops: int = Field(8, ge=1, description="crops of each photo, if data.source is photos")
@@ -139,8 +137,7 @@ class Model(Section):
         "template",
     )
     pool: bool | None = Field(
-        None,
-        description="vlm: average each 2 x 2 of an image's tokens, of a LLaVA; null: as the base does",
+        None, description="vlm: average each 2 x 2 of an image's tokens, of a LLaVA; null: as the base does"
     )
     four_bit: bool = Field(False, description="vlm: keep the base's weights in 4 bits; needs bitsandbytes and CUDA")
 
@@ -183,9 +180,7 @@ class ComparisonTraining(Training):
         1.0, ge=0, description="weight of train/order_loss, how far the answers to the two orders of a pair differ"
     )
     shift: int | None = Field(
-        None,
-        ge=0,
-        description="maximum shift of training images in pixels; null: 3, or 0 if features are frozen",
+        None, ge=0, description="maximum shift of training images in pixels; null: 3, or 0 if features are frozen"
     )
     validation_pairs: int | None = Field(
         None, ge=1, description="validation pairs that are asked at each validation; null: all that were drawn"

@@ -103,13 +103,7 @@ def routes() -> RoutingPolicy:
     return disturb(RoutingPolicy(RoutingConfig("gt", width=32, heads=4, layers=2))).eval()
 
 
-MODELS = {
-    "cvrp": routes,
-    "tinystories": stories,
-    "bep": documents,
-    "crypto": signals,
-    "lmol": images,
-}
+MODELS = {"cvrp": routes, "tinystories": stories, "bep": documents, "crypto": signals, "lmol": images}
 
 
 def run_of(workload: str, folder: Path) -> Path:

@@ -302,7 +302,5 @@ def test_a_pooled_model_learns_all_coins(trained):
 
 def test_a_threshold_below_the_cost_of_a_trade_is_refused(tmp_path):
     refused(
-        stage(tmp_path, "train.py", "--workload", "crypto", "data.threshold=0.0025"),
-        "data.threshold=0.0025",
-        "0.003",
+        stage(tmp_path, "train.py", "--workload", "crypto", "data.threshold=0.0025"), "data.threshold=0.0025", "0.003"
     )

@@ -284,10 +284,7 @@ def test_a_model_of_other_candles_or_another_order_of_features_is_refused(plante
     model = models["AAAUSDT"]
     known = model.config
     for wrong, message in (
-        (
-            replace(known, features=known.features[::-1]),
-            "in this order, but the prepared data of AAAUSDT have log_",
-        ),
+        (replace(known, features=known.features[::-1]), "in this order, but the prepared data of AAAUSDT have log_"),
         (replace(known, about={"data_sha256": {"AAAUSDT": "0"}}), "the candles of AAAUSDT have changed since"),
     ):
         model.config = wrong

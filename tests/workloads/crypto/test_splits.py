@@ -11,20 +11,12 @@ from common.errors import UserError
 from models.market.candle_features import compute
 from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.labels import label
-from pipelines.workloads.crypto.splits import (
-    PARTS,
-    Scaler,
-    divide,
-    usable,
-)
+from pipelines.workloads.crypto.splits import PARTS, Scaler, divide, usable
 from tests.workloads.crypto.disjoint import assert_disjoint
 
 STEP = 900_000
 COINS = simulated.simulate(("BTCUSDT", "ETHUSDT"), 3000, "15m", 2)
-LONG_TIME = {
-    "BTCUSDT": STEP * np.arange(10_000),
-    "ETHUSDT": STEP * np.arange(4000, 10_000),
-}  # ETH starts later
+LONG_TIME = {"BTCUSDT": STEP * np.arange(10_000), "ETHUSDT": STEP * np.arange(4000, 10_000)}  # ETH starts later
 
 
 def prepared(candles, lookback, horizon=3):

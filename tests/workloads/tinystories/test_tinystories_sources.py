@@ -146,10 +146,7 @@ def test_without_a_network_a_dataset_id_is_refused_at_once_with_the_ways_out(tmp
     [
         (b"", r"file .*s\.txt: there is no text in it \(it is empty"),
         (b" \r\n\t\n", r"file .*s\.txt: there is no text in it"),
-        (
-            b"<|endoftext|>\n<|endoftext|>",
-            r"there is no text in it .*; give a text file, a folder of \.txt or \.par",
-        ),
+        (b"<|endoftext|>\n<|endoftext|>", r"there is no text in it .*; give a text file, a folder of \.txt or \.par"),
         (b"Once a m\xe4rchen.", r"s\.txt is not UTF-8: byte 8 is 0xe4; it may be Windows-1252, .*: iconv -f cp1252 -t"),
         (
             b"\xff\xfeO\0n\0c\0e\0",

@@ -11,13 +11,7 @@ import numpy as np
 from common.errors import UserError
 from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto.candles import columns as columns
-from pipelines.workloads.crypto.candles.names import (
-    TIMEFRAMES,
-    canonical,
-    iso,
-    milliseconds,
-    timeframe_name,
-)
+from pipelines.workloads.crypto.candles.names import TIMEFRAMES, canonical, iso, milliseconds, timeframe_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,12 +117,7 @@ def _faults(times: np.ndarray, values: dict[str, np.ndarray], step: int) -> dict
     known = (times != 0) & np.isfinite(prices).all(0) & np.isfinite(values["volume"])
     positive = (prices > 0).all(0) & (values["volume"] >= 0)
     enclosed = (values["high"] == prices.max(0)) & (values["low"] == prices.min(0))
-    masks = (
-        ~known,
-        known & ~positive,
-        known & positive & ~enclosed,
-        known & positive & enclosed & (times % step != 0),
-    )
+    masks = (~known, known & ~positive, known & positive & ~enclosed, known & positive & enclosed & (times % step != 0))
     return dict(zip(FAULTS, masks, strict=True))
 
 

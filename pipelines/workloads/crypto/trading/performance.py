@@ -127,8 +127,4 @@ def equity_curves(times: np.ndarray, market: Market, result: Result) -> dict[str
     """Return the accounts of the model and of buy-and-hold at up to EQUITY_POINTS candles, first and last included."""
     kept = np.unique(np.linspace(0, len(times) - 1, EQUITY_POINTS).round().astype(int))
     held = buy_and_hold(market["open"], market["close"], result.fee, result.slippage)
-    return {
-        "time_ms": times[kept].tolist(),
-        "model": result.equity[kept].tolist(),
-        "buy_and_hold": held[kept].tolist(),
-    }
+    return {"time_ms": times[kept].tolist(), "model": result.equity[kept].tolist(), "buy_and_hold": held[kept].tolist()}

@@ -68,10 +68,7 @@ def evidence(page: Page) -> tuple[bool, bool, float]:
 
 
 def summarise(
-    config: Config,
-    ranking: Sequence[Page],
-    folds: Mapping[str, Sequence[CoinFold]],
-    missing: Mapping[str, str],
+    config: Config, ranking: Sequence[Page], folds: Mapping[str, Sequence[CoinFold]], missing: Mapping[str, str]
 ) -> dict[str, object]:
     """Return the summary of the coins' pages in order of their evidence; `missing` says why members have no model."""
     verdicts = [page["verdict"] for page in ranking]

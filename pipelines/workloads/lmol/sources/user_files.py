@@ -135,12 +135,7 @@ def _theta(
 
 
 def _check_labels(
-    labelled: Sequence[LabelledPair],
-    score: Mapping[str, int],
-    theta: int,
-    unit: Fraction,
-    table: Path,
-    all_pairs: int,
+    labelled: Sequence[LabelledPair], score: Mapping[str, int], theta: int, unit: Fraction, table: Path, all_pairs: int
 ) -> dict[str, Plain]:
     """Return counts of the CSV's labels that agree with its scores; UserError if most contradict them.
 
