@@ -40,8 +40,6 @@ class CharMixtureConfig(CharLSTMConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kind != "embedding":
-            raise ValueError(f"kind={self.kind!r}: a mixture has an LSTM of kind 'embedding'")
         for name in ("rows", "entries"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be 0 or more")

@@ -7,7 +7,6 @@ multiples of powers of two, small enough that float64 holds every sum of their p
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 INPUT_BITS = 24  # of an input in -1 to 1; as fine as float32 just below 1
@@ -28,9 +27,7 @@ class Steps:
         self.of_tokens = (_cpu(channels) @ weights["weight_ih_l0"].T).numpy() + biases[0]  # (V, 4 H)
         self.further = [(biases[n], Product(weights[f"weight_ih_l{n}"])) for n in layers[1:]]  # of the other layers
         self.recurrent = [Product(weights[f"weight_hh_l{n}"]) for n in layers]
-        padding = len(channels) - len(output.bias)  # special tokens that have the constant logit 0
-        self.output = Product(F.pad(_cpu(output.weight), (0, 0, padding, 0)))
-        self.bias = F.pad(_cpu(output.bias), (padding, 0)).numpy()
+        self.output, self.bias = Product(output.weight), _cpu(output.bias).numpy()
 
     def __call__(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Return log-probabilities (B, V) after a token (B,) more, and the state (2, L, B, H) after it."""

@@ -82,7 +82,6 @@ def together(evaluations: Sequence[Evaluation], seed: int) -> Evaluation:
         "n": int(weights.sum()),
         "documents": len(set(columns["document"])),
         "unknown_characters": sum(part["unknown_characters"] for part in parts),
-        "bits_by_position": {},
         "trained_on_characters": [part["trained_on_characters"] for part in parts],
         "seconds": sum(part["seconds"] for part in parts),
     }

@@ -1,17 +1,16 @@
-"""The workload's sections of report.html: the verdict, completions of each field, and prediction by characters read."""
+"""The workload's sections of report.html: the verdict, keystrokes, and suggestions for each field."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from common.foreign_text import from_csv
 from models.plans.char_lstm import CharLSTM
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import beside, shown
-from pipelines.report.plots import PANEL, comparison, svg
+from pipelines.report.plots import comparison
 from pipelines.report.tables import table
 from pipelines.report.verdict import Comparison, answer, compare, divide
 from pipelines.run.folder import Run
@@ -39,14 +38,6 @@ def sections(
             parts.append(
                 ("Suggestions for the fields", beside(__file__, "suggestions.html", fields=fields, shown=SHOWN))
             )
-        written = evaluation.files.get(f"{evaluation.split}.completions.csv")
-        if written is not None:
-            judged = evaluation.summary["completions"].items()
-            figures = table([{"temperature": name, **each} for name, each in judged], "completions")
-            completions = beside(__file__, "completions.html", figures=figures, rows=from_csv(written))
-            parts.append(("Completions of the fields", completions))
-    if plotted := [each for each in evaluations if each.summary["bits_by_position"]]:
-        parts.append(("Bits per character by characters read", svg(_by_position(plotted))))
     return parts
 
 
@@ -102,17 +93,3 @@ def _clauses(evaluation: Evaluation) -> Markup:
         f"{shown(summary['clauses_off_topic'])} % of the suggestions are off the topic."
     )
     return text + table(summary["clauses"], "suggested clauses")
-
-
-def _by_position(evaluations: Sequence[Evaluation]) -> Figure:
-    """Plot bits per character by characters read since the zero state."""
-    figure = Figure(figsize=PANEL, layout="constrained")
-    axis = figure.subplots()
-    for each in evaluations:
-        axis.plot(*zip(*each.summary["bits_by_position"].items(), strict=True), "o-", label=each.split, markersize=4)
-    axis.set_xlabel("characters read since the zero state", fontsize=8)
-    axis.set_ylabel("bits/character", fontsize=8)
-    axis.tick_params(labelsize=8)
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
-    return figure

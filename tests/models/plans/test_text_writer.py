@@ -12,7 +12,7 @@ from tests.models.plans.test_char_mixture import mixture, wording
 MODELS = {
     "mixture": lambda: mixture(wording(0), width=61),
     "lstm": lambda: tiny(width=61),
-    "legacy": lambda: tiny("legacy", width=29, layers=2),
+    "two layers": lambda: tiny(width=29, layers=2),
 }
 ASKED = [
     ({"prompt": "abc d"}, {"length": 25, "temperature": 1.0}),
