@@ -72,7 +72,6 @@ def together(evaluations: Sequence[Evaluation], seed: int) -> Evaluation:
         **parts[0],
         "bits_per_character": rows[0]["bits/character"],
         "interval": rows[0]["95 %"],
-        **{name: float(np.average([part[name] for part in parts], weights=weights)) for name in ("top_1", "top_5")},
         "bits_per_character_adaptive": rows[1]["bits/character"],
         "new_text": {
             "share": float(new.sum() / weights.sum()),

@@ -49,13 +49,6 @@ class Data(LoadedData):
         description="hold text out of training; null: with fewer than 5 families of documents, train on all of the "
         "text, and evaluate by leaving out each document in turn, with its versions",
     )
-    maximum_overlap: float = Field(
-        0.01,
-        ge=0,
-        le=1,
-        description="share of held-out text, in pieces of 50 characters, that may be in training unnoted",
-    )
-    guard: int = Field(100, ge=0, description="characters left out between the blocks of a single document")
     maximum_bytes: int = Field(50_000_000, ge=1, description="largest size of an expanded source file in bytes")
     seed: int = Field(0, ge=0, description="seed of the split")
 

@@ -72,7 +72,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     parts, how, note = divide(texts, groups, data)
     held = held_out(groups, data)
     check_sizes(parts, held, data, source)
-    share, worst, copies = described_overlap(parts, held, family, data)
+    share, worst, copies = described_overlap(parts, held, family)
     lines = sources.listed({**bad, **found.ignored})
     note = "\n".join(filter(None, (*lines, "; ".join(filter(None, (note, copies)))))) or None
     alphabet = set().union(*(text for _, text in parts["train"])) - set(MASKS)

@@ -84,25 +84,20 @@ def _predict(
     starts, numbers, characters = blocks_of([len(each.tokens) for each in documents])
     training_text = _text(model, training)
     network = _by_character(model, held_out(documents, config.training.sequence, device), map_items)
+    own = {config.model.kind: network}
     if isinstance(model, CharMixture):
         own = {"mixture, frozen": read(model, documents, False), "mixture, adapting": read(model, documents, True)}
-        found = {**own, LSTM: network}
-    else:
-        own = found = {config.model.kind: network}
-    bits = {name: np.add.reduceat(each["nats"] * text.BITS_PER_NAT, starts) for name, each in found.items()}
+    found = {**own, LSTM: network} if isinstance(model, CharMixture) else own
+    bits = {name: np.add.reduceat(each * text.BITS_PER_NAT, starts) for name, each in found.items()}
     bits |= _baseline_bits(model, training, training_text, documents, starts)
     drawn = resampled_counts(len(starts), RESAMPLES, config.seed)
     rows = rows_of(bits, characters, drawn)
-    for row, each in zip(rows, found.values(), strict=False):
-        row |= {"top-1": float(each["top_1"].mean()), "top-5": float(each["top_5"].mean())}
     typing, typed = typist.measure(model, documents, config.evaluation.typed, config.seed)
     summary = {
         "bits_per_character": rows[0]["bits/character"],
         "interval": rows[0]["95 %"],
-        "top_1": rows[0]["top-1"],
-        "top_5": rows[0]["top-5"],
         **_adapting(model, rows, documents),
-        "new_text": _new_text(training, documents, next(iter(found.values()))["nats"]),
+        "new_text": _new_text(training, documents, next(iter(found.values()))),
         **gain(bits, len(own), characters, drawn),
         "n": int(characters.sum()),
         "documents": len(documents),
@@ -123,22 +118,20 @@ def _predict(
     return Evaluation(split, summary, [*rows, *in_one], examples, files)
 
 
-def read(model: CharMixture, documents: Sequence[data.Text], adapting: bool) -> dict[str, np.ndarray]:
-    """Return nats, top_1 and top_5, each (N,) over the characters, of documents read one after the other."""
+def read(model: CharMixture, documents: Sequence[data.Text], adapting: bool) -> np.ndarray:
+    """Return the nats (N,) of the characters of documents read one after the other."""
     reader = model.reader(adapting=adapting)
     parts = []
     for number, document in enumerate(documents):
         if number:
             reader.begin()
-        parts.append(_judged(reader.read(between_ends(document.tokens)[1:])[:-1], document.tokens))
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        parts.append(_nats(reader.read(between_ends(document.tokens)[1:])[:-1], document.tokens))
+    return np.concatenate(parts)
 
 
-def _judged(log_probs: Tensor, tokens: np.ndarray) -> dict[str, np.ndarray]:
-    """Return nats, top_1 and top_5 (N,) of `tokens` (N,) by `log_probs` (N, V)."""
-    own = log_probs.gather(1, torch.from_numpy(tokens.astype(np.int64))[:, None])
-    better = (log_probs > own).sum(1).numpy()
-    return {"nats": -own[:, 0].double().numpy(), "top_1": better < 1, "top_5": better < 5}
+def _nats(log_probs: Tensor, tokens: np.ndarray) -> np.ndarray:
+    """Return the nats (N,) of `tokens` (N,) by `log_probs` (N, V)."""
+    return -log_probs.gather(1, torch.from_numpy(tokens.astype(np.int64))[:, None])[:, 0].double().numpy()
 
 
 def _adapting(model: CharLSTM, rows: Sequence[Mapping[str, Plain]], documents: Sequence[data.Text]) -> dict[str, Plain]:
@@ -175,23 +168,20 @@ def _after_prompt(model: CharMixture, tokens: np.ndarray, at: int) -> np.ndarray
     reader = model.reader(int(tokens[at - PROMPT]))
     reader.skim(tokens[at - PROMPT + 1 : at])
     block = tokens[at : at + BLOCK]
-    return _judged(reader.read(block), block)["nats"]
+    return _nats(reader.read(block), block)
 
 
-def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> dict[str, np.ndarray]:
-    """Return nats, top_1 and top_5, each (N,) over the characters of the documents in order."""
+def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> np.ndarray:
+    """Return the nats (N,) of the characters of the documents in order."""
 
     def figures(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         window = batch["window"].long()
         with torch.autocast(window.device.type, enabled=False):  # in the precision of the weights
             logits, targets = model(window[:, :-1])[0], window[:, 1:]
-        better = (logits > logits.gather(-1, targets[..., None])).sum(-1)
-        nats = text.token_nats(logits, targets, PAD)
-        return {"nats": nats, "top_1": better < 1, "top_5": better < 5, "counted": scored(batch, windows.stride)[1]}
+        return {"nats": text.token_nats(logits, targets, PAD), "counted": scored(batch, windows.stride)[1]}
 
-    found = {name: values.numpy() for name, values in map_items(windows, figures, WINDOWS_AT_ONCE).items()}
-    counted = found.pop("counted")
-    return {name: values[counted] for name, values in found.items()}
+    found = map_items(windows, figures, WINDOWS_AT_ONCE)
+    return found["nats"].numpy()[found["counted"].numpy()]
 
 
 def _baseline_bits(

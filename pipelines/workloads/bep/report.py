@@ -61,8 +61,7 @@ def _verdict(evaluation: Evaluation, found: Comparison) -> Markup:
         f"{found.rival['predictor']}, which needs {shown(found.rival[BITS])}."
     )
     second = (
-        f"It names the next character in {summary['top_1']:.1%} of cases, and has it among its first five in "
-        f"{summary['top_5']:.1%}. Measured on {summary['n']:,} characters of {summary['documents']} documents"
+        f"Measured on {summary['n']:,} characters of {summary['documents']} documents"
         f"{', which also picked the best model, so that they flatter it' if evaluation.split == 'validation' else ''}."
     )
     picture = comparison(evaluation.table, divide(evaluation.table)[0], BITS, "95 %", "lower is better")

@@ -106,7 +106,6 @@ def test_a_model_that_knows_the_text_is_better_by_an_interval_above_zero(monkeyp
     assert 0 < low <= test.summary["gain_percent"] <= high
     told = f"better than {test.summary['strongest_baseline']} by {test.summary['gain_percent']:.1f} % ["
     assert test.summary["verdict"].startswith(told)
-    assert test.summary["top_1"] > 0.95
 
 
 @pytest.mark.parametrize(
