@@ -15,14 +15,12 @@ from models.io import config_from
 from models.plans import chains, model_cards
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_network import CharLSTMConfig, State
-from models.plans.characters import COPIED, END
+from models.plans.characters import COPIED, END, normalise
 from models.plans.inputs import LONGEST_DOCUMENT
 from models.plans.library import Document, Library
-from models.plans.mixture_reader import MixtureReader
+from models.plans.mixture_reader import MixtureReader, Readings, single_thread
 from models.plans.mixture_weights import FEATURES, FROZEN, TABLES, Examples, fitted, mixture
-from models.plans.normal_text import normalise
 from models.plans.outline import divide, last_heading
-from models.plans.readings import Readings, single_thread
 from models.plans.suggester import SUGGESTED, Suggester, Suggestion
 
 JUDGED = 20  # characters of a clause that its likelihood is taken of

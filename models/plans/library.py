@@ -189,15 +189,9 @@ class _Names:
             word, low = found[0], found[0].lower()
             slot = self._slot(project, before, word, number == 0)
             between = text[at : found.start()]
-            if slot == "<name>" and run and between == " ":
-                at = found.end()
-            elif slot:
-                pieces += [between, slot]
-                at = found.end()
-            else:
-                pieces += [between, word]
-                at = found.end()
-            run, before = slot == "<name>", low
+            if not (slot == "<name>" and run and between == " "):
+                pieces += [between, slot or word]
+            at, run, before = found.end(), slot == "<name>", low
         return "".join([*pieces, text[at:]])
 
     def _slot(self, project: str, before: str, word: str, first: bool) -> str | None:

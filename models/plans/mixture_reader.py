@@ -1,7 +1,8 @@
-"""The reader of a mixture: the LSTM's state, and counts of what was read."""
+"""The reader of a mixture: the LSTM's state, and counts of what was read; and readers of documents that grow."""
 
+import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -9,12 +10,13 @@ from torch import Tensor
 
 from models.plans import chains, text_ends
 from models.plans.char_network import CharNetwork
-from models.plans.characters import END
+from models.plans.characters import END, Characters
 from models.plans.lstm_reader import Reader
 from models.plans.mixture_weights import mixture
 
 AT_ONCE = 4000  # tokens that are predicted in one piece, which takes some 40 kB each
 COUNTED_AT_ONCE = 65_536  # tokens that are counted in one piece, which takes some 1 kB each
+MOST_KEPT = 3_000_000  # characters of documents whose readers are kept, whose counts take some 0.2 kB each
 
 
 class Apart:
@@ -159,3 +161,41 @@ class MixtureReader(Reader):
         self.line = line[-2 * chains.LONGEST_HEADING :]  # so much of a longer one is too long for a heading, too
         self.tail = np.concatenate([self.tail, tokens])[-chains.REACH :]
         self.end = None
+
+
+@contextlib.contextmanager
+def single_thread() -> Iterator[None]:
+    """Compute on one thread: for products as small as these, others would only wait for one another."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Readings:
+    """Readers of the documents asked for last."""
+
+    def __init__(self, begun: Callable[[], MixtureReader], characters: Characters):
+        self.begun, self.characters = begun, characters
+        self.readers: dict[str, MixtureReader] = {}  # the last used last
+
+    def read(self, document: str, most: int | None = None) -> bool:
+        """Read a document from where it has grown since, at most so many characters; return whether it is read."""
+        known = self._longest(document)
+        reader = self.readers.pop(known) if known else self.begun()
+        until = len(document) if most is None else min(len(document), len(known) + most)
+        reader.skim(np.array(self.characters.encode(document[len(known) : until]), np.int64))
+        self.readers[document[:until]] = reader
+        while sum(map(len, self.readers)) > MOST_KEPT and len(self.readers) > 1:
+            self.readers.pop(next(iter(self.readers)))
+        return until == len(document)
+
+    def reader(self, document: str) -> MixtureReader:
+        """Return a reader of a document, for one use."""
+        self.read(document)
+        return self.readers[document].fork()
+
+    def _longest(self, document: str) -> str:
+        return max((each for each in self.readers if document.startswith(each)), key=len, default="")

@@ -9,8 +9,8 @@ from models import io
 from models.plans import chains
 from models.plans.fields import FIELDS, field_of
 from models.plans.library import Document, Library
+from models.plans.mixture_reader import MOST_KEPT, Readings
 from models.plans.outline import divide
-from models.plans.readings import MOST_KEPT, Readings
 from models.plans.suggester import Suggester, continuation, last_sentence
 from tests.models.plans.test_char_mixture import mixture, tokens_of, wording
 
@@ -160,7 +160,7 @@ def test_a_document_is_read_on_as_it_grows_and_the_oldest_is_forgotten(monkeypat
     assert readings.read("abc dad", 4)
     readings.reader("abc dad cab")
     assert skimmed == [3, 4, 4]
-    monkeypatch.setattr("models.plans.readings.MOST_KEPT", 5)
+    monkeypatch.setattr("models.plans.mixture_reader.MOST_KEPT", 5)
     readings.read("bad")
     assert list(readings.readers) == ["bad"]
     assert MOST_KEPT > 400_000

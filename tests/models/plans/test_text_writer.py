@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from models.plans import text_writer
+from models.plans.char_network import Product
 from models.plans.inputs import TextInput, TextSettings
-from models.plans.lstm_steps import Product
 from tests.models.plans.test_char_lstm import always, tiny
 from tests.models.plans.test_char_mixture import mixture, wording
 
@@ -71,7 +71,7 @@ def test_documents_that_are_long_together_are_read_one_after_the_other(monkeypat
 
 
 def sizes(texts):
-    return [text_writer.size(text.given) for text in texts]
+    return [len(text.given.document + text.given.prompt) for text in texts]
 
 
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
