@@ -69,14 +69,12 @@ def _verdict(evaluation: Evaluation, found: Comparison) -> Markup:
 
 
 def _typing(evaluation: Evaluation) -> Markup:
-    """Return the keystrokes saved by each kind of suggestions, and by field."""
-    summary = evaluation.summary
-    fields = [{"field": name, "saved, %": 100 * share} for name, share in summary["keystrokes_saved_by_field"].items()]
+    """Return the keystrokes saved by each kind of suggestions."""
     text = Markup("<p>{}</p>").format(
-        f"A simulated typist of {summary['keystrokes_characters']:,} characters of unseen documents accepts by one key "
-        "the next word, clause or all of one of three suggestions."
+        f"A simulated typist of {evaluation.summary['keystrokes_characters']:,} characters of unseen documents accepts "
+        "by one key the next word, clause or all of one of three suggestions."
     )
-    return text + table(summary["typing"], "keystrokes saved") + table(fields, "keystrokes saved by field")
+    return text + table(evaluation.summary["typing"], "keystrokes saved")
 
 
 def _clauses(evaluation: Evaluation) -> Markup:

@@ -17,7 +17,7 @@ from models.plans import chains
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.characters import END, PAD, Characters
-from models.plans.fields import FIELDS, field_of
+from models.plans.fields import field_of
 from models.plans.library import SLOT
 from models.plans.lstm_reader import Reader
 from models.plans.suggester import continuation, last_sentence
@@ -126,7 +126,6 @@ def measure(
         "keystrokes_saved_interval": ratio_percentiles(own, characters, drawn),
         "keystrokes_characters": int(characters.sum()),
         **_gain(saved, characters, drawn),
-        "keystrokes_saved_by_field": _by_field(columns["field"], own, characters),
         "typing": table,
     }
     return summary, columns
@@ -188,15 +187,6 @@ def accepted(choice: Sequence[int], wanted: Sequence[int], signs: Sequence[str])
     words = [at + 1 for at, token in enumerate(choice) if signs[token].isspace()]
     clauses = [end for end in words if end > 1 and signs[choice[end - 2]] in ",.;:!?|"]
     return max([end for end in (words[:1] + clauses[:1]) if end <= agreeing], default=0)
-
-
-def _by_field(fields: Sequence[str], saved: np.ndarray, characters: np.ndarray) -> dict[str, float]:
-    own = np.array(fields)
-    return {
-        name: float(saved[own == name].sum() / characters[own == name].sum())
-        for name in (*FIELDS, "other")
-        if (own == name).any()
-    }
 
 
 def _gain(saved: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> dict[str, Plain]:
