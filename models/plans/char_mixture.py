@@ -188,6 +188,7 @@ class CharMixture(CharLSTM):
     def read_ahead(self, document: str, most: int) -> bool:
         """Read at most so many further characters of a document that is asked about next; return whether it is read."""
         with single_thread():
+            self.suggester.topic("")  # the library is made once, before anybody waits for a suggestion
             return self.readings.read(normalise(document)[0].strip("\n"), most)
 
     def stored(self) -> dict[str, np.ndarray]:

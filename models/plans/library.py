@@ -4,7 +4,6 @@ A clause belongs to a field when a heading above it fits the field and no headin
 The same clause of several projects is one entry. Names and numbers that occur in one project alone are slots.
 """
 
-import functools
 import json
 import re
 from collections import defaultdict
@@ -21,7 +20,6 @@ from models.plans.outline import HEADER, HEADING
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-    from sklearn.feature_extraction.text import TfidfVectorizer
 
 WORD = re.compile(r"<[a-z]+>|[^\W_]+(?:[-'\u2019.,/_][^\W_]+)*")
 SLOT = re.compile(r"<[a-z]+>")
@@ -82,6 +80,8 @@ class Library:
     """The clauses of documents."""
 
     def __init__(self, documents: Sequence[Document]):
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
         names = _Names(documents)
         found: dict[tuple[str, ...], Clause] = {}
         for document in documents:
@@ -97,22 +97,13 @@ class Library:
         self.fits = dict(zip(levels, fields.fits(levels), strict=True)) if levels else {}
         numbers = {path: number for number, path in enumerate(self.paths)}
         self.clause_paths = [sorted({numbers[place.headings] for place in clause.places}) for clause in self.clauses]
-
-    @functools.cached_property
-    def _vectors(self) -> "tuple[TfidfVectorizer, csr_matrix]":
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        vectorizer = TfidfVectorizer(analyzer=stems, sublinear_tf=True)
-        return vectorizer, vectorizer.fit_transform([clause.text for clause in self.clauses])
-
-    @property
-    def vectors(self) -> "csr_matrix":
-        """The clauses' TF-IDF vectors (N, words)."""
-        return self._vectors[1]
+        self._vectorizer = TfidfVectorizer(analyzer=stems, sublinear_tf=True)
+        texts = [clause.text for clause in self.clauses] or ["no clause"]
+        self.vectors: csr_matrix = self._vectorizer.fit_transform(texts)  # (N, words)
 
     def vector(self, text: str) -> np.ndarray:
         """Return the TF-IDF vector (words,) of a text."""
-        return np.asarray(self._vectors[0].transform([text]).toarray()[0])
+        return np.asarray(self._vectorizer.transform([text]).toarray()[0])
 
     def fitting(self, heading: str) -> np.ndarray:
         """Return how well each clause (N,) fits a field or a heading, 0: not at all.

@@ -17,7 +17,6 @@ from models.plans import fields
 from models.plans.characters import Characters
 from models.plans.fields import FIELDS
 from models.plans.library import ALIKE, Clause, Document, Library, overlap, places, stems, stems_of
-from models.plans.outline import divide
 from models.plans.suggester import FEWEST, SUGGESTED, Suggester
 from pipelines.workloads.bep.comparison import RESAMPLES
 from pipelines.workloads.bep.data import Text
@@ -42,10 +41,9 @@ Ways = dict[str, Callable[[Asked, str], Sequence[Clause]]]
 
 def documents_of(texts: Sequence[Text], characters: Characters) -> list[Document]:
     """Return prepared documents as a library takes them; the blocks of one are documents here."""
-    signs = [characters.signs(text.tokens.tolist()) for text in texts]
     return [
-        Document(text.name, text.family or text.name, sign, divide(sign) if text.outline is None else text.outline)
-        for text, sign in zip(texts, signs, strict=True)
+        Document(text.name, text.family or text.name, characters.signs(text.tokens.tolist()), text.outline)
+        for text in texts
     ]
 
 

@@ -9,7 +9,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,7 @@ class Text:
     name: str
     tokens: np.ndarray  # (T,) uint8, or uint16 where the vocabulary is larger; an id per character, no <end>
     family: str | None = None  # of its project, or of its versions; None: it has none
-    outline: np.ndarray | None = None  # (N, 4) of its clauses; None where it is not needed
+    outline: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.int32))  # (N, 4) of its clauses
 
 
 @dataclass(frozen=True)

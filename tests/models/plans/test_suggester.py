@@ -176,3 +176,9 @@ def test_generated_text_copies_no_fifty_characters():
     assert storing_none.complete(text[:30], 60, temperature=0) == text[30:90]
     written = model.complete(text[:30], 60, temperature=0)
     assert len(longest_copied_span(written, text)) == 49
+
+
+def test_the_library_is_made_with_the_first_reading_not_with_the_first_suggestion():
+    model = with_text(one="# ab\nabc dad cab.\n")
+    model.read_ahead("abc", 4)
+    assert "suggester" in vars(model)
