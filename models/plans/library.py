@@ -89,7 +89,8 @@ class Library:
                 text = names.slotted(document.project, document.text[begin:end])
                 words = WORD.findall(text.lower())
                 own = frozenset(map(stem, _content(words)))
-                if own and len(text) <= LONGEST and not text.endswith(":"):
+                telling = sum(each.isalpha() and len(each) > 2 for each in own)
+                if telling > 1 and len(text) <= LONGEST and not text.endswith(":"):
                     found.setdefault(tuple(words), Clause(text, own)).places.append(place)
         self.clauses = list(found.values())
         self.paths = sorted({place.headings for clause in self.clauses for place in clause.places})
@@ -178,7 +179,8 @@ class _Names:
         pieces, at, before, run = [], 0, "", False
         for number, found in enumerate(WORD.finditer(text)):
             word, low = found[0], found[0].lower()
-            slot = self._slot(project, before, word, number == 0)
+            alone = number == 0 and not text[found.end() + 1 : found.end() + 3].istitle()  # begins no name of several
+            slot = self._slot(project, before, word, alone)
             between = text[at : found.start()]
             if not (slot == "<name>" and run and between == " "):
                 pieces += [between, slot or word]

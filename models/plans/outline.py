@@ -23,7 +23,7 @@ NUMBER = re.compile(
     re.IGNORECASE,
 )
 BULLET = re.compile(r"(?:[-*\u2022\u2013\u25aa\u25cf\u25e6]|\(?[a-z]{1,3}[.)]|\(?[ivx]+[.)]|\(?\d{1,2}[.)])\s+")
-LABEL = re.compile(r"(\*{0,2})([A-Z][^.:|*\n]{1,58}?)(?::\1\s+|:?\1[:.]?\*\*\s+)(?=\S)")
+LABEL = re.compile(r"(\*\*)?([A-Z][^.:|*\n]{1,58}?)(?(1)(?:[:.]?\*\*[:.]?|[:.])|:)\s+(?=\S)")
 TITLED = re.compile(r"\d{1,2}(?:\.\d{1,2})+\.?\s+([A-Z][^.:|\n]{2,48})\.\s+(?=[A-Z])")
 RULE = re.compile(r"[|\s:+-]*-{2,}[|\s:+-]*")
 ABBREVIATED = re.compile(

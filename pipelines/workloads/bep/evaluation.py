@@ -84,7 +84,7 @@ def _predict(
     starts, numbers, characters = blocks_of([len(each.tokens) for each in documents])
     training_text = _text(model, training)
     network = _by_character(model, held_out(documents, config.training.sequence, device), map_items)
-    own = {config.model.kind: network}
+    own: dict[str, np.ndarray] = {config.model.kind: network}
     if isinstance(model, CharMixture):
         own = {"mixture, frozen": read(model, documents, False), "mixture, adapting": read(model, documents, True)}
     found = {**own, LSTM: network} if isinstance(model, CharMixture) else own
@@ -181,7 +181,7 @@ def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> np.
         return {"nats": text.token_nats(logits, targets, PAD), "counted": scored(batch, windows.stride)[1]}
 
     found = map_items(windows, figures, WINDOWS_AT_ONCE)
-    return found["nats"].numpy()[found["counted"].numpy()]
+    return found["nats"][found["counted"]].numpy()
 
 
 def _baseline_bits(
