@@ -16,15 +16,13 @@ from common.errors import UserError
 
 def check_world(accelerator_num_processes: int) -> None:
     """Raise `UserError`, with the command that works, if fewer processes formed than were asked for."""
-    formed = accelerator_num_processes
-    asked = int(os.environ.get("WORLD_SIZE", 1))
+    formed, asked = accelerator_num_processes, int(os.environ.get("WORLD_SIZE", 1))
     if formed < asked:
         raise UserError(
             f"{asked} processes were asked for and started, but each sees only {formed}: they would train separately "
             f"and write to the same run folder.\n{_remedy(asked)}"
         )
-    asked = asked_of_simple_launcher()
-    if formed < asked:
+    if formed < (asked := asked_of_simple_launcher()):
         raise UserError(
             f"accelerate launch was asked for {asked} processes, but started {formed}: it starts more only with "
             f"--multi_gpu or a distributed_type that implies it.\n{_remedy(asked)}"
@@ -74,23 +72,18 @@ def _remedy(asked: int) -> str:
 
     gpus = torch.cuda.device_count()
     on_cpu = os.environ.get("ACCELERATE_USE_CPU", "false").lower() in ("true", "1", "yes", "y", "t", "on")
-    by_torchrun = "LOCAL_RANK" in os.environ and "ACCELERATE_MIXED_PRECISION" not in os.environ
-    precision = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    if precision not in ("no", "bf16") and gpus == 0:
-        precision = "no"  # on a CPU Accelerate ignores fp16
-    script = shlex.join(sys.argv)
-    flags = f"--num_machines 1 --mixed_precision {precision} --dynamo_backend no {script}"
+    precision, script = os.environ.get("ACCELERATE_MIXED_PRECISION"), shlex.join(sys.argv)
+    kept = precision == "bf16" or (precision and gpus)  # on a CPU Accelerate ignores fp16
+    flags = f"--num_machines 1 --mixed_precision {precision if kept else 'no'} --dynamo_backend no {script}"
     many = f"accelerate launch --multi_gpu --num_processes {asked} {flags}"
-    if by_torchrun:
+    if "LOCAL_RANK" in os.environ and precision is None:
         many = f"torchrun --standalone --nproc_per_node {asked} {script}"
-
-    lines = []
-    if os.environ.get("WORLD_SIZE", "1") != os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("WORLD_SIZE", "1")):
-        lines += ["On the CPUs of several machines: put ACCELERATE_USE_CPU=true before the command on each of them."]
+    if os.environ.get("WORLD_SIZE") != os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("WORLD_SIZE")):
+        lines = ["On the CPUs of several machines: put ACCELERATE_USE_CPU=true before the command on each of them."]
     elif gpus >= asked and not on_cpu:
-        lines += [f"{asked} processes on {asked} GPUs:", f"  {many}"]
+        lines = [f"{asked} processes on {asked} GPUs:", f"  {many}"]
     else:
-        lines += [f"{asked} processes on the CPU:", f"  ACCELERATE_USE_CPU=true {many}"]
+        lines = [f"{asked} processes on the CPU:", f"  ACCELERATE_USE_CPU=true {many}"]
     lines += ["One process:", f"  accelerate launch {'--cpu ' if on_cpu else ''}--num_processes 1 {flags}"]
     if gpus < asked and not on_cpu:
         lines += [f"torch sees {gpus} GPUs here. If that is wrong, this command says why:"]

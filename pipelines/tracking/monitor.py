@@ -10,7 +10,7 @@ import torch
 from accelerate import Accelerator
 from tqdm import tqdm
 
-from common.gpu import figures, read_gpu
+from common.gpu import read_gpu
 from common.workers import clock
 from pipelines.distributed import ranks
 from pipelines.run.folder import Run
@@ -47,8 +47,7 @@ class Monitor:
         self.examples += examples
         self.waited += waited
         if self.gpu_log_interval and step % self.gpu_log_interval == 0 and self.accelerator.is_main_process:
-            gpu = read_gpu(self.accelerator.device)
-            self.gpu = figures(gpu) if gpu else {}
+            self.gpu = read_gpu(self.accelerator.device)
         if self.bar is not None:
             self.bar.update()
 
