@@ -28,8 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from common.config.arguments import Parser, nearest
-from common.packages import import_folder, recorded_folder
-from common.version import missing
+from common.packages import import_folder, missing, recorded_folder
 from models import shipped
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common.version import version
+from common.packages import version
 
 # The checks import torch and Accelerate late, so that a machine on which they are broken gets an answer too.
 from pipelines.checks import Finding

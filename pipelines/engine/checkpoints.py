@@ -30,7 +30,7 @@ from common.disk import files
 from common.errors import UserError
 from pipelines.distributed import ranks
 from pipelines.engine import split_checkpoints
-from pipelines.engine.averaging import Average
+from pipelines.engine.stepping import Average
 from pipelines.engine.update import Progress
 
 NAME = re.compile(r"step-\d{6,}")

@@ -20,11 +20,10 @@ from models import io
 from pipelines.distributed import ranks, sharding
 from pipelines.distributed.watch import Watch
 from pipelines.engine import checkpoints, hooks
-from pipelines.engine.averaging import Average
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.hooks import Hook, Moment
-from pipelines.engine.stepping import LackOfMemoryError, NotFiniteError
+from pipelines.engine.stepping import Average, LackOfMemoryError, NotFiniteError
 from pipelines.engine.update import Progress, Updater
 from pipelines.engine.workload import MapItems, Metric, Task
 from pipelines.run.folder import Run

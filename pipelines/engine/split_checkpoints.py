@@ -23,7 +23,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from common.disk import files
 from common.errors import UserError
 from pipelines.distributed import ranks
-from pipelines.engine.averaging import Average
+from pipelines.engine.stepping import Average
 
 SHARES = "shares"
 AT_ONCE = 2**26  # bytes of whole tensors whose shares are written to one file: it is made in memory

@@ -1,12 +1,13 @@
-"""The step of all optimizers at the end of an update, under fp16's scaler and where memory runs out."""
+"""The end of an update: the step of all optimizers, under fp16's scaler and where memory runs out, and averages."""
 
+import contextlib
 import math
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
 import torch
 from accelerate import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
-from torch import Tensor
+from torch import Tensor, nn
 
 from pipelines.engine.batches import is_out_of_memory
 
@@ -109,3 +110,35 @@ class Stepper:
 
 def _tensors_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
+
+
+class Average:
+    """Exponential moving average of parameters, kept on their device and in their type (Polyak and Juditsky 1992).
+
+    The decay of update k is at most (1 + k) / (10 + k), so that the initial weights are soon forgotten. Buffers are
+    not averaged.
+    """
+
+    def __init__(self, parameters: Sequence[nn.Parameter], decay: float):
+        self.parameters, self.decay = list(parameters), decay
+        self.values: list[Tensor] = [p.detach().clone() for p in self.parameters]
+
+    def update(self, step: int) -> None:
+        """Move towards the parameters after update `step`, counted from 1."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(self.values, [p.detach() for p in self.parameters], 1 - decay)
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Give the model the averaged weights within the block."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for parameter, value in zip(self.parameters, self.values, strict=True):
+            kept = parameter.detach().clone()
+            parameter.detach().copy_(value)
+            value.copy_(kept)

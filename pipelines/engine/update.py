@@ -18,11 +18,10 @@ from common.random import derive_key
 from common.stopping import StopRequest
 from pipelines.distributed import ranks, sharding
 from pipelines.distributed.watch import OwnTime
-from pipelines.engine.averaging import Average
 from pipelines.engine.batches import Order, check_divides, is_out_of_memory, smaller, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.optim import set_rates
-from pipelines.engine.stepping import LARGER, HalfMadeError, LackOfMemoryError, NotFiniteError, Stepper
+from pipelines.engine.stepping import LARGER, Average, HalfMadeError, LackOfMemoryError, NotFiniteError, Stepper
 from pipelines.engine.workload import Loss, Task
 from pipelines.run.folder import Run
 from pipelines.tracking.monitor import Monitor

@@ -31,7 +31,7 @@ from common.workers import clock
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
-from pipelines.members import fork_server
+from pipelines.members import processes
 from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Pool:
         self.job, self.device, self.precision = job, device, precision
         threads = max(config.hardware.threads or 1 for config in job.configs.values())
         self.at_once = max(1, cores() // threads)
-        self.context = fork_server.start_server()
+        self.context = processes.start_server()
         self.running: dict[str, BaseProcess] = {}
         self.members: dict[str, list[str]] = {}  # of each process, those that have not ended
         self.began: dict[str, float] = {}  # when each process was started, as records have it
@@ -181,8 +181,8 @@ class Pool:
         waiting, began, ended = self.parts(names), time.perf_counter(), 0
         if waiting:
             work = f"{len(names)} member{'s' * (len(names) > 1)} in {len(waiting)} process{'es' * (len(waiting) > 1)}"
-            fork_server.say(f"training {work}, up to {self.at_once} at a time on {self.device}")
-            fork_server.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
+            processes.say(f"training {work}, up to {self.at_once} at a time on {self.device}")
+            processes.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
         try:
             with self.stop.listening(then=self.end_all):
                 while self.running or (waiting and not self.stop.number):
@@ -192,7 +192,7 @@ class Pool:
                     for name, outcome in self._ended():
                         ended += 1
                         left = (time.perf_counter() - began) / ended * (len(names) - ended)
-                        fork_server.say(f"{ended}/{len(names)} {name} {_described(outcome)}  left {clock(left)}")
+                        processes.say(f"{ended}/{len(names)} {name} {_described(outcome)}  left {clock(left)}")
         finally:
             for process in self.running.values():
                 process.kill()
@@ -265,7 +265,7 @@ class Pool:
 
 def work(job: Job, members: Sequence[str], device: str) -> None:
     """Train members side by side, or one alone, in a process of their own."""
-    fork_server.stand_alone(device)
+    processes.stand_alone(device)
     if len(members) == 1:
         sys.exit(train_one(job, members[0], job.find, _write_to))
     train_stacked(job, members)
@@ -302,7 +302,7 @@ def train_one(job: Job, member: str, find: Callable[[], Workload], write_to: Cal
     try:
         _keep(run, outcome, began)
     except UserError as error:
-        fork_server.say(f"error: {error}")
+        processes.say(f"error: {error}")
         status = 2
     return status
 
