@@ -75,10 +75,7 @@ class KneserNey:
         return self
 
     def nats(self, sequences: Sequence[np.ndarray], adapting: bool = False) -> list[np.ndarray]:
-        """Return -log p of all ids but the first, an array (len - 1,) per sequence; (0,) for an empty sequence.
-
-        When `adapting`, each id is counted once it is predicted, so that later ones, in later sequences too, profit.
-        """
+        """Return -log p (len - 1,) of all ids but each first; `adapting`, each is counted once it is predicted."""
         ids, ages = self._flat(sequences)
         probability = np.full(len(ids), 1 / self.vocabulary)
         for level, (contexts, places, counted) in zip(self.levels, self._found(ids, ages), strict=True):

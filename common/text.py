@@ -68,10 +68,7 @@ def distinct(items: Sequence[Hashable], n: int) -> float | None:
 
 
 def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
-    """Mark (len(text),) bool the characters of `text` inside a piece of `span` characters that `training` also has.
-
-    It compares 64-bit hashes: for megabytes of text, any two different pieces collide with a chance of about 1e-7.
-    """
+    """Mark (len(text),) bool the characters in a piece of `span` characters that `training` has, by 64-bit hashes."""
     if span < 1:
         raise ValueError(f"span must be 1 or more (given {span})")
     pieces, known = _RollingHashes(text).hashes(span), np.sort(_RollingHashes(training).hashes(span))
@@ -126,7 +123,6 @@ class _RollingHashes:
 
 
 def _codes(text: str) -> np.ndarray:
-    """Return the code (N,) uint64 of each character."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
 
 

@@ -1,8 +1,4 @@
-"""Check that launched processes found each other.
-
-Asked for two in some spellings, Accelerate 1.15 silently starts one, or two that train separately; see
-accelerate_configs/README.md.
-"""
+"""Check that launched processes found each other: Accelerate 1.15 may start one, or two that train separately."""
 
 from __future__ import annotations
 
@@ -67,7 +63,6 @@ def launch_words(command_line: Sequence[str]) -> Sequence[str] | None:
 
 
 def _remedy(asked: int) -> str:
-    """Return the commands that start `asked` processes on this machine, and the one that starts a single process."""
     import torch
 
     gpus = torch.cuda.device_count()

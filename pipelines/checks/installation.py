@@ -85,6 +85,5 @@ def pip() -> str:
 
 
 def _as_typed(path: Path) -> str:
-    """Return `path` as one would type it in the current folder."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -30,10 +30,7 @@ class HalfMadeError(Exception):
 
 
 class Stepper:
-    """Steps all optimizers or none of them.
-
-    Not by Accelerate's wrappers: each would update the scaler, and the next one unscale its gradients again.
-    """
+    """Steps all optimizers or none. Accelerate's wrappers would each update the scaler, and unscale gradients again."""
 
     def __init__(self, accelerator: Accelerator, wrapped: Sequence[AcceleratedOptimizer]):
         self.accelerator, self.scaler = accelerator, accelerator.scaler
@@ -66,10 +63,7 @@ class Stepper:
                 self.scaler.unscale_(optimizer)
 
     def step(self, norm: Tensor) -> bool:
-        """Step unless fp16's gradients overflow, which lowers the loss scale; return whether it did.
-
-        Raises NotFiniteError for a `norm` that no scale makes finite, and HalfMadeError.
-        """
+        """Step unless fp16's gradients overflow; return whether it did. Raises NotFiniteError and HalfMadeError."""
         if self.scaler is not None:
             scale, finite = self.scaler.get_scale(), math.isfinite(float(norm))
             self.scaler.update()
@@ -113,11 +107,7 @@ def _tensors_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
 
 
 class Average:
-    """Exponential moving average of parameters, kept on their device and in their type (Polyak and Juditsky 1992).
-
-    The decay of update k is at most (1 + k) / (10 + k), so that the initial weights are soon forgotten. Buffers are
-    not averaged.
-    """
+    """Exponential moving average of parameters (Polyak and Juditsky 1992), whose decay is 0.1 at first."""
 
     def __init__(self, parameters: Sequence[nn.Parameter], decay: float):
         self.parameters, self.decay = list(parameters), decay

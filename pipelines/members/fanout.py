@@ -1,9 +1,8 @@
 """Runs of many models: each member is an ordinary run, trained in a process of its own, as many at a time as fit.
 
 A member's weights do not depend on the others, and its failure ends its own process only. On a GPU, members whose
-config `stacks` share a process (see `stack`) and differ from lone ones by rounding, measured in float32 on a CPU alone.
-Members are dealt to the ranks in turn; a rank's processes share its device. torch is imported late, so that this import
-runs beside those of the processes' server.
+config `stacks` share a process (see `stack`) and differ from lone ones by rounding. Members are dealt to the ranks in
+turn. torch is imported late, so that this import runs beside those of the processes' server.
 """
 
 from __future__ import annotations
@@ -68,10 +67,7 @@ class Job:
 
 
 def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
-    """Train the members in `names`, except those that are done on --resume.
-
-    Raises MembersFailedError, after all others are trained, if some could not be, and Stopped after a signal.
-    """
+    """Train the members in `names`, but those done on --resume. Raises MembersFailedError at the end, or Stopped."""
     # One thread each uses the cores best, and a fixed number keeps the weights the same.
     job = replace(job, configs={name: of_one_thread(config) for name, config in job.configs.items()})
 
@@ -120,7 +116,6 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
 
 
 def _train_here(job: Job, names: Sequence[str]) -> None:
-    """Train the only member in this process like any run, with its errors."""
     for name in names:
         began, outcome = time.perf_counter(), FAILED
         try:
@@ -219,7 +214,6 @@ class Pool:
             process.terminate()
 
     def _ended(self) -> Iterator[tuple[str, Outcome]]:
-        """Yield the members that ended since the last call, and how."""
         for first, process in list(self.running.items()):
             over, names = process.exitcode is not None, self.members[first]
             if over:
@@ -308,7 +302,6 @@ def train_one(job: Job, member: str, find: Callable[[], Workload], write_to: Cal
 
 
 def _fit(job: Job, member: str, find: Callable[[], Workload]) -> Outcome:
-    """Train one member; return how it ended."""
     from pipelines.engine.training import make_accelerator, train
 
     run, config = job.run.member(member), job.configs[member]
@@ -331,7 +324,6 @@ def _keep(run: Run, outcome: Outcome, began: float) -> None:
 
 
 def _write_to(file: TextIO) -> None:
-    """Append this process's output to `file`."""
     with file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

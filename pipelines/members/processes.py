@@ -43,10 +43,7 @@ EXAMINED_BYTES = 2**31  # of a GPU, for a process that examines one trained memb
 
 
 def start_server(modules: Sequence[str] = TRAINING) -> ForkServerContext | SpawnContext:
-    """Start the server that members are forked from, which imports `modules`, unless it runs.
-
-    Call it before the caller's own imports, so that both run side by side. Windows starts new interpreters instead.
-    """
+    """Start the server that members are forked from, which imports `modules` beside the caller; on Windows none."""
     if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
         return multiprocessing.get_context("spawn")
     from multiprocessing import forkserver
@@ -78,11 +75,7 @@ def say(line: str) -> None:
 def map_members(
     function: Callable[[T, torch.device, MapItems], R], jobs: Mapping[str, T], device: torch.device, map_items: MapItems
 ) -> dict[str, R]:
-    """Return {name: function(job, device, map_items)} on all ranks, computed by a process of one thread per core.
-
-    With one core or few jobs, this process computes them. `function` (importable by name, or a functools.partial of
-    such), jobs and results can be pickled. Errors are raised here.
-    """
+    """Return {name: function(job, device, map_items)} on all ranks, by processes of one thread; all can be pickled."""
     if len(jobs) < FEWEST or max(ranks.gather(cores())) == 1:
         return {name: function(job, device, map_items) for name, job in jobs.items()}
     mine = list(jobs)[ranks.rank() :: ranks.world()]
@@ -144,7 +137,6 @@ def _submitted(
 
 
 def _examine(function: Callable[[T, torch.device, MapItems], R], job: T) -> R:
-    """Call `function` in a process of the pool."""
     import torch
     from accelerate import Accelerator
 

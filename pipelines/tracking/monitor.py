@@ -19,10 +19,7 @@ WIDTH = 80  # columns of a line
 
 
 class Monitor:
-    """Counts time and examples between records; the main process writes and shows each record.
-
-    A terminal has a progress bar, other output a plain line per record with as many figures as it holds.
-    """
+    """Counts time and examples between records; shows a bar on a terminal, else a line of the figures it holds."""
 
     def __init__(self, accelerator: Accelerator, run: Run, steps: int, gpu_log_interval: int):
         self.accelerator, self.run, self.steps, self.gpu_log_interval = accelerator, run, steps, gpu_log_interval

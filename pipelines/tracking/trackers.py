@@ -91,7 +91,6 @@ def _to_tensorboard(
 
 
 def _to_library(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None) -> None:
-    """Send them as the library of the tracker's name makes them."""
     from pandas import DataFrame
 
     library = importlib.import_module(tracker.name)
