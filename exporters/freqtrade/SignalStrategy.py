@@ -74,7 +74,7 @@ class SignalStrategy(IStrategy):
         columns = {name: known[name].to_numpy(np.float64) for name in ("open", "high", "low", "close", "volume")}
         time = known["date"].astype("datetime64[ms, UTC]").astype("int64").to_numpy()
         candles = Candles(coin, SETTINGS["timeframe_ms"], time, **columns)
-        table = candle_features.columns(candles, settings["features"]).astype(np.float32)
+        table = candle_features.compute(candles, settings["features"]).astype(np.float32)
         found, lookback = np.zeros(len(table), np.int64), settings["lookback"]
         for segment in candles.segments():
             finite = np.flatnonzero(np.isfinite(table[segment]).all(1)) + segment.start

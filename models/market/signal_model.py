@@ -84,7 +84,7 @@ class SignalModel(io.Model):
     @property
     def candles_needed(self) -> int:
         """Number of candles without a gap from which the signal after the newest of them can be predicted."""
-        return self._memory() + self.config.lookback - 1
+        return candle_features.MEMORY + self.config.lookback - 1
 
     @torch.no_grad()
     def probabilities(
@@ -169,12 +169,9 @@ class SignalModel(io.Model):
     def _scaled(self, known: Candles) -> Tensor:
         """Return the scaled features of all candles that have enough before them, as training has them."""
         # Features in float32, scaled in float64.
-        rows = candle_features.columns(known, self.config.features)[self._memory() - 1 :].astype(np.float32)
+        rows = candle_features.compute(known, self.config.features)[candle_features.MEMORY - 1 :].astype(np.float32)
         scaler = self.config.scalers[self.config.coins[self.config.place(known.symbol)]]
         return torch.from_numpy(((rows - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
-
-    def _memory(self) -> int:
-        return candle_features.memory_of(self.config.features)
 
     def _candles(self, given: Mapping[str, ArrayLike], coin: str | None) -> Candles:
         own = self.config.coins[self.config.place(coin)]

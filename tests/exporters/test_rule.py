@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from models.market.candles import COLUMNS
 from models.market.rule import NEVER
 from pipelines.answers import trained
 from pipelines.server.limits import Limits
-from tests.exporters.test_to_freqtrade import CONFIG, frame_of, strategy_of, with_rule
+from tests.exporters.test_to_freqtrade import ABOUT, frame_of, strategy_of, with_rule
 from tests.exporters.web.models import MODELS, asked
 from tests.server.test_server import ask, served
 
@@ -23,7 +24,9 @@ CANDLES = random_candles(3, 300, MODELS["crypto"]().config.timeframe_ms)
 
 @pytest.fixture
 def model():
-    return MODELS["crypto"]()
+    made = MODELS["crypto"]()
+    made.config = replace(made.config, about=ABOUT)
+    return made
 
 
 def signal_of(folder, **settings):
@@ -81,7 +84,6 @@ def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypat
     folder = run / "model/best"
     io.save(model, folder)
     with_rule(model, folder, None)
-    (run / "config.yaml").write_text(CONFIG)
     columns = {name: getattr(CANDLES, name).tolist() for name in COLUMNS}
     given = {"coin": "AAAUSDT", "candles": columns}
     with served([f"crypto={folder}"], Limits(body_bytes=200_000, seconds=20)) as port:

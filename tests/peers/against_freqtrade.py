@@ -80,7 +80,7 @@ def backtested(
 ) -> backtest.Result:
     """Return the backtest of a model's signals after the rows `ends`."""
     known = slice(ends[0] - coin.lookback + 1, ends[-1] + 1)
-    features = candle_features.columns(coin.candles, coin.names).astype(np.float32)
+    features = candle_features.compute(coin.candles, coin.names).astype(np.float32)
     scaled = np.nan_to_num(coin.scalers[0].transform(coin.names, features)[known])
     with torch.no_grad():
         probabilities = model(torch.from_numpy(scaled)[None])[0].softmax(-1).numpy()[ends - ends[0]]

@@ -123,7 +123,6 @@ def _rivals(
         columns = (each.numpy() for each in experts.over(parts[part], inputs))
         seen[part] = dict(zip(("last row", "window", AUTOREGRESSION), columns, strict=True))
     ends = {part: coin.folds[fold][part] for part in PARTS}
-    last_returns = np.log(coin.candles.close[1:] / coin.candles.close[:-1])  # that of row t is at t - 1
     labels = coin.labels[ends["train"]].astype(np.int64)
     prior, per_day = class_shares(labels), DAY // coin.candles.timeframe_ms
     rolling: dict[str, np.ndarray] = {}
@@ -132,13 +131,7 @@ def _rivals(
         inputs_of[BLENDED] = np.log(rolling[part]).reshape(len(rolling[part]), -1)
     span = min(range(len(baselines.SPANS)), key=lambda each: log_losses(rolling["train"][:, each], labels).mean())
     found = baselines.fit_and_predict(
-        seen["train"],
-        labels,
-        last_returns[ends["train"] - 1],
-        seen["test"],
-        last_returns[ends["test"] - 1],
-        linear=(AUTOREGRESSION, BLENDED),
-        seed=config.evaluation.seed,
+        seen["train"], labels, seen["test"], linear=(AUTOREGRESSION, BLENDED), seed=config.evaluation.seed
     )
     found[ROLLING] = rolling["test"][:, span]
     moves = horizon_moves(coin, config.data.horizon, shell)

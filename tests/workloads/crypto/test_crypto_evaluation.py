@@ -156,8 +156,7 @@ def test_the_baselines_are_in_the_same_table_as_the_model(planted):
     rows = {row["predictor"]: row for row in pages["AAAUSDT"]["predictors"]}
     assert list(rows) == [
         "model",
-        "majority",
-        "sign of last return",
+        "prior",
         "logistic regression, last row",
         "gradient boosting, last row",
         "logistic regression, window",
@@ -168,7 +167,7 @@ def test_the_baselines_are_in_the_same_table_as_the_model(planted):
         "location-scale",
         "buy-and-hold",
     ]
-    assert rows["majority"]["log_loss"] == pytest.approx(pages["AAAUSDT"]["figures"]["prior_log_loss"])
+    assert rows["prior"]["log_loss"] == pytest.approx(pages["AAAUSDT"]["figures"]["prior_log_loss"])
     assert rows["model"]["net_return"] == pages["AAAUSDT"]["backtest"]["net_return"]
     assert rows["buy-and-hold"]["net_return"] == pages["AAAUSDT"]["backtest"]["buy_and_hold_return"]
 

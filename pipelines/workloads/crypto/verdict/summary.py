@@ -180,6 +180,7 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
     traded["net_return_one_candle_later"] = float(delayed.equity[-1] - 1)
     compared = {
         "model": metrics,
+        judge.PRIOR: classification.metrics(priors, labels, priors),
         **{name: classification.metrics(rows, labels, priors) for name, rows in baselines.items()},
     }
     return {
