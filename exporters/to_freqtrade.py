@@ -26,6 +26,7 @@ from models.market.signal_model import ANY
 
 FOLDER = Path(__file__).parent / "freqtrade"
 STRATEGY = "SignalStrategy.py"
+COPIED = ("models.market.candle_features", "models.market.labels", "models.market.recalibration")
 COIN = re.compile(r"\w[\w.-]{0,99}")  # what can be the name of a file in the folder of a strategy
 FRESH, TOLERANCE = 100, 1e-4  # candle series, and the largest difference of probabilities
 
@@ -50,13 +51,14 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
                 "threshold": own.threshold,
                 "verdict": own.verdict,
                 "reason": own.reason,
+                "recalibration": own.recalibration,
             }
             warning["headline"], rules[str(member)] = model.rule.headline, _rules(model)
             arrays[coin], models[coin] = _arrays(model, coin, number), model
     first, *others = rules.values()
     if any(other != first for other in others):
         raise ValueError(f"the members of {run} have different rules: {rules}; export them one by one")
-    needed = max(model.candles_needed for model in models.values())
+    needed = max(model.candles_used(coin) for coin, model in models.items())
     timeframe_ms = next(iter(models.values())).config.timeframe_ms
     files = {
         STRATEGY: (FOLDER / STRATEGY).read_bytes(),
@@ -65,10 +67,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         "signals/settings.json": json.dumps(
             {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins, **warning}, indent=1
         ).encode(),
-        **{
-            f"signals/{name}": data
-            for name, data in portable.copies("models.market.candle_features", prefix=".").items()
-        },
+        **{f"signals/{name}": data for name, data in portable.copies(*COPIED, prefix=".").items()},
         **{f"signals/{coin}.npz": _packed(each) for coin, each in arrays.items()},
     }
     manifest.begin(out, *members.values())
@@ -144,7 +143,8 @@ def _described(model: PooledExperts) -> dict[str, object]:
         "volatility_place": model.volatility_place,
         "dilations": dilations(config.lookback),
     }
-    return {"features": list(config.features), "lookback": config.lookback, "classifier": classifier}
+    known = {"features": list(config.features), "lookback": config.lookback, "label": config.about["label"]}
+    return {**known, "classifier": classifier}
 
 
 def _arrays(model: PooledExperts, coin: str, number: int) -> dict[str, np.ndarray]:

@@ -57,6 +57,25 @@ def test_answers_follow_the_rule_unless_a_threshold_is_asked_for(tmp_path, model
     assert signal_of(tmp_path)["verdict"] == NEVER  # these weights were not evaluated
 
 
+def test_answers_are_corrected_by_the_newest_labels_and_say_where_candles_do_not_reach_back(tmp_path, model):
+    io.save(model, tmp_path)
+    before = signal_of(tmp_path)
+    with_rule(model, tmp_path, 0.4, recalibration=40)
+    found, known = signal_of(tmp_path), io.load(tmp_path)
+    assert "recalibration" not in before
+    assert found["recalibration"] == "the last 40 labels"
+    assert found["probabilities"] != before["probabilities"]
+    assert sum(found["probabilities"].values()) == pytest.approx(1)
+    columns = {name: getattr(CANDLES, name) for name in COLUMNS}
+    newest = int(CANDLES.time[-1]) + known.config.timeframe_ms
+    whole = known.probabilities(columns, None, newest)[-1].tolist()
+    assert list(found["probabilities"].values()) == pytest.approx(whole, abs=1e-6)
+    with_rule(model, tmp_path, 0.4, recalibration=400)
+    used = io.load(tmp_path).candles_used()
+    left = 400 - used + len(CANDLES)
+    assert signal_of(tmp_path)["recalibration"] == f"{left} of 400 labels, as there are 300 of {used} candles"
+
+
 @pytest.mark.parametrize("content", ["{", '{"weights": 3}', "[]", '{"weights": "", "headline": "", "coins": {}}'])
 def test_a_damaged_rule_is_one_error(tmp_path, model, content):
     io.save(model, tmp_path)

@@ -16,6 +16,7 @@ from exporters import to_freqtrade
 from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.market.candle_features import NAMES
+from models.market.candles import COLUMNS
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from models.market.rule import fingerprint
 from models.market.signal_model import ANY, NOTE, SIMULATED
@@ -46,10 +47,15 @@ def many(tmp_path, monkeypatch):
     return run
 
 
-def with_rule(model, folder, threshold, **costs):
+def with_rule(model, folder, threshold, recalibration=0, **costs):
     """Keep beside a model of one coin the rule of an evaluation."""
     (coin,) = model.config.coins
-    own = {"verdict": f"{coin}: no skill shown: no trade", "threshold": threshold, "temperature": 1.0}
+    own = {
+        "verdict": f"{coin}: no skill shown: no trade",
+        "threshold": threshold,
+        "temperature": 1.0,
+        "recalibration": recalibration,
+    }
     own["reason"] = "not trading was best on validation" if threshold is None else ""
     costs, told = {"fee": 0.001, **costs}, {"headline": "0 of 2 coins pay their costs: no trade", "coins": {coin: own}}
     (folder / "rule.json").write_text(json.dumps({"weights": fingerprint(model), "costs": costs, **told}))
@@ -147,6 +153,25 @@ def test_a_model_of_a_future_is_found_by_the_pair_that_freqtrade_gives(many, mon
     strategy.SETTINGS["coins"]["AAAUSDTUSDT"] = strategy.SETTINGS["coins"]["AAAUSDT"]
     assert strategy.coin_of("AAA/USDT:USDT") == "AAAUSDTUSDT"
     assert strategy.coin_of("AAA/USDT") == "AAAUSDT"
+
+
+def test_the_strategy_is_recalibrated_as_the_model_is(many, monkeypatch):
+    folder = many / "members/AAAUSDT/model/best"
+    with_rule(io.load(folder), folder, 0.36, recalibration=100)
+    exporters.export("freqtrade", many, "best", None)
+    strategy = strategy_of(many / "exports/freqtrade", monkeypatch)
+    model, candles = io.load(folder), random_candles(7, 600, 60_000)
+    assert strategy.startup_candle_count == model.candles_used("AAAUSDT") + 3
+    found = strategy.populate_indicators(frame_of(candles), {"pair": "AAA/USDT"})["signal"].to_numpy()
+    columns = {name: getattr(candles, name) for name in COLUMNS}
+    corrected, own = (
+        each.probabilities(columns, "AAAUSDT", int(candles.time[-1]) + 60_000).numpy()
+        for each in (model, PooledExperts(model.config))
+        if each.load_state_dict(model.state_dict())
+    )
+    assert abs(corrected - own).max() > 1e-3
+    expected = np.where(corrected[:, [0, 2]].max(1) >= 0.36, np.sign(corrected[:, 2] - corrected[:, 0]), 0)
+    np.testing.assert_array_equal(found[-len(expected) :], expected)
 
 
 def test_candles_that_freqtrade_filled_in_are_no_input_and_end_a_position(many, monkeypatch):

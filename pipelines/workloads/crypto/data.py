@@ -22,9 +22,9 @@ from common.disk.files import sha256, write_text
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models.market import candle_features as indicators
+from models.market import labels as outcomes
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
-from pipelines.workloads.crypto import labels as outcomes
 from pipelines.workloads.crypto import splits
 from pipelines.workloads.crypto.candles import exchange, files, simulated
 from pipelines.workloads.crypto.candles.checks import describe, filled

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from models.market.candle_features import NAMES, compute
+from models.market.labels import label
 from pipelines.workloads.crypto.candles import simulated
-from pipelines.workloads.crypto.labels import label
 from pipelines.workloads.crypto.splits import PARTS, Scaler, divide, usable
 from tests.workloads.crypto.disjoint import assert_disjoint
 

@@ -12,7 +12,7 @@ from scipy import special
 
 from common.statistics import wilson
 from models.market.inputs import CLASSES
-from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
+from models.market.labels import LONG, NO_TRADE, SHORT
 
 BINS = 10  # of confidence, equally wide
 TEMPERATURES = (0.05, 20.0)  # bounds of the fit, reached if the labels are separable or the logits worthless

@@ -15,7 +15,7 @@ from typing import NotRequired, TypedDict
 import numpy as np
 
 from common.statistics import CONFIDENCE
-from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
+from models.market.labels import LONG, NO_TRADE, SHORT
 from pipelines.workloads.crypto.verdict.classification import (
     Metrics,
     direction_log_losses,

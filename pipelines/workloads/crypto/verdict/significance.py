@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from common.statistics import CONFIDENCE, moving_block_sums, percentiles
-from pipelines.workloads.crypto.labels import NO_TRADE
+from models.market.labels import NO_TRADE
 from pipelines.workloads.crypto.verdict.classification import checked, direction_log_losses, log_losses
 
 MIN_BLOCKS = 10  # fewer blocks give no meaningful interval

@@ -228,6 +228,8 @@ def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dic
         "n": metrics["n"],
         **_picked(metrics, shown),
         "temperature": fold.temperature,
+        "recalibration": fold.recalibration,
+        "recalibration_gain": fold.recalibration_gain,
         "threshold": fold.choice.best.threshold,
         "validation_net_return": fold.choice.best.net_return,
         **_picked(traded, [name for name in TRADING if name in traded]),
