@@ -284,12 +284,6 @@ PARTS = {
         ["python tests/peers/known_processes.py 20 WEAK"],
         {"WEAK": printed("WEAK"), "predictive": matched(r'"predictive": ([\d.]+)', at_least=0.7)},
     ),
-    "legacy": Part(
-        ["python tests/peers/against_legacy.py 60"],
-        {key: printed(key) for key in ("default", "legacy")}
-        | {"fewer_bits_percent": printed("fewer_bits_percent", at_least=30)}
-        | {"times_targets_per_s": printed("times_targets_per_s", at_least=10)},
-    ),
     "freqtrade": Part(
         [
             "python -m venv runs/evidence/freqtrade",
