@@ -101,8 +101,9 @@ def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[st
         differences = [(integers.logits(row.numpy()) * integers.nats - model(row).numpy()).ravel() for row in rows]
     difference = np.concatenate(differences)
     return {
-        "largest": _rounded(abs(difference).max()),
-        "root_mean_square": _rounded(sqrt((difference**2).mean())),
+        # With four digits, as the last ones of float logits depend on the machine.
+        "largest": float(f"{abs(difference).max():.4g}"),
+        "root_mean_square": float(f"{sqrt((difference**2).mean()):.4g}"),
         "num_logits": difference.size,
     }
 
@@ -132,8 +133,8 @@ def _prove(
     # The copies, not the modules of this package: a device gets the copies.
     own = [out / names[name] for name in ("model", "vocabulary")]
     with portable.imported(out / INFERENCE[-1]) as inference, closing(inference.Story(*own)) as story:
-        copied = list(story.tokens(ids, NUM_TOKENS))
-        _require(story.encode(prompt) == ids, f"{INFERENCE[-1]} encodes the prompt differently")
+        copied = list(story.model.tokens(ids, NUM_TOKENS))
+        _require(story.vocabulary.encode(prompt) == ids, f"{INFERENCE[-1]} encodes the prompt differently")
         _require(copied == tokens, f"{INFERENCE[-1]} tells another story than the reference")
     return {
         "prompt": prompt.decode(),
@@ -165,8 +166,3 @@ def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[
         "counts": config.counts,
         "files": {**names, "uf2": UF2},
     }
-
-
-def _rounded(value: float) -> float:
-    """The value with four digits, as the last ones of float logits depend on the machine."""
-    return float(f"{value:.4g}")

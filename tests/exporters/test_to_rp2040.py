@@ -58,7 +58,10 @@ def test_the_command_writes_files_that_tell_the_reference_story(run, capsys, mon
     assert expected["tokens"] == list(integers.decode(expected["prompt_tokens"], to_rp2040.NUM_TOKENS))
     assert expected["text"] == model.tokenizer.decode(expected["prompt_tokens"] + expected["tokens"])
     story = inference.Story(out / "model_32p.bin", out / "vocab_32p.bin")
-    assert list(story.tokens(story.encode(expected["prompt"].encode()), to_rp2040.NUM_TOKENS)) == expected["tokens"]
+    assert (
+        list(story.model.tokens(story.vocabulary.encode(expected["prompt"].encode()), to_rp2040.NUM_TOKENS))
+        == expected["tokens"]
+    )
     story.close()
     for source in SOURCES:
         assert (out / source.name).read_bytes() == source.read_bytes()
