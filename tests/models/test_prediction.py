@@ -169,8 +169,8 @@ def test_in_integers_a_story_is_what_the_chips_own_reader_tells(tmp_path, temper
     prompts = [{"prompt": "The cat"}, {"prompt": "", "item": 4}]
     for given, answer in zip(prompts, model.predict(prompts, **settings), strict=True):
         with contextlib.closing(inference.Story(tmp_path / "model", tmp_path / "vocabulary")) as story:
-            ids, seed = story.encode(given["prompt"].encode()), 3 + given.get("item", 0)
-            told = story.vocabulary.decode(story.tokens(ids, 40, round(256 * temperature), top_k, seed))
+            ids, seed = story.vocabulary.encode(given["prompt"].encode()), 3 + given.get("item", 0)
+            told = story.vocabulary.decode(story.model.tokens(ids, 40, round(256 * temperature), top_k, seed))
         assert answer["text"] == told.decode()
         assert "".join(model.stream(given, **settings)) == answer["text"]
     with pytest.raises(ValueError, match="need arithmetic=float"):
