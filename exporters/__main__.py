@@ -9,6 +9,7 @@
     python -m exporters safetensors runs/waves/default --family waves=my/waves/model.py
     python -m exporters web models/pretrained/cvrp-20
     python -m exporters site public
+    python -m exporters rp2040 models/pretrained/tinystories-real --format c
 
 RUN may also be the folder of a model, such as one that comes with the project. The artifact goes to RUN/exports/FORMAT,
 of a model's folder to exports/NAME/FORMAT, unless --out names another; its manifest.json is written last, so a folder
@@ -46,7 +47,7 @@ def main() -> None:
             add_family(word)
         if not args.family:
             add_workload(args.run)
-        extra = {"merged": args.merged or None, "license": args.license, "push": args.push}
+        extra = {"merged": args.merged or None, "license": args.license, "push": args.push, "format": args.code}
         given = {name: value for name, value in extra.items() if value is not None}
         print(export(args.format, args.run, args.which, args.out, **given))
     except (ValueError, OSError, ModuleNotFoundError) as error:
@@ -74,6 +75,9 @@ def parser() -> Parser:
         "--license",
         metavar="ID",
         help="license of the weights for the card, as in cc-by-4.0; this project's if they learnt only from its data",
+    )
+    parser.add_argument(
+        "--format", choices=("c",), dest="code", help="of rp2040: also a library in C for pico-sdk, Arduino, PlatformIO"
     )
     parser.add_argument(
         "--family",
