@@ -218,7 +218,7 @@ def test_words_of_an_evaluation_hold_for_it_alone(tmp_path, name, words):
     [
         ["model.kind=dgt", "training.baseline=rollout", "data.distribution=clustered"],
         ["model.kind=gat", "model.neighbors=3", "data.distribution=grid"],
-        ["data.customers=[4,7]", "data.capacity=null", "data.distribution=x", "evaluation.decode=adaptive"],
+        ["data.customers=[4,7]", "data.capacity=null", "data.distribution=x", "evaluation.decode=sampling"],
     ],
 )
 def test_the_other_kinds_baselines_and_distributions_train_and_evaluate(tmp_path, extra):

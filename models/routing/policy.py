@@ -18,8 +18,8 @@ from models.routing.encoder import EncoderLayer, NodeEmbedding
 from models.routing.environment import Instances, Routes, route_ends, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.gt import DistanceBiasedAttention
-from models.routing.inputs import RoutingInput, RoutingSettings
-from models.routing.solve import Asked, Choices, check_work, given_problem, problem_of, solve_all
+from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
+from models.routing.solve import Asked, Choices, check_work, given_problem, solve_all
 
 SPACED = 20  # customers at which distances keep their unit
 
@@ -204,7 +204,7 @@ class RoutingPolicy(io.Model):
 
         What is more than a plain CVRP is solved without the policy, by native ruin and recreate, one problem a thread.
         """
-        plain = [asked for _, asked in prepared if asked.problem.plain and not asked.problem.limited]
+        plain = [asked for _, asked in prepared if asked.problem.plain]
         drawn = random_bits(derive_key(settings.seed, "cvrp", "fleet"), torch.tensor([a.item for _, a in prepared]), 1)
         solved = iter(solve_all(self, plain, **settings.model_dump()))
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:

@@ -97,16 +97,12 @@ class Problem:
         return self.rounding != "exact"
 
     @property
-    def limited(self) -> bool:
-        """Whether the length of a route is limited."""
-        return self.limit < np.inf
-
-    @property
     def plain(self) -> bool:
-        """Whether nothing is asked beyond the symmetric CVRP, with limited routes or without."""
+        """Whether nothing is asked beyond the symmetric CVRP."""
         parts = (self.services, self.durations, self.windows, self.prizes)
         uneven = self.matrix is not None and not np.array_equal(self.matrix, self.matrix.T)
-        return all(part is None for part in parts) and not (self.fleet or self.open_routes or self.depots > 1 or uneven)
+        more = self.fleet or self.limit < np.inf or self.open_routes or self.depots > 1 or uneven
+        return all(part is None for part in parts) and not more
 
     @property
     def customers(self) -> int:

@@ -5,7 +5,6 @@ from typing import Protocol, TypedDict
 import torch
 from torch import Tensor, nn
 
-from models.routing.adaptation import Adaptation, Scorer
 from models.routing.decoder import Cache
 from models.routing.decodes import DECODES, MOST_SAMPLES, Request
 from models.routing.environment import DEPOT, Instances, tour_length
@@ -14,7 +13,7 @@ SYMMETRIES = 8
 SAME = 1e-6  # relative difference of float32 costs below which two tours count as the same
 
 
-class TourBuilder(Scorer, Protocol):
+class TourBuilder(Protocol):
     """The part of a routing policy that a search needs."""
 
     def encode(self, instances: Instances) -> Cache:
@@ -73,10 +72,9 @@ def shortlist(
     variants = SYMMETRIES if augment else 1
     items = torch.arange(batch, device=device) if items is None else items.to(device)
 
-    # The encoder compares all pairs of nodes of a row, hence the maximum; learning compares every step with every node.
-    tours_at_once = plan.learns_after or max(1, max_scores // num_nodes)
-    scored = plan.learns_after * most_steps if plan.learns_after else plan.num_tours
-    rows_at_once = max(1, max_scores // (num_nodes * max(num_nodes, scored)))
+    # The encoder compares all pairs of nodes of a row, hence the maximum.
+    tours_at_once = max(1, max_scores // num_nodes)
+    rows_at_once = max(1, max_scores // (num_nodes * max(num_nodes, plan.num_tours)))
     best = torch.full((batch * variants, keep), torch.inf, device=device)
     best_actions = torch.zeros(batch * variants, keep, most_steps, dtype=torch.long, device=device)
     for rows in torch.arange(batch * variants, device=device).split(rows_at_once):
@@ -84,16 +82,13 @@ def shortlist(
         original = Instances(*(tensor[owner] for tensor in instances))
         turned = original._replace(locs=turn(original.locs, symmetry))
         cache = policy.encode(turned)
-        adaptation = Adaptation(policy, turned, cache) if plan.learns_after else None
         for tours in torch.arange(plan.num_tours, device=device).split(tours_at_once):
             guidance = plan.guide(items[owner] * SYMMETRIES + symmetry, tours)
-            actions = policy.build(cache, turned, len(tours), guidance.uniform, guidance.first)
+            actions = policy.build(cache, turned, len(tours), **guidance)
             costs = tour_length(original.locs, actions)
             best[rows], index = _shortest(torch.cat([best[rows], costs], 1), keep)
             padded = nn.functional.pad(actions, (0, most_steps - actions.shape[2]), value=DEPOT)
             best_actions[rows] = _rows(torch.cat([best_actions[rows], padded], 1), index)
-            if adaptation and tours[-1] + 1 < plan.num_tours:
-                cache = adaptation.learn(actions, costs)
     cost, index = _shortest(best.view(batch, -1), keep)
     actions = _rows(best_actions.view(batch, -1, most_steps), index)
     actions = torch.where(cost.isinf()[..., None], actions[:, :1], actions)

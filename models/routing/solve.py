@@ -7,20 +7,19 @@ recreate for the rest of the time.
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple, Protocol, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from common.config import checked
 from common.random import derive_key, random_bits
 from models.routing import native
 from models.routing.decodes import DECODES, Request
-from models.routing.distance_metrics import great_circle, local_plane
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
-from models.routing.inputs import RoutingInput, RoutingSettings, VehiclesInput
-from models.routing.problems import MOST_CAPACITY, Problem, Vehicles, cost_of, distances, to_instances
+from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
+from models.routing.problems import Problem, cost_of, distances, to_instances
 from models.routing.search import SYMMETRIES, Settings, TourBuilder, shortlist
 
 AT_ONCE = 256  # problems given to one search
@@ -70,54 +69,6 @@ class Choices(Settings, total=False):
     """Settings of the solver, described at `best_tours`."""
 
     starts_from: str
-
-
-def problem_of(given: RoutingInput) -> Problem:
-    """Return the problem of an input."""
-    locs, matrix = np.array([given.depot, *given.customers, *given.depots], float), None
-    if given.degrees:
-        locs, matrix = local_plane(locs), great_circle(locs[:, None], locs)
-    if given.distances is not None:
-        matrix = np.array(given.distances, float)
-    further = [0.0] * len(given.depots)
-    windows = [*(given.windows or [(0, np.inf)] * len(given.customers)), *[given.hours or (0, np.inf)] * len(further)]
-    problem = Problem(
-        given.name or "",
-        locs,
-        np.array([0, *given.demands, *further], np.int64),
-        given.capacity,
-        given.rounding,
-        matrix=matrix,
-        services=None if given.service_times is None else np.array([0, *given.service_times, *further]),
-        durations=None if given.durations is None else np.array(given.durations, float),
-        windows=np.array([given.hours or (0, np.inf), *windows], float) if given.windows or given.hours else None,
-        fleet=_fleet_of(given),
-        depots=1 + len(further),
-        open_routes=given.open_routes,
-        prizes=None if given.prizes is None else np.array([np.inf, *given.prizes, *further], float),  # nan: None
-    )
-    if problem.prizes is not None:
-        problem.prizes[np.isnan(problem.prizes)] = np.inf
-    if given.speed is not None and given.durations is None:
-        return replace(problem, durations=distances(problem) * 60 / given.speed)
-    return problem
-
-
-def _fleet_of(given: RoutingInput) -> tuple[Vehicles, ...]:
-    """Return the kinds of vehicles; none where only the capacity is limited."""
-
-    def bounds(of: RoutingInput | VehiclesInput) -> list[float]:
-        return [np.inf if most is None else most for most in (of.max_length, of.max_duration)]
-
-    if given.vehicles:
-        return tuple(
-            Vehicles(each.capacity, each.count, each.depot, each.fixed_cost, each.cost_per_distance, *bounds(each))
-            for each in given.vehicles
-        )
-    if not given.depots and given.num_vehicles is None and bounds(given) == [np.inf, np.inf]:
-        return ()
-    depots = range(1 + len(given.depots))
-    return tuple(Vehicles(given.capacity, given.num_vehicles, at, 0, 1, *bounds(given)) for at in depots)
 
 
 def mended(problem: Problem, routes: Sequence[Sequence[int]]) -> Routes:
@@ -310,36 +261,16 @@ def padded(actions: Tensor, length: int) -> Tensor:
     return torch.nn.functional.pad(actions, (0, length - actions.shape[-1]), value=DEPOT)
 
 
-def given_problem(locs: object, demand: object, capacity: int) -> Problem:
+def given_problem(locs: object, demand: object, capacity: object) -> Problem:
     """Return locations (N, 2) and demands (N,) as a problem; raise ValueError if they are not one."""
-    locs, demand = _numbers(locs, "locs"), _numbers(demand, "demand")
-    if locs.ndim != 2 or locs.shape[1] != 2 or not len(locs):
-        raise ValueError(f"locs has shape {list(locs.shape)}; it must be (N, 2), the depot first, then N - 1 customers")
-    if demand.shape != locs.shape[:1]:
-        raise ValueError(
-            f"demand has shape {list(demand.shape)}; it must be ({len(locs)},), one number for each of locs"
-        )
-    most = _numbers(capacity, "capacity")
-    if most.ndim or most != most.round() or not 1 <= most <= MOST_CAPACITY:
-        raise ValueError(f"capacity is {capacity}; it must be a whole number from 1 to {MOST_CAPACITY}")
-    if demand[DEPOT] != 0:
-        raise ValueError(f"demand[0] is {demand[DEPOT].item():g}; it is the depot's and must be 0")
-    for wrong, must in [
-        ((demand < 0) | (demand != demand.round()), "must be a whole number, 0 or more"),
-        (demand > most, f"is more than a vehicle's capacity of {most:g}; split the customer into several"),
-    ]:
-        if wrong.any():
-            i = int(wrong.nonzero()[0])
-            raise ValueError(f"demand[{i}] is {demand[i].item():g}; it {must}")
-    return Problem("given", locs.numpy(), demand.long().numpy(), int(most), "exact")
-
-
-def _numbers(values: object, name: str) -> Tensor:
-    """Return a finite float64 tensor on the CPU from lists, arrays or tensors."""
     try:
-        tensor = torch.as_tensor(values, dtype=torch.float64, device="cpu")
+        given = [torch.as_tensor(each, dtype=torch.float64, device="cpu") for each in (locs, demand, capacity)]
+        (depot, *places), (own, *demands), most = (each.tolist() for each in given)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{name} must be numbers: {error}") from error
-    if not tensor.isfinite().all():
-        raise ValueError(f"{name} has values that are not finite numbers")
-    return tensor
+        raise ValueError(f"locs and demand must be numbers, those of the depot first: {error}") from error
+    if own != 0:
+        raise ValueError(f"demand[0] is {own:g}; it is the depot's and must be 0")
+    if not places and not demands:
+        return Problem("", np.array([depot]), np.zeros(1, np.int64), 1, "exact")
+    fields = {"depot": depot, "customers": places, "demands": demands, "capacity": most}
+    return problem_of(checked(RoutingInput, fields, "locs, demand and capacity"))

@@ -16,8 +16,7 @@ from common.workers import in_order
 from models.routing import native
 from models.routing.environment import DEPOT
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
-from pipelines.workloads.cvrp.solvers.hgs import lacking
-from pipelines.workloads.cvrp.solvers.reference import to_imitate
+from pipelines.workloads.cvrp.solvers.reference import lacking, to_imitate
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, Data

@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from models.routing.environment import Instances, routes_of
-from models.routing.inputs import STARTS_FROM, RoutingInput
+from models.routing.inputs import STARTS_FROM, RoutingInput, problem_of
 from models.routing.problems import Problem
-from models.routing.solve import Asked, at_once, best_tours, mended, problem_of, ruined, searched, solve_all
+from models.routing.solve import Asked, at_once, best_tours, mended, ruined, searched, solve_all
 from tests.models.routing.policies import length_of, make_instances, make_policy, search
 
 

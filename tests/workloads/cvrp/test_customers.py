@@ -15,9 +15,8 @@ from common.config import checked
 from common.errors import UserError
 from models import shipped
 from models.routing.distance_metrics import great_circle, local_plane
-from models.routing.inputs import RoutingInput
+from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import cost_of
-from models.routing.solve import problem_of
 from pipelines.answers import words
 from pipelines.workloads.cvrp.input_files import INPUTS
 from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes

@@ -13,8 +13,8 @@ from models.routing.problems import Problem, cost_of, distances
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
 from pipelines.workloads.cvrp.solvers import heuristics
 from pipelines.workloads.cvrp.solvers.heuristics import nearest_neighbour, savings
-from pipelines.workloads.cvrp.solvers.hgs import hgs
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp, pyvrp_label, pyvrp_scale
+from pipelines.workloads.cvrp.solvers.reference import hgs
 from pipelines.workloads.cvrp.solvers.validator import check
 
 

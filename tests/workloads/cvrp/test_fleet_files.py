@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from models.routing import native
-from models.routing.inputs import RoutingInput, RoutingSettings
+from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
 from models.routing.problems import Vehicles, cost_of, distances, travel_between
-from models.routing.solve import problem_of
 from pipelines.workloads.cvrp.input_files import as_input
 from pipelines.workloads.cvrp.instances.customers import read_table
 from pipelines.workloads.cvrp.solvers.validator import check

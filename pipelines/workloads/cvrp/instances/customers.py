@@ -19,8 +19,8 @@ import numpy as np
 from common.disk.files import write_text
 from common.errors import UserError
 from common.foreign_text import printable, to_csv
-from models.routing.distance_metrics import great_circle, local_plane
-from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, Problem
+from models.routing.distance_metrics import great_circle
+from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY
 from pipelines.workloads.cvrp.instances.tables import TABLES
 
 # What a column holds, and its usual names without case, accents, spaces and signs; the first one present counts.
@@ -78,30 +78,23 @@ class Customers:
             own["service_times"] = self.services[1:]
         return {**own, **capacity, "degrees": self.degrees}
 
-    def as_problem(self, path: Path, capacity: float | None) -> Problem:
-        """Return the problem, of vehicles of `capacity`, else of the table's own."""
-        capacity = self.capacity if capacity is None else capacity
-        if capacity is None:
-            raise UserError(f"{path}: has no column capacity; add one, or give evaluation.capacity=100 or the like")
-        if (large := max(self.demands)) > capacity:
-            who = self.rows[self.demands.index(large)]
-            raise UserError(f"{path}: row {who}: demand {large:g} is above the capacity {capacity:g}; split the row")
-        if self.degrees and len(self.places) > MOST_CUSTOMERS + 1:
-            raise UserError(f"{path}: has {len(self.places) - 1} customers; of degrees, {MOST_CUSTOMERS} are the most")
-        (*demands, whole), locs, matrix = whole_numbers([*self.demands, capacity]), self.places, None
-        if self.degrees:
-            locs, matrix = local_plane(locs), great_circle(locs[:, None], locs)
-        services = None if self.services is None else np.array(self.services)
-        return Problem(
-            self.stem,
-            locs,
-            np.array(demands, np.int64),
-            whole,
-            "exact",
-            matrix=matrix,
-            windows=self.hours,
-            services=services,
-        )
+
+def completed(given: Mapping[str, object]) -> Mapping[str, object]:
+    """Return an input with demands and capacity in whole numbers; raise UserError if it has no capacity."""
+    demands, capacity = given.get("demands"), given.get("capacity")
+    if capacity is None and demands and not given.get("vehicles"):
+        raise UserError("there is no capacity; give what a vehicle carries as capacity=100 or the like, or in a column")
+    if given.get("vehicles"):
+        return given  # with whole capacities
+    given_amounts = [*demands, capacity] if isinstance(demands, list | tuple) else []
+    amounts = [each for each in given_amounts if isinstance(each, int | float) and 0 <= each <= MOST_CAPACITY]
+    if len(amounts) < len(given_amounts) or not amounts or any(isinstance(each, bool) for each in amounts):
+        return given  # the fields say what is wrong
+    *whole, most = whole_numbers(amounts)
+    if most != amounts[-1] and max(whole) > most:
+        who, large = f"customer {whole.index(max(whole)) + 1}", max(amounts)
+        raise UserError(f"{who} asks for {large:g}, more than the capacity of {capacity}; split the customer")
+    return {**given, "demands": whole, "capacity": most}
 
 
 def whole_numbers(amounts: Sequence[float]) -> list[int]:
@@ -134,7 +127,6 @@ def read_table(path: Path) -> Customers:
     axes = ("lon", "lat") if "lon" in columns else ("x", "y")
     places = np.array([[_number(path, row, axis, cells[axis]) for axis in axes] for row, cells in rows.items()])
     degrees = axes[0] == "lon" or _looks_like_degrees(places)
-    _check_places(path, list(rows), places, axes)
     demands = [_demand(path, row, cells["demand"]) if row != depot else 0.0 for row, cells in rows.items()]
     if load := _demand(path, depot, rows[depot]["demand"] or 0):
         raise UserError(
@@ -257,17 +249,6 @@ def _looks_like_degrees(places: np.ndarray) -> bool:
     within = (np.abs(places) <= (180, 90)).all() and (high - low <= WIDEST).all()
     fine = (np.abs(places * 100 - np.rint(places * 100)) > 1e-6).any(1).mean() > 0.5  # three decimals or more
     return bool(within and fine and (low.min() < 0 or high.max() > 1))
-
-
-def _check_places(path: Path, numbers: Sequence[int], places: np.ndarray, axes: Sequence[str]) -> None:
-    """Raise UserError for longitudes and latitudes that are none."""
-    for axis, most, values in zip(axes, (180, 90), places.T, strict=True):
-        if axis in ("lon", "lat") and (far := np.abs(values) > most).any():
-            at = int(far.argmax())
-            raise UserError(
-                f"{path}: row {numbers[at]}: {axis} is {values[at]:g}, not from -{most} to {most}; are lon and lat "
-                "exchanged? Name the columns x and y if they lie in a plane"
-            )
 
 
 def write_routes(

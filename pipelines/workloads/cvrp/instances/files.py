@@ -9,9 +9,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from common.config import checked
 from common.errors import UserError
-from models.routing.problems import Problem, distances_from
-from pipelines.workloads.cvrp.instances.customers import WRITTEN, read_table
+from models.routing.inputs import RoutingInput, problem_of
+from models.routing.problems import Problem
+from pipelines.workloads.cvrp.instances.customers import WRITTEN, completed, read_table
 from pipelines.workloads.cvrp.instances.npz_files import read_npz
 from pipelines.workloads.cvrp.instances.solomon_files import read_solomon
 from pipelines.workloads.cvrp.instances.tables import TABLES
@@ -45,9 +47,6 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
             stem: [p if p.rounding == rounding else replace(p, rounding=rounding, best_known=None) for p in problems]
             for stem, problems in found.items()
         }
-    for problems in found.values():
-        for problem in problems:
-            _check_reach(path, problem)
     return found
 
 
@@ -56,7 +55,8 @@ def _problems(file: Path, capacity: int | None) -> list[Problem]:
         return READERS[file.suffix.lower()](file)
     table = read_table(file)
     print(f"{file}: {table.found}", file=sys.stderr)
-    return [table.as_problem(file, capacity)]
+    given = completed({**table.as_input(), **({} if capacity is None else {"capacity": capacity})})
+    return [problem_of(checked(RoutingInput, given, str(file)))]
 
 
 def of_ours(file: Path) -> bool:
@@ -64,18 +64,6 @@ def of_ours(file: Path) -> bool:
     if file.suffix.lower() == ".txt" and b"VEHICLE" not in file.read_bytes()[:1000]:
         return True
     return file.name.startswith((".", "~$")) or file.name.lower().endswith(WRITTEN)
-
-
-def _check_reach(path: Path, problem: Problem) -> None:
-    """Raise UserError for a customer out of reach of every route within the limit."""
-    if not problem.plain:
-        return
-    there_and_back = 2 * distances_from(problem, 0)[1:] + problem.service
-    if (far := there_and_back > problem.limit).any():
-        raise UserError(
-            f"{path}: {problem.name}: customer {far.argmax() + 1} takes {there_and_back[far.argmax()]:g}, there and "
-            f"back and its service, but DISTANCE is {problem.limit:g}; correct one of them"
-        )
 
 
 def _instance_files(path: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 
 SIZE = 10_000
 SEED = 1234
-BEST_KNOWN = Path(__file__).with_name("best_known")  # written by best_known.py
+BEST_KNOWN = Path(__file__).with_name("best_known")  # written by tests/peers/best_known.py
 
 
 @functools.lru_cache(maxsize=4)

@@ -27,17 +27,16 @@ def nearest_neighbour(problem: Problem) -> Routes:
     waiting = np.ones(len(demand), bool)
     waiting[0] = False
     routes: Routes = [[]]
-    away, load, left = back, problem.capacity, problem.limit
+    away, load = back, problem.capacity
     for _ in range(problem.customers):
-        fits = waiting & (demand <= load) & (away + problem.service + back <= left)
+        fits = waiting & (demand <= load)
         if not fits.any():
             routes.append([])
-            away, load, left = back, problem.capacity, problem.limit
+            away, load = back, problem.capacity
             fits = waiting
         node = int(np.where(fits, away, np.inf).argmin())
         waiting[node] = False
         load -= int(demand[node])
-        left -= away[node] + problem.service
         away = distances_from(problem, node)
         routes[-1].append(node)
     return routes
@@ -48,8 +47,7 @@ def savings(problem: Problem) -> Routes:
 
     Clarke and Wright 1964 (Scheduling of Vehicles from a Central Depot to a Number of Delivery Points): every customer
     begins on a route of its own. Pairs of customers are taken in the order of the saving of driving straight from one
-    to the other instead of through the depot; two routes are joined if the pair are ends of them and load and length
-    fit.
+    to the other instead of through the depot; two routes are joined if the pair are ends of them and the load fits.
     """
     first, second = _pairs(problem)
     to_depot = distances_from(problem, 0)
@@ -59,17 +57,15 @@ def savings(problem: Problem) -> Routes:
     order = order[: np.count_nonzero(saving > 0)]
 
     route_of: Routes = [[node] for node in range(len(to_depot))]
-    # Both are kept at the two ends of a route.
-    load_of, duration_of = problem.demand.tolist(), (2 * to_depot + problem.service).tolist()
-    capacity, limit = problem.capacity, problem.limit
-    for i, j, saved in zip(first[order].tolist(), second[order].tolist(), saving[order].tolist(), strict=True):
+    load_of = problem.demand.tolist()  # kept at the two ends of a route
+    for i, j in zip(first[order].tolist(), second[order].tolist(), strict=True):
         left, right = route_of[i], route_of[j]
         if left is right:
             continue
         if (left[0] != i and left[-1] != i) or (right[0] != j and right[-1] != j):
             continue
-        load, duration = load_of[i] + load_of[j], duration_of[i] + duration_of[j] - saved
-        if load > capacity or duration > limit:
+        load = load_of[i] + load_of[j]
+        if load > problem.capacity:
             continue
         if left[-1] != i:
             left.reverse()
@@ -79,7 +75,6 @@ def savings(problem: Problem) -> Routes:
             route_of[node] = left
         left += right
         load_of[left[0]] = load_of[left[-1]] = load
-        duration_of[left[0]] = duration_of[left[-1]] = duration
     routes = {id(route): route for route in route_of[1:]}
     return list(routes.values())
 
