@@ -26,6 +26,7 @@ Amount = Annotated[float, Field(ge=0, le=MAX_COORDINATE)]
 MOST_ASKED = 10_000  # customers of an input
 # What start tours are made from, beside "mix", which is what serves best for a size.
 STARTS_FROM = ("mix", "policy", "savings", "sweep", "nearest", "random")
+OF_CUSTOMERS = ("demands", "windows", "service_times", "prizes")
 Point = tuple[Coordinate, Coordinate]
 Window = tuple[Amount, Amount]
 Matrix = tuple[tuple[Amount, ...], ...]
@@ -113,13 +114,9 @@ class RoutingInput(Input):
                         "longitude (-180 to 180) and latitude (-90 to 90), in this order; with degrees=false "
                         "coordinates lie in a plane"
                     )
-        if len(self.demands) != len(self.customers):
-            raise ValueError(
-                f"there are {len(self.customers)} customers but {len(self.demands)} demands; give one for each customer"
-            )
         nodes = 1 + len(self.customers) + len(self.depots)
         for name, rows, count in (
-            *((name, getattr(self, name), len(self.customers)) for name in ("windows", "service_times", "prizes")),
+            *((name, getattr(self, name), len(self.customers)) for name in OF_CUSTOMERS),
             *((name, getattr(self, name), nodes) for name in ("distances", "durations")),
             ("depot_hours", self.depot_hours or None, len(self.depots)),
         ):

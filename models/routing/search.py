@@ -1,12 +1,13 @@
 """Search with a trained policy: a decoding strategy, repeated on the 8 symmetries of the square."""
 
-from typing import Protocol, TypedDict
+from collections.abc import Iterator
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
 from models.routing.decoder import Cache
-from models.routing.decodes import DECODES, MOST_SAMPLES, Request
+from models.routing.decodes import DECODES, Request
 from models.routing.environment import DEPOT, Instances, tour_length
 
 SYMMETRIES = 8
@@ -29,14 +30,8 @@ class TourBuilder(Protocol):
     ) -> Tensor:
         """Return tours (B, S, T)."""
 
-
-class Settings(TypedDict, total=False):
-    """Settings of a search, described at `shortlist`."""
-
-    decode: str
-    samples: int
-    starts: int | None
-    augment: bool
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the weights, which say what device it is on."""
 
 
 @torch.no_grad()
@@ -62,13 +57,11 @@ def shortlist(
 
     With `augment` the strategy is repeated for each of the 8 symmetries of the square (Kwon et al. 2020). `max_scores`
     bounds memory: that many (tour, node) pairs are scored at a time, about 300 bytes each; results change by rounding
-    only. Raises ValueError for settings that do not fit.
+    only.
     """
     batch, num_nodes = instances.demand.shape
     device, most_steps = instances.locs.device, 2 * (num_nodes - 1)
-    request = Request(num_nodes - 1, samples, starts, seed)
-    _check(decode, request)
-    plan = DECODES[decode](request)
+    plan = DECODES[decode](Request(num_nodes - 1, samples, starts, seed))
     variants = SYMMETRIES if augment else 1
     items = torch.arange(batch, device=device) if items is None else items.to(device)
 
@@ -118,16 +111,3 @@ def turn(locs: Tensor, symmetry: Tensor) -> Tensor:
     mirrored = torch.stack([symmetry & 1, symmetry & 2], -1)[:, None].bool()
     locs = torch.where(mirrored, 1 - locs, locs)
     return torch.where((symmetry >= 4)[:, None, None], locs.flip(-1), locs)
-
-
-def _check(decode: str, request: Request) -> None:
-    """Raise ValueError for settings that do not fit."""
-    num_customers, samples, starts, _ = request
-    if decode not in DECODES:
-        raise ValueError(f"decode is {decode!r}; known: {', '.join(DECODES)}")
-    if starts is not None and decode != "multistart":
-        raise ValueError(f"starts is {starts}, but decode is {decode!r}; starts need decode 'multistart'")
-    if starts is not None and not 1 <= starts <= num_customers:
-        raise ValueError(f"starts is {starts}; it must be from 1 to {num_customers}, the number of customers")
-    if not 1 <= samples <= MOST_SAMPLES:
-        raise ValueError(f"samples is {samples}; it must be from 1 to {MOST_SAMPLES}")

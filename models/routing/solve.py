@@ -6,21 +6,22 @@ recreate for the rest of the time.
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol, Unpack
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.config import checked
+from common.errors import UserError
 from common.random import derive_key, random_bits
 from models.routing import native
 from models.routing.decodes import DECODES, Request
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
-from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
+from models.routing.inputs import RoutingInput, RoutingSettings, SearchSettings, problem_of
 from models.routing.problems import Problem, cost_of, distances, to_instances
-from models.routing.search import SYMMETRIES, Settings, TourBuilder, shortlist
+from models.routing.search import SYMMETRIES, TourBuilder, shortlist
 
 AT_ONCE = 256  # problems given to one search
 OMITTED = "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
@@ -50,25 +51,12 @@ DIVISIONS = (
 )
 
 
-class Solver(TourBuilder, Protocol):
-    """A tour builder with parameters, which say what device it is on."""
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the weights."""
-
-
 class Asked(NamedTuple):
     """A problem and the number of its random stream."""
 
     problem: Problem
     item: int = 0
     initial: Routes | None = None  # routes to begin with
-
-
-class Choices(Settings, total=False):
-    """Settings of the solver, described at `best_tours`."""
-
-    starts_from: str
 
 
 def mended(problem: Problem, routes: Sequence[Sequence[int]]) -> Routes:
@@ -86,25 +74,17 @@ def mended(problem: Problem, routes: Sequence[Sequence[int]]) -> Routes:
     return found + [[node] for node in sorted(waiting)]
 
 
-def solve_all(
-    policy: Solver,
-    asked: Sequence[Asked],
-    *,
-    milliseconds: float | None = None,
-    seed: int = 0,
-    **settings: Unpack[Choices],
-) -> list[tuple[Routes, float]]:
-    """Return routes and their cost for each problem; `settings` are the others of `best_tours`.
+def solve_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[tuple[Routes, float]]:
+    """Return routes and their cost for each problem.
 
-    Raises ValueError for settings that do not fit, for time without native code, and for a policy whose weights are not
-    finite.
+    Raises ValueError for time without native code, and for a policy whose weights are not finite.
     """
     if reason := native.unavailable():
-        if milliseconds:
+        if settings.milliseconds:
             raise ValueError(
-                f"milliseconds is {milliseconds:g}, but this machine has no native code: {reason}; set it to 0"
+                f"milliseconds is {settings.milliseconds:g}, but this machine has no native code: {reason}; set it to 0"
             )
-        milliseconds = 0
+        settings = settings.model_copy(update={"milliseconds": 0})
     device = next(policy.parameters()).device
     alike: dict[tuple[int, bool], list[int]] = defaultdict(list)
     for place, each in enumerate(asked):
@@ -118,24 +98,24 @@ def solve_all(
             instances, items = to_instances(problems, device), torch.tensor([each.item for each in chosen])
             plans = [mended(each.problem, each.initial) for each in chosen if each.initial is not None]
             crew = max(1, torch.get_num_threads() // len(rows))
-            tours = best_tours(
-                policy, problems, instances, items, seed, milliseconds, plans=plans, crew=crew, **settings
-            )
+            tours = best_tours(policy, problems, instances, items, settings, settings.seed, plans, crew)
             for place, problem, tour in zip(rows, problems, tours, strict=True):
                 routes = routes_of(tour)
                 found[place] = routes, cost_of(problem, routes)
     return [found[place] for place in range(len(asked))]
 
 
-def check_work(customers: int, settings: RoutingSettings) -> None:
-    """Raise ValueError for tours that a policy would build for minutes."""
+def check_work(customers: int, settings: SearchSettings, most_scores: float = MOST_SCORES) -> None:
+    """Raise UserError for more starts than customers, and for tours that a policy would build for minutes."""
+    if settings.starts is not None and settings.starts > customers:
+        raise UserError(f"starts is {settings.starts}, but there are only {customers} customers")
     plan = DECODES[settings.decode](Request(customers, settings.samples, settings.starts, 0))
     tours = plan.num_tours * (SYMMETRIES if settings.augment else 1)
     alone = settings.milliseconds == 0 or settings.starts_from == "policy" or settings.starts or native.unavailable()
-    if alone and tours * customers**2 > MOST_SCORES:
-        raise ValueError(
-            f"{tours:,} tours of a policy for {customers:,} customers would take long; give starts=1, or milliseconds "
-            "and no starts"
+    if alone and tours * customers**2 > most_scores:
+        raise UserError(
+            f"{tours:,} tours of a policy for {customers:,} customers would take long; give starts=1 augment=false, or "
+            "milliseconds and no starts"
         )
 
 
@@ -149,31 +129,37 @@ def best_tours(
     problems: Sequence[Problem],
     instances: Instances,
     items: Tensor,
+    settings: SearchSettings,
     seed: int,
-    milliseconds: float | None = None,
-    starts_from: str = "mix",
     plans: Sequence[Routes] = (),
     crew: int = 1,
-    **settings: Unpack[Settings],
 ) -> Tensor:
-    """Return tours (B, T) found in `milliseconds` of CPU time for each problem, by default as many as customers.
+    """Return tours (B, T) of the problems, found by each of `crew` threads in the time of the settings.
 
-    Each of `crew` threads has so much time for a problem. `starts_from` is one of STARTS_FROM; `plans` are tours of the
-    problems to begin with, in place of the policy's. Without time the tours are the policy's, or the plans. `instances`
-    are the B problems as the policy takes them, `items` (B,) the numbers of their random streams, `settings` those of
-    `shortlist`.
+    `plans` are tours of the problems to begin with, in place of the policy's. Without time the tours are the policy's,
+    or the plans. `instances` are the B problems as the policy takes them, `items` (B,) the numbers of their random
+    streams.
     """
-    began, customers = time.process_time(), problems[0].customers
-    milliseconds = customers if milliseconds is None else milliseconds
+    began, customers, starts = time.process_time(), problems[0].customers, settings.starts
+    milliseconds = customers if settings.milliseconds is None else settings.milliseconds
     division = division_of(customers)
     tours = None
     if plans:
         tours = torch.stack([actions_of(plan, 2 * customers)[None] for plan in plans])
-    elif takes_policy(customers, milliseconds, starts_from, settings.get("starts")):
-        if milliseconds and settings.get("starts") is None and settings.get("decode", "multistart") == "multistart":
-            settings["starts"] = min(max(1, division.starts), customers)
-        keep = division.keep if milliseconds else 1
-        tours, _ = shortlist(policy, instances, keep=keep, seed=seed, items=items, **settings)
+    elif takes_policy(customers, milliseconds, settings.starts_from, starts):
+        if milliseconds and starts is None and settings.decode == "multistart":
+            starts = min(max(1, division.starts), customers)
+        tours, _ = shortlist(
+            policy,
+            instances,
+            settings.decode,
+            keep=division.keep if milliseconds else 1,
+            samples=settings.samples,
+            starts=starts,
+            augment=settings.augment,
+            seed=seed,
+            items=items,
+        )
         tours = padded(tours, 2 * customers)
         each_once = torch.arange(1 - customers, 1 + customers, device=tours.device).clamp_min(DEPOT)
         if (tours.sort(-1).values != each_once).any():
@@ -181,7 +167,7 @@ def best_tours(
     if not milliseconds:
         assert tours is not None
         return tours[:, 0]
-    return searched(problems, items, seed, milliseconds / 1000, starts_from, tours, began=began, crew=crew)
+    return searched(problems, items, seed, milliseconds / 1000, settings.starts_from, tours, began=began, crew=crew)
 
 
 def takes_policy(customers: int, milliseconds: float, starts_from: str, starts: int | None) -> bool:
@@ -229,13 +215,10 @@ def division_of(customers: int) -> Division:
     return next(each for each in DIVISIONS if customers <= each.customers)
 
 
-def ruined(problems: Sequence[Problem], items: Tensor, seed: int, *, rounds: int = 0, seconds: float = 0) -> Tensor:
-    """Return tours (B, T) after ruin and recreate in the problems' own metric, from random ones.
-
-    The budget is `rounds`, or `seconds` of CPU time for each problem.
-    """
-    seeds = random_bits(derive_key(seed, "cvrp", "ruin"), items.cpu(), 1)[:, 0]
-    return native.ruin_and_recreate(_measured(problems), seeds, rounds=rounds, seconds=seconds)
+def ruined(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0) -> Routes:
+    """Return routes from ruin and recreate, which begins with random ones, after `rounds` or `seconds` of CPU time."""
+    seeds = random_bits(derive_key(seed, "cvrp", "ruin"), torch.zeros(1), 1)[:, 0]
+    return routes_of(native.ruin_and_recreate(_measured([problem]), seeds, rounds=rounds, seconds=seconds)[0])
 
 
 def _measured(problems: Sequence[Problem]) -> native.Measured:

@@ -89,7 +89,7 @@ class Model(Section):
     """A policy network, or a heuristic that needs no training."""
 
     kind: Annotated[str, Choice((*KINDS, *HEURISTICS))] = Field(
-        "gt", description="gat, gt, dgt: networks; greedy (nearest neighbour), savings (Clarke-Wright): heuristics"
+        "gt", description="gat, gt, dgt: networks; savings (Clarke-Wright): a heuristic"
     )
     preset: Annotated[str, Choice(PRESETS)] = Field(
         "small", description="size of the network; model.width, model.heads and model.layers override it"
@@ -182,10 +182,8 @@ class EvaluationSettings(SearchSettings, defaults={"augment": True}):
     @classmethod
     def _some(cls, given: object) -> object:
         """Accept a single number as a list, and drop zeros."""
-        if given is None:
-            return None
-        given = given if isinstance(given, list | tuple) else [given]
-        return [seconds for seconds in given if seconds != 0]
+        given = [given] if isinstance(given, int | float) else given
+        return [seconds for seconds in given if seconds != 0] if isinstance(given, list | tuple) else given
 
 
 class Config(BaseConfig):

@@ -14,11 +14,10 @@ from common.errors import UserError
 from common.plain import Plain
 from common.statistics import interval_around, mean_and_half_width
 from models.routing import native
-from models.routing.decodes import DECODES, Request
 from models.routing.environment import Routes
 from models.routing.policy import RoutingPolicy
 from models.routing.problems import MOST_CUSTOMERS, Problem
-from models.routing.search import SYMMETRIES
+from models.routing.solve import check_work
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.files import read
@@ -39,7 +38,7 @@ from pipelines.workloads.cvrp.solvers.solving import (
 )
 
 if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config, EvaluationSettings
+    from pipelines.workloads.cvrp import Config
 
 
 MOST_SCORES = 1e10  # (step of a tour, node) pairs per problem; a network takes some minutes for them on a core
@@ -131,10 +130,10 @@ def _bounded(config: "Config", model: RoutingPolicy | None, name: str, problems:
 
     Raises UserError if the model itself is among them.
     """
-    settings, largest = config.evaluation, max(problem.customers for problem in problems)
-    if model is not None:
-        _check_time(settings, name, largest)
-    if largest <= MOST_CUSTOMERS:
+    settings, sizes = config.evaluation, {problem.customers for problem in problems}
+    if (largest := max(sizes)) <= MOST_CUSTOMERS:
+        for customers in sizes if model is not None else ():
+            check_work(customers, settings.model_copy(update={"milliseconds": 0}), MOST_SCORES)
         return config
     why = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
     if model is not None or settings.polish_seconds:
@@ -144,18 +143,6 @@ def _bounded(config: "Config", model: RoutingPolicy | None, name: str, problems:
         )
     print(f"{why} HGS and PyVRP: left out", file=sys.stderr)
     return config.model_copy(update={"evaluation": settings.model_copy(update={"reference_seconds": ()})})
-
-
-def _check_time(settings: "EvaluationSettings", name: str, customers: int) -> None:
-    """Raise UserError if the tours of one problem would take a network very long."""
-    plan = DECODES[settings.decode](Request(customers, settings.samples, settings.starts, 0))
-    tours = plan.num_tours * (SYMMETRIES if settings.augment else 1)
-    if customers <= MOST_CUSTOMERS and tours * customers**2 > MOST_SCORES:
-        fewer = "evaluation.samples=20" if settings.decode == "sampling" else "evaluation.starts=20"
-        raise UserError(
-            f"{name} has {customers:,} customers, and {tours:,} tours of so many would take very long; "
-            f"give {fewer} evaluation.augment=false"
-        )
 
 
 def _ways(config: "Config") -> list[tuple[str, bool]]:

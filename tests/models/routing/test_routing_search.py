@@ -95,16 +95,16 @@ def test_without_a_number_of_starts_there_is_one_for_each_customer_up_to_two_hun
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"decode": "beam"}, "decode is 'beam'; known: greedy, sampling, multistart"),
-        ({"starts": 8}, "starts is 8; it must be from 1 to 7, the number of customers"),
-        ({"starts": 0}, "starts is 0; it must be from 1 to 7"),
-        ({"decode": "greedy", "starts": 3}, "starts is 3, but decode is 'greedy'; starts need decode 'multistart'"),
-        ({"decode": "sampling", "samples": 0}, "samples is 0; it must be from 1 to 1048576"),
+        ({"decode": "beam"}, "decode: Input should be 'greedy', 'sampling' or 'multistart' .given 'beam'"),
+        ({"starts": 8}, "starts is 8, but there are only 7 customers"),
+        ({"starts": 0}, "starts: Input should be greater than or equal to 1"),
+        ({"decode": "greedy", "starts": 3}, "starts=3 needs decode=multistart .given greedy"),
+        ({"decode": "sampling", "samples": 0}, "samples: Input should be greater than or equal to 1"),
     ],
 )
-def test_search_refuses_settings_that_do_not_fit(settings, message):
+def test_solve_refuses_settings_that_do_not_fit(settings, message):
     with pytest.raises(ValueError, match=message):
-        search(make_policy("gt"), make_instances(1, 7), **settings)
+        make_policy("gt").solve([[0, 0]] * 8, [0, *[1] * 7], 3, **settings)
 
 
 def test_a_shortlist_holds_the_best_different_tours_in_their_order():

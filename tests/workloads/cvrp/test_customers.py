@@ -184,10 +184,10 @@ def test_x_and_y_are_degrees_only_by_their_range(tmp_path, places, degrees):
         (
             "52.3906",
             "152.39",
-            "row 4: lat is 152.39, not from -90 to 90; are lon and lat exchanged? Name the columns x",
+            "an input: customer 2 is at (13.0645, 152.39), which is no longitude (-180 to 180) and latitude",
         ),
-        ("13.0645,7", "13.0645,", "row 4: demand is empty; type a number, 0 where nothing is delivered"),
-        ("13.0645,7", "13.0645,-7", "row 4: demand is -7; type 0 or more"),
+        ("13.0645,7", "13.0645,", "row 4: demand is empty; type a number, such as 7, or 0 for none"),
+        ("13.0645,7", "13.0645,-7", "row 4: demand is '-7'; type a number, such as 7, or 0"),
         ("13.0645,7", "13.0645,7.25e9", "row 4: demand is '7.25e9'; type a number"),
         (
             "13.405,",
@@ -245,9 +245,9 @@ def test_a_capacity_is_a_column_and_a_word_overrides_it(tmp_path):
     assert refusal(written(tmp_path, text.replace("7,20", "7,21"))).startswith(
         "capacity is 20 in row 2 and 21 in row 4; all"
     )
-    with pytest.raises(UserError, match=r"has no column capacity; add one, or give evaluation.capacity=100"):
+    with pytest.raises(UserError, match=r"there is no capacity; give what a vehicle carries as capacity=100"):
         read(written(tmp_path, "x,y,demand\n1,2,0\n3,4,5\n"))
-    with pytest.raises(UserError, match=r"row 3: demand 5 is above the capacity 4; split the row"):
+    with pytest.raises(UserError, match=r"customer 1 asks for 5, more than the capacity of 4"):
         read(tmp_path / "customers.csv", capacity=4)
 
 

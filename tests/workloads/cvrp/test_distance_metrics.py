@@ -11,7 +11,7 @@ from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import Problem, cost_of, distances, scaled
 from pipelines.workloads.cvrp.input_files import as_input
 from pipelines.workloads.cvrp.solvers import heuristics
-from pipelines.workloads.cvrp.solvers.heuristics import nearest_neighbour, savings
+from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp, pyvrp_plan
 from pipelines.workloads.cvrp.solvers.reference import hgs
 from pipelines.workloads.cvrp.solvers.validator import InvalidTourError, check
@@ -116,7 +116,6 @@ def without_coordinates(num: int = 25) -> Problem:
 
 
 SOLVERS = {
-    "nearest neighbour": nearest_neighbour,
     "savings": savings,
     "HGS": lambda problem: hgs(problem, iterations=20),
     "PyVRP": lambda problem: pyvrp(problem, 0.05, seed=0),
@@ -130,7 +129,7 @@ def test_every_solver_keeps_to_a_matrix(solver):
     check(problem, free)
     # Whoever measured places in the plane instead of the matrix would be far worse than the best of them.
     best = cost_of(problem, SOLVERS["HGS"](problem))
-    assert cost_of(problem, free) < (1.3 if solver == "nearest neighbour" else 1.08) * best
+    assert cost_of(problem, free) < 1.08 * best
 
 
 def test_limits_are_kept_to_in_the_exact_metric_too():

@@ -16,7 +16,7 @@ def test_the_standard_test_set_holds_the_published_instances(customers, demand, 
     first = standard_test_set(customers, 1)[0]
     assert first.locs[0] == pytest.approx([0.19151945, 0.62210877], abs=5e-9)
     assert first.demand[:6].tolist() == [0, *demand]
-    assert (first.customers, first.capacity, first.rounded) == (customers, capacity, False)
+    assert (first.customers, first.capacity, first.rounding) == (customers, capacity, "exact")
     assert first.locs.dtype == np.float64
     assert first.demand.dtype == np.int64
 

@@ -127,8 +127,8 @@ def read_table(path: Path) -> Customers:
     axes = ("lon", "lat") if "lon" in columns else ("x", "y")
     places = np.array([[_number(path, row, axis, cells[axis]) for axis in axes] for row, cells in rows.items()])
     degrees = axes[0] == "lon" or _looks_like_degrees(places)
-    demands = [_demand(path, row, cells["demand"]) if row != depot else 0.0 for row, cells in rows.items()]
-    if load := _demand(path, depot, rows[depot]["demand"] or 0):
+    demands = [_number(path, row, "demand", cells["demand"], 0) if row != depot else 0.0 for row, cells in rows.items()]
+    if load := _number(path, depot, "demand", rows[depot]["demand"] or 0, 0):
         raise UserError(
             f"{path}: row {depot} is the depot, {'as it says' if marked else 'being the first'}, but its demand is "
             f"{load:g}; give your own place a first row with demand 0, or add a column depot with 1 in its row"
@@ -145,7 +145,10 @@ def read_table(path: Path) -> Customers:
         hours = np.array([_hours(path, row, cells) for row, cells in rows.items()])
     services = None
     if "service" in columns:
-        services = [0.0, *(_demand(path, row, cells["service"] or 0) for row, cells in list(rows.items())[1:])]
+        services = [
+            0.0,
+            *(_number(path, row, "service", cells["service"] or 0, 0) for row, cells in list(rows.items())[1:]),
+        ]
     capacity, said = _capacity(path, rows), printable(found, 400)
     return Customers(path.stem, list(rows), names, places, demands, capacity, degrees, hours, services, said)
 
@@ -194,24 +197,16 @@ def _text(cell: object) -> str:
     return "" if cell is None else str(cell).strip().casefold()
 
 
-def _number(path: Path, row: int, column: str, cell: object) -> float:
+def _number(path: Path, row: int, column: str, cell: object, least: float = -MAX_COORDINATE) -> float:
     """Return a cell as a number, or raise UserError."""
     try:
         value = float(str(cell).strip())
     except ValueError:
         value = math.nan
-    if not abs(value) <= MAX_COORDINATE:  # true for nan as well
+    if not least <= value <= MAX_COORDINATE:  # true for nan as well
         given = "is empty" if cell is None or cell == "" else f"is {printable(repr(cell), 40)}"
-        raise UserError(f"{path}: row {row}: {column} {given}; type a number, such as 52.5")
-    return value
-
-
-def _demand(path: Path, row: int, cell: object) -> float:
-    if cell is None or cell == "":
-        raise UserError(f"{path}: row {row}: demand is empty; type a number, 0 where nothing is delivered")
-    value = _number(path, row, "demand", cell)
-    if value < 0:
-        raise UserError(f"{path}: row {row}: demand is {value:g}; type 0 or more")
+        example = "52.5" if least else "7, or 0 for none"
+        raise UserError(f"{path}: row {row}: {column} {given}; type a number, such as {example}")
     return value
 
 

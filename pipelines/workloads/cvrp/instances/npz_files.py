@@ -36,6 +36,8 @@ def read_npz(path: Path) -> list[Problem]:
     demand = arrays["demand"]
     if demand.ndim != 2 or 0 in demand.shape:
         raise UserError(f"{path}: 'demand' has shape {demand.shape}; it must be (instances, customers)")
+    if (locs := arrays.get("locs", np.zeros((1, 1, 2)))).ndim != 3:
+        raise UserError(f"{path}: 'locs' has shape {locs.shape}; it must be (instances, customers, 2)")
     for key, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise UserError(f"{path}: {key!r} holds {array.dtype}, not numbers; save it as float32 or int64")

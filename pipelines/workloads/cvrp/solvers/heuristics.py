@@ -1,17 +1,17 @@
-"""Constructive heuristics to measure a trained policy against: nearest neighbour and savings.
+"""Constructive heuristics to measure a trained policy against.
 
 Each takes a problem and returns its routes: lists of customers 1..n without the depot. A new heuristic is a function
-here and its entry in HEURISTICS, by which configs name it.
+here and its entry in HEURISTICS, with a label, by which configs name it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.routing.problems import Problem, distances_between, distances_from
+from models.routing.problems import Problem, distances_between
 
 if TYPE_CHECKING:
     from models.routing.environment import Routes
@@ -19,27 +19,6 @@ if TYPE_CHECKING:
 
 ALL_PAIRS = 3000  # customers up to which all pairs are compared: at 30,000 they would take 13 GB
 NEAR = 100  # nearest others compared with each customer, above that
-
-
-def nearest_neighbour(problem: Problem) -> Routes:
-    """Visit the nearest customer that still fits; return to the depot when none does."""
-    demand, back = problem.demand, distances_from(problem, 0)
-    waiting = np.ones(len(demand), bool)
-    waiting[0] = False
-    routes: Routes = [[]]
-    away, load = back, problem.capacity
-    for _ in range(problem.customers):
-        fits = waiting & (demand <= load)
-        if not fits.any():
-            routes.append([])
-            away, load = back, problem.capacity
-            fits = waiting
-        node = int(np.where(fits, away, np.inf).argmin())
-        waiting[node] = False
-        load -= int(demand[node])
-        away = distances_from(problem, node)
-        routes[-1].append(node)
-    return routes
 
 
 def savings(problem: Problem) -> Routes:
@@ -50,7 +29,7 @@ def savings(problem: Problem) -> Routes:
     to the other instead of through the depot; two routes are joined if the pair are ends of them and the load fits.
     """
     first, second = _pairs(problem)
-    to_depot = distances_from(problem, 0)
+    to_depot = distances_between(problem, np.zeros(1, int), np.arange(len(problem.locs)))
     saving = to_depot[first] + to_depot[second] - distances_between(problem, first, second)
     # A stable sort breaks ties, common in the rounded metric, alike on every machine.
     order = np.argsort(-saving, kind="stable")
@@ -96,14 +75,4 @@ def _pairs(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     return pairs[0], pairs[1]
 
 
-class Heuristic(NamedTuple):
-    """A method that needs no training."""
-
-    label: str
-    solve: Callable[[Problem], Routes]
-
-
-HEURISTICS = {
-    "greedy": Heuristic("nearest neighbour", nearest_neighbour),
-    "savings": Heuristic("savings (Clarke-Wright)", savings),
-}
+HEURISTICS: dict[str, tuple[str, Callable[[Problem], Routes]]] = {"savings": ("savings (Clarke-Wright)", savings)}

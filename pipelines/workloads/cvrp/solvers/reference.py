@@ -95,12 +95,9 @@ class Solver(NamedTuple):
 
 def sisrs(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0) -> Routes:
     """Return routes from native ruin and recreate, after `rounds` or `seconds` of CPU time."""
-    import torch
-
-    from models.routing.environment import routes_of
     from models.routing.solve import ruined
 
-    return routes_of(ruined([problem], torch.zeros(1), seed, rounds=rounds, seconds=seconds)[0])
+    return ruined(problem, rounds=rounds, seconds=seconds, seed=seed)
 
 
 def to_imitate(problem: Problem, iterations: int) -> Routes:

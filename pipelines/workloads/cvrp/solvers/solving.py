@@ -15,7 +15,7 @@ from torch import Tensor
 from common.errors import UserError
 from models.routing import native
 from models.routing.environment import Instances, Routes, routes_of
-from models.routing.fleet import MILLISECONDS, plan
+from models.routing.fleet import plan
 from models.routing.problems import Plan, Problem, cost_of, to_instances
 from models.routing.search import TourBuilder
 from models.routing.solve import actions_of, at_once, best_tours, padded, searched, takes_policy
@@ -61,30 +61,22 @@ def solve_with_model(
     milliseconds: float = 0,
 ) -> Solved:
     """Return the model's tours, or those found from them in `milliseconds`."""
-    settings = config.evaluation
-    mixed = milliseconds and settings.starts_from == "mix"  # which knows best what it holds
-    starts = settings.starts if decode == "multistart" and not mixed else None
+    way = {"decode": decode, "augment": augment, "milliseconds": milliseconds}
+    if decode != "multistart" or (milliseconds and config.evaluation.starts_from == "mix"):  # knows best what it holds
+        way["starts"] = None
+    settings = config.evaluation.model_copy(update=way)
     tours = f"{decode}({settings.samples})" if decode == "sampling" else decode
     label = f"{config.model.kind}, {tours}" + (" x 8 symmetries" if augment else "")
     if milliseconds:
-        taken = takes_policy(max(each.customers for each in problems), milliseconds, settings.starts_from, starts)
+        most = max(each.customers for each in problems)
+        taken = takes_policy(most, milliseconds, settings.starts_from, settings.starts)
         sources = [config.model.kind] * taken + [settings.starts_from] * (settings.starts_from != "policy")
         label = f"search from {' and '.join(sources)}, {milliseconds:.3g} ms"
 
     def solve(batch: Mapping[str, Tensor]) -> Tensor:
-        return best_tours(
-            model,
-            [problems[i] for i in batch["item"].tolist()],
-            Instances(batch["locs"], batch["demand"], batch["capacity"]),
-            batch["item"],
-            config.seed,
-            milliseconds,
-            settings.starts_from,
-            decode=decode,
-            samples=settings.samples,
-            starts=starts,
-            augment=augment,
-        )
+        instances = Instances(batch["locs"], batch["demand"], batch["capacity"])
+        chosen = [problems[i] for i in batch["item"].tolist()]
+        return best_tours(model, chosen, instances, batch["item"], settings, config.seed)
 
     return _solve_batches(label, problems, solve, device, map_items)
 
@@ -122,7 +114,7 @@ def times(settings: "EvaluationSettings", milliseconds: float) -> Sequence[float
 def solve_fleets(config: "Config", problems: Sequence[Problem], few: int, map_items: MapItems) -> list[Solved]:
     """Return plans of more than the plain CVRP: our own, and PyVRP's of the first `few` in the same times."""
     settings, found = config.evaluation, list[Solved]()
-    own = settings.milliseconds or MILLISECONDS * max(problem.customers for problem in problems)
+    own = settings.milliseconds or max(problem.customers for problem in problems)
     budgets = [own / 1000, *(each for each in times(settings, own) if 1000 * each != own)]
     solvers: list[tuple[str, Callable[[Problem, float], Plan | None]]] = [
         ("ruin and recreate", lambda problem, seconds: plan(problem, seconds=seconds, seed=config.seed)),
