@@ -89,11 +89,11 @@ def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[floa
 
 
 def answer(problem: Problem, milliseconds: float | None, seed: int, initial: Routes | None = None) -> dict[str, object]:
-    """Return a plan found in as much CPU time, by default a millisecond for each customer, with its cost, or an error.
+    """Return a plan found in as much CPU time, by default a millisecond a customer, with its cost, or an error.
 
-    It begins with what can be kept of the routes `initial`, of vehicles of the first kind.
-    `arrivals` are as in `schedule`, `vehicles` the number of each route's kind where there are several, `left_out` the
-    customers whose prizes are lost.
+    It begins with what can be kept of the routes `initial`, of vehicles of the first kind. `arrivals` are as in
+    `schedule`, `vehicles` and `depots` the numbers of each route's where there are several, `left_out` the customers
+    whose prizes are lost.
     """
     spent = problem.customers if milliseconds is None else milliseconds
     start = None if initial is None else Plan(initial, [0] * len(initial))
@@ -108,6 +108,8 @@ def answer(problem: Problem, milliseconds: float | None, seed: int, initial: Rou
         ]
     if len(problem.vehicles) > 1:
         found["vehicles"] = kinds
+    if problem.depots > 1:
+        found["depots"] = [problem.vehicles[kind].depot for kind in kinds]
     if problem.prizes is not None:
         found["left_out"] = sorted(set(range(1, problem.customers + 1)).difference(*routes))
     return found

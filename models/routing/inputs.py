@@ -94,11 +94,16 @@ class RoutingInput(Input):
         """Lay out a matrix without coordinates in a plane, and give several kinds of vehicles a capacity in common."""
         if not isinstance(given, dict):
             return given
-        if isinstance(given.get("vehicles"), list | tuple) and given["vehicles"]:
-            given = {"capacity": max(each.get("capacity", 1) for each in given["vehicles"]), **given}
-        matrix = given.get("distances")
-        if matrix is not None and "customers" not in given and (square := np.array(matrix, float)).ndim == 2:
-            depot, *customers = in_a_plane((square + square.T) / 2).tolist()
+        if isinstance(vehicles := given.get("vehicles"), list | tuple):
+            capacities = [each.get("capacity") for each in vehicles if isinstance(each, dict)]
+            most = max((each for each in capacities if isinstance(each, int | float)), default=None)
+            given = given if most is None else {"capacity": most, **given}
+        if (matrix := given.get("distances")) is not None and "customers" not in given:
+            try:
+                square = np.array(matrix, float)
+                depot, *customers = in_a_plane((square + square.T) / 2).tolist()
+            except (TypeError, ValueError) as error:
+                raise ValueError("distances must be a square of numbers, a row for each node") from error
             given = {**given, "depot": depot, "customers": customers}
         return given
 

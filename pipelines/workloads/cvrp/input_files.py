@@ -92,7 +92,7 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
 def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
     """Write the routes for a table, or for a `.vrp` file as NAME.RUN.sol; NAME.sol is its best known solution."""
     if path.suffix.lower() in TABLES:
-        tours = write_routes(path, answer["routes"], run, answer.get("arrivals", ()))
+        tours = write_routes(path, answer, run)
         print(f"tours: {' and '.join(map(str, tours))}", file=sys.stderr)
         return tours[0]
     if path.suffix.lower() != ".vrp":
@@ -145,7 +145,17 @@ INPUTS = Inputs(
     settings=RoutingSettings,
     read=read,
     completed=completed,
-    shared=("capacity", "degrees", "rounding", "speed", "num_vehicles", "max_length", "max_duration", "open_routes"),
+    shared=(
+        "capacity",
+        "degrees",
+        "rounding",
+        "speed",
+        "num_vehicles",
+        "max_length",
+        "max_duration",
+        "open_routes",
+        "vehicles",
+    ),
     beside=beside,
     served={"customers": MOST_ASKED, "samples": 256, "milliseconds": 60_000},
     at_once=16,

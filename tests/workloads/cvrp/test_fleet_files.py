@@ -205,6 +205,9 @@ def test_a_matrix_alone_is_an_input():
     assert cost_of(problem_of(asked), [[1, 2]]) == 3
     for wrong, message in (
         ({"durations": [[0]]}, "durations must have 3 rows of 3 numbers"),
+        ({"distances": [[0, 1, 9], [9, 0], [1, 9, 0]]}, "distances must be a square of numbers, a row for each node"),
+        ({"distances": [[{}, 1], [1, 0]]}, "distances must be a square of numbers, a row for each node"),
+        ({"vehicles": [5]}, "vehicles"),
         ({"windows": [[0, 1]]}, "windows must have 2 rows"),
         ({"vehicles": [{"capacity": 2, "depot": 1}]}, "vehicles are at depot 1, but there are 0 further ones"),
     ):

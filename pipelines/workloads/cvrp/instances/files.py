@@ -64,7 +64,13 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
             # Results are named after the stem: those of one file would overwrite the other's.
             if file.stem in found:
                 raise UserError(f"{file}: another file in the folder is also called {file.stem}; rename one of the two")
-            found[file.stem] = _problems(file, capacity)
+            if file.suffix.lower() in READERS:
+                found[file.stem] = READERS[file.suffix.lower()](file)
+                continue
+            table = read_table(file)
+            print(f"{file}: {table.found}", file=sys.stderr)
+            given = completed({**table.as_input(), **({} if capacity is None else {"capacity": capacity})})
+            found[file.stem] = [problem_of(checked(RoutingInput, given, str(file)))]
     except OSError as error:
         raise UserError(
             f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions"
@@ -76,15 +82,6 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
             for stem, problems in found.items()
         }
     return found
-
-
-def _problems(file: Path, capacity: int | None) -> list[Problem]:
-    if file.suffix.lower() not in TABLES:
-        return READERS[file.suffix.lower()](file)
-    table = read_table(file)
-    print(f"{file}: {table.found}", file=sys.stderr)
-    given = completed({**table.as_input(), **({} if capacity is None else {"capacity": capacity})})
-    return [problem_of(checked(RoutingInput, given, str(file)))]
 
 
 def of_ours(file: Path) -> bool:

@@ -38,6 +38,8 @@ def standard_test_set(customers: int, num: int) -> list[Problem]:
     depot = random.uniform(size=(SIZE, 2))
     locs = random.uniform(size=(SIZE, customers, 2))
     demand = random.randint(1, 10, (SIZE, customers))
+    path = BEST_KNOWN / f"{customers}.json"
+    known = json.loads(path.read_text())[:num] if path.is_file() else []
     return [
         Problem(
             f"vrp{customers}_test_seed{SEED}-{index:04d}",
@@ -47,11 +49,5 @@ def standard_test_set(customers: int, num: int) -> list[Problem]:
             "exact",
             best_known=cost,
         )
-        for index, cost in zip_longest(range(num), best_known(customers, num))
+        for index, cost in zip_longest(range(num), known)
     ]
-
-
-def best_known(customers: int, num: int) -> list[float]:
-    """Return the best known costs of up to the first `num` instances."""
-    path = BEST_KNOWN / f"{customers}.json"
-    return json.loads(path.read_text())[:num] if path.is_file() else []
