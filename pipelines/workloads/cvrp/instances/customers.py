@@ -88,7 +88,8 @@ def completed(given: Mapping[str, object]) -> Mapping[str, object]:
         raise UserError(f"{who} asks for {large:g}, more than the capacity of {max(bounds)}; split the customer")
 
     def carrying(of: Mapping[str, object]) -> dict[str, object]:
-        return {**of, "capacity": whole[of["capacity"]]} if of.get("capacity") is not None else dict(of)
+        own = of.get("capacity")
+        return {**of, "capacity": whole[own]} if isinstance(own, int | float) else dict(of)
 
     found = {**carrying(given), "demands": [whole[each] for each in amounts[: len(amounts) - len(bounds)]]}
     return {**found, "vehicles": [carrying(each) for each in kinds]} if kinds else found
