@@ -155,11 +155,6 @@ PARTS = {
         "data.customers=[100,200] data.test_instances=48 evaluation.augment=false evaluation.reference=[hgs]"
         " evaluation.reference_seconds=0.1",
     ),
-    "cvrp-adaptive": elsewhere(
-        "cvrp-20",
-        "data.test_instances=100 evaluation.decode=adaptive evaluation.samples=800 evaluation.augment=false"
-        " evaluation.milliseconds=0 evaluation.reference=[]",
-    ),
     "crypto": coins("crypto/evidence", at_least=8),
     "crypto-without-signal": coins("crypto/evidence-none", "data.signal=0", at_most=0),
     "bep": whole(

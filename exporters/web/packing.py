@@ -244,7 +244,7 @@ def _named(module: ModuleType, names: str) -> dict[str, object]:
 
 def _signals(model: PooledExperts, run: Path) -> Packed:
     config = model.config
-    known = candle_features.SETS["default"]
+    known = candle_features.NAMES
     if not set(config.features) <= set(known):
         raise _refused("a model of other features than the default ones", "train one with data.features=default")
     candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
@@ -265,7 +265,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
             "features": config.features,
             "scalers": config.scalers,
             "lookback": config.lookback,
-            "memory": candle_features.memory_of(config.features),
+            "memory": candle_features.MEMORY,
             "dilations": pooled_experts.dilations(config.lookback),
             "return_place": model.return_place,
             "volatility_place": model.volatility_place,

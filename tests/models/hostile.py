@@ -57,7 +57,6 @@ MODELS = {
             "about": {"split": [1, 2]},
         },
     ),
-    "legacy": (cnn_lstm, {"preset": "legacy", "features": ["a"], "lookback": 12}),
     "pooled_experts": (
         pooled_experts,
         {

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from common import kneser_ney, text
-from common.compression import ppmd_baseline, xz_rows
 from common.errors import UserError
 from common.foreign_text import to_csv
 from common.plain import Plain
 from common.statistics import resampled_counts
+from common.text import ppmd_baseline, xz_rows
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.characters import PAD, UNKNOWN
