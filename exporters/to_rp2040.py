@@ -47,8 +47,7 @@ SEEDS = range(1, 5)  # of the stories on which the quantisation is measured, bes
 def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board: str = "both") -> str:
     """Quantise the model, write the files, read them back, and write the manifest if they give the same tokens.
 
-    The UF2 file is for the Pico, for the Pico 2, or for both, one after the other. With the format `c` the folder also
-    gets the library `story`, the model and its runtime in C.
+    Both boards' UF2 blocks follow one another. With the format `c` the folder also gets the library `story` in C.
     """
     model = io.load(model_folder)
     if not isinstance(model, TinyTransformer):
@@ -84,8 +83,8 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
         ),
     }
     if format == "c":
-        sizes = rp2040.arena_bytes(model.config), model.config.layers
-        files |= {f"story/{name}": data for name, data in library.files(packed, vocabulary, *sizes, told).items()}
+        code = library.files(packed, vocabulary, rp2040.arena_bytes(model.config), model.config.layers, told)
+        files |= {f"story/{name}": data for name, data in code.items()}
     manifest.begin(out, model_folder)
     for name, data in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)

@@ -13,8 +13,7 @@ MODEL_OFFSET = 0x10000  # offset of the model in flash; runtime and settings lie
 PAGE, BLOCK = 256, 512
 SETTINGS_OFFSET = MODEL_OFFSET - PAGE
 MEGABYTE = 1024 * 1024
-FAMILY = 0xE48BFF56  # RP2040
-FAMILY_RP2350 = 0xE48BFF59  # its ARM cores, secure
+FAMILY, FAMILY_RP2350 = 0xE48BFF56, 0xE48BFF59  # RP2040; RP2350's ARM cores, secure
 # What the RP2350's boot ROM looks for: an image type (a program, secure, ARM, RP2350), the last item, no other block.
 IMAGE_DEFINITION = struct.pack("<5I", 0xFFFFDED3, 0x10210142, 0x000001FF, 0, 0xAB123579)
 MAGIC = (0x0A324655, 0x9E5D5157)
@@ -25,10 +24,7 @@ HAS_FAMILY = 0x2000
 def join(
     runtime: bytes, settings: bytes, model: bytes, vocabulary: bytes, megabytes: int = 2, family: int = FAMILY
 ) -> bytes:
-    """The UF2 file of four parts; ValueError if they do not fit flash or the chip would not boot the runtime.
-
-    Files for several families may follow one another in one: a boot ROM passes over the blocks of others.
-    """
+    """The UF2 file of four parts; ValueError if they do not fit flash or the chip would not boot the runtime."""
     check_boot(runtime, family)
     if len(runtime) > SETTINGS_OFFSET:
         raise ValueError(f"the runtime has {len(runtime):,} bytes; flash has {SETTINGS_OFFSET:,} for it")

@@ -52,6 +52,7 @@ def write(folder, files):
     return sorted((folder / "src").glob("*.c"))
 
 
+@pytest.mark.slow
 def test_the_command_adds_the_library_with_the_models_words(tmp_path):
     run = tmp_path / "tiny"
     io.save(make(tokenizer=trained_tokenizer(32)), run / "model" / "best")

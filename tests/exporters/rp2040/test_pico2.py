@@ -1,20 +1,23 @@
 """The firmware of a Pico 2 on an emulated RP2350: it boots, and tells the reference's stories on two Cortex-M33."""
 
+import json
 import random
 import struct
 from functools import cache
 
 import pytest
 
+from exporters import __main__ as exporters
 from exporters import to_rp2040
 from exporters.rp2040 import layout, uf2
 from exporters.rp2040.settings import Settings
+from models import io
 from models.stories.integer_transformer import Sampler
 from tests.exporters.rp2040 import chip, files
 from tests.exporters.rp2040.chip import Chip, ChipError
 from tests.exporters.rp2040.pico2 import PADS, TIMING, Pico2
 from tests.exporters.rp2040.test_readers import PROMPTS
-from tests.models.tiny import trained_tokenizer
+from tests.models.tiny import make, trained_tokenizer
 
 RUNTIME = to_rp2040.RUNTIME_RP2350.read_bytes()
 GREEDY = Settings(temperature=0)
@@ -26,6 +29,7 @@ SHAPES = {
 # 512 kB of SRAM have no room for these matrices.
 STREAMED = {"width": 128, "heads": 4, "layers": 3, "hidden": 512, "context": 256}
 TOKENS = 6
+BOTH = [uf2.FAMILY, uf2.FAMILY_RP2350]
 
 
 def joined(settings: Settings, model: bytes, vocabulary: bytes, runtime: bytes = RUNTIME) -> bytes:
@@ -52,6 +56,9 @@ def compare(prompts: list[str], tokens: int, **sizes: object) -> Pico2:
     assert told == expected
     assert "Cores: 2" in board.text
     assert "slowly" not in board.text
+    for bank in (0x80000, 0x81000):  # each core's stack, 4 kB; what was never used is still painted
+        painted = bytes(board.sram)[bank : bank + 512]
+        assert painted == struct.pack("<I", 0x57ACC0DE) * 128
     return board
 
 
@@ -112,7 +119,7 @@ def test_damage_is_named():
     data = bytearray(smallest())
     data[512 * 40 + 32] ^= 1
     with pytest.raises(ChipError, match="the firmware is damaged: its CRC differs"):
-        Pico2(bytes(data), []).run(0.5)
+        Pico2(bytes(data), []).run(0.2)
     for at in (512 + 32 + 0x10, 512 + 32 + 0x14):  # of the image definition, in the second block
         data = bytearray(smallest())
         data[at] ^= 1
@@ -135,3 +142,18 @@ def test_one_file_serves_both_boards_and_each_passes_over_the_others_blocks():
     with pytest.raises(ValueError, match="no block is for the family 0xe48bff56"):
         chip.run(smallest(), [])
     assert struct.unpack_from("<I", smallest(), 28) == (0xE48BFF59,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("words", "families"), [((), BOTH), (("pico",), BOTH[:1]), (("pico2",), BOTH[1:])])
+def test_the_command_takes_the_board(tmp_path, words, families):
+    run = tmp_path / "tiny"
+    io.save(make(tokenizer=trained_tokenizer(32)), run / "model" / "best")
+    exporters.export("rp2040", run, "best", None, **dict(zip(("board",), words, strict=False)))
+    out = run / "exports" / "rp2040"
+    data = (out / "story.uf2").read_bytes()
+    found = [struct.unpack_from("<I", data, at + 28)[0] for at in range(0, len(data), 512)]
+    assert list(dict.fromkeys(found)) == families
+    assert json.loads((out / "manifest.json").read_text())["flash_bytes"] == len(found) // len(families) * 256
+    with pytest.raises(ValueError, match="the format safetensors has no --board; leave it out"):
+        exporters.export("safetensors", run, "best", None, board="pico")
