@@ -68,8 +68,9 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2") -> str
         UF2: uf2.join(RUNTIME.read_bytes(), told.pack(), packed, vocabulary, model.config.flash_megabytes),
     }
     if format == "c":
-        sizes = rp2040.arena_bytes(model.config), model.config.layers
-        files |= {f"story/{name}": data for name, data in library.files(packed, vocabulary, *sizes, told).items()}
+        arena = rp2040.arena_bytes(model.config)
+        written = library.files(packed, vocabulary, arena, model.config.layers, told)
+        files |= {f"story/{name}": data for name, data in written.items()}
     manifest.begin(out, model_folder)
     for name, data in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)

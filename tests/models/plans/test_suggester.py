@@ -94,7 +94,9 @@ def test_names_and_numbers_of_one_project_are_slots_but_tolerances_are_not():
 
 
 def test_a_name_that_a_clause_begins_with_is_a_slot_and_a_rare_word_is_not():
-    found = library("# Project name\n\nHollowmoor Grange opens every new school.\n", "# Project name\n\nTemporary works depot.\n")
+    found = library(
+        "# Project name\n\nHollowmoor Grange opens every new school.\n", "# Project name\n\nTemporary works depot.\n"
+    )
     assert texts_of(found.clauses) == ["<name> opens every new school.", "Temporary works depot."]
 
 
