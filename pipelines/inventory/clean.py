@@ -19,10 +19,7 @@ Waste = tuple[Path, str]  # a file or folder that may go, and why
 
 
 def clean(runs: Sequence[Found], whole: bool, checkpoints: bool, really: bool) -> str:
-    """Remove `runs` as a `whole`, else what no run needs; return what was or would be removed.
-
-    Runs in training stay; asking for one raises UserError.
-    """
+    """Remove `runs` as a `whole` (UserError in training), else what no run needs; return what goes or would go."""
     busy = [found for found in runs if is_held(found.run.lock_file)]
     if whole and busy:
         raise UserError(f"{busy[0].name} is in training; stop it first")
