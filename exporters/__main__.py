@@ -9,6 +9,7 @@
     python -m exporters safetensors runs/waves/default --family waves=my/waves/model.py
     python -m exporters web models/pretrained/cvrp-20
     python -m exporters site public
+    python -m exporters rp2040 models/pretrained/tinystories-real --format c
 
 RUN may also be the folder of a model, such as one that comes with the project. The artifact goes to RUN/exports/FORMAT,
 of a model's folder to exports/NAME/FORMAT, unless --out names another; its manifest.json is written last, so a folder
@@ -28,8 +29,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from common.config.arguments import Parser, nearest
-from common.packages import import_folder, recorded_folder
-from common.version import missing
+from common.packages import import_folder, missing, recorded_folder
 from models import shipped
 
 
@@ -46,7 +46,8 @@ def main() -> None:
             add_family(word)
         if not args.family:
             add_workload(args.run)
-        given = {name: value for name in ("merged", "license", "push") if (value := getattr(args, name))}
+        extra = {"merged": args.merged, "license": args.license, "push": args.push, "format": args.code}
+        given = {name: value for name, value in extra.items() if value}
         print(export(args.format, args.run, args.which, args.out, **given))
     except (ValueError, OSError, ModuleNotFoundError) as error:
         message = missing(error) if isinstance(error, ModuleNotFoundError) else str(error)
@@ -68,6 +69,8 @@ def parser() -> Parser:
     add("--push", metavar="OWNER/NAME", help="upload it to this repository of Hugging Face's hub; a new one is private")
     about = "license of the weights for the card, as in cc-by-4.0; this project's if they learnt only from its data"
     add("--license", metavar="ID", help=about)
+    about = "of rp2040: also a library in C for pico-sdk, Arduino, PlatformIO"
+    add("--format", choices=("c",), dest="code", help=about)
     about = "the Python file that builds models of a family of your own; its code is run"
     add("--family", metavar="NAME=FILE", action="append", default=[], help=about)
     return parser

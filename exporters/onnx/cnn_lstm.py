@@ -8,6 +8,7 @@ Shapes as in models/market/signal_model.py: B windows, L candles of a window, F 
 
 import json
 from collections.abc import Mapping
+from copy import copy
 from types import ModuleType
 
 import numpy as np
@@ -69,7 +70,9 @@ def describe(model: SignalModel) -> Artifact:
         example=examples.script("cnn_lstm"),
         check=lambda example: compare(model, example),
         files={"settings.json": json.dumps(settings).encode(), **portable.copies("models.market.candle_features")},
-        left_out={"thresholds and trades": "they belong to the evaluation; python -m exporters freqtrade has them"},
+        left_out={
+            "thresholds, recalibration, trades": "they belong to the evaluation; python -m exporters freqtrade has them"
+        },
     )
 
 
@@ -92,7 +95,9 @@ def columns_of(candles: Candles) -> dict[str, np.ndarray]:
 
 
 def classified(model: SignalModel, candles: Candles, coin: str) -> np.ndarray:
-    """Return the model's probabilities (n, 3) after the last candles, as if the newest had just closed."""
+    """Return the model's own probabilities (n, 3) after the last candles, as if the newest had just closed."""
+    model = copy(model)
+    model.rule = None  # it may correct them, which an export of the network does not do
     closed = int(candles.time[-1]) + model.config.timeframe_ms
     return model.probabilities(columns_of(candles), coin, closed).numpy()
 

@@ -154,8 +154,6 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
 
 def _text(model: CharLSTM, run: Path) -> Packed:
     config, characters = model.config, model.characters
-    if config.kind != "embedding":
-        raise UserError(f"a character model of kind {config.kind!r} has no page; train model.kind=mixture or lstm")
     prompt = "The information manager is responsible for the delivery of "
     document = f"# Roles\n\nThe appointed party agrees the roles.\n{prompt}"  # with what contexts depend on
     first, *others = characters.encode(document)
@@ -234,7 +232,7 @@ def _named(module: ModuleType, names: str) -> dict[str, object]:
 
 def _signals(model: PooledExperts, run: Path) -> Packed:
     config = model.config
-    known = candle_features.SETS["default"]
+    known = candle_features.NAMES
     if not set(config.features) <= set(known):
         raise UserError("a model of other features than the default ones has no page; train with data.features=default")
     candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
@@ -255,7 +253,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
             "features": config.features,
             "scalers": config.scalers,
             "lookback": config.lookback,
-            "memory": candle_features.memory_of(config.features),
+            "memory": candle_features.MEMORY,
             "dilations": pooled_experts.dilations(config.lookback),
             "return_place": model.return_place,
             "volatility_place": model.volatility_place,

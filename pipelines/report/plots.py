@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from pipelines.members import examination
+from pipelines.members import processes
 from pipelines.report.markup import document, fragment, printable_lines, shown
 from pipelines.report.verdict import Row, interval_of
 
@@ -58,8 +58,8 @@ def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
 
 
 def drawn(draw: Callable[[T], Markup], jobs: Mapping[str, T]) -> dict[str, Markup]:
-    """Return {name: draw(job)}, parts of a page drawn in parallel by `examination.map_parts`."""
-    found = examination.map_parts(functools.partial(_drawn, draw, _collected.get() is not None), jobs)
+    """Return {name: draw(job)}, parts of a page drawn in parallel by `processes.map_parts`."""
+    found = processes.map_parts(functools.partial(_drawn, draw, _collected.get() is not None), jobs)
     for label, picture in (pair for _, pictures in found.values() for pair in pictures.items()):
         _collect(label.partition(" ")[2], picture)
     return {name: html for name, (html, _) in found.items()}
