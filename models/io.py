@@ -14,11 +14,9 @@ Nothing here is pickled, so loading a folder from a stranger does not run the st
 """
 
 import importlib
-import importlib.util
 import json
 import math
 import reprlib
-import sys
 import typing
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -43,7 +41,7 @@ from models.model import Model as Model
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# family -> its module, or the path of a file NAME.py
+# family -> its module
 FAMILIES = {
     "routing": "models.routing",
     "tiny_transformer": "models.stories.tiny_transformer",
@@ -55,7 +53,6 @@ FAMILIES = {
     "char_lstm": "models.plans.char_lstm",
     "char_mixture": "models.plans.char_mixture",
 }
-OWN = frozenset(FAMILIES)  # the families of this project
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PLAIN = (bool, int, float, str)
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}  # that a model can be saved in
@@ -196,11 +193,8 @@ def described(folder: Path) -> Described:
     name = found["family"]
     if name not in list(FAMILIES):  # a list, since what a file says may not be hashable
         name = printable(str(name), SHOWN)
-        raise ValueError(
-            f"{path}: unknown family {name!r}; known families: {', '.join(FAMILIES)}. If the family is your own, give "
-            f"its module: --family {name}=PATH/TO/model.py to an exporter, io.FAMILIES[{name!r}] = 'PATH/TO/model.py' "
-            "in Python"
-        )
+        own = "if it is your own, import its package first, or give an exporter its folder: --workload FOLDER"
+        raise ValueError(f"{path}: unknown family {name!r}; known families: {', '.join(FAMILIES)}; {own}")
     return Described(family=name, config=found["config"])
 
 
@@ -241,23 +235,8 @@ def _json(data: bytes) -> object:
 
 
 def module_of(family: str) -> ModuleType:
-    """The module that builds the family's models. Raises ValueError for a file that is missing or builds none."""
-    where = FAMILIES[family]
-    if not where.endswith(".py"):
-        return importlib.import_module(where)
-    name = f"family_{family}"
-    spec = importlib.util.spec_from_file_location(name, where)
-    assert spec and spec.loader, "a name that ends in .py has a loader"  # noqa: PT018
-    if name not in sys.modules or sys.modules[name].__file__ != spec.origin:
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look for their module there
-        try:
-            spec.loader.exec_module(module)
-            if not hasattr(module, "build"):
-                raise ImportError("it has no function build(config: dict)")
-        except (ImportError, OSError) as error:
-            del sys.modules[name]
-            raise ValueError(f"{where} gives no family {family!r} of models: {error}") from error
-    return sys.modules[name]
+    """Import the module that builds the family's models."""
+    return importlib.import_module(FAMILIES[family])
 
 
 def stored_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
