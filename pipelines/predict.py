@@ -65,7 +65,7 @@ def main() -> None:
     model = trained.find(args.workload, args.name, args.model, args.device)
     arguments.end_quietly()
     given = words.given(paths, fields, inputs, pipe)
-    at_once = args.at_once or (64 if paths and words.PIPE not in paths else 1)
+    at_once = 64 if paths and words.PIPE not in paths else 1
     table = Table() if args.csv else None
     answered = _text(model, given, settings) if args.stream else _answers(model, given, settings, at_once, table)
     found = list(answered)
@@ -100,7 +100,6 @@ def parser() -> Parser:
     add("words", nargs="*", metavar="INPUT or key=value", help="what to answer, and how")
     add("--stream", action="store_true", help="print only the text, as it is written; text models")
     add("--csv", type=Path, metavar="FILE", help="write a table instead of JSON lines, without nested parts")
-    add("--at-once", type=int, metavar="N", help="inputs to read and answer together; 64, from a pipe 1")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
     add("-h", "--help", action="store_true", help="show this, and with --workload fields of an input and settings")
     return made
