@@ -139,9 +139,9 @@ def test_every_name_in_an_example_is_defined(family, tmp_path):
 def test_copies_import_nothing_of_the_project():
     for prefix in ("", "."):
         files = portable.copies("models.plans.chains", "models.market.candle_features", prefix=prefix)
-        assert set(files) == {"chains.py", "arrays.py", "candle_features.py", "candles.py"}
+        assert set(files) == {"chains.py", "kneser_ney.py", "candle_features.py", "candles.py"}
         for source in files.values():
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.ImportFrom):
                     assert (node.module or "").partition(".")[0] not in ("common", "models")
-    assert b"from arrays import lookup" in portable.copies("models.plans.chains")["chains.py"]
+    assert b"from kneser_ney import lookup" in portable.copies("models.plans.chains")["chains.py"]
