@@ -66,10 +66,15 @@ def each_file(
             yield Given(str(path), None, str(error))
             continue
         for file in files:
+            source = None
             try:
-                yield from (Given(source, found) for source, found in read(file))
+                for source, found in read(file):
+                    yield Given(source, found)
             except (UserError, OSError) as error:
                 yield Given(str(file), None, str(error))
+            else:
+                if source is None:
+                    yield Given(str(file), None, f"{file}: there is no input in this file")
 
 
 def files_in(path: Path, endings: Sequence[str]) -> list[Path]:

@@ -57,12 +57,9 @@ ROOMS = {
         *(f"pipelines.{name}" for name in ("checks", "distributed", "engine", "run", "workloads")),
     ),
     "pipelines.answers": ("models", "pipelines.cli", "pipelines.run", "pipelines.workloads"),
-    "pipelines.server": (
-        "models.shipped",
-        *(f"pipelines.{name}" for name in ("answers", "cli", "report", "run", "workloads")),
-    ),
+    "pipelines.server": ("pipelines.answers", "pipelines.report"),
     "pipelines": (
-        "models.io",
+        *("models.io", "models.shipped"),
         *(
             f"pipelines.{name}"
             for name in ("answers", "checks", "cli", "distributed", "engine", "inventory", "members")

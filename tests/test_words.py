@@ -101,7 +101,7 @@ def test_the_resolved_config_is_printed_and_nothing_begins(tmp_path):
         (["train.py", "--workload", "cvrp", "--steps", "5"], "did you mean training.steps=5, without dashes?"),
         (["evaluate.py", "--workload", "cvrp", "--milliseconds=8"], "did you mean evaluation.milliseconds=8,"),
         (["train.py"], "--workload is missing; give one of bep, crypto"),
-        (["evaluate.py", "--workload", "bep", "evaluation.start=2"], "did you mean 'evaluation.starts'?"),
+        (["evaluate.py", "--workload", "bep", "evaluation.clause=2"], "did you mean 'evaluation.clauses'?"),
         (["prepare.py", "--workload", "lmol", "data.thetta=4"], "did you mean 'data.theta'?"),
         (["benchmark.py", "--workload", "tinystories", "--stpes", "4"], "did you mean --steps?"),
         (["benchmark.py", "--workload", "tinystories", "--name", "none"], "there is no run runs/tinystories/none"),

@@ -75,10 +75,7 @@ def _asked(method: str, *arguments: object, output: object) -> dict[str, object]
 
 
 def _weights(model: Model, changed: Mapping[str, torch.Tensor | None] | None = None) -> bytes:
-    """Return the model's tensors as safetensors: fractions in 32 bits, whole numbers in as few as they need.
-
-    Those in `changed` take the place of the model's own; None leaves one out.
-    """
+    """Return the model's tensors, or those in `changed` (None: none), in 32 bits or as few as integers need."""
     tensors: dict[str, torch.Tensor | None] = {**model.state_dict(), **(changed or {})}
     kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     return safetensors.torch.save({name: _narrowed(tensor).contiguous() for name, tensor in kept.items()})
@@ -90,10 +87,6 @@ def _narrowed(tensor: torch.Tensor) -> torch.Tensor:
     least, most = (int(tensor.min()), int(tensor.max())) if tensor.numel() else (0, 0)
     types = (torch.uint8, torch.int16, torch.int32, torch.int64)
     return tensor.to(next(each for each in types if torch.iinfo(each).min <= least and most <= torch.iinfo(each).max))
-
-
-def _refused(what: str, instead: str) -> UserError:
-    return UserError(f"{what} has no page; {instead}")
 
 
 def _stories(model: TinyTransformer, run: Path) -> Packed:
@@ -119,13 +112,8 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         panel="text",
         kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "flash.js", "chip.js"],
         config={"settings": given, "longest_prompt": 4000, "lower_case": model.lower_case},
-        about={
-            "stories": True,
-            "settings": given,
-            "unit": "tokens",
-            "prompt": chosen.prompt or prompt.decode(),
-            "longest_prompt": 1000,
-        },
+        about={"stories": True, "settings": given, "unit": "tokens", "longest_prompt": 1000}
+        | {"prompt": chosen.prompt or prompt.decode()},
         files={
             "runtime.wasm": RUNTIME.read_bytes(),
             "model.bin": layout.pack_model(integers, vocabulary),
@@ -141,7 +129,7 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
 def _routes(model: RoutingPolicy, run: Path) -> Packed:
     config = model.config
     if config.kind != "gt":
-        raise _refused(f"a routing policy of kind {config.kind!r}", "train one with model.kind=gt")
+        raise UserError(f"a routing policy of kind {config.kind!r} has no page; train one with model.kind=gt")
     generator, expected = np.random.default_rng(0), []
     for customers, decode, augment in ((20, "greedy", False), (12, "multistart", True)):
         places = generator.random((customers + 1, 2)).round(3).tolist()
@@ -246,7 +234,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     config = model.config
     known = candle_features.NAMES
     if not set(config.features) <= set(known):
-        raise _refused("a model of other features than the default ones", "train one with data.features=default")
+        raise UserError("a model of other features than the default ones has no page; train with data.features=default")
     candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
     columns = {name: column.tolist() for name, column in columns_of(candles).items()}
     asked = {"coin": config.coins[0], "candles": columns}
@@ -281,7 +269,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
 def _images(model: Siamese, run: Path) -> Packed:
     if not isinstance(model, Siamese) or model.config.texture:
         kind = "a siamese comparator of textures" if isinstance(model, Siamese) else "a comparator of this kind"
-        raise _refused(kind, "train one with model.kind=siamese and model.texture=false")
+        raise UserError(f"{kind} has no page; train one with model.kind=siamese and model.texture=false")
     config, images = model.config, model.example()["images"]
     references = model.reference_scores.tolist()
     if references and not model.fitted.any():
