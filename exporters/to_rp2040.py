@@ -15,7 +15,7 @@ import torch
 from common.disk.files import write_whole
 from exporters import manifest, portable
 from exporters.cards import identity
-from exporters.rp2040 import layout, settings, uf2
+from exporters.rp2040 import layout, library, settings, uf2
 from exporters.rp2040.inference import UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import LIMITS
 from exporters.rp2040.inference_model import heap_bytes
@@ -35,8 +35,11 @@ CODE_BYTES = 31_000  # of MicroPython's heap that the code takes: 30,240 on the 
 SEEDS = range(1, 5)  # of the stories on which the quantisation is measured, besides the model's example
 
 
-def export(run: Path, model_folder: Path, out: Path) -> str:
-    """Quantise the model, write the files, read them back, and write the manifest if they give the same tokens."""
+def export(run: Path, model_folder: Path, out: Path, format: str = "uf2") -> str:
+    """Quantise the model, write the files, read them back, and write the manifest if they give the same tokens.
+
+    With the format `c` the folder also gets the library `story`, the model and its runtime in C.
+    """
     model = io.load(model_folder)
     if not isinstance(model, TinyTransformer):
         raise ValueError(
@@ -56,17 +59,21 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     packed = layout.pack_model(integers, vocabulary)
     suffix = f"{model.config.vocabulary}p"
     names = {"model": f"model_{suffix}.bin", "vocabulary": f"vocab_{suffix}.bin"}
+    told = settings.of_run(run)
     files = {
         names["model"]: packed,
         names["vocabulary"]: vocabulary,
         f"config_{suffix}.json": (json.dumps(_described(model.config, names), indent=2) + "\n").encode(),
         **{name: (FOLDER / name).read_bytes() for name in INFERENCE},
-        UF2: uf2.join(
-            RUNTIME.read_bytes(), settings.of_run(run).pack(), packed, vocabulary, model.config.flash_megabytes
-        ),
+        UF2: uf2.join(RUNTIME.read_bytes(), told.pack(), packed, vocabulary, model.config.flash_megabytes),
     }
+    if format == "c":
+        arena = rp2040.arena_bytes(model.config)
+        written = library.files(packed, vocabulary, arena, model.config.layers, told)
+        files |= {f"story/{name}": data for name, data in written.items()}
     manifest.begin(out, model_folder)
     for name, data in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(out / name, data)
     expected = _prove(out, names, files, model, integers)
     error = logit_error(model, integers)

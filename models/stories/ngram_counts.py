@@ -23,8 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.arrays import lookup, sums_before
-from common.kneser_ney import discounts_of
+from common.kneser_ney import discounts_of, lookup, sums_before
 from models.stories.config import bucket_bits
 
 ORDERS = 4  # contexts of 1 to so many tokens

@@ -104,7 +104,7 @@ def test_routes_are_a_solution_and_their_cost_is_that_of_the_metric():
 @pytest.mark.parametrize(
     ("changes", "fault"),
     [
-        ({"demands": [1, 1, 1]}, "there are 4 customers but 3 demands"),
+        ({"demands": [1, 1, 1]}, "demands must have 4 rows"),
         ({"demands": [1, 1, 5, 1]}, "customer 3 asks for 5, more than the capacity of 2; split"),
         ({"demands": [1, 1, 0.5, 1]}, "demands: "),
         ({"customers": [[0, 1], [1, 1], [1, float("nan")], [2, 2]]}, "customers: "),

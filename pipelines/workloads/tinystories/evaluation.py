@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from common import kneser_ney, text
-from common.compression import ppmd_baseline, xz_rows
 from common.statistics import interval_around, ratio_half_width
+from common.text import ppmd_baseline, xz_rows
 from models.stories import rp2040
 from models.stories.config import END, UNKNOWN
 from models.stories.inputs import StoryInput, StorySettings
