@@ -12,6 +12,7 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow as pa
 import tokenizers
 
 from common.disk.prepared import MANIFEST
@@ -222,13 +223,15 @@ def ending(folder: Path, split: str, characters: int) -> str:
 def _write_stream(folder: Path, split: str) -> None:
     """Write a split's tokens to one file, with a 0 before and after each story."""
     with (folder / split / STREAM).open("wb") as file:
-        for batch in datasets.load_from_disk(folder)[split].data.table.select(["tokens"]).to_batches():
-            lengths = batch.column(0).value_lengths().to_numpy() + 2
-            is_text = np.ones(lengths.sum(), bool)
-            is_text[np.cumsum(lengths) - 1] = is_text[np.cumsum(lengths) - lengths] = False
-            stream = np.zeros(len(is_text), np.uint16)
-            stream[is_text] = batch.column(0).flatten().to_numpy()
-            file.write(stream.tobytes())
+        for path in sorted((folder / split).glob("*.arrow")):
+            with pa.OSFile(str(path)) as stored:  # not mapped, or all of its pages would count as this process's
+                for batch in pa.ipc.open_stream(stored):
+                    lengths = batch["tokens"].value_lengths().to_numpy() + 2
+                    is_text = np.ones(lengths.sum(), bool)
+                    is_text[np.cumsum(lengths) - 1] = is_text[np.cumsum(lengths) - lengths] = False
+                    stream = np.zeros(len(is_text), np.uint16)
+                    stream[is_text] = batch["tokens"].flatten().to_numpy()
+                    file.write(stream.tobytes())
 
 
 def tokens(folder: Path, split: str) -> np.ndarray:
