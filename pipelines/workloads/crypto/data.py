@@ -33,6 +33,7 @@ from pipelines.workloads.crypto.config import Config, Data
 from pipelines.workloads.crypto.splits import PARTS, Fold, Scaler
 
 MOST_NAMED = 5  # coins in a sentence
+Folds = dict[str, list[Fold]]
 
 
 @dataclass(frozen=True)
@@ -214,21 +215,24 @@ def _coin(data: Data, candles: Candles, checks: Mapping[str, object]) -> tuple[C
     return Coin(candles, indicators.NAMES, table, labels, (), (), data.lookback, facts), ends
 
 
-def _divide(
-    data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] | None
-) -> tuple[dict[str, list[Fold]], dict[str, str]]:
+def _divide(data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] | None) -> tuple[Folds, dict[str, str]]:
     """Return the folds of each coin, and the reasons for coins without; `times` (n,) are the ends of its windows.
 
     `known` is the time that earlier folds divided, if there are any.
     """
     step = milliseconds(data.timeframe)
 
-    def divide(times: Mapping[str, np.ndarray], span: tuple[int, int] | None = None) -> list[Fold]:
-        return splits.divide(times, data.split, data.folds, data.horizon, data.lookback, step, span)
+    def divided(times: Mapping[str, np.ndarray], span: tuple[int, int] | None = None) -> tuple[Folds, dict[str, str]]:
+        settings = data.split, data.folds, data.horizon, data.lookback, step, span
+        return splits.together(times, lambda left: splits.divide(left, *settings))
 
     if known is None:
-        return splits.together(times, divide)
-    return splits.one_by_one(times, divide, *known, step)
+        return divided(times)
+    folds, failed = Folds(), dict[str, str]()
+    for symbol, each in times.items():  # a coin whose candles reach further has its own, longer time
+        own, short = divided({symbol: each}, (known[0], max(known[1], int(each[-1]) + step)))
+        folds, failed = folds | own, failed | short
+    return folds, failed
 
 
 def _finish(coin: Coin, divided: Sequence[Fold], ends: np.ndarray) -> Coin:

@@ -95,7 +95,16 @@ def evaluate(
             files={f"{SPLIT}/{symbol}.json": json.dumps(page, allow_nan=False) for symbol, page in pages.items()},
             beside=next(iter(rules.values())) if coins else {},
         ),
-        *([] if coins else _of_members({name: chosen[name] for name in models}, pages, rules)),
+        *(
+            # Each member's own page, for its folder, where its export finds it.
+            Evaluation(
+                split=SPLIT,
+                summary=pages[known[0]] if len(known) == 1 else {symbol: pages[symbol] for symbol in known},
+                member=name,
+                beside=rules[name],
+            )
+            for name, known in ((name, chosen[name].symbols) for name in models if not coins)
+        ),
     ]
 
 
@@ -130,23 +139,6 @@ def _rule(config: Config, model: SignalModel, first_line: str, member: str, page
     costs = {name: getattr(config.evaluation, name) for name in names}
     made = rule.Rule(weights=rule.fingerprint(model), headline=first_line, costs=costs, coins=coins)
     return {rule.RULE: made.model_dump_json(indent=1)}
-
-
-def _of_members(
-    chosen: Mapping[str, Member], pages: Mapping[str, Page], rules: Mapping[str, Mapping[str, str]]
-) -> list[Evaluation]:
-    """Return the pages of each member's coins for its own folder, where its export finds them."""
-    return [
-        Evaluation(
-            split=SPLIT,
-            summary=pages[member.symbols[0]]
-            if len(member.symbols) == 1
-            else {symbol: pages[symbol] for symbol in member.symbols},
-            member=name,
-            beside=rules[name],
-        )
-        for name, member in chosen.items()
-    ]
 
 
 def _listed(missing: Mapping[str, str]) -> str:

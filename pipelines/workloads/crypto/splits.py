@@ -43,11 +43,6 @@ def usable(candles: Candles, features: np.ndarray, labels: np.ndarray, lookback:
     return np.flatnonzero((run >= lookback) & (labels >= 0))
 
 
-def windows(ends: np.ndarray, lookback: int) -> np.ndarray:
-    """Return the row numbers (B, lookback) of the windows that end at `ends` (B,), the end itself included."""
-    return np.asarray(ends)[:, None] + np.arange(1 - lookback, 1)
-
-
 def divide(
     times: Mapping[str, np.ndarray],
     kind: str,
@@ -98,22 +93,6 @@ def together(
         failed[symbol] = short[symbol]
         del left[symbol]
     return {}, failed
-
-
-def one_by_one(
-    times: Mapping[str, np.ndarray], divide: Callable[..., list[Fold]], start: int, end: int, timeframe_ms: int
-) -> tuple[dict[str, list[Fold]], dict[str, str]]:
-    """Divide each coin's own time, from `start` to `end` (ms) or to its last window if that is later.
-
-    See `together` for the rest.
-    """
-    found: dict[str, list[Fold]] = {}
-    failed: dict[str, str] = {}
-    for symbol, each in times.items():
-        folds = divide({symbol: each}, (start, max(end, int(each[-1]) + timeframe_ms)))
-        failed |= _without_a_part({symbol: each}, folds)
-        found[symbol] = folds
-    return {symbol: folds for symbol, folds in found.items() if symbol not in failed}, failed
 
 
 def _without_a_part(times: Mapping[str, np.ndarray], folds: Sequence[Fold]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from pipelines.workloads.crypto.trading.backtest import Market, Result, buy_and_hold
@@ -113,14 +114,12 @@ def break_even_fee(result: Result) -> float | None:
     # Each trade has its own break-even fee; the common one lies between the lowest and the highest of them.
     each = trades.gross / notional - result.slippage
     low, high = float(each.min()), float(each.max())
-    for _ in range(100):
-        fee = (low + high) / 2
+
+    def grown(fee: float) -> float:
         factors = 1.0 + trades.gross - (fee + result.slippage) * notional
-        if (factors > 0).all() and np.log(factors).sum() >= 0:
-            low = fee
-        else:
-            high = fee
-    return low
+        return float(np.log(np.maximum(factors, np.finfo(np.float64).tiny)).sum())
+
+    return float(brentq(grown, low, high)) if grown(low) > 0 > grown(high) else low
 
 
 def equity_curves(times: np.ndarray, market: Market, result: Result) -> dict[str, list[float]]:

@@ -137,17 +137,14 @@ def table_row(page: Page) -> dict[str, object]:
 
 def example_columns(folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, list[object]]:
     """Return the columns of the per-window file: coin, time, fold, label and the probability of each class."""
-    columns: dict[str, list[object]] = {name: [] for name in ("symbol", "time_ms", "fold", "label", *CLASSES)}
-    for symbol, each in folds.items():
-        for fold in each:
-            num = len(fold.test.ends)
-            columns["symbol"] += [symbol] * num
-            columns["time_ms"] += fold.test.times.tolist()
-            columns["fold"] += [fold.fold + 1] * num
-            columns["label"] += fold.test.labels.tolist()
-            for number, name in enumerate(CLASSES):
-                columns[name] += fold.test.probabilities[:, number].tolist()
-    return columns
+    rows = [
+        (symbol, int(time), fold.fold + 1, int(label), *row.tolist())
+        for symbol, each in folds.items()
+        for fold in each
+        for time, label, row in zip(fold.test.times, fold.test.labels, fold.test.probabilities, strict=True)
+    ]
+    names = ("symbol", "time_ms", "fold", "label", *CLASSES)
+    return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
 
 def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence: float) -> Page:
