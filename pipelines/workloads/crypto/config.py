@@ -80,8 +80,8 @@ class Data(DataSection):
 
         Raises UserError for a file that cannot be read, an empty list and a coin that is named twice.
         """
+        from models.market.candle_tables import canonical
         from pipelines.workloads.crypto.candles import files
-        from pipelines.workloads.crypto.candles.names import canonical
 
         key, names = "data.symbols", self.symbols
         if self.symbols_file:

@@ -23,16 +23,17 @@ from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models.market import candle_features as indicators
 from models.market import labels as outcomes
+from models.market.candle_tables import canonical, milliseconds
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
 from pipelines.workloads.crypto import splits
 from pipelines.workloads.crypto.candles import exchange, files, simulated
 from pipelines.workloads.crypto.candles.checks import describe, filled
-from pipelines.workloads.crypto.candles.names import canonical, milliseconds
 from pipelines.workloads.crypto.config import Config, Data
 from pipelines.workloads.crypto.splits import PARTS, Fold, Scaler
 
 MOST_NAMED = 5  # coins in a sentence
+BOUNDS = (*(f"{part}_from" for part in PARTS), "end")
 Folds = dict[str, list[Fold]]
 
 
@@ -117,7 +118,9 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
         "features": list(indicators.NAMES),
         "memory": indicators.MEMORY,
         "classes": list(CLASSES),
-        "folds": known["folds"] if known else [_named(fold.cuts) for fold in divided[in_order[0]]],
+        "folds": known["folds"]
+        if known
+        else [dict(zip(BOUNDS, fold.cuts, strict=True)) for fold in divided[in_order[0]]],
         "coins": {symbol: facts[symbol] for symbol in in_order},
     }
 
@@ -167,10 +170,6 @@ def _note(data: Data, symbols: Sequence[str]) -> str:
         f"the candles of {names} are simulated, no market's; data.folder=FOLDER takes files of real ones, "
         "data.source=ccxt downloads them"
     )
-
-
-def _named(cuts: Sequence[int]) -> dict[str, int]:
-    return dict(zip((*(f"{part}_from" for part in PARTS), "end"), cuts, strict=True))
 
 
 def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Candles, Mapping[str, object]]:

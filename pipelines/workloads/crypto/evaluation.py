@@ -50,7 +50,8 @@ def evaluate(
         if name not in models
     }
     if len(missing) == len(chosen):
-        raise UserError(f"none of the {len(chosen)} members has a trained model: " + _listed(missing))
+        shown = "; ".join(f"{name}: {reason}" for name, reason in list(missing.items())[:5])
+        raise UserError(f"none of the {len(chosen)} members has a trained model: {shown}{'; ...' * (len(missing) > 5)}")
 
     wanted: dict[str, list[Place]] = {}
     for name in (name for name in chosen if name in models):
@@ -139,9 +140,3 @@ def _rule(config: Config, model: SignalModel, first_line: str, member: str, page
     costs = {name: getattr(config.evaluation, name) for name in names}
     made = rule.Rule(weights=rule.fingerprint(model), headline=first_line, costs=costs, coins=coins)
     return {rule.RULE: made.model_dump_json(indent=1)}
-
-
-def _listed(missing: Mapping[str, str]) -> str:
-    """Return the first few members and the reasons why they have no model."""
-    shown = [f"{name}: {reason}" for name, reason in list(missing.items())[:5]]
-    return "; ".join(shown) + ("; ..." if len(missing) > len(shown) else "")

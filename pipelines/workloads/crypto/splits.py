@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from common.errors import UserError
+from models.market.candle_tables import iso
 from models.market.candles import Candles
-from pipelines.workloads.crypto.candles.names import iso
 
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.70, 0.15, 0.15)

@@ -1,9 +1,5 @@
 """Backtest of trading on a classifier's signals, with costs and gaps.
 
-No library is used: vectorbt (Apache 2.0 with Commons Clause, numba, plotly) has no time exit and no gaps,
-backtesting.py is AGPL, backtrader GPL, nautilus-trader and zipline are whole trading systems, and bt rebalances at
-closes without stops.
-
 Rules
 - The signal of candle t is known at its close and filled at the open of candle t + 1. There is one position at a time.
 - A signal covers `horizon` candles: its position is kept for that long, and for that long again each time the signal is
@@ -28,13 +24,13 @@ Rules
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import NotRequired, TypeAlias, TypedDict, TypeVar
+from typing import Final, NotRequired, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 
 Number = TypeVar("Number", float, np.ndarray)
 Trade: TypeAlias = tuple[int, int, int, int, float, float, float, str]  # a row of `Trades`
-NET = 6  # place of the return after costs
+NET: Final = 6  # place of the return after costs
 
 
 class Market(TypedDict):
@@ -167,7 +163,8 @@ def _trade(entry: int, leave: int, held: int, side: int, ratio: float, paid: flo
 def _columns(trades: Sequence[Trade]) -> Trades:
     *columns, reasons = zip(*trades, strict=True) if trades else [()] * len(fields(Trades))
     kinds = (np.int64, np.int64, np.int64, np.int64, np.float64, np.float64, np.float64)
-    return Trades(*map(np.array, columns, kinds), reasons)
+    named = zip((field.name for field in fields(Trades)), columns, kinds, strict=False)
+    return Trades(reason=reasons, **{name: np.array(column, kind) for name, column, kind in named})
 
 
 def buy_and_hold(open: np.ndarray, close: np.ndarray, fee: float, slippage: float) -> np.ndarray:

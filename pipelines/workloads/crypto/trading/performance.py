@@ -21,11 +21,10 @@ EULER = 0.5772156649015329  # Euler and Mascheroni's constant
 def metrics(result: Result, candles_per_day: int) -> Figures:
     """Return the metrics of a backtest; None where one is undefined (no trade, no loss, less than 30 whole days).
 
-    Daily returns cover `candles_per_day` candles each, from the start on; an incomplete last day is left out. Sharpe
-    and Sortino are the mean over the deviation of daily returns (for Sortino the deviation below 0), times sqrt(365),
-    without a risk-free rate; Calmar is 365 times the mean daily return over the maximum drawdown. `sharpe_error` is the
-    standard error of Sharpe, with regard to skewness and kurtosis (Mertens 2002). Turnover counts both sides of each
-    trade, in units of the account. `fee_sensitivity` is the net return of the same trades at other fees per side.
+    Daily returns cover `candles_per_day` candles each; an incomplete last day is left out. Sharpe and Sortino are the
+    mean over the deviation of daily returns (for Sortino the deviation below 0), times sqrt(365), without a risk-free
+    rate, with the standard error of Mertens 2002; Calmar is 365 times the mean daily return over the maximum drawdown.
+    Turnover counts both sides of each trade, in units of the account.
     """
     trades, equity = result.trades, result.equity
     gains, losses = trades.net[trades.net > 0].sum(), -trades.net[trades.net < 0].sum()
@@ -47,7 +46,6 @@ def metrics(result: Result, candles_per_day: int) -> Figures:
         "calmar": float(DAYS_PER_YEAR * daily.mean() / drawdown) if enough and drawdown > 0 else None,
         "exposure": float(trades.held.sum() / len(equity)),
         "turnover": turnover,
-        "turnover_per_day": turnover * candles_per_day / len(equity),
         "break_even_fee": break_even_fee(result),
         "fee_sensitivity": [{"fee": fee, "net_return": _at_fee(result, fee)} for fee in FEES],
         "buy_and_hold_return": result.buy_and_hold,
