@@ -13,26 +13,23 @@ from types import ModuleType
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from exporters import portable
-from exporters.onnx import FRESH, Artifact, Program, examples
+from exporters.onnx import FRESH, TOLERANCE, Artifact, Part, Program, examples
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
 from models.market.signal_model import SignalModel
 
-TOLERANCE = 1e-4  # of probabilities
 
-
-class Classifier(nn.Module):
+class Classifier(Part[SignalModel]):
     """From windows of features to the probabilities of SHORT, NO_TRADE and LONG."""
 
     mean: Tensor
     std: Tensor
 
     def __init__(self, model: SignalModel):
-        super().__init__()
-        self.model = model
+        super().__init__(model)
         scalers = [model.config.scalers[coin] for coin in model.config.coins]
         for name in ("mean", "std"):
             self.register_buffer(name, torch.tensor([scaler[name] for scaler in scalers], dtype=torch.float64))

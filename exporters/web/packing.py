@@ -166,8 +166,6 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
 
 def _text(model: CharLSTM, run: Path) -> Packed:
     config, characters = model.config, model.characters
-    if config.kind != "embedding":
-        raise _refused(f"a character model of kind {config.kind!r}", "train one with model.kind=mixture or lstm")
     prompt = "The information manager is responsible for the delivery of "
     document = f"# Roles\n\nThe appointed party agrees the roles.\n{prompt}"  # with what contexts depend on
     first, *others = characters.encode(document)

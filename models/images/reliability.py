@@ -14,7 +14,7 @@ Robbins 1956).
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -113,18 +113,18 @@ def calibrated(standard_errors: Tensor, estimates: Tensor, known: Tensor) -> flo
 def _likeliest(prior: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:
     """Return the regression under which the known scores (M,) are likeliest, given the estimates (M,).
 
-    Tried are shares of the error's variance that fall with information. The estimates given the scores would not do to
-    choose: an image that beats all references has little information and a large error, yet tells that it ranks high.
+    Tried are shares of the error's variance that fall with information, averaged by their likelihood: the best alone
+    would change in a leap where rounding decides between two. The likelihood of the estimates given the scores would
+    not do: an image that beats all references has little information and a large error, yet tells that it ranks high.
     """
-    best, found = -math.inf, None
-    for share in SHARES:
-        tried = _regression(share, estimates, information, known)
-        mean, error = tried.scores(prior, estimates, information)
-        likelihood = -float((((known - mean) / error).square() / 2 + error.log()).sum())
-        if likelihood > best:
-            best, found = likelihood, tried
-    assert found is not None, "a likelihood is finite"
-    return found
+    tried = [_regression(share, estimates, information, known) for share in SHARES]
+    likelihoods = []
+    for each in tried:
+        mean, error = each.scores(prior, estimates, information)
+        likelihoods.append(-(((known - mean) / error).square() / 2 + error.log()).sum())
+    weights = torch.stack(likelihoods).softmax(0)
+    values = weights @ torch.tensor([astuple(each)[:4] for each in tried], dtype=torch.float64)
+    return Reliability(*values.tolist())
 
 
 def _regression(share: float, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:

@@ -82,7 +82,6 @@ MODELS = {
             "documents": {"a": 7, "b": 3},
         },
     ),
-    "scalar": (char_lstm, {**char_lstm.PRESETS["legacy"], "width": 8, "vocabulary": "abc"}),
     "vlm": (vlm_comparator, VLM),
     "adapters": (vlm_comparator, {**VLM, "lora": True}),
     "waves": (waves, {"window": 4, "width": 4}),

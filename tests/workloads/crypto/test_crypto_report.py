@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pipelines.members import examination
+from pipelines.members import processes
 from pipelines.report import markup, plots
 from pipelines.report import page as report
 from pipelines.run.folder import Run
@@ -158,7 +158,7 @@ def test_the_margins_of_a_coins_pictures_hold_all_their_text(run, end):
 @pytest.mark.slow
 def test_two_processes_find_and_draw_what_one_does(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(examination, "pool", None)
+    monkeypatch.setattr(processes, "pool", None)
     config = prepared(tmp_path / "data", symbols=("AAAUSDT", "BBBUSDT", "CCCUSDT"), simulated_candles=1500)
     models, run = fitted(config, tmp_path / "data"), Run("crypto", "default")
     run.begin(config, 1, {})
@@ -166,7 +166,7 @@ def test_two_processes_find_and_draw_what_one_does(tmp_path, monkeypatch):
     run.member("BBBUSDT").record({"step": 1, "train/loss": 1.1})
     outcomes = []
     for cores in (1, 2):
-        monkeypatch.setattr(examination, "cores", lambda cores=cores: cores)
+        monkeypatch.setattr(processes, "cores", lambda cores=cores: cores)
         (tmp_path / looks.LEDGER).unlink(missing_ok=True)  # or the second look would be counted
         evaluation, *_ = evaluate(config, models, tmp_path / "data", CPU, map_items)
         shown = replace(evaluation, summary={**evaluation.summary, "seconds": 0})

@@ -1,6 +1,7 @@
 """Trained members are examined by several processes, and nothing depends on how many there are."""
 
 import functools
+import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from threading import Event
@@ -11,7 +12,7 @@ from accelerate import Accelerator
 
 from common.errors import UserError
 from pipelines.engine.batches import mapper
-from pipelines.members import examination
+from pipelines.members import processes
 from tests.members import toys
 
 DEVICE = torch.device("cpu")
@@ -20,27 +21,27 @@ DEVICE = torch.device("cpu")
 @pytest.mark.slow
 def test_members_are_examined_in_processes_of_one_thread_and_come_back_in_order(monkeypatch):
     jobs = {name: torch.tensor([ord(name)]) for name in "dcba"}
-    monkeypatch.setattr(examination, "cores", lambda: 2)
+    monkeypatch.setattr(processes, "cores", lambda: 2)
     examine = functools.partial(toys.examined, 3)
-    found = examination.map_members(examine, jobs, DEVICE, None)
+    found = processes.map_members(examine, jobs, DEVICE, None)
     assert list(found) == list(jobs)
     assert {name: each["job"] for name, each in found.items()} == jobs
     assert all(each["items"] == [0, 3, 6, 9, 12] for each in found.values())
     assert {each["threads"] for each in found.values()} == {1}
     examiners = {each["process"] for each in found.values()}
     assert os.getpid() not in examiners
-    assert set(examination.map_parts(toys.process_of, jobs).values()) <= examiners
+    assert set(processes.map_parts(toys.process_of, jobs).values()) <= examiners
     with pytest.raises(UserError, match="cannot be examined"):
-        examination.map_members(examine, {**jobs, "e": "mistake"}, DEVICE, None)
+        processes.map_members(examine, {**jobs, "e": "mistake"}, DEVICE, None)
 
 
 def test_what_processes_that_were_killed_were_to_draw_is_drawn_here(monkeypatch, capsys):
     pool = ProcessPoolExecutor(1)
     pool.submit(os._exit, 1).exception()
-    monkeypatch.setattr(examination, "pool", pool)
-    assert set(examination.map_parts(toys.process_of, dict.fromkeys("abc", 1)).values()) == {os.getpid()}
+    monkeypatch.setattr(processes, "pool", pool)
+    assert set(processes.map_parts(toys.process_of, dict.fromkeys("abc", 1)).values()) == {os.getpid()}
     assert "was killed; going on in this one" in capsys.readouterr().err
-    assert examination.pool is None
+    assert processes.pool is None
 
 
 def test_an_error_in_a_part_cancels_those_that_have_not_begun(monkeypatch):
@@ -53,9 +54,9 @@ def test_an_error_in_a_part_cancels_those_that_have_not_begun(monkeypatch):
         end.wait(9)
 
     with ThreadPoolExecutor(1) as pool:
-        monkeypatch.setattr(examination, "pool", pool)
+        monkeypatch.setattr(processes, "pool", pool)
         with pytest.raises(UserError, match="it cannot be drawn"):
-            examination.map_parts(work, {str(number): number for number in range(5)})
+            processes.map_parts(work, {str(number): number for number in range(5)})
         end.set()
     assert len(begun) < 3
 
@@ -63,9 +64,14 @@ def test_an_error_in_a_part_cancels_those_that_have_not_begun(monkeypatch):
 def test_one_core_or_few_jobs_need_no_process(monkeypatch):
     here = mapper(Accelerator(cpu=True))
     for num, jobs in ((1, dict.fromkeys("abcd", 1)), (2, {"a": 1, "b": 2})):
-        monkeypatch.setattr(examination, "cores", lambda num=num: num)
-        found = examination.map_members(functools.partial(toys.examined, 3), jobs, DEVICE, here)
+        monkeypatch.setattr(processes, "cores", lambda num=num: num)
+        found = processes.map_members(functools.partial(toys.examined, 3), jobs, DEVICE, here)
         assert {each["process"] for each in found.values()} == {os.getpid()}
         assert found["a"]["items"] == [0, 3, 6, 9, 12]
-    monkeypatch.setattr(examination, "pool", None)
-    assert set(examination.map_parts(toys.process_of, dict.fromkeys("abc", 1)).values()) == {os.getpid()}
+    monkeypatch.setattr(processes, "pool", None)
+    assert set(processes.map_parts(toys.process_of, dict.fromkeys("abc", 1)).values()) == {os.getpid()}
+
+
+def test_without_a_fork_server_each_member_gets_a_new_interpreter(monkeypatch):
+    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
+    assert processes.start_server().get_start_method() == "spawn"

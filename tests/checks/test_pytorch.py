@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipelines.checks.builds import cuda_build, has_kernels
+from pipelines.checks.pytorch import cuda_build, has_kernels
 
 
 @pytest.mark.parametrize(
