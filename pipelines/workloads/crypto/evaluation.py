@@ -83,6 +83,8 @@ def evaluate(
     table += [{"coin": symbol, "verdict": "not evaluated"} for symbol in absent]
     found = summary.summarise(config, ranking, folds, missing)
     first_line = headline.headline(ranking, config.data.origin == "simulate")
+    if coins and len(hashes) > len(pages):
+        first_line += f"; {len(pages)} of {len(hashes)} coins prepared together"
     rules = {
         name: _rule(config, models[name], first_line, name, [pages[symbol] for symbol in chosen[name].symbols])
         for name in models

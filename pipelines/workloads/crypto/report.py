@@ -22,7 +22,7 @@ from pipelines.report.verdict import BETTER, EVEN, WORSE, Row, answer
 from pipelines.run.folder import Run
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.evaluation import SPLIT
-from pipelines.workloads.crypto.verdict.headline import headline, predictability
+from pipelines.workloads.crypto.verdict.headline import predictability
 from pipelines.workloads.crypto.verdict.judge import LEAK, PAYS, Comparison
 from pipelines.workloads.crypto.verdict.summary import TRADING, Page, interval
 
@@ -63,7 +63,7 @@ def _verdict(summary: Row, pages: Sequence[Page]) -> tuple[str, Markup]:
     simulated = " The candles are simulated." if summary["simulated"] else ""
     pay = all(page["grades"][PAYS] for page in pages)
     shown = answer(WORSE if leaks else BETTER if pay else EVEN, f"{predictability(pages)}{leaked}{simulated}")
-    return headline(pages, summary["simulated"]), shown
+    return summary["headline"], shown
 
 
 def _statistics(summary: Row, pages: Sequence[Page]) -> str:

@@ -15,6 +15,7 @@ from pipelines.workloads.crypto import report as coin_report
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import DRAWN, sections
 from pipelines.workloads.crypto.verdict import looks
+from pipelines.workloads.crypto.verdict.headline import headline
 from tests.report.pages import checked
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
@@ -61,6 +62,7 @@ def told(run, gains, **changes):
         files[f"test/{name}.json"] = json.dumps({**page, "symbol": name, "comparisons": rows})
     table = [{**kept[0].table[0], "coin": name} for name in names]
     summary = {**kept[0].summary, **dict.fromkeys(names, kept[0].summary["AAAUSDT"])}
+    summary["headline"] = headline([json.loads(text) for text in files.values()], simulated=True)
     evaluation = replace(kept[0], table=table, summary=summary, files=files)
     (heading, html), _ = sections(config, models, [evaluation], old)
     return heading, " ".join(html.split())

@@ -15,7 +15,6 @@ EQUITY_POINTS = 400  # of a curve that is drawn
 DAYS_PER_YEAR = 365  # these markets do not close
 LEAST_DAYS = 30  # fewer say nothing about a mean over a deviation
 FEES = (0.0, 0.0002, 0.0005, 0.00075, 0.001, 0.0015, 0.002)  # per side, of the sensitivity curve
-EULER = 0.5772156649015329  # Euler and Mascheroni's constant
 
 
 def metrics(result: Result, candles_per_day: int) -> Figures:
@@ -87,7 +86,7 @@ def deflated_sharpe(sharpe: float, error: float, trials: int) -> float:
     """
     expected = 0.0
     if trials > 1:
-        expected = (1 - EULER) * ndtri(1 - 1 / trials) + EULER * ndtri(1 - 1 / (trials * np.e))
+        expected = (1 - np.euler_gamma) * ndtri(1 - 1 / trials) + np.euler_gamma * ndtri(1 - 1 / (trials * np.e))
     return float(ndtr(sharpe / error - expected))
 
 
