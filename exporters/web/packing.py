@@ -1,6 +1,7 @@
 """What the page of each family of models carries: kernels, numbers, and PyTorch's answers to a few questions."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +38,7 @@ OWN = "web_page"  # the module with `pack` beside that of a family of the user's
 MOST_TOKENS = 64  # of a story that is compared
 SUGGESTED_AFTER = 400  # characters that a page reads, with every key, for suggestions
 HASH_BITS = 43  # as in chains.js; with more, differences of a hundred thousand would not fit into 32 bits
+UNCORRECTED = "none in this page; the run's probabilities are corrected by its newest labels"
 BUDGET = 32  # references that an image is compared with
 
 
@@ -238,8 +240,13 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
     columns = {name: column.tolist() for name, column in columns_of(candles).items()}
     asked = {"coin": config.coins[0], "candles": columns}
-    answer = next(model.predict([asked], now="newest"))
-    about = facts([model])
+    about, plain = facts([model]), copy(model)
+    if model.rule:
+        coins = {name: own.model_copy(update={"recalibration": 0}) for name, own in model.rule.coins.items()}
+        plain.rule = model.rule.model_copy(update={"coins": coins})
+    answer = next(plain.predict([asked], now="newest"))
+    if model.recalibration(config.coins[0]):
+        answer["recalibration"] = UNCORRECTED
     return Packed(
         heading="Judge candles",
         said="Three experts look at the last candles of a coin; SHORT, NO_TRADE and LONG are what they expect next. "
@@ -250,6 +257,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
             **{name: about[name] for name in ("coins", "timeframe_ms", "candles_needed")},
             "warning": config.warning,
             "rule": model.rule.model_dump() if model.rule else {"never": NEVER},
+            "uncorrected": UNCORRECTED,
             "features": config.features,
             "scalers": config.scalers,
             "lookback": config.lookback,

@@ -33,7 +33,10 @@ def test_a_member_is_evaluated_in_its_own_folder(trained):
     assert "verdict" in summary["AAAUSDT"]
     assert [row["coin"] for row in summary["table"]] == ["AAAUSDT"]
     assert SIMULATED in done.stderr
-    assert " of 1 simulated coin pays its costs" in checked((member / "report.html").read_text()).headings()[0]
+    heading = checked((member / "report.html").read_text()).headings()[0]
+    assert " of 1 simulated coin pays its costs" in heading
+    assert heading.endswith("; 1 of 2 coins prepared together")
+    assert json.loads((member / "model/best/rule.json").read_text())["headline"] == summary["headline"]
     assert not (trained / "runs/crypto/default/evaluations").exists()
 
 
