@@ -1,7 +1,4 @@
-"""The inputs that a workload's trained models answer, and how they are read from files.
-
-torch is not imported here: a command's words are read, and refused, before it.
-"""
+"""Inputs that trained models answer, read from files without torch, so that a command's words are refused at once."""
 
 from __future__ import annotations
 
@@ -95,7 +92,6 @@ def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
 
 
 def _kind(path: Path) -> str:
-    """Return the kind by which what is passed over is counted."""
     ending = printable(path.suffix.lower(), 20)
     return "folder" if path.is_dir() else ending or "without an ending"
 

@@ -1,7 +1,4 @@
-"""Facts about this machine: the CPU cores to use, the processor's name, the memory that this process has used.
-
-psutil is imported inside the functions: the doctor answers on a machine where no package is installed.
-"""
+"""Facts about this machine: cores, processor, memory. psutil is imported late: the doctor answers without packages."""
 
 import ctypes
 import functools
@@ -45,27 +42,18 @@ def launched_on_one_thread() -> bool:
 
 
 def yield_while_waiting() -> None:
-    """Let OpenMP threads that wait sleep soon, unless the user decides; call it before torch loads.
-
-    Threads that spin keep the core from those they wait for once the machine has other work. No result depends on it.
-    """
+    """Let waiting OpenMP threads sleep soon, as spinning ones keep the core from others; call it before torch loads."""
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 @functools.cache
 def _libc() -> ctypes.CDLL | None:
-    """Return the C library of this process; None where it is not Linux's."""
     return ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def keep_freed_memory() -> None:
-    """Let this process reuse the memory that it frees; without glibc nothing changes.
-
-    Otherwise large tensors return to the system at once, and clearing the next one's pages takes half of a training
-    step for 50 customers. Fragmentation is unbounded where sizes vary: call `return_freed_memory` after
-    each batch.
-    """
+    """Reuse freed memory, as clearing new pages takes half of a step; `return_freed_memory` then bounds it."""
     if mallopt := getattr(_libc(), "mallopt", None):
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, -1)  # any other value means that more than 2 GiB go back each time
@@ -82,10 +70,7 @@ def return_large_tensors() -> None:
 
 
 def return_freed_memory(most: int = 4 * 2**30) -> None:
-    """Return kept memory to the system once it exceeds 1.5 times what the process needs by `most` bytes.
-
-    The need is the largest resident memory after a single batch with nothing kept from before. Takes microseconds.
-    """
+    """Return kept memory above 1.5 times the need, that after a batch with nothing kept, and `most` bytes."""
     global _needed, _returned
     if not (trim := getattr(_libc(), "malloc_trim", None)):
         return

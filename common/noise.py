@@ -1,9 +1,7 @@
-"""Noise inside a model, such as dropout, as a function of (seed, step, item, layer).
+"""Noise inside a model, such as dropout, as a function of (seed, step, item, layer), not of micro-batches or devices.
 
-It is then the same however the items of an update are split over micro-batches and processes, and on every device.
 Training says which items come next; each layer draws its key from torch's CPU generator, which has the same state
-whenever this layer of this update is computed. Activation checkpointing restores that state, so a layer that is
-computed again in the backward pass has the same noise again.
+whenever this layer of this update is computed, again in the backward pass of activation checkpointing too.
 """
 
 import contextlib

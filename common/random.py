@@ -21,11 +21,7 @@ BITS = 23  # of a float32's mantissa: every multiple of 2**-23 below 1 is exact,
 
 
 def derive_key(seed: int, *parts: int | str) -> int:
-    """Return the key of a stream, an int64, from a seed and what the stream is for: `derive_key(seed, "noise", step)`.
-
-    `derive_key(1, 23)`, `derive_key(12, 3)` and `derive_key(1, "23")` differ. Raises TypeError for a part that is
-    neither an int nor a str.
-    """
+    """Return the key of a stream, an int64, from a seed and what it is for: `derive_key(seed, "noise", step)`."""
     for part in (seed, *parts):
         if type(part) not in (int, str):
             raise TypeError(f"derive_key takes int and str, got {part!r} of type {type(part).__name__}")
@@ -52,7 +48,6 @@ def random_bits(key: int | Tensor, items: Tensor, count: int) -> Tensor:
 
 
 def _mixed(bits: int) -> int:
-    """Apply SplitMix64's finaliser to a number modulo 2^64."""
     bits &= MASK
     bits = ((bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     bits = ((bits ^ (bits >> 27)) * 0x94D049BB133111EB) & MASK

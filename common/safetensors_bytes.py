@@ -1,8 +1,4 @@
-"""The bytes of safetensors files: a header with the sum of what follows it, and the tensors.
-
-They are made without copies and, but for moments, without Python's lock: training goes on in another thread. A tensor
-that is split over processes is gathered when its turn comes, on all of them, and once more for the sum.
-"""
+"""The bytes of safetensors files, made without copies and mostly without Python's lock: training goes on meanwhile."""
 
 import hashlib
 import json
@@ -29,7 +25,10 @@ def pieces(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = N
         for _, tensor in ordered:
             digest.update(_view(tensor))
         header = {"__metadata__": {**metadata, "sha256": digest.hexdigest()}, **header}
-    yield _start(header)
+    # The library's own way of writing metadata changes their order from run to run.
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8
+    yield len(text).to_bytes(8, "little") + text
     for _, tensor in ordered:
         yield _view(tensor)
 
@@ -43,13 +42,6 @@ def split(data: bytes) -> tuple[dict[str, object], bytes]:
     """Return (header, tensor bytes) of a safetensors file, whose first 8 bytes are the header's length."""
     start = 8 + int.from_bytes(data[:8], "little")
     return json.loads(data[8:start]), data[start:]
-
-
-def _start(header: Mapping[str, object]) -> bytes:
-    # The library's own way of writing metadata changes their order from run to run.
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8
-    return len(text).to_bytes(8, "little") + text
 
 
 def sha256(data: bytes) -> str:

@@ -76,10 +76,9 @@ def resampled_counts(count: int, resamples: int, seed: int) -> np.ndarray | None
 
 
 def moving_block_sums(rows: np.ndarray, block: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield sums (n, K) over resampled rows (N, K), for all resamples in portions of n (Künsch 1989).
+    """Yield sums (n, K) over rows (N, K) in random blocks, which keep neighbours together, n resamples at a time.
 
-    A resample is made of as many random blocks of consecutive rows as cover N, so that neighbouring rows, which are
-    not independent, stay together.
+    Künsch 1989 (The jackknife and the bootstrap for general stationary observations).
     """
     cumulative = np.concatenate([np.zeros((1, rows.shape[1])), rows.cumsum(axis=0)])
     blocks = cumulative[block:] - cumulative[:-block]  # sums over each block, by its first row

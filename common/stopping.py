@@ -26,10 +26,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self, then: Callable[[], None] = lambda: None) -> Iterator[None]:
-        """Within the block, STOPPING signals set `number` and call `then` instead of ending the process.
-
-        Ignored signals stay ignored, as SIGHUP under nohup. In other threads, signals to the listening main one count.
-        """
+        """Let STOPPING signals that are not ignored set `number` and call `then`; in threads, those to the main one."""
         global _listening
         if threading.current_thread() is not threading.main_thread():
             self.number = _listening.number if _listening else None

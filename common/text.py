@@ -1,6 +1,7 @@
-"""Measures of text and of language models: nats and bits, words, copied spans."""
+"""Measures of text and of language models: nats and bits, words, copied spans, and compressors as predictors."""
 
 import bisect
+import lzma
 import math
 import re
 from collections.abc import Hashable, Sequence
@@ -10,10 +11,13 @@ import numpy as np
 from torch import Tensor
 from torch.nn import functional
 
-from common.arrays import lookup
+from common.kneser_ney import lookup
 
 BITS_PER_NAT = 1 / math.log(2)
 WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
+PPMD_ORDERS = (4, 5, 6, 8, 12, 16)
+PPMD_MEMORY = 1 << 28  # bytes; it forgets everything when they are full
+MOST_FOR_ORDER = 300_000  # characters of the training text, its end, that an order is chosen on
 
 
 def token_nats(logits: Tensor, targets: Tensor, ignored: int = -100) -> Tensor:
@@ -64,10 +68,7 @@ def distinct(items: Sequence[Hashable], n: int) -> float | None:
 
 
 def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
-    """Mark (len(text),) bool the characters of `text` inside a piece of `span` characters that `training` also has.
-
-    It compares 64-bit hashes: for megabytes of text, any two different pieces collide with a chance of about 1e-7.
-    """
+    """Mark (len(text),) bool the characters in a piece of `span` characters that `training` has, by 64-bit hashes."""
     if span < 1:
         raise ValueError(f"span must be 1 or more (given {span})")
     pieces, known = _RollingHashes(text).hashes(span), np.sort(_RollingHashes(training).hashes(span))
@@ -122,5 +123,46 @@ class _RollingHashes:
 
 
 def _codes(text: str) -> np.ndarray:
-    """Return the code (N,) uint64 of each character."""
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
+
+
+def ppmd_baseline(training: str, pieces: Sequence[str]) -> tuple[str, np.ndarray]:
+    """Return a row's name and the bits (n,) of held-out pieces, by the order that predicts the end of training best."""
+    searched = training[-MOST_FOR_ORDER:]
+    cut = len(searched) - len(searched) // 10
+    order = min(PPMD_ORDERS, key=lambda order: ppmd_bits(searched[:cut], [searched[cut:]], order).sum())
+    return f"PPMd, order {order}, adapting", ppmd_bits(training, pieces, order)
+
+
+def ppmd_bits(training: str, pieces: Sequence[str], order: int) -> np.ndarray:
+    """Return the bits (n,), in whole bytes, of successive pieces under PPMd variant I, which adapts to all it reads."""
+    import pyppmd
+
+    encoder = pyppmd.Ppmd8Encoder(order, PPMD_MEMORY)
+    encoder.encode(training.encode())
+    return np.array([8 * len(encoder.encode(piece.encode())) for piece in pieces])
+
+
+def xz_bits_per_character(training: str, held_out: str) -> dict[str, float]:
+    """Return bits of xz -9e per character of `held_out`, alone and after training text; ValueError if it is empty."""
+    if not held_out:
+        raise ValueError("bits per character need at least one character (held_out is empty)")
+    alone, before, both = (_xz_bytes(text) for text in (held_out, training, training + held_out))
+    return {"alone": 8 * alone / len(held_out), "after training": 8 * (both - before) / len(held_out)}
+
+
+def xz_rows(training: str, held_out: str, most_characters: int) -> list[dict[str, str | float]]:
+    """Return table rows for xz as a predictor, which reads at most the last `most_characters` of the training text."""
+    cut = f" on its last {most_characters:,} characters" if len(training) > most_characters else ""
+    bits = xz_bits_per_character(training[-most_characters:], held_out)
+    return [
+        {"predictor": f"xz -9e, {how}{cut if how != 'alone' else ''}", "bits/character": value}
+        for how, value in bits.items()
+    ]
+
+
+def _xz_bytes(text: str) -> int:
+    data = text.encode()
+    # The dictionary covers the whole text, so that its end can be copied from its beginning.
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME, "dict_size": max(1 << 16, len(data))}]
+    return len(lzma.compress(data, lzma.FORMAT_XZ, filters=filters))

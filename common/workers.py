@@ -30,17 +30,11 @@ Item = TypeVar("Item")
 def in_order(
     function: Callable[[Task], Result], tasks: Sequence[Task], what: str, processes: int | None = None
 ) -> Iterator[Result]:
-    """Yield function(task) for each task in order; `what` names the work in its progress.
-
-    `processes` (None: one per core) compute them, unless they are few and quick; they end with this process. Memory
-    holds a few results at a time. `function` is importable by name, alone or in a functools.partial. Raises its errors,
-    and UserError for a killed process.
-    """
+    """Yield function(task), importable by name, for each task in order, by `processes` (one a core) if it pays."""
     yield from progress(_computed(function, tasks, processes or cores()), len(tasks), what)
 
 
 def _computed(function: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
-    """Yield results of this process until those left are worth starting others."""
     for done, task in enumerate(tasks):
         began = time.monotonic()
         yield function(task)

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from common import safetensors_bytes
 from common.disk.files import write_whole
 from common.foreign_text import printable
-from common.version import missing
+from common.packages import missing
 from models import hub, limits
 from models.model import Model as Model
 

@@ -30,7 +30,7 @@ def main() -> None:
         print(__doc__.replace("Run a command", f"Run a command ({', '.join(known)})", 1))
         return
     if word == "--version":
-        from common.version import version
+        from common.packages import version
 
         print(version())
         return

@@ -95,13 +95,12 @@ def on_cpu(seconds: float) -> dict[str, Any] | None:
             check=True,
             timeout=seconds,
         )
+        return dict(json.loads(done.stdout.splitlines()[-1]))
     except subprocess.TimeoutExpired:
         print(f"not timed on the CPU: {seconds:g} s are not enough", file=sys.stderr)
-        return None
     except subprocess.CalledProcessError as error:  # too little memory, say: no reason to lose what the GPU showed
         print(f"not timed on the CPU, exit status {error.returncode}: {error.stderr[-1000:]}", file=sys.stderr)
-        return None
-    return dict(json.loads(done.stdout.splitlines()[-1]))
+    return None
 
 
 if __name__ == "__main__":

@@ -24,8 +24,8 @@ from common.disk import prepared
 from common.disk.files import FAULTS
 from common.errors import LostProcessError, MembersFailedError, Stopped, UserError
 from common.machine import yield_while_waiting
+from common.packages import missing
 from common.plain import Plain
-from common.version import missing
 from models import shipped
 from pipelines import workloads
 from pipelines.distributed import ranks

@@ -14,15 +14,14 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common.version import version
+from common.packages import version
 
 # The checks import torch and Accelerate late, so that a machine on which they are broken gets an answer too.
+from pipelines.checks import Finding
 from pipelines.checks.accelerate_config import check_accelerate
-from pipelines.checks.builds import check_torch_build
-from pipelines.checks.computing import check_precision, check_training_step
-from pipelines.checks.findings import Finding
 from pipelines.checks.gpus import check_gpus
 from pipelines.checks.installation import check_disk, check_packages, check_python, check_torch_import
+from pipelines.checks.pytorch import check_precision, check_torch_build, check_training_step
 
 
 def main() -> int:

@@ -28,7 +28,7 @@ from common.machine import cores
 from common.stopping import StopRequest
 from pipelines import arguments, cli, workloads
 from pipelines.distributed import ranks
-from pipelines.members import examination, fork_server
+from pipelines.members import processes
 
 
 def main() -> None:
@@ -48,9 +48,9 @@ def evaluate(args: argparse.Namespace) -> None:
     run = cli.run_of(args)
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
     cli.announce(f"evaluating {run.folder}")
-    if cores() > 1 and len(list(run.folder.glob("members/*"))) >= examination.FEWEST:
+    if cores() > 1 and len(list(run.folder.glob("members/*"))) >= processes.FEWEST:
         # Its imports run beside those below.
-        fork_server.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
+        processes.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
     from pipelines.report import page, plots

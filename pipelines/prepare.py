@@ -32,7 +32,6 @@ def main() -> None:
 
 
 def _short(value: object) -> str:
-    """Return a value as text; of a long list, its first elements and how many there are."""
     if isinstance(value, list) and len(value) > MOST:
         return f"{', '.join(map(str, value[:MOST]))}, ... ({len(value)} in all)"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

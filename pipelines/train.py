@@ -23,7 +23,7 @@ from pipelines import arguments, cli, workloads
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
-from pipelines.members import fanout, fork_server
+from pipelines.members import fanout, processes
 from pipelines.run.folder import Run
 
 
@@ -49,7 +49,7 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
     configs = cli.members(workload, config, folder)
     chosen = cli.choose(args.only, list(configs))
     if len(configs) > 1:
-        fork_server.start_server([*fork_server.TRAINING, workload.task.__module__])
+        processes.start_server([*processes.TRAINING, workload.task.__module__])
     if configs:
         ranks.on_main(lambda: run.begin(config, accelerator.num_processes, manifest, accelerator.mixed_precision))
         find = functools.partial(workloads.find, args.workload)

@@ -179,10 +179,10 @@ def is_temporary(name: str | Path) -> bool:
 def main() -> None:
     kind, what, script, *words = sys.argv[1:]
     sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from pipelines.members import fanout, fork_server
+    from pipelines.members import fanout, processes
 
     # Members' processes inherit what is installed here, and need no imports of their own. They run one by one.
-    fork_server.start_server = lambda *_: multiprocessing.get_context("fork")
+    processes.start_server = lambda *_: multiprocessing.get_context("fork")
     fanout.cores = lambda: 1
     Faults(kind, what).install()
     sys.argv = [script, *words]

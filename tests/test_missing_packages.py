@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from common.version import version
+from common.packages import version
 from pipelines.__main__ import EXPORT, commands
 from tests import forked
 from tests.stages import ROOT

@@ -1,12 +1,7 @@
-"""Files shared by all pages: their design (base.css), and panels to try a model in.
+"""Files shared by all pages: their design (base.css has all colours), and a panel to try each kind of model in.
 
-    base.css     colours (nowhere else), text and tables, also of reports
-    panels.css   controls
-    elements.js  building blocks of panels
-    routes.js, text.js, signals.js, images.js    a panel for each kind of model: `NAMEPanel(place, backend)`
-
-A panel knows only its backend, a server or a kernel in the page, with `predict(input, settings)` and, for text,
-`stream(input, settings)`, as models have them.
+A panel, `NAMEPanel(place, backend)` in routes.js, text.js, signals.js or images.js, is made of elements.js and knows
+only its backend, a server or a kernel in the page: `predict(input, settings)` and, for text, `stream(input, settings)`.
 """
 
 from pathlib import Path

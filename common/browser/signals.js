@@ -41,7 +41,7 @@ function signalsPanel(place, backend, about) {
     const later = about.horizon ? [`${about.horizon} later`] : [];
     drawn.append(candlePlot(candles, signals), element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "probabilities" }, table(
       `Signals and probabilities as each candle closed (month, day and UTC of its opening)${about.horizon ? `, and the price ${about.horizon} candles later` : ""}`, ["candle", "signal", ...names, ...later], rows)));
-    report.say([...new Set([last.headline, last.verdict].filter(Boolean)), `after the newest candle: ${last.signal}${last.reason ? ` (${last.reason})` : ""}`, ...said, ...(example ? [OF_THE_EXAMPLE] : []), ...(about.note ? [about.note] : [])].join(". ") + ".");
+    report.say([...new Set([last.headline, last.verdict].filter(Boolean)), `after the newest candle: ${last.signal}${last.reason ? ` (${last.reason})` : ""}`, ...said, ...(example ? [OF_THE_EXAMPLE] : []), ...(about.note ? [about.note] : [])].map(sentence => `${sentence[0].toUpperCase()}${sentence.slice(1)}.`).join(" "));
   }
 
   function simulate() {

@@ -1,7 +1,4 @@
-"""YAML and `key.path=value` words -> one frozen, strictly checked object.
-
-Defaults < YAML < words. The resolved object is written into the run folder and is what later stages read.
-"""
+"""YAML and `key.path=value` words -> one frozen, strictly checked object: defaults < YAML < words."""
 
 import copy
 import difflib
@@ -39,10 +36,7 @@ class Choice:
 
 
 class Section(BaseModel):
-    """Part of a config: unknown keys are refused, values never change.
-
-    A subclass gives inherited keys other defaults by `class Own(Training, defaults={"batch_size": 512})`.
-    """
+    """Part of a config, closed and frozen. `class Own(Training, defaults={"steps": 5})` changes inherited defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
     one_of: ClassVar[tuple[str, ...]] = ()  # keys of which one is given: a word for it alone makes the others null
@@ -61,10 +55,7 @@ class Section(BaseModel):
 
 
 def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str | None = None) -> Config:
-    """Read `path`, patch it with `key.path=value` words in order, and check the result against `cls`.
-
-    Keys of the section `outlived` that it has no more are left out, and named on stderr.
-    """
+    """Read `path`, patch it with words and check it. Keys gone from the section `outlived` are named and left out."""
     try:
         with path.open("rb") as file:
             tree = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1))
@@ -121,7 +112,6 @@ def checked(cls: type[Config], tree: object, what: str, context: Mapping[str, ob
 
 
 def _problems(cls: type[Section], errors: Sequence[ErrorDetails]) -> list[str]:
-    """Return a line for each key that is wrong."""
     problems: dict[str, tuple[list[str], str]] = {}
     for item in errors[:MOST_ERRORS]:
         key, message, given = _explain(cls, item)
@@ -214,7 +204,6 @@ def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
 
 
 def _message(cls: type[Section], item: ErrorDetails, key: str) -> str:
-    """Return what is wrong, in a config's terms rather than Python's."""
     if item["type"] == "tuple_type":
         *sections, leaf = key.split(".")
         for name in sections:

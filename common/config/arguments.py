@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 from common.errors import UserError
 from common.foreign_text import printable
-from common.version import version
+from common.packages import version
 
 
 class Parser(argparse.ArgumentParser):

@@ -59,7 +59,6 @@ def groups(cls: type[Section]) -> list[Group]:
 def _fields(
     cls: type[Section], default: Section | None = None, section: str = ""
 ) -> Iterator[tuple[str, type[Section], str, FieldInfo, object]]:
-    """Yield (section, its class, name, field, default) of every leaf."""
     for name, field in cls.model_fields.items():
         value = getattr(default, name) if default is not None else field.get_default(call_default_factory=True)
         if isinstance(field.annotation, type) and issubclass(field.annotation, Section):

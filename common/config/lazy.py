@@ -6,10 +6,7 @@ from typing import Any
 
 
 def lazily(path: str) -> Callable[..., Any]:
-    """Return a stand-in for `package.module:name`, with its `__module__`, that imports the module when called.
-
-    A workload's config is then read, and refused, before the libraries of its stages are imported.
-    """
+    """Return a stand-in for `package.module:name`, with its `__module__`, that imports the module when it is called."""
     module, _, name = path.partition(":")
 
     def call(*args: object, **kwargs: object) -> object:

@@ -1,8 +1,4 @@
-"""YAML as configs use it: mappings, lists and values, each written once. What else YAML has is refused.
-
-Aliases let a few hundred bytes stand for gigabytes, and of two equal keys YAML keeps the last without a word. So both
-are refused, as are tags, keys that are not text (a bare `on` is a truth value), and more than a config can need.
-"""
+"""YAML as configs use it: each value written once, no aliases, which stand for gigabytes, no tags, no key twice."""
 
 from collections.abc import Hashable
 from typing import Any

@@ -81,10 +81,7 @@ def write_json(path: Path, value: object) -> None:
 
 @contextmanager
 def folder_at_once(folder: Path) -> Iterator[Path]:
-    """Yield a temporary folder that replaces `folder`, synced, when the block ends without an error.
-
-    Whenever the process, the only writer, dies, the old or the new folder is there, complete, or `tidy` restores it.
-    """
+    """Yield a folder that replaces `folder`, synced, at the end; a kill leaves old or new, or `tidy` restores it."""
     temporary, old = _aside(folder, "tmp"), _aside(folder, "old")
     with explained(folder):
         shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
@@ -107,10 +104,7 @@ def _aside(path: Path, ending: str) -> Path:
 
 
 def tidy(folder: Path, *patterns: str) -> None:
-    """Remove what a killed process left half-written in `folder`, and bring back what it was replacing.
-
-    Only this module's names, or those that match `patterns`, are touched. No other process may be writing.
-    """
+    """As the only writer, remove what a killed one left half-written, or `patterns`, and restore what it replaced."""
     for path in [path for pattern in patterns or (".*.old", ".*.tmp") for path in folder.glob(pattern)]:
         with explained(path):
             whole = path.with_name(path.stem[1:])

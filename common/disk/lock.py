@@ -32,10 +32,7 @@ class Holder(TypedDict):
 
 @contextmanager
 def held(path: Path, wait: bool = False) -> Iterator[None]:
-    """Hold the lock file `path` within the block; remove folders made for it that stay empty.
-
-    With `wait`, wait for another process that holds it; without, UserError names that process.
-    """
+    """Hold the lock file `path` within the block; while another process has it, `wait` for it or raise a UserError."""
     made = [folder for folder in path.parents if not folder.exists()]
     descriptor, announced = _attempt(path), False
     while descriptor is None:

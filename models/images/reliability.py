@@ -13,7 +13,7 @@ deviation (empirical Bayes: Robbins 1956).
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -107,16 +107,18 @@ def calibrated(standard_errors: Tensor, estimates: Tensor, known: Tensor) -> flo
 
 
 def _likeliest(prior: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:
-    """Return the regression under which the known scores (M,) are likeliest, of those with different SHARES."""
-    best, found = -math.inf, None
-    for share in SHARES:
-        tried = _regression(share, estimates, information, known)
-        mean, error = tried.scores(prior, estimates, information)
-        likelihood = -float((((known - mean) / error).square() / 2 + error.log()).sum())
-        if likelihood > best:
-            best, found = likelihood, tried
-    assert found is not None, "a likelihood is finite"
-    return found
+    """Return the regression under which the known scores (M,) are likeliest, the mean of SHARES by likelihood.
+
+    The best share alone would change in a leap where rounding decides between two.
+    """
+    tried = [_regression(share, estimates, information, known) for share in SHARES]
+    likelihoods = []
+    for each in tried:
+        mean, error = each.scores(prior, estimates, information)
+        likelihoods.append(-(((known - mean) / error).square() / 2 + error.log()).sum())
+    numbers = torch.tensor([astuple(each)[:4] for each in tried], dtype=torch.float64)
+    values = torch.stack(likelihoods).softmax(0) @ numbers
+    return Reliability(*values.tolist())
 
 
 def _regression(share: float, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from common.arrays import lookup, sums_before
+from common.kneser_ney import lookup, sums_before
 
 ORDERS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 20)  # contexts of the first chain: so many tokens
 WORDS = 3  # of the second: the current word with none, one and two words before it, from order 1 on

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 from common.errors import UserError
 from common.machine import launched_on_one_thread, physical_cores
-from pipelines.checks.computing import AMPERE
-from pipelines.checks.findings import Finding, dotted, first_line, ok, problem, warning
+from pipelines.checks import Finding, dotted, first_line, ok, problem, warning
 from pipelines.checks.formed_processes import check_world
 from pipelines.checks.installation import install_requirements
+from pipelines.checks.pytorch import AMPERE
 
 
 def check_accelerate() -> Iterator[Finding]:
@@ -25,10 +25,8 @@ def check_accelerate() -> Iterator[Finding]:
         yield problem(f"Accelerate does not start: {first_line(error)}", "accelerate config")
         return
     precision, processes = accelerator.mixed_precision, accelerator.num_processes
-    chosen = (
-        f"Accelerate {accelerate.__version__}: device {accelerator.device}, "
-        f"{processes} {'process' if processes == 1 else 'processes'}, mixed precision {precision}"
-    )
+    number = f"{processes} process{'es' * (processes != 1)}"
+    chosen = f"Accelerate {accelerate.__version__}: device {accelerator.device}, {number}, mixed precision {precision}"
     on_cpu = accelerator.device.type == "cpu"
     if on_cpu and torch.cuda.is_available():
         use_cpu = os.environ.get("ACCELERATE_USE_CPU")
@@ -67,9 +65,8 @@ def check_accelerate_config() -> Iterator[Finding]:
     from accelerate.commands.config.config_args import default_config_file, load_config_from_file
 
     if not os.path.isfile(default_config_file):
-        yield ok(
-            f"no default Accelerate config ({default_config_file}); accelerate_configs/ has some for --config_file"
-        )
+        missing = f"no default Accelerate config ({default_config_file})"
+        yield ok(f"{missing}; accelerate_configs/ has some for --config_file")
         return
     rewrite = "accelerate config"
     try:
@@ -83,17 +80,13 @@ def check_accelerate_config() -> Iterator[Finding]:
         f"mixed_precision {config.mixed_precision}"
     )
     gpus = torch.cuda.device_count()
-    nvidia = range(gpus if torch.version.cuda else 0)
-    machines = getattr(config, "num_machines", 1)
-    if kind in ("MULTI_GPU", "FSDP") and config.num_processes > gpus * machines:
+    on_gpu = config.mixed_precision == "bf16" and not config.use_cpu and torch.version.cuda
+    emulated = on_gpu and any(torch.cuda.get_device_capability(index) < AMPERE for index in range(gpus))
+    if kind in ("MULTI_GPU", "FSDP") and config.num_processes > gpus * getattr(config, "num_machines", 1):
         yield problem(f"{message}: more processes than GPUs ({gpus} per machine)", rewrite)
     elif kind in ("NO", "MULTI_CPU") and config.num_processes > 1 and not config.mpirun_config:
         yield problem(f"{message}: accelerate launch would start only one process", rewrite)
-    elif (
-        config.mixed_precision == "bf16"
-        and not config.use_cpu
-        and any(torch.cuda.get_device_capability(index) < AMPERE for index in nvidia)
-    ):
+    elif emulated:
         yield warning(f"{message}: GPUs below compute capability {dotted(AMPERE)} emulate bf16; choose fp16", rewrite)
     else:
         yield ok(message)

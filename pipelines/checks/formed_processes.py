@@ -1,8 +1,4 @@
-"""Check that launched processes found each other.
-
-Asked for two in some spellings, Accelerate 1.15 silently starts one, or two that train separately; see
-accelerate_configs/README.md.
-"""
+"""Check that launched processes found each other: Accelerate 1.15 may start one, or two that train separately."""
 
 from __future__ import annotations
 
@@ -16,15 +12,13 @@ from common.errors import UserError
 
 def check_world(accelerator_num_processes: int) -> None:
     """Raise `UserError`, with the command that works, if fewer processes formed than were asked for."""
-    formed = accelerator_num_processes
-    asked = int(os.environ.get("WORLD_SIZE", 1))
+    formed, asked = accelerator_num_processes, int(os.environ.get("WORLD_SIZE", 1))
     if formed < asked:
         raise UserError(
             f"{asked} processes were asked for and started, but each sees only {formed}: they would train separately "
             f"and write to the same run folder.\n{_remedy(asked)}"
         )
-    asked = asked_of_simple_launcher()
-    if formed < asked:
+    if formed < (asked := asked_of_simple_launcher()):
         raise UserError(
             f"accelerate launch was asked for {asked} processes, but started {formed}: it starts more only with "
             f"--multi_gpu or a distributed_type that implies it.\n{_remedy(asked)}"
@@ -69,28 +63,22 @@ def launch_words(command_line: Sequence[str]) -> Sequence[str] | None:
 
 
 def _remedy(asked: int) -> str:
-    """Return the commands that start `asked` processes on this machine, and the one that starts a single process."""
     import torch
 
     gpus = torch.cuda.device_count()
     on_cpu = os.environ.get("ACCELERATE_USE_CPU", "false").lower() in ("true", "1", "yes", "y", "t", "on")
-    by_torchrun = "LOCAL_RANK" in os.environ and "ACCELERATE_MIXED_PRECISION" not in os.environ
-    precision = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    if precision not in ("no", "bf16") and gpus == 0:
-        precision = "no"  # on a CPU Accelerate ignores fp16
-    script = shlex.join(sys.argv)
-    flags = f"--num_machines 1 --mixed_precision {precision} --dynamo_backend no {script}"
+    precision, script = os.environ.get("ACCELERATE_MIXED_PRECISION"), shlex.join(sys.argv)
+    kept = precision == "bf16" or (precision and gpus)  # on a CPU Accelerate ignores fp16
+    flags = f"--num_machines 1 --mixed_precision {precision if kept else 'no'} --dynamo_backend no {script}"
     many = f"accelerate launch --multi_gpu --num_processes {asked} {flags}"
-    if by_torchrun:
+    if "LOCAL_RANK" in os.environ and precision is None:
         many = f"torchrun --standalone --nproc_per_node {asked} {script}"
-
-    lines = []
-    if os.environ.get("WORLD_SIZE", "1") != os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("WORLD_SIZE", "1")):
-        lines += ["On the CPUs of several machines: put ACCELERATE_USE_CPU=true before the command on each of them."]
+    if os.environ.get("WORLD_SIZE") != os.environ.get("LOCAL_WORLD_SIZE", os.environ.get("WORLD_SIZE")):
+        lines = ["On the CPUs of several machines: put ACCELERATE_USE_CPU=true before the command on each of them."]
     elif gpus >= asked and not on_cpu:
-        lines += [f"{asked} processes on {asked} GPUs:", f"  {many}"]
+        lines = [f"{asked} processes on {asked} GPUs:", f"  {many}"]
     else:
-        lines += [f"{asked} processes on the CPU:", f"  ACCELERATE_USE_CPU=true {many}"]
+        lines = [f"{asked} processes on the CPU:", f"  ACCELERATE_USE_CPU=true {many}"]
     lines += ["One process:", f"  accelerate launch {'--cpu ' if on_cpu else ''}--num_processes 1 {flags}"]
     if gpus < asked and not on_cpu:
         lines += [f"torch sees {gpus} GPUs here. If that is wrong, this command says why:"]

@@ -3,12 +3,13 @@
 import os
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from common.gpu import GIB, driver_fault, read_driver, read_gpus
-from pipelines.checks.builds import cuda_build, has_kernels, install_torch, installed_build
-from pipelines.checks.findings import Finding, dotted, first_line, ok, problem, warning
+from common.gpu import GIB, driver_fault, read_driver
+from pipelines.checks import Finding, dotted, first_line, ok, problem, warning
 from pipelines.checks.installation import pip
+from pipelines.checks.pytorch import cuda_build, has_kernels, install_torch, installed_build
 
 UPDATE_DRIVER = "sudo ubuntu-drivers install && sudo reboot   # other systems: https://www.nvidia.com/drivers"
 
@@ -23,12 +24,11 @@ def check_gpus() -> Iterator[Finding]:
     if available:
         yield from _visible_gpus()
         return
-    driver, gpus = read_driver(), read_gpus()
-    if driver is None or not gpus:
-        yield from _no_gpu(driver_fault())
+    driver = read_driver()
+    if driver is None or not driver.names:
+        yield _no_gpu(driver_fault())
         return
-
-    names = ", ".join(gpu.name or "an unnamed GPU" for gpu in gpus)
+    names = ", ".join(name or "an unnamed GPU" for name in driver.names)
     cuda = "CUDA version unknown" if driver.cuda_version is None else f"up to CUDA {dotted(driver.cuda_version)}"
     seen = f"the driver (version {driver.version}, {cuda}) sees {names}"
     build = cuda_build(driver.cuda_version, driver.capabilities)
@@ -40,7 +40,7 @@ def check_gpus() -> Iterator[Finding]:
             yield problem(f"{message}; no CUDA build runs on this driver, which must be updated first", UPDATE_DRIVER)
         else:
             yield problem(message, install_torch(build))
-    elif hidden is not None and hides_all(hidden, len(gpus)):
+    elif hidden is not None and hides_all(hidden, len(driver.names)):
         yield warning(
             f"{seen}, but CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU from torch: training runs on the CPU",
             "unset CUDA_VISIBLE_DEVICES",
@@ -63,71 +63,55 @@ def hides_all(visible: str, num_gpus: int) -> bool:
 def _visible_gpus() -> Iterator[Finding]:
     import torch
 
-    count, all_gpus = torch.cuda.device_count(), len(read_gpus())
-    if count < all_gpus:
+    count, driver = torch.cuda.device_count(), read_driver()
+    if driver and count < len(driver.names):
         shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-        yield ok(f"torch sees {count} of the driver's {all_gpus} GPUs (CUDA_VISIBLE_DEVICES={shown})")
+        yield ok(f"torch sees {count} of the driver's {len(driver.names)} GPUs (CUDA_VISIBLE_DEVICES={shown})")
     kernels = torch.cuda.get_arch_list()
     for index in range(count):
         properties = torch.cuda.get_device_properties(index)
         capability = (properties.major, properties.minor)
-        message = (
-            f"cuda:{index}: {properties.name}, compute capability {dotted(capability)}, "
-            f"{properties.total_memory / GIB:.1f} GiB"
-        )
+        memory = f"{properties.total_memory / GIB:.1f} GiB"
+        message = f"cuda:{index}: {properties.name}, compute capability {dotted(capability)}, {memory}"
         if torch.version.hip or has_kernels(capability, kernels):
             yield ok(message)
             continue
-        driver = read_driver()
         build = cuda_build(driver.cuda_version if driver else None, [capability])
-        if build is None:
-            remedy = UPDATE_DRIVER
-        elif build == installed_build():
+        remedy = UPDATE_DRIVER if build is None else install_torch(build)
+        if build == installed_build():
             others = ",".join(str(other) for other in range(count) if other != index)
             remedy = f"export CUDA_VISIBLE_DEVICES={others}   # no build has kernels for this GPU: train without it"
-        else:
-            remedy = install_torch(build)
         message += f": torch {torch.__version__} has no kernels for it, only for {' '.join(kernels)}"
         yield problem(message, remedy)
 
 
-def _no_gpu(fault: str | None) -> Iterator[Finding]:
+def _no_gpu(fault: str | None) -> Finding:
     import torch
 
     if torch.backends.mps.is_available():
-        yield ok("mps: the GPU of this Mac")
-    elif fault in (None, "no driver") and nvidia_card():
-        yield warning(
-            "an NVIDIA card is plugged in, but no driver answers (was this container started without --gpus all?); "
-            "training runs on the CPU",
-            UPDATE_DRIVER,
-        )
-    elif fault in (None, "no driver") and torch.version.cuda:
-        yield warning(
-            f"no NVIDIA driver: torch {torch.__version__}, built for CUDA {torch.version.cuda}, trains on the CPU, "
-            "as it should on a machine without a GPU"
-        )
-    elif fault in (None, "no driver"):
-        yield ok("no NVIDIA GPU: training runs on the CPU")
-    elif fault == "no package":
-        yield warning(
-            "nvidia-ml-py is missing, so the driver could not be asked for its GPUs", f"{pip()} install nvidia-ml-py"
-        )
-    elif "mismatch" in fault:
-        yield problem(f"the NVIDIA driver was updated while it was loaded: {fault}", "sudo reboot")
-    else:
-        yield problem(f"the NVIDIA driver does not answer: {fault}", UPDATE_DRIVER)
+        return ok("mps: the GPU of this Mac")
+    if fault == "no package":
+        message = "nvidia-ml-py is missing, so the driver could not be asked for its GPUs"
+        return warning(message, f"{pip()} install nvidia-ml-py")
+    if fault not in (None, "no driver"):
+        updated = "mismatch" in fault
+        how = "was updated while it was loaded" if updated else "does not answer"
+        return problem(f"the NVIDIA driver {how}: {fault}", "sudo reboot" if updated else UPDATE_DRIVER)
+    if nvidia_card():
+        message = "an NVIDIA card is plugged in, but no driver answers (was this container started without --gpus all?)"
+        return warning(f"{message}; training runs on the CPU", UPDATE_DRIVER)
+    if torch.version.cuda is None:
+        return ok("no NVIDIA GPU: training runs on the CPU")
+    message = f"no NVIDIA driver: torch {torch.__version__}, built for CUDA {torch.version.cuda}, trains on the CPU"
+    return warning(f"{message}, as it should on a machine without a GPU")
 
 
 def nvidia_card() -> bool:
     """Return whether an NVIDIA display device is on the PCI bus, with a driver or without (Linux only)."""
     for device in Path("/sys/bus/pci/devices").glob("*"):
-        try:
-            vendor, kind = (device / "vendor").read_text(), (device / "class").read_text()
-        except OSError:
-            continue
-        if vendor.strip() == "0x10de" and kind.startswith("0x03"):
-            return True
+        with suppress(OSError):
+            if (device / "vendor").read_text() == "0x10de\n" and (device / "class").read_text().startswith("0x03"):
+                return True
     return False
 
 

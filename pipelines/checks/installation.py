@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.checks.findings import Finding, dotted, ok, problem, warning
+from pipelines.checks import Finding, dotted, ok, problem, warning
 
 ROOT = Path(__file__).resolve().parents[2]
 OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 12)
@@ -68,10 +68,8 @@ def check_torch_import() -> Iterator[Finding]:
     except ImportError as error:
         yield problem(f"torch cannot be imported: {error}", install_requirements())
     except OSError as error:
-        yield problem(
-            f"torch is broken: {error}",
-            f"{pip()} install --force-reinstall --no-deps torch=={importlib.metadata.version('torch')}",
-        )
+        again = f"install --force-reinstall --no-deps torch=={importlib.metadata.version('torch')}"
+        yield problem(f"torch is broken: {error}", f"{pip()} {again}")
 
 
 def install_requirements() -> str:
@@ -87,6 +85,5 @@ def pip() -> str:
 
 
 def _as_typed(path: Path) -> str:
-    """Return `path` as one would type it in the current folder."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -8,12 +8,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import nn
+from torch.utils.benchmark import Timer
 
 from common.flops import counted
 from common.gpu import GIB, read_gpu
@@ -32,16 +32,6 @@ WARM_UP = 3  # steps: allocations, kernel choices, compilation
 GROUPS = 5  # of timed steps on a GPU
 
 
-@dataclass
-class Timings:
-    """Readings of the timed steps, in order."""
-
-    elapsed: float = 0.0  # seconds
-    step_seconds: list[float] = field(default_factory=list)  # of each group of steps, the mean
-    waited: float = 0.0  # seconds spent waiting for data
-    gpu_percent: list[float] = field(default_factory=list)  # empty without a GPU that tells its utilisation
-
-
 def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, steps: int) -> dict[str, Plain]:
     """Time `steps` updates (data, loss, backward, optimizer) after a warm-up. Nothing of the training is kept."""
     training = config.training.model_copy(update={"steps": WARM_UP + steps, "epochs": None})
@@ -49,11 +39,11 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
     updater = Updater(task, config, accelerator, run)
     updater.choose_micro_batch_size()
     cuda = accelerator.device.type == "cuda"
-    timings = _time_steps(updater, accelerator.device, steps)
+    step_seconds, elapsed, gpu_percent = _time_steps(updater, accelerator.device, steps)
     # On a CPU, the process's own peak comes nearest to the peak of allocations.
     peak = torch.cuda.max_memory_allocated() if cuda else peak_memory_bytes()
-    median = statistics.median(timings.step_seconds)
-    quartiles = [float(share) for share in np.quantile(timings.step_seconds, (0.25, 0.75))]
+    median = statistics.median(step_seconds)
+    quartiles = [float(share) for share in np.quantile(step_seconds, (0.25, 0.75))]
     product, flops = product_flops_per_s(task.model, accelerator), flops_per_example(task, updater, accelerator)
     reached = None if flops is None else flops * training.batch_size / accelerator.num_processes / median
     targets = statistics.mean(float(entry["count"]) for entry in updater.figures[WARM_UP:]) * accelerator.num_processes
@@ -72,8 +62,8 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
         "step_s": median,
         "step_s_quartiles": quartiles,
         "peak_memory_gib": peak / GIB,
-        "data_wait": timings.waited / timings.elapsed,
-        "gpu_utilisation_percent": statistics.mean(timings.gpu_percent) if timings.gpu_percent else None,
+        "data_wait": updater.monitor.waited / elapsed,
+        "gpu_utilisation_percent": statistics.mean(gpu_percent) if gpu_percent else None,
         # Per process, relative to a large matrix product, the most that this machine reaches, not a data sheet's peak.
         "model_tflops_per_s": None if reached is None else reached / 1e12,
         "product_tflops_per_s": product / 1e12,
@@ -81,9 +71,13 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
     }
 
 
-def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
-    """Make WARM_UP updates, then `steps` timed ones, on a GPU in groups, as its steps overlap between records."""
-    batches, timings, cuda = updater.batches(), Timings(), device.type == "cuda"
+def _time_steps(updater: Updater, device: torch.device, steps: int) -> tuple[list[float], float, list[float]]:
+    """Make WARM_UP updates, then `steps` timed ones, on a GPU in groups, as its steps overlap between records.
+
+    Return the mean seconds of a step in each group, those of all steps, and the GPU's utilisation, if it tells that.
+    """
+    batches, cuda = updater.batches(), device.type == "cuda"
+    step_seconds, elapsed, gpu_percent = list[float](), 0.0, list[float]()
     updater.model.train()
     for _ in range(WARM_UP):
         updater.update(batches)
@@ -98,13 +92,10 @@ def _time_steps(updater: Updater, device: torch.device, steps: int) -> Timings:
         if cuda:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - began
-        timings.elapsed += seconds
-        timings.step_seconds.append(seconds / len(group))
-        gpu = read_gpu(device)
-        if gpu and gpu.utilisation_percent is not None:
-            timings.gpu_percent.append(gpu.utilisation_percent)
-    timings.waited = updater.monitor.waited
-    return timings
+        elapsed += seconds
+        step_seconds.append(seconds / len(group))
+        gpu_percent += [value for name, value in read_gpu(device).items() if name == "gpu/utilisation_percent"]
+    return step_seconds, elapsed, gpu_percent
 
 
 def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) -> float | None:
@@ -137,14 +128,8 @@ def product_flops_per_s(model: nn.Module, accelerator: Accelerator) -> float:
         counts[parameter.dtype if parameter.is_floating_point() else mixed or torch.bfloat16] += parameter.numel()
     side = 8192 if accelerator.device.type == "cuda" else 1024
     matrix = torch.randn(side, side, device=accelerator.device).to(mixed or counts.most_common(1)[0][0])
-    times = []
-    for _ in range(10):
-        began = time.perf_counter()
-        matrix @ matrix
-        if accelerator.device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - began)
-    return 2 * side**3 / min(times)
+    timer = Timer("matrix @ matrix", globals={"matrix": matrix}, num_threads=torch.get_num_threads())
+    return float(2 * side**3 / min(timer.blocked_autorange().times))
 
 
 @contextmanager

@@ -1,13 +1,12 @@
-"""Models that are made without their weights, for sharded training: each process computes its share of them later.
+"""Models made without their weights, for sharded training: each process computes its share of them later.
 
-A model is built by its own code on torch's meta device, while the operations are recorded with the random numbers'
-state. A weight is what its own operations give when they are repeated: the same bits as if the model had been built
-whole, with one weight in memory at a time.
+The model's own code is recorded on the meta device, with the state of random numbers. A weight is what its operations
+give when repeated: the same bits as if the model had been built whole, with one weight in memory at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -54,6 +53,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[_Call] = []
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
+        self.left: dict[str, Tensor] = {}  # weights, by name, that a model still lacks
 
     def __torch_dispatch__(
         self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
@@ -61,7 +61,8 @@ class Recorder(TorchDispatchMode):
         """Compute an operation on tensors with memory; record one on others."""
         kwargs, places = dict(kwargs or {}), func._schema.arguments
         given = _tensors((args, kwargs))
-        changed = _tensors([x for x, place in zip(args, places, strict=False) if _is_written(place)])
+        written = [place.alias_info is not None and place.alias_info.is_write for place in places]
+        changed = _tensors([x for x, is_written in zip(args, written, strict=False) if is_written])
         on_cpu = str(kwargs.get("device") or "cpu") == "cpu"
         makes = not given and on_cpu and any(place.name == "device" for place in places)
         if not (makes or any(_is_fake(x) for x in given)) or not all(map(_is_fake, changed)):
@@ -112,10 +113,6 @@ class Recorder(TorchDispatchMode):
         return real(tensor)
 
 
-def _is_written(argument: Any) -> bool:
-    return argument.alias_info is not None and argument.alias_info.is_write
-
-
 def _tensors(tree: object) -> list[Tensor]:
     return [x for x in tree_leaves(tree) if isinstance(x, Tensor)]
 
@@ -128,14 +125,6 @@ def _storage(tensor: Tensor) -> int:
     return int(tensor.untyped_storage()._cdata)
 
 
-@dataclass(frozen=True)
-class Deferred:
-    """The weights, by name, that a model still lacks."""
-
-    recorder: Recorder
-    weights: Mapping[str, Tensor]
-
-
 def made(make: Callable[[], AModel], device: torch.device) -> AModel:
     """Return a new model on `device`; in sharded training its weights are on the meta device until `fill`."""
     if AcceleratorState._shared_state.get("distributed_type") != DistributedType.FSDP:
@@ -143,14 +132,14 @@ def made(make: Callable[[], AModel], device: torch.device) -> AModel:
     return_large_tensors()
     with Recorder() as recorder:
         model = make()
-    weights = {name: weight for name, weight in model.named_parameters() if _is_fake(weight) and weight.ndim}
+    recorder.left = {name: weight for name, weight in model.named_parameters() if _is_fake(weight) and weight.ndim}
     known: dict[Tensor, Tensor] = {}  # tied weights stay tied
     for module in list(model.modules()):
         for name, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
             if tensor not in known:
                 known[tensor] = _with_memory(recorder, tensor, device)
             setattr(module, name, known[tensor])
-    setattr(model, ATTRIBUTE, Deferred(recorder, weights))
+    setattr(model, ATTRIBUTE, recorder)
     return model
 
 
@@ -166,12 +155,12 @@ def _with_memory(recorder: Recorder, tensor: Tensor, device: torch.device) -> Te
 @torch.no_grad()
 def fill(model: nn.Module, device: torch.device) -> None:
     """Compute this process's share of the weights that `made` left out."""
-    if not isinstance(left := model.__dict__.pop(ATTRIBUTE, None), Deferred):
+    if not isinstance(recorder := model.__dict__.pop(ATTRIBUTE, None), Recorder):
         return
     model._apply(lambda x: torch.empty_like(x, device=device) if x.is_meta else x)
     for name, weight in model.named_parameters():
-        if name in left.weights:
-            whole = left.recorder.value(left.weights[name])
+        if name in recorder.left:
+            whole = recorder.value(recorder.left[name])
             assert isinstance(weight, DTensor), "all but scalars is split"
             size, start = compute_local_shape_and_global_offset(weight.shape, weight.device_mesh, weight.placements)
             for axis, (begin, length) in enumerate(zip(start, size, strict=True)):

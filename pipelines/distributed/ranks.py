@@ -1,8 +1,4 @@
-"""Agreement between the processes of one command; the main one reads and writes the disk for the others.
-
-A gloo group of their own needs no GPU, notices a dead process at once, and waits hours for a working one, where the
-usual group's barrier gives up after minutes. torch is imported late, so that mistakes in commands are reported at once.
-"""
+"""Agreement between the processes of one command, by a gloo group that waits; the main one sees to the disk for all."""
 
 from __future__ import annotations
 

@@ -80,10 +80,7 @@ def average_whole(accelerator: Accelerator, model: nn.Module) -> None:
 
 @contextlib.contextmanager
 def gathered(model: nn.Module) -> Iterator[None]:
-    """Keep gathered, within the block, the weights outside layers: ranks may call any method, equally often.
-
-    Each layer gathers its own when it is called. The block must change no weights.
-    """
+    """Keep weights outside layers gathered in the block: ranks may call any method, equally often, and change none."""
     if not isinstance(model, FSDPModule):
         yield
         return

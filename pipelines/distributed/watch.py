@@ -54,10 +54,7 @@ class Sign:
 
 
 class Watch:
-    """Watches over the other ranks of a training, and the time that passes after a signal.
-
-    `at` says where this rank is. After `patience` seconds without a sign of another rank, this one ends with status 1.
-    """
+    """Watches over the other ranks of a training, and the time after a signal. `at` says where this rank is."""
 
     def __init__(self, stop: StopRequest, at: Callable[[], str], patience: float):
         self.stop, self.at, self.patience = stop, at, patience
@@ -120,7 +117,6 @@ class Watch:
         return json.dumps(vars(Sign(beat, *place, self.at(), signal, ended, sorted(self.dead), ranks.waits())))
 
     def _exchange(self, store: Store) -> None:
-        """Give a sign of life now and then, and read those of the others."""
         beat, over = 0, False
         while not over:
             over = self.ended.wait(BEAT)
@@ -189,7 +185,6 @@ class Watch:
             _say(f"process {rank} on {sign.host} is still {sign.at} after {seconds:.0f} s; this one waits for it")
 
     def _is_gone(self, sign: Sign) -> bool:
-        """Return whether a process of this machine has ended."""
         if (sign.host, sign.place) != (socket.gethostname(), self.place):
             return False
         try:
@@ -205,10 +200,7 @@ class Watch:
         _say(f"{self.lost[rank]}; --resume goes on from the last checkpoint")
 
     def straggler(self, seconds: Sequence[float]) -> str | None:
-        """Return a line for a rank that took much longer than the others, in two records one after another.
-
-        `seconds` of each rank are those of an update before gradients are exchanged.
-        """
+        """Return a line for a rank whose own `seconds` an update, of all ranks', were much longer in two records."""
         slowest = max(range(self.world), key=lambda rank: seconds[rank])
         others = statistics.median(value for rank, value in enumerate(seconds) if rank != slowest)
         slow = int(seconds[slowest] > SLOW * others)

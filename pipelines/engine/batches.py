@@ -1,8 +1,4 @@
-"""Order of the examples, sources of batches, and their way to the device.
-
-The global batch of update k is a pure function of (seed, k), whatever the number of processes. Each rank takes its
-slice, and k is all that resuming needs.
-"""
+"""Order of examples and their way to the device: batch k is a function of (seed, k), and each rank takes a slice."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -24,10 +20,7 @@ from pipelines.engine.workload import MapItems, Source
 
 
 class Order:
-    """Endless stream of item numbers, `batch_size` at a time.
-
-    A finite source is read in one permutation per epoch, even where batches span two; an endless one in order.
-    """
+    """Endless stream of item numbers: of a finite source a permutation per epoch, even where batches span two."""
 
     def __init__(self, size: int | None, batch_size: int, seed: int):
         self.size, self.batch_size, self.seed = size, batch_size, seed
@@ -129,11 +122,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | None = None) -> MapItems:
-    """Return a function that maps over a finite source with all processes; `what` names the work to show progress.
-
-    Where memory runs out, batches are halved until they fit. Sharded models, which need equally many calls on all
-    ranks, raise instead. A signal to any rank is heard between batches, where all of them raise Stopped.
-    """
+    """Return a function that maps over a source by all processes, in halved batches where memory runs out."""
     sharded = accelerator.distributed_type == DistributedType.FSDP
 
     @torch.no_grad()

@@ -1,10 +1,9 @@
 """Checkpoints: complete or absent, verified before use, and exact to resume from.
 
 A checkpoint is a folder step-000500/ with model.safetensors, average.safetensors where weights are averaged,
-optimizer.pt and task.pt (tensors and plain values, read with weights_only), progress.json, best/ with the best model so
-far, and manifest.json with the SHA-256 of each. It does not depend on the number of processes that wrote it. The main
-process alone reads and writes it; the others are told. Sharded training writes `split_checkpoints`; either is read by
-any number of processes, sharded or not.
+optimizer.pt and task.pt (read with weights_only), progress.json, best/ with the best model so far, and manifest.json
+with the SHA-256 of each. The main process alone reads and writes it, but for shares of sharded training
+(`split_checkpoints`). Any number of processes goes on from either, sharded or not.
 """
 
 import io
@@ -12,7 +11,7 @@ import json
 import re
 import shutil
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,7 +29,7 @@ from common.disk import files
 from common.errors import UserError
 from pipelines.distributed import ranks
 from pipelines.engine import split_checkpoints
-from pipelines.engine.averaging import Average
+from pipelines.engine.split_checkpoints import Trained
 from pipelines.engine.update import Progress
 
 NAME = re.compile(r"step-\d{6,}")
@@ -38,6 +37,7 @@ MANIFEST, AVERAGE, BEST = "manifest.json", "average.safetensors", "best"
 FILES = ("model.safetensors", "optimizer.pt", "task.pt", "progress.json")  # of every checkpoint
 
 State = TypeVar("State")
+CPU = torch.device("cpu")
 OPTIONS = states.StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
 
 
@@ -81,23 +81,15 @@ def finish(
     files.write_json(folder / MANIFEST, files.digests(folder, known))
 
 
-def take(
-    accelerator: Accelerator,
-    model: nn.Module,
-    optimizers: Sequence[torch.optim.Optimizer],
-    average: Average | None,
-    task: Mapping[str, object],
-    progress: Progress,
-) -> Snapshot:
+def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Snapshot:
     """Copy the state of training. Call it on all ranks; only the main process gets all of it."""
-    device = accelerator.device
-    weights, moments = states.get_state_dict(model, list(optimizers), options=OPTIONS)
-    averaged = None
-    if average is not None:
-        with average.in_place():
-            averaged = weights_of(accelerator, model)
-    kept, own = _copied(moments, device), _copied(dict(task), torch.device("cpu"))
-    return Snapshot(progress.step, _tensors(weights, device), averaged, kept, own, _plain(accelerator, progress))
+    device, averaged = trained.accelerator.device, None
+    weights, moments = states.get_state_dict(trained.model, list(trained.optimizers), options=OPTIONS)
+    if trained.average is not None:
+        with trained.average.in_place():
+            averaged = weights_of(trained.accelerator, trained.model)
+    kept, own, plain = _copied(moments, device), _copied(dict(task), CPU), _plain(trained.accelerator, progress)
+    return Snapshot(progress.step, _copied(weights, device), averaged, kept, own, plain)  # type: ignore[arg-type]
 
 
 def _plain(accelerator: Accelerator, progress: Progress) -> dict[str, object]:
@@ -106,19 +98,10 @@ def _plain(accelerator: Accelerator, progress: Progress) -> dict[str, object]:
 
 
 def write_split(
-    folder: Path,
-    keep: int,
-    best: Path,
-    accelerator: Accelerator,
-    model: nn.Module,
-    optimizers: Sequence[torch.optim.Optimizer],
-    average: Average | None,
-    task: Mapping[str, object],
-    progress: Progress,
+    folder: Path, keep: int, best: Path, trained: Trained, task: Mapping[str, object], progress: Progress
 ) -> None:
     """Write what `Snapshot.write` does, of sharded training, in which no process holds all. Call it on all ranks."""
-    plain, path = _plain(accelerator, progress), folder_of(folder, progress.step)
-    state = split_checkpoints.tensors(model, optimizers, average)
+    plain, path, state = _plain(trained.accelerator, progress), folder_of(folder, progress.step), trained.tensors()
     split_checkpoints.write(path, state, lambda temporary, known: finish(temporary, task, plain, best, known))
     ranks.on_main(lambda: prune(folder, keep, progress.step))
 
@@ -127,21 +110,12 @@ def weights_of(accelerator: Accelerator, model: nn.Module, split: bool = False) 
     """Copy the weights to host memory, on the main process; split ones are not copied. Call it on all ranks."""
     if split:
         return states.get_model_state_dict(model)  # type: ignore[return-value]
-    return _tensors(states.get_model_state_dict(model, options=OPTIONS), accelerator.device)
-
-
-def _tensors(state: Mapping[str, object], device: torch.device) -> dict[str, Tensor]:
-    copied = dict(_copied(state, device))
-    assert all(isinstance(value, Tensor) for value in copied.values()), "a model's state is tensors"
-    return {name: value for name, value in copied.items() if isinstance(value, Tensor)}
+    return _copied(states.get_model_state_dict(model, options=OPTIONS), accelerator.device)  # type: ignore[arg-type]
 
 
 def _copied(state: State, device: torch.device) -> State:
     """Copy the tensors that training would change: those of a GPU are copies already, except scalars."""
-    copied: State = tree_map_only(
-        torch.Tensor, lambda x: x.clone() if device.type == "cpu" or x.ndim == 0 else x, state
-    )
-    return copied
+    return tree_map_only(Tensor, lambda x: x.clone() if device.type == "cpu" or x.ndim == 0 else x, state)  # type: ignore[no-any-return]
 
 
 def folder_of(folder: Path, step: int) -> Path:
@@ -194,23 +168,18 @@ def newest_sound(folder: Path, warn: Callable[[str], None]) -> Path | None:
     return None
 
 
-def load(
-    path: Path,
-    accelerator: Accelerator,
-    model: nn.Module,
-    optimizers: Sequence[torch.optim.Optimizer],
-    average: Average | None,
-) -> tuple[dict[str, object], Progress]:
+def load(path: Path, trained: Trained) -> tuple[dict[str, object], Progress]:
     """Restore model, optimizers and averaged weights from a verified checkpoint; return (task state, progress)."""
+    accelerator, model = trained.accelerator, trained.model
     if ranks.on_main((path / split_checkpoints.SHARES).is_dir):
-        split_checkpoints.read(path, model, optimizers, average)
+        split_checkpoints.read(path, trained)
     else:
-        if average is not None:
-            with average.in_place():  # so that what is loaded ends up in the average
+        if trained.average is not None:
+            with trained.average.in_place():  # so that what is loaded ends up in the average
                 _load_weights(path / AVERAGE, accelerator, model)
         _load_weights(path / "model.safetensors", accelerator, model)
         moments = _from_torch_bytes(ranks.read(path / "optimizer.pt"))
-        states.set_optimizer_state_dict(model, list(optimizers), moments, options=OPTIONS)
+        states.set_optimizer_state_dict(model, list(trained.optimizers), moments, options=OPTIONS)
     progress = json.loads(ranks.read(path / "progress.json"))
     scaler = progress.pop("scaler", None)
     if scaler and accelerator.scaler is not None:
@@ -236,9 +205,9 @@ def _from_torch_bytes(data: bytes) -> dict[str, Any]:
 
 def restore_best(path: Path, best: Path) -> bool:
     """Make `best` the checkpoint's best model; return whether it differed or was missing."""
-    kept, there = files.digests(path / BEST), files.digests(best)
+    differing = [name for name, _ in files.digests(path / BEST).items() - files.digests(best).items()]
     with files.explained(best):
-        for name in [name for name in kept if there.get(name) != kept[name]]:
+        for name in differing:
             best.mkdir(parents=True, exist_ok=True)
             files.write_whole(best / name, (path / BEST / name).read_bytes())
-    return not kept.items() <= there.items()
+    return bool(differing)

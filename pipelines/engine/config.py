@@ -149,10 +149,7 @@ class BaseConfig(Section):
         return False
 
     def content(self, manifest: Mapping[str, Plain]) -> object:
-        """Return which of the prepared data the run learns from, as plain values, None if data never change.
-
-        A run whose content differs begins anew; see `DataSection.renews`.
-        """
+        """Return which of the prepared data a run learns from, which begins anew if it differs; None: it never does."""
         return None
 
     @property

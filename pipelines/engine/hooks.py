@@ -39,10 +39,7 @@ class Moment:
 
 
 class Hook:
-    """Base class of hooks: override what you need; one object lives as long as the process.
-
-    All but `on_save` run on every process, without gradients, and may draw random numbers, unseen by training.
-    """
+    """Base class of hooks, whose methods run on every process but for `on_save`, without gradients."""
 
     def on_update(self, now: Moment) -> None:
         """After each update: parameters hold its gradients, which are averaged over processes and clipped."""
@@ -51,11 +48,7 @@ class Hook:
         """After each validation, with the values recorded for it."""
 
     def on_save(self, now: Moment, checkpoint: Path) -> None:
-        """After a checkpoint and model/last are complete on disk, on the main process.
-
-        The last checkpoint is written twice, the second time with the outcome of its validation. Training goes on
-        meanwhile: read the files, not `now.model`, and draw no random numbers.
-        """
+        """After a checkpoint and model/last are written, on the main process, beside training: read the files."""
 
     def on_end(self, now: Moment) -> None:
         """When training ends, be it done, stopped or failed."""

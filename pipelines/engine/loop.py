@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator, DistributedType
-from torch import Tensor, nn
+from torch import Tensor
 
 from common.config.arguments import nearest
 from common.disk.background import BACKLOG, Background
@@ -20,10 +20,10 @@ from models import io
 from pipelines.distributed import ranks, sharding
 from pipelines.distributed.watch import Watch
 from pipelines.engine import checkpoints, hooks
-from pipelines.engine.averaging import Average
 from pipelines.engine.batches import mapper
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.hooks import Hook, Moment
+from pipelines.engine.split_checkpoints import Trained
 from pipelines.engine.stepping import LackOfMemoryError, NotFiniteError
 from pipelines.engine.update import Progress, Updater
 from pipelines.engine.workload import MapItems, Metric, Task
@@ -31,11 +31,7 @@ from pipelines.run.folder import Run
 
 
 class Loop:
-    """Trains `task.model`; writes metrics, checkpoints, model/best by `metric` or training.metric, and model/last.
-
-    Raises UserError as Updater does, for losses that are not finite and for a full disk, and Stopped after a signal.
-    The last good checkpoint stays in the folder.
-    """
+    """Trains `task.model`; writes metrics, checkpoints, model/best and model/last. Errors leave the last checkpoint."""
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, metric: Metric):
         self.task, self.config, self.training = task, config, config.training
@@ -109,7 +105,6 @@ class Loop:
             self.doing = before
 
     def _call(self, call: Callable[[Hook, Moment], None]) -> None:
-        """Call each hook where training stands."""
         if self.hooks:
             now = self._moment()
             with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -148,7 +143,7 @@ class Loop:
         if path is None:
             self.monitor.say(f"no checkpoint in {self.run.checkpoints} yet: starting from step 0")
         else:
-            state, self.updater.progress = checkpoints.load(path, *self._trained())
+            state, self.updater.progress = checkpoints.load(path, self._trained())
             self.task.load_state_dict(state)
             self.monitor.say(f"resumed from {path}")
             self.saved = self.progress.step
@@ -181,7 +176,6 @@ class Loop:
         return bool(lines)
 
     def _check_same_model(self) -> None:
-        """Raise UserError if the model's config, such as its vocabulary, has changed with the data."""
         path = self.run.last / io.CONFIG
         if not path.is_file():
             return
@@ -284,7 +278,6 @@ class Loop:
         self._call(lambda hook, now: hook.on_validation(now, {**values, **extra}))
 
     def _chosen(self, values: Mapping[str, float]) -> float:
-        """Return the value of the metric that picks the best model. Raises UserError where validation has none."""
         name = self.metric.name
         if name not in values:
             hint = f"did you mean {near[0]}? It" if (near := nearest(name, values)) else "it"
@@ -299,7 +292,6 @@ class Loop:
         return {f"val/{name}": float(score.double().sum()) / total for name, score in scores.items()}
 
     def _averaged(self) -> contextlib.AbstractContextManager[None]:
-        """Give the model its averaged weights within the block, if training.ema is set."""
         average = self.updater.average
         return contextlib.nullcontext() if average is None else average.in_place()
 
@@ -315,11 +307,11 @@ class Loop:
         folder, kept, best = self.run.checkpoints, self.training.keep_checkpoints, self.run.best
         if self.split:
             self._settle()
-            checkpoints.write_split(folder, kept, best, *self._trained(), state, progress)
+            checkpoints.write_split(folder, kept, best, self._trained(), state, progress)
             with self._averaged():
                 self._keep_model(self.run.last)
         else:
-            snapshot = checkpoints.take(*self._trained(), state, progress)
+            snapshot = checkpoints.take(self._trained(), state, progress)
             self._write(lambda: snapshot.write(folder, kept, best))
             self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         self.saved = self.progress.step
@@ -335,10 +327,8 @@ class Loop:
         with explained(folder):
             io.save(self.task.model, folder, state=weights, write=ranks.is_main())
 
-    def _trained(self) -> tuple[Accelerator, nn.Module, list[torch.optim.Optimizer], Average | None]:
-        """Return what a checkpoint holds beside the task's state and the progress."""
-        optimizers = [optimizer.optimizer for optimizer in self.updater.optimizers]
-        return self.accelerator, self.updater.model, optimizers, self.updater.average
+    def _trained(self) -> Trained:
+        return Trained(self.accelerator, self.model, self.updater.stepper.optimizers, self.updater.average)
 
     def _keep_model(self, folder: Path) -> None:
         """Copy the model's weights, written while training continues; split ones are written as they are gathered."""

@@ -1,7 +1,4 @@
-"""Optimizers and schedules of the learning rate; a new one is one table entry.
-
-Configs offer the tables' names and are read before torch is imported, so only the functions import it.
-"""
+"""Optimizers and schedules of the learning rate, a table entry each; torch is imported late, configs need the names."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ def _sgd(model: nn.Module, learning_rate: float, weight_decay: float, betas: tup
 
 
 def _muon(model: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float]) -> list[Optimizer]:
-    """Muon (Jordan et al. 2024) for matrices other than embeddings, AdamW for the rest.
-
-    Muon's updates are scaled to the size of AdamW's (Liu et al. 2025), so one learning rate suits both.
-    """
+    """Muon (Jordan et al. 2024) for matrices but embeddings, AdamW for the rest, at one rate (Liu et al. 2025)."""
     import torch
     from torch import nn
 
@@ -60,10 +54,7 @@ def _trained(model: nn.Module) -> list[nn.Parameter]:
 
 
 def _groups(model: nn.Module, parameters: Sequence[nn.Parameter], weight_decay: float) -> list[dict[str, object]]:
-    """Return the parameters in groups with equal weight decay and equal share of the learning rate.
-
-    A model may set shares by parts of its parameters' names: `rate_factors`.
-    """
+    """Return groups of equal weight decay and share of the rate, set by parts of names: the model's `rate_factors`."""
     factors = {
         id(parameter): factor
         for part, factor in getattr(model, "rate_factors", {}).items()

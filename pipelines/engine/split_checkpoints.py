@@ -1,8 +1,4 @@
-"""Checkpoints of sharded training: each process writes its share, and any number of processes reads them.
-
-`torch.distributed.checkpoint` writes shares/*.safetensors, which hold no pickles, in place of the files of a whole
-checkpoint. Several machines need a disk that all of them share.
-"""
+"""Checkpoints of sharded training: each process writes its share, on a disk that all see; any number of them reads."""
 
 from __future__ import annotations
 
@@ -10,9 +6,11 @@ import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from accelerate import Accelerator
 from torch import Tensor, distributed, nn
 from torch.distributed.checkpoint import state_dict as states
 from torch.distributed.checkpoint.api import CheckpointException
@@ -23,17 +21,37 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from common.disk import files
 from common.errors import UserError
 from pipelines.distributed import ranks
-from pipelines.engine.averaging import Average
+from pipelines.engine.stepping import Average
 
 SHARES = "shares"
 AT_ONCE = 2**26  # bytes of whole tensors whose shares are written to one file: it is made in memory
 
 
-def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mapping[str, str]], None]) -> None:
-    """Write `folder`, complete or not at all. Call it on all ranks.
+@dataclass(frozen=True)
+class Trained:
+    """What a checkpoint holds beside the task's state and the progress."""
 
-    `rest` adds the other files and the manifest, on the main process; it is given the digests of the shares.
-    """
+    accelerator: Accelerator
+    model: nn.Module
+    optimizers: Sequence[torch.optim.Optimizer]
+    average: Average | None
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all tensors of training by name, not copied."""
+        weights, moments = states.get_state_dict(self.model, list(self.optimizers))
+        named = {f"model.{name}": value for name, value in weights.items()}
+        found = moments["state"]
+        assert isinstance(found, dict), "{name: {key: value}}, as it is not flat"
+        for name, values in found.items():
+            assert isinstance(values, dict), "as above"
+            named |= {f"optimizer.{name}.{key}": value for key, value in values.items()}
+        if self.average is not None:
+            named |= {f"average.{number}": value for number, value in enumerate(self.average.values)}
+        return {name: value for name, value in named.items() if isinstance(value, Tensor)}
+
+
+def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mapping[str, str]], None]) -> None:
+    """Write `folder`, whole or not at all, on all ranks; `rest` adds other files on one, given the shares' digests."""
     with ExitStack() as stack, files.explained(folder):
         temporary = ranks.on_main(lambda: stack.enter_context(files.folder_at_once(folder)))
         ends = itertools.accumulate(x.numel() * x.element_size() for x in state.values())
@@ -56,27 +74,10 @@ def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mappi
         ranks.on_main(finish)
 
 
-def read(folder: Path, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], average: Average | None) -> None:
+def read(folder: Path, trained: Trained) -> None:
     """Read all tensors of training in place, each process what it holds of them."""
-    state = tensors(model, optimizers, average)
-    reader = HuggingFaceStorageReader(str(folder / SHARES))
-    _done(lambda: load(dict(state), storage_reader=reader, process_group=_group()))
-
-
-def tensors(
-    model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], average: Average | None
-) -> dict[str, Tensor]:
-    """Return all tensors of training by name, not copied."""
-    weights, moments = states.get_state_dict(model, list(optimizers))
-    named = {f"model.{name}": value for name, value in weights.items()}
-    found = moments["state"]
-    assert isinstance(found, dict), "{name: {key: value}}, as it is not flat"
-    for name, values in found.items():
-        assert isinstance(values, dict), "as above"
-        named |= {f"optimizer.{name}.{key}": value for key, value in values.items()}
-    if average is not None:
-        named |= {f"average.{number}": value for number, value in enumerate(average.values)}
-    return {name: value for name, value in named.items() if isinstance(value, Tensor)}
+    state, reader = trained.tensors(), HuggingFaceStorageReader(str(folder / SHARES))
+    _done(lambda: load(state, storage_reader=reader, process_group=_group()))
 
 
 def _done(work: Callable[[], object]) -> None:

@@ -1,12 +1,13 @@
-"""The step of all optimizers at the end of an update, under fp16's scaler and where memory runs out."""
+"""The end of an update: the step of all optimizers, under fp16's scaler and where memory runs out, and averages."""
 
+import contextlib
 import math
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 
 import torch
 from accelerate import Accelerator
 from accelerate.optimizer import AcceleratedOptimizer
-from torch import Tensor
+from torch import Tensor, nn
 
 from pipelines.engine.batches import is_out_of_memory
 
@@ -29,10 +30,7 @@ class HalfMadeError(Exception):
 
 
 class Stepper:
-    """Steps all optimizers or none of them.
-
-    Not by Accelerate's wrappers: each would update the scaler, and the next one unscale its gradients again.
-    """
+    """Steps all optimizers or none. Accelerate's wrappers would each update the scaler, and unscale gradients again."""
 
     def __init__(self, accelerator: Accelerator, wrapped: Sequence[AcceleratedOptimizer]):
         self.accelerator, self.scaler = accelerator, accelerator.scaler
@@ -65,10 +63,7 @@ class Stepper:
                 self.scaler.unscale_(optimizer)
 
     def step(self, norm: Tensor) -> bool:
-        """Step unless fp16's gradients overflow, which lowers the loss scale; return whether it did.
-
-        Raises NotFiniteError for a `norm` that no scale makes finite, and HalfMadeError.
-        """
+        """Step unless fp16's gradients overflow; return whether it did. Raises NotFiniteError and HalfMadeError."""
         if self.scaler is not None:
             scale, finite = self.scaler.get_scale(), math.isfinite(float(norm))
             self.scaler.update()
@@ -109,3 +104,31 @@ class Stepper:
 
 def _tensors_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [value for state in optimizer.state.values() for value in state.values() if isinstance(value, Tensor)]
+
+
+class Average:
+    """Exponential moving average of parameters (Polyak and Juditsky 1992), whose decay is 0.1 at first."""
+
+    def __init__(self, parameters: Sequence[nn.Parameter], decay: float):
+        self.parameters, self.decay = list(parameters), decay
+        self.values: list[Tensor] = [p.detach().clone() for p in self.parameters]
+
+    def update(self, step: int) -> None:
+        """Move towards the parameters after update `step`, counted from 1."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(self.values, [p.detach() for p in self.parameters], 1 - decay)
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Give the model the averaged weights within the block."""
+        self._swap()
+        try:
+            yield
+        finally:
+            self._swap()
+
+    def _swap(self) -> None:
+        for parameter, value in zip(self.parameters, self.values, strict=True):
+            kept = parameter.detach().clone()
+            parameter.detach().copy_(value)
+            value.copy_(kept)

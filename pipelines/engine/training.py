@@ -37,7 +37,6 @@ def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
 
 @contextmanager
 def _memory() -> Iterator[None]:
-    """Raise UserError where memory runs out that no smaller micro-batch gives back."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -83,7 +82,11 @@ def train(
 
 
 def _check_precision(config: BaseConfig, run: Run, now: str) -> None:
-    if (before := run.precision()) in (None, now) or config.hardware.change_precision or run.is_blank():
+    if (
+        (before := run.provenance().get("mixed_precision")) in (None, now)
+        or config.hardware.change_precision
+        or run.is_blank()
+    ):
         return
     raise UserError(
         f"{run.folder} was trained with --mixed_precision {before}, and goes on with {now}: give accelerate launch "

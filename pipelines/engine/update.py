@@ -18,11 +18,10 @@ from common.random import derive_key
 from common.stopping import StopRequest
 from pipelines.distributed import ranks, sharding
 from pipelines.distributed.watch import OwnTime
-from pipelines.engine.averaging import Average
 from pipelines.engine.batches import Order, check_divides, is_out_of_memory, smaller, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.optim import set_rates
-from pipelines.engine.stepping import LARGER, HalfMadeError, LackOfMemoryError, NotFiniteError, Stepper
+from pipelines.engine.stepping import LARGER, Average, HalfMadeError, LackOfMemoryError, NotFiniteError, Stepper
 from pipelines.engine.workload import Loss, Task
 from pipelines.run.folder import Run
 from pipelines.tracking.monitor import Monitor
@@ -55,10 +54,7 @@ class _Part:
 
 
 class Updater:
-    """Updates `task.model`; the loop decides when to log, validate and save.
-
-    Raises UserError if settings are impossible, NotFiniteError, and LackOfMemoryError if `shrink` may help.
-    """
+    """Updates `task.model`. Raises UserError, NotFiniteError, and LackOfMemoryError if `shrink` may help."""
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run):
         self.task, self.config, self.training = task, config, config.training
@@ -129,11 +125,7 @@ class Updater:
         return stream(self.task.train, plan(), self.accelerator.device)
 
     def update(self, batches: Iterator[tuple[Tensor, object]], then: Callable[[], None] | None = None) -> int | None:
-        """Make one optimizer update, call `then` before gradients are cleared; return the signal of any rank.
-
-        Losses are sums, divided by the global batch size in the backward pass. Where the true denominator differs
-        (tokens), the gradient is corrected once before clipping.
-        """
+        """Make one optimizer update, call `then` before gradients are cleared; return the signal of any rank."""
         progress = self.progress
         set_rates(self.optimizers, self.training.rate(progress.step, self.steps))
         try:
@@ -212,11 +204,7 @@ class Updater:
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _step(self, norm: Tensor) -> bool:
-        """Step all optimizers, or none where a gradient overflows in fp16; return whether they stepped.
-
-        Gradients are exchanged, so other ranks do not wait for one whose memory runs out: it makes its step again, and
-        the next update begins with a smaller micro-batch on all of them.
-        """
+        """Step all optimizers, or none where a gradient overflows in fp16; return whether they stepped."""
         step = self.progress.step + 1
         try:
             if stepped := self.stepper.step(norm):
@@ -245,10 +233,7 @@ class Updater:
         (value if scaler is None else scaler.scale(value)).backward()
 
     def _synchronising_backward(self, loss: Loss | None) -> None:
-        """Run the last backward pass of an update, announced as synchronising only now.
-
-        If a forward pass announced it and ran out of memory, DistributedDataParallel would wait in the next one.
-        """
+        """Run an update's last backward pass, announced only now: DDP would wait for one whose forward pass failed."""
         assert loss is not None, "an update without a micro-batch"
         with self._out_of_memory("backward pass"):
             if self.accelerator.num_processes == 1:
@@ -284,10 +269,7 @@ class Updater:
             return self.task.loss(self.model, batch)
 
     def _announce(self, failed: BaseException | None) -> Callable[[], int | None]:
-        """Send the other ranks whether memory ran out here, and a signal; return a function that receives theirs.
-
-        It returns any rank's signal; LackOfMemoryError is raised on all ranks. Hosts exchange this: no device waits.
-        """
+        """Tell other ranks, host to host, of lack of memory and a signal; return a function that receives theirs."""
         mine, flags, work = [int(failed is not None), self.stop.number or 0], None, None
         if self.accelerator.num_processes > 1:
             flags = torch.tensor(mine)

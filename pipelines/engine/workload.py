@@ -1,8 +1,4 @@
-"""The contract between the stages and a workload.
-
-A workload is a frozen dataclass of callables, a task one object with a model and a few methods. The loop knows neither
-what a batch is nor what is learned. torch is not imported here: a workload's config is read, and refused, before it.
-"""
+"""The contract between the stages and a workload: a dataclass of callables. Configs are refused before torch loads."""
 
 from __future__ import annotations
 
@@ -115,8 +111,7 @@ class Metric:
         direction, _, name = (word or self.name).rpartition(":")
         if direction not in ("", "max", "min"):
             raise UserError(f"training.metric: {word}: a direction is max or min, as in max:{name}")
-        maximise = direction == "max" or (not direction and name == self.name and self.maximise)
-        return Metric(name, maximise)
+        return Metric(name, direction == "max" or (not direction and name == self.name and self.maximise))
 
     def better(self, value: float, best: float | None) -> bool:
         """Return whether `value` beats `best`; NaN beats nothing, and any number beats NaN."""
@@ -126,10 +121,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Workload:
-    """One workload; `folder` is that of the prepared data.
-
-    `models` maps the run's name to its model, or the members' names to theirs; a method without weights has none.
-    """
+    """One workload; `folder` is that of the prepared data, `models` map the run's name, or its members', to models."""
 
     config: type[BaseConfig]
     # (config, folder) -> facts for the manifest; (config, folder, earlier) if the data section `renews`

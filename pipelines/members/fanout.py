@@ -1,9 +1,8 @@
 """Runs of many models: each member is an ordinary run, trained in a process of its own, as many at a time as fit.
 
 A member's weights do not depend on the others, and its failure ends its own process only. On a GPU, members whose
-config `stacks` share a process (see `stack`) and differ from lone ones by rounding, measured in float32 on a CPU alone.
-Members are dealt to the ranks in turn; a rank's processes share its device. torch is imported late, so that this import
-runs beside those of the processes' server.
+config `stacks` share a process (see `stack`) and differ from lone ones by rounding. Members are dealt to the ranks in
+turn. torch is imported late, so that this import runs beside those of the processes' server.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from common.workers import clock
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
-from pipelines.members import fork_server
+from pipelines.members import processes
 from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
@@ -68,10 +67,7 @@ class Job:
 
 
 def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
-    """Train the members in `names`, except those that are done on --resume.
-
-    Raises MembersFailedError, after all others are trained, if some could not be, and Stopped after a signal.
-    """
+    """Train the members in `names`, but those done on --resume. Raises MembersFailedError at the end, or Stopped."""
     # One thread each uses the cores best, and a fixed number keeps the weights the same.
     job = replace(job, configs={name: of_one_thread(config) for name, config in job.configs.items()})
 
@@ -120,7 +116,6 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
 
 
 def _train_here(job: Job, names: Sequence[str]) -> None:
-    """Train the only member in this process like any run, with its errors."""
     for name in names:
         began, outcome = time.perf_counter(), FAILED
         try:
@@ -169,7 +164,7 @@ class Pool:
         self.job, self.device, self.precision = job, device, precision
         threads = max(config.hardware.threads or 1 for config in job.configs.values())
         self.at_once = max(1, cores() // threads)
-        self.context = fork_server.start_server()
+        self.context = processes.start_server()
         self.running: dict[str, BaseProcess] = {}
         self.members: dict[str, list[str]] = {}  # of each process, those that have not ended
         self.began: dict[str, float] = {}  # when each process was started, as records have it
@@ -181,8 +176,8 @@ class Pool:
         waiting, began, ended = self.parts(names), time.perf_counter(), 0
         if waiting:
             work = f"{len(names)} member{'s' * (len(names) > 1)} in {len(waiting)} process{'es' * (len(waiting) > 1)}"
-            fork_server.say(f"training {work}, up to {self.at_once} at a time on {self.device}")
-            fork_server.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
+            processes.say(f"training {work}, up to {self.at_once} at a time on {self.device}")
+            processes.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
         try:
             with self.stop.listening(then=self.end_all):
                 while self.running or (waiting and not self.stop.number):
@@ -192,7 +187,7 @@ class Pool:
                     for name, outcome in self._ended():
                         ended += 1
                         left = (time.perf_counter() - began) / ended * (len(names) - ended)
-                        fork_server.say(f"{ended}/{len(names)} {name} {_described(outcome)}  left {clock(left)}")
+                        processes.say(f"{ended}/{len(names)} {name} {_described(outcome)}  left {clock(left)}")
         finally:
             for process in self.running.values():
                 process.kill()
@@ -219,7 +214,6 @@ class Pool:
             process.terminate()
 
     def _ended(self) -> Iterator[tuple[str, Outcome]]:
-        """Yield the members that ended since the last call, and how."""
         for first, process in list(self.running.items()):
             over, names = process.exitcode is not None, self.members[first]
             if over:
@@ -265,7 +259,7 @@ class Pool:
 
 def work(job: Job, members: Sequence[str], device: str) -> None:
     """Train members side by side, or one alone, in a process of their own."""
-    fork_server.stand_alone(device)
+    processes.stand_alone(device)
     if len(members) == 1:
         sys.exit(train_one(job, members[0], job.find, _write_to))
     train_stacked(job, members)
@@ -302,13 +296,12 @@ def train_one(job: Job, member: str, find: Callable[[], Workload], write_to: Cal
     try:
         _keep(run, outcome, began)
     except UserError as error:
-        fork_server.say(f"error: {error}")
+        processes.say(f"error: {error}")
         status = 2
     return status
 
 
 def _fit(job: Job, member: str, find: Callable[[], Workload]) -> Outcome:
-    """Train one member; return how it ended."""
     from pipelines.engine.training import make_accelerator, train
 
     run, config = job.run.member(member), job.configs[member]
@@ -331,7 +324,6 @@ def _keep(run: Run, outcome: Outcome, began: float) -> None:
 
 
 def _write_to(file: TextIO) -> None:
-    """Append this process's output to `file`."""
     with file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)

@@ -50,7 +50,7 @@ class Asked:
     def kind(self) -> Hashable:
         """Return a key shared by all losses that can be computed together."""
         leaves, form = tree_flatten(self.inputs())
-        same = tuple((str(x.dtype), x.shape, x.device) if _is_own(x) else (type(x), x) for x in leaves)
+        same = tuple((str(x.dtype), x.shape, x.device) if isinstance(x, Tensor) else (type(x), x) for x in leaves)
         return type(self.task), self.seed, str(form), same
 
 
@@ -156,9 +156,13 @@ def compute(group: Sequence[Asked]) -> None:
         return found.value, {"count": torch.as_tensor(found.count), **found.metrics}
 
     torch.default_generator.manual_seed(first.seed)  # as at the beginning of this step's noise
-    inputs = [each.inputs() for each in group]
-    stacked = tree_map(lambda *each: torch.stack([x.detach() for x in each]) if _is_own(each[0]) else each[0], *inputs)
-    dimensions = tree_map(lambda x: 0 if _is_own(x) else None, stacked)
+    inputs = [each.inputs() for each in group]  # of which all but tensors are the same for a kind
+
+    def joined(one: object, *others: Any) -> object:
+        return torch.stack([x.detach() for x in (one, *others)]) if isinstance(one, Tensor) else one
+
+    stacked = tree_map(joined, *inputs)
+    dimensions = tree_map(lambda x: 0 if isinstance(x, Tensor) else None, stacked)
     together = vmap(grad_and_value(loss, has_aux=True), dimensions, randomness="same")
     gradients, (values, figures) = together(*stacked)
     for number, each in enumerate(group):
@@ -168,14 +172,7 @@ def compute(group: Sequence[Asked]) -> None:
         each.loss = Loss(value, own.pop("count"), own)
 
 
-def _is_own(leaf: object) -> bool:
-    """Return whether each member has its own; what is no tensor is the same for all of a kind."""
-    return isinstance(leaf, Tensor)
-
-
 class _Computed(torch.autograd.Function):
-    """A loss whose gradients are known."""
-
     @staticmethod
     def forward(ctx: Any, value: Tensor, gradients: list[Tensor], *parameters: Tensor) -> Tensor:
         ctx.gradients = gradients

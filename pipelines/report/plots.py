@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from pipelines.members import examination
+from pipelines.members import processes
 from pipelines.report.markup import document, fragment, printable_lines, shown
 from pipelines.report.verdict import Row, interval_of
 
@@ -58,9 +58,9 @@ def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
 
 
 def drawn(draw: Callable[[T], Markup], jobs: Mapping[str, T]) -> dict[str, Markup]:
-    """Return {name: draw(job)}, parts of a page drawn in parallel by `examination.map_parts`."""
+    """Return {name: draw(job)}, parts of a page drawn in parallel by `processes.map_parts`."""
     part = functools.partial(_drawn, draw, _collected.get() is not None)
-    found = examination.map_parts(part, jobs)
+    found = processes.map_parts(part, jobs)
     for _, pictures in found.values():
         for label, picture in pictures.items():
             _collect(label.partition(" ")[2], picture)

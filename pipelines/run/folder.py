@@ -32,11 +32,7 @@ Config = TypeVar("Config", bound=Section)
 
 
 class Run:
-    """Paths and records of one run. Only the main process writes.
-
-    The provenance records `package`, the folder of a user's own workload, for later commands. The run
-    `default/BTCUSDT` is the member BTCUSDT of the run `default`, an ordinary run in a folder below it.
-    """
+    """Paths and records of a run, which the main process writes; `default/BTCUSDT` is a member of the run `default`."""
 
     def __init__(self, workload: str, name: str, package: Path | None = None):
         if not re.fullmatch(f"{NAME}(/{NAME})?", name):
@@ -143,10 +139,6 @@ class Run:
                 f"{self.provenance_file} is damaged ({error}): bring back a copy, or delete it and continue with "
                 "--resume; it says how the run was made, and no result depends on it"
             ) from error
-
-    def precision(self) -> Plain:
-        """Return Accelerate's word for the precision of the last start; None before one, or from older versions."""
-        return self.provenance().get("mixed_precision")
 
     def begin(self, config: Section, world_size: int, data: Mapping[str, object], precision: str = "no") -> None:
         """Write the config and the provenance; forget how an earlier start ended."""

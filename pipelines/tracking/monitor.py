@@ -10,7 +10,7 @@ import torch
 from accelerate import Accelerator
 from tqdm import tqdm
 
-from common.gpu import figures, read_gpu
+from common.gpu import read_gpu
 from common.workers import clock
 from pipelines.distributed import ranks
 from pipelines.run.folder import Run
@@ -19,10 +19,7 @@ WIDTH = 80  # columns of a line
 
 
 class Monitor:
-    """Counts time and examples between records; the main process writes and shows each record.
-
-    A terminal has a progress bar, other output a plain line per record with as many figures as it holds.
-    """
+    """Counts time and examples between records; shows a bar on a terminal, else a line of the figures it holds."""
 
     def __init__(self, accelerator: Accelerator, run: Run, steps: int, gpu_log_interval: int):
         self.accelerator, self.run, self.steps, self.gpu_log_interval = accelerator, run, steps, gpu_log_interval
@@ -47,8 +44,7 @@ class Monitor:
         self.examples += examples
         self.waited += waited
         if self.gpu_log_interval and step % self.gpu_log_interval == 0 and self.accelerator.is_main_process:
-            gpu = read_gpu(self.accelerator.device)
-            self.gpu = figures(gpu) if gpu else {}
+            self.gpu = read_gpu(self.accelerator.device)
         if self.bar is not None:
             self.bar.update()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -89,29 +90,17 @@ def _to_tensorboard(
         tracker.writer.add_histogram(name, values, global_step=step)
 
 
-def _to_wandb(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None) -> None:
-    import wandb
-
-    for name, rows in tables.items():
-        columns, cells = _cells(rows)
-        tracker.log_table(name, columns=columns, data=[[str(cell) for cell in line] for line in cells])
-    for name, picture in pictures.items():
-        tracker.log_images({name: [picture]}, step=step)
-    for name, values in numbers.items():
-        tracker.log({name: wandb.Histogram(values.tolist())}, step=step)
-
-
-def _to_trackio(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None) -> None:
-    import trackio
+def _to_library(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None) -> None:
     from pandas import DataFrame
 
+    library = importlib.import_module(tracker.name)
     for name, rows in tables.items():
         columns, cells = _cells(rows)
-        tracker.log({name: trackio.Table(dataframe=DataFrame(cells, columns=columns).astype(str))}, step=step)
+        tracker.log({name: library.Table(dataframe=DataFrame(cells, columns=columns).astype(str))}, step=step)
     for name, picture in pictures.items():
-        tracker.log({name: trackio.Image(picture)}, step=step)
+        tracker.log({name: library.Image(picture)}, step=step)
     for name, values in numbers.items():
-        tracker.log({name: trackio.Histogram(values)}, step=step)
+        tracker.log({name: library.Histogram(values)}, step=step)
 
 
 def _cells(rows: Rows) -> tuple[list[str], list[list[object]]]:
@@ -122,6 +111,6 @@ def _cells(rows: Rows) -> tuple[list[str], list[list[object]]]:
 # (tracker, tables, pictures, numbers of histograms, step)
 TAKERS: dict[str, Callable[[GeneralTracker, Tables, Arrays, Arrays, int | None], None]] = {
     "tensorboard": _to_tensorboard,
-    "wandb": _to_wandb,
-    "trackio": _to_trackio,
+    "wandb": _to_library,
+    "trackio": _to_library,
 }

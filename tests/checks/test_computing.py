@@ -2,13 +2,13 @@
 
 import torch
 
-from pipelines.checks import computing
+from pipelines.checks import pytorch
 
 
 def test_a_step_that_leaves_the_weights_is_a_problem(monkeypatch):
     monkeypatch.setattr(torch.optim.AdamW, "step", lambda self: None)
-    monkeypatch.setattr(computing, "devices", lambda: [torch.device("cpu")])
-    [finding] = computing.check_training_step()
+    monkeypatch.setattr(pytorch, "devices", lambda: [torch.device("cpu")])
+    [finding] = pytorch.check_training_step()
     assert finding.level == "problem"
     assert "left weights unchanged" in finding.message
 
@@ -17,7 +17,7 @@ def test_a_device_that_fails_is_a_problem_with_the_reason(monkeypatch):
     def fails(_):
         raise RuntimeError("no kernel image is available\nCompile with ...")
 
-    monkeypatch.setattr(computing, "training_step", fails)
-    monkeypatch.setattr(computing, "devices", lambda: [torch.device("cuda", 0)])
-    [finding] = computing.check_training_step()
+    monkeypatch.setattr(pytorch, "training_step", fails)
+    monkeypatch.setattr(pytorch, "devices", lambda: [torch.device("cuda", 0)])
+    [finding] = pytorch.check_training_step()
     assert finding.message == "cuda:0: a training step failed: no kernel image is available"

@@ -5,22 +5,18 @@ import types
 import pytest
 import torch
 
-from common.gpu import GPU, Driver
-from pipelines.checks import gpus
-from pipelines.checks.findings import ok
+from common.gpu import Driver
+from pipelines.checks import gpus, ok
 
 
 @pytest.fixture
 def machine(monkeypatch):
-    """Return a function that sets up what driver and torch say: machine("12.6", Driver(...), fault=None)."""
+    """Return a function that sets up what driver and torch say: machine("12.6", driver(...), fault=None)."""
 
     def pretend(cuda, driver=None, fault=None, plugged=False):
-        num_gpus = len(driver.capabilities) if driver else 0
-        found = [GPU(f"GPU {index}", 0, 0, 2**34, 40, 50) for index in range(num_gpus)]
         monkeypatch.setattr(torch.version, "cuda", cuda)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         monkeypatch.setattr(gpus, "read_driver", lambda: driver)
-        monkeypatch.setattr(gpus, "read_gpus", lambda: found)
         monkeypatch.setattr(gpus, "driver_fault", lambda: fault)
         monkeypatch.setattr(gpus, "nvidia_card", lambda: plugged)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -28,8 +24,12 @@ def machine(monkeypatch):
     return pretend
 
 
+def driver_of(version, cuda, capabilities):
+    return Driver(version, cuda, tuple(f"GPU {index}" for index in range(len(capabilities))), capabilities)
+
+
 def test_gpus_hidden_by_the_environment_are_a_warning(machine, monkeypatch):
-    machine("12.6", Driver("550", (12, 4), ((8, 0),)))
+    machine("12.6", driver_of("550", (12, 4), ((8, 0),)))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     [finding] = gpus.check_gpus()
     assert finding.level == "warning"
@@ -46,7 +46,7 @@ def test_cuda_visible_devices_is_read_as_cuda_reads_it(visible, hidden):
 
 
 def test_a_driver_too_old_for_this_torch_gets_the_build_that_it_runs(machine):
-    machine("13.0", Driver("550", (12, 4), ((8, 0),)))
+    machine("13.0", driver_of("550", (12, 4), ((8, 0),)))
     [finding] = gpus.check_gpus()
     assert finding.level == "problem"
     assert "up to CUDA 12.4) sees GPU 0, but is too old for torch" in finding.message
@@ -54,7 +54,7 @@ def test_a_driver_too_old_for_this_torch_gets_the_build_that_it_runs(machine):
 
 
 def test_a_driver_too_old_for_every_build_must_be_updated(machine):
-    machine(None, Driver("470", (11, 4), ((8, 0),)))
+    machine(None, driver_of("470", (11, 4), ((8, 0),)))
     [finding] = gpus.check_gpus()
     assert finding.level == "problem"
     assert "which must be updated first" in finding.message
@@ -65,7 +65,7 @@ def test_a_gpu_that_torch_cannot_open_is_a_problem_with_its_reason(machine, monk
     def init():
         raise RuntimeError("CUDA unknown error\nlong trace")
 
-    machine("12.6", Driver("550", (12, 4), ((8, 0),)))
+    machine("12.6", driver_of("550", (12, 4), ((8, 0),)))
     monkeypatch.setattr(torch.cuda, "init", init)
     [finding] = gpus.check_gpus()
     assert finding.level == "problem"
@@ -104,7 +104,7 @@ def visible_gpus(monkeypatch, capabilities, archs):
 
 
 def test_a_gpu_without_kernels_gets_the_build_that_has_them(machine, monkeypatch):
-    machine("13.0", Driver("580", (13, 0), ((9, 0), (6, 1))))
+    machine("13.0", driver_of("580", (13, 0), ((9, 0), (6, 1))))
     visible_gpus(monkeypatch, [(9, 0), (6, 1)], ["sm_75", "sm_80", "sm_90"])
     good, bad = gpus.check_gpus()
     assert good == ok("cuda:0: GPU 0, compute capability 9.0, 16.0 GiB")
@@ -114,14 +114,14 @@ def test_a_gpu_without_kernels_gets_the_build_that_has_them(machine, monkeypatch
 
 
 def test_a_gpu_that_no_build_reaches_is_left_out(machine, monkeypatch):
-    machine("12.6", Driver("550", (12, 4), ((8, 0), (3, 5))))
+    machine("12.6", driver_of("550", (12, 4), ((8, 0), (3, 5))))
     visible_gpus(monkeypatch, [(8, 0), (3, 5)], ["sm_50", "sm_80"])
     _, bad = gpus.check_gpus()
     assert bad.remedy.startswith("export CUDA_VISIBLE_DEVICES=0 ")
 
 
 def test_a_part_of_the_gpus_is_said_to_be_visible(machine, monkeypatch):
-    machine("12.6", Driver("550", (12, 4), ((8, 0), (8, 0))))
+    machine("12.6", driver_of("550", (12, 4), ((8, 0), (8, 0))))
     visible_gpus(monkeypatch, [(8, 0)], ["sm_80"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
     part, _ = gpus.check_gpus()

@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from common import compression
+from common import text
 
 
 def test_bits_of_a_text_without_characters_are_refused():
     with pytest.raises(ValueError, match="held_out is empty"):
-        compression.xz_bits_per_character("training", "")
+        text.xz_bits_per_character("training", "")
 
 
 def test_xz_counts_unicode_characters_not_bytes():
-    plain, wide = (compression.xz_bits_per_character("", letter * 1000)["alone"] for letter in "a\u4e00")
+    plain, wide = (text.xz_bits_per_character("", letter * 1000)["alone"] for letter in "a\u4e00")
     assert wide == pytest.approx(plain, rel=0.2)
 
 
@@ -22,10 +22,10 @@ def noise(length):
 
 def test_compressors_need_little_for_what_they_have_seen():
     seen = noise(5000)
-    bits = compression.xz_bits_per_character(seen, seen[1000:3000])
+    bits = text.xz_bits_per_character(seen, seen[1000:3000])
     assert 3 < bits["alone"] < 4
     assert bits["after training"] < 0.2
-    fresh, again, known = compression.ppmd_bits("", [seen[1000:3000], seen[1000:3000], seen[1000:1500]], 8) / 2000
+    fresh, again, known = text.ppmd_bits("", [seen[1000:3000], seen[1000:3000], seen[1000:1500]], 8) / 2000
     assert 3 < fresh < 4
     assert again < 1  # it adapts from piece to piece
     assert known < again
@@ -33,18 +33,18 @@ def test_compressors_need_little_for_what_they_have_seen():
 
 def test_the_order_of_ppmd_is_chosen_on_training_text_and_pieces_add_up():
     words = "the rain in spain stays mainly in the plain " * 40
-    name, bits = compression.ppmd_baseline(words, ["the rain", " in spain"])
+    name, bits = text.ppmd_baseline(words, ["the rain", " in spain"])
     order = int(name.removeprefix("PPMd, order ").removesuffix(", adapting"))
-    assert order in compression.PPMD_ORDERS
+    assert order in text.PPMD_ORDERS
     assert bits.shape == (2,)
-    assert bits.sum() == pytest.approx(compression.ppmd_bits(words, ["the rain in spain"], order).sum(), abs=8)
+    assert bits.sum() == pytest.approx(text.ppmd_bits(words, ["the rain in spain"], order).sum(), abs=8)
     held_out = words[-len(words) // 10 :]
-    found = {o: compression.ppmd_bits(words[: -len(held_out)], [held_out], o).sum() for o in compression.PPMD_ORDERS}
+    found = {o: text.ppmd_bits(words[: -len(held_out)], [held_out], o).sum() for o in text.PPMD_ORDERS}
     assert found[order] <= min(found.values()) + 8
 
 
 def test_the_rows_of_xz_say_that_only_the_end_of_the_training_text_was_used():
-    whole, part = (compression.xz_rows("abc" * 99, "abcabc", most) for most in (1000, 10))
+    whole, part = (text.xz_rows("abc" * 99, "abcabc", most) for most in (1000, 10))
     assert [row["predictor"] for row in whole] == ["xz -9e, alone", "xz -9e, after training"]
     assert part[1]["predictor"] == "xz -9e, after training on its last 10 characters"
     assert part[0] == whole[0]

@@ -19,7 +19,7 @@ from tests.workloads.cvrp.files import SMALL
 
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 # The values that a page's Python code takes for granted.
-GIVEN = {"locs": [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], "demand": [0, 1, 2], "capacity": 3}
+GIVEN = {"locs": [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], "demand": [0, 1, 2], "capacity": 3, "text": "Clashes\n"}
 
 
 @pytest.fixture

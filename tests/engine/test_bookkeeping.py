@@ -9,9 +9,8 @@ import torch
 
 from common import noise
 from models import io
-from pipelines.engine.averaging import Average
 from pipelines.engine.batches import Order
-from pipelines.engine.stepping import NotFiniteError
+from pipelines.engine.stepping import Average, NotFiniteError
 from tests.engine import toy
 from tests.engine.test_update import updater_of, weights
 

@@ -14,6 +14,7 @@ from torch import nn
 from common.disk.files import sha256
 from common.errors import UserError
 from pipelines.engine import checkpoints
+from pipelines.engine.split_checkpoints import Trained
 from pipelines.engine.update import Progress
 
 FILES = ("model.safetensors", "optimizer.pt", "task.pt", "progress.json")
@@ -54,12 +55,15 @@ class Training:
 
     def save(self, folder, step, keep=3, task=None, best=Path("nowhere")):
         progress = Progress(step, best=0.1 + 0.2, validated=step, sums={"loss": 1e-30})
-        snapshot = checkpoints.take(self.accelerator, self.model, [self.optimizer], None, task or {}, progress)
+        snapshot = checkpoints.take(self.trained(), task or {}, progress)
         snapshot.write(folder, keep, best)
 
     def load(self, path):
         """(task state, progress)"""
-        return checkpoints.load(path, self.accelerator, self.model, [self.optimizer], None)
+        return checkpoints.load(path, self.trained())
+
+    def trained(self):
+        return Trained(self.accelerator, self.model, [self.optimizer], None)
 
 
 def names(folder):

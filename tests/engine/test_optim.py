@@ -10,9 +10,9 @@ from torch import nn
 
 from common.errors import Stopped, UserError
 from models import io
-from pipelines.engine.averaging import Average
 from pipelines.engine.config import Training
 from pipelines.engine.optim import OPTIMIZERS, RATE_FACTOR, SCHEDULES
+from pipelines.engine.stepping import Average
 from tests.engine import toy
 
 

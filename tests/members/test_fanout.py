@@ -14,7 +14,7 @@ import torch
 from common.disk.files import digests
 from common.errors import MembersFailedError, Stopped, UserError
 from pipelines import cli
-from pipelines.members import fanout, fork_server
+from pipelines.members import fanout, processes
 from pipelines.run.folder import Run
 from tests.members import toys as members
 
@@ -112,7 +112,7 @@ def test_a_signal_reaches_a_member_that_is_being_started(tmp_path, monkeypatch):
             self.ended = True
 
     context = SimpleNamespace(Process=lambda **_: Process())
-    monkeypatch.setattr(fork_server, "start_server", lambda: context)
+    monkeypatch.setattr(processes, "start_server", lambda: context)
     pool = fanout.Pool(job_of({"a": config_of()}, tmp_path), DEVICE)
     pool.start(["a"])
     assert pool.running["a"].ended
@@ -120,7 +120,7 @@ def test_a_signal_reaches_a_member_that_is_being_started(tmp_path, monkeypatch):
 
 def test_a_member_that_cannot_write_its_log_says_so(tmp_path, monkeypatch):
     job = job_of({"a": config_of()}, tmp_path)
-    monkeypatch.setattr(fork_server, "stand_alone", lambda device: None)
+    monkeypatch.setattr(processes, "stand_alone", lambda device: None)
     (job.run.member("a").folder / "train.log").mkdir(parents=True)
     with pytest.raises(SystemExit, match="1"):
         fanout.work(job, ["a"], "cpu")
@@ -286,7 +286,7 @@ def test_the_only_member_is_trained_in_this_process_with_the_weights_it_has_amon
     among = weights(Run("toy", "many").member("a"))
     shutil.rmtree(tmp_path / "runs")
     monkeypatch.setattr(fanout, "Pool", None)
-    monkeypatch.setattr(fork_server, "start_server", None)
+    monkeypatch.setattr(processes, "start_server", None)
     capfd.readouterr()
     fanout.train_all(job_of({"a": config}, tmp_path), ["a"], FakeAccelerator())
     run = Run("toy", "many").member("a")
@@ -323,7 +323,7 @@ def gpu(monkeypatch):
     fake = SimpleNamespace(type="cuda", free=1000)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (device.free, 1000))
     monkeypatch.setattr(fanout, "cores", lambda: 9)
-    monkeypatch.setattr(fork_server, "start_server", lambda: None)
+    monkeypatch.setattr(processes, "start_server", lambda: None)
     return fake
 
 

@@ -56,11 +56,11 @@ def test_a_damaged_provenance_is_named_with_what_to_do(tmp_path, monkeypatch):
     run = Run("toy", "a")
     assert run.provenance() == {}
     run.begin(BaseConfig(), 1, {"content": "x"}, "bf16")
-    assert (run.precision(), run.learnt_from("y")) == ("bf16", False)
+    assert (run.provenance()["mixed_precision"], run.learnt_from("y")) == ("bf16", False)
     content = run.provenance_file.read_bytes()
     for damaged in (content[: len(content) // 2], b"", b"\xff\xfe", b"7"):
         run.provenance_file.write_bytes(damaged)
-        for asked in (run.precision, lambda: run.learnt_from("x"), lambda: run.begin(BaseConfig(), 1, {})):
+        for asked in (run.provenance, lambda: run.learnt_from("x"), lambda: run.begin(BaseConfig(), 1, {})):
             with pytest.raises(UserError, match=r"provenance.json is damaged .* delete it and continue with --resume"):
                 asked()
 

@@ -47,7 +47,8 @@ def test_a_workload_is_played_by_the_keyboard(found, workload):
             assert all(name in said for name in ("savings: ", "PyVRP: ", "ruin and recreate: ", "model: "))
     elif workload == "crypto":
         assert panel["rows"] == 24
-        assert panel["told"].startswith("after the newest candle: ")
+        assert panel["told"].startswith("Never evaluated: ")
+        assert ". After the newest candle: " in panel["told"]
     elif workload == "lmol":
         assert (panel["drawn"], panel["rows"], panel["head"]) == (8, 3, "score")
         assert panel["scores"] == sorted(panel["scores"])

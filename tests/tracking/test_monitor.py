@@ -128,8 +128,9 @@ def test_the_other_processes_write_and_say_nothing(monkeypatch, capsys):
 def test_gpu_figures_are_read_at_their_interval_and_stay_until_the_next(monkeypatch, capsys, interval, reads):
     watched = Watched(monkeypatch, gpu_log_interval=interval)
     readings = []
-    monkeypatch.setattr(monitor, "read_gpu", lambda device: readings.append(None) or "a GPU")
-    monkeypatch.setattr(monitor, "figures", lambda gpu: {"gpu/power_w": 100.0 + len(readings)})
+    monkeypatch.setattr(
+        monitor, "read_gpu", lambda device: readings.append(None) or {"gpu/power_w": 100.0 + len(readings)}
+    )
     watched.monitor.start(0)
     watched.train(range(1, 6))
     assert len(readings) == reads
@@ -139,7 +140,7 @@ def test_gpu_figures_are_read_at_their_interval_and_stay_until_the_next(monkeypa
 
 def test_without_a_gpu_there_are_no_gpu_figures(monkeypatch):
     watched = Watched(monkeypatch, gpu_log_interval=1)
-    monkeypatch.setattr(monitor, "read_gpu", lambda device: None)
+    monkeypatch.setattr(monitor, "read_gpu", lambda device: {})
     watched.train(range(1, 3))
     assert not any(key.startswith("gpu/") for key in watched.records[0])
 

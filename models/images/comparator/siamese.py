@@ -46,10 +46,7 @@ class Siamese(Comparator):
         return encoded
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (P, 3), by ReLU, sums and products of single rows only.
-
-        A matrix product over pairs could round a row differently depending on its place in the batch.
-        """
+        """Return logits (P, 3) by sums and products of single rows, which a matrix product rounds by their place."""
         one, other = self.as_first(encoded), self.as_second(encoded)
         forwards, backwards = functional.relu(one[first] + other[second]), functional.relu(one[second] + other[first])
         similar = ((forwards + backwards) * self.similar).sum(-1) + self.similar_bias

@@ -20,7 +20,7 @@ from models.market import rule
 from models.market.signal_model import SignalModel
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Evaluation, MapItems
-from pipelines.members import examination
+from pipelines.members import processes
 from pipelines.workloads.crypto import data
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.folds import CoinFold, Place, evaluate_fold
@@ -57,7 +57,7 @@ def evaluate(
         for number, symbol in enumerate(chosen[name].symbols):
             wanted.setdefault(symbol, []).append(Place(name, models[name], chosen[name].fold, number))
     examine = functools.partial(_examine, config, folder, summary.confidence_of(len(wanted)))
-    examined = examination.map_members(
+    examined = processes.map_members(
         examine, {symbol: (symbol, wanted[symbol]) for symbol in wanted}, device, map_items
     )
     pages = {symbol: page for symbol, (page, _) in examined.items()}
@@ -123,6 +123,7 @@ def _rule(config: Config, model: SignalModel, first_line: str, member: str, page
             verdict=headline.coin_line(page),
             threshold=fold["threshold"],
             temperature=fold["temperature"],
+            recalibration=fold["recalibration"],
             reason="" if fold["threshold"] else "not trading was best on validation, after all costs",
         )
     names = ("fee", "slippage", "funding", "stop", "target")

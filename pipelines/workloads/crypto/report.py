@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from operator import call
+from textwrap import fill
 
 import numpy as np
 from markupsafe import Markup
@@ -130,7 +131,7 @@ def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
             axis.plot(ends, [place, place], color=colour, linewidth=2)
         axis.plot(row["gain"], place, "o", color=colour, markersize=5)
     axis.axvline(0, color="black", linewidth=0.8)
-    axis.set_xlabel(what, fontsize=8)
+    axis.set_xlabel(fill(what, 50), fontsize=8)  # a longer line would shrink the picture
     axis.tick_params(which="both", labelsize=8)
     axis.locator_params(axis="x", nbins=5)  # small differences have long labels
     axis.grid(axis="x", alpha=0.5)

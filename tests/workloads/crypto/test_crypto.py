@@ -159,6 +159,7 @@ def test_a_repaired_and_a_longer_file_have_their_coins_trained_anew_and_a_new_on
         folder = tmp_path / "runs/crypto/default/evaluations"
         pages = {path.name: path.read_text() for path in folder.glob("*/*.json")}
         found.append([{**json.loads((folder / "test.json").read_text()), "seconds": 0}, pages])
+    assert [each[0].pop("looks") for each in found] == [{"evaluations": count, "family": 5} for count in (1, 2)]
     assert found[0] == found[1]
     assert len(found[0][1]) == 5
 
