@@ -47,7 +47,6 @@ FAMILIES = {
     "tiny_transformer": "models.stories.tiny_transformer",
     "comparator": "models.images.comparator",
     "vlm_comparator": "models.images.vlm_comparator",
-    "llava_comparator": "models.images.llava_comparator",  # of older folders: vlm_comparator
     "cnn_lstm": "models.market.cnn_lstm",
     "pooled_experts": "models.market.pooled_experts",
     "char_lstm": "models.plans.char_lstm",

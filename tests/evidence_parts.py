@@ -222,7 +222,6 @@ PARTS = {
         pearson={},
         pearson_with_comparisons={},
         pearson_lost={"at_most": 0.005},
-        times_faster={},
     ),
     "lmol-photos": whole(
         "lmol/evidence-photos", "test", PHOTOS, accuracy={"at_least": 0.9}, pearson={"at_least": 0.95}, table={}
@@ -241,11 +240,7 @@ PARTS = {
     ),
     "lmol-scorer-speed": Part(
         ["python tests/peers/scorer_speed.py"],
-        {
-            key: printed(key)
-            for kind in ("siamese", "cross", "vlm")
-            for key in (f"{kind}, 100 images", f"{kind}, 1000 images")
-        },
+        {key: printed(key) for kind in ("siamese", "vlm") for key in (f"{kind}, 100 images", f"{kind}, 1000 images")},
     ),
     "stories": stories(
         "evidence",

@@ -40,7 +40,6 @@ CASES = {
         *("model.width=8", "training.epochs=null", "training.batch_size=32", "evaluation.repetitions=100"),
     ],
     "lmol": LMOL,
-    "lmol/cross": [*LMOL, "model.kind=cross", "model.layers=1", "model.heads=2"],
     "lmol/adapters": [*LMOL, "model.kind=vlm", "model.layers=2", "model.heads=2", "model.lora=true"],
 }
 OPERATIONS = """

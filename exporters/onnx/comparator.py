@@ -15,7 +15,6 @@ from PIL import Image
 from torch import Tensor
 
 from exporters.onnx import FRESH, TOLERANCE, Artifact, Part, Program, examples
-from models.images.comparator.cross import TowerCross
 from models.images.comparator.interface import Comparator
 from models.images.comparator.siamese import TowerSiamese
 
@@ -38,10 +37,10 @@ class Comparison(Part[Comparator]):
 
 def describe(model: Comparator) -> Artifact:
     """Return the programs of a comparator whose encoder is its own."""
-    if isinstance(model, TowerCross | TowerSiamese):
+    if isinstance(model, TowerSiamese):
         raise ValueError(
             f"its encoder is the vision tower of {model.config.base}, which is not stored with the model; export "
-            "safetensors, or give a run with model.kind=siamese or model.kind=cross without model.base"
+            "safetensors, or give a run with model.kind=siamese without model.base"
         )
     config = model.config
 

@@ -21,8 +21,11 @@ SMALLEST_SIDE = 8  # pixels; a smaller image shows nothing that could be ranked
 SIXTEEN_BITS = ("I;16", "I;16L", "I;16B", "I;16N")
 BARE = ("1", "L", "RGB", "CMYK", "YCbCr")  # modes without transparency, which convert to RGB directly
 BACKGROUND = (255, 255, 255)  # behind transparent images
-NEAR_BITS = 6  # of 64: images whose hashes differ in this many bits or fewer may be near duplicates
-NEAR_LEVELS = 6.0  # of 255: largest mean absolute difference of near duplicates, both scaled to 16 x 16 pixels
+NEAR_BITS = 14  # of 56: images whose hashes differ in this many bits or fewer may be near duplicates
+NEAR_LEVELS = 7.0  # of 255: largest mean absolute difference of near duplicates, both scaled to 16 x 16 pixels
+NEAR_SHARE = 0.7  # and of the mean deviation of an image's levels
+DARKEST, FARTHEST = 0.7, 0.7  # least ratio of brightness; pixels of 16 that a near duplicate is moved or scaled by
+PLAIN = 2.0  # of 255: mean deviation of levels, below which an image shows its shade only
 
 
 def decode(source: Path | bytes, size: int, maximum_pixels: int) -> np.ndarray:
@@ -135,31 +138,48 @@ def _rgb(image: Image.Image) -> Image.Image:
     return image
 
 
-def dhash(image: np.ndarray) -> int:
-    """Return a 64-bit hash of an image (S, S, C) uint8: for neighbours in a row, which is brighter (Krawetz 2013)."""
-    grey = np.asarray(_grey(image).resize((9, 8), Image.Resampling.BOX), np.int16)
-    return int.from_bytes(np.packbits(grey[:, 1:] > grey[:, :-1]).tobytes())
-
-
 def thumbnail(image: np.ndarray) -> np.ndarray:
     """Return an image (S, S, C) uint8 in grey, scaled to (16, 16) uint8."""
-    return np.asarray(_grey(image).resize((16, 16), Image.Resampling.BOX))
+    grey = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).convert("L")
+    return np.asarray(grey.resize((16, 16), Image.Resampling.BOX))
 
 
-def near_duplicates(hashes: np.ndarray, thumbnails: np.ndarray) -> np.ndarray:
-    """Return pairs i < j, (K, 2) int64, of images that are the same up to small differences.
+def near_duplicates(thumbnails: np.ndarray) -> np.ndarray:
+    """Return pairs i < j, (K, 2) int64, of images that are the same but for small differences, mirrored or not.
 
-    Inputs are the `dhash` (N,) uint64 and the `thumbnail` (N, 16, 16) uint8 of each. All plain images have the
-    same hash, so the pixels must be close too.
+    Of thumbnails (N, 16, 16) uint8, hashes tell which of two neighbours is brighter (Krawetz 2013); the levels must be
+    close too, once the one is made as bright as the other and moved and scaled by as little as fits them best.
     """
+    contrast = np.abs(thumbnails - thumbnails.mean((1, 2), keepdims=True)).mean((1, 2))
+    ways = [(each.reshape(-1, 256), _hashes(each)) for each in (thumbnails, thumbnails[:, :, ::-1])]
+    (own, hashes), last = ways[0], len(thumbnails) - 1
     found = [np.empty((0, 2), np.int64)]
-    last = len(hashes) - 1
     for i in progress(range(last), last, "looking for near duplicates, images"):
-        near = i + 1 + np.flatnonzero(np.bitwise_count(hashes[i + 1 :] ^ hashes[i]) <= NEAR_BITS)
-        near = near[np.abs(thumbnails[near] - thumbnails[i].astype(np.int16)).mean((1, 2)) <= NEAR_LEVELS]
-        found.append(np.stack([np.full(len(near), i), near], axis=1))
-    return np.concatenate(found)
+        moved = _moved(thumbnails[i])
+        fitting = np.linalg.pinv(moved)
+        for shown, marks in ways:
+            near = i + 1 + np.flatnonzero(np.bitwise_count(marks[i + 1 :] ^ hashes[i]) <= NEAR_BITS)
+            levels = shown[near].T.astype(float)  # (256, n)
+            fitted = fitting @ levels
+            apart = np.abs(moved @ fitted - levels).mean(0)
+            little = (fitted[0] > DARKEST) & (fitted[0] < 1 / DARKEST) & (np.abs(fitted[1:]) < FARTHEST).all(0)
+            alike = little & (apart <= min(NEAR_LEVELS, NEAR_SHARE * contrast[i]))
+            same = np.abs(levels - own[i][:, None]).mean(0) <= NEAR_LEVELS
+            near = near[np.where(np.minimum(contrast[near], contrast[i]) < PLAIN, same, alike)]
+            found.append(np.stack([np.full(len(near), i), near], axis=1))
+    return np.unique(np.concatenate(found), axis=0)
 
 
-def _grey(image: np.ndarray) -> Image.Image:
-    return Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).convert("L")
+def _moved(thumbnail: np.ndarray) -> np.ndarray:
+    """Return a thumbnail's levels, and how they change as it moves along each side and as it is scaled: (256, 4)."""
+    levels = thumbnail.astype(float)
+    down, across = np.gradient(levels)
+    y, x = np.mgrid[-1:1:16j, -1:1:16j]
+    return np.stack([levels, down, across, y * down + x * across], -1).reshape(256, 4)
+
+
+def _hashes(thumbnails: np.ndarray) -> np.ndarray:
+    """Return (N,) uint64: for the cells of 8 x 8, whether the right one of two neighbours is brighter."""
+    cells = thumbnails.reshape(-1, 8, 2, 8, 2).mean((2, 4))
+    bits = np.packbits((np.diff(cells) > 0).reshape(-1, 56), axis=1)
+    return np.pad(bits, ((0, 0), (1, 0))).view(np.uint64)[:, 0]

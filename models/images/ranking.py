@@ -2,14 +2,11 @@
 
     P(first), P(second), P(similar)  ∝  exp(a d / 2), exp(-a d / 2), exp(tie)      d = s_first - s_second
 
-A comparator gives the probabilities that the first of two images ranks higher, that the second does, and that they are
-similar. References are images of known score, which stays fixed. The discrimination `a` and `tie` are fitted to
-comparisons among the references; then each further image gets the score that best explains its comparisons with some of
-them, tempered by `models.images.reliability`.
+References are images of known score, which stays fixed. Discrimination `a` and `tie` are fitted to comparisons among
+the references; then each further image gets the score that best explains its comparisons with some of them, tempered by
+`models.images.reliability`.
 
     N images   R references   P pairs   float64, whatever type the comparator computes in
-
-Davidson (1970), On Extending the Bradley-Terry Model to Accommodate Ties in Paired Comparison Experiments.
 """
 
 import math
@@ -90,10 +87,9 @@ class References:
 def fit_scale(references: References, *, seed: int, prior: Tensor | None = None) -> Scale:
     """Fit the scale by comparing the references with each other.
 
-    `seed` draws the comparisons where there are too many to make them all. `prior` (Q,) are quantiles of the scores of
-    images; None: those of the references. Reliability is measured on references that are each left out and placed
-    like an image. The comparator knows those that it was trained on too well: measure it on other images
-    (`Scale.relying`) before you rely on it.
+    `seed` draws the comparisons where there are too many. `prior` (Q,) are quantiles of the scores of images; None: of
+    the references. Reliability is measured on references that are each left out and placed like an image. Those that
+    the comparator was trained on it knows too well: measure it on others (`Scale.relying`).
     """
     numbers, known = references.numbers, references.scores
     first, second = torch.triu_indices(len(numbers), len(numbers), 1)
@@ -110,9 +106,8 @@ def fit_scale(references: References, *, seed: int, prior: Tensor | None = None)
 def place(scale: Scale, references: References, num_images: int) -> tuple[Tensor, Tensor]:
     """Return the most likely scores (N,) of the images 0 to num_images - 1, and their Fisher information (N,).
 
-    The references' numbers lie outside 0 to num_images - 1; ValueError if not. Each image is compared first with some
-    that are spread over the scores, then with those that are most informative at the present estimate (Lord 1980),
-    until the estimate is precise enough. Errors of images that met the same references are not independent.
+    The references' numbers are larger; ValueError if not. Each image is compared first with some that are spread over
+    the scores, then with the most informative ones at the present estimate (Lord 1980), until it is precise enough.
     """
     if num_images and int(references.numbers.min()) < num_images:
         given = references.numbers[:8].tolist()
@@ -123,10 +118,8 @@ def place(scale: Scale, references: References, num_images: int) -> tuple[Tensor
 def update(scale: Scale, references: References, before: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
     """Return scores (N,) and standard errors (N,) of images: those `before`, updated by comparisons.
 
-    The scale's reliability turns earlier scores into the place where the comparator will see an image. References are
-    the most informative ones there, and asking ends once the remaining doubt about the place is below the
-    comparator's own error, or negligible. The factor on the comparator's own intervals is left out, since the errors
-    `before` are calibrated already.
+    The scale's reliability turns earlier scores into the place where the comparator will see an image. Asking ends once
+    the doubt about the place is below the comparator's own error, or negligible. Errors `before` are calibrated.
     """
     means, variance = before[0].double(), before[1].double().square()
     found = scale.reliability
@@ -154,10 +147,7 @@ class Davidson:
 
 
 def fit(answers: Tensor, differences: Tensor) -> Davidson:
-    """Return the most likely discrimination and tie for answers (P, 3) about pairs of known difference (P,).
-
-    A flat prior keeps both finite where the answers leave no doubt.
-    """
+    """Return the most likely discrimination and tie for answers (P, 3) about pairs of known difference (P,)."""
     spread = differences.square().mean().sqrt()
     half, zero = differences / spread / 2, torch.zeros_like(differences)
     rows = torch.stack([half, -half, zero], dim=1), torch.stack([zero, zero, zero + 1], dim=1)
@@ -166,10 +156,7 @@ def fit(answers: Tensor, differences: Tensor) -> Davidson:
 
 
 def likeliest(answers: Tensor, design: Tensor) -> Tensor:
-    """Return the parameters (A,) under which answers (P, 3) are likeliest, of logits linear in them by (P, A, 3).
-
-    The log-likelihood is concave, so Newton's method finds its maximum.
-    """
+    """Return the likeliest parameters (A,) for answers (P, 3), of logits linear in them by (P, A, 3)."""
 
     def likelihood(parameters: Tensor) -> Tensor:
         log_probabilities = (parameters[:, None] * design).sum(1).log_softmax(dim=1)
@@ -196,10 +183,9 @@ def most_likely(
 ) -> tuple[Tensor, Tensor]:
     """Return the most likely scores (N,) of images compared with some of R references, and their Fisher information.
 
-    `wins` (N, R) is P(image) - P(reference) of each answer, the only part of it that depends on the image's score;
-    `compared` (N, R) marks the comparisons that were made. `before` are the mean (N,) and precision (N,) of a normal
-    prior; None: a weak one, centred on the references' mean and as wide as their whole range, which keeps the score of
-    an image that beats them all finite.
+    `wins` (N, R) is P(image) - P(reference) of each answer; `compared` (N, R) marks the comparisons that were made.
+    `before` are the mean (N,) and precision (N,) of a normal prior; None: a weak one, as wide as the references' whole
+    range, which keeps the score of an image that beats them all finite.
     """
     weak = known.mean(), (known.max() - known.min()) ** -2
     centre, precision = (each.expand(len(wins)) for each in before or weak)

@@ -4,11 +4,10 @@ An estimate x of an image's score s, made from comparisons, is taken to be
 
     x = offset + slope s + error        variance of the error = floor + dispersion / information
 
-The four numbers are measured on images of known score that the comparator was not trained on. The `floor` is what the
-comparator gets wrong about an image whomever it is compared with, so no number of answers removes it; a `slope` near 0
-means that x says nothing. The prior of s are the scores of the training images. The score is then the posterior mean,
-which has the least expected square error, and its standard error the posterior standard deviation (empirical Bayes:
-Robbins 1956).
+The four numbers are measured on images of known score that the comparator was not trained on. No number of answers
+removes the `floor`, which the comparator gets wrong about an image; a `slope` near 0 means that x says nothing. The
+prior of s are the scores of the training images. Score and standard error are the posterior's mean and standard
+deviation (empirical Bayes: Robbins 1956).
 
     N, M images   Q quantiles of the prior   float64
 """
@@ -31,10 +30,7 @@ FINEST = 1e-3  # least standard error, as a share of the spread of the known sco
 
 
 def quantiles(scores: Tensor) -> Tensor:
-    """Return the prior (Q,), quantiles of known scores (M,), ascending.
-
-    Where most scores differ, they are interpolated; else they are scores that occur, the frequent ones repeatedly.
-    """
+    """Return the prior (Q,), quantiles of known scores (M,), interpolated where most differ, else scores that occur."""
     shares = (torch.arange(QUANTILES, dtype=torch.float64) + 0.5) / QUANTILES
     ordered = scores.detach().to("cpu", torch.float64).sort().values
     if 2 * ordered.unique().numel() > len(ordered):
@@ -103,27 +99,25 @@ def fit(prior: Tensor | None, estimates: Tensor, information: Tensor, known: Ten
 def calibrated(standard_errors: Tensor, estimates: Tensor, known: Tensor) -> float:
     """Return the factor on standard errors (M,) that makes 95 % intervals hold for 95 % of images of known score.
 
-    The interval of a further image then holds with that probability (split conformal prediction: Lei et al. 2018), with
-    less if M is below 19. A root mean square would be dominated by the few images that are mistaken for something else.
+    The interval of a further image then holds with that probability (split conformal prediction: Lei et al. 2018). A
+    root mean square would be dominated by the few images that are mistaken for something else.
     """
     distances = ((estimates - known).abs() / standard_errors).sort().values
     return float(distances[min(math.ceil(CONFIDENCE * (len(distances) + 1)), len(distances)) - 1]) / Z95
 
 
 def _likeliest(prior: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:
-    """Return the regression under which the known scores (M,) are likeliest, given the estimates (M,).
+    """Return the regression under which the known scores (M,) are likeliest, the mean of SHARES by likelihood.
 
-    Tried are shares of the error's variance that fall with information, averaged by their likelihood: the best alone
-    would change in a leap where rounding decides between two. The likelihood of the estimates given the scores would
-    not do: an image that beats all references has little information and a large error, yet tells that it ranks high.
+    The best share alone would change in a leap where rounding decides between two.
     """
     tried = [_regression(share, estimates, information, known) for share in SHARES]
     likelihoods = []
     for each in tried:
         mean, error = each.scores(prior, estimates, information)
         likelihoods.append(-(((known - mean) / error).square() / 2 + error.log()).sum())
-    weights = torch.stack(likelihoods).softmax(0)
-    values = weights @ torch.tensor([astuple(each)[:4] for each in tried], dtype=torch.float64)
+    numbers = torch.tensor([astuple(each)[:4] for each in tried], dtype=torch.float64)
+    values = torch.stack(likelihoods).softmax(0) @ numbers
     return Reliability(*values.tolist())
 
 

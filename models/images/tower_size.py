@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,18 @@ def side(base: str) -> int | None:
     if base == EFFICIENTNET:
         return EFFICIENTNET_SIDE
     settings, processor = _read(base, "config.json"), _read(base, "preprocessor_config.json")
-    settings = settings.get("vision_config", settings)
+    return stated(settings.get("vision_config", settings), processor)
+
+
+def stated(settings: Mapping[str, Any], processor: Mapping[str, Any]) -> int | None:
+    """Return the side that the settings of a network, or else those of its image processor, state."""
     size = settings.get("image_size")
     if size is None and settings.get("num_patches"):  # SigLIP 2 with any aspect ratio
         return math.isqrt(settings["num_patches"]) * int(settings.get("patch_size", 1))
-    stated = processor.get("crop_size") or processor.get("size") or {}
-    if size is None and isinstance(stated, dict):
-        size = stated.get("height") or stated.get("shortest_edge")
-    size = size[0] if isinstance(size, list) and size else size
+    crop = processor.get("crop_size") or processor.get("size") or {}
+    if size is None and isinstance(crop, Mapping):
+        size = crop.get("height") or crop.get("shortest_edge")
+    size = size[0] if isinstance(size, list | tuple) and size else size
     return size if isinstance(size, int) else None
 
 

@@ -21,15 +21,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models import limits
-from models.images import efficientnet
+from models.images import efficientnet, tower_size
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-# The second to last hidden state. The last layer serves the task that the tower was trained on (CLIP and SigLIP match a
-# text by one vector), so its patches say less about their places. LLaVA reads CLIP at this layer (Liu et al. 2023),
-# Prismatic SigLIP and DINOv2 (Karamcheti et al. 2024). Of networks that halve their sides from stage to stage it is the
-# last one, as classifiers read it.
+# The second to last hidden state, as LLaVA reads CLIP (Liu et al. 2023), Prismatic SigLIP and DINOv2 (Karamcheti et al.
+# 2024): the last layer serves the task of training, and says less about places. Of networks that halve their sides from
+# stage to stage it is the last one, as classifiers read it.
 LAYER = -2
 SIDE = 224  # pixels, if neither the network nor its image processor states a size
 GRID = 8  # at most so many cells a side: 64 cells of 1024 channels take 256 KiB in float32 for each stored image
@@ -37,11 +36,7 @@ AT_ONCE = 16  # images in a pass, which holds all hidden states: 2 GiB for DINOv
 
 
 class Base:
-    """A model in a folder in Hugging Face's layout, or on the hub; ValueError, in one line, for one that fails to load.
-
-    settings   its config in transformers
-    dtype      the type to compute in: bfloat16 for weights of 16 bits (no activation leaves its range), else float32
-    """
+    """A model in Hugging Face's layout, its `settings` and the `dtype` to compute in; ValueError if it cannot load."""
 
     def __init__(self, name: str, revision: str = ""):
         from transformers import AutoConfig
@@ -161,7 +156,8 @@ class Tower(nn.Module):
         self.revision = base.revision()
         processor = base.load(AutoImageProcessor)
         mean, std = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
-        self.sight = Sight(_side(settings, processor), mean, std)
+        side = tower_size.stated(settings.to_dict(), processor.to_dict()) or SIDE
+        self.sight = Sight(side, mean, std)
         self.network, report = base.load(
             loader,
             config=settings,
@@ -214,8 +210,8 @@ class Tower(nn.Module):
     def _cells(self, found: Tensor) -> Tensor:
         """Return features (U, T, V), the means over each cell's patches, from a map (U, V, rows, columns).
 
-        Layer norm without weights comes first. It brings the features of all towers to one scale, and with them the
-        few patches of very large norm that say nothing about their own place (Darcet et al. 2024).
+        Layer norm without weights brings the features of all towers to one scale, and with them the few patches of very
+        large norm that say nothing about their own place (Darcet et al. 2024).
         """
         patches = functional.layer_norm(found.float().movedim(1, -1), found.shape[1:2]).movedim(-1, 1)
         cells = functional.adaptive_avg_pool2d(patches, min(*found.shape[2:], GRID))
@@ -234,17 +230,6 @@ def _loader(name: str, settings: "PreTrainedConfig") -> type:
         f"base {name}, of type {kind}, has no vision tower; give a vision model of transformers, such as DINOv2, "
         "SigLIP, ViT, Swin, ConvNeXt or ResNet, or a larger model that contains one"
     )
-
-
-def _side(settings: object, processor: object) -> int:
-    """Return the side in pixels of the images that a tower is meant for."""
-    size, patches = (getattr(settings, name, None) for name in ("image_size", "num_patches"))
-    if patches and size is None:  # SigLIP 2 with any aspect ratio
-        return math.isqrt(patches) * int(getattr(settings, "patch_size", 1))
-    if size is None:
-        stated = getattr(processor, "crop_size", None) or getattr(processor, "size", None) or {}
-        size = next((stated[key] for key in ("height", "shortest_edge") if stated.get(key)), SIDE)
-    return size if isinstance(size, int) else int(size[0])
 
 
 def _in_patches(pixels: Tensor, patch: int) -> dict[str, Tensor]:

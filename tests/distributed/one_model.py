@@ -1,7 +1,7 @@
 """How far trainings drift apart that differ only in how they are spread: processes, sharding, micro-batches.
 
     python tests/distributed/one_model.py                 # a table of all cases, and its figures as JSON; half an hour
-    python tests/distributed/one_model.py 50 bep cross    # 50 updates of some
+    python tests/distributed/one_model.py 50 bep vlm      # 50 updates of some
 
 Each case is a workload with its default settings and noise, at sizes that are soon trained. The difference of gradients
 is the norm of the difference over the norm; that of curves (loss, norm of the gradient) is the largest difference over
@@ -51,7 +51,6 @@ CASES = {
     " training.epochs=null",
     "lmol": LMOL,
     "lmol, photos": f"{LMOL} data.source=photos data.photos_crops=1",
-    "cross": f"{LMOL} model.kind=cross model.layers=2 model.heads=2",
     "vlm": VLM,
     "vlm, adapters": f"{VLM} model.lora=true",
 }

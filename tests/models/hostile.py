@@ -43,7 +43,6 @@ MODELS = {
     "siamese": (comparator, {"kind": "siamese", **SMALL, "references": 3}),
     "texture": (comparator, {"kind": "siamese", **SMALL, "texture": True}),
     "scorer": (comparator, {"kind": "scorer", **SMALL, "teacher": TEACHER}),
-    "cross": (comparator, {"kind": "cross", **SMALL, "words": 8}),
     "cnn_lstm": (
         cnn_lstm,
         {

@@ -23,7 +23,7 @@ from common.statistics import mean_and_half_width
 from models.images.ranking import FIRST, SECOND
 from pipelines.workloads.lmol import sources
 from pipelines.workloads.lmol.config import Data
-from pipelines.workloads.lmol.judging.one_image import texture_features
+from pipelines.workloads.lmol.judging.baselines import texture_features
 from pipelines.workloads.lmol.pairs import label
 from pipelines.workloads.lmol.people.preferences import UNKNOWN, Prior, fit, likeliest, next_pairs
 

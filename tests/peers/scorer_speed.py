@@ -2,8 +2,8 @@
 
     python tests/peers/scorer_speed.py [N ...]
 
-Comparators of the default sizes for digits, by one thread: a siamese's comparison is a few sums, a cross comparator's
-is attention, a vision-language model's (the small one) is a pass of its language model. Their weights are random, and
+Comparators of the default sizes for digits, by one thread: a siamese's comparison is a few sums, a
+vision-language model's (the small one) is a pass of its language model. Their weights are random, and
 what they compute is thrown away: scores from 0 to 9 are planted in the images as their brightness, which a comparator
 sees with an error of 0.25 and answers by, so that as many comparisons are made as a comparator of such a kind needs.
 The scorer errs by 0.3, and by 0.8 about one image of twenty, which it leaves to the comparator that it has inside. All
@@ -31,11 +31,7 @@ ERROR, SCORER_ERROR, UNSURE_ERROR = 0.25, 0.3, 0.8
 TRUTH = Davidson(6.0, 1.0)
 UNIT = 0.1
 QUESTION = {"references": REFERENCES, "theta": round(1 / UNIT), "unit": UNIT}
-KINDS = {
-    "siamese": ("comparator", {"kind": "siamese"}),
-    "cross": ("comparator", {"kind": "cross", "layers": 2}),
-    "vlm": ("vlm_comparator", {}),
-}
+KINDS = {"siamese": ("comparator", {"kind": "siamese"}), "vlm": ("vlm_comparator", {})}
 STEP = 20  # grey levels for a score of 1
 EVEN = 3**0.5  # an even distribution from -EVEN to EVEN has unit deviation
 
@@ -90,15 +86,14 @@ def made(kind):
     scorer = io.module_of("comparator").build({"kind": "scorer", "teacher": described}).eval()
     teacher = scorer.teacher
     references, known = pictures(REFERENCES, 1)
-    if kind == "cross":
-        teacher.learn_dictionary(references, 0)
     teacher.reference_images.copy_(references)
     teacher.reference_scores.copy_((known / UNIT).round())
     for model in (teacher, scorer):
         model.prior.copy_(torch.linspace(0, 9, len(model.prior)))
     counted = Counted(teacher)
     teacher.fit_scale()
-    teacher.rely(*pictures(VALIDATION, 2))
+    unseen, levels = pictures(VALIDATION, 2)
+    teacher.rely(teacher.encode_all(unseen), levels)
     scorer.fit_scale()
     encode = scorer.encode
 

@@ -5,61 +5,44 @@ A comparator encodes each image once, however many pairs it appears in, and answ
     encoded = model.encode(images)                          # (U, ...)
     logits = model.compare_encoded(encoded, first, second)  # (P, 3): FIRST ranks higher, SECOND does, they are SIMILAR
 
-    interface   the methods that all comparators share, those of models.images.vlm_comparator included
-    siamese     a convolutional encoder, or the vision tower of a pretrained model, and a head that swaps its answer bit
-                for bit when the images are swapped
-    cross       a frozen encoder (a dictionary of patches, or the vision tower of a pretrained model), and attention
-                from the cells of one image to the cells of the other
-    scorer      an encoder that predicts the score of a single image, learned from a comparator's answers
-
-Shapes: U images, P pairs, C channels, S pixels a side, T cells of an image, K words of the dictionary, V channels of a
-tower, D width, R reference images.
+Shapes: U images, P pairs, C channels, S pixels a side, T cells of an image, V channels of a tower, D width, R reference
+images.
 """
 
 from collections.abc import Mapping
 
 from models.images.comparator.config import ComparatorConfig
-from models.images.comparator.cross import PATCH, DictionaryCross, TowerCross
 from models.images.comparator.interface import Comparator
 from models.images.comparator.scorer import Scorer
 from models.images.comparator.siamese import Siamese, TowerSiamese
 from models.io import config_from
 
-KINDS = ("siamese", "cross", "scorer")
+KINDS = ("siamese", "scorer")
+FORMER = ("heads", "words")  # keys in older folders, of a kind that is gone
 
 
 def build(config: Mapping[str, object]) -> Comparator:
     """Build an untrained comparator from the fields of ComparatorConfig; ValueError names what does not fit."""
-    sizes = config_from(ComparatorConfig, config)
+    sizes = config_from(ComparatorConfig, {key: value for key, value in config.items() if key not in FORMER})
     _check(sizes)
-    if sizes.kind == "siamese":
-        return TowerSiamese(sizes) if sizes.base else Siamese(sizes)
     if sizes.kind == "scorer":
         return Scorer(sizes)
-    return TowerCross(sizes) if sizes.base else DictionaryCross(sizes)
+    return TowerSiamese(sizes) if sizes.base else Siamese(sizes)
 
 
 def _check(sizes: ComparatorConfig) -> None:
     if sizes.kind not in KINDS:
         raise ValueError(f"kind is {sizes.kind!r}; known kinds: {', '.join(KINDS)}")
-    for name in ("channels", "width", "layers", "heads", "words"):
+    for name in ("channels", "width", "layers"):
         if getattr(sizes, name) < 1:
             raise ValueError(f"{name} is {getattr(sizes, name)}; it must be 1 or more")
-    convolutional = sizes.kind in ("siamese", "scorer")
-    if convolutional and not sizes.base and (sizes.layers > sizes.size or sizes.size % 2**sizes.layers):
+    if not sizes.base and (sizes.layers > sizes.size or sizes.size % 2**sizes.layers):
         raise ValueError(
             f"size {sizes.size} cannot be halved {sizes.layers} times; choose another size or fewer layers"
         )
-    if sizes.texture and not convolutional:
-        raise ValueError(f"texture is for kinds 'siamese' and 'scorer', but kind is {sizes.kind!r}; set texture=false")
     if sizes.teacher and sizes.kind != "scorer":
         raise ValueError(f"teacher is for kind 'scorer', but kind is {sizes.kind!r}; leave teacher out")
-    if sizes.kind == "cross" and sizes.width % sizes.heads:
-        raise ValueError(f"width {sizes.width} is not a multiple of heads {sizes.heads}")
     if sizes.base and sizes.texture:
         raise ValueError(f"texture is an encoder of its own; set texture=false, or leave base {sizes.base!r} out")
     if sizes.base and sizes.channels not in (1, 3):
         raise ValueError(f"channels is {sizes.channels}; a base takes 1 (grey) or 3 (red, green, blue)")
-    least = PATCH + DictionaryCross.GRID - 1
-    if sizes.kind == "cross" and not sizes.base and sizes.size < least:
-        raise ValueError(f"size is {sizes.size}; kind 'cross' needs {least} pixels a side or more")

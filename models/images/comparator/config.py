@@ -33,10 +33,8 @@ class ComparatorConfig(Question):
 
     kind: str = "siamese"
     width: int = 64
-    layers: int = 3  # siamese, scorer: convolutions, each of which halves the sides; cross: attention blocks
-    heads: int = 4  # of cross
-    words: int = 128  # K, of cross with a dictionary
-    base: str = ""  # a folder or a hub id, whose vision tower replaces convolutions or dictionary
+    layers: int = 3  # convolutions, each of which halves the sides
+    base: str = ""  # a folder or a hub id, whose vision tower replaces convolutions
     revision: str = ""  # of the base: the hub's commit, or the SHA-256 of a folder's weights
-    texture: bool = False  # siamese, scorer: judge by fine detail wherever it is, not by shapes
+    texture: bool = False  # judge by fine detail wherever it is, not by shapes
     teacher: dict[str, object] = field(default_factory=dict)  # scorer: family and config of its teacher

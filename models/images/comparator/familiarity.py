@@ -10,11 +10,7 @@ CELLS = 8  # a side, whose mean levels are compared
 
 
 def notes(images: Tensor, references: Tensor) -> list[dict[str, str]]:
-    """Return {"note": NOTE} for each of images (U, C, S, S) that is unlike the references (R, C, S, S), else {}.
-
-    Such an image is farther from its nearest reference than each reference is from its own. Images like the R
-    references are that by chance about once in R + 1 times.
-    """
+    """Return {"note": NOTE} for each image (U, C, S, S) farther from all references than any of these is, else {}."""
     if len(references) < FEWEST:
         return [{} for _ in images]
     known, shown = levels(references), levels(images).to(references.device)

@@ -1,5 +1,6 @@
 """The interface of comparators: encoding images once, comparing encodings, scoring and ranking images."""
 
+import contextlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple
@@ -82,13 +83,6 @@ class Comparator(io.Model):
         self.register_buffer("fitted", torch.zeros(len(FITTED), dtype=torch.float64))
         self._kept: tuple[list[tuple[int, torch.dtype, torch.device]], Tensor] | None = None  # see `encoded_references`
 
-    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Leave out a scale that was fitted without a prior; `score` then fits one to the references."""
-        if "standard_error_factor" not in tensors:
-            return tensors
-        kept = {name: tensor for name, tensor in tensors.items() if name != "standard_error_factor"}
-        return {**kept, "prior": self.prior, "fitted": self.fitted}
-
     def encode(self, images: Tensor) -> Tensor:
         """Return encodings (U, ...) of images (U, C, S, S), uint8 or float from 0 to 1."""
         raise NotImplementedError
@@ -110,9 +104,7 @@ class Comparator(io.Model):
         numbers: Tensor | None = None,
         with_encodings: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Return logits (P, 3) for pairs of `images` (U, C, S, S), or of encodings that `encode` made earlier.
-
-        With `with_encodings`, return logits and encodings (U, ...).
+        """Return logits (P, 3) for pairs of `images` (U, C, S, S), or of encodings (U, ...), with these if wanted.
 
         `numbers` (U,) int64 tell the images apart: noise in `encode` is a function of them.
         """
@@ -120,7 +112,9 @@ class Comparator(io.Model):
             assert images is not None, "images or their encodings are needed"
             with noise.rows(numbers):
                 encoded = self.encode(images)
-        logits = self.compare_encoded(encoded, first, second)
+        # Over a fixed encoder all noise is in the head, which it enters image by image.
+        with noise.rows(numbers) if self.fixed else contextlib.nullcontext():
+            logits = self.compare_encoded(encoded, first, second)
         return (logits, encoded) if with_encodings else logits
 
     def both_orders(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -137,11 +131,7 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def compare(self, a: Tensor | str | Path, b: Tensor | str | Path) -> Tensor:
-        """Return probabilities (3,) that `a` ranks higher, that `b` does, and that they are similar.
-
-        `a` and `b` are image files or tensors (C, S, S). The result is the mean over both orders. Raises ValueError for
-        a file that is not an image.
-        """
+        """Return probabilities (3,) that `a`, a file or tensor, ranks higher, that `b` does, that they are similar."""
         encoded = self.encode_all(torch.stack([self.read(each) for each in (a, b)]))
         first = torch.zeros(1, dtype=torch.long, device=encoded.device)
         return self.both_orders(encoded, first, first + 1)[0]
@@ -152,13 +142,8 @@ class Comparator(io.Model):
         self._keep(self._scale_of_references(budget, seed))
 
     @torch.no_grad()
-    def rely(self, images: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Measure how far the fitted scale holds on unseen images (M, ...); return their scores and errors (M,)."""
-        return self.rely_on(self.encode_all(images), known, budget)
-
-    @torch.no_grad()
-    def rely_on(self, encoded: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Measure and return what `rely` does, of images encoded before (M, ...)."""
+    def rely(self, encoded: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Measure how far the fitted scale holds on unseen images, encoded (M, ...); return scores and errors (M,)."""
         placed = self._placed(self.scoring, encoded, budget)
         self.weigh(encoded, *placed, known.double())
         placed = self.joined(encoded, placed[0]), placed[1]
@@ -196,7 +181,12 @@ class Comparator(io.Model):
     @torch.no_grad()
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return scores and standard errors (U,) of images (U, C, S, S) by `ranking.place`, on the user's scale."""
-        scale, encoded = self._usable_scale(budget), self.encode_all(images)
+        return self.score_encoded(self.encode_all(images), budget)
+
+    @torch.no_grad()
+    def score_encoded(self, encoded: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return what `score` does, of images encoded before (U, ...), without asking a teacher."""
+        scale = self._usable_scale(budget)
         estimates, information = self._placed(scale, encoded, budget)
         return scale.scores(self.joined(encoded, estimates), information)
 

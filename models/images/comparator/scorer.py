@@ -22,8 +22,7 @@ class Scorer(Comparator):
     """A convolutional encoder that predicts an image's score, and answers pairs from two scores by Davidson's model.
 
     Encodings are (U, 2): the score, in standard deviations of the training scores from their mean, and the logarithm of
-    its standard error. The scorer may keep its `teacher`, the comparator whose answers it learns: `score` asks it about
-    images whose standard error is above `widest`, with the scorer's own estimate as prior.
+    its standard error. `score` asks the `teacher`, if it is kept, about images whose error is above `widest`.
     """
 
     family = "comparator"
@@ -62,8 +61,8 @@ class Scorer(Comparator):
     def score_loss(self, encoded: Tensor, known: Tensor) -> Tensor:
         """Return the loss (U,) of encodings (U, 2) for known scores (U,), standardised as encodings are.
 
-        It is the negative log-likelihood of a normal distribution, weighed by a power of its variance so that images
-        that are hard at first are not given up (Seitzer et al. 2022).
+        It is a normal distribution's negative log-likelihood, weighed by a power of its variance so that images that
+        are hard at first are not given up (Seitzer et al. 2022).
         """
         mean, log_error = encoded.float().unbind(1)
         nats = (known - mean).square() * (-2 * log_error).exp() / 2 + log_error
@@ -87,14 +86,9 @@ class Scorer(Comparator):
         learned = ranking.Davidson(discrimination, float(self.tie.detach()))
         self._keep(ranking.Scale(learned, self.prior.cpu(), Reliability(0.0, 1.0, 0.0, 1.0)))
 
-    @torch.no_grad()
-    def place(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores (U,) and their information (U,) of images (U, C, S, S), from one pass each."""
-        return self.estimates(self.encode_all(images))
-
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return scores and standard errors (U,) of one pass; the teacher updates those whose error is too wide."""
-        scores, errors = self.scoring.scores(*self.place(images))
+        scores, errors = super().score(images, budget)
         wide = errors > self.widest.cpu()
         if self.teacher is not None and self.widest > 0 and wide.any():
             before = scores[wide], errors[wide]
@@ -110,11 +104,7 @@ class Scorer(Comparator):
 def _teacher(config: ComparatorConfig) -> Comparator:
     """Build the comparator that `config.teacher` describes as a model's config.json does."""
     family, inner = config.teacher.get("family"), config.teacher.get("config")
-    if (
-        family not in ("comparator", "vlm_comparator", "llava_comparator")
-        or not isinstance(inner, dict)
-        or inner.get("teacher")
-    ):
+    if family not in ("comparator", "vlm_comparator") or not isinstance(inner, dict) or inner.get("teacher"):
         raise ValueError("teacher must be {family, config} of a comparator that compares images")
     teacher = io.module_of(family).build(inner)
     assert isinstance(teacher, Comparator)

@@ -1,19 +1,21 @@
 """The siamese comparators: a convolutional encoder, or a frozen vision tower, and an antisymmetric head."""
 
 import dataclasses
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from common import noise
-from models.images import ranking, reliability, ridge
+from models.images import ranking, reliability
 from models.images.comparator.config import ComparatorConfig
 from models.images.comparator.interface import Comparator, pixels
 from models.images.vision_tower import Tower, layers_of, leave_out
 
 REDUCED = 16  # channels of a cell in which its place counts
 DROPPED = 0.3  # of a tower's features in training
+PENALTIES = torch.logspace(-3, 3, 13, dtype=torch.float64)  # of a ridge regression, times the features
+MOST_IMAGES = 4000  # that it is fitted to, as the time grows with their cube
 SHARES = [tenth / 10 for tenth in range(11)]  # of a regression in scores, tried
 
 
@@ -44,10 +46,7 @@ class Siamese(Comparator):
         return encoded
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (P, 3), by ReLU, sums and products of single rows only.
-
-        A matrix product over pairs could round a row differently depending on its place in the batch.
-        """
+        """Return logits (P, 3) by sums and products of single rows, which a matrix product rounds by their place."""
         one, other = self.as_first(encoded), self.as_second(encoded)
         forwards, backwards = functional.relu(one[first] + other[second]), functional.relu(one[second] + other[first])
         similar = ((forwards + backwards) * self.similar).sum(-1) + self.similar_bias
@@ -76,25 +75,6 @@ class TowerSiamese(Siamese):
         # Of the regression in scores; in logits: the network's factor less 1, the regression's, an addition to Similar.
         self.register_buffer("share", torch.zeros(4, dtype=torch.float64))
 
-    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Fill in what models that saw moments alone lack, so that they answer as they did."""
-        own, parts = super().renewed(tensors), ("encoder.reduce.", "encoder.placed.", "ridge", "share")
-        new = {name: torch.zeros_like(each) for name, each in self.state_dict().items() if name.startswith(parts)}
-        return {**new, **own}
-
-    def forward(
-        self,
-        images: Tensor | None,
-        first: Tensor,
-        second: Tensor,
-        encoded: Tensor | None = None,
-        numbers: Tensor | None = None,
-        with_encodings: bool = False,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Return logits as any comparator does; dropout also acts on features computed before."""
-        with noise.rows(numbers):
-            return super().forward(images, first, second, encoded, numbers, with_encodings)
-
     def encode(self, images: Tensor) -> Tensor:
         """Return moments and cells (U, 2 + T, V) of images (U, C, S, S)."""
         return with_moments(self.tower(pixels(images)).float())
@@ -121,11 +101,11 @@ class TowerSiamese(Siamese):
 
     @torch.no_grad()
     def fit_ridge(self, seen: tuple[Tensor, Tensor], unseen: tuple[Tensor, Tensor]) -> None:
-        """Fit the regression to `seen` encodings and scores, on the moments, the cells or both: see `ridge.fit`."""
+        """Fit the regression to `seen` encodings and scores, on the moments, the cells or both: see `ridge`."""
         moments = 2 * self.tower.channels
         parts = slice(moments), slice(moments, None), slice(None)
         (own, scores), (others, known) = seen, unseen
-        self.ridge.copy_(ridge.fit((own.flatten(1), scores), (others.flatten(1), known), parts))
+        self.ridge.copy_(ridge((own.flatten(1), scores), (others.flatten(1), known), parts))
 
     @torch.no_grad()
     def weigh_answers(self, encoded: Tensor, pairs: Tensor) -> None:
@@ -137,8 +117,14 @@ class TowerSiamese(Siamese):
         spread = float(lead.square().mean().sqrt().clamp_min(1e-9))
         lead = lead / spread
         rows = logits, torch.stack([lead, -lead, zero], 1), torch.stack([zero, zero, zero + 1], 1)
-        factor, higher, similar = ranking.likeliest(functional.one_hot(label.cpu(), 3).double(), torch.stack(rows, 1))
-        self.share[1:] = torch.stack([factor.clamp_min(0) - 1, higher / spread, similar])
+        truth, design = functional.one_hot(label.cpu(), 3).double(), torch.stack(rows, 1)
+        factor, higher, similar = ranking.likeliest(truth, design)
+        # What is only worth its weight turned round is left out, and the others are fitted without it.
+        if factor < 0:
+            factor, (higher, similar) = torch.zeros(()), ranking.likeliest(truth, design[:, 1:])
+        elif higher < 0:
+            higher, (factor, similar) = torch.zeros(()), ranking.likeliest(truth, design[:, ::2])
+        self.share[1:] = torch.stack([factor.clamp_min(0) - 1, higher.clamp_min(0) / spread, similar])
 
     def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
         """Give the regression the share in scores that leaves the least error on images (M,) of known score."""
@@ -149,6 +135,32 @@ class TowerSiamese(Siamese):
             scores, _ = reliability.fit(prior, mixed, information, known).scores(prior, mixed, information)
             errors.append(float((scores - known).square().mean()))
         self.share[0] = SHARES[errors.index(min(errors))]
+
+
+def ridge(seen: tuple[Tensor, Tensor], unseen: tuple[Tensor, Tensor], parts: Sequence[slice]) -> Tensor:
+    """Return weights (F + 1,) float64 of a ridge regression, the constant last, fitted to `seen` features and scores.
+
+    Of the `parts` of the features (N, F) the one is used, with the penalty, that has the least error on `unseen` ones.
+    """
+    spread = torch.linspace(0, len(seen[0]) - 1, min(len(seen[0]), MOST_IMAGES)).round().long()
+    features, scores = seen[0].cpu()[spread], seen[1].double().cpu()[spread]
+    others, known = unseen[0].cpu(), unseen[1].double().cpu()
+    level, least = scores.mean(), torch.inf
+    found = torch.zeros(features.shape[1] + 1, dtype=torch.float64)
+    for part in parts:
+        x, further = features[:, part].double(), others[:, part].double()
+        mean, deviation = x.mean(0), x.std(0, correction=0).clamp_min(1e-6)
+        x, further = (x - mean) / deviation, (further - mean) / deviation
+        values, axes = torch.linalg.eigh(x @ x.T / x.shape[1])
+        along = axes.T @ (scores - level)
+        for penalty in PENALTIES:
+            weights = x.T @ (axes @ (along / (values.clamp_min(0) + penalty))) / x.shape[1]
+            error = float((further @ weights + level - known).square().mean())
+            if error < least:
+                least, found = error, torch.zeros_like(found)
+                found[:-1][part] = weights / deviation
+                found[-1] = level - (weights / deviation) @ mean
+    return found
 
 
 def with_moments(cells: Tensor) -> Tensor:
@@ -185,8 +197,7 @@ class Texture(nn.Module):
     """Encoder of fine detail alone, which blur, noise and compression change in any picture.
 
     The input is each pixel's difference from its surroundings, both as it is and as a share of the local contrast
-    (Mittal et al. 2012 judge quality by the latter). Convolutions follow; the encoding is made of the mean and the
-    deviation of their responses over all places.
+    (Mittal et al. 2012); the encoding is made of mean and deviation of convolutions' responses over all places.
     """
 
     def __init__(self, config: ComparatorConfig):

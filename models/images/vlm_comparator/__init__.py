@@ -4,11 +4,6 @@ The answer is its logits of three words, First, Second and Similar, after the pr
 base stays frozen except for low-rank adapters in the language model and for the projector, which continues from its
 trained weights. Only these are stored; the base is named, with its revision, or built again from the config's seed.
 
-    families   where types of models differ beyond transformers' common interface
-    bases      a base in the hub's layout, a model folder of ours, or one built from the config
-    built      a small LLaVA (Liu et al. 2023) and its processor
-    model      asking: features of each image once, both images in one prompt; files for transformers and peft alone
-
 Shapes: U images, P pairs, L tokens of the prompt, T tokens of an image, V channels of the vision tower, D of the
 language model.
 """
@@ -22,4 +17,5 @@ from models.images.vlm_comparator.model import VlmComparator
 
 def build(config: Mapping[str, object]) -> VlmComparator:
     """Build the model from the fields of VlmComparatorConfig; ValueError names what does not fit."""
-    return VlmComparator(io.config_from(VlmComparatorConfig, config))
+    kept = {key: value for key, value in config.items() if key != "pool" or value}  # of older folders
+    return VlmComparator(io.config_from(VlmComparatorConfig, kept))

@@ -1,28 +1,95 @@
-"""Bases of vision-language comparators: in the hub's layout, model folders of ours, or built from a config."""
+"""Bases of vision-language comparators, from the hub, our own folders or a config, and the question put to them.
+
+Features of an image are kept as they enter the projector, the part between vision tower and language model that trains
+with adapters. So each type of model names the modules of its projector, and says how their outputs become the tokens
+that its own `get_image_features` returns.
+"""
 
 import contextlib
 import inspect
 import json
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from PIL import Image
+from torch import Tensor, nn
 
 from models import io, limits
-from models.images.vision_tower import Base, unchanged
-from models.images.vlm_comparator.built import Processor, built, processor_for
-from models.images.vlm_comparator.config import ATTENTION, VlmComparatorConfig
-from models.images.vlm_comparator.families import Family, family_of, projectors_of
+from models.images.comparator.interface import pixels
+from models.images.vision_tower import Base, quietly, unchanged
+from models.images.vlm_comparator.built import Processor, built, processor_for, prompt_ids
+from models.images.vlm_comparator.config import ANSWERS, ATTENTION, VlmComparatorConfig
 
 if TYPE_CHECKING:
     from transformers import ProcessorMixin
 
 LANGUAGE_MODEL = r".*\.(language_model|text_model)\..*\."  # never the vision tower, whose features are kept
+
+Arrange = Callable[[nn.Module, Tensor, Mapping[str, Tensor]], Tensor]
+
+
+def _and_newline(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+    """Return tokens (U, T + 1, D): an image that is one of several is not cut up, and ends with a learnt token."""
+    newline = model.get_parameter("image_newline").to(tokens.dtype)
+    return torch.cat([tokens, newline.expand(len(tokens), 1, -1)], 1)
+
+
+def _row_by_row(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+    """Return tokens (U, T, D) row by row; the tower sees them window by window."""
+    from transformers.vision_utils import get_vision_window_index
+
+    sizes = {name: getattr(model.visual, name) for name in ("spatial_merge_size", "window_size", "patch_size")}
+    order, _ = get_vision_window_index(inputs["image_grid_thw"][:1], **sizes)
+    return tokens[:, order.argsort().to(tokens.device)]
+
+
+@dataclass(frozen=True)
+class Family:
+    """One type of vision-language model."""
+
+    projectors: tuple[str, ...] = ("multi_modal_projector",)  # in the order of their calls; a list of modules as NAME.*
+    # (model, the last projector's tokens (U, T, D), inputs) -> the model's own
+    arrange: Arrange = lambda model, tokens, inputs: tokens
+    listed: bool = False  # its features come as a list of an image's each
+    prompt: str = ""  # of a processor without chat template, with {question}
+    ending: str = ""  # what the processor puts after the prompt
+
+
+# By `model_type` of transformers' config. Features of projectors before the last go into layers of the language model
+# (Meng et al. 2024, DeepStack).
+FAMILIES = {
+    "llava": Family(listed=True),
+    "llava_onevision": Family(arrange=_and_newline, listed=True),
+    "qwen2_5_vl": Family(("visual.merger",), _row_by_row, listed=True),
+    "qwen3_vl": Family(("visual.deepstack_merger_list.*", "visual.merger"), listed=True),
+    "idefics3": Family(("connector",), listed=True),
+    "smolvlm": Family(("connector",), listed=True),
+    "internvl": Family(),
+    "paligemma": Family(prompt="<image><image>answer en {question}", ending="\n"),
+    "gemma3": Family(),
+}
+
+
+def family_of(name: str, settings: object) -> Family:
+    """Return the family of base `name` by its config; ValueError names those that are known."""
+    kind = getattr(settings, "model_type", type(settings).__name__)
+    if kind not in FAMILIES:
+        raise ValueError(f"base {name} is a model of type {kind}; give one of type {', '.join(FAMILIES)}")
+    return FAMILIES[kind]
+
+
+def projectors_of(model: nn.Module, family: Family) -> list[str]:
+    """Return the names in `model` of the modules that are the family's projector, in the order of their calls."""
+    names = []
+    for name in family.projectors:
+        parent, star, _ = name.partition(".*")
+        names += [f"{parent}.{i}" for i, _ in enumerate(model.get_submodule(parent).children())] if star else [name]
+    return names
 
 
 @dataclass
@@ -49,11 +116,6 @@ def load_base(config: VlmComparatorConfig) -> LoadedBase:
         network, revision = _from_ours(config) if config.base else (built(config), config.revision)
     settings: Any = network.config
     return LoadedBase(network, processor_for(settings), family_of(config.base, settings), True, revision)
-
-
-def pools(base: str) -> bool:
-    """Return True for a base that averages tokens; only bases that were trained here may."""
-    return bool(base) and is_ours(base) and bool(io.described(Path(base))["config"].get("pool"))
 
 
 def is_ours(base: str) -> bool:
@@ -128,6 +190,7 @@ def _quantized(config: VlmComparatorConfig, family: Family) -> dict[str, object]
 
     if not torch.cuda.is_available():
         raise ValueError("four_bit needs a CUDA device; set four_bit=false")
+    kept = ["vision_tower", "vision_model", *(name.split(".")[0] for name in family.projectors), "lm_head"]
     return {
         "device_map": {"": torch.cuda.current_device()},
         "quantization_config": BitsAndBytesConfig(
@@ -135,12 +198,7 @@ def _quantized(config: VlmComparatorConfig, family: Family) -> dict[str, object]
             bnb_4bit_quant_type="nf4",
             bnb_4bit_use_double_quant=True,
             bnb_4bit_compute_dtype=torch.bfloat16,
-            llm_int8_skip_modules=[
-                "vision_tower",
-                "vision_model",
-                *(name.split(".")[0] for name in family.projectors),
-                "lm_head",
-            ],
+            llm_int8_skip_modules=kept,
         ),
     }
 
@@ -180,3 +238,67 @@ def _targets(base: LoadedBase, config: VlmComparatorConfig) -> Sequence[str]:
             f"it has {', '.join(present)}"
         )
     return wanted
+
+
+def text_of(config: VlmComparatorConfig, base: LoadedBase) -> str:
+    """Return the prompt with a mark for each image, by the config, the chat template, or the family."""
+    question = f"Which of the two images ranks higher in {config.attribute}: First, Second or Similar?"
+    if not config.prompt and base.processor.chat_template:
+        from transformers import ProcessorMixin
+
+        content = [{"type": "image"}, {"type": "image"}, {"type": "text", "text": question}]
+        messages = [{"role": "user", "content": content}]
+        # Not the processor's own method, since that of some needs a part for videos.
+        ask: Callable[..., str] = ProcessorMixin.apply_chat_template
+        return ask(base.processor, messages, add_generation_prompt=True, tokenize=False)
+    asked = config.prompt or base.family.prompt
+    if not asked:
+        raise ValueError(f"base {config.base} has no chat template; give prompt, with {{question}} and <image> twice")
+    return asked.replace("{question}", question)
+
+
+def inputs_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str) -> dict[str, Tensor]:
+    """Return what the processor makes of the prompt and two grey images; ValueError where it cannot."""
+    if base.ours:
+        return {"input_ids": prompt_ids(base.network.config)}
+    grey = torch.full((2, 1, config.size, config.size), 128, dtype=torch.uint8)
+    try:
+        return processed(base.processor, prompt, grey)
+    except ValueError as error:
+        raise ValueError(f"base {config.base}: its processor takes no two images with this prompt: {error}") from error
+
+
+def answers_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str) -> list[int]:
+    """Return the ids of the tokens by which the answers begin after the prompt; ValueError if two are the same."""
+    prompt += base.family.ending
+    between = " " if prompt.endswith(":") else ""
+
+    def ids(text: str) -> list[int]:
+        return base.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    asked, found = ids(prompt), []
+    for word in ANSWERS:
+        answered = ids(prompt + between + word)
+        found.append(next((b for a, b in zip([*asked, -1], answered, strict=False) if a != b), -1))
+    if len(set(found)) != len(ANSWERS):
+        raise ValueError(
+            f"base {config.base}: its tokenizer does not tell {', '.join(ANSWERS)} apart by their first tokens, whose "
+            f"ids are {found}"
+        )
+    return found
+
+
+def processed(processor: Processor, prompt: str, images: Tensor) -> dict[str, Tensor]:
+    """Return what a processor makes of the prompt, once for each two of images (U, C, S, S); an odd one comes twice."""
+    shown = (pixels(images) * 255).round().byte().expand(-1, 3, -1, -1).movedim(1, -1).cpu().numpy()
+    pictures = [Image.fromarray(each) for each in shown]
+    pictures += pictures[-1:] * (len(pictures) % 2)
+    pairs = [list(pair) for pair in zip(pictures[::2], pictures[1::2], strict=True)]
+    # As transformers' own apply_chat_template does.
+    start = processor.tokenizer.bos_token
+    further = {"add_special_tokens": False} if start and prompt.startswith(start) else {}
+    with quietly(), warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", message="__array__ implementation", category=DeprecationWarning
+        )  # PaliGemma's
+        return dict(processor(text=[prompt] * len(pairs), images=pairs, return_tensors="pt", **further))

@@ -15,21 +15,10 @@ WORDS = ("<pad>", "</s>", *dict.fromkeys(PROMPT.split()), *ANSWERS)
 # Sizes of published models. Their weights are random here: they serve to measure speed and memory without a download.
 PRESETS: dict[str, dict[str, dict[str, int]]] = {
     "llava-1.5-7b": {
-        "vision": {
-            "hidden_size": 1024,
-            "intermediate_size": 4096,
-            "num_hidden_layers": 24,
-            "num_attention_heads": 16,
-            "image_size": 336,
-            "patch_size": 14,
-        },
-        "text": {
-            "hidden_size": 4096,
-            "intermediate_size": 11008,
-            "num_hidden_layers": 32,
-            "num_attention_heads": 32,
-            "vocab_size": 32064,
-        },
+        "vision": {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16}
+        | {"image_size": 336, "patch_size": 14},
+        "text": {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
+        | {"vocab_size": 32064},
     }
 }
 # Sizes of a base that is built here; a model with adapters stores only these, so its weights say nothing of its layers.
@@ -48,7 +37,6 @@ class VlmComparatorConfig(Question):
     lora_alpha: float = 32.0  # the adapters' output is multiplied by lora_alpha / lora_rank
     lora_dropout: float = 0.05
     prompt: str = ""  # with {question} and <image> twice; "": the base's chat template
-    pool: bool = False  # of type llava: average each 2 x 2 of an image's tokens, which leaves a quarter of them
     four_bit: bool = False  # keep the base's weights in 4 bits (Dettmers et al. 2023); needs bitsandbytes and CUDA
     preset: str = "small"  # of a base that is built here: small has the sizes below, one of PRESETS is in bfloat16
     width: int = 96
@@ -87,6 +75,5 @@ def check(config: VlmComparatorConfig) -> None:
         return
     if config.width % (2 * config.heads):
         raise ValueError(f"width {config.width} is not an even multiple of heads {config.heads}")
-    step = config.patch * (2 if config.pool else 1)
-    if config.size % step:
-        raise ValueError(f"size {config.size} is not a multiple of {step} (patch {config.patch}, pool {config.pool})")
+    if config.size % config.patch:
+        raise ValueError(f"size {config.size} is not a multiple of patch {config.patch}")

@@ -1,13 +1,5 @@
-"""Planning the memory of a computation without running it.
+"""Bytes of tensors that live together, of shapes alone within torch's FakeTensorMode."""
 
-    with (plan := Plan()):            # tensors have shapes and no values
-        step()
-    plan.used.peak                    # bytes of the tensors that lived together
-
-Within the block torch computes with fake tensors, which rest on its meta device. Values cannot be asked for.
-"""
-
-import contextlib
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 
@@ -50,21 +42,3 @@ class Live(TorchDispatchMode):
     def _forget(self, key: int, size: int) -> None:
         self._known.discard(key)
         self.now -= size
-
-
-class Plan:
-    """Computation with shapes alone within its blocks; `used` counts bytes, also of copies of tensors from outside."""
-
-    def __init__(self) -> None:
-        from torch._subclasses.fake_tensor import FakeTensorMode  # imports for a second
-
-        self.used, self._mode = Live(), FakeTensorMode(allow_non_fake_inputs=True)
-        self._entered = contextlib.ExitStack()
-
-    def __enter__(self) -> "Plan":
-        self._entered.enter_context(self._mode)
-        self._entered.enter_context(self.used)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._entered.close()

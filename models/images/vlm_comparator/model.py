@@ -12,18 +12,17 @@ from typing import Any
 import safetensors.torch
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from common.machine import free_memory_bytes
 from common.plain import Plain
 from models.images.comparator.interface import Comparator, pixels
 from models.images.vision_tower import AT_ONCE as IMAGES_AT_ONCE
 from models.images.vision_tower import layers_of, leave_out, quietly
-from models.images.vlm_comparator import prompts
-from models.images.vlm_comparator.bases import LoadedBase, adapted, load_base
+from models.images.vlm_comparator import bases
+from models.images.vlm_comparator.bases import LoadedBase
 from models.images.vlm_comparator.built import pixel_values
 from models.images.vlm_comparator.config import VlmComparatorConfig, check
-from models.images.vlm_comparator.memory import Plan
+from models.images.vlm_comparator.memory import Live
 
 KEPT_AT_ONCE = 64  # at most so many pairs' keys and values are held at once
 KEPT_SHARE = 0.4  # and at most so much of the free memory: those of a pair take 0.6 GiB in a 7B model
@@ -45,17 +44,17 @@ class VlmComparator(Comparator):
     def __init__(self, config: VlmComparatorConfig):
         super().__init__(config)
         check(config)
-        base = load_base(config)
+        base = bases.load_base(config)
         self.config = dataclasses.replace(config, revision=base.revision)
         self.kind, self.processor, self.built = base.family, base.processor, base.ours
-        self.prompt = prompts.text_of(config, base)
-        self.inputs = prompts.inputs_of(config, base, self.prompt)
+        self.prompt = bases.text_of(config, base)
+        self.inputs = bases.inputs_of(config, base, self.prompt)
         self._read_prompt(config, base)
         self.inputs.pop("pixel_values", None)
         self._no_split_modules = layers_of(base.network)
         self.frozen = self.large_base = config.lora
         self.projectors = base.projectors
-        self.network = adapted(base, config) if config.lora else base.network
+        self.network = bases.adapted(base, config) if config.lora else base.network
         # The layer norm of the class token gets no gradient, since only patch tokens are used.
         for name, parameter in self.network.named_parameters():
             if "post_layernorm" in name:
@@ -72,23 +71,14 @@ class VlmComparator(Comparator):
                 f"base {self.config.base}: its tokenizer does not know the mark for an image, or its prompt has not "
                 f"two of them, so it cannot take two images: {self.prompt!r}"
             )
-        kept = torch.ones(len(ids[0]), dtype=torch.bool)
         kinds = self.inputs.get("token_type_ids")
-        self.tokens, self.begun = len(marks) // 2, int(marks[len(marks) // 2 - 1]) + 1
-        if self.config.pool:
-            kept[torch.cat([image[self.tokens // 4 :] for image in marks.chunk(2)])] = False
-            self.begun -= self.tokens - self.tokens // 4
+        self.begun = int(marks[len(marks) // 2 - 1]) + 1  # the first token after the first image
         positions = None
         if hasattr(base.network.model, "get_rope_index"):
             further = {name: self.inputs[name] for name in ("mm_token_type_ids", "image_grid_thw")}
             positions = base.network.model.get_rope_index(ids, **further)[0]
-        answers = torch.tensor(prompts.answers_of(config, base, self.prompt))
-        for name, tensor in (
-            ("ids", ids[:, kept]),
-            ("ids_answers", answers),
-            ("positions", positions),
-            ("kinds", kinds),
-        ):
+        answers = torch.tensor(bases.answers_of(config, base, self.prompt))
+        for name, tensor in (("ids", ids), ("ids_answers", answers), ("positions", positions), ("kinds", kinds)):
             self.register_buffer(name, tensor, persistent=False)
 
     @property
@@ -115,8 +105,6 @@ class VlmComparator(Comparator):
             return "it has no adapters"
         if self.config.four_bit:
             return "its base has only weights in 4 bits; train with model.four_bit=false"
-        if self.config.pool:
-            return "transformers' model does not average tokens as it does; train with model.pool=false"
         return None
 
     def describe(self) -> dict[str, Plain]:
@@ -127,7 +115,6 @@ class VlmComparator(Comparator):
             "label_ids": self.ids_answers.tolist(),
             "base": self.config.base,
             "revision": self.config.revision,
-            "pool": self.config.pool,  # which transformers' own LLaVA does not do
         }
 
     def save_beside(self, folder: Path) -> list[str]:
@@ -148,8 +135,7 @@ class VlmComparator(Comparator):
         """Write the base with the adapters merged in, and its processor, into `merged` in transformers' layout.
 
         The weights are read back; RuntimeError if they differ. Returns the names of the files and the largest
-        difference that merging makes to the logits of `example`, which is rounding. The model cannot be used
-        afterwards.
+        difference that merging makes to the logits of `example`. The model cannot be used afterwards.
         """
         from transformers import AutoModelForImageTextToText
 
@@ -175,7 +161,7 @@ class VlmComparator(Comparator):
         if self.built:
             inputs = pixel_values(pixels(images), self.base.config, self.base.dtype)
         else:
-            inputs = prompts.processed(self.processor, self.prompt, images)
+            inputs = bases.processed(self.processor, self.prompt, images)
         model = self.base.model
         taken = inspect.signature(model.get_image_features).parameters.keys() & inputs.keys()
         given = {
@@ -189,10 +175,7 @@ class VlmComparator(Comparator):
         return torch.cat([each.unflatten(0, (shown, -1)) for each in entered], -1)[: len(images)]
 
     def project(self, encoded: Tensor) -> list[Tensor]:
-        """Return the images as tokens of the language model, each (U, T, D); the last stands in the prompt.
-
-        Those before it are added to the outputs of layers of the language model.
-        """
+        """Return the images as tokens (U, T, D): the last for the prompt, others to add to outputs of its layers."""
         model = self.base.model
         # The trainable parts of a base compute in float32, whatever the base's type.
         parts = encoded.flatten(0, 1).to(torch.float32 if self.config.lora else self.base.dtype)
@@ -201,13 +184,7 @@ class VlmComparator(Comparator):
             tokens = model.get_submodule(name)(part.contiguous())
             tokens = tokens.reshape(len(encoded), -1, tokens.shape[-1]).to(self.base.dtype)
             found.append(self.kind.arrange(model, tokens, self.inputs))
-        if not self.config.pool:
-            return found
-        side = int(self.tokens**0.5)
-        return [
-            functional.avg_pool2d(tokens.transpose(1, 2).unflatten(2, (side, side)), 2).flatten(2).transpose(1, 2)
-            for tokens in found
-        ]
+        return found
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return logits (P, 3) of the words First, Second and Similar after the prompt; no others are computed.
@@ -247,8 +224,10 @@ class VlmComparator(Comparator):
 
     def training_bytes(self, pairs: int, entered: Sequence[int]) -> int:
         """Return the bytes, beside the weights, of a pass over pairs in both orders; `entered`: an encoding's shape."""
+        from torch._subclasses.fake_tensor import FakeTensorMode  # imports for a second
+
         memo: dict[int, object] = {id(self.processor): None}
-        with (plan := Plan()):
+        with (shapes := FakeTensorMode(allow_non_fake_inputs=True)), (used := Live()):  # no values
             for tensor in [*self.parameters(), *self.buffers()]:
                 empty = torch.empty(tensor.shape, dtype=tensor.dtype)
                 memo[id(tensor)] = (
@@ -256,10 +235,10 @@ class VlmComparator(Comparator):
                 )
             images = torch.empty(2 * pairs, *entered, dtype=self.base.dtype)
         twin = copy.deepcopy(self, memo).train()
-        fixed = plan.used.peak = plan.used.now
-        with plan:
+        fixed = used.peak = used.now
+        with shapes, used:
             twin._plan(images)
-        return plan.used.peak - fixed
+        return used.peak - fixed
 
     def _plan(self, encoded: Tensor) -> None:
         """Run a pass over as many sequences as `encoded` has images; values do not matter."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from common.config import Section
 from models.images import tower_size
@@ -61,7 +61,7 @@ class Data(LoadedData):
         32,
         ge=8,
         le=4096,
-        description="side of the square that images are scaled to, in pixels; with model.base of siamese or cross, "
+        description="side of the square that images are scaled to, in pixels; with model.base of siamese, "
         "that of the tower's images unless given",
     )
     train_pairs: int = Field(15_000, ge=1, description="maximum number of training pairs of each answer")
@@ -78,7 +78,7 @@ class Data(LoadedData):
     )
     seed: int = Field(0, ge=0, description="random seed of the split, the pairs and the degradation of embedded photos")
 
-    layout: ClassVar[int] = 3
+    layout: ClassVar[int] = 4
 
     def inputs(self) -> Sequence[Path]:
         """Return the files that the images come from; none for the embedded ones."""
@@ -96,26 +96,25 @@ class Data(LoadedData):
 class Model(Section):
     """The comparator."""
 
-    kind: Literal["siamese", "cross", "vlm", "scorer"] = Field(
+    kind: Literal["siamese", "vlm", "scorer"] = Field(
         "siamese",
-        description="siamese: a small convolutional network; cross: attention between frozen features; "
-        "vlm: a vision-language model; scorer: a network that sees one image and learns from a comparator",
+        description="siamese: a small convolutional network; vlm: a vision-language model; scorer: a network that sees "
+        "one image and learns from a comparator",
     )
     width: int | None = Field(None, ge=4, description="channels; null: the default of the kind")
     layers: int | None = Field(None, ge=1, description="blocks; null: the default of the kind")
-    heads: int | None = Field(None, ge=1, description="attention heads of cross and vlm; null: the default of the kind")
+    heads: int | None = Field(None, ge=1, description="attention heads of vlm; null: the default of the kind")
     texture: bool | None = Field(
         None,
         description="siamese: judge by fine detail wherever it is, not by shapes; null: true if data.source is photos",
     )
     base: str | None = Field(
         None,
-        description="folder or hub id of a pretrained model; siamese and cross: a vision model of transformers, or a "
-        "model that contains one, or efficientnet-lite0 (of PyPI), which computes the features, null: convolutions "
-        "that train, and a dictionary of patches of training images; vlm: a model of transformers' "
-        "AutoModelForImageTextToText, or the model folder of a run, that adapters are trained on, null: a LLaVA built "
-        "from the config; scorer: the model folder of the comparator whose answers it learns, null: it learns from "
-        "scores and labels alone",
+        description="folder or hub id of a pretrained model; siamese: a vision model of transformers, or a model that "
+        "contains one, or efficientnet-lite0 (of PyPI), which computes the features, null: convolutions that train; "
+        "vlm: a model of transformers' AutoModelForImageTextToText, or the model folder of a run, that adapters are "
+        "trained on, null: a LLaVA built from the config; scorer: the model folder of the comparator whose answers it "
+        "learns, null: it learns from scores and labels alone",
     )
     preset: Literal["small", "llava-1.5-7b"] = Field(
         "small",
@@ -136,22 +135,13 @@ class Model(Section):
         description="vlm: the prompt, with {question} and twice the base's mark for an image; null: by the base's chat "
         "template",
     )
-    pool: bool | None = Field(
-        None, description="vlm: average each 2 x 2 of an image's tokens, of a LLaVA; null: as the base does"
-    )
     four_bit: bool = Field(False, description="vlm: keep the base's weights in 4 bits; needs bitsandbytes and CUDA")
-
-    @field_validator("kind", mode="before")
-    @classmethod
-    def _of_older_runs(cls, kind: object) -> object:
-        return "vlm" if kind == "llava" else kind
 
     @model_validator(mode="after")
     def _only_what_the_kind_has(self) -> "Model":
         kinds = {
-            "heads": ("cross", "vlm"),
             "texture": ("siamese", "scorer"),
-            **dict.fromkeys(("preset", "lora", "lora_targets", "prompt", "pool", "four_bit"), ("vlm",)),
+            **dict.fromkeys(("heads", "preset", "lora", "lora_targets", "prompt", "four_bit"), ("vlm",)),
         }
         given = [name for name in kinds if getattr(self, name) and getattr(self, name) != "small"]
         given = [name for name in given if self.kind not in kinds[name]]
@@ -217,7 +207,7 @@ class Config(BaseConfig):
     @property
     def frozen(self) -> bool:
         """True if images are encoded once in a run, because the encoder does not train."""
-        return self.model.kind == "cross" or self.model.lora or bool(self.model.kind == "siamese" and self.model.base)
+        return self.model.lora or bool(self.tower)
 
     @property
     def fine(self) -> bool:
@@ -243,7 +233,7 @@ class Config(BaseConfig):
     @property
     def tower(self) -> str:
         """The base whose vision tower computes features, if one does."""
-        return (self.model.base or "") if self.model.kind in ("siamese", "cross") else ""
+        return (self.model.base or "") if self.model.kind == "siamese" else ""
 
     @model_validator(mode="after")
     def _training_fits_the_model(self) -> "Config":

@@ -8,7 +8,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,13 @@ from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import pairs, sources
 from pipelines.workloads.lmol.config import Config, Data
 from pipelines.workloads.lmol.pairs import PARTS
-from pipelines.workloads.lmol.people.preferred import preferred
+from pipelines.workloads.lmol.people.preferences import UNKNOWN, Prior
+from pipelines.workloads.lmol.people.raters import fitted
 from pipelines.workloads.lmol.sources.image_set import ImageSet
 
 IMAGES = "images.npy"
 CLASSES = ("First", "Second", "Similar")
 REFERENCES_PER_BIN = 10  # of the training images
-HISTOGRAM = 10  # bins
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,11 @@ class Comparisons:
 
     @property
     def shares(self) -> list[float]:
-        """Shares of First, Second and Similar among all pairs of training images, or among all answers about them.
-
-        First and Second are the same answer in the two orders, so a difference of their counts is chance.
-        """
+        """Shares of First, Second and Similar among all pairs of training images, or among all answers about them."""
         if self.scored:
             return pairs.natural_shares(self.scores[self.parts["train"]], self.theta)
         counts = np.bincount(self.pairs["train"][:, 2], minlength=len(CLASSES)) + 1.0
-        counts[[FIRST, SECOND]] = counts[[FIRST, SECOND]].mean()
+        counts[[FIRST, SECOND]] = counts[[FIRST, SECOND]].mean()  # the same answer in two orders
         return list(map(float, counts / counts.sum()))
 
 
@@ -88,9 +85,7 @@ class Images:
 
 
 def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
-    """Write images and pairs; returns facts for the manifest.
-
-    All cores decode the images, which are written as they come: memory holds some hundred bytes for each.
+    """Write images, decoded by all cores, as they come, and pairs; returns facts for the manifest.
 
     Raises UserError for a source that cannot be used, and for one that is too small or too uniform to compare.
     """
@@ -102,7 +97,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
         _check(found, parts, data)
         drawn = _drawn(found, parts, data)
     else:
-        found, parts, drawn = preferred(found, parts, data)
+        found, parts, drawn = _preferred(found, parts, data)
     references = parts["train"][pairs.references(found.scores[parts["train"]], REFERENCES_PER_BIN)]
     comparisons = Comparisons(
         images=found.images,
@@ -175,10 +170,59 @@ def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> dict
     return drawn
 
 
+def _preferred(
+    found: ImageSet, parts: Mapping[str, np.ndarray], data: Data
+) -> tuple[ImageSet, dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Return the images with scores, the images of each part, and its pairs (P, 3), labelled as people did.
+
+    An answer belongs to the last part that one of its images is in: of a test pair at least one image was not trained
+    on. The scores of training images are fitted to the training answers alone, those of the others to all answers.
+    Training images about which there are only answers of other parts are left out. UserError for an empty part.
+    """
+    assert found.labels is not None, "preferences are labels"
+    part = np.empty(len(found.scores), np.int64)
+    for number, name in enumerate(PARTS):
+        part[parts[name]] = number
+    of_answer = part[found.labels[:, :2]].max(axis=1)
+    answers = {name: found.labels[of_answer == number] for number, name in enumerate(PARTS)}
+    few = next((name for name in PARTS if not len(answers[name])), None)
+    if few:
+        raise UserError(
+            f"data.source={data.source}: none of the {len(found.labels)} answers falls to the {few} part; give more "
+            f"answers, or a smaller data.folds={data.folds}"
+        )
+    compared = np.unique(answers["train"][:, :2])
+    who = np.full(len(found.labels), "") if found.raters is None else found.raters
+    blank = Prior(np.zeros(len(part)), np.full(len(part), UNKNOWN))
+    heard = fitted(answers["train"], blank, who[of_answer == 0].tolist())
+    trained = heard.posterior(answers["train"])
+    whole = fitted(found.labels, blank, who.tolist()).posterior(found.labels)
+    scores = whole.scores + (trained.scores - whole.scores)[compared].mean()
+    scores[compared] = trained.scores[compared]
+    unit = float(found.unit)
+    kept = {**parts, "train": compared}
+    generator = np.random.default_rng([data.seed, 1])
+    for name in ("validation", "test"):
+        answers[name] = generator.permutation(answers[name])[: data.evaluation_pairs]
+    made = replace(
+        found,
+        scores=np.rint(scores / unit).astype(np.int64),
+        # Where the difference of two scores is less, Similar is the likeliest answer.
+        theta=round(max(0.0, 2 * trained.tie) / unit),
+        facts={
+            **found.facts,
+            "answers": {name: len(rows) for name, rows in answers.items()},
+            "raters": heard.raters.table() if heard.raters else [],
+        },
+        trust=heard.raters.factor[heard.raters.of].clip(0, 1) if heard.raters else None,
+    )
+    return made, kept, answers
+
+
 def grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
     """Return the group of each image, and the names of near duplicates that were put into one group."""
     _, number = np.unique(found.groups, return_inverse=True)
-    near = image_files.near_duplicates(found.squares.hashes, found.squares.thumbnails)
+    near = image_files.near_duplicates(found.squares.thumbnails)
     near = near[number[near[:, 0]] != number[near[:, 1]]]
     edges = (np.ones(len(near)), (number[near[:, 0]], number[near[:, 1]]))
     _, component = connected_components(coo_array(edges, shape=(number.max() + 1,) * 2), directed=False)
@@ -226,8 +270,6 @@ def _counts(found: Comparisons) -> dict[str, Plain]:
     }
     for part in PARTS:
         images, rows = found.parts[part], found.pairs[part]
-        degrees = np.bincount(rows[:, :2].ravel(), minlength=len(found.images))[images]
-        margins = np.abs(found.scores[rows[:, 0]] - found.scores[rows[:, 1]]) * found.unit
         natural = pairs.natural_shares(found.scores[images], found.theta) if found.scored else found.shares
         facts[part] = {
             "images": len(images),
@@ -235,15 +277,8 @@ def _counts(found: Comparisons) -> dict[str, Plain]:
             "pairs": len(rows),
             "labels": dict(zip(CLASSES, np.bincount(rows[:, 2], minlength=3).tolist(), strict=True)),
             "natural_shares": dict(zip(CLASSES, natural, strict=True)),
-            "pairs_per_image": _histogram(degrees),
-            "score_differences": _histogram(margins),
         }
     return facts
-
-
-def _histogram(values: np.ndarray) -> dict[str, list[float]]:
-    counts, edges = np.histogram(values, HISTOGRAM, (0, values.max() or 1))
-    return {"edges": edges.round(6).tolist(), "counts": counts.tolist()}
 
 
 def _save(folder: Path, found: Comparisons, facts: Mapping[str, Plain]) -> None:

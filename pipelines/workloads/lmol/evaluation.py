@@ -1,5 +1,7 @@
 """Evaluation on unseen images: accuracy of the answers, quality of the scores made from them, and baselines."""
 
+import base64
+import io
 import json
 import time
 from collections.abc import Mapping, Sequence
@@ -8,8 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from PIL import Image
 
 from common.plain import Plain
+from common.statistics import Z95
 from models.images.comparator.interface import Comparator
 from models.images.comparator.scorer import Scorer
 from models.images.ranking import FIRST, SECOND, SIMILAR, SWAPPED
@@ -18,8 +22,14 @@ from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
 from pipelines.workloads.lmol.judging.answers import ModelAnswers
-from pipelines.workloads.lmol.judging.baselines import SHARPNESS, Baseline, baselines, of_scores
-from pipelines.workloads.lmol.judging.one_image import CONSTANTS, network_scores
+from pipelines.workloads.lmol.judging.baselines import (
+    CONSTANTS,
+    SHARPNESS,
+    Baseline,
+    baselines,
+    network_scores,
+    of_scores,
+)
 from pipelines.workloads.lmol.judging.pair_figures import (
     PairFigures,
     accuracy_over_images,
@@ -30,9 +40,9 @@ from pipelines.workloads.lmol.judging.pair_figures import (
     swap_consistency,
     transitivity,
 )
-from pipelines.workloads.lmol.judging.pictures import mistakes, strip
 from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, place, score_figures, scores_csv
 
+STRIP, MISTAKES = 36, 12  # images in the report, at most
 COST = "ms a pair"  # column of the time that it takes to look at two new images and to answer
 Orders = tuple[np.ndarray, np.ndarray]  # (P, 3) in the order given, and swapped, both in terms of the order given
 
@@ -44,7 +54,6 @@ class Findings:
     comparisons: Comparisons
     orders: Orders
     averaged: PairFigures  # of the mean over both orders
-    given: PairFigures  # of the order given
     placed: Placed
     scored: Mapping[str, Plain]  # `score_figures`
     triples: Mapping[str, float]  # `transitivity`
@@ -62,20 +71,23 @@ def evaluate(
     (model,) = models.values()
     began = time.perf_counter()
     comparisons = data.load(folder)
-    source = needed(comparisons, config.data.workers, hasattr(model, "tower"))
+    seen = np.arange(len(comparisons.images)) if hasattr(model, "tower") else comparisons.parts["test"]
+    source = data.Images(comparisons.images, seen, config.data.workers)
     answers = ModelAnswers(model, source, device, map_items)
     found = _ask(answers, comparisons, config)
     tower = answers.of_tower()
     parts = () if tower is None else (tower[:, :2], tower[:, 2:])  # moments and cells
-    seen = [(each.flatten(1).cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]
-    others = baselines(comparisons, config.seed, seen)
+    features = [(each.flatten(1).cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]
+    others = baselines(comparisons, config.seed, features)
     if config.evaluation.network_steps != 0:
         network = network_scores(config, comparisons, device, tower)
         others.append(of_scores("single-image network", network, comparisons))
     others.append(Baseline("blank images", answers.blank()))
-    families = _families(found, others)
+    first, second, _ = comparisons.pairs["test"].T
+    sharpness = next(each for each in others if each.name == SHARPNESS).answer(first, second)
+    families = by_family(comparisons, {"model": found.probabilities, "sharpness_rule": sharpness})
     cost = answers.cost()
-    table = [*_model_rows(found, config.model.kind, cost), *(_baseline_row(each, found) for each in others)]
+    table = [_model_row(found, config.model.kind, cost), *(_baseline_row(each, found) for each in others)]
     summary = {
         **_pair_summary(found, config.seed),
         **found.scored,
@@ -83,7 +95,7 @@ def evaluate(
         "comparisons_per_score": config.evaluation.comparisons,
         "standard_error": float(found.placed.errors.mean()),
         "reliability": asdict(found.placed.reliability),
-        "coverage": found.placed.coverage,
+        "coverage": float((np.abs(found.placed.scores - found.placed.known) <= Z95 * found.placed.errors).mean()),
         **_against_one_image(found, others),
         **found.triples,
         **_against_teacher(model, comparisons, found.placed, config.evaluation.comparisons),
@@ -103,36 +115,19 @@ def evaluate(
     return [Evaluation(split="test", summary=summary, table=table, examples=_examples(found), files=files)]
 
 
-def needed(comparisons: Comparisons, workers: int, everything: bool = False) -> data.Images:
-    """Return the images that the model is asked about: test and validation images, and references, or all."""
-    parts = comparisons.parts
-    needed = np.unique(np.concatenate([parts["test"], parts["validation"], comparisons.references]))
-    needed = np.arange(len(comparisons.images)) if everything else needed
-    return data.Images(comparisons.images, needed, workers)
-
-
 def _ask(answers: ModelAnswers, comparisons: Comparisons, config: Config) -> Findings:
     """Ask about the test pairs in both orders, about scores, and about triples."""
     first, second, labels = comparisons.pairs["test"].T
     orders = answers(first, second), answers(second, first)[:, SWAPPED]
-    placed = place(answers, comparisons, config.evaluation.comparisons, config.seed)
+    placed = place(answers, comparisons, config.evaluation.comparisons)
     return Findings(
         comparisons=comparisons,
         orders=orders,
         averaged=pair_figures((orders[0] + orders[1]) / 2, labels),
-        given=pair_figures(orders[0], labels),
         placed=placed,
         scored=score_figures(placed.scores, placed.known, config.seed),
         triples=transitivity(answers, comparisons.parts["test"], comparisons.theta, config.seed),
     )
-
-
-def _families(found: Findings, others: Sequence[Baseline]) -> dict[str, dict[str, float]]:
-    """Return the accuracy within each family, of the model and of the sharpness rule."""
-    first, second, _ = found.comparisons.pairs["test"].T
-    sharpness = next(each for each in others if each.name == SHARPNESS)
-    answers = {"model": found.probabilities, "sharpness_rule": sharpness.answer(first, second)}
-    return by_family(found.comparisons, answers)
 
 
 def _pair_summary(found: Findings, seed: int) -> dict[str, Plain]:
@@ -143,7 +138,6 @@ def _pair_summary(found: Findings, seed: int) -> dict[str, Plain]:
         "accuracy_interval_over_images": accuracy_over_images(
             found.probabilities, found.comparisons.pairs["test"], seed
         ),
-        "accuracy_in_the_order_given": found.given["accuracy"],
         "swap_consistency": swap_consistency(*found.orders),
         "position_bias": bias,
         "position_bias_interval": bias_interval,
@@ -179,36 +173,24 @@ def _against_teacher(model: Comparator, comparisons: Comparisons, placed: Placed
     if not isinstance(model, Scorer) or model.teacher is None:
         return {}
     images = data.Images(comparisons.images, placed.images)[torch.arange(len(placed.images))]
-    wide = model.scoring.scores(*model.place(images))[1] > model.widest.cpu()
-    seconds, pearson = [], []
-    for scorer in (model, model.teacher):
-        began = time.perf_counter()
-        scores = scorer.score(images, budget)[0]
-        seconds.append(time.perf_counter() - began)
-        pearson.append(_errors(scores.numpy(), placed)["Pearson"])
-    own, best = pearson
+    wide = model.score_encoded(model.encode_all(images))[1] > model.widest.cpu()
+    scores = (each.score(images, budget)[0].numpy() for each in (model, model.teacher))
+    own, best = (_errors(each, placed)["Pearson"] for each in scores)
     return {
         "passes_per_image": 1 + float(wide.double().mean()),
         "pearson_with_comparisons": own,
         "pearson_lost": None if own is None or best is None else best - own,
-        "images_per_s": len(images) / seconds[0],
-        "times_faster": seconds[1] / seconds[0],
     }
 
 
-def _model_rows(found: Findings, kind: str, cost: Mapping[str, float]) -> list[dict[str, Plain]]:
-    """Return the table's rows of the model: with both orders averaged, and with a single order."""
-    encoding, comparing = 2 * cost["encode_ms"], cost["comparison_ms"]
-    return [
-        {
-            "predictor": f"{kind}, both orders averaged",
-            **_row(found.averaged),
-            COST: encoding + 2 * comparing,
-            "swap consistency": swap_consistency(*found.orders),
-            **_errors(found.placed.scores, found.placed),
-        },
-        {"predictor": f"{kind}, in the order given", **_row(found.given), COST: encoding + comparing},
-    ]
+def _model_row(found: Findings, kind: str, cost: Mapping[str, float]) -> dict[str, Plain]:
+    return {
+        "predictor": kind,
+        **_row(found.averaged),
+        COST: 2 * cost["encode_ms"] + 2 * cost["comparison_ms"],
+        "swap consistency": swap_consistency(*found.orders),
+        **_errors(found.placed.scores, found.placed),
+    }
 
 
 def _baseline_row(baseline: Baseline, found: Findings) -> dict[str, Plain]:
@@ -243,8 +225,8 @@ def _details(found: Findings, families: Mapping[str, Plain]) -> dict[str, Plain]
         "reliability": found.averaged["reliability"],
         "margins": by_margin(found.comparisons, found.probabilities),
         "families": families,
-        "strip": strip(found.comparisons, found.placed),
-        "mistakes": mistakes(found.comparisons, found.probabilities),
+        "strip": _strip(found.comparisons, found.placed),
+        "mistakes": _mistakes(found.comparisons, found.probabilities),
     }
 
 
@@ -264,3 +246,52 @@ def _examples(found: Findings) -> dict[str, Sequence[Plain]]:
             for k in (FIRST, SECOND, SIMILAR)
         },
     }
+
+
+def _strip(comparisons: Comparisons, placed: Placed) -> list[dict[str, Plain]]:
+    """Return test images spread over the estimated ranking, highest score first."""
+    order = np.argsort(-placed.scores, kind="stable")
+    shown = order[np.unique(np.linspace(0, len(order) - 1, min(STRIP, len(order))).round().astype(int))]
+    return [
+        {
+            "name": comparisons.names[placed.images[i]],
+            "score": float(placed.scores[i]),
+            "standard_error": float(placed.errors[i]),
+            "known": float(placed.known[i]),
+            "png": _png(comparisons.images[placed.images[i]]),
+        }
+        for i in shown
+    ]
+
+
+def _mistakes(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[str, Plain]]:
+    """Return wrong answers, the surest first, with no image in two of them."""
+    pairs, answers = comparisons.pairs["test"], probabilities.argmax(axis=1)
+    wrong = np.flatnonzero(answers != pairs[:, 2])
+    surest: list[int] = []
+    for k in wrong[np.argsort(-probabilities[wrong].max(axis=1), kind="stable")]:
+        if len(surest) < MISTAKES and not np.isin(pairs[k, :2], pairs[surest, :2]).any():
+            surest.append(k)
+    return [
+        {
+            "images": [
+                {
+                    "name": comparisons.names[i],
+                    "known": float(comparisons.scores[i] * comparisons.unit),
+                    "png": _png(comparisons.images[i]),
+                }
+                for i in pairs[k, :2]
+            ],
+            "label": CLASSES[pairs[k, 2]],
+            "answer": CLASSES[answers[k]],
+            "probability": float(probabilities[k].max()),
+        }
+        for k in surest
+    ]
+
+
+def _png(image: np.ndarray) -> str:
+    """Return an image (S, S, C) uint8 as PNG in Base64."""
+    buffer = io.BytesIO()
+    Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()

@@ -64,10 +64,7 @@ def _check_named(base: str, kind: str) -> None:
 
 
 def _check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
-    """Raise UserError for a base, trained here, that has seen validation or test images.
-
-    A comparator keeps a hundred of its training images, as references.
-    """
+    """Raise UserError for a base whose references, training images of its own, are in validation or test here."""
     if not base or not (Path(base) / io.WEIGHTS).is_file():
         return
     with safe_open(Path(base) / io.WEIGHTS, "numpy") as stored:
@@ -86,8 +83,7 @@ def _check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
 def scorer_for(config: Config, comparisons: data.Comparisons, base: str | None = None) -> Scorer:
     """Return an untrained scorer with the encoder of a siamese comparator for these images.
 
-    The comparator in the model folder `base` becomes its teacher, and an encoder of the same shape that the teacher has
-    is what the scorer begins with. Raises ValueError for a teacher that does not fit.
+    The comparator in the model folder `base` becomes its teacher, with whose encoder it begins if the shapes agree.
     """
     fields = {**_question(comparisons), "references": 0, **_convolutional(config, comparisons)}
     teacher = io.load(base) if base else None
@@ -144,14 +140,13 @@ def _convolutional(config: Config, comparisons: data.Comparisons) -> dict[str, o
 
 def _vlm(config: Config, question: Mapping[str, object]) -> Comparator:
     from models.images import vlm_comparator
-    from models.images.vlm_comparator.bases import pools
 
     model = config.model
-    pool = pools(model.base or "") if model.pool is None else model.pool
     names = ("preset", "lora", "lora_targets", "lora_rank", "lora_alpha", "lora_dropout", "prompt", "four_bit")
     choices: dict[str, object] = {name: value for name in names if (value := getattr(model, name)) is not None}
-    choices |= {"base": model.base or "", "pool": pool}
-    return vlm_comparator.build({**question, **choices, **_given(config), "seed": config.seed})
+    return vlm_comparator.build(
+        {**question, **choices, "base": model.base or "", **_given(config), "seed": config.seed}
+    )
 
 
 @contextlib.contextmanager

@@ -1,8 +1,7 @@
 """Pairs of images with labels: images are split into parts first, then pairs are drawn within each part.
 
-Two images whose scores differ by at most `theta` are SIMILAR; otherwise the one with the larger score ranks higher.
-Scores and `theta` are whole numbers of the source's unit, so a difference of exactly theta does not depend on rounding.
-A pair is drawn once, in one of its two orders.
+Two images whose scores differ by at most `theta` are SIMILAR; otherwise the one with the larger score ranks higher. A
+pair is drawn once, in one of its two orders.
 """
 
 import hashlib
@@ -102,10 +101,7 @@ def evaluation(scores: np.ndarray, images: np.ndarray, theta: int, count: int, s
 
 
 def references(scores: np.ndarray, per_bin: int) -> np.ndarray:
-    """Return sorted rows of `scores` (N,) that cover the scale: at most `per_bin` from each of BINS equal parts of it.
-
-    Within a part they are spread over its scores.
-    """
+    """Return sorted rows of `scores` (N,): at most `per_bin`, spread, from each of BINS equal parts of the scale."""
     low, high = int(scores.min()), int(scores.max())
     # As Python's integers: ten times a wide span of scores may be beyond int64.
     bins = np.array([(int(score) - low) * BINS // (high - low + 1) for score in scores])
@@ -123,10 +119,7 @@ def _similar_after(ordered: np.ndarray, theta: int) -> np.ndarray:
 
 
 def draw(counts: np.ndarray, starts: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
-    """Return at most `most` different pairs (P, 2), in random order, of i with one of counts[i] numbers from starts[i].
-
-    The pairs are never all listed: thousands of images have millions of pairs.
-    """
+    """Return at most `most` different pairs (P, 2) of i with one of counts[i] numbers from starts[i]."""
     ends = np.cumsum(counts)
     total = int(ends[-1])
     numbers = generator.permutation(total) if total <= most else generator.choice(total, most, replace=False)

@@ -15,7 +15,7 @@ from common.statistics import Z95
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
 from pipelines.report.plots import PANEL, panels, svg
-from pipelines.report.tables import matrix
+from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import Comparison, answer, compare, divide
 from pipelines.run.folder import Run
 from pipelines.workloads.lmol.config import Config
@@ -85,8 +85,9 @@ def sections(
         ("Scores against the known ones", svg(_scores(rows))),
         ("Answers: confidence and accuracy", answers),
     ]
-    if found["families"]:
-        parts.append(("Accuracy by family", svg(_families(found["families"]))))
+    by_family = [{"family": name, **figures} for name, figures in found["families"].items()]
+    if by_family:
+        parts.append(("Accuracy by family", table(by_family, "accuracy by family")))
     if found["mistakes"]:
         parts.append(("The surest mistakes", fragment(MISTAKES, mistakes=found["mistakes"])))
     return parts
@@ -122,16 +123,12 @@ def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
         f"its answers are wrong by {shown(summary['mae'])} on average (a constant by {shown(summary['mae_constant'])}) "
         f"and correlate with the known ones at {shown(summary['pearson'])}."
     )
-    return answer(found.outcome, first, scores, _against_one_image(summary))
-
-
-def _against_one_image(summary: Mapping[str, Any]) -> str:
-    """Set the error of scores from comparisons beside that of scores from each image alone."""
-    rival = summary["best_of_one_image"]
-    return (
+    alone = summary["best_of_one_image"]
+    single = (
         f"The root mean square error of these scores is {shown(summary['rmse'])}; of the best predictor that sees one "
-        f"image at a time ({rival['predictor']}) it is {shown(rival['RMSE'])}."
+        f"image at a time ({alone['predictor']}) it is {shown(alone['RMSE'])}."
     )
+    return answer(found.outcome, first, scores, single)
 
 
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:
@@ -168,8 +165,8 @@ def _margins(rows: Sequence[Mapping[str, float]]) -> Figure:
     return figure
 
 
-def _panel(title: str, x: str, y: str, size: tuple[float, float] = PANEL) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=size, layout="constrained")
+def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=PANEL, layout="constrained")
     axis = figure.subplots()
     axis.set_title(title, fontsize=9)
     axis.set_xlabel(x, fontsize=8)
@@ -177,19 +174,3 @@ def _panel(title: str, x: str, y: str, size: tuple[float, float] = PANEL) -> tup
     axis.tick_params(labelsize=8)
     axis.grid(alpha=0.5)
     return figure, axis
-
-
-def _families(families: Mapping[str, Mapping[str, float]]) -> Figure:
-    """Plot a group of bars per family, with a bar per predictor."""
-    predictors = [key for key in next(iter(families.values())) if key != "n"]
-    figure, axis = _panel("", "accuracy", "", (PANEL[0], 1 + 0.4 * len(families)))
-    width = 0.8 / len(predictors)
-    for i, name in enumerate(predictors):
-        places = np.arange(len(families)) + (i - (len(predictors) - 1) / 2) * width
-        axis.barh(places, [family[name] for family in families.values()], width, label=name.replace("_", " "))
-    names = [f"{name}\n{family['n']} pairs" for name, family in families.items()]
-    axis.set_yticks(range(len(families)), names, fontsize=8)
-    axis.invert_yaxis()
-    axis.set_xlim(0, 1.02)
-    figure.legend(fontsize=8, loc="outside upper left", ncols=2, frameon=False)
-    return figure

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from common.random import derive_key
-from models.images.comparator.cross import DictionaryCross
 from models.images.comparator.interface import AT_ONCE
 from models.images.comparator.scorer import Scorer
 from models.images.comparator.siamese import TowerSiamese
@@ -19,7 +18,7 @@ from models.images.vlm_comparator.model import VlmComparator
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.config import Config
-from pipelines.workloads.lmol.model import explained, make_model
+from pipelines.workloads.lmol.model import make_model
 from pipelines.workloads.lmol.pairs import PARTS
 from pipelines.workloads.lmol.training.batches import Pairs
 from pipelines.workloads.lmol.training.checks import check_trains, memory_note
@@ -31,10 +30,7 @@ SCORED = 200  # validation images that measure the reliability of scores
 
 
 class ComparisonTask(Task):
-    """Task of answering comparisons.
-
-    The model learns the answers' frequencies among unselected pairs, though each is a third of the training pairs.
-    """
+    """Task of learning the answers as frequent as among unselected pairs; each is a third of the training pairs."""
 
     def __init__(self, config: Config, folder: Path, device: torch.device):
         self.config, self.comparisons = config, data.load(folder)
@@ -42,17 +38,13 @@ class ComparisonTask(Task):
         self.model = make_model(config, self.comparisons).to(device)
         parts = {name: torch.as_tensor(self.comparisons.pairs[name]).long() for name in ("train", "validation")}
         parts["validation"] = parts["validation"][: config.training.validation_pairs]
-        # Test images are kept off the device and out of the dictionary.
+        # Test images are kept off the device.
         used = torch.cat([rows[:, :2].flatten() for rows in parts.values()]).unique()
         workers = config.data.workers
         stored = data.Images(self.comparisons.images, used.numpy(), workers)
         images = stored if workers else in_parts(stored.__getitem__, len(used), device)
         for rows in parts.values():
             rows[:, :2] = torch.searchsorted(used, rows[:, :2].contiguous())
-        if isinstance(self.model, DictionaryCross):
-            with explained():
-                shown = used[parts["train"][:, :2].unique()]
-                self.model.learn_dictionary(data.Images(self.comparisons.images, shown.numpy()), config.seed)
         # With workers, the encodings may be too large for the device just as the images are.
         home = torch.device("cpu") if workers else device
         encoded = None
@@ -65,7 +57,9 @@ class ComparisonTask(Task):
         known = None
         if isinstance(self.model, Scorer):
             targets = self._taught(self.model, stored, parts["train"], targets)
-            known = self._standardised(self.model, used).to(home)
+            centre, spread = self.model.standard
+            scores = torch.from_numpy(self.comparisons.scores)[used] * self.comparisons.unit
+            known = ((scores - centre).float() / spread).to(home)
         self.train = Pairs(
             images,
             parts["train"],
@@ -99,7 +93,6 @@ class ComparisonTask(Task):
     def _prior(self, labels: Tensor) -> Tensor:
         """Return logarithms (3,) of the answers' frequencies among `labels` over those among all pairs.
 
-        All pairs are those of all training images; answers about preferences are trained on as frequent as they are.
         First and Second are the same answer in the two orders, so a difference of their counts is averaged out.
         """
         natural = self.comparisons.shares
@@ -141,11 +134,6 @@ class ComparisonTask(Task):
         # As frequent as among the training pairs, which the loss expects of its targets.
         answers = (answers.log() + self._prior(rows[:, 2])).softmax(1)
         return (answers + (functional.one_hot(rows[:, 2], 3) if targets is None else targets)) / 2
-
-    def _standardised(self, model: Scorer, used: Tensor) -> Tensor:
-        """Return the scores (N,) of the images `used`, in standard deviations of the training scores."""
-        centre, spread = model.standard
-        return (torch.from_numpy(self.comparisons.scores)[used] * self.comparisons.unit - centre).float() / spread
 
     def data_notes(self, folder: Path, images: int, seconds: float) -> list[str]:
         """Return lines about the data: their pairs, what was guessed of a table, and images that were set aside."""
@@ -190,10 +178,7 @@ class ComparisonTask(Task):
         return Loss(value.sum(), len(nats), metrics)
 
     def _scorer_loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """Return cross-entropy of the answers plus the loss of the two images' scores; sums over pairs.
-
-        The two orders of a pair give the same answer.
-        """
+        """Return cross-entropy of the answers, the same in both orders, plus the loss of scores; sums over pairs."""
         first, second = batch["first"], batch["second"]
         given = {"numbers": batch["numbers"], "with_encodings": True}
         logits, encoded = model(batch.get("images"), first, second, **given)
@@ -227,7 +212,7 @@ class ComparisonTask(Task):
         model.fit_scale(comparisons, self.config.seed)
         seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)
         known = self._known(rows)
-        scores, errors = model.rely_on(seen, known, comparisons)
+        scores, errors = model.rely(seen, known, comparisons)
         if isinstance(model, Scorer) and model.teacher is not None:
             if self._compared is None:  # the teacher does not change
                 self._compared = model.teacher.score(images, comparisons)[0]
@@ -240,8 +225,7 @@ class ComparisonTask(Task):
 def widest_error(scores: Tensor, errors: Tensor, asked: Tensor, compared: Tensor, known: Tensor) -> float:
     """Return the standard error above which images are left to comparisons, 0 if none need be.
 
-    `scores` (M,) with standard `errors` (M,) come from one pass each; `asked` (M,) are what comparisons make of those
-    with the widest errors. The correlation to keep is that of `compared` (M,), which come from comparisons alone.
+    `asked` (M,) are what comparisons make of `scores` (M,); the correlation to keep is that of comparisons alone.
     """
 
     def pearson(found: Tensor) -> float:

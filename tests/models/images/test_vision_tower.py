@@ -34,7 +34,12 @@ def bases(tmp_path_factory):
 
 def make(base, **changes):
     torch.manual_seed(0)
-    return build({"kind": "cross", "size": 16, "width": 16, "layers": 1, "base": base, **changes}).eval()
+    return build({"kind": "siamese", "size": 16, "width": 16, "base": base, **changes}).eval()
+
+
+def cells(model, images):
+    """What a model's tower sees in the cells of images, (U, T, V)."""
+    return model.encode(images)[:, 2:]
 
 
 def pictures(count, channels=1, size=16):
@@ -79,7 +84,7 @@ def test_features_are_the_patches_of_the_second_to_last_layer_or_the_last_map(ba
         tokens = found.hidden_states[-1]
         tokens = tokens.flatten(2).transpose(1, 2) if tokens.dim() == 4 else tokens
     expected = F.layer_norm(tokens, tokens.shape[-1:])
-    found = make(bases[kind], channels=channels).encode(images)
+    found = cells(make(bases[kind], channels=channels), images)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
     assert (found[0] - found[1]).abs().max() > 0.1
 
@@ -87,7 +92,7 @@ def test_features_are_the_patches_of_the_second_to_last_layer_or_the_last_map(ba
 def test_images_are_brought_to_the_towers_size_and_patches_to_cells(tmp_path):
     base = towers.save_tower("clip", tmp_path / "base", image_size=40)
     images = pictures(2, 3, size=24)
-    found = make(base, channels=3, size=24).encode(images)
+    found = cells(make(base, channels=3, size=24), images)
     assert found.shape == (2, 8 * 8, 16)
     scaled = F.interpolate(images / 255, size=(40, 40), mode="bicubic", antialias=True).clamp(0, 1)
     shown = (scaled - torch.tensor(towers.MEAN).view(3, 1, 1)) / torch.tensor(towers.STD).view(3, 1, 1)
@@ -104,10 +109,10 @@ def test_kept_features_give_the_answers_of_live_ones(bases, kind):
     model, images = disturb(make(bases[kind])).train(), pictures(AT_ONCE + 3)
     assert model.frozen
     first, second = torch.randint(len(images), (2, 40), generator=torch.Generator().manual_seed(2))
-    kept = model(None, first, second, encoded=model.encode_all(images))
+    assert not model.tower.network.training
+    kept = model.eval()(None, first, second, encoded=model.encode_all(images))
     torch.testing.assert_close(model(images, first, second), kept, rtol=1e-4, atol=1e-5)
     assert kept.std(0).min() > 1e-3
-    assert not model.tower.network.training
 
 
 @pytest.mark.parametrize("kind", FEW)
@@ -117,7 +122,9 @@ def test_nothing_of_the_tower_trains_or_is_stored_and_a_saved_model_answers_the_
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert trained
     assert not any(name.startswith("tower.") for name in trained)
-    assert set(model.state_dict()) == trained | {name for name, _ in Comparator(model.config).named_buffers()}
+    assert set(model.state_dict()) == trained | {"ridge", "share"} | {
+        name for name, _ in Comparator(model.config).named_buffers()
+    }
     before = {name: tensor.clone() for name, tensor in model.tower.named_parameters()}
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     model(**model.example()).square().sum().backward()
@@ -180,9 +187,8 @@ def test_of_a_larger_model_its_tower_is_taken(bases, whole, tmp_path):
 def test_weights_of_16_bits_are_computed_with_as_such_and_the_head_is_not(bases, tmp_path):
     towers.save(towers.tower("siglip").bfloat16(), tmp_path / "half")
     model = make(str(tmp_path / "half"))
-    encoded = model.encode(pictures(3))
-    assert encoded.dtype == torch.bfloat16
-    torch.testing.assert_close(encoded.float(), make(bases["siglip"]).encode(pictures(3)), rtol=0.1, atol=0.1)
+    assert model.tower(pictures(3) / 255).dtype == torch.bfloat16
+    torch.testing.assert_close(cells(model, pictures(3)), cells(make(bases["siglip"]), pictures(3)), rtol=0.1, atol=0.1)
     assert {p.dtype for p in model.parameters() if p.requires_grad} == {torch.float32}
     assert model(**model.example()).dtype == torch.float32
 
@@ -240,7 +246,7 @@ def test_a_base_must_be_whole(bases, tmp_path):
 
 
 def test_what_a_base_is_not_for_is_refused(bases):
-    assert refusal(bases["clip"], kind="siamese", texture=True).startswith("texture is an encoder of its own;")
+    assert refusal(bases["clip"], texture=True).startswith("texture is an encoder of its own;")
     assert "channels is 2; a base takes 1 (grey) or 3" in refusal(bases["clip"], channels=2)
 
 
@@ -254,7 +260,7 @@ def test_a_tower_is_the_same_whatever_the_random_state(bases):
 
 
 def test_dropout_of_a_siamese_over_a_tower_is_a_function_of_the_image(bases):
-    model, images = disturb(make(bases["clip"], kind="siamese")).train(), pictures(5)
+    model, images = disturb(make(bases["clip"])).train(), pictures(5)
     noise.by_item(model)
     encoded, numbers = model.encode_all(images), torch.tensor([7, 3, 12, 5, 9])
     answers = []
@@ -271,7 +277,7 @@ def test_dropout_of_a_siamese_over_a_tower_is_a_function_of_the_image(bases):
 
 @pytest.mark.parametrize("kind", FEW)
 def test_a_siamese_over_a_tower_swaps_its_answers_bit_for_bit_and_is_stored_without_it(bases, kind, tmp_path):
-    model, images = disturb(make(bases[kind], kind="siamese")), pictures(5)
+    model, images = disturb(make(bases[kind])), pictures(5)
     assert model.frozen
     first, second = torch.randint(len(images), (2, 12), generator=torch.Generator().manual_seed(2))
     there, back = model(images, first, second), model(images, second, first)
@@ -303,13 +309,13 @@ def test_efficientnet_halves_its_sides_five_times_and_keeps_odd_ones(monkeypatch
     assert network(torch.rand(1, 3, 33, 33)).shape == (1, efficientnet.CHANNELS, 2, 2)
     torch.save(network.state_dict(), tmp_path / "weights.pth")
     monkeypatch.setattr(efficientnet, "weights_file", lambda: tmp_path / "weights.pth")
-    model = make("efficientnet-lite0", kind="cross", channels=3)
-    assert model.encode(pictures(2, 3)).shape == (2, 49, efficientnet.CHANNELS)
+    model = make("efficientnet-lite0", channels=3)
+    assert cells(model, pictures(2, 3)).shape == (2, 49, efficientnet.CHANNELS)
     assert len(model.config.revision) == 64
 
 
 def test_a_ridge_on_the_same_features_takes_the_part_that_it_earns(bases):
-    model = make(bases["siglip"], kind="siamese", references=12, unit=0.01).eval()
+    model = make(bases["siglip"], references=12, unit=0.01).eval()
     generator, images = torch.Generator().manual_seed(3), pictures(90)
     encoded = model.encode_all(images)
     scores = encoded[:, 5, 2].double() + 0.05 * torch.randn(
@@ -327,22 +333,30 @@ def test_a_ridge_on_the_same_features_takes_the_part_that_it_earns(bases):
     assert (after.argmax(1) == label).double().mean() > (before == label).double().mean() + 0.2
     assert torch.equal(model.compare_encoded(encoded, second, first)[:, [1, 0, 2]], after)
     model.fit_scale()
-    model.rely_on(encoded[unseen], scores[unseen])
+    model.rely(encoded[unseen], scores[unseen])
     assert model.share[0] > 0  # an untrained network says nothing
     found, ridge = model.score(images[new])[0], model.opinion(encoded[new])
     known = scores[new]
     assert torch.corrcoef(torch.stack([found, known]))[0, 1] > torch.corrcoef(torch.stack([ridge, known]))[0, 1] - 0.05
 
 
-def test_a_siamese_that_saw_moments_alone_still_loads_and_answers_as_it_did(bases):
-    model = make(bases["clip"], kind="siamese")
-    old = {
-        name: each
-        for name, each in model.state_dict().items()
-        if not name.startswith(("encoder.reduce", "encoder.placed", "ridge", "share"))
-    }
-    assert model.load_state_dict(model.renewed(old)).missing_keys == []
-    assert not model.encoder.placed.weight.any()
-    encoded = model.encode_all(pictures(2))
-    norm, _, mapped, bend = list(model.encoder)[:4]
-    assert torch.equal(model.encoder(encoded), bend(mapped(norm(encoded[:, :2].flatten(1)))))
+def test_a_network_that_only_misleads_is_left_out_and_the_regression_answers_as_alone(bases):
+    model = make(bases["siglip"], references=2).eval()
+    generator, images = torch.Generator().manual_seed(5), pictures(120)
+    encoded = model.encode_all(images)
+    scores = -10 * model.compare_encoded(encoded, torch.arange(120), torch.zeros(120).long()).detach()[:, 0].double()
+    scores += torch.randn(120, generator=generator, dtype=torch.float64) * scores.std() / 4
+    model.fit_ridge((encoded[:60], scores[:60]), (encoded[60:], scores[60:]))
+    first, second = torch.randint(120, (2, 600), generator=generator)
+    near = 0.3 * scores.std()
+    difference = scores[first] - scores[second]
+    label = torch.where(difference.abs() <= near, 2, (difference < 0).long())
+    model.weigh_answers(encoded, torch.stack([first, second, label], 1))
+    assert model.share[1] == -1  # the network's weight is 0
+    assert model.share[2] > 0
+    lead = model.opinion(encoded)[first] - model.opinion(encoded)[second]
+    widths = lead.abs().unique()
+    alone = max(
+        (torch.where(lead.abs() <= width, 2, (lead < 0).long()) == label).double().mean() for width in widths[::20]
+    )
+    assert (model.compare_encoded(encoded, first, second).argmax(1) == label).double().mean() > alone - 0.02

@@ -1,13 +1,16 @@
 """Images scored by brightness, a comparator that sees it, and a `map_items` of a single process."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import torch
-from torch import nn
 
+from models.images.comparator.config import Question
+from models.images.comparator.interface import Comparator
 from models.images.ranking import Davidson
-from pipelines.workloads.lmol.data import Comparisons
+from pipelines.workloads.lmol.data import Comparisons, Images
+from pipelines.workloads.lmol.model import prior
 from pipelines.workloads.lmol.pairs import label
 
 CONFIG = SimpleNamespace(
@@ -53,14 +56,14 @@ def labelled(scores, part, theta, count, generator):
     return np.stack([first, second, label(scores[first], scores[second], theta)], axis=1)
 
 
-class Brightness(nn.Module):
+class Brightness(Comparator):
     """Comparator that reads the score off the mean brightness and answers by Davidson's model.
 
     `error` scales the error of the scores it reads; `lean` is added to the logit of First of every pair.
     """
 
     def __init__(self, discrimination=12.0, tie=4.5, error=0.0, lean=0.0):
-        super().__init__()
+        super().__init__(Question(size=8, references=30, unit=0.5))
         self.davidson, self.error, self.lean = Davidson(discrimination, tie), error, lean
         self.encoded = []
 
@@ -70,11 +73,20 @@ class Brightness(nn.Module):
         # The error is a function of the image, so it is the same in every comparison.
         return (seen + self.error * torch.sin(1000 * seen))[:, None] * 0.5
 
-    def estimates(self, encoded):
-        return None
-
-    def joined(self, encoded, estimates):
-        return estimates
+    @torch.no_grad()
+    def fitted_to(self, found):
+        """This comparator with the references, the scale and the reliability of prepared data."""
+        shown = Images(found.images, found.references)[torch.arange(30)]
+        self.config = replace(self.config, channels=shown.shape[1], theta=found.theta)
+        self.reference_images = shown
+        self.reference_scores.copy_(torch.from_numpy(found.scores[found.references]))
+        self.prior.copy_(prior(found))
+        self.fit_scale(16)
+        unseen = found.parts["validation"]
+        images = Images(found.images, unseen)[torch.arange(len(unseen))]
+        self.rely(self.encode_all(images), torch.from_numpy(found.scores[unseen] * found.unit), 16)
+        self.encoded.clear()
+        return self
 
     def compare_encoded(self, encoded, first, second):
         logits = self.davidson.probabilities((encoded[first] - encoded[second])[:, 0]).log()

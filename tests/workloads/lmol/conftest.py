@@ -17,4 +17,4 @@ def prepared(tmp_path_factory):
 @pytest.fixture(scope="session")
 def whole(prepared):
     """A task of each small kind, for tests that do not change it."""
-    return {kind: make(prepared, kind) for kind in ("siamese", "cross")}
+    return {kind: make(prepared, kind) for kind in ("siamese", "scorer")}

@@ -7,12 +7,7 @@ from pipelines.workloads.lmol.task import ComparisonTask
 
 CPU = torch.device("cpu")
 FEW = {"train_pairs": 80, "evaluation_pairs": 200}
-SMALL = {
-    "siamese": {"width": 16},
-    "scorer": {},
-    "cross": {"width": 16, "layers": 1},
-    "vlm": {"width": 16, "layers": 2, "heads": 2},
-}
+SMALL = {"siamese": {"width": 16}, "scorer": {}, "vlm": {"width": 16, "layers": 2, "heads": 2}}
 
 
 def config(kind="siamese", training=None, loader="resident", **model):

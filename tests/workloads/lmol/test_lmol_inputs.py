@@ -1,7 +1,6 @@
 """Answers to images in files, beside those that an evaluation measures."""
 
 import io
-from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ import torch
 from PIL import Image
 
 from models.images.ranking import SWAPPED
-from pipelines.workloads.lmol import data, evaluation
+from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.judging.answers import ModelAnswers
 from pipelines.workloads.lmol.judging.score_figures import place
 from tests.workloads.lmol.brightness import map_items
@@ -26,8 +25,12 @@ def png(image):
 @torch.no_grad()
 def test_predictions_are_the_answers_and_scores_of_the_evaluation(prepared, whole):
     found, model = data.load(prepared), whole["siamese"].model.eval()
-    model.fitted.zero_()
-    answers = ModelAnswers(model, evaluation.needed(found, 0), torch.device("cpu"), map_items)
+    model.fit_scale(8)
+    validation = found.parts["validation"][:50]
+    known = torch.from_numpy(found.scores[validation] * found.unit)
+    model.rely(model.encode_all(data.Images(found.images, validation)[torch.arange(50)]), known, 8)
+    source = data.Images(found.images, found.parts["test"])
+    answers = ModelAnswers(model, source, torch.device("cpu"), map_items)
     first, second = found.pairs["test"][:FEW, :2].T
     expected = (answers(first, second) + answers(second, first)[:, SWAPPED]) / 2
     pairs = [
@@ -37,9 +40,7 @@ def test_predictions_are_the_answers_and_scores_of_the_evaluation(prepared, whol
     given = [[each for name, each in answer.items() if name != "note"] for answer in model.predict(pairs)]
     np.testing.assert_allclose(given, expected, atol=1e-6)
 
-    placed = place(answers, found, budget=8, seed=0)
-    model.fit_scale(8)
-    model.fitted[2:] = torch.tensor(astuple(placed.reliability))
+    placed = place(answers, found, budget=8)
     (ranked,) = model.predict([{"images": [png(found.images[row]) for row in placed.images[:FEW]]}], comparisons=8)
     scores = {row["image"]: (row["score"], row["high"] - row["score"]) for row in ranked["ranking"]}
     np.testing.assert_allclose([scores[number][0] for number in range(FEW)], placed.scores[:FEW], atol=1e-4)

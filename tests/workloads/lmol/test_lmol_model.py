@@ -48,7 +48,7 @@ def test_a_base_that_has_seen_images_which_test_it_is_refused(whole, tmp_path):
 def test_a_base_that_is_not_there_is_the_users_to_mend(prepared, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(UserError, match=r"^model: base 'no/where' is not a complete folder"):
-        make(prepared, "cross", base="no/where")
+        make(prepared, base="no/where")
 
 
 def test_a_base_that_can_be_no_name_on_the_hub_is_refused_without_asking_for_it(prepared, tmp_path, monkeypatch):
@@ -63,11 +63,9 @@ def test_a_base_that_can_be_no_name_on_the_hub_is_refused_without_asking_for_it(
         with pytest.raises(UserError, match=r"did you mean model.base=runs/lmol/first/model/best( or .*)?\?$"):
             make(prepared, "scorer", base=given)
     with pytest.raises(UserError, match=r"there is no such folder, .*; did you mean model.base=efficientnet-lite0\?$"):
-        make(prepared, "cross", base="efficientnet")
+        make(prepared, base="efficientnet")
 
 
 def test_sizes_that_do_not_fit_the_images_are_refused(prepared):
     with pytest.raises(UserError, match="size 32 cannot be halved 6 times"):
         make(prepared, layers=6)
-    with pytest.raises(UserError, match="width 16 is not a multiple of heads 3"):
-        make(prepared, "cross", heads=3)

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.flops import counted
 from models.images.comparator.interface import Comparator
 from models.images.comparator.siamese import with_moments
 from models.images.vision_tower import Tower
@@ -33,8 +32,8 @@ class ModelAnswers:
         self.encode_seconds = (time.perf_counter() - began) / len(source)
         self.row = torch.full((len(source.images),), -1)
         self.row[source.rows] = torch.arange(len(source))
-        self.one = source[torch.zeros(1, dtype=torch.long)].to(device)
-        self.grey = torch.full_like(self.one, round(np.mean([source.images[row].mean() for row in source.rows])))
+        one = source[torch.zeros(1, dtype=torch.long)].to(device)
+        self.grey = torch.full_like(one, round(np.mean([source.images[row].mean() for row in source.rows])))
 
     def __call__(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Return probabilities (P, 3) float64 for numbers of images (P,), (P,), in the order given."""
@@ -52,17 +51,11 @@ class ModelAnswers:
         self.seconds += time.perf_counter() - began
         return answers
 
-    def estimates(self, numbers: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return scores (N,) and their information (N,) of images (N,), if the model tells them without comparing."""
-        return self.model.estimates(self._of(numbers))
-
-    def joined(self, numbers: Tensor, estimates: Tensor) -> Tensor:
-        """Return estimates (N,) of images (N,), joined with what else the model knows of them."""
-        return self.model.joined(self._of(numbers).to(self.device), estimates)
-
-    def _of(self, numbers: Tensor) -> Tensor:
-        """Return encodings (N, ...) of images (N,)."""
-        return self.features[self.row[numbers].to(self.features.device)]
+    def scores(self, numbers: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return scores (N,) and standard errors (N,) of images (N,)."""
+        encoded = self.features[self.row[numbers].to(self.features.device)].to(self.device)
+        scores, errors = self.model.score_encoded(encoded, budget)
+        return scores.numpy(), errors.numpy()
 
     def of_tower(self) -> Tensor | None:
         """Return what the model's tower sees of the images, as a siamese encodes it (N, 2 + T, V); None without one."""
@@ -84,16 +77,6 @@ class ModelAnswers:
         return lambda first, _: np.tile(answer, (len(first), 1))
 
     def cost(self) -> dict[str, float]:
-        """Return wall clock and counted operations, of encoding an image and of comparing two encoded images."""
-        nothing = torch.zeros(1, dtype=torch.long, device=self.device)
-        with torch.no_grad(), counted() as encoding:
-            features = self.model.encode(self.one)
-        with torch.no_grad(), counted() as comparing:
-            self.model.compare_encoded(features, nothing, nothing)
-        return {
-            "comparisons": self.comparisons,
-            "comparison_ms": 1000 * self.seconds / self.comparisons,
-            "comparison_mflops": comparing.get_total_flops() / 1e6,
-            "encode_ms": 1000 * self.encode_seconds,
-            "encode_mflops": encoding.get_total_flops() / 1e6,
-        }
+        """Return the number of comparisons, and the wall clock of one and of encoding an image."""
+        each = {"comparison_ms": 1000 * self.seconds / self.comparisons, "encode_ms": 1000 * self.encode_seconds}
+        return {"comparisons": self.comparisons, **each}

@@ -1,37 +1,57 @@
-"""Baselines that answer comparisons without a network, fitted to the training part.
+"""Baselines: the majority, the sharper image, and scores of one image each, compared.
 
-Thresholds on the difference of two predicted scores are fitted to the validation part, as predictors know the scores of
-training images too well.
+Scores are by constants, ridge, neighbours, an SVM and a network, fitted to the training images. Choices, such as which
+features they see, are made by the error on the validation images, to which thresholds on the difference of two scores
+are fitted too, as predictors know the scores of training images too well.
 """
 
 import itertools
 import math
-import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
-from scipy.ndimage import laplace
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
+import torch
+from scipy.ndimage import gaussian_filter, laplace
+from sklearn.base import is_classifier
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import RidgeCV
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, SVR
+from torch import Tensor
 
-from models.images.ranking import SWAPPED
-from pipelines.workloads.lmol.data import CLASSES, Comparisons
-from pipelines.workloads.lmol.judging.one_image import FEW_SCORES, SIDE, Timed, shallow_scores, timed
+from common.random import derive_key
+from common.workers import progress
+from models.images.comparator.scorer import Scorer
+from models.images.comparator.siamese import TowerEncoder
+from pipelines.workloads.lmol.config import Config
+from pipelines.workloads.lmol.data import CLASSES, Comparisons, Images
+from pipelines.workloads.lmol.model import scorer_for
 from pipelines.workloads.lmol.pairs import label
+from pipelines.workloads.lmol.training.batches import Pairs
 
 SHARPNESS = "sharpness rule"
-LINEAR_PAIRS = 10_000  # to which the linear siamese is fitted, each in both orders
-ROUNDS = 100  # of logistic regression
+SIDE = 8  # pixels a side, to which images are averaged down
+FEW_SCORES = 20  # up to this many different scores can be the classes of a classifier
+MOST_IMAGES = 4000  # that an SVM is fitted to, whose time grows with their square
+SCALES = 2  # at which texture is described, each half as fine as the one before
+BANDS = 6  # of spatial frequency
+AT_ONCE = 512  # images encoded by the network
+
+Maker = Callable[[], Any]  # makes an untrained model of scikit-learn
+# What is made of all images, (N,) scores on the user's scale or (N, F) features, and the milliseconds an image takes.
+Timed = tuple[np.ndarray, float]
 
 Answer = Callable[[np.ndarray, np.ndarray], np.ndarray]  # numbers of images (P,), (P,) -> probabilities (P, 3)
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A predictor without a network."""
+    """A predictor beside the model."""
 
     name: str
     answer: Answer
@@ -41,46 +61,24 @@ class Baseline:
 
 
 def baselines(comparisons: Comparisons, seed: int, tower: Sequence[Timed] = ()) -> list[Baseline]:
-    """Return the baselines that the scores allow; one, of shuffled labels, must come out at chance.
-
-    Those that predict scores see what the model's `tower` does, kinds of features (N, F), as well as the pixels.
-    """
-    train, labels = comparisons.parts["train"], comparisons.pairs["train"][:, 2]
-    pixels, cost = timed(lambda: np.stack([_pixels(image) for image in comparisons.images]))  # one at a time: memory
-    shares = comparisons.shares
-    sharpness, looking = timed(lambda: np.array([_sharpness(image) for image in comparisons.images]))
+    """Return the baselines; those that predict scores see what the model's `tower` does, kinds of features (N, F)."""
+    train, shares = comparisons.parts["train"], comparisons.shares
+    grey = (image.mean(-1, dtype=np.float32) for image in comparisons.images)
+    sharpness, looking = timed(lambda: np.log1p([laplace(image).var() for image in grey]))
     known = comparisons.scores * comparisons.unit
     line = np.polynomial.Polynomial.fit(sharpness[train], known[train], 1) if np.ptp(sharpness[train]) else None
-    shuffled = np.random.default_rng(seed).permutation(labels)
     found = [
         Baseline("majority class", lambda first, _: np.tile(shares, (len(first), 1))),
         Baseline(SHARPNESS, threshold_rule(sharpness, comparisons), line(sharpness) if line else None, False, looking),
-        Baseline("linear siamese", _linear_siamese(pixels, comparisons, labels, seed), milliseconds=cost),
-        Baseline("linear siamese, shuffled labels", _linear_siamese(pixels, comparisons, shuffled, seed)),
     ]
-    for name, scores in shallow_scores(comparisons, (pixels, cost), tower, seed).items():
-        found.append(of_scores(name, scores, comparisons))
-    if len(np.unique(comparisons.scores[train])) <= FEW_SCORES:
-        found.append(replace(_classify_then_compare(pixels, comparisons), milliseconds=cost))
-    return found
+    others = shallow_scores(comparisons, tower, seed)
+    return [*found, *(of_scores(name, scores, comparisons) for name, scores in others.items())]
 
 
 def of_scores(name: str, found: Timed, comparisons: Comparisons) -> Baseline:
     """Return the baseline that compares predicted scores (N,)."""
     scores, milliseconds = found
     return Baseline(name, threshold_rule(scores, comparisons), scores, False, milliseconds)
-
-
-def _sharpness(image: np.ndarray) -> float:
-    return math.log1p(laplace(image.mean(-1, dtype=np.float32)).var())
-
-
-def _pixels(image: np.ndarray) -> np.ndarray:
-    """Average an image (S, S, C) uint8 over blocks, to at most SIDE a side; returns (F,) float."""
-    block = math.ceil(len(image) / SIDE)
-    side = len(image) // block
-    cut = image[: side * block, : side * block].astype(np.float64)
-    return np.ravel(cut.reshape(side, block, side, block, -1).mean(axis=(1, 3)))
 
 
 def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
@@ -94,52 +92,180 @@ def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
     return lambda first, second: np.eye(len(CLASSES))[label(sign * values[first], sign * values[second], near)]
 
 
-def _weights(comparisons: Comparisons, labels: np.ndarray) -> np.ndarray:
-    """Return weights (P,) of training pairs that make labels as frequent as among all pairs of training images."""
-    natural = np.array(comparisons.shares)
-    counts = np.bincount(labels, minlength=len(CLASSES))
-    weights: np.ndarray = (natural * len(labels) / np.maximum(counts, 1))[labels]
-    return weights
+def timed(compute: Callable[[], np.ndarray]) -> Timed:
+    """Return what is computed of some images, and the milliseconds that each of them took."""
+    began = time.perf_counter()
+    found = compute()
+    return found, 1000 * (time.perf_counter() - began) / len(found)
 
 
-def _linear_siamese(pixels: np.ndarray, comparisons: Comparisons, labels: np.ndarray, seed: int) -> Answer:
-    """Fit a logistic regression on the difference of two images and its absolute value."""
-    pairs = comparisons.pairs["train"]
-    drawn = np.random.default_rng(seed).permutation(len(pairs))[:LINEAR_PAIRS]
-    first, second, labels = pairs[drawn, 0], pairs[drawn, 1], labels[drawn]
-
-    def features(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        difference = pixels[first] - pixels[second]
-        return np.concatenate([difference, np.abs(difference)], axis=1)
-
-    both = np.concatenate([features(first, second), features(second, first)])
-    labels = np.concatenate([labels, np.array(SWAPPED)[labels]])
-    model = _logistic_regression(both, labels, _weights(comparisons, labels))
-    return lambda first, second: _all_classes(model, features(first, second), len(CLASSES))
-
-
-def _classify_then_compare(pixels: np.ndarray, comparisons: Comparisons) -> Baseline:
-    """Predict both scores by logistic regression; sum the probabilities of score pairs that lead to an answer."""
-    train = comparisons.parts["train"]
-    values, classes = np.unique(comparisons.scores[train], return_inverse=True)
-    chances = _all_classes(_logistic_regression(pixels[train], classes), pixels, len(values))
-    answer = np.eye(len(CLASSES))[label(values[:, None], values, comparisons.theta)]
-
-    def answers(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        return np.asarray(np.einsum("pi,ijk,pj->pk", chances[first], answer, chances[second], optimize=True))
-
-    return Baseline("classify (logistic regression), then compare", answers, chances @ values * comparisons.unit)
-
-
-def _logistic_regression(features: np.ndarray, labels: np.ndarray, weights: np.ndarray | None = None) -> Pipeline:
-    model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=ROUNDS))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # enough rounds for a baseline
-        return model.fit(features, labels, logisticregression__sample_weight=weights)
-
-
-def _all_classes(model: Pipeline, features: np.ndarray, num: int) -> np.ndarray:
-    """Return probabilities (N, num), 0 for classes that do not occur in training."""
-    found = np.zeros((len(features), num))
-    found[:, model.classes_] = model.predict_proba(features)
+def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) -> Mapping[str, Timed]:
+    """Return the scores by predictors without a network, by name."""
+    train, part = comparisons.parts["train"], comparisons.parts["validation"]
+    known = comparisons.scores * comparisons.unit
+    pixels = timed(lambda: np.stack([_pixels(image) for image in comparisons.images]))  # one at a time: memory
+    described = progress(comparisons.images, len(known), "describing")
+    texture = timed(lambda: np.stack([texture_features(image) for image in described]))
+    both = np.concatenate([pixels[0], texture[0]], axis=1), pixels[1] + texture[1]
+    nearest: list[Maker] = [partial(KNeighborsRegressor, k, metric="precomputed") for k in (1, 5, 15)]
+    support: list[Maker] = [partial(SVR, C=c, kernel="precomputed") for c in (1.0, 10.0)]
+    if len(np.unique(comparisons.scores[train])) <= FEW_SCORES:
+        nearest += [partial(KNeighborsClassifier, k, metric="precomputed") for k in (1, 5)]
+        support.append(partial(SVC, C=10.0, kernel="precomputed"))
+    ways: dict[str, list[Maker]] = {
+        "ridge": [partial(RidgeCV, np.logspace(-1, 5, 13))],
+        "kernel ridge": [partial(KernelRidge, alpha, kernel="precomputed") for alpha in (0.01, 0.1, 1.0)],
+        "nearest neighbours": nearest,
+        "SVM": support,
+    }
+    drawn = np.random.default_rng(seed).permutation(train)[:MOST_IMAGES]
+    found = {name: (np.full(len(known), constant(known[train])), 0.0) for name, constant in CONSTANTS.items()}
+    least = dict.fromkeys(ways, math.inf)
+    for features, milliseconds in (pixels, texture, both, *tower):
+        scaled = StandardScaler().fit(features[drawn]).transform(features)
+        distances, more = timed(partial(_distances, scaled, drawn))
+        seen = {"ridge": (scaled, milliseconds), "nearest neighbours": (distances, milliseconds + more)}
+        kernel = np.exp(-np.square(distances)), milliseconds + more
+        for name, makers in ways.items():
+            for make in makers:
+                tried = _fitted(make(), seen.get(name, kernel), comparisons, drawn)
+                error = np.square(tried[0][part] - known[part]).mean()
+                if error < least[name]:
+                    least[name], found[name] = error, tried
     return found
+
+
+def _pixels(image: np.ndarray) -> np.ndarray:
+    """Average an image (S, S, C) uint8 over blocks, to at most SIDE a side; returns (F,) float."""
+    block = math.ceil(len(image) / SIDE)
+    side = len(image) // block
+    cut = image[: side * block, : side * block].astype(np.float64)
+    return np.ravel(cut.reshape(side, block, side, block, -1).mean(axis=(1, 3)))
+
+
+def _distances(features: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Return root mean square differences (N, n) of images, by features (N, F), from the images `drawn` (n,)."""
+    length = np.square(features).sum(1)
+    square = length[:, None] + length[drawn] - 2 * features @ features[drawn].T
+    square[drawn, np.arange(len(drawn))] = 0  # an image's distance from itself, whatever rounding makes of it
+    distances: np.ndarray = np.sqrt(square.clip(min=0) / features.shape[1])
+    return distances
+
+
+CONSTANTS: Mapping[str, Callable[[np.ndarray], float]] = {
+    "constant, the mean": np.mean,
+    "constant, the median": np.median,
+}
+
+
+def _fitted(model: Any, described: Timed, comparisons: Comparisons, train: np.ndarray) -> Timed:
+    """Return the scores (N,) that a model of scikit-learn, fitted to the training images, gives all images."""
+    features, milliseconds = described
+    scores, unit = comparisons.scores, comparisons.unit
+    if is_classifier(model):
+        mean, spread, targets = 0, 1, scores[train]
+    else:
+        mean, spread = scores[train].mean(), max(scores[train].std(), 1e-9)
+        targets = (scores[train] - mean) / spread
+    fitted = model.fit(features[train], targets)
+    predicted, own = timed(lambda: fitted.predict(features))
+    return (predicted * spread + mean) * unit, milliseconds + own
+
+
+def texture_features(image: np.ndarray) -> np.ndarray:
+    """Return features (F,) of an image (S, S, C) by which its quality can be judged without a reference.
+
+    They are moments of the locally normalised brightness and of the products of its neighbours (after Mittal et al.
+    2012), at two scales; the energy of bands of spatial frequency; and how much the edges of 8 x 8 blocks stand out.
+    """
+    grey = image.mean(axis=-1, dtype=np.float64)
+    rows = np.abs(np.diff(grey, axis=0)).mean(1), np.abs(np.diff(grey, axis=1)).mean(0)
+    edges = [math.log((each[7::8].mean() + 0.1) / (each.mean() + 0.1)) if len(each) > 7 else 0.0 for each in rows]
+    power = np.abs(np.fft.rfft2(grey - grey.mean())) ** 2 / grey.size
+    frequency = np.hypot(np.fft.fftfreq(len(grey))[:, None], np.fft.rfftfreq(grey.shape[1]))
+    member = np.minimum((frequency / 0.5 * BANDS).astype(int), BANDS - 1)
+    total = np.bincount(member.ravel(), power.ravel(), BANDS) / np.maximum(
+        np.bincount(member.ravel(), minlength=BANDS), 1
+    )
+    found = [*edges, *np.log1p(total)]
+    for _ in range(SCALES):
+        mean = gaussian_filter(grey, 7 / 6)
+        deviation = np.sqrt(np.maximum(gaussian_filter(np.square(grey), 7 / 6) - np.square(mean), 0))
+        normal = (grey - mean) / (deviation + 1)
+        products = normal[:, 1:] * normal[:, :-1], normal[1:] * normal[:-1], normal[1:, 1:] * normal[:-1, :-1]
+        found += [math.log1p(deviation.mean()), deviation.std() / (deviation.mean() + 1)]
+        found += [moment for each in (normal, *products) for moment in _moments(each)]
+        half = [length // 2 * 2 for length in grey.shape]
+        grey = grey[: half[0], : half[1]].reshape(half[0] // 2, 2, half[1] // 2, 2).mean((1, 3))
+    return np.array(found)
+
+
+def _moments(values: np.ndarray) -> tuple[float, float, float, float]:
+    """Return the mean, the deviation, the mean absolute value over the deviation, and the shares of the upper half."""
+    deviation = values.std() + 1e-9
+    above = np.square(values[values > 0]).sum() / (np.square(values).sum() + 1e-9)
+    return float(values.mean()), float(deviation), float(np.abs(values).mean() / deviation), float(above)
+
+
+def network_scores(
+    config: Config, comparisons: Comparisons, device: torch.device, tower: Tensor | None = None
+) -> Timed:
+    """Return the scores (N,) of a network that sees one image, or what a siamese's `tower` sees of it (N, 2 + T, V).
+
+    It has a siamese comparator's encoder and sees in each step the images, shifted and turned alike, of as many pairs
+    as the comparator does, but learns from their scores. The weights are those of the step that was best on validation.
+    """
+    training, seed = config.training, config.seed
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = scorer_for(config, comparisons)
+        if tower is not None:
+            model.encoder = TowerEncoder(tower.shape[1] - 2, tower.shape[2], model.config.width)
+        model = model.to(device).train()
+    images = Images(comparisons.images, np.arange(len(comparisons.images)))
+    seen = images if tower is None else tower
+    pairs = torch.as_tensor(comparisons.pairs["train"]).long()
+    source = Pairs(
+        images,
+        pairs,
+        known=torch.from_numpy(comparisons.scores * comparisons.unit),
+        encoded=tower,
+        shift=0 if tower is not None else 3 if config.frozen else config.shift,
+        turn=config.fine and tower is None,
+        key=derive_key(seed, "lmol", "moves"),
+    )
+    optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate)
+    batches = math.ceil(len(pairs) / training.batch_size)
+    steps = config.evaluation.network_steps or training.steps or math.ceil((training.epochs or 1) * batches)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, training.learning_rate, steps)
+    centre, spread = model.standard
+    generator = torch.Generator().manual_seed(seed)
+    validation = comparisons.parts["validation"]
+    best, kept = math.inf, model.state_dict()
+    for step in progress(range(steps), steps, "training a network on single images, steps"):
+        items = torch.randint(len(pairs), (min(training.batch_size, len(pairs)),), generator=generator)
+        batch = {name: each.to(device) for name, each in source.batch(items).items()}
+        shown = batch["images" if tower is None else "encoded"]
+        loss = model.score_loss(model.encode(shown), (batch["known"].float() - centre) / spread).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if step + 1 == steps or (step + 1) % max(1, steps // 8) == 0:
+            found = _scores_of(model, seen, validation, device)
+            error = np.square(found - comparisons.scores[validation] * comparisons.unit).mean()
+            if error < best:
+                best, kept = error, {name: each.clone() for name, each in model.state_dict().items()}
+    model.load_state_dict(kept)
+    return timed(lambda: _scores_of(model, seen, np.arange(len(images)), device))
+
+
+@torch.no_grad()
+def _scores_of(model: Scorer, images: Images | Tensor, numbers: np.ndarray, device: torch.device) -> np.ndarray:
+    """Return the scores (M,) of the images `numbers` (M,)."""
+    model.eval()
+    parts = torch.from_numpy(numbers).split(AT_ONCE)
+    found = [model.estimates(model.encode(images[items].to(device)))[0] for items in parts]
+    model.train()
+    return torch.cat(found).numpy()

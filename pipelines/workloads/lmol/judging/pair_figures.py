@@ -150,10 +150,7 @@ def by_family(comparisons: Comparisons, answers: Mapping[str, np.ndarray]) -> di
 
 
 def transitivity(ask: Answer, images: np.ndarray, theta: int, seed: int) -> dict[str, float]:
-    """Return the share of sampled triples whose three answers fit no scores at all, and that of random answers.
-
-    With theta above 0 similarity need not be transitive; with theta 0 it must be.
-    """
+    """Return the share of sampled triples whose three answers fit no scores at all, and that of random answers."""
     if len(images) < 3:
         return {}
     generator = np.random.default_rng(seed)

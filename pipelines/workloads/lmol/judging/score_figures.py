@@ -3,15 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from scipy import stats
-from torch import Tensor
 
 from common import statistics
 from common.foreign_text import to_csv
 from common.plain import Plain
-from models.images import ranking
-from models.images.reliability import Reliability, quantiles
+from models.images.reliability import Reliability
 from pipelines.workloads.lmol.data import Comparisons
 from pipelines.workloads.lmol.judging.answers import ModelAnswers
 
@@ -26,49 +23,12 @@ class Placed:
     known: np.ndarray  # (N,)
     reliability: Reliability  # of the estimates, on validation images
 
-    @property
-    def coverage(self) -> float:
-        """The share of test images whose known score lies in the 95 % interval."""
-        return float((np.abs(self.scores - self.known) <= statistics.Z95 * self.errors).mean())
 
-
-def place(answers: ModelAnswers, comparisons: Comparisons, budget: int, seed: int) -> Placed:
-    """Score the test images by comparing each with at most `budget` references.
-
-    References are training images, about which the model errs less. So validation images are placed too, and show how
-    far the estimates can be relied on.
-    """
-    test, validation = comparisons.parts["test"], comparisons.parts["validation"]
-    numbers = torch.from_numpy(np.concatenate([test, validation, comparisons.references]))
-    known = torch.from_numpy(comparisons.scores[numbers]).double() * comparisons.unit
-    count = len(test) + len(validation)
-
-    def log_odds(first: Tensor, second: Tensor) -> Tensor:
-        return answers.logits(numbers[first], numbers[second])
-
-    theta = comparisons.theta * comparisons.unit
-    prior = quantiles(torch.from_numpy(comparisons.scores[comparisons.parts["train"]]).double() * comparisons.unit)
-    estimated = answers.estimates(numbers[:count])
-    if estimated is not None:
-        scale = ranking.Scale(ranking.Davidson(1.0, 0.0), prior, Reliability(0.0, 1.0, 0.0, 1.0))
-        return _placed(comparisons, scale, *estimated, known)
-    references = ranking.References(log_odds, torch.arange(count, len(numbers)), known[count:], theta, budget)
-    scale = ranking.fit_scale(references, seed=seed, prior=prior)
-    estimates, information = ranking.place(scale, references, count)
-    estimates = answers.joined(numbers[:count], estimates)
-    return _placed(comparisons, scale, estimates, information, known)
-
-
-def _placed(
-    comparisons: Comparisons, scale: ranking.Scale, estimates: Tensor, information: Tensor, known: Tensor
-) -> Placed:
-    """Return the scores of the test images, whose estimates come first, relying on those of the validation images."""
+def place(answers: ModelAnswers, comparisons: Comparisons, budget: int) -> Placed:
+    """Score the test images as the model does for a user, by the scale and the reliability stored with it."""
     test = comparisons.parts["test"]
-    unseen, mine = slice(len(test), len(estimates)), slice(0, len(test))
-    known = known[: len(estimates)]
-    scale = scale.relying(estimates[unseen], information[unseen], known[unseen])
-    scores, errors = scale.scores(estimates[mine], information[mine])
-    return Placed(test, scores.numpy(), errors.numpy(), known[mine].numpy(), scale.reliability)
+    scores, errors = answers.scores(test, budget)
+    return Placed(test, scores, errors, comparisons.scores[test] * comparisons.unit, answers.model.scoring.reliability)
 
 
 def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, Plain]:

@@ -15,15 +15,14 @@ from common.statistics import Z95
 from models import io
 from models.images import image_files
 from models.images.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
-from pipelines.workloads.lmol.judging.one_image import texture_features
+from pipelines.workloads.lmol.judging.baselines import texture_features
 from pipelines.workloads.lmol.people.many import MOST_DENSE
 from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, next_pairs
 from pipelines.workloads.lmol.people.propagation import averaged
 from pipelines.workloads.lmol.people.raters import Fitted, fitted
 from pipelines.workloads.lmol.sources.finding import ANSWERS, find_answers, kind_of
-from pipelines.workloads.lmol.sources.folders import passed_over
-from pipelines.workloads.lmol.sources.tables import read_table
-from pipelines.workloads.lmol.sources.units import LabelledPair
+from pipelines.workloads.lmol.sources.scores import LabelledPair
+from pipelines.workloads.lmol.sources.tables import passed_over, read_table
 
 SIDE = 64  # pixels, of the squares described by texture if there is no model
 PROPOSED = "answers.csv"  # name of the table of answers

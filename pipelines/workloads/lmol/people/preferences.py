@@ -4,13 +4,11 @@
 
 The discrimination a and the lean b are those of who answered (`raters.py`), 1 and 0 where all are taken alike.
 
-The scores s (N,) of the images are normal beforehand, with a mean, a variance for each image and a correlation: a share
-of the variance follows the images' features, so that what is said about one image tells about those like it (preference
-learning with Gaussian processes: Chu and Ghahramani 2005). To choose the prior's numbers and the pairs to ask about,
-the posterior is approximated by a normal distribution at its maximum (Laplace). A ranking is made from the mean and the
-covariance by expectation propagation (`propagation.py`), averaged over the prior's numbers, those counting most that
-make the answers likeliest: with few answers the maximum is too near to the prior's mean, and its curvature tells of too
-little doubt.
+The scores s (N,) of the images are normal beforehand: a share of their variance follows the images' features, so that
+what is said about one image tells about those like it (preference learning with Gaussian processes: Chu and Ghahramani
+2005). The prior's numbers and the pairs to ask about are chosen by the posterior's maximum (Laplace). With few answers
+that is too near to the prior's mean, and too sure: a ranking is made by expectation propagation (`propagation.py`),
+averaged over likely priors.
 
     N images   P pairs   F features
 """
@@ -188,12 +186,10 @@ def _objective(
 def likely_priors(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> tuple[list[Prior], np.ndarray]:
     """Return likely priors of the scores in logits, the likeliest first, and their log probabilities (K,).
 
-    The latter are those before there are answers. The unit of `prior` does not matter: its scores are first scaled to
-    the spread UNKNOWN. The priors differ in the deviation's factor, share and length and, if the mean tells images
-    apart, in the unit of both; errors of such a mean are typically uncorrelated, since what images have in common is in
-    the mean. The search climbs from the typical values to the neighbours under which the answers are likeliest; only
-    images that were compared count. Few answers leave typical values: the values that happen to fit twenty answers best
-    are often far off.
+    The latter are those before there are answers. The scores of `prior` are first scaled to the spread UNKNOWN. The
+    priors differ in the deviation's factor, share and length and, if the mean tells images apart, in the unit of both;
+    errors of such a mean are typically uncorrelated. The search climbs from the typical values, which few answers leave
+    as they are, to the neighbours under which the answers are likeliest; only images that were compared count.
     """
     rows, ends = np.unique(pairs[:, :2], return_inverse=True)
     local = np.column_stack([ends.reshape(-1, 2), pairs[:, 2]])
@@ -238,9 +234,8 @@ def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -
     """Return pairs (count, 2) whose answers tell most about the scores; `asked` (P, 2) are left out.
 
     The gain of a pair is the expected fall of the scores' summed variance about their mean (A-optimal design: Chaloner
-    and Verdinelli 1995), which counts what an answer tells about all images that are like the two; the entropy of the
-    answer alone would ask about odd images, which tell of no others. Pairs are chosen one after the other, and the
-    covariance is updated as if each had been answered, so that a batch does not ask the same twice.
+    and Verdinelli 1995); the entropy of the answer alone would ask about odd images, which tell of no others. The
+    covariance is updated as if each pair had been answered, so that a batch does not ask the same twice.
     """
     generator = np.random.default_rng(seed)
     first, second = _candidates(len(posterior.scores), asked, generator)

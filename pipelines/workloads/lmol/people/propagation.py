@@ -53,9 +53,8 @@ def propagated(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> Posteri
     """Return the posterior of all images' scores given pairs (P, 3) by expectation propagation (Minka 2001).
 
     The answers about two images become a normal function of the difference d of their scores,
-    exp(pull d - precision d^2 / 2), which has their effect on mean and variance of d beside all others. The tie takes a
-    step of its own in each iteration, as in `fit`. Many answers about few images make full steps overshoot; steps are
-    halved where they do. Raises ArithmeticError if it does not settle.
+    exp(pull d - precision d^2 / 2), which has their effect on mean and variance of d beside all others. Steps that
+    overshoot are halved. Raises ArithmeticError if it does not settle.
     """
     first, second, counts, factor, lean = _counted(pairs, heard)
     rows, ends = np.unique(np.concatenate([first, second]), return_inverse=True)
@@ -92,10 +91,7 @@ def propagated(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> Posteri
 
 
 def _counted(pairs: np.ndarray, heard: Heard) -> tuple[np.ndarray, ...]:
-    """Return each two images in pairs (P, 3) that are heard alike, first (Q,), second (Q,), counts (Q, 3) of answers.
-
-    The last two are how they are heard, factor (Q,) and lean (Q,).
-    """
+    """Return images heard alike, first, second (Q,), answers (Q, 3), and how they are heard, factor, lean (Q,)."""
     given = pairs[:, 0] < pairs[:, 1]
     label = np.where(given, pairs[:, 2], np.array([SECOND, FIRST, SIMILAR])[pairs[:, 2]])
     factor, lean = (np.broadcast_to(each, len(pairs)) for each in (heard.factor, heard.lean))

@@ -8,27 +8,16 @@ from pathlib import Path
 
 from common.errors import UserError
 from models.images.comparator.interface import ENDINGS
-from pipelines.workloads.lmol.sources.folders import home, within
-from pipelines.workloads.lmol.sources.tables import (
-    EMBEDDED,
-    LONGEST_HEADER,
-    WAYS,
-    layout_of,
-    ranks,
-    read_table,
-    rows_of,
-)
+from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, layout_of, rows_of
+from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, home, ranks, read_table, within
 
-TABLES = (".csv", ".tsv")
+TABLES = (".csv", ".tsv")  # and lists in .txt
 # Of tables, by what they hold: answers about pairs, scores, and what `ask.py` writes, a ranking and pairs to label.
 ANSWERS, SCORES, RANKING, UNLABELLED, UNKNOWN = "answers", "scores", "ranking", "unlabelled", "unknown"
 
 
 def find_table(source: str, columns: Mapping[str, str]) -> Path:
-    """Return the table of `data.source`: the file itself, one in the folder, or a folder that holds one per rank.
-
-    A folder without any may have the table of its images one folder above. What `ask.py` wrote counts last.
-    """
+    """Return the table of `data.source`: itself, one in the folder or above it, or a folder that holds one per rank."""
     path = Path(source)
     if path.is_dir():
         kinds = {each: kind_of(each, columns) for each in _tables(path)}
@@ -56,8 +45,7 @@ def find_table(source: str, columns: Mapping[str, str]) -> Path:
 def find_answers(source: Path) -> tuple[Path | None, list[str]]:
     """Return the table of answers about pairs: the file itself, or the one in the folder, where there may be none.
 
-    In a folder, tables without answers are passed over: scores, rankings and pairs that nobody has labelled. Without
-    one, a table of answers about its images may lie one folder above. Notes name tables of unknown columns.
+    Without one in a folder, a table of answers about its images may lie one folder above. Notes name unknown tables.
     """
     if not source.is_dir():
         return source, []
@@ -103,7 +91,8 @@ def _named(tables: Sequence[Path]) -> str:
 
 
 def _tables(folder: Path) -> list[Path]:
-    return sorted(each for each in folder.iterdir() if each.suffix.lower() in TABLES)
+    listed = [each for each in folder.iterdir() if each.suffix.lower() in (*TABLES, ".txt")]
+    return sorted(each for each in listed if each.suffix.lower() in TABLES or layout_of(each, None)[0])
 
 
 def _parent(folder: Path) -> Path:

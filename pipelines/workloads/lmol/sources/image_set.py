@@ -14,10 +14,9 @@ from models.images import image_files
 
 @dataclass(frozen=True)
 class Squares:
-    """Images of one size, with hashes and thumbnails to find near duplicates by."""
+    """Images of one size, with thumbnails to find near duplicates by."""
 
     images: np.ndarray  # (n, S, S, C) uint8
-    hashes: np.ndarray  # (n,) uint64
     thumbnails: np.ndarray  # (n, 16, 16) uint8
 
 
@@ -47,30 +46,25 @@ class ImageSet:
 
 
 def as_squares(images: Sequence[np.ndarray]) -> Squares:
-    """Return images (S, S, C) uint8 with their hashes and thumbnails."""
-    return Squares(
-        np.array(images),
-        np.array([image_files.dhash(image) for image in images], np.uint64),
-        np.array([image_files.thumbnail(image) for image in images]),
-    )
+    """Return images (S, S, C) uint8 with their thumbnails."""
+    return Squares(np.array(images), np.array([image_files.thumbnail(image) for image in images]))
 
 
 def write(path: Path, parts: Iterable[Squares]) -> Squares:
     """Write all parts, which may be empty, to a .npy file one by one; return them with images mapped from it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    shape, hashes, thumbnails = (0,), [np.empty(0, np.uint64)], [np.empty((0, 16, 16), np.uint8)]
+    shape, thumbnails = (0,), [np.empty((0, 16, 16), np.uint8)]
     with path.open("wb") as file:
         _write_header(file, shape)
         for part in parts:
             if len(part.images):
                 shape = (shape[0] + len(part.images), *part.images.shape[1:])
-                if len(hashes) == 1:
+                if len(thumbnails) == 1:
                     _write_header(file, shape)
                 file.write(part.images.data)
-                hashes.append(part.hashes)
                 thumbnails.append(part.thumbnails)
         _write_header(file, shape)
-    return Squares(np.load(path, mmap_mode="r"), np.concatenate(hashes), np.concatenate(thumbnails))
+    return Squares(np.load(path, mmap_mode="r"), np.concatenate(thumbnails))
 
 
 def _write_header(file: BinaryIO, shape: tuple[int, ...]) -> None:

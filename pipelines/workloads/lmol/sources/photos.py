@@ -16,7 +16,7 @@ from common.errors import UserError
 from common.workers import in_order
 from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
-from pipelines.workloads.lmol.sources.units import in_units
+from pipelines.workloads.lmol.sources.scores import in_units
 
 FAMILIES = ("jpeg", "blur", "noise", "downscale")
 # Four degrees of each, chosen so that all families lose about as much structure: SSIM .88, .74, .60 and .47.
@@ -75,8 +75,7 @@ def read_photos(data: Data, path: Path) -> ImageSet:
     """Return crops of photos, each unchanged and degraded to four degrees in four ways; a photo is a group.
 
     The score of a way and degree is the median, over all crops, of the structural similarity to the original crop (Wang
-    et al. 2004), which gives all ways one scale. The similarity of a single crop would depend on the picture as much as
-    on the damage, and nobody could judge that without the original crop.
+    et al. 2004): that of a single crop would depend on the picture as much as on the damage.
     """
     if not PHOTO_SIZES[0] <= data.size <= PHOTO_SIZES[1]:
         raise UserError(
@@ -121,12 +120,17 @@ def read_photos(data: Data, path: Path) -> ImageSet:
 
 def _photo_crops(size: int, seed: int, crop: tuple[str, int]) -> tuple[Squares, dict[Kind, float]]:
     """Return crop number `crop[1]` of a photo, unchanged and degraded, and the similarity of each kind to the first."""
+    from skimage.metrics import structural_similarity
+
     name, number = crop
     generator = np.random.default_rng([seed, 2, *name.encode(), number])  # of no other crop
     whole = _crop(_photo(name), size, generator)
     images = {("pristine", 0): whole}
     images |= {(family, degree): image for family, degree, image in _degraded(whole, generator)}
-    similarities = {kind: structural_similarity(whole, image) for kind, image in images.items()}
+    # SSIM of luminance with the window and constants of Wang et al. (2004).
+    ssim = partial(structural_similarity, data_range=255, gaussian_weights=True, sigma=1.5, use_sample_covariance=False)
+    grey = {kind: np.asarray(image.convert("L")) for kind, image in images.items()}
+    similarities = {kind: float(ssim(grey["pristine", 0], each)) for kind, each in grey.items()}
     return as_squares([np.asarray(image) for image in images.values()]), similarities
 
 
@@ -169,18 +173,3 @@ def _degraded(crop: Image.Image, generator: np.random.Generator) -> Iterator[tup
         small = max(1, round(crop.size[0] * SCALE[degree - 1]))
         shrunk = crop.resize((small, small), Image.Resampling.BOX)
         yield "downscale", degree, shrunk.resize(crop.size, Image.Resampling.BILINEAR)
-
-
-def structural_similarity(one: Image.Image, other: Image.Image) -> float:
-    """Return the SSIM of luminance with the window and constants of Wang et al. (2004); it is 1 for equal images."""
-    from skimage.metrics import structural_similarity
-
-    found: float = structural_similarity(
-        np.asarray(one.convert("L")),
-        np.asarray(other.convert("L")),
-        data_range=255,
-        gaussian_weights=True,
-        sigma=1.5,
-        use_sample_covariance=False,
-    )
-    return found

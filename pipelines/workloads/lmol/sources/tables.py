@@ -1,25 +1,29 @@
 """A user's table of images and scores, or of labelled pairs: found, read and checked, without opening an image."""
 
-import csv
-import io
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from common.errors import UserError
-from common.foreign_text import unguarded
+from common.foreign_text import printable
 from models.images.comparator.interface import ENDINGS
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.sources import ratings
-from pipelines.workloads.lmol.sources.columns import NEEDED, assigned
-from pipelines.workloads.lmol.sources.folders import home, located
-from pipelines.workloads.lmol.sources.units import LabelledPair, number
+from pipelines.workloads.lmol.sources.columns import NEEDED, assigned, rows_of
+from pipelines.workloads.lmol.sources.scores import (
+    LONE_RATING,
+    LONE_SCORE,
+    LabelledPair,
+    averaged,
+    number,
+    standard_errors,
+)
 
 EMBEDDED = ("digits", "photos")
 WAYS = (
@@ -33,8 +37,6 @@ ALSO = {
 }
 TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")
 NAMES = {"image", "first", "second", "winner", "loser"}  # what columns of images hold
-SEPARATORS = ",;\t|"
-LONGEST_HEADER = 100_000  # characters
 MOST_VOTES = 1000  # that one row may stand for
 
 
@@ -139,13 +141,11 @@ def _stated(listed: Listed, spreads: Mapping[str, tuple[float, float]]) -> None:
     lone, told = scores.std() if len(scores) else 0.0, ~np.isnan(deviations)
     if told.any():
         pooled = np.where(told, counts, 1.0)
-        errors = ratings.standard_errors(
-            1 / np.sqrt(counts), np.nan_to_num(deviations), pooled, ratings.LONE_RATING * lone
-        )
+        errors = standard_errors(1 / np.sqrt(counts), np.nan_to_num(deviations), pooled, LONE_RATING * lone)
         if (pooled <= 1).all():
             errors = np.where(told, deviations, errors)
     else:
-        share = ratings.LONE_RATING if spreads else ratings.LONE_SCORE
+        share = LONE_RATING if spreads else LONE_SCORE
         errors = share * lone / np.sqrt(counts)
         listed.notes.append(
             f"no image has two ratings, so the standard error of {'a rating' if spreads else 'a score'} is taken to be "
@@ -159,7 +159,7 @@ def _averaged(listed: Listed, given: Mapping[str, Sequence[tuple[str, str]]]) ->
     flat = [(i, rater, score) for i, each in enumerate(given.values()) for rater, score in each]
     raters, number_of = np.unique([rater for _, rater, _ in flat], return_inverse=True)
     values = np.array([float(score) for *_, score in flat])
-    found = ratings.averaged(np.array([i for i, *_ in flat]), number_of, values)
+    found = averaged(np.array([i for i, *_ in flat]), number_of, values)
     for (name, each), score, error in zip(given.items(), found.scores, found.errors, strict=True):
         listed.add(name, each[0][1] if len({score for _, score in each}) == 1 and len(raters) == 1 else f"{score:.6f}")
         listed.errors[name] = float(error)
@@ -262,51 +262,55 @@ def _of_ranks(folder: Path) -> Listed:
     return listed
 
 
-def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Return the columns of a table, and (line, {column: value}) for each of its rows.
+def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[str]]:
+    """Return the paths below a folder of named images that are not where their names say, and notes about them.
 
-    The separator is whichever of comma, semicolon, tab and bar is most frequent in the header.
+    A name may lack folders or have more of them, lack the ending or differ in case; it must fit one file alone.
     """
-    try:
-        text = table.read_text(encoding="utf-8-sig")
-        separator = _separator(text)
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
-        columns = [column.strip() for column in next(reader, [])]
-        rows = [(reader.line_num, [unguarded(value.strip()) for value in row]) for row in reader if row]
-    except UnicodeDecodeError as error:
-        raise UserError(f"{table} is not UTF-8 (byte {error.start}); save it as CSV in UTF-8") from error
-    except OSError as error:
-        raise UserError(f"cannot read {table}: {error.strerror}") from error
-    except csv.Error as error:
-        raise UserError(f"{table}, line {reader.line_num}: this is not CSV: {error}") from error
-    wrong = next(((line, row) for line, row in rows if len(row) != len(columns)), None)
-    if wrong or len(set(columns)) < len(columns):
-        raise UserError(
-            f"{table}: the header names {len(columns)} columns ({', '.join(columns)})"
-            + (f", but line {wrong[0]} has {len(wrong[1])} values" if wrong else ", one of them twice")
-        )
-    if separator != ",":  # such files often write decimals with a comma
-        rows = [(line, [re.sub(r"^(-?\d+),(\d+)$", r"\1.\2", value) for value in row]) for line, row in rows]
-    return columns, [(line, dict(zip(columns, row, strict=True))) for line, row in rows]
+    inside = (name for name in names if name and ".." not in PurePosixPath(name).parts)
+    missing = [name for name in inside if not (folder / name).is_file()]
+    if not missing:
+        return {}, []
+    below = defaultdict(list)
+    for path in sorted(folder.rglob("*")):
+        if path.suffix.lower() in ENDINGS:
+            inner = path.relative_to(folder)
+            for known in {inner.as_posix().lower(), inner.with_suffix("").as_posix().lower()}:
+                below[PurePosixPath(known).name].append((f"/{known}", inner.as_posix()))
+    fitting = {}
+    for name in missing:
+        plain = f"/{name.lower()}"
+        likely = below[PurePosixPath(plain).name]
+        fitting[name] = [path for known, path in likely if known.endswith(plain) or plain.endswith(known)]
+    found = {name: paths[0] for name, paths in fitting.items() if len(paths) == 1}
+    notes = [f"images are found below {folder}, such as {next(iter(found.values()))}"] if found else []
+    unclear = [f"{name} ({', '.join(paths[:2])})" for name, paths in fitting.items() if len(paths) > 1]
+    if unclear:
+        notes.append(f"names that fit several files are not used: {unclear[0]}{', ...' * (len(unclear) > 1)}")
+    return found, notes
 
 
-def _separator(text: str) -> str:
-    return max(SEPARATORS, key=text.split("\n", 1)[0].count)
+def passed_over(folder: Path, used: Collection[Path], images: str) -> list[str]:
+    """Return a line that counts, by kind, a folder's files not `used`, except hidden ones; `images` names images."""
+    known = {path.absolute() for path in used}
+    kinds: Counter[str] = Counter()
+    for path in folder.rglob("*"):
+        below = path.relative_to(folder)
+        if path.is_file() and path.absolute() not in known and not any(part.startswith(".") for part in below.parts):
+            ending = path.suffix.lower()
+            kinds[images if ending in ENDINGS else printable(ending, 20) or "without an ending"] += 1
+    listed = ", ".join(f"{kind} ({count:,})" for kind, count in sorted(kinds.items()))
+    return [f"passed over in {folder}: {listed}"] if listed else []
 
 
-def layout_of(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict[str, str], str]:
-    """Return a table's layout and columns by its first line alone, as it may be no table at all.
+def home(table: Path) -> Path:
+    """Return the folder that the names in a table are relative to."""
+    return table if table.is_dir() else table.parent
 
-    The layout of unknown columns is "", and the last value says why.
-    """
-    try:
-        with table.open(encoding="utf-8-sig", errors="replace") as file:
-            text = file.readline(LONGEST_HEADER)
-    except OSError as error:
-        raise UserError(f"cannot read {table}: {error.strerror}") from error
-    header = next(csv.reader([text], delimiter=_separator(text)), [])
-    try:
-        layout, used, _ = assigned(str(table), [column.strip() for column in header], columns)
-    except UserError as error:
-        return "", {}, str(error)
-    return layout, used, ""
+
+def within(folder: Path, name: str) -> Path:
+    """Return the path of the image called `name` in a CSV of `folder`; ValueError if it lies elsewhere."""
+    path = folder / name
+    if not name or "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"not below {folder}, the folder of the CSV; move the CSV to a folder above all of its images")
+    return path

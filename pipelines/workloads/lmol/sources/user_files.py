@@ -16,10 +16,9 @@ from models.images import image_files
 from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources.finding import find_table
-from pipelines.workloads.lmol.sources.folders import home, passed_over, within
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
-from pipelines.workloads.lmol.sources.tables import LABELS, Listed, read_table
-from pipelines.workloads.lmol.sources.units import LabelledPair, fit_theta, in_units, whole
+from pipelines.workloads.lmol.sources.scores import LabelledPair, fit_theta, in_units, whole
+from pipelines.workloads.lmol.sources.tables import LABELS, Listed, home, passed_over, read_table, within
 
 SIMILAR_SHARE = 0.2  # of all pairs at most, where theta is not given
 NAMED = 10  # examples of contradictory labels in the facts
@@ -137,10 +136,7 @@ def _theta(
 def _check_labels(
     labelled: Sequence[LabelledPair], score: Mapping[str, int], theta: int, unit: Fraction, table: Path, all_pairs: int
 ) -> dict[str, Plain]:
-    """Return counts of the CSV's labels that agree with its scores; UserError if most contradict them.
-
-    Training takes the labels as they are given, and further pairs by their scores.
-    """
+    """Return counts of the CSV's labels, which are trained on as given, by its scores; UserError if most contradict."""
     names = {value: name.capitalize() for name, value in LABELS.items()}
     expected = [int(pairs.label(score[a], score[b], theta)) for _, a, b, _ in labelled]
     contradictory = [

@@ -22,12 +22,7 @@ GB = 1e9
 
 
 def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Mapping[str, Tensor]], Loss]) -> str:
-    """Check the model in trial steps and return a line about the result; the model is left unchanged.
-
-    Every parameter that is meant to train must get a gradient and move, everything that trains must be saved, and the
-    model, saved and loaded again, must give the same logits. Raises UserError if not. Without this, such a fault would
-    show after hours of training, or never.
-    """
+    """Check that all parameters learn, and are saved and read back, in trial steps that leave the model as it was."""
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     before = {name: p.detach().clone() for name, p in trained.items()}
     batch = pairs.batch(torch.arange(min(TRIAL_PAIRS, pairs.size)))
@@ -72,8 +67,7 @@ def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Map
 def _check_reload(model: Comparator) -> None:
     """Raise UserError if the model, saved and loaded again, does not give the same logits.
 
-    A vision-language model is not built twice, since two of 7 billion weights are more than a device holds: what is
-    stored is taken away from it, and read back from the file. Its base is known by the sum of its files.
+    A large base is not built twice: what is stored is taken away from it, and read back from the file.
     """
     expected = model(**model.example())
     device = expected.device

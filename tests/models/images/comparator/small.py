@@ -8,12 +8,9 @@ SMALL = {"size": 16, "width": 16, "layers": 2}
 
 
 def make(kind="siamese", **changes):
-    """A comparator with random weights, and a dictionary if it needs one."""
+    """A comparator with random weights."""
     torch.manual_seed(0)
-    model = build({"kind": kind, **SMALL, **changes}).eval()
-    if kind == "cross":
-        model.learn_dictionary(pictures(60, model.config.channels), seed=0)
-    return model
+    return build({"kind": kind, **SMALL, **changes}).eval()
 
 
 def pictures(count, channels=1, size=16):

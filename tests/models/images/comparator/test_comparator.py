@@ -9,12 +9,9 @@ from tests.models.images.comparator.small import SMALL
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"kind": "llama"}, "kind is 'llama'; known kinds: siamese, cross"),
+        ({"kind": "llama"}, "kind is 'llama'; known kinds: siamese, scorer"),
         ({"width": 0}, "width is 0; it must be 1 or more"),
         ({"size": 18}, "size 18 cannot be halved 2 times"),
-        ({"kind": "cross", "texture": True}, "texture is for kinds 'siamese' and 'scorer', but kind is 'cross'"),
-        ({"kind": "cross", "width": 18}, "width 18 is not a multiple of heads 4"),
-        ({"kind": "cross", "size": 8}, "size is 8; kind 'cross' needs 9 pixels a side or more"),
         ({"widht": 8}, "unknown config key 'widht'; did you mean 'width'?"),
     ],
 )

@@ -16,7 +16,7 @@ from models.images.ranking import FIRST, SECOND, SIMILAR, SWAPPED
 from tests.models.images.comparator.small import SMALL, make, pictures, some_pairs
 
 
-@pytest.mark.parametrize("kind", ["siamese", "cross"])
+@pytest.mark.parametrize("kind", ["siamese", "scorer"])
 def test_encoding_each_image_once_gives_what_encoding_it_for_every_pair_gives(kind):
     model, images = make(kind), pictures(9)
     first, second = some_pairs(50, 9)
@@ -27,7 +27,7 @@ def test_encoding_each_image_once_gives_what_encoding_it_for_every_pair_gives(ki
     torch.testing.assert_close(once, kept, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["siamese", "cross"])
+@pytest.mark.parametrize("kind", ["siamese", "scorer"])
 def test_pixels_are_bytes_or_shares(kind):
     model, images = make(kind), pictures(4)
     first, second = some_pairs(6, 4)
@@ -57,7 +57,7 @@ def test_references_are_encoded_once_until_the_model_changes():
         assert count == [number + 2]
 
 
-@pytest.mark.parametrize("kind", ["siamese", "cross"])
+@pytest.mark.parametrize("kind", ["siamese", "scorer"])
 def test_a_saved_comparator_answers_the_same(kind, tmp_path):
     model = make(kind, attribute="ripeness", theta=2, unit=0.25, references=5)
     model.reference_images.copy_(pictures(5))
@@ -70,7 +70,7 @@ def test_a_saved_comparator_answers_the_same(kind, tmp_path):
     assert torch.equal(again.reference_scores, model.reference_scores)
 
 
-@pytest.mark.parametrize("kind", ["siamese", "cross"])
+@pytest.mark.parametrize("kind", ["siamese", "scorer"])
 def test_compare_gives_probabilities_that_do_not_depend_on_the_order(kind):
     model = make(kind)
     a, b = pictures(2)

@@ -1,13 +1,11 @@
 """Bases of vision-language comparators: built ones, model folders of ours, the hub's layout, and refusals."""
 
-import dataclasses
 import json
 
 import pytest
 import torch
 
 from models import io
-from models.images import llava_comparator
 from models.images.comparator import build as build_small
 from models.images.vlm_comparator.config import PRESETS
 from tests import vlms
@@ -111,7 +109,6 @@ def test_a_base_is_built_anew_from_its_seed_bit_for_bit():
         ({"four_bit": True, "base": "x", "lora": True}, "four_bit needs the package bitsandbytes"),
         ({"channels": 4}, "channels is 4; the vision tower takes 1"),
         ({"size": 18}, r"size 18 is not a multiple of 4"),
-        ({"size": 20, "pool": True}, r"size 20 is not a multiple of 8"),
         ({"width": 18}, "width 18 is not an even multiple of heads 2"),
     ],
 )
@@ -155,26 +152,3 @@ def test_adapters_are_where_the_config_says():
     assert {min(p.shape) for p in adapters.values()} == {3}
     layer = model.base.model.language_model.layers[0].mlp.up_proj
     assert (layer.scaling["default"], layer.lora_dropout["default"].training) == (2.0, False)
-
-
-@pytest.mark.slow
-def test_folders_of_comparators_that_asked_a_llava_only_still_load(hub_folder, tmp_path):
-    """As they were written: another name and scale, fewer keys, a prompt of their own for a base of the hub."""
-    old = ("base", "revision", "lora", "pool", "four_bit", "preset", "width", "layers", "heads", "patch", "seed")
-    old += ("size", "channels", "attribute", "theta", "unit", "references")
-    for name, changes in {"full": {"pool": True, "patch": 4}, "hub": {"base": str(hub_folder), "lora": True}}.items():
-        given = {"prompt": llava_comparator.PROMPT} if name == "hub" else {}
-        model = disturb(make(**changes, **given))
-        model.family = "llava_comparator"
-        kept = dataclasses.asdict(model.config)
-        model.config = dataclasses.make_dataclass("Old", old)(**{key: kept[key] for key in old})
-        state = {key: tensor for key, tensor in model.state_dict().items() if key not in ("prior", "fitted")}
-        state |= {"fitted": torch.ones(3, dtype=torch.float64), "standard_error_factor": torch.ones(())}
-        io.save(model, tmp_path / name, state=state)
-        found = io.load(tmp_path / name)
-        assert not found.fitted.any()  # scores are fitted anew
-        assert found.family == "vlm_comparator"
-        assert torch.equal(found(**model.example()), model(**model.example()))
-    assert found.prompt == (
-        "USER: <image>\n<image>\nWhich of the two images ranks higher in score: First, Second or Similar? ASSISTANT:"
-    )

@@ -9,8 +9,7 @@ from PIL import Image
 from models import io
 from models.images.vision_tower import Base
 from models.images.vlm_comparator import build
-from models.images.vlm_comparator.bases import load_processor
-from models.images.vlm_comparator.families import FAMILIES
+from models.images.vlm_comparator.bases import FAMILIES, load_processor
 from tests import vlms
 
 pytestmark = [

@@ -15,7 +15,7 @@ from tests.models.tiny import disturb
 
 def test_adapters_reach_no_vision_weight_and_are_all_that_is_stored(tmp_path):
     """Run in `make test` as the only one of these tests, because importing transformers takes seconds."""
-    model = disturb(make(lora=True, pool=True))
+    model = disturb(make(lora=True))
     names = trained(model)
     assert not any("vision" in name for name in names)
     adapters = {name for name in names if "lora_" in name}
@@ -25,7 +25,7 @@ def test_adapters_reach_no_vision_weight_and_are_all_that_is_stored(tmp_path):
     io.save(model, tmp_path)
     again = io.load(tmp_path)
     assert torch.equal(again(**model.example()), model(**model.example()))
-    assert not torch.equal(make(lora=True, pool=True)(**model.example()), model(**model.example()))
+    assert not torch.equal(make(lora=True)(**model.example()), model(**model.example()))
     assert set(again.state_dict()) == set(model.state_dict())
 
 
@@ -46,7 +46,7 @@ def test_mixed_precision_answers_with_and_without_gradients(lora):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"lora": True}, {"lora": True, "pool": True}])
+@pytest.mark.parametrize("changes", [{}, {"lora": True}])
 def test_encoding_each_image_once_gives_what_encoding_it_for_every_pair_gives(changes):
     model = disturb(make(**changes))
     images = torch.randint(0, 256, (5, 1, 16, 16), generator=torch.Generator().manual_seed(1)).to(torch.uint8)
@@ -58,7 +58,7 @@ def test_encoding_each_image_once_gives_what_encoding_it_for_every_pair_gives(ch
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, {"lora": True, "pool": True}])
+@pytest.mark.parametrize("changes", [{}, {"lora": True}])
 def test_reading_a_first_image_once_for_all_its_pairs_changes_no_answer(changes):
     model = disturb(make(**changes))
     encoded = model.encode_all(torch.randint(0, 256, (7, 1, 16, 16)).to(torch.uint8))
@@ -88,15 +88,6 @@ def test_reading_a_first_image_once_for_all_its_pairs_changes_no_answer(changes)
         fewer = model.compare_encoded(encoded, first, second)
     torch.testing.assert_close(fewer, expected, rtol=1e-4, atol=1e-5)
     assert 100_000 < max(caches) <= 200_000
-
-
-@pytest.mark.slow
-def test_pooling_leaves_a_quarter_of_the_tokens():
-    images = make().example()["images"]
-    plain, pooled = make(), make(pool=True)
-    (tokens,), (fewer,) = plain.project(plain.encode(images)), pooled.project(pooled.encode(images))
-    assert (tokens.shape, fewer.shape) == ((4, 16, 16), (4, 4, 16))
-    torch.testing.assert_close(fewer[:, 0], tokens[:, [0, 1, 4, 5]].mean(1))
 
 
 @pytest.mark.slow
@@ -179,7 +170,7 @@ def test_images_are_scored_by_comparisons_with_references():
     model.reference_scores.copy_(torch.arange(6))
     model.prior.copy_(torch.linspace(0, 5, len(model.prior)))
     model.fit_scale(4)
-    model.rely(some_images(8), torch.arange(8.0) % 6, budget=4)
+    model.rely(model.encode_all(some_images(8)), torch.arange(8.0) % 6, budget=4)
     scores, errors = model.score(some_images(3), budget=4)
     assert scores.shape == errors.shape == (3,)
     assert scores.isfinite().all()

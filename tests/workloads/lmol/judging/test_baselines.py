@@ -22,12 +22,6 @@ def test_baselines_do_not_learn_from_the_test_part():
         np.testing.assert_array_equal(one.answer(first, second), other.answer(first, second))
 
 
-def test_many_scores_leave_no_classes_to_classify():
-    names = [baseline.name for baseline in baselines(comparisons(levels=60), 0)]
-    assert "classify (logistic regression), then compare" not in names
-    assert len(names) == 10
-
-
 def test_the_sharpness_rule_ranks_blurred_images_and_is_fooled_by_noise():
     generator = np.random.default_rng(0)
     found = comparisons(theta=0, levels=5, families=("blur", "noise"))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.workloads.lmol.sources import ratings
+from pipelines.workloads.lmol.sources import scores as ratings
 from tests.workloads.lmol.sources.files import data, folder, read, table
 
 

@@ -7,6 +7,8 @@ import pytest
 from common.foreign_text import to_csv
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.config import Columns
+from pipelines.workloads.lmol.sources import finding
+from pipelines.workloads.lmol.sources.tables import read_table
 from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, picture, read, refusal
 
 
@@ -151,3 +153,49 @@ def test_the_tables_of_kadid_and_koniq_are_read_as_they_are_published(tmp_path):
     found = read(data(tmp_path / "scores_and_distributions.csv"))
     assert [float(score * found.unit) for score in found.scores] == [3.83, 3.48]
     assert found.errors == pytest.approx([0.55 / 105**0.5, 0.58 / 96**0.5], rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "files", "scores", "groups"),
+    [
+        (
+            "mos_with_names.txt",  # TID2013
+            ["5.5 I01_01_1.bmp", "3.25 I01_02_1.bmp", "4.0 i02_01_1.bmp"],
+            ["distorted_images/i01_01_1.bmp", "distorted_images/I01_02_1.BMP", "distorted_images/i02_01_1.bmp"],
+            ["5.5", "3.25", "4.0"],
+            ["i01", "i01", "i02"],
+        ),
+        (
+            "A0001.txt",  # PIPAL
+            ["A0001_00_00.bmp,1461.7840", "A0001_00_01.bmp,1502.2", "A0002_00_00.bmp,1300.5"],
+            ["Distortion_1/A0001_00_00.bmp", "Distortion_1/A0001_00_01.bmp", "Distortion_2/A0002_00_00.bmp"],
+            ["1461.7840", "1502.2", "1300.5"],
+            ["a0001", "a0001", "a0002"],
+        ),
+        ("list.csv", ["a.png;3.5", "b.png;4"], ["a.png", "b.png"], ["3.5", "4"], ["", ""]),
+    ],
+)
+def test_lists_without_a_header_are_read_by_what_their_first_row_holds(tmp_path, name, lines, files, scores, groups):
+    for file in files:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).touch()
+    (tmp_path / name).write_text("\n".join(lines))
+    (tmp_path / "readme.txt").write_text("the scores and their images\n")
+    assert finding.find_table(str(tmp_path), {}) == tmp_path / name
+    found = read_table(tmp_path / name, {})
+    assert list(found.scores) == files
+    assert list(found.scores.values()) == scores
+    assert [group.lower() for group in found.groups.values()] == groups
+
+
+def test_pairs_in_pick_a_pics_form_are_choices_of_images_named_without_ending(tmp_path):
+    (tmp_path / "images").mkdir()
+    for name in ("u1.jpg", "u2.jpg", "u3.jpg"):
+        (tmp_path / "images" / name).touch()
+    header = "image_0_uid,image_1_uid,best_image_uid,label_0,label_1,user_id,caption"
+    rows = ["u1,u2,u1,1,0,7,a cat", "u2,u3,tie,0.5,0.5,8,a dog", "u3,u1,u1,0,1,7,a bird"]
+    (tmp_path / "pairs.csv").write_text("\n".join([header, *rows]))
+    found = read_table(tmp_path / "pairs.csv", {})
+    one, two, three = (f"images/u{number}.jpg" for number in (1, 2, 3))
+    assert [pair[1:] for pair in found.pairs] == [(one, two, 0), (two, three, 2), (three, one, 1)]
+    assert found.answered_by == ["7", "8", "7"]

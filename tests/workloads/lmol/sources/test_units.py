@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.sources import units
+from pipelines.workloads.lmol.sources import scores as units
 
 
 @given(st.lists(st.integers(60, 300), min_size=12, max_size=60, unique=True), st.sampled_from([6, 10, 16]))

@@ -17,7 +17,7 @@ def trial(task):
     return checks.check_trains(task.model, task.train, task.loss)
 
 
-@pytest.mark.parametrize("kind", ["siamese", "cross"])
+@pytest.mark.parametrize("kind", ["siamese", "scorer"])
 def test_the_gate_leaves_the_model_and_the_random_state_as_they_were(whole, kind):
     subject = whole[kind]
     subject.model.train()
@@ -88,8 +88,8 @@ def test_the_gate_names_a_projector_that_is_detached(prepared):
 
 @pytest.mark.slow
 def test_the_gate_notices_that_a_tower_is_not_its_bases(prepared, tmp_path):
-    subject = make(prepared, "cross", base=towers.save_tower("siglip", tmp_path / "base"))
-    assert subject.train.encoded.shape[1:] == (16, 16)
+    subject = make(prepared, base=towers.save_tower("siglip", tmp_path / "base"))
+    assert subject.train.encoded.shape[1:] == (18, 16)
     assert "features of" in subject.notes[1]
     subject.model.tower.network.encoder.layers[0].mlp.fc2.bias.add_(1)  # stored nowhere
     with pytest.raises(UserError, match=r"the model's logits differ by .* or the base is not restored"):

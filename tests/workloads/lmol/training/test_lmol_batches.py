@@ -76,7 +76,7 @@ def test_moves_follow_the_key_and_differ_between_the_images_of_a_pair():
         assert sum(not torch.equal(*each) for each in zip(first, moved, strict=True)) > 80
 
 
-@pytest.mark.parametrize("kind", ["siamese", "cross"])
+@pytest.mark.parametrize("kind", ["siamese", "scorer"])
 def test_images_that_workers_read_make_the_same_batches(prepared, whole, kind):
     resident, streamed = whole[kind], make(prepared, kind, loader="stream")
     plan = [torch.tensor([3, 0]), torch.tensor([7, 40, 7])]
