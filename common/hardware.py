@@ -20,27 +20,17 @@ if TYPE_CHECKING:
 class Hardware(Section):
     """Use of the machine. Accelerate has the device, precision and number of processes: `accelerate config`."""
 
-    threads: int | None = Field(
-        None, ge=1, description="CPU threads of each process; null: OMP_NUM_THREADS, or the cores divided by processes"
-    )
+    threads: int | None = Field(None, ge=1, description="CPU threads of a process; null: OMP_NUM_THREADS or its cores")
     memory_fraction: float = Field(1.0, gt=0, le=1, description="largest share of GPU memory for this process")
     cudnn_benchmark: bool = Field(True, description="let cuDNN time its kernels; pays with constant shapes")
     tf32: bool = Field(True, description="compute products of float32 in TensorFloat-32 on GPUs that have it")
-    onednn: bool = Field(
-        True, description="compute products of float32 by oneDNN on CPUs whose AVX-512 MKL does not use: AMD's"
-    )
+    onednn: bool = Field(True, description="compute products of float32 by oneDNN on AMD's CPUs with AVX-512")
     compile: bool = Field(False, description="compile the model with torch.compile: a slower start, faster steps")
-    stack: bool = Field(
-        True, description="on a GPU, train members of a run, such as coins, in one process, if their configs allow it"
-    )
-    patience: float = Field(
-        600, gt=60, description="seconds without a sign of life from another process after which training ends"
-    )
+    stack: bool = Field(True, description="on a GPU, train members, such as coins, in one process if configs allow")
+    patience: float = Field(600, gt=60, description="seconds without a sign of another process before training ends")
     deterministic: bool = Field(False, description="refuse GPU kernels whose results vary from run to run")
     gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
-    change_precision: bool = Field(
-        False, description="let --resume go on in another precision than the run's, which provenance.json records"
-    )
+    change_precision: bool = Field(False, description="let --resume go on in another precision, which is recorded")
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
 
 

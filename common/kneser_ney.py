@@ -95,9 +95,8 @@ class KneserNey:
     def _found(self, ids: np.ndarray, ages: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return, per length, the context and the pair (N,) of each id, numbered, and whether the pair counts there.
 
-        A context is numbered by its place among the pairs (shorter context, id) of the level below, so keys stay below
-        the number of pairs times the vocabulary at any order; those not seen in `fit` have numbers above it. -1 is a
-        context that would begin before its sequence.
+        A context is numbered by its place among the pairs (shorter context, id) of the level below, so that keys stay
+        small at any order; those not seen in `fit` come after. -1 is a context that would begin before its sequence.
         """
         numbered: list[tuple[np.ndarray, np.ndarray]] = []
         fresh: list[np.ndarray] = []  # whether a pair occurs for the first time

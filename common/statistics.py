@@ -1,13 +1,4 @@
-"""Intervals of figures 95 % unless said otherwise, as [low, high] or as half their width.
-
-    mean_and_half_width, ratio_half_width                    by the normal distribution
-    difference_interval                                      of two figures' difference, from their own intervals
-    wilson                                                   of the share of successes in independent trials
-    resampled_indices, resampled_counts, moving_block_sums   draws of a bootstrap
-    percentiles, ratio_percentiles                           the interval of the values drawn
-
-None stands for an interval that too few values cannot give.
-"""
+"""Intervals of figures, 95 % unless said otherwise, as [low, high] or half their width; None: too few values."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,7 @@
 """Signs of life: ranks tell each other where they are, through the store that formed their group.
 
-A rank that has died, is silent for a minute, or keeps others waiting so long, is named by all others with its machine
-and the step it was last seen at. A signal to one rank reaches all of them, wherever they are. Two threads, as a store
-that is stopped itself may keep a question forever.
+A rank that has died, is silent or keeps others waiting for a minute is named by all others. A signal to one rank
+reaches all of them. Two threads, as a store that is stopped itself may keep a question forever.
 """
 
 from __future__ import annotations

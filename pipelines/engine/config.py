@@ -29,34 +29,15 @@ class Training(Section):
     steps: int | None = Field(None, ge=1, description="number of optimizer updates; give this or epochs")
     epochs: float | None = Field(None, gt=0, description="passes over the training data; give this or steps")
     batch_size: int = Field(64, ge=1, description="examples per update, over all processes")
-    micro_batch_size: int | Literal["auto"] = Field(
-        "auto", description="examples per forward pass and process; auto: as many as memory holds"
-    )
+    micro_batch_size: int | Literal["auto"] = Field("auto", description="examples of a forward pass; auto: what fits")
     learning_rate: float = Field(1e-3, gt=0, description="peak learning rate, reached after the warm-up")
-    optimizer: Annotated[str, Choice(OPTIMIZERS)] = Field(
-        "adamw", description="adamw; sgd, with momentum; muon for matrices, with adamw for everything else"
-    )
-    schedule: Annotated[str, Choice(SCHEDULES)] = Field(
-        "cosine",
-        description="course of the learning rate after the warm-up; wsd: constant, then linear over the last fifth",
-    )
-    final_learning_rate: float = Field(
-        0.0, ge=0, le=1, description="rate at the end of a falling schedule, as a share of the peak"
-    )
+    optimizer: Annotated[str, Choice(OPTIMIZERS)] = Field("adamw", description="muon: for matrices, adamw for the rest")
+    schedule: Annotated[str, Choice(SCHEDULES)] = Field("cosine", description="wsd: constant, linear in the last fifth")
+    final_learning_rate: float = Field(0.0, ge=0, le=1, description="share of the peak where a schedule ends")
     warmup_steps: int = Field(0, ge=0, description="updates over which the rate rises linearly to its peak")
-    weight_decay: float = Field(
-        0.01, ge=0, description="decoupled weight decay, on matrices only; 0 turns AdamW into Adam"
-    )
-    betas: tuple[float, float] = Field(
-        (0.9, 0.999), description="AdamW's decay rates of the two moments; sgd and muon use the first as momentum"
-    )
-    ema: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="decay per update of an exponential moving average of the weights, which is then what is "
-        "validated, saved and exported; null: none",
-    )
+    weight_decay: float = Field(0.01, ge=0, description="decoupled, on matrices only; 0 turns AdamW into Adam")
+    betas: tuple[float, float] = Field((0.9, 0.999), description="decay of AdamW's moments; the first is a momentum")
+    ema: float | None = Field(None, gt=0, lt=1, description="decay of an average of weights to validate and save")
     clip_norm: float | None = Field(1.0, gt=0, description="largest gradient norm; null: no clipping")
     log_steps: int = Field(10, ge=1, description="updates between records in metrics.jsonl")
     validation_steps: int = Field(500, ge=1, description="updates between validations")
@@ -64,13 +45,9 @@ class Training(Section):
     keep_checkpoints: int = Field(3, ge=1, description="number of checkpoints kept on disk")
     patience: int | None = Field(None, ge=1, description="validations without improvement before stopping; null: never")
     metric: str | None = Field(
-        None,
-        description="validation metric that picks the best model and counts for patience, such as val/loss; lower is "
-        "better, or higher after max:, as in max:val/accuracy; null: the workload's own",
+        None, description="what picks the best model, as in val/loss or max:val/accuracy; null: the workload's own"
     )
-    hooks: tuple[str, ...] = Field(
-        (), description="classes of your own that are called while training goes on, a list of module:Class"
-    )
+    hooks: tuple[str, ...] = Field((), description="your own classes, module:Class, that are called during training")
 
     @model_validator(mode="after")
     def _one_length(self) -> Training:
@@ -119,9 +96,7 @@ class DataSection(Section):
 class LoadedData(DataSection):
     """Data of a workload whose examples may not fit on the device."""
 
-    loader: Literal["resident", "stream"] = Field(
-        "resident", description="resident: all examples live on the device; stream: worker processes load batches ahead"
-    )
+    loader: Literal["resident", "stream"] = Field("resident", description="resident: on the device; stream: by workers")
 
     @property
     def workers(self) -> int:
