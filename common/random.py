@@ -40,7 +40,8 @@ def uniform(key: int, items: Tensor, count: int) -> Tensor:
 def random_bits(key: int | Tensor, items: Tensor, count: int) -> Tensor:
     """Return (B, count) int64 of random bits for items (B,) int64, as `uniform` does numbers."""
     rows = _mix(_mix(items.long().clone()).add_(key))
-    columns = torch.arange(1, count + 1, device=items.device).mul_(GAMMA)
+    # 1 to count, times GAMMA. Of arange(1, ...) inductor (torch 2.13) makes an index, which wraps at 32 bits on a CPU.
+    columns = torch.arange(-2, -2 - count, -1, device=items.device).bitwise_not_().mul_(GAMMA)
     return _mix(rows[:, None] + columns)
 
 

@@ -246,12 +246,11 @@ def trained_models(
     accelerator: Accelerator,
 ) -> dict[str, nn.Module]:
     """Load the best models, {run or member: model}, {} without weights; untrained or stale members are left out."""
-    from common import hardware
 
     device, say = accelerator.device, accelerator.print
     if not config.trains:
         return {}
-    hardware.apply(config.hardware, device, say)
+    config.hardware.apply(device, say)
     known = members(workload, config, folder)
     if not known:
         return {run.name: load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
@@ -281,7 +280,6 @@ def _model_folder(run: Run, say: Callable[[str], None]) -> Path:
 
 def load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:
     """Load a saved model and apply the machine's settings. Raises UserError for a folder without a model."""
-    from common import hardware
     from models import io
 
     def load() -> nn.Module:
@@ -292,7 +290,7 @@ def load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Mod
 
     with ranks.copy_of(folder) as local:
         model = ranks.agree(load)
-    hardware.apply_to(model, config.hardware.model_copy(update={"gradient_checkpointing": False}))
+    config.hardware.model_copy(update={"gradient_checkpointing": False}).apply_to(model)
     return model
 
 
