@@ -149,7 +149,6 @@ def discounts_of(counts: np.ndarray) -> np.ndarray:
 
 
 def _steps(count: np.ndarray) -> np.ndarray:
-    """Return how N1, N2 and N3 (N, 3) of a context change when an id with `count` (N,) is counted once more."""
     steps = np.zeros((len(count), 4), np.int64)
     rows, kind = np.arange(len(count)), count.clip(max=3)
     steps[rows, kind] -= 1

@@ -191,10 +191,7 @@ BY_ITEM: dict[type[nn.Module], type[nn.Module]] = {nn.Dropout: Dropout, nn.LSTM:
 
 
 def by_item(model: nn.Module, compiled: bool = False) -> None:
-    """Make the dropout of torch's layers in `model`, except in nn.MultiheadAttention, a function of the item.
-
-    In a `compiled` one, a layer that is called more than 16 times in a forward pass begins to repeat others' noise.
-    """
+    """Make the dropout of torch's layers, but nn.MultiheadAttention, a function of the item, even if `compiled`."""
     global _num_keys
     layers: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Dropout | nn.LSTM)]
     for module in layers:
@@ -204,4 +201,4 @@ def by_item(model: nn.Module, compiled: bool = False) -> None:
         import torch._dynamo.config  # late, as it is slow
 
         torch._dynamo.config.allow_rnn = True
-        _num_keys = 16 * len(layers)
+        _num_keys = 16 * len(layers)  # a layer called more often in a forward pass repeats others' noise

@@ -53,7 +53,6 @@ def _mixed(bits: int) -> int:
 
 
 def _mix(bits: Tensor) -> Tensor:
-    """Apply SplitMix64's finaliser in place."""
     bits.bitwise_xor_(_logical_shift(bits, 30)).mul_(0xBF58476D1CE4E5B9 - 2**64)
     bits.bitwise_xor_(_logical_shift(bits, 27)).mul_(0x94D049BB133111EB - 2**64)
     return bits.bitwise_xor_(_logical_shift(bits, 31))

@@ -99,7 +99,7 @@ def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
 
 def decided(decide: Callable[[], Config]) -> Config:
     """Return on all processes the main one's `decide()`. Raises UserError if the processes did not find each other."""
-    from pipelines.checks.formed_processes import check_world
+    from pipelines.checks.accelerate_config import check_world
 
     check_world(ranks.join())
     return ranks.on_main(decide)
