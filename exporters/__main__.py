@@ -9,6 +9,7 @@
     python -m exporters safetensors runs/waves/default --family waves=my/waves/model.py
     python -m exporters web models/pretrained/cvrp-20
     python -m exporters site public
+    python -m exporters rp2040 models/pretrained/tinystories-real --format c
 
 RUN may also be the folder of a model, such as one that comes with the project. The artifact goes to RUN/exports/FORMAT,
 of a model's folder to exports/NAME/FORMAT, unless --out names another; its manifest.json is written last, so a folder
@@ -45,8 +46,8 @@ def main() -> None:
             add_family(word)
         if not args.family:
             add_workload(args.run)
-        extra = {"merged": args.merged or None, "license": args.license, "push": args.push}
-        given = {name: value for name, value in extra.items() if value is not None}
+        extra = {"merged": args.merged, "license": args.license, "push": args.push, "format": args.code}
+        given = {name: value for name, value in extra.items() if value}
         print(export(args.format, args.run, args.which, args.out, **given))
     except (ValueError, OSError, ModuleNotFoundError) as error:
         message = missing(error) if isinstance(error, ModuleNotFoundError) else str(error)
@@ -59,28 +60,19 @@ def main() -> None:
 def parser() -> Parser:
     """Return the parser of this command; it raises ValueError for words that fit nothing."""
     parser = Parser(prog="python -m exporters", description=__doc__)
-    parser.add_argument("format", metavar="FORMAT", help=f"one of: {', '.join(formats())}")
-    parser.add_argument("run", metavar="RUN", type=Path, help="a run's folder, as in runs/cvrp/default, or a model's")
-    parser.add_argument("--out", metavar="FOLDER", type=Path, help="where to write; RUN/exports/FORMAT if not given")
-    parser.add_argument("--which", choices=("best", "last"), default="best", help="which model of the run; best")
-    parser.add_argument(
-        "--merged", action="store_true", help="also a base with its adapters merged in, where it has any"
-    )
-    parser.add_argument(
-        "--push", metavar="OWNER/NAME", help="upload it to this repository of Hugging Face's hub; a new one is private"
-    )
-    parser.add_argument(
-        "--license",
-        metavar="ID",
-        help="license of the weights for the card, as in cc-by-4.0; this project's if they learnt only from its data",
-    )
-    parser.add_argument(
-        "--family",
-        metavar="NAME=FILE",
-        action="append",
-        default=[],
-        help="the Python file that builds models of a family of your own; its code is run",
-    )
+    add = parser.add_argument
+    add("format", metavar="FORMAT", help=f"one of: {', '.join(formats())}")
+    add("run", metavar="RUN", type=Path, help="a run's folder, as in runs/cvrp/default, or a model's")
+    add("--out", metavar="FOLDER", type=Path, help="where to write; RUN/exports/FORMAT if not given")
+    add("--which", choices=("best", "last"), default="best", help="which model of the run; best")
+    add("--merged", action="store_true", help="also a base with its adapters merged in, where it has any")
+    add("--push", metavar="OWNER/NAME", help="upload it to this repository of Hugging Face's hub; a new one is private")
+    about = "license of the weights for the card, as in cc-by-4.0; this project's if they learnt only from its data"
+    add("--license", metavar="ID", help=about)
+    about = "of rp2040: also a library in C for pico-sdk, Arduino, PlatformIO"
+    add("--format", choices=("c",), dest="code", help=about)
+    about = "the Python file that builds models of a family of your own; its code is run"
+    add("--family", metavar="NAME=FILE", action="append", default=[], help=about)
     return parser
 
 
@@ -109,8 +101,7 @@ def add_family(word: str) -> None:
 
 def add_workload(run: Path) -> None:
     """Make the families of a workload of the user's own known: import its package, as the run records it."""
-    folder = recorded_folder(run)
-    if folder is None:
+    if (folder := recorded_folder(run)) is None:
         return
     if not (folder / "__init__.py").is_file():
         raise ValueError(f"{run} was trained from {folder}, which is gone; give --family NAME=FILE, the model's file")
@@ -129,11 +120,9 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
             raise ValueError(f"{name} takes the folder to write and no options")
         return str(module.export_shipped(run))
     if not run.is_dir():
-        others = [path for around in (shipped.FOLDER, run.parent) for path in around.glob("*") if path.is_dir()]
-        known = {path.name: path for path in others}
+        known = {path.name: path for near in (shipped.FOLDER, run.parent) for path in near.glob("*/")}
         near = nearest(run.name, known)
-        hint = "give a run's folder, as in runs/cvrp/default"
-        hint = f"did you mean {os.path.relpath(known[near[0]])}?" if near else hint
+        hint = f"did you mean {os.path.relpath(known[near[0]])}?" if near else "give one, as in runs/cvrp/default"
         raise ValueError(f"no run at {run}; {hint}")
     exporter: Callable[..., str] = module.export
     for option in extra:
@@ -151,13 +140,10 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
     if not trained:
         raise ValueError(f"no member of {run} has a model/{which}; train it first, or give another run")
     models = {member: member / "model" / which for member in trained}
-    if hasattr(module, "export_together"):
-        lines = [module.export_together(run, models, out)]
-    else:
-        lines = []
-        for member, folder in models.items():  # each has a repository of its own on the hub
-            own = {"push": f"{extra['push']}-{member.name}"} if "push" in extra else {}
-            lines.append(exporter(member, folder, out / member.name, **{**extra, **own}))
+    lines = [module.export_together(run, models, out)] if hasattr(module, "export_together") else []
+    for member, folder in models.items() if not lines else ():
+        own = {"push": f"{extra['push']}-{member.name}"} if "push" in extra else {}  # each has a repository of its own
+        lines.append(exporter(member, folder, out / member.name, **{**extra, **own}))
     lines += [f"{member.name} is left out: it has no model/{which}" for member in members if member not in trained]
     return "\n".join(lines)
 
@@ -165,11 +151,8 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
 def _model_folder(run: Path, which: str) -> Path:
     model_folder = run / "model" / which
     if not model_folder.is_dir():
-        there = [other for other in ("best", "last") if (run / "model" / other).is_dir()]
-        raise ValueError(
-            f"{run} has no model/{which}; "
-            + (f"it has model/{there[0]}: add --which {there[0]}" if there else "train it first, or give another run")
-        )
+        there = [f"it has model/{one}: add --which {one}" for one in ("best", "last") if (run / "model" / one).is_dir()]
+        raise ValueError(f"{run} has no model/{which}; {(*there, 'train it first, or give another run')[0]}")
     return model_folder
 
 

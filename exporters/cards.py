@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
 
 Object: TypeAlias = Mapping[str, Any]  # of JSON
+Figures: TypeAlias = Mapping[str, Mapping[str, object]]  # of evaluations, by split
 
 CARD, TEMPLATE = "README.md", Path(__file__).with_name("card.md")
 LONGEST_LIST = 10
@@ -48,20 +49,12 @@ def measured_of(run: Path) -> dict[str, dict[str, object]]:
             found.setdefault(str(each.dataset_split), {})[str(each.metric_name)] = each.metric_value
         return found
     evaluations = {path.stem: read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
-    return {
-        name: {key: value for key, value in content.items() if key != "files"}
-        for name, content in evaluations.items()
-        if content is not None
-    }
+    kept = {name: content for name, content in evaluations.items() if content is not None}
+    return {name: {key: value for key, value in each.items() if key != "files"} for name, each in kept.items()}
 
 
 def card(
-    model: io.Model,
-    run: Path,
-    source: str,
-    provenance: Mapping[str, object],
-    measured: Mapping[str, Mapping[str, object]],
-    license: str | None = None,
+    model: io.Model, run: Path, source: str, provenance: Object, measured: Figures, license: str | None = None
 ) -> str:
     """The model card, in Markdown with the hub's metadata: use, measured figures, provenance, configuration.
 
@@ -79,7 +72,6 @@ def card(
         kept.tags = [model.family, "safetensors"]
         return f"---\n{kept.to_yaml()}\n---\n\n{body.lstrip()}"
     sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
-    about = "".join(f"## {heading}\n\n{section}\n\n" for heading, section in model.card.items())
     config_file = run / "config.yaml"
     config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
     made = {key: value for key, value in _leaves(provenance) if key.split(".")[0] not in ("command", "earlier")}
@@ -91,7 +83,7 @@ def card(
         source=source,
         of_run="" if source == title(run) else " of the run",
         count=sum(p.numel() for p in model.parameters()),
-        about=about,
+        about="".join(f"## {heading}\n\n{section}\n\n" for heading, section in model.card.items()),
         measured="\n".join(sections) or "Nothing: this run has no evaluations yet.",
         made=_table(("fact", "value"), made.items()) if made else "Not recorded.",
         config=_fenced(config, "yaml"),
@@ -112,9 +104,7 @@ def shipped(folder: Path) -> "tuple[ModelCardData, str] | None":
     return (card.data, card.text) if isinstance(card.data, ModelCardData) and card.data.license else None
 
 
-def metadata(
-    model: io.Model, run: Path, provenance: Object, measured: Mapping[str, Mapping[str, object]], license: str | None
-) -> "ModelCardData":
+def metadata(model: io.Model, run: Path, provenance: Object, measured: Figures, license: str | None) -> "ModelCardData":
     """Return the metadata by which the hub lists a model, with its figures beside the strongest baseline's.
 
     Without a `license` it is this project's for what learnt from data that come with the project, else not stated.
@@ -218,9 +208,7 @@ def _cell(value: object) -> str:
 
 def _fenced(text: str, language: str) -> str:
     """A code block whose fence does not occur in the text."""
-    fence = "```"
-    while fence in text:
-        fence += "`"
+    fence = "`" * max(3, *(1 + len(run) for run in re.findall("`+", text)), 3)
     return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from common.config import plain_yaml
 from common.disk.files import write_whole
 from common.foreign_text import printable
 from exporters import manifest, portable
@@ -27,6 +26,7 @@ from models.market.signal_model import ANY
 
 FOLDER = Path(__file__).parent / "freqtrade"
 STRATEGY = "SignalStrategy.py"
+COPIED = ("models.market.candle_features", "models.market.labels", "models.market.recalibration")
 COIN = re.compile(r"\w[\w.-]{0,99}")  # what can be the name of a file in the folder of a strategy
 FRESH, TOLERANCE = 100, 1e-4  # candle series, and the largest difference of probabilities
 
@@ -42,8 +42,6 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
     for member, model_folder in members.items():
         model = _model(model_folder)
         warning |= model.config.warning
-        settings = _rules(member)
-        rules[str(member)] = {name: settings[name] for name in ("horizon", "stop", "timeframe")}
         for number, coin in enumerate(model.config.coins):
             if not (model.rule and coin in model.rule.coins):
                 raise ValueError(f"{coin} of {model_folder} was {NEVER}; evaluate the run first")
@@ -53,13 +51,14 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
                 "threshold": own.threshold,
                 "verdict": own.verdict,
                 "reason": own.reason,
+                "recalibration": own.recalibration,
             }
-            warning["headline"] = model.rule.headline
+            warning["headline"], rules[str(member)] = model.rule.headline, _rules(model)
             arrays[coin], models[coin] = _arrays(model, coin, number), model
     first, *others = rules.values()
     if any(other != first for other in others):
         raise ValueError(f"the members of {run} have different rules: {rules}; export them one by one")
-    needed = max(model.candles_needed for model in models.values())
+    needed = max(model.candles_used(coin) for coin, model in models.items())
     timeframe_ms = next(iter(models.values())).config.timeframe_ms
     files = {
         STRATEGY: (FOLDER / STRATEGY).read_bytes(),
@@ -68,10 +67,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         "signals/settings.json": json.dumps(
             {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins, **warning}, indent=1
         ).encode(),
-        **{
-            f"signals/{name}": data
-            for name, data in portable.copies("models.market.candle_features", prefix=".").items()
-        },
+        **{f"signals/{name}": data for name, data in portable.copies(*COPIED, prefix=".").items()},
         **{f"signals/{coin}.npz": _packed(each) for coin, each in arrays.items()},
     }
     manifest.begin(out, *members.values())
@@ -123,24 +119,20 @@ def _model(folder: Path) -> PooledExperts:
     return model
 
 
-def _rules(run: Path) -> dict[str, object]:
-    """Return the rules of trading in the run's config.yaml. Raises ValueError for what freqtrade does not have."""
-    path = run / "config.yaml"
-    if not path.is_file():
-        raise ValueError(f"there is no {path}, which says how signals are traded; give a run as training left it")
-    config = plain_yaml.parse(path.read_bytes())
-    try:
-        data, evaluation = config["data"], config["evaluation"]
-        found = {"horizon": data["horizon"], "timeframe": data["timeframe"], "stop": evaluation["stop"]}
-        target = evaluation["target"]
-    except (TypeError, KeyError) as error:
-        raise ValueError(f"{path} has no {error}, which says how signals are traded; train the run again") from error
+def _rules(model: PooledExperts) -> dict[str, object]:
+    """Return how an evaluation traded a model's signals. Raises ValueError for what freqtrade does not have."""
+    assert model.rule is not None
+    target, label = model.rule.costs.get("target"), model.config.about["label"]
     if target is not None:
         raise ValueError(
-            f"{path} has evaluation.target={target}: freqtrade counts profits after fees, so that its target would be "
-            "another; evaluate with evaluation.target=null"
+            f"the signals were evaluated with evaluation.target={target}: freqtrade counts profits after fees, so that "
+            "its target would be another; evaluate with evaluation.target=null"
         )
-    return found
+    return {
+        "horizon": label["horizon"],
+        "stop": model.rule.costs.get("stop"),
+        "timeframe": model.config.about["timeframe"],
+    }
 
 
 def _described(model: PooledExperts) -> dict[str, object]:
@@ -151,7 +143,8 @@ def _described(model: PooledExperts) -> dict[str, object]:
         "volatility_place": model.volatility_place,
         "dilations": dilations(config.lookback),
     }
-    return {"features": list(config.features), "lookback": config.lookback, "classifier": classifier}
+    known = {"features": list(config.features), "lookback": config.lookback, "label": config.about["label"]}
+    return {**known, "classifier": classifier}
 
 
 def _arrays(model: PooledExperts, coin: str, number: int) -> dict[str, np.ndarray]:
@@ -175,7 +168,7 @@ def _difference(out: Path, coin: str, model: PooledExperts) -> float:
     classifier = Classifier(dict(np.load(out / "signals" / f"{coin}.npz")), **settings["classifier"])
     for series in range(FRESH):
         candles = random_candles(series, model.candles_needed + 3 + series % 5, config.timeframe_ms)
-        rows = candle_features.columns(candles, config.features)
+        rows = candle_features.compute(candles, config.features)
         found = classifier.probabilities(rows[np.isfinite(rows).all(1)].astype(np.float32))
         worst = max(worst, float(abs(found - classified(model, candles, coin)).max()))
     if not worst <= TOLERANCE:

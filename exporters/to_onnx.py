@@ -16,13 +16,12 @@ from torch import Tensor
 from common.disk.files import write_whole
 from exporters import manifest, onnx, portable
 from exporters.cards import identity
-from exporters.onnx import FRESH, Program
+from exporters.onnx import FRESH, TOLERANCE, Program
 from models import io
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-TOLERANCE = 1e-4  # largest difference of an output that is taken for rounding
 OPSET = 20
 EXAMPLE = "example.py"
 
@@ -43,17 +42,9 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     with portable.imported(out / EXAMPLE) as example:
         used = dict(artifact.check(example))
     facts = identity("onnx", run, model_folder, model)
-    size = manifest.finish(
-        out,
-        tuple(files),
-        {
-            **facts,
-            "opset": OPSET,
-            "programs": {name: each for name, (each, _) in described.items()},
-            "example": used,
-            "left_out": dict(artifact.left_out),
-        },
-    )
+    programs = {name: each for name, (each, _) in described.items()}
+    more = {"opset": OPSET, "programs": programs, "example": used, "left_out": dict(artifact.left_out)}
+    size = manifest.finish(out, tuple(files), {**facts, **more})
     worst = max(difference for _, difference in described.values())
     left_out = "".join(f"; left out: {name} ({why})" for name, why in artifact.left_out.items())
     return (

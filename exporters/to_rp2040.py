@@ -6,10 +6,8 @@ exporters/rp2040/FORMAT.md defines the files.
 import json
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import fields
 from math import sqrt
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import torch
@@ -17,35 +15,31 @@ import torch
 from common.disk.files import write_whole
 from exporters import manifest, portable
 from exporters.cards import identity
-from exporters.rp2040 import layout, settings, uf2
+from exporters.rp2040 import layout, library, settings, uf2
 from exporters.rp2040.inference import UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import LIMITS
 from exporters.rp2040.inference_model import heap_bytes
 from models import io
 from models.stories import rp2040
 from models.stories.config import END, TinyTransformerConfig
-from models.stories.integer_arithmetic import ATTENDED, GATE, NAT, NORMED, RESIDUAL, Matrix
 from models.stories.integer_transformer import IntegerTransformer, Sampler
-from models.stories.network import Block
-from models.stories.quantization import floats, quantize
+from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 
 FOLDER = Path(__file__).parent / "rp2040"
 RUNTIME = FOLDER / "runtime.bin"
-INFERENCE = (
-    "inference_kernels.py",
-    "inference_files.py",
-    "inference_model.py",
-    "inference.py",
-)  # each imports only those before it
+INFERENCE = ("inference_kernels.py", "inference_files.py", "inference_model.py", "inference.py")  # in order of imports
 UF2 = "story.uf2"
 PROMPT, NUM_TOKENS = "Once upon a time", 64  # of the expected story
 CODE_BYTES = 31_000  # of MicroPython's heap that the code takes: 30,240 on the port for WebAssembly, less on 32-bit ARM
 SEEDS = range(1, 5)  # of the stories on which the quantisation is measured, besides the model's example
 
 
-def export(run: Path, model_folder: Path, out: Path) -> str:
-    """Quantise the model, write the files, read them back, and write the manifest if they give the same tokens."""
+def export(run: Path, model_folder: Path, out: Path, format: str = "uf2") -> str:
+    """Quantise the model, write the files, read them back, and write the manifest if they give the same tokens.
+
+    With the format `c` the folder also gets the library `story`, the model and its runtime in C.
+    """
     model = io.load(model_folder)
     if not isinstance(model, TinyTransformer):
         raise ValueError(
@@ -65,21 +59,26 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     packed = layout.pack_model(integers, vocabulary)
     suffix = f"{model.config.vocabulary}p"
     names = {"model": f"model_{suffix}.bin", "vocabulary": f"vocab_{suffix}.bin"}
+    told = settings.of_run(run)
     files = {
         names["model"]: packed,
         names["vocabulary"]: vocabulary,
         f"config_{suffix}.json": (json.dumps(_described(model.config, names), indent=2) + "\n").encode(),
         **{name: (FOLDER / name).read_bytes() for name in INFERENCE},
-        UF2: uf2.join(
-            RUNTIME.read_bytes(), settings.of_run(run).pack(), packed, vocabulary, model.config.flash_megabytes
-        ),
+        UF2: uf2.join(RUNTIME.read_bytes(), told.pack(), packed, vocabulary, model.config.flash_megabytes),
     }
+    if format == "c":
+        arena = rp2040.arena_bytes(model.config)
+        written = library.files(packed, vocabulary, arena, model.config.layers, told)
+        files |= {f"story/{name}": data for name, data in written.items()}
     manifest.begin(out, model_folder)
     for name, data in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(out / name, data)
     expected = _prove(out, names, files, model, integers)
-    error = {**logit_error(model, integers), "largest_weight_error": weight_error(model, integers)}
+    error = logit_error(model, integers)
     facts = identity("rp2040", run, model_folder, model)
+    sizes = (getattr(model.config, name) for name, *_ in LIMITS)
     sram = rp2040.sram_bytes(model.config)
     size = manifest.finish(
         out,
@@ -87,9 +86,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         {
             **facts,
             "flash_bytes": len(files[UF2]) // uf2.BLOCK * uf2.PAGE,
-            "heap_bytes": heap_bytes(*(getattr(model.config, name) for name, *_ in LIMITS))
-            + len(vocabulary)
-            + CODE_BYTES,
+            "heap_bytes": heap_bytes(*sizes) + len(vocabulary) + CODE_BYTES,
             "sram_bytes": sram,  # without the stack of half a kilobyte, which has memory banks of its own
             "quantization": error,
             "expected": expected,
@@ -111,38 +108,11 @@ def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[st
         differences = [(integers.logits(row.numpy()) * integers.nats - model(row).numpy()).ravel() for row in rows]
     difference = np.concatenate(differences)
     return {
-        "largest": _rounded(abs(difference).max()),
-        "root_mean_square": _rounded(sqrt((difference**2).mean())),
+        # With four digits, as the last ones of float logits depend on the machine.
+        "largest": float(f"{abs(difference).max():.4g}"),
+        "root_mean_square": float(f"{sqrt((difference**2).mean()):.4g}"),
         "num_logits": difference.size,
     }
-
-
-def weight_error(model: TinyTransformer, integers: IntegerTransformer) -> float:
-    """The largest difference between a weight and its integer form, in 127ths of the largest weight in its row.
-
-    The output matrix is compared in units of the stored values. Rounding a weight costs up to 0.5; anything more comes
-    from rounding multipliers, and from rows to which a large bias leaves fewer steps.
-    """
-    errors = [_error(floats(model.embedding.weight), integers.embedding, 2.0 ** -(integers.post_embedding + 12))]
-    for module, layer in zip(model.blocks, integers.layers, strict=True):
-        block, shifts = cast(Block, module), layer.shifts
-        parts = zip(np.split(floats(block.qkv.weight), 3), _thirds(layer.qkv), "qkv", strict=True)
-        (wq, q, q_step), (wk, k, k_step), (wv, v, v_step) = [
-            (weight, matrix, NORMED * 2.0 ** -(shifts["pre_qkv"] + shifts[f"post_{name}"]))
-            for weight, matrix, name in parts
-        ]
-        # The quantiser chose the units of keys and values; queries and the output matrix undo them.
-        k_unit, v_unit = _units(wk, k, k_step), _units(wv, v, v_step)
-        head = model.config.width // model.config.heads
-        errors += [
-            _error(wq, q, q_step * sqrt(head) / (NAT * 1024 * k_unit[:, None])),
-            _error(wk, k, k_step * k_unit[:, None]),
-            _error(wv, v, v_step * v_unit[:, None]),
-            _error(floats(block.out.weight) * v_unit, layer.out, ATTENDED / RESIDUAL * _step(shifts, "out")),
-            _error(floats(block.up.weight), layer.up, NORMED / GATE * _step(shifts, "up")),
-            _error(floats(block.down.weight), layer.down, NORMED / RESIDUAL * _step(shifts, "down")),
-        ]
-    return _rounded(max(errors))
 
 
 def _prove(
@@ -170,8 +140,8 @@ def _prove(
     # The copies, not the modules of this package: a device gets the copies.
     own = [out / names[name] for name in ("model", "vocabulary")]
     with portable.imported(out / INFERENCE[-1]) as inference, closing(inference.Story(*own)) as story:
-        copied = list(story.tokens(ids, NUM_TOKENS))
-        _require(story.encode(prompt) == ids, f"{INFERENCE[-1]} encodes the prompt differently")
+        copied = list(story.model.tokens(ids, NUM_TOKENS))
+        _require(story.vocabulary.encode(prompt) == ids, f"{INFERENCE[-1]} encodes the prompt differently")
         _require(copied == tokens, f"{INFERENCE[-1]} tells another story than the reference")
     return {
         "prompt": prompt.decode(),
@@ -203,32 +173,3 @@ def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[
         "counts": config.counts,
         "files": {**names, "uf2": UF2},
     }
-
-
-def _thirds(matrix: Matrix) -> list[Matrix]:
-    """The matrices of queries, keys and values in the one that has all three."""
-    parts = (np.split(getattr(matrix, field.name), 3) for field in fields(Matrix))
-    return [Matrix(*part) for part in zip(*parts, strict=True)]
-
-
-def _step(shifts: Mapping[str, int], name: str) -> float:
-    """The unit of a matrix's multipliers."""
-    return 2.0 ** -(shifts[f"pre_{name}"] + shifts[f"post_{name}"])
-
-
-def _units(weights: np.ndarray, matrix: Matrix, step: float) -> np.ndarray:
-    """(rows,) factors with which the integers of each row reach its largest weight; 1 for a row of zeros."""
-    largest, meant = abs(weights).max(1), abs(matrix.weights).max(1) * matrix.multiplier * step
-    return np.asarray(np.divide(largest, meant, where=(largest > 0) & (meant > 0), out=np.ones(len(largest))))
-
-
-def _error(weights: np.ndarray, matrix: Matrix, step: float | np.ndarray) -> float:
-    """The largest error of a weight, in 127ths of the largest weight in its row; `step` is a multiplier's unit."""
-    largest = abs(weights).max(1, keepdims=True)
-    error = abs(weights - matrix.weights * matrix.multiplier[:, None] * step)
-    return float((error * 127 / np.where(largest > 0, largest, 1.0)).max())
-
-
-def _rounded(value: float) -> float:
-    """The value with four digits, as the last ones of float logits depend on the machine."""
-    return float(f"{value:.4g}")

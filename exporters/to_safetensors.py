@@ -39,8 +39,7 @@ def export(
     write_whole(out / CARD, cards.card(model, run, source, provenance, measured, license).encode())
     write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
     facts = identity("safetensors", run, model_folder, model)
-    save_beside: Callable[[Path], list[str]] = getattr(model, "save_beside", lambda folder: [])
-    beside = save_beside(out)
+    beside: list[str] = getattr(model, "save_beside", lambda folder: [])(out)
     exported = io.load(out)
     difference = prove_equal(model, exported)
     del model  # so that a base of billions of weights is in memory only once
@@ -50,9 +49,8 @@ def export(
         beside += added
     names = [io.WEIGHTS, io.CONFIG, CARD, FIGURES, *beside]
     size = manifest.finish(out, names, {**facts, "maximum_absolute_difference": difference})
-    line = (
-        f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, equal to {source} in every weight and output"
-    )
+    equal = f"equal to {source} in every weight and output"
+    line = f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, {equal}"
     return line if push is None else f"{line}; {_push(out, push)}"
 
 

@@ -1,4 +1,4 @@
-"""Command lines: their options, and --help with every key of the config.
+"""Command lines: their options, --help with every key of the config, and what a shell completes.
 
 They are parsed before torch is imported, so that help and refusals come at once.
 """
@@ -6,10 +6,13 @@ They are parsed before torch is imported, so that help and refusals come at once
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,12 +20,14 @@ from common import config as configs
 from common.config import keys
 from common.config.arguments import Parser, nearest
 from common.errors import UserError
-from pipelines import cli, completions, workloads
+from pipelines import cli, workloads
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
+from pipelines.inventory import found
 from pipelines.run.folder import Run
 
 Configure = Callable[[argparse.Namespace, Workload, Run], BaseConfig]
+FINISHED = re.compile(r"""\s[\w.]+=("[^"]*"|'[^']*'|[^\s"'])*(?=\s)""")  # words key=value before the last
 RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")  # by torchrun after a failure, and by Slurm
 
 
@@ -33,23 +38,17 @@ def parse(
     steps: int | None = None,
     argv: Sequence[str] | None = None,
 ) -> argparse.Namespace:
-    """`--workload W --name N --config FILE key.path=value ...`; `description` is the entry point's docstring.
-
-    `resume` adds --resume and --only; `steps` adds a benchmark's options, with that default for --steps. --help and
-    --print-config end the program here; the latter prints what `configure` returns.
-    """
+    """Parse a command's words by `parser`; --help and --print-config, which prints what `configure` returns, end it."""
     known = parser(description, resume, steps)
-    completions.offer(known)
+    offer(known)
     args = known.parse_intermixed_args(argv)
     if args.help or args.keys is not None:
         show(_help(known, args))
     if not args.workload:
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or the folder of your own")
     configs.check_words(workloads.find(args.workload).config, args.words)
-    # A launcher that restarts processes or a job means to continue.
     args.restarted = any(int(os.environ.get(name, 0)) for name in RESTARTS)
-    if resume and args.restarted:
-        args.resume = True
+    args.resume = resume and (args.resume or args.restarted)  # a launcher that restarts a job means to continue
     if args.print_config and configure:
         show(configs.dump(configure(args, workloads.find(args.workload), cli.run_of(args))).rstrip())
     return args
@@ -69,7 +68,10 @@ def end_quietly() -> None:
 
 
 def parser(description: str | None, resume: bool = False, steps: int | None = None) -> Parser:
-    """Return the parser of an entry point; see `parse`."""
+    """Return the parser of an entry point, whose docstring is the `description`.
+
+    `resume` adds --resume and --only; `steps` a benchmark's options, with that default for --steps.
+    """
     made = Parser(
         _known_keys,
         prog=f"python pipelines/{Path(sys.argv[0]).name}",
@@ -111,8 +113,7 @@ def _help(known: Parser, args: argparse.Namespace) -> str:
         if args.keys is not None:
             raise UserError(f"--keys needs --workload, one of {', '.join(workloads.names())}")
         return f"{options}\n\nkeys of a config: {known.prog} --workload {workloads.names()[0]} --help"
-    workload = workloads.find(args.workload)
-    args.words = []
+    workload, args.words = workloads.find(args.workload), []
     values = dict(configs.leaves(cli.fresh_config(args, workload).model_dump(mode="json")))
     shown = keys.as_text(_selected(keys.groups(workload.config), args.keys or ""), values)
     if args.keys is not None:
@@ -124,14 +125,57 @@ def _help(known: Parser, args: argparse.Namespace) -> str:
 
 def _selected(groups: Sequence[keys.Group], prefix: str) -> list[keys.Group]:
     """Return the groups with only the keys that start with `prefix`. Raises UserError if none does."""
-    chosen = [
-        keys.Group(group.name, group.description, found)
-        for group in groups
-        if (found := tuple(key for key in group.keys if key.name.startswith(prefix)))
-    ]
-    if not chosen:
+    chosen = [replace(each, keys=tuple(key for key in each.keys if key.name.startswith(prefix))) for each in groups]
+    if not any(group.keys for group in chosen):
         known = [name for group in groups for name in (group.name, *(key.name for key in group.keys)) if name]
         near = nearest(prefix, known)
         hint = f"did you mean {near[0]}?" if near else f"sections: {', '.join(g.name for g in groups if g.name)}"
         raise UserError(f"--keys {prefix}: no key starts with it; {hint}")
-    return chosen
+    return [group for group in chosen if group.keys]
+
+
+def offer(parser: argparse.ArgumentParser) -> None:
+    """Print what may end the command line and leave, where a shell asks for it."""
+    if "_ARGCOMPLETE" in os.environ:
+        import argcomplete
+
+        # argcomplete takes options after such words for the end of them, which parse_intermixed_args does not.
+        line = FINISHED.sub(" ", os.environ["COMP_LINE"])
+        os.environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+        argcomplete.autocomplete(parser, always_complete_options=False, default_completer=complete)  # type: ignore[arg-type] # any function will do
+
+
+def complete(prefix: str, action: argparse.Action, parser: Parser, parsed_args: argparse.Namespace) -> list[str]:
+    """Return the values that an argument can take, as argcomplete's completers do."""
+    with contextlib.suppress(UserError):  # a slip in the words before
+        return sorted(_values(action.dest, prefix, parser.prog, parsed_args))
+    return []
+
+
+def _values(argument: str, prefix: str, program: str, args: argparse.Namespace) -> Iterable[str]:
+    if argument == "workload":
+        return workloads.names()
+    if argument == "runs":
+        return [run.name for run in found.find()]
+    if argument not in ("name", "keys", "words"):
+        return []
+    if not args.workload:
+        return ["--workload"]
+    if argument == "name":
+        return Run(workloads.name_of(args.workload), "any").names()
+    if program.endswith("predict.py"):
+        inputs = workloads.inputs(args.workload)
+        return _of_groups([*keys.groups(inputs.settings), *keys.groups(inputs.input)], prefix)
+    groups = keys.groups(workloads.find(args.workload).config)
+    if args.keys is None:
+        return _of_groups(groups, prefix)
+    return [group.name for group in groups if group.name and argument == "keys"]  # where words may follow, too
+
+
+def _of_groups(groups: Iterable[keys.Group], prefix: str) -> list[str]:
+    """Return `key=` of every key, or `key=value` where values are to be chosen from."""
+    name, equals, _ = prefix.partition("=")
+    found = [key for group in groups for key in group.keys]
+    if not equals:
+        return [f"{key.name}=" for key in found]
+    return [f"{name}={choice}" for key in found if key.name == name for choice in key.choices]

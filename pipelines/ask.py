@@ -16,7 +16,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common.config.arguments import Parser
-from pipelines import cli, completions
+from pipelines import arguments, cli
 
 
 def main() -> None:
@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("--next", metavar="FILE", type=Path, help="CSV to write these pairs to")
     parser.add_argument("--ranking", metavar="FILE", type=Path, help="CSV to write the ranking to")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the pairs that are considered; 0")
-    completions.offer(parser)
+    arguments.offer(parser)
     args = parser.parse_args()
     if not (args.next or args.ranking):
         parser.error("nothing to write: give --next FILE, --ranking FILE, or both")

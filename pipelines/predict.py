@@ -33,7 +33,7 @@ from common.config.arguments import Parser
 from common.disk import files
 from common.errors import UserError
 from common.input_files import Given
-from pipelines import arguments, cli, completions, workloads
+from pipelines import arguments, cli, workloads
 from pipelines.answers import trained, words
 from pipelines.answers.table import Table
 
@@ -49,7 +49,7 @@ class Outcome(NamedTuple):
 def main() -> None:
     """Run the command."""
     known = parser()
-    completions.offer(known)
+    arguments.offer(known)
     args = known.parse_intermixed_args()
     if args.help or not args.workload:
         _help(args)

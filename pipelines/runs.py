@@ -15,7 +15,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common.config.arguments import Parser
-from pipelines import cli, completions
+from pipelines import arguments, cli
 from pipelines.inventory import clean, found
 
 
@@ -38,7 +38,7 @@ def parser() -> Parser:
 def main() -> None:
     """Run the command."""
     known = parser()
-    completions.offer(known)
+    arguments.offer(known)
     args = known.parse_args()
     if args.command == "compare":
         from pipelines.inventory import compare  # with numpy and matplotlib

@@ -155,11 +155,6 @@ PARTS = {
         "data.customers=[100,200] data.test_instances=48 evaluation.augment=false evaluation.reference=[hgs]"
         " evaluation.reference_seconds=0.1",
     ),
-    "cvrp-adaptive": elsewhere(
-        "cvrp-20",
-        "data.test_instances=100 evaluation.decode=adaptive evaluation.samples=800 evaluation.augment=false"
-        " evaluation.milliseconds=0 evaluation.reference=[]",
-    ),
     "crypto": coins("crypto/evidence", at_least=8),
     "crypto-without-signal": coins("crypto/evidence-none", "data.signal=0", at_most=0),
     "bep": whole(
@@ -283,12 +278,6 @@ PARTS = {
     "fitted-power": Part(
         ["python tests/peers/known_processes.py 20 WEAK"],
         {"WEAK": printed("WEAK"), "predictive": matched(r'"predictive": ([\d.]+)', at_least=0.7)},
-    ),
-    "legacy": Part(
-        ["python tests/peers/against_legacy.py 60"],
-        {key: printed(key) for key in ("default", "legacy")}
-        | {"fewer_bits_percent": printed("fewer_bits_percent", at_least=30)}
-        | {"times_targets_per_s": printed("times_targets_per_s", at_least=10)},
     ),
     "freqtrade": Part(
         [

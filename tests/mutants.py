@@ -36,7 +36,7 @@ ROOMS = {
     "pipelines/workloads/crypto/**/backtest.py": ["tests/workloads/crypto/**/test_backtest*.py"],
     "models/routing/environment.py": ["tests/models/routing"],
     "models/routing/search.py": ["tests/models/routing"],
-    "models/stories/integer_arithmetic.py": ["tests/models/stories"],
+    "models/stories/integer_transformer.py": ["tests/models/stories"],
     "exporters/rp2040/layout.py": ["tests/exporters/rp2040"],
 }
 LIBRARIES = ("torch", "numpy", "pandas", "scipy.stats", "pydantic", "accelerate", "datasets", "pytest", "hypothesis")

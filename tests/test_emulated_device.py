@@ -33,8 +33,7 @@ CASES = {
     "bep": [
         *("data.sources=documents", "model.width=16", "model.embedding=8", "model.mixing_places=600"),
         *("training.sequence=20", "training.epochs=null", "training.batch_size=8"),
-        *("evaluation.characters=4", "evaluation.starts=8", "evaluation.typed=60", "evaluation.clauses=0"),
-        "evaluation.temperatures=[0.5]",
+        *("evaluation.typed=60", "evaluation.clauses=0"),
     ],
     "crypto": [
         *("data.symbols=[AAAUSDT]", "data.simulated_candles=3000", "data.lookback=12", "model.coins=[AAAUSDT]"),

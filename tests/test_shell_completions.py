@@ -22,10 +22,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
     [
         ("python pipelines/train.py --workload c", ["crypto", "cvrp"]),
         ("accelerate launch pipelines/train.py --workload cvrp data.c", ["data.capacity=", "data.customers="]),
-        (
-            "python pipelines/train.py --workload cvrp evaluation.decode=",
-            ["adaptive", "greedy", "multistart", "sampling"],
-        ),
+        ("python pipelines/train.py --workload cvrp evaluation.decode=", ["greedy", "multistart", "sampling"]),
         ("python pipelines/train.py --workload lmol --r", ["--resume"]),
         ("python pipelines/train.py --workload cvrp x='a b' --resume data.cap", ["data.capacity="]),
         ("python pipelines/train.py --workload cvrp --keys ev", ["evaluation"]),

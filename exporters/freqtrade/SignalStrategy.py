@@ -19,6 +19,8 @@ from pandas import DataFrame
 from signals import candle_features
 from signals.candles import Candles
 from signals.classifier import Classifier
+from signals.labels import label
+from signals.recalibration import recalibrated
 
 FOLDER = Path(__file__).parent / "signals"
 SETTINGS = json.loads((FOLDER / "settings.json").read_text())
@@ -74,12 +76,18 @@ class SignalStrategy(IStrategy):
         columns = {name: known[name].to_numpy(np.float64) for name in ("open", "high", "low", "close", "volume")}
         time = known["date"].astype("datetime64[ms, UTC]").astype("int64").to_numpy()
         candles = Candles(coin, SETTINGS["timeframe_ms"], time, **columns)
-        table = candle_features.columns(candles, settings["features"]).astype(np.float32)
+        table = candle_features.compute(candles, settings["features"]).astype(np.float32)
         found, lookback = np.zeros(len(table), np.int64), settings["lookback"]
         for segment in candles.segments():
             finite = np.flatnonzero(np.isfinite(table[segment]).all(1)) + segment.start
             if len(finite) >= lookback and settings["threshold"] is not None:
-                short, _, long = self._model(coin).probabilities(table[finite]).T
+                probabilities = self._model(coin).probabilities(table[finite])
+                if settings["recalibration"]:
+                    known = label(candles.rows(segment), **settings["label"])[-len(probabilities) :]
+                    logs, whole = np.log(probabilities.astype(np.float64)), [slice(0, len(probabilities))]
+                    logs = recalibrated(logs, known, whole, SETTINGS["horizon"], settings["recalibration"])
+                    probabilities = np.exp(logs).astype(np.float32)
+                short, _, long = probabilities.T
                 sure = np.maximum(short, long) >= settings["threshold"]
                 found[finite[lookback - 1 :]] = np.where(sure, np.sign(long - short), 0)
         return found

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
+from typing import Generic, TypeVar
 
 from torch import Tensor, nn
 
@@ -17,10 +18,20 @@ from common.packages import neighbour
 from models import io
 
 OWN = "onnx_program"  # the module with `describe` beside that of a family of the user's own
-SHARED = {"pooled_experts": "cnn_lstm"}  # families that another one's module describes
+SHARED = {"char_mixture": "char_lstm", "pooled_experts": "cnn_lstm"}  # families that another one's module describes
 FRESH = 100  # inputs on which a program is compared with the original
+TOLERANCE = 1e-4  # largest difference of an output, a probability or its logarithm that is taken for rounding
 
+AModel = TypeVar("AModel", bound=nn.Module)
 Axes = Mapping[int, str]  # number of an axis -> its name, for the axes whose sizes may vary
+
+
+class Part(nn.Module, Generic[AModel]):
+    """A part of a model, from tensors to tensors."""
+
+    def __init__(self, model: AModel):
+        super().__init__()
+        self.model = model
 
 
 @dataclass(frozen=True)

@@ -8,30 +8,28 @@ Shapes as in models/market/signal_model.py: B windows, L candles of a window, F 
 
 import json
 from collections.abc import Mapping
+from copy import copy
 from types import ModuleType
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from exporters import portable
-from exporters.onnx import FRESH, Artifact, Program, examples
+from exporters.onnx import FRESH, TOLERANCE, Artifact, Part, Program, examples
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
 from models.market.signal_model import SignalModel
 
-TOLERANCE = 1e-4  # of probabilities
 
-
-class Classifier(nn.Module):
+class Classifier(Part[SignalModel]):
     """From windows of features to the probabilities of SHORT, NO_TRADE and LONG."""
 
     mean: Tensor
     std: Tensor
 
     def __init__(self, model: SignalModel):
-        super().__init__()
-        self.model = model
+        super().__init__(model)
         scalers = [model.config.scalers[coin] for coin in model.config.coins]
         for name in ("mean", "std"):
             self.register_buffer(name, torch.tensor([scaler[name] for scaler in scalers], dtype=torch.float64))
@@ -72,7 +70,9 @@ def describe(model: SignalModel) -> Artifact:
         example=examples.script("cnn_lstm"),
         check=lambda example: compare(model, example),
         files={"settings.json": json.dumps(settings).encode(), **portable.copies("models.market.candle_features")},
-        left_out={"thresholds and trades": "they belong to the evaluation; python -m exporters freqtrade has them"},
+        left_out={
+            "thresholds, recalibration, trades": "they belong to the evaluation; python -m exporters freqtrade has them"
+        },
     )
 
 
@@ -95,7 +95,9 @@ def columns_of(candles: Candles) -> dict[str, np.ndarray]:
 
 
 def classified(model: SignalModel, candles: Candles, coin: str) -> np.ndarray:
-    """Return the model's probabilities (n, 3) after the last candles, as if the newest had just closed."""
+    """Return the model's own probabilities (n, 3) after the last candles, as if the newest had just closed."""
+    model = copy(model)
+    model.rule = None  # it may correct them, which an export of the network does not do
     closed = int(candles.time[-1]) + model.config.timeframe_ms
     return model.probabilities(columns_of(candles), coin, closed).numpy()
 

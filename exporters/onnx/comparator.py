@@ -12,34 +12,24 @@ from types import ModuleType
 import numpy as np
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
-from exporters.onnx import FRESH, Artifact, Program, examples
+from exporters.onnx import FRESH, TOLERANCE, Artifact, Part, Program, examples
 from models.images.comparator.cross import TowerCross
 from models.images.comparator.interface import Comparator
 from models.images.comparator.siamese import TowerSiamese
 
-TOLERANCE = 1e-4  # of probabilities
 
-
-class Encoder(nn.Module):
+class Encoder(Part[Comparator]):
     """From images (U, C, S, S) uint8 to encodings (U, ...)."""
-
-    def __init__(self, model: Comparator):
-        super().__init__()
-        self.model = model
 
     def forward(self, images: Tensor) -> Tensor:
         """Encode images."""
         return self.model.encode(images)
 
 
-class Comparison(nn.Module):
+class Comparison(Part[Comparator]):
     """From encodings and pairs of their rows (P,) to logits (P, 3) of the answers First, Second and Similar."""
-
-    def __init__(self, model: Comparator):
-        super().__init__()
-        self.model = model
 
     def forward(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Compare pairs of encodings."""

@@ -188,7 +188,7 @@ def complete_prompt() -> None:
 def probabilities(columns: dict[str, np.ndarray], coin: str) -> np.ndarray:
     """Return the probabilities (n, 3) of the classes after each candle that has enough candles before it."""
     candles = Candles(coin, settings().timeframe_ms, **columns)
-    table = candle_features.columns(candles, settings().features).astype(np.float32)
+    table = candle_features.compute(candles, settings().features).astype(np.float32)
     windows = np.lib.stride_tricks.sliding_window_view(table, settings().lookback, 0).transpose(0, 2, 1)
     windows = np.ascontiguousarray(windows[np.isfinite(windows).all((1, 2))])  # none in which a candle is missing
     coins = np.full(len(windows), settings().coins.index(coin))

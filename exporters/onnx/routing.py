@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from types import ModuleType
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from exporters.onnx import FRESH, Artifact, Program, examples
-from models.routing.decoder import Cache
+from exporters.onnx import FRESH, Artifact, Part, Program, examples
+from models.routing.decoder import Cache, PointerDecoder
 from models.routing.environment import Instances, State, tour_length
 from models.routing.policy import RoutingPolicy
 
@@ -33,24 +33,16 @@ STATE: dict[str, dict[int, str]] = {
 }
 
 
-class Encoder(nn.Module):
+class Encoder(Part[RoutingPolicy]):
     """From instances to what all queries on them share."""
-
-    def __init__(self, policy: RoutingPolicy):
-        super().__init__()
-        self.policy = policy
 
     def forward(self, locs: Tensor, demand: Tensor, capacity: Tensor) -> tuple[Tensor, ...]:
         """Return the tensors of `Cache`."""
-        return tuple(self.policy.encode(Instances(locs, demand, capacity)))
+        return tuple(self.model.encode(Instances(locs, demand, capacity)))
 
 
-class Step(nn.Module):
+class Step(Part[PointerDecoder]):
     """From what `Encoder` gave and the state of the tours to the logits (B, N, Q) of the next nodes."""
-
-    def __init__(self, policy: RoutingPolicy):
-        super().__init__()
-        self.decoder = policy.decoder
 
     def forward(
         self,
@@ -68,7 +60,7 @@ class Step(nn.Module):
         """Return the logits of the next nodes."""
         instances = Instances(distance, demand, capacity)  # the decoder reads no locations
         cache = Cache(query, key, value, pointer_key, distance)
-        logits: Tensor = self.decoder(cache, instances, State(node, load, waiting))
+        logits: Tensor = self.model(cache, instances, State(node, load, waiting))
         return logits
 
 
@@ -89,7 +81,7 @@ def describe(model: RoutingPolicy) -> Artifact:
     return Artifact(
         programs=[
             Program("encoder", Encoder(model), INSTANCE, list(CACHE), instance),
-            Program("step", Step(model), {**CACHE, **known, **STATE}, ["logits"], state),
+            Program("step", Step(model.decoder), {**CACHE, **known, **STATE}, ["logits"], state),
         ],
         example=examples.script("routing"),
         check=lambda example: compare_tours(model, example),

@@ -11,9 +11,9 @@ from typing import cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from exporters.onnx import FRESH, Artifact, Program, examples
+from exporters.onnx import FRESH, Artifact, Part, Program, examples
 from models.stories.config import END
 from models.stories.network import Block
 from models.stories.ngram_counts import ORDERS
@@ -23,12 +23,8 @@ from models.stories.tiny_transformer import TinyTransformer
 TOKENS = 48  # of each story that is compared
 
 
-class Step(nn.Module):
+class Step(Part[TinyTransformer]):
     """From new tokens and the state before them to logits and the state after them."""
-
-    def __init__(self, model: TinyTransformer):
-        super().__init__()
-        self.model = model
 
     def forward(self, tokens: Tensor, keys: Tensor, values: Tensor, recent: Tensor | None = None) -> tuple[Tensor, ...]:
         """Return logits (B, S, V) after each of `tokens` (B, S), with `keys` and `values` (L, B, P + S, D).

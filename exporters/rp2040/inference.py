@@ -48,7 +48,7 @@ class Vocabulary:
             raise ValueError(f"the vocabulary file has {num_merges} merges; the most is {LARGEST_MERGES}")
         if num_bytes > LARGEST_TEXT:
             raise ValueError(f"the vocabulary file has {num_bytes} bytes of tokens; the most is {LARGEST_TEXT}")
-        needed = vocabulary_bytes(self.size, num_merges, num_bytes)
+        needed = (24 + 512 + 6 * num_merges + 2 * (self.size + 1) + num_bytes + 3) // 4 * 4
         if self.bytes != needed:
             raise ValueError(f"the vocabulary file has {self.bytes} bytes, but its sizes need {needed}")
         self.of_byte = numbers(file, "H", 256)
@@ -58,9 +58,6 @@ class Vocabulary:
         for byte in file.read():
             if byte:
                 raise ValueError("the vocabulary file has unused bytes that are not 0")
-        self._check()
-
-    def _check(self):
         starts, size = self.starts, self.size
         for i in range(size):
             if starts[i] > starts[i + 1]:
@@ -160,14 +157,6 @@ class Story:
         """Close the model file; one with a memory or counts gives no more tokens after that."""
         self._file.close()
 
-    def encode(self, text):
-        """The tokens of bytes."""
-        return self.vocabulary.encode(text)
-
-    def tokens(self, ids, max_tokens, temperature=0, top_k=0, seed=1):
-        """Generate tokens, as `Model.tokens` does."""
-        return self.model.tokens(ids, max_tokens, temperature, top_k, seed)
-
 
 def tell(model_path, vocabulary_path, prompt="", max_tokens=100, temperature=0, top_k=0, seed=1):
     """Print a story that starts with `prompt` token by token, then its time; settings as for `Model.tokens`."""
@@ -175,17 +164,12 @@ def tell(model_path, vocabulary_path, prompt="", max_tokens=100, temperature=0, 
     beginning = prompt if isinstance(prompt, bytes) else prompt.encode()
     count, start = 0, _milliseconds()
     pending = _print(beginning)
-    for token in story.tokens(story.encode(beginning), max_tokens, temperature, top_k, seed):
+    for token in story.model.tokens(story.vocabulary.encode(beginning), max_tokens, temperature, top_k, seed):
         pending = _print(pending + story.vocabulary.token(token))
         count += 1
     story.close()
     print("?" * len(pending))
     print(f"({count} tokens, {_milliseconds() - start} ms)")
-
-
-def vocabulary_bytes(size, num_merges, num_bytes):
-    """Bytes of a vocabulary file of these sizes."""
-    return (24 + 512 + 6 * num_merges + 2 * (size + 1) + num_bytes + 3) // 4 * 4
 
 
 def _piece_end(text, start):

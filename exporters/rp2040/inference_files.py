@@ -9,6 +9,7 @@ FORMAT.md defines the files. Part of `inference.py`: it has to lie beside it.
 import struct
 import sys
 from array import array
+from binascii import crc32
 
 if "." in __name__:  # in the repository; on a device the files lie side by side, in no package
     import exporters.rp2040.inference_kernels as kernels
@@ -27,20 +28,6 @@ else:
             exec(_file.read().replace("@micropython.viper", ""), _found)
         for _name in _found:
             setattr(kernels, _name, _found[_name])
-
-try:
-    from binascii import crc32
-except ImportError:  # small builds of MicroPython leave it out
-
-    def crc32(data, crc=0):
-        """The CRC-32 of zlib, computed bit by bit."""
-        crc ^= 0xFFFFFFFF
-        for byte in data:
-            crc ^= byte
-            for _ in range(8):
-                crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
-        return crc ^ 0xFFFFFFFF
-
 
 LARGEST_BIAS = (1 << 24) - 1
 LARGEST_PRE, LARGEST_POST = 24, 30
@@ -63,14 +50,6 @@ class Matrix:
 
     def __init__(self, rows, columns):
         self.rows, self.columns = rows, columns
-
-    def read_bias(self, file):
-        """Read a bias for each row."""
-        self.bias = numbers(file, "i", self.rows)
-
-    def read_multiplier(self, file):
-        """Read a multiplier for each row."""
-        self.multiplier = numbers(file, "H", self.rows)
 
     def read_weights(self, file):
         """Read all weights."""
@@ -103,9 +82,9 @@ class Layer:
         self.up, self.down = Matrix(hidden, width), Matrix(width, hidden)
         matrices = (self.qkv, self.out, self.up, self.down)
         for matrix in matrices:
-            matrix.read_bias(file)
+            matrix.bias = numbers(file, "i", matrix.rows)
         for matrix in matrices:
-            matrix.read_multiplier(file)
+            matrix.multiplier = numbers(file, "H", matrix.rows)
         self.distance_bias = shifted(numbers(file, "H", heads * context))
         for matrix in matrices:
             matrix.read_weights(file)

@@ -46,21 +46,12 @@ def times(weights: ptr8, bias: ptr32, x: ptr32, y: ptr32, rows: int, columns: in
 
 
 @micropython.viper
-def embed(weights: ptr8, first: int, multiplier: int, post: int, x: ptr32, width: int):
-    """Set x to a row of the embedding, whose weights are two bytes apart from `first` on."""
+def recall(weights: ptr8, first: int, step: int, multiplier: int, post: int, kept: int, x: ptr32, width: int):
+    """Add scaled weights, `step` bytes apart from `first` on, to `kept` (0 or 1) times x."""
     half = 1 << post - 1
     for j in range(width):
-        x[j] = ((weights[first] - 128) * multiplier + half) >> post
-        first += 2
-
-
-@micropython.viper
-def recall(record: ptr8, post: int, x: ptr32, width: int):
-    """Add a row of the memory to x."""
-    multiplier = record[2] | record[3] << 8
-    half = 1 << post - 1
-    for j in range(width):
-        x[j] = x[j] + (((record[4 + j] - 128) * multiplier + half) >> post)
+        x[j] = kept * x[j] + (((weights[first] - 128) * multiplier + half) >> post)
+        first += step
 
 
 @micropython.viper
@@ -128,7 +119,7 @@ def add(x: ptr32, y: ptr32, multiplier: ptr16, width: int, pre: int, post: int, 
 @micropython.viper
 def scale(y: ptr32, multiplier: ptr16, first: int, last: int, pre: int, post: int, most: int):
     """Scale the sums in y from `first` to before `last`, and limit them to -most..most."""
-    half = 1 << post - 1
+    half = (1 << post) >> 1
     for i in range(first, last):
         value = ((y[i] >> pre) * multiplier[i] + half) >> post
         if value > most:
@@ -213,24 +204,6 @@ def mix(
                     row -= context
                 value += weight * values[start + row * width + i]
         a[i] = ((value >> 7) * reciprocal) >> 16
-
-
-@micropython.viper
-def logits(y: ptr32, multiplier: ptr16, size: int, pre: int):
-    """Scale the sums y to logits."""
-    for i in range(size):
-        y[i] = (y[i] >> pre) * multiplier[i]
-
-
-@micropython.viper
-def total(y: ptr32, size: int, top: int, post: int, exp: ptr16, reach: int) -> int:
-    """The sum of the weights of the logits y at temperature 1."""
-    found = 0
-    for i in range(size):
-        below = (top - y[i]) >> post
-        if below < reach:
-            found += exp[below]
-    return found
 
 
 @micropython.viper

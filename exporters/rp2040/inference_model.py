@@ -17,6 +17,7 @@ else:
     from inference_files import HEADERS, LIMITS, LONGEST, Layer, Matrix, begin, check_counts, check_shift, check_table
     from inference_files import count_sizes, fill, kernels, numbers, shifted, table_bits  # isort: skip
 
+LARGEST = 0x7FFFFFFF  # number of 32 bits
 OBJECTS = 4096  # bytes of heap for what is small, and for blocks that are not full
 END = 0  # the token at the boundary of stories
 EXP_ENTRIES, GELU_ENTRIES = 704, 1024
@@ -44,8 +45,8 @@ class Model:
             layer.check(f"layer {number + 1}", self.width)
             self.blocks.append(layer)
         self.embedding = Matrix(self.vocabulary, self.width)
-        self.embedding.read_multiplier(file)
-        self.embedding.read_bias(file)
+        self.embedding.multiplier = numbers(file, "H", self.vocabulary)
+        self.embedding.bias = numbers(file, "i", self.vocabulary)
         self.embedding.read_weights(file)
         self.embedding.check("embedding", self.width, self.pre_logits)
         for rows in self.memory:
@@ -143,7 +144,7 @@ class Model:
             self._advance(token, position)
             position += 1
             self._logits()
-            token = self._sample(temperature, top_k) if temperature else self._greedy()
+            token = self._sample(temperature, top_k) if temperature else kernels.largest(self._y, self.vocabulary)
             if token == END:
                 return
             yield token
@@ -153,7 +154,7 @@ class Model:
         x, n, a, h, y, width = self._x, self._n, self._a, self._h, self._y, self.width
         table = self.embedding
         first = (token >> 1) * 2 * width + (token & 1)
-        kernels.embed(table.weights, first, table.multiplier[token], self.post_embedding, x, width)
+        kernels.recall(table.weights, first, 2, table.multiplier[token], self.post_embedding, 0, x, width)
         recent = self._recent
         for i in range(len(recent) - 1, 0, -1):
             recent[i] = recent[i - 1] if position else END
@@ -184,7 +185,7 @@ class Model:
             self._file.seek(place + (code >> 32 - bits) * (4 + width))
             fill(self._file, record, 4 + width)
             if record[0] == code & 255:
-                kernels.recall(record, self.post_memory, self._x, width)
+                kernels.recall(record, 4, 1, record[2] | record[3] << 8, self.post_memory, 1, self._x, width)
             place += (4 + width) << bits
         kernels.limit(self._x, width, LARGEST_RESIDUAL)
 
@@ -220,7 +221,7 @@ class Model:
         """Put the logits of what follows the newest position into `_y`."""
         _norm(self._x, self._n)
         self.embedding.times(self._n, self._y)
-        kernels.logits(self._y, self.embedding.multiplier, self.vocabulary, self.pre_logits)
+        kernels.scale(self._y, self.embedding.multiplier, 0, self.vocabulary, self.pre_logits, 0, LARGEST)
         if self.counts:
             self._sharpen()
 
@@ -228,8 +229,9 @@ class Model:
         """Mix what the counts say of the newest tokens into the logits in `_y`."""
         file, bucket, entries, y = self._file, self._bucket, self._entries, self._y
         post, exp, softness, reach = self.post_logits, self.exp, self._softness, len(self.exp)
-        largest = y[self._greedy()]
-        whole = logarithm(kernels.total(y, self.vocabulary, largest, post, exp, reach)) - ONE
+        largest = y[kernels.largest(y, self.vocabulary)]
+        total = kernels.drawn(y, self.vocabulary, largest, -LARGEST, 0, post, 256, exp, reach, LARGEST)
+        whole = logarithm(total) - ONE
         code = 0
         for order in range(ORDERS):
             code = (code + self._recent[order] + 1) * FACTOR & 0xFFFFFFFF
@@ -248,13 +250,10 @@ class Model:
             if self._recent[order] == END:
                 return
 
-    def _greedy(self):
-        return kernels.largest(self._y, self.vocabulary)
-
     def _sample(self, temperature, top_k):
         """Draw a token by the logits in `_y`; where it is none of the top_k, again among those that are better."""
         y, size, exp = self._y, self.vocabulary, self.exp
-        top, least, place = y[self._greedy()], -0x7FFFFFFF, 0
+        top, least, place = y[kernels.largest(y, size)], -LARGEST, 0
         while True:
             chances = y, size, top, least, place, self.post_logits, 65536 // temperature, exp, len(exp)
             state = self._state
@@ -262,7 +261,7 @@ class Model:
             state ^= state >> 17
             state ^= state << 5 & 0xFFFFFFFF
             self._state = state
-            place = kernels.drawn(*chances, (state >> 8) * kernels.drawn(*chances, 0x7FFFFFFF) >> 24)
+            place = kernels.drawn(*chances, (state >> 8) * kernels.drawn(*chances, LARGEST) >> 24)
             if not top_k or kernels.better(y, size, place) < top_k:
                 return place
             least = y[place]

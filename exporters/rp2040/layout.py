@@ -8,13 +8,11 @@ from zlib import crc32
 
 import numpy as np
 
-from exporters.rp2040.inference import LARGEST_MERGES, LARGEST_TEXT, UNKNOWN, Vocabulary
+from exporters.rp2040.inference import UNKNOWN, Vocabulary
 from exporters.rp2040.inference_files import HEADERS, LIMITS, SHIFTS
 from exporters.rp2040.inference_model import END
 from models.stories.config import PIECES, SPECIAL_TOKENS, bucket_bits
-from models.stories.integer_arithmetic import EXP, GELU
-from models.stories.integer_counts import Entries
-from models.stories.integer_transformer import IntegerTransformer, Table
+from models.stories.integer_transformer import EXP, GELU, IntegerTransformer, Table
 
 Described: TypeAlias = dict[str, Any]  # a tokenizer, as the library `tokenizers` writes it
 # The rule by which FORMAT.md cuts text into pieces, as the library `tokenizers` writes it.
@@ -30,16 +28,10 @@ PRE_TOKENIZER = {
 def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
     """The bytes of the model file, for the vocabulary file `vocabulary`.
 
-    Raises ValueError for sizes that the format does not allow and for numbers that do not fit its fields.
+    `models.stories.rp2040.check` knows the sizes that the format allows. Raises ValueError for numbers that do not fit.
     """
     config = model.config
-    sizes = [getattr(config, name) for name, *_ in LIMITS]
-    for size, (name, least, largest, multiple) in zip(sizes, LIMITS, strict=True):
-        if not least <= size <= largest or size % multiple:
-            raise ValueError(
-                f"the model's {name} is {size}; a model file holds {least} to {largest}, multiples of {multiple}"
-            )
-    fields = struct.pack("<6H", *sizes)
+    fields = struct.pack("<6H", *(getattr(config, name) for name, *_ in LIMITS))
     fields += _stored("u1", [model.pre_logits, model.post_logits, model.post_embedding, 0], "shifts")
     fields += struct.pack("<I", len(vocabulary)) + vocabulary[12:16]
     version = 3 if model.counts else 2 if model.memory else 1
@@ -62,13 +54,9 @@ def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
     parts += [_interleaved(embedding.weights)]
     parts += [_records(table) for table in model.memory]
     if model.counts:
-        parts += [_stored("<u4", model.counts.starts, "starts"), _packed(model.counts)]
+        parts += [_stored("<u4", model.counts.starts, "starts")]
+        parts += [_stored("<u4", model.counts.tokens | model.counts.tags << 12 | model.counts.levels << 22, "counts")]
     return _with_start(b"TTM1", version, b"".join(parts))
-
-
-def _packed(counts: Entries) -> bytes:
-    """The entries: 12 bits of a token, 10 of a tag, 10 of a level."""
-    return _stored("<u4", counts.tokens | counts.tags << 12 | counts.levels << 22, "counts")
 
 
 def _records(table: Table) -> bytes:
@@ -85,18 +73,13 @@ def _records(table: Table) -> bytes:
 def pack_vocabulary(tokenizer: Described) -> bytes:
     """The bytes of the vocabulary file of a byte-level BPE tokenizer, given as the library `tokenizers` writes it.
 
-    Raises ValueError for a tokenizer that the format cannot express, as a device would read text differently.
+    Raises ValueError for a tokenizer that the format cannot express, as a device would read text differently;
+    `read_vocabulary` refuses one that is too small or too large.
     """
     _check_tokenizer(tokenizer)
     ids: dict[str, int] = tokenizer["model"]["vocab"]
     names = sorted(ids, key=ids.__getitem__)
-    size = len(names)
-    _, least, largest, multiple = LIMITS[0]
-    if not least <= size <= largest or size % multiple:
-        raise ValueError(
-            f"the tokenizer has {size} tokens; a vocabulary file holds {least} to {largest}, an even number"
-        )
-    if [ids[name] for name in names] != list(range(size)):
+    if [ids[name] for name in names] != list(range(len(names))):
         raise ValueError("the tokenizer's ids are not 0, 1, 2 and so on without gaps; train it again")
     if tuple(names[:2]) != SPECIAL_TOKENS:
         raise ValueError(f"the tokenizer's first tokens are {names[:2]}, not {list(SPECIAL_TOKENS)}; train it again")
@@ -114,18 +97,13 @@ def pack_vocabulary(tokenizer: Described) -> bytes:
     if any(min(merge) <= UNKNOWN for merge in merges):
         raise ValueError(f"the tokenizer merges to or from one of {SPECIAL_TOKENS}; take these words out of its texts")
     starts = np.cumsum([0, *map(len, texts)])
-    if len(merges) > LARGEST_MERGES or starts[-1] > LARGEST_TEXT:
-        raise ValueError(
-            f"the tokenizer has {len(merges)} merges and {starts[-1]} bytes of tokens; a vocabulary file holds "
-            f"{LARGEST_MERGES} and {LARGEST_TEXT}; take a smaller vocabulary"
-        )
     tokens_of_bytes = np.full(256, UNKNOWN)
     for token, text in enumerate(texts):
         if len(text) == 1:
             tokens_of_bytes[text[0]] = token
     arrays: dict[str, np.ndarray | list[tuple[int, int, int]]]
     arrays = {"bytes": tokens_of_bytes, "merges": merges, "starts": starts}
-    parts = [struct.pack("<HHI", size, len(merges), starts[-1])]
+    parts = [struct.pack("<HHI", len(names), len(merges), starts[-1])]
     parts += [_stored("<u2", values, what) for what, values in arrays.items()]
     body = b"".join([*parts, *texts])
     return _with_start(b"TTV1", 1, body + bytes(-len(body) % 4))

@@ -166,8 +166,6 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
 
 def _text(model: CharLSTM, run: Path) -> Packed:
     config, characters = model.config, model.characters
-    if config.kind != "embedding":
-        raise _refused(f"a character model of kind {config.kind!r}", "train one with model.kind=mixture or lstm")
     prompt = "The information manager is responsible for the delivery of "
     document = f"# Roles\n\nThe appointed party agrees the roles.\n{prompt}"  # with what contexts depend on
     first, *others = characters.encode(document)
@@ -246,7 +244,7 @@ def _named(module: ModuleType, names: str) -> dict[str, object]:
 
 def _signals(model: PooledExperts, run: Path) -> Packed:
     config = model.config
-    known = candle_features.SETS["default"]
+    known = candle_features.NAMES
     if not set(config.features) <= set(known):
         raise _refused("a model of other features than the default ones", "train one with data.features=default")
     candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
@@ -267,7 +265,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
             "features": config.features,
             "scalers": config.scalers,
             "lookback": config.lookback,
-            "memory": candle_features.memory_of(config.features),
+            "memory": candle_features.MEMORY,
             "dilations": pooled_experts.dilations(config.lookback),
             "return_place": model.return_place,
             "volatility_place": model.volatility_place,

@@ -1,6 +1,6 @@
-"""Features of candles, in named and ordered sets.
+"""Features of candles, by their names.
 
-A feature of row t depends on the candles up to t, and on no more than the last `memory(name)` of them: exponential
+A feature of row t depends on the candles up to t, and on no more than the last MEMORY of them: exponential
 averages are cut off where the remaining weight falls below TAIL. So a service that keeps only that many candles
 computes the same features as training did. No feature crosses a gap: rows with too few candles since the last gap are
 NaN.
@@ -15,46 +15,34 @@ from models.market.candles import Candles
 
 TAIL = 1e-3  # total weight of the past that an exponential average leaves out
 DAY = 86_400_000
-Columns = dict[str, np.ndarray]
+NAMES = (
+    "log_return_1", "log_return_3", "log_return_12", "close_over_ema_12", "close_over_ema_26", "close_over_ema_50",
+    "atr_14", "percent_b_20", "band_width_20", "rsi_14", "macd", "macd_histogram", "volume_z_50", "volatility_20",
+    "volatility_50", "body", "upper_wick", "lower_wick", "hour_sin", "hour_cos", "weekday_sin", "weekday_cos",
+)  # fmt: skip
+# Candles that a row's features depend on, its own included: the longest average, and one more for its returns.
+MEMORY = math.ceil(math.log(TAIL) / math.log(1 - 2 / 51)) + 1
 
 
-def compute(candles: Candles, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return features (N, F) float64 of the set `name` and their names in order; NaN in rows without full warm-up."""
-    names, function = SETS[name], {"default": _default, "legacy": _legacy}[name]
-    table = np.full((len(candles), len(names)), np.nan)
+def compute(candles: Candles, names: Sequence[str] = ()) -> np.ndarray:
+    """Return the features (N, F) float64 of these names, by default of all NAMES; NaN in rows without full warm-up.
+
+    Raises ValueError for an unknown name.
+    """
+    missing = [name for name in names if name not in NAMES]
+    if missing:
+        raise ValueError(f"there is no feature {', '.join(missing)}; train the model again with this version")
+    chosen = [NAMES.index(name) for name in names or NAMES]
+    table = np.full((len(candles), len(chosen)), np.nan)
     for segment in candles.segments():
-        columns = function(candles.rows(segment))
-        block = np.stack([columns[each] for each in names], 1)
+        columns = _columns(candles.rows(segment))
+        block = np.stack([columns[name] for name in NAMES], 1)
         block[np.isnan(block).any(1)] = np.nan
-        table[segment] = block
-    return table, names
+        table[segment] = block[:, chosen]
+    return table
 
 
-def columns(candles: Candles, names: Sequence[str]) -> np.ndarray:
-    """Return the features (N, F) float64 of these names, which must be of one set. Raises ValueError otherwise."""
-    table, known = compute(candles, _set_of(names))
-    return table[:, [known.index(name) for name in names]]
-
-
-def memory_of(names: Sequence[str]) -> int:
-    """Return `memory` of the set that these features are of. Raises ValueError if there is none."""
-    return memory(_set_of(names))
-
-
-def _set_of(names: Sequence[str]) -> str:
-    found = [name for name, known in SETS.items() if set(names) <= set(known)]
-    if not found:
-        raise ValueError(f"no set of features holds {', '.join(names)}; train the model again with this version")
-    return found[0]
-
-
-def memory(name: str) -> int:
-    """Return the number of candles that a row's features depend on, including its own; NaN with fewer since a gap."""
-    # A mean of returns takes one more candle than one of prices.
-    return {"default": _cut(2 / 51) + 1, "legacy": _cut(2 / 51)}[name]
-
-
-def _default(candles: Candles) -> Columns:
+def _columns(candles: Candles) -> dict[str, np.ndarray]:
     """Compute features without a scale: multiplying all prices or all volumes by a number changes nothing."""
     close, high, low = candles.close, candles.high, candles.low
     averages = {span: _ema(close, 2 / (span + 1)) for span in (12, 26, 50)}
@@ -69,7 +57,7 @@ def _default(candles: Candles) -> Columns:
         "atr_14": _ema(_true_range(candles), 1 / 14) / close,
         "percent_b_20": _ratio(close - (mean - 2 * deviation), 4 * deviation, 0.5),
         "band_width_20": 4 * deviation / mean,
-        "rsi_14": _rsi(close, lambda moves: _ema(moves, 1 / 14)),
+        "rsi_14": _rsi(close),
         "macd": macd / close,
         "macd_histogram": (macd - _ema(macd, 2 / 10)) / close,
         "volume_z_50": _ratio(candles.volume - _mean(candles.volume, 50), _deviation(candles.volume, 50), 0.0),
@@ -85,54 +73,9 @@ def _default(candles: Candles) -> Columns:
     }
 
 
-def _legacy(candles: Candles) -> Columns:
-    """Compute the set kept for comparison; nine of these are in units of the price, so a model learns its level."""
-    close = candles.close
-    macd = _ema(close, 2 / 13) - _ema(close, 2 / 27)
-    signal = _ema(macd, 2 / 10)
-    mean, deviation = _mean(close, 20), _deviation(close, 20, 1)
-    returns = np.concatenate([[np.nan], close[1:] / close[:-1] - 1])
-    before = np.concatenate([[np.nan], candles.volume[:-1]])
-    return {
-        "returns": returns,
-        "log_returns": _change(np.log(close), 1),
-        "rsi_14": _rsi(close, lambda moves: _mean(moves, 14)),
-        "macd": macd,
-        "macd_signal": signal,
-        "macd_diff": macd - signal,
-        "atr_14": _mean(_true_range(candles), 14),
-        "ema_20": _ema(close, 2 / 21),
-        "ema_50": _ema(close, 2 / 51),
-        "bb_upper": mean + 2 * deviation,
-        "bb_middle": mean,
-        "bb_lower": mean - 2 * deviation,
-        "bb_width": 4 * deviation / mean,
-        "volatility": _deviation(returns, 20, 1),
-        "volume_change": _ratio(candles.volume - before, before, 0.0),
-    }
-
-
-SETS = {
-    "default": (
-        "log_return_1", "log_return_3", "log_return_12", "close_over_ema_12", "close_over_ema_26", "close_over_ema_50",
-        "atr_14", "percent_b_20", "band_width_20", "rsi_14", "macd", "macd_histogram", "volume_z_50", "volatility_20",
-        "volatility_50", "body", "upper_wick", "lower_wick", "hour_sin", "hour_cos", "weekday_sin", "weekday_cos",
-    ),
-    "legacy": (
-        "returns", "log_returns", "rsi_14", "macd", "macd_signal", "macd_diff", "atr_14", "ema_20", "ema_50",
-        "bb_upper", "bb_middle", "bb_lower", "bb_width", "volatility", "volume_change",
-    ),
-}  # fmt: skip
-
-
-def _cut(share: float) -> int:
-    """Return the number of candles in an exponential average that gives weight `share` to the newest one."""
-    return math.ceil(math.log(TAIL) / math.log(1 - share))
-
-
 def _ema(values: np.ndarray, share: float) -> np.ndarray:
     """Return averages (N,) with weight (1 - share)^k for the value k rows before, NaN until the cut-off is reached."""
-    weights = (1 - share) ** np.arange(_cut(share))
+    weights = (1 - share) ** np.arange(math.ceil(math.log(TAIL) / math.log(1 - share)))
     return _windowed(values, len(weights), lambda finite: np.convolve(finite, weights / weights.sum(), "valid"))
 
 
@@ -140,12 +83,12 @@ def _mean(values: np.ndarray, rows: int) -> np.ndarray:
     return _windowed(values, rows, lambda finite: np.lib.stride_tricks.sliding_window_view(finite, rows).mean(1))
 
 
-def _deviation(values: np.ndarray, rows: int, ddof: int = 0) -> np.ndarray:
+def _deviation(values: np.ndarray, rows: int) -> np.ndarray:
     """Return the standard deviation (N,) of the last `rows` values; exactly 0 where they are all equal."""
 
     def deviation(finite: np.ndarray) -> np.ndarray:
         windows = np.lib.stride_tricks.sliding_window_view(finite, rows)
-        return np.where(windows.max(1) == windows.min(1), 0.0, windows.std(1, ddof=ddof))
+        return np.where(windows.max(1) == windows.min(1), 0.0, windows.std(1))
 
     return _windowed(values, rows, deviation)
 
@@ -178,8 +121,8 @@ def _true_range(candles: Candles) -> np.ndarray:
     return np.asarray(ranges.max(0))
 
 
-def _rsi(close: np.ndarray, average: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def _rsi(close: np.ndarray) -> np.ndarray:
     """Return the relative strength index (N,), 0 to 100 (Wilder 1978); 50 where the price has not moved."""
     moves = _change(close, 1)
-    gains, losses = average(np.maximum(moves, 0)), average(np.maximum(-moves, 0))
+    gains, losses = _ema(np.maximum(moves, 0), 1 / 14), _ema(np.maximum(-moves, 0), 1 / 14)
     return 100 * _ratio(gains, gains + losses, 0.5)

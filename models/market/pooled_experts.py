@@ -26,7 +26,7 @@ from models.market.inputs import CLASSES
 from models.market.signal_model import SignalConfig, SignalModel
 
 EXPERTS = ("linear", "network", "trees")
-RETURNS, VOLATILITIES = ("log_return_1", "log_returns"), ("volatility_50", "volatility")  # features by any such name
+NEEDED = ("log_return_1", "volatility_50")  # features
 DEPTH = 6  # of a tree
 TREE_LAGS = 24  # newest returns that the trees see
 LARGEST = 8.0  # standard deviations of a feature, as the network sees it
@@ -51,9 +51,8 @@ class PooledExpertsConfig(SignalConfig):
                 f"width={self.width}, rounds={self.rounds} and nodes={self.nodes} must be 1 or more, and "
                 f"dropout={self.dropout} 0 or more and below 1"
             )
-        for names in (RETURNS, VOLATILITIES):
-            if not set(names) & set(self.features):
-                raise ValueError(f"the features must hold {' or '.join(names)} (given: {', '.join(self.features)})")
+        if not set(NEEDED) <= set(self.features):
+            raise ValueError(f"the features must hold {' and '.join(NEEDED)} (given: {', '.join(self.features)})")
 
 
 class PooledExperts(SignalModel):
@@ -75,10 +74,7 @@ class PooledExperts(SignalModel):
         super().__init__()
         self.config = config
         inputs, lookback = len(config.features), config.lookback
-        places = [
-            next(config.features.index(name) for name in names if name in config.features)
-            for names in (RETURNS, VOLATILITIES)
-        ]
+        places = [config.features.index(name) for name in NEEDED]
         self.return_place, self.volatility_place = places
         self.network = Network(inputs + 3, config.width, config.dropout, lookback)
         self.trees = Trees(inputs + min(TREE_LAGS, lookback), config.rounds, config.nodes)

@@ -22,6 +22,8 @@ from models.market import candle_features
 from models.market.candle_tables import RULES
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES, CandlesInput, SignalSettings
+from models.market.labels import label
+from models.market.recalibration import reach, recalibrated
 from models.market.rule import NEVER, RULE, Rule, load
 
 LONGEST_LOOKBACK = 100_000  # candles
@@ -84,7 +86,17 @@ class SignalModel(io.Model):
     @property
     def candles_needed(self) -> int:
         """Number of candles without a gap from which the signal after the newest of them can be predicted."""
-        return self._memory() + self.config.lookback - 1
+        return candle_features.MEMORY + self.config.lookback - 1
+
+    def recalibration(self, coin: str | None) -> int:
+        """Return how many of the newest labels correct the probabilities of a coin, by the evaluated rule."""
+        own = self.rule and self.rule.coins.get(self.config.coins[self.config.place(coin)])
+        return own.recalibration if own else 0
+
+    def candles_used(self, coin: str | None = None) -> int:
+        """Return the number of candles that the newest signal depends on; with fewer, fewer labels correct it."""
+        window = self.recalibration(coin)
+        return self.candles_needed + (reach(window, self.config.about["label"]["horizon"]) if window else 0)
 
     @torch.no_grad()
     def probabilities(
@@ -97,47 +109,55 @@ class SignalModel(io.Model):
         gaps, prices that cannot be, fewer than `candles_needed` candles, and if the newest candle is not the last one
         that has closed.
         """
-        config, device = self.config, next(self.parameters()).device
         known = self._candles(candles, coin)
         self._check_age(int(known.time[-1]), int(time.time() * 1000) if now is None else now)
+        return self._judged(known)
+
+    def _judged(self, known: Candles) -> Tensor:
+        """Return the probabilities (S, 3) after each candle that has enough before it, by the evaluated rule."""
+        config, device = self.config, next(self.parameters()).device
         scaled, number = self._scaled(known), torch.tensor([config.place(known.symbol)], device=device)
-        past, logits = config.lookback - 1, []
+        past, found = config.lookback - 1, []
         for start in range(0, len(scaled) - past, ROWS_AT_ONCE):
             part = scaled[None, start : start + past + ROWS_AT_ONCE].to(device)
-            logits.append(self(part, number)[0])
-        return torch.cat(logits).float().softmax(-1).cpu()
+            found.append(self(part, number)[0])
+        logits, window = torch.cat(found).float().cpu(), self.recalibration(known.symbol)
+        if not window:
+            return logits.softmax(-1)
+        outcomes = label(known, **config.about["label"])[-len(logits) :]
+        whole, horizon = [slice(0, len(logits))], config.about["label"]["horizon"]
+        return torch.from_numpy(np.exp(recalibrated(logits.double().numpy(), outcomes, whole, horizon, window))).float()
 
     def takes(self, given: CandlesInput) -> bool:
         """Return whether the candles are of a coin that the model knows."""
         coins = self.config.coins
         return given.coin in coins or coins == ANY or (given.coin is None and len(coins) == 1)
 
-    def prepared(self, given: CandlesInput, settings: SignalSettings) -> tuple[Candles, Tensor]:
-        """Return the candles that the newest signal depends on, and their scaled features (L, F)."""
+    def prepared(self, given: CandlesInput, settings: SignalSettings) -> Candles:
+        """Return the candles that the newest signal depends on."""
         columns = {name: getattr(given.candles, name) for name in COLUMNS}
-        if len({len(column) for column in columns.values()}) == 1:  # else refused below
-            columns = {name: column[-self.candles_needed :] for name, column in columns.items()}
+        if len({len(column) for column in columns.values()}) == 1 and self.takes(given):  # else refused below
+            used = self.candles_used(given.coin)
+            columns = {name: column[-used:] for name, column in columns.items()}
         known = self._candles(columns, given.coin)
         newest = int(known.time[-1])
         clock = int(time.time() * 1000) if settings.now is None else settings.now
         self._check_age(newest, newest + self.config.timeframe_ms if isinstance(clock, str) else clock)
-        return known, self._scaled(known)
+        return known
 
-    def answers(self, prepared: Sequence[tuple[Candles, Tensor]], settings: SignalSettings) -> list[dict[str, object]]:
+    def answers(self, prepared: Sequence[Candles], settings: SignalSettings) -> list[dict[str, object]]:
         """Return the probabilities of the classes after the newest candle, and the signal that they give."""
-        device = next(self.parameters()).device
-        numbers = torch.tensor([self.config.place(known.symbol) for known, _ in prepared], device=device)
-        logits = self(torch.stack([scaled for _, scaled in prepared]).to(device), numbers)[:, -1]
-        found = logits.float().softmax(-1).cpu().tolist()
+        found = [self._judged(known)[-1].tolist() for known in prepared]
         return [
             {
                 "coin": known.symbol or None,
                 "time": int(known.time[-1]),
                 "probabilities": dict(zip(CLASSES, row, strict=True)),
                 **self._signalled(known.symbol, row, settings.threshold),
+                **self._corrected(known),
                 **self.config.warning,
             }
-            for (known, _), row in zip(prepared, found, strict=True)
+            for known, row in zip(prepared, found, strict=True)
         ]
 
     def _signalled(self, coin: str, row: Sequence[float], asked: float | None) -> dict[str, object]:
@@ -149,6 +169,14 @@ class SignalModel(io.Model):
         if asked is None and own.threshold is None:
             return {"signal": "NO_TRADE", "reason": own.reason, **worth}
         return {"signal": signal(row, asked or own.threshold), **worth}
+
+    def _corrected(self, known: Candles) -> dict[str, str]:
+        """Say by how many labels the probabilities are corrected, if by any."""
+        window, used = self.recalibration(known.symbol), self.candles_used(known.symbol)
+        if not window:
+            return {}
+        fewer = f"{max(window - used + len(known), 0)} of {window} labels, as there are {len(known)} of {used} candles"
+        return {"recalibration": fewer if len(known) < used else f"the last {window} labels"}
 
     def load_beside(self, folder: Path) -> None:
         """Read the rule of the newest evaluation and show it in the card. Raises ValueError for a damaged file."""
@@ -169,12 +197,9 @@ class SignalModel(io.Model):
     def _scaled(self, known: Candles) -> Tensor:
         """Return the scaled features of all candles that have enough before them, as training has them."""
         # Features in float32, scaled in float64.
-        rows = candle_features.columns(known, self.config.features)[self._memory() - 1 :].astype(np.float32)
+        rows = candle_features.compute(known, self.config.features)[candle_features.MEMORY - 1 :].astype(np.float32)
         scaler = self.config.scalers[self.config.coins[self.config.place(known.symbol)]]
         return torch.from_numpy(((rows - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
-
-    def _memory(self) -> int:
-        return candle_features.memory_of(self.config.features)
 
     def _candles(self, given: Mapping[str, ArrayLike], coin: str | None) -> Candles:
         own = self.config.coins[self.config.place(coin)]
@@ -232,6 +257,7 @@ def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:
         "coins": [coin for model in models for coin in model.config.coins],
         "timeframe_ms": config.timeframe_ms,
         "candles_needed": max(model.candles_needed for model in models),
+        "candles_used": max(model.candles_used(coin) for model in models for coin in model.config.coins),
         "horizon": label.get("horizon"),
         "note": config.warning.get("note"),
         "headline": next((model.rule.headline for model in models if model.rule), NEVER),

@@ -13,7 +13,6 @@ from models.plans.lstm_reader import Reader
 from models.plans.text_writer import Writer
 
 PRESETS = {
-    "legacy": {"kind": "scalar", "width": 512, "layers": 2, "dropout": 0.3},
     "default": {"kind": "embedding", "width": 256, "layers": 1, "embedding": 32, "dropout": 0.3},
     "wide": {"kind": "embedding", "width": 384, "layers": 1, "embedding": 32, "dropout": 0.5},
 }

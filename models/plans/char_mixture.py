@@ -15,14 +15,12 @@ from models.io import config_from
 from models.plans import chains, model_cards
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_network import CharLSTMConfig, State
-from models.plans.characters import COPIED, END
+from models.plans.characters import COPIED, END, normalise
 from models.plans.inputs import LONGEST_DOCUMENT
 from models.plans.library import Document, Library
-from models.plans.mixture_reader import MixtureReader
+from models.plans.mixture_reader import MixtureReader, Readings, single_thread
 from models.plans.mixture_weights import FEATURES, FROZEN, TABLES, Examples, fitted, mixture
-from models.plans.normal_text import normalise
 from models.plans.outline import divide, last_heading
-from models.plans.readings import Readings, single_thread
 from models.plans.suggester import SUGGESTED, Suggester, Suggestion
 
 JUDGED = 20  # characters of a clause that its likelihood is taken of
@@ -40,8 +38,6 @@ class CharMixtureConfig(CharLSTMConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kind != "embedding":
-            raise ValueError(f"kind={self.kind!r}: a mixture has an LSTM of kind 'embedding'")
         for name in ("rows", "entries"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name}={getattr(self, name)} must be 0 or more")
@@ -192,6 +188,7 @@ class CharMixture(CharLSTM):
     def read_ahead(self, document: str, most: int) -> bool:
         """Read at most so many further characters of a document that is asked about next; return whether it is read."""
         with single_thread():
+            self.suggester.topic("")  # the library is made once, before anybody waits for a suggestion
             return self.readings.read(normalise(document)[0].strip("\n"), most)
 
     def stored(self) -> dict[str, np.ndarray]:

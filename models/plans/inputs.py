@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from models.inputs import LONGEST_PROMPT, Input, Sampling
-from models.plans.normal_text import normalise
+from models.plans.characters import normalise
 
 Normal = Annotated[str, AfterValidator(lambda text: normalise(text)[0])]
 LONGEST_DOCUMENT = 1_000_000  # characters

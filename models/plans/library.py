@@ -4,7 +4,6 @@ A clause belongs to a field when a heading above it fits the field and no headin
 The same clause of several projects is one entry. Names and numbers that occur in one project alone are slots.
 """
 
-import functools
 import json
 import re
 from collections import defaultdict
@@ -21,7 +20,6 @@ from models.plans.outline import HEADER, HEADING
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
-    from sklearn.feature_extraction.text import TfidfVectorizer
 
 WORD = re.compile(r"<[a-z]+>|[^\W_]+(?:[-'\u2019.,/_][^\W_]+)*")
 SLOT = re.compile(r"<[a-z]+>")
@@ -82,6 +80,8 @@ class Library:
     """The clauses of documents."""
 
     def __init__(self, documents: Sequence[Document]):
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
         names = _Names(documents)
         found: dict[tuple[str, ...], Clause] = {}
         for document in documents:
@@ -89,7 +89,8 @@ class Library:
                 text = names.slotted(document.project, document.text[begin:end])
                 words = WORD.findall(text.lower())
                 own = frozenset(map(stem, _content(words)))
-                if own and len(text) <= LONGEST and not text.endswith(":"):
+                telling = sum(each.isalpha() and len(each) > 2 for each in own)
+                if telling > 1 and len(text) <= LONGEST and not text.endswith(":"):
                     found.setdefault(tuple(words), Clause(text, own)).places.append(place)
         self.clauses = list(found.values())
         self.paths = sorted({place.headings for clause in self.clauses for place in clause.places})
@@ -97,22 +98,13 @@ class Library:
         self.fits = dict(zip(levels, fields.fits(levels), strict=True)) if levels else {}
         numbers = {path: number for number, path in enumerate(self.paths)}
         self.clause_paths = [sorted({numbers[place.headings] for place in clause.places}) for clause in self.clauses]
-
-    @functools.cached_property
-    def _vectors(self) -> "tuple[TfidfVectorizer, csr_matrix]":
-        from sklearn.feature_extraction.text import TfidfVectorizer
-
-        vectorizer = TfidfVectorizer(analyzer=stems, sublinear_tf=True)
-        return vectorizer, vectorizer.fit_transform([clause.text for clause in self.clauses])
-
-    @property
-    def vectors(self) -> "csr_matrix":
-        """The clauses' TF-IDF vectors (N, words)."""
-        return self._vectors[1]
+        self._vectorizer = TfidfVectorizer(analyzer=stems, sublinear_tf=True)
+        texts = [clause.text for clause in self.clauses] or ["no clause"]
+        self.vectors: csr_matrix = self._vectorizer.fit_transform(texts)  # (N, words)
 
     def vector(self, text: str) -> np.ndarray:
         """Return the TF-IDF vector (words,) of a text."""
-        return np.asarray(self._vectors[0].transform([text]).toarray()[0])
+        return np.asarray(self._vectorizer.transform([text]).toarray()[0])
 
     def fitting(self, heading: str) -> np.ndarray:
         """Return how well each clause (N,) fits a field or a heading, 0: not at all.
@@ -187,17 +179,12 @@ class _Names:
         pieces, at, before, run = [], 0, "", False
         for number, found in enumerate(WORD.finditer(text)):
             word, low = found[0], found[0].lower()
-            slot = self._slot(project, before, word, number == 0)
+            alone = number == 0 and not text[found.end() + 1 : found.end() + 3].istitle()  # begins no name of several
+            slot = self._slot(project, before, word, alone)
             between = text[at : found.start()]
-            if slot == "<name>" and run and between == " ":
-                at = found.end()
-            elif slot:
-                pieces += [between, slot]
-                at = found.end()
-            else:
-                pieces += [between, word]
-                at = found.end()
-            run, before = slot == "<name>", low
+            if not (slot == "<name>" and run and between == " "):
+                pieces += [between, slot or word]
+            at, run, before = found.end(), slot == "<name>", low
         return "".join([*pieces, text[at:]])
 
     def _slot(self, project: str, before: str, word: str, first: bool) -> str | None:

@@ -13,9 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.plans.char_network import CharNetwork
+from models.plans.char_network import CharNetwork, Steps
 from models.plans.characters import END
-from models.plans.lstm_steps import Steps
 
 FORGOTTEN = 4000  # tokens after which a state has nothing of what was read before; trained models forget in 600
 

@@ -1,20 +1,35 @@
-"""The reader of a mixture: the LSTM's state, and counts of what was read."""
+"""The reader of a mixture: the LSTM's state, and counts of what was read; and readers of documents that grow."""
 
+import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from models.plans import chains, text_ends
+from models.plans import chains
 from models.plans.char_network import CharNetwork
-from models.plans.characters import END
+from models.plans.characters import END, Characters
 from models.plans.lstm_reader import Reader
 from models.plans.mixture_weights import mixture
 
 AT_ONCE = 4000  # tokens that are predicted in one piece, which takes some 40 kB each
 COUNTED_AT_ONCE = 65_536  # tokens that are counted in one piece, which takes some 1 kB each
+MOST_KEPT = 3_000_000  # characters of documents whose readers are kept, whose counts take some 0.2 kB each
+# The ends of B texts, as far as contexts of their next tokens reach back, are one array (B, SIZE) uint64, which grow by
+# a token in a few operations.
+LONGEST = chains.ORDERS[-1]
+_ORDERS = np.array(chains.ORDERS[1:])
+# Columns of an end: its last tokens plus 1, the latest last, and 0 before the text; hashes of the last 1, 2, 3, ...
+# of them; hashes of the words before the current one; the hash and the size of that; how many tokens there are, at most
+# LONGEST; the hash of the heading.
+PIECES = slice(LONGEST, LONGEST + len(_ORDERS))
+BEFORE = slice(PIECES.stop, PIECES.stop + chains.WORDS - 1)
+WORD, WORD_SIZE, LENGTH, SECTION = range(BEFORE.stop, BEFORE.stop + 4)
+SIZE = SECTION + 1
+_POWERS, _INVERSES = chains.powers_of_base(chains.AT_ONCE)
+_FORTH = _POWERS[_ORDERS - 1]
 
 
 class Apart:
@@ -82,7 +97,7 @@ class MixtureReader(Reader):
         """Return the log-probabilities (B, V) of the next token of each of several texts, which adapt alike."""
         first = readers[0]
         where = np.concatenate([reader.place() for reader in readers])
-        keys = text_ends.keys(where, np.array([reader.document for reader in readers]))[:, : first.depth]
+        keys = end_keys(where, np.array([reader.document for reader in readers]))[:, : first.depth]
         network = torch.stack([reader.next for reader in readers])
         return first.mixed(network, keys, [first.known, Apart([reader.summed() for reader in readers])])
 
@@ -91,7 +106,7 @@ class MixtureReader(Reader):
         """Read a token of each text without counting it, such as a generated one."""
         super().go_on(readers, tokens)
         new, classes = np.array(tokens), readers[0].classes
-        grown = text_ends.after(np.concatenate([reader.place() for reader in readers]), new, classes)
+        grown = ends_after(np.concatenate([reader.place() for reader in readers]), new, classes)
         for row, reader in enumerate(readers):
             reader._pass(new[row : row + 1])
             if not classes[new[row]] & chains.LINE_END:
@@ -100,7 +115,7 @@ class MixtureReader(Reader):
     def place(self) -> np.ndarray:
         """Return the end (1, E) of what has been read."""
         if self.end is None:
-            self.end = text_ends.of(self.tail, self.classes, self.section)
+            self.end = end_of(self.tail, self.classes, self.section)
         return self.end
 
     def after(self, network: Tensor, ways: Sequence[Sequence[int]]) -> Tensor:
@@ -159,3 +174,83 @@ class MixtureReader(Reader):
         self.line = line[-2 * chains.LONGEST_HEADING :]  # so much of a longer one is too long for a heading, too
         self.tail = np.concatenate([self.tail, tokens])[-chains.REACH :]
         self.end = None
+
+
+def end_of(tokens: np.ndarray, classes: np.ndarray, section: int) -> np.ndarray:
+    """Return the end (1, SIZE) of a text (N,) that is longer than contexts reach back, or the whole text."""
+    piece = chains.Windows(np.append(tokens, 0))
+    word, size, before = (each[-1] for each in chains.words(np.append(tokens, 0), classes, piece))
+    last = tokens[-LONGEST:].astype(np.uint64) + np.uint64(1)
+    end = np.zeros((1, SIZE), np.uint64)
+    end[0, LONGEST - len(last) : LONGEST] = last
+    for place, order in enumerate(_ORDERS, PIECES.start):
+        end[0, place] = (end[0, LONGEST - order : LONGEST] * _POWERS[:order]).sum(dtype=np.uint64)
+    end[0, BEFORE], end[0, WORD], end[0, WORD_SIZE] = before, word, size
+    end[0, LENGTH], end[0, SECTION] = len(last), section
+    return end
+
+
+def ends_after(ends: np.ndarray, tokens: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """Return the ends (B, SIZE) of the texts with a token (B,) more each, below the same headings."""
+    new = tokens.astype(np.uint64) + np.uint64(1)
+    grown = np.empty_like(ends)
+    grown[:, : LONGEST - 1], grown[:, LONGEST - 1] = ends[:, 1:LONGEST], new
+    leaving = ends[:, LONGEST - _ORDERS]
+    grown[:, PIECES] = (ends[:, PIECES] - leaving) * _INVERSES[1] + new[:, None] * _FORTH
+    inside, size = (classes[tokens] & chains.WORD) > 0, ends[:, WORD_SIZE]
+    within = inside & (size > 0)
+    powers = _POWERS[np.minimum(size, chains.AT_ONCE - 1).astype(np.int64)]
+    grown[:, WORD] = np.where(within, ends[:, WORD] + new * powers, new)
+    grown[:, WORD_SIZE] = np.where(inside, size + np.uint64(1), np.uint64(0))
+    ended = ~inside & (size > 0)
+    words = np.concatenate([chains.mixed(ends[:, WORD])[:, None], ends[:, BEFORE][:, :-1]], 1)
+    grown[:, BEFORE] = np.where(ended[:, None], words, ends[:, BEFORE])
+    grown[:, LENGTH] = np.minimum(ends[:, LENGTH] + np.uint64(1), np.uint64(LONGEST))
+    grown[:, SECTION] = ends[:, SECTION]
+    return grown
+
+
+def end_keys(ends: np.ndarray, document: int | np.ndarray) -> np.ndarray:
+    """Return the keys (B, K) int64 of the contexts of the next tokens, in one document or one for each text (B,)."""
+    missing = np.maximum(_ORDERS - ends[:, LENGTH, None].astype(np.int64), 0)  # tokens that a text is shorter by
+    pieces = np.zeros((len(ends), len(chains.ORDERS)), np.uint64)
+    pieces[:, 1:] = ends[:, PIECES] * _INVERSES[missing]
+    return chains.keys_of(pieces, ends[:, WORD], ends[:, BEFORE], ends[:, SECTION], document)
+
+
+@contextlib.contextmanager
+def single_thread() -> Iterator[None]:
+    """Compute on one thread: for products as small as these, others would only wait for one another."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Readings:
+    """Readers of the documents asked for last."""
+
+    def __init__(self, begun: Callable[[], MixtureReader], characters: Characters):
+        self.begun, self.characters = begun, characters
+        self.readers: dict[str, MixtureReader] = {}  # the last used last
+
+    def read(self, document: str, most: int | None = None) -> bool:
+        """Read a document from where it has grown since, at most so many characters; return whether it is read."""
+        known = self._longest(document)
+        reader = self.readers.pop(known) if known else self.begun()
+        until = len(document) if most is None else min(len(document), len(known) + most)
+        reader.skim(np.array(self.characters.encode(document[len(known) : until]), np.int64))
+        self.readers[document[:until]] = reader
+        while sum(map(len, self.readers)) > MOST_KEPT and len(self.readers) > 1:
+            self.readers.pop(next(iter(self.readers)))
+        return until == len(document)
+
+    def reader(self, document: str) -> MixtureReader:
+        """Return a reader of a document, for one use."""
+        self.read(document)
+        return self.readers[document].fork()
+
+    def _longest(self, document: str) -> str:
+        return max((each for each in self.readers if document.startswith(each)), key=len, default="")

@@ -23,7 +23,7 @@ NUMBER = re.compile(
     re.IGNORECASE,
 )
 BULLET = re.compile(r"(?:[-*\u2022\u2013\u25aa\u25cf\u25e6]|\(?[a-z]{1,3}[.)]|\(?[ivx]+[.)]|\(?\d{1,2}[.)])\s+")
-LABEL = re.compile(r"(\*{0,2})([A-Z][^.:|*\n]{1,58}?)(?::\1\s+|:?\1[:.]?\*\*\s+)(?=\S)")
+LABEL = re.compile(r"(\*\*)?([A-Z][^.:|*\n]{1,58}?)(?(1)(?:[:.]?\*\*[:.]?|[:.])|:)\s+(?=\S)")
 TITLED = re.compile(r"\d{1,2}(?:\.\d{1,2})+\.?\s+([A-Z][^.:|\n]{2,48})\.\s+(?=[A-Z])")
 RULE = re.compile(r"[|\s:+-]*-{2,}[|\s:+-]*")
 ABBREVIATED = re.compile(
@@ -160,11 +160,10 @@ def _prose(outline: _Outline, line: Line) -> None:
     bullet = BULLET.match(text)
     if bullet and not text.startswith("**"):
         begin, text = begin + bullet.end(), text[bullet.end() :]
-        above = outline.above
     else:
         bullet = None
         outline.close(LABEL_LEVEL)
-        above = outline.above
+    above = outline.above
     titled, label = TITLED.match(text), LABEL.match(text)
     found, group = (titled, 1) if titled else (label, 2)
     if found and len(found[group].split()) <= 8:
@@ -195,10 +194,8 @@ def _table(outline: _Outline, lines: Sequence[Line]) -> None:
     rows = [line for line in lines if not RULE.fullmatch(line.text)]
     above = outline.above
     if len(rows) > 1:
-        above = outline.add(rows[0].begin, rows[0].text.strip("| "), HEADER, above)
-        moved = rows[0].text.index(rows[0].text.strip("| ")[:1] or "|")
-        begin, end, *others = outline.rows[above]
-        outline.rows[above] = (begin + moved, end + moved, *others)  # type: ignore[assignment]
+        header = rows[0].text.strip("| ")
+        above = outline.add(rows[0].begin + rows[0].text.index(header[:1] or "|"), header, HEADER, above)
     for line in rows[1:] or rows:
         cells = [(found.start(), found[0]) for found in re.finditer(r"[^|]*[^|\s][^|]*", line.text)]
         if len(cells) == 2 and len(cells[0][1].split()) <= MOST_WORDS:

@@ -2,7 +2,7 @@
 
 Texts begin and end at any time, and each has its own settings. A text does not depend on those beside it, to the last
 bit: random numbers are functions of (seed, number of the token); the network's products are free of rounding
-(lstm_steps.py); all else is computed row by row.
+(char_network.py); all else is computed row by row.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +13,10 @@ import torch
 from common.plain import Plain
 from common.random import derive_key, first_uniform
 from models import sampling
+from models.plans.char_network import Steps
 from models.plans.characters import COPIED, END, PAD, UNKNOWN, Characters
 from models.plans.inputs import TextInput, TextSettings
 from models.plans.lstm_reader import Reader
-from models.plans.lstm_steps import Steps
 
 MOST_READ = 200_000  # characters read of texts under way together; their counts take up to 0.5 kB each
 
@@ -129,15 +129,11 @@ class Writer:
         while going or len(texts) < len(prepared):
             while len(texts) < len(prepared):
                 given = prepared[len(texts)]
-                if going and sum(size(text.given) for text in going) + size(given) > MOST_READ:
+                read = sum(len(each.document) + len(each.prompt) for each in (given, *(text.given for text in going)))
+                if going and read > MOST_READ:
                     break
                 texts.append(self.begun(given, settings))
                 going.append(texts[-1])
             self.advance(going)
             going = [text for text in going if not text.ended]
         return [text.answer() for text in texts]
-
-
-def size(given: TextInput) -> int:
-    """Return the number of characters to read before the first is written."""
-    return len(given.document) + len(given.prompt)

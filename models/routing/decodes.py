@@ -25,24 +25,16 @@ class Request(NamedTuple):
     seed: int
 
 
-class Guidance(NamedTuple):
-    """Arguments of `build` by which the tours of one row differ."""
-
-    uniform: Tensor | None = None  # (R, S, T) numbers in [0, 1) by which nodes are sampled
-    first: Tensor | None = None  # (S,) customers that the tours visit first
-
-
 class Plan(NamedTuple):
     """Tours to build for every row, one instance under one symmetry."""
 
     num_tours: int
-    guide: Callable[[Tensor, Tensor], Guidance]  # called with row numbers (R,) and tour numbers (S,)
-    learns_after: int | None = None  # tours per round, after which the policy adapts to the row; None: it never does
+    guide: Callable[[Tensor, Tensor], dict[str, Tensor]]  # row numbers (R,), tour numbers (S,) -> arguments of `build`
 
 
 def greedy(request: Request) -> Plan:
     """Build one tour, visiting the likeliest node at each step."""
-    return Plan(1, lambda rows, tours: Guidance())
+    return Plan(1, lambda rows, tours: {})
 
 
 def sampling(request: Request) -> Plan:
@@ -51,10 +43,10 @@ def sampling(request: Request) -> Plan:
 
     key, most_steps = derive_key(request.seed, "search"), 2 * request.num_customers
 
-    def guide(rows: Tensor, tours: Tensor) -> Guidance:
+    def guide(rows: Tensor, tours: Tensor) -> dict[str, Tensor]:
         streams = rows[:, None] * MOST_SAMPLES + tours
         noise = uniform(key, streams.flatten(), most_steps)
-        return Guidance(uniform=noise.view(*streams.shape, most_steps))
+        return {"uniform": noise.view(*streams.shape, most_steps)}
 
     return Plan(request.samples, guide)
 
@@ -62,23 +54,7 @@ def sampling(request: Request) -> Plan:
 def multistart(request: Request) -> Plan:
     """Build greedy tours that visit customer 1, 2, ... up to `starts` first (POMO, Kwon et al. 2020)."""
     num_tours = request.starts or min(request.num_customers, MOST_STARTS)
-    return Plan(num_tours, lambda rows, tours: Guidance(first=tours + 1))
+    return Plan(num_tours, lambda rows, tours: {"first": tours + 1})
 
 
-def adaptive(request: Request) -> Plan:
-    """Draw tours in rounds of one per first customer, adapting to the instance after each (Hottung et al. 2022)."""
-    drawn, starts = sampling(request), min(request.num_customers, MOST_STARTS)
-
-    def guide(rows: Tensor, tours: Tensor) -> Guidance:
-        return drawn.guide(rows, tours)._replace(first=tours % starts + 1)
-
-    return Plan(request.samples, guide, learns_after=starts)
-
-
-SAMPLED = ("sampling", "adaptive")  # strategies with `samples` tours
-DECODES: dict[str, Callable[[Request], Plan]] = {
-    "greedy": greedy,
-    "sampling": sampling,
-    "multistart": multistart,
-    "adaptive": adaptive,
-}
+DECODES: dict[str, Callable[[Request], Plan]] = {"greedy": greedy, "sampling": sampling, "multistart": multistart}

@@ -9,8 +9,6 @@ from models.routing import native
 from models.routing.environment import Routes
 from models.routing.problems import MOST_CUSTOMERS, Plan, Problem, cost_of, measured, travel_between
 
-MILLISECONDS = 1  # of CPU time for each customer, by default
-
 
 def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None) -> Plan:
     """Return the cheapest plan that `rounds` or `seconds` of CPU time of one thread find, never costlier than `start`.
@@ -91,15 +89,18 @@ def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[floa
 
 
 def answer(problem: Problem, milliseconds: float | None, seed: int, initial: Routes | None = None) -> dict[str, object]:
-    """Return a plan found in as much CPU time, by default a millisecond for each customer, with its cost.
+    """Return a plan found in as much CPU time, by default a millisecond a customer, with its cost, or an error.
 
-    It begins with what can be kept of the routes `initial`, of vehicles of the first kind.
-    `arrivals` are as in `schedule`, `vehicles` the number of each route's kind where there are several, `left_out` the
-    customers whose prizes are lost.
+    It begins with what can be kept of the routes `initial`, of vehicles of the first kind. `arrivals` are as in
+    `schedule`, `vehicles` and `depots` the numbers of each route's where there are several, `left_out` the customers
+    whose prizes are lost.
     """
-    spent = problem.customers * MILLISECONDS if milliseconds is None else milliseconds
+    spent = problem.customers if milliseconds is None else milliseconds
     start = None if initial is None else Plan(initial, [0] * len(initial))
-    routes, kinds = plan(problem, seconds=spent / 1000, seed=seed, start=start)
+    try:
+        routes, kinds = plan(problem, seconds=spent / 1000, seed=seed, start=start)
+    except ValueError as error:  # of this problem; others are answered
+        return {"error": str(error)}
     found: dict[str, object] = {"routes": routes, "cost": cost_of(problem, routes, kinds)}
     if problem.windows is not None:
         found["arrivals"] = [
@@ -107,6 +108,8 @@ def answer(problem: Problem, milliseconds: float | None, seed: int, initial: Rou
         ]
     if len(problem.vehicles) > 1:
         found["vehicles"] = kinds
+    if problem.depots > 1:
+        found["depots"] = [problem.vehicles[kind].depot for kind in kinds]
     if problem.prizes is not None:
         found["left_out"] = sorted(set(range(1, problem.customers + 1)).difference(*routes))
     return found

@@ -1,6 +1,7 @@
 """What routing policies are asked: problems, and settings of the search for tours. torch is not imported here."""
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Self
 
 import numpy as np
 from pydantic import FailFast, Field, model_validator
@@ -8,8 +9,16 @@ from pydantic import FailFast, Field, model_validator
 from common.config import Choice, Section
 from models.inputs import Input, Seed
 from models.routing.decodes import DECODES, MOST_SAMPLES
-from models.routing.distance_metrics import in_a_plane
-from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, ROUNDINGS
+from models.routing.distance_metrics import great_circle, in_a_plane, local_plane
+from models.routing.problems import (
+    MAX_COORDINATE,
+    MOST_CAPACITY,
+    MOST_CUSTOMERS,
+    ROUNDINGS,
+    Problem,
+    Vehicles,
+    distances,
+)
 
 Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
 Demand = Annotated[int, Field(ge=0)]
@@ -17,6 +26,7 @@ Amount = Annotated[float, Field(ge=0, le=MAX_COORDINATE)]
 MOST_ASKED = 10_000  # customers of an input
 # What start tours are made from, beside "mix", which is what serves best for a size.
 STARTS_FROM = ("mix", "policy", "savings", "sweep", "nearest", "random")
+OF_CUSTOMERS = ("demands", "windows", "service_times", "prizes")
 Point = tuple[Coordinate, Coordinate]
 Window = tuple[Amount, Amount]
 Matrix = tuple[tuple[Amount, ...], ...]
@@ -67,6 +77,7 @@ class RoutingInput(Input):
         (), description="several kinds, in place of capacity, num_vehicles, max_length and max_duration"
     )
     depots: tuple[Point, ...] = Field((), description="coordinates of further depots")
+    depot_hours: tuple[Window, ...] = Field((), description="hours of each further depot; without them, as hours")
     open_routes: bool = Field(False, description="routes end at their last customer")
     prizes: tuple[Amount | None, ...] | None = Field(
         None, description="cost of leaving each customer out; null: it must be served"
@@ -83,11 +94,16 @@ class RoutingInput(Input):
         """Lay out a matrix without coordinates in a plane, and give several kinds of vehicles a capacity in common."""
         if not isinstance(given, dict):
             return given
-        if isinstance(given.get("vehicles"), list | tuple) and given["vehicles"]:
-            given = {"capacity": max(each.get("capacity", 1) for each in given["vehicles"]), **given}
-        matrix = given.get("distances")
-        if matrix is not None and "customers" not in given and (square := np.array(matrix, float)).ndim == 2:
-            depot, *customers = in_a_plane((square + square.T) / 2).tolist()
+        if isinstance(vehicles := given.get("vehicles"), list | tuple):
+            capacities = [each.get("capacity") for each in vehicles if isinstance(each, dict)]
+            most = max((each for each in capacities if isinstance(each, int | float)), default=None)
+            given = given if most is None else {"capacity": most, **given}
+        if (matrix := given.get("distances")) is not None and "customers" not in given:
+            try:
+                square = np.array(matrix, float)
+                depot, *customers = in_a_plane((square + square.T) / 2).tolist()
+            except (TypeError, ValueError) as error:
+                raise ValueError("distances must be a square of numbers, a row for each node") from error
             given = {**given, "depot": depot, "customers": customers}
         return given
 
@@ -103,14 +119,11 @@ class RoutingInput(Input):
                         "longitude (-180 to 180) and latitude (-90 to 90), in this order; with degrees=false "
                         "coordinates lie in a plane"
                     )
-        if len(self.demands) != len(self.customers):
-            raise ValueError(
-                f"there are {len(self.customers)} customers but {len(self.demands)} demands; give one for each customer"
-            )
         nodes = 1 + len(self.customers) + len(self.depots)
         for name, rows, count in (
-            *((name, getattr(self, name), len(self.customers)) for name in ("windows", "service_times", "prizes")),
+            *((name, getattr(self, name), len(self.customers)) for name in OF_CUSTOMERS),
             *((name, getattr(self, name), nodes) for name in ("distances", "durations")),
+            ("depot_hours", self.depot_hours or None, len(self.depots)),
         ):
             if rows is not None and (len(rows) != count or (count == nodes and any(len(row) != nodes for row in rows))):
                 raise ValueError(f"{name} must have {count} rows{f' of {nodes} numbers' * (count == nodes)}")
@@ -127,7 +140,64 @@ class RoutingInput(Input):
         return self
 
 
-class RoutingSettings(Section):
+def problem_of(given: RoutingInput) -> Problem:
+    """Return the problem of an input."""
+    locs, matrix = np.array([given.depot, *given.customers, *given.depots], float), None
+    if given.degrees:
+        locs, matrix = local_plane(locs), great_circle(locs[:, None], locs)
+    if given.distances is not None:
+        matrix = np.array(given.distances, float)
+    further, prizes = [0.0] * len(given.depots), None
+    if given.prizes is not None:
+        prizes = np.array([np.inf, *(np.inf if each is None else each for each in given.prizes), *further])
+    problem = Problem(
+        given.name or "",
+        locs,
+        np.array([0, *given.demands, *further], np.int64),
+        given.capacity,
+        given.rounding,
+        matrix=matrix,
+        services=None if given.service_times is None else np.array([0, *given.service_times, *further]),
+        durations=None if given.durations is None else np.array(given.durations, float),
+        windows=_windows_of(given),
+        fleet=_fleet_of(given),
+        depots=1 + len(further),
+        open_routes=given.open_routes,
+        prizes=prizes,
+    )
+    if given.speed is not None and given.durations is None:
+        return replace(problem, durations=distances(problem) * 60 / given.speed)
+    return problem
+
+
+def _windows_of(given: RoutingInput) -> np.ndarray | None:
+    """Return the windows (N, 2) of the depot, customers and further depots; None where nothing opens or closes."""
+    if not (given.windows or given.hours or given.depot_hours):
+        return None
+    always = (0, np.inf)
+    hours = given.hours or always
+    further = given.depot_hours or [hours] * len(given.depots)
+    return np.array([hours, *(given.windows or [always] * len(given.customers)), *further], float)
+
+
+def _fleet_of(given: RoutingInput) -> tuple[Vehicles, ...]:
+    """Return the kinds of vehicles; none where only the capacity is limited."""
+
+    def bounds(of: RoutingInput | VehiclesInput) -> list[float]:
+        return [np.inf if most is None else most for most in (of.max_length, of.max_duration)]
+
+    if given.vehicles:
+        return tuple(
+            Vehicles(each.capacity, each.count, each.depot, each.fixed_cost, each.cost_per_distance, *bounds(each))
+            for each in given.vehicles
+        )
+    if not given.depots and given.num_vehicles is None and bounds(given) == [np.inf, np.inf]:
+        return ()
+    depots = range(1 + len(given.depots))
+    return tuple(Vehicles(given.capacity, given.num_vehicles, at, 0, 1, *bounds(given)) for at in depots)
+
+
+class SearchSettings(Section):
     """The search for tours: the policy's, and what goes on from them."""
 
     decode: Annotated[str, Choice(DECODES)] = Field(
@@ -152,10 +222,15 @@ class RoutingSettings(Section):
         "mix",
         description="start tours: policy, savings, sweep, nearest, random, or mix: those that serve best for the size",
     )
-    seed: Seed = Field(0, description="random seed of samples and of the searches")
 
     @model_validator(mode="after")
-    def _starts_are_used(self) -> "RoutingSettings":
+    def _starts_are_used(self) -> Self:
         if self.starts is not None and self.decode != "multistart":
             raise ValueError(f"starts={self.starts} needs decode=multistart (given {self.decode})")
         return self
+
+
+class RoutingSettings(SearchSettings):
+    """The search for tours, with its random numbers."""
+
+    seed: Seed = Field(0, description="random seed of samples and of the searches")

@@ -3,23 +3,23 @@
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Unpack, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from common.config import checked
 from common.random import derive_key, random_bits
 from models import io, shipped
 from models.routing import fleet, kernels, native, stepwise
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import Cache, PointerDecoder
-from models.routing.encoder import EncoderLayer, NodeEmbedding
+from models.routing.encoder import DistanceBiasedAttention, EncoderLayer, NodeEmbedding
 from models.routing.environment import Instances, Routes, route_ends, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
-from models.routing.gt import DistanceBiasedAttention
-from models.routing.inputs import RoutingInput, RoutingSettings
-from models.routing.solve import Asked, Choices, check_work, given_problem, problem_of, solve_all
+from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
+from models.routing.solve import Asked, check_work, given_problem, solve_all
 
 SPACED = 20  # customers at which distances keep their unit
 
@@ -167,32 +167,23 @@ class RoutingPolicy(io.Model):
             return kernels.build(*given)[0]
         return stepwise.build(*given)
 
-    def solve(
-        self,
-        locs: object,
-        demand: object,
-        capacity: int,
-        *,
-        milliseconds: float | None = 0,
-        seed: int = 0,
-        **settings: Unpack[Choices],
-    ) -> tuple[Routes, float]:
+    def solve(self, locs: object, demand: object, capacity: int, **settings: object) -> tuple[Routes, float]:
         """Return routes for one problem, as indices into `locs`, and their length in the unit of `locs`, in float64.
 
         locs (N, 2) are coordinates in any unit, the depot first; demand (N,) are whole numbers, 0 at the depot;
-        capacity is a whole number. Lists, arrays and tensors are accepted. The settings are those of `best_tours`;
-        without `milliseconds` the policy's own tours count, the same at every call. Raises ValueError if this is not an
-        instance.
+        capacity is a whole number. Lists, arrays and tensors are accepted. The settings are those of RoutingSettings;
+        without `milliseconds` the policy's own tours in all symmetries count, the same at every call. Raises ValueError
+        if this is not an instance or a setting does not fit.
         """
         problem = given_problem(locs, demand, capacity)
         if not problem.customers:
             return [], 0.0
-        return solve_all(self, [Asked(problem)], milliseconds=milliseconds, seed=seed, **settings)[0]
+        chosen = checked(RoutingSettings, {"milliseconds": 0, "augment": True, **settings}, "settings")
+        check_work(problem.customers, chosen, math.inf)
+        return solve_all(self, [Asked(problem)], chosen)[0]
 
     def prepared(self, given: RoutingInput, settings: RoutingSettings) -> tuple[RoutingInput, Asked]:
         """Return the input and its problem."""
-        if settings.starts is not None and settings.starts > len(given.customers):
-            raise ValueError(f"starts is {settings.starts}, but there are only {len(given.customers)} customers")
         check_work(len(given.customers), settings)
         initial = None if given.initial is None else [list(route) for route in given.initial]
         return given, Asked(problem_of(given), given.item, initial)
@@ -204,21 +195,19 @@ class RoutingPolicy(io.Model):
 
         What is more than a plain CVRP is solved without the policy, by native ruin and recreate, one problem a thread.
         """
-        plain = [asked for _, asked in prepared if asked.problem.plain and not asked.problem.limited]
+        plain = [asked for _, asked in prepared if asked.problem.plain]
         drawn = random_bits(derive_key(settings.seed, "cvrp", "fleet"), torch.tensor([a.item for _, a in prepared]), 1)
-        solved = iter(solve_all(self, plain, **settings.model_dump()))
+        solved = iter(solve_all(self, plain, settings))
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            planned = {
-                id(asked): pool.submit(fleet.answer, asked.problem, settings.milliseconds or None, seed, asked.initial)
-                for (_, asked), seed in zip(prepared, drawn[:, 0].tolist(), strict=True)
-                if not any(asked is each for each in plain)
-            }
+            planned = [
+                None
+                if problem.plain
+                else pool.submit(fleet.answer, problem, settings.milliseconds or None, seed, initial)
+                for (_, (problem, _, initial)), seed in zip(prepared, drawn[:, 0].tolist(), strict=True)
+            ]
         found: list[dict[str, object]] = []
-        for given, asked in prepared:
-            if id(asked) in planned:
-                own = planned[id(asked)].result()
-            else:
-                own = dict(zip(("routes", "cost"), next(solved), strict=True))
+        for (given, _), plan in zip(prepared, planned, strict=True):
+            own = plan.result() if plan else dict(zip(("routes", "cost"), next(solved), strict=True))
             name = {} if given.name is None else {"name": given.name}
             found.append({**name, **own, **({"unit": "km"} if given.degrees else {})})
         return found

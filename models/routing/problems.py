@@ -92,21 +92,12 @@ class Problem:
     prizes: np.ndarray | None = None  # (N,) float64 cost of leaving a customer out; infinite where that is forbidden
 
     @property
-    def rounded(self) -> bool:
-        """Whether distances are whole numbers."""
-        return self.rounding != "exact"
-
-    @property
-    def limited(self) -> bool:
-        """Whether the length of a route is limited."""
-        return self.limit < np.inf
-
-    @property
     def plain(self) -> bool:
-        """Whether nothing is asked beyond the symmetric CVRP, with limited routes or without."""
+        """Whether nothing is asked beyond the symmetric CVRP."""
         parts = (self.services, self.durations, self.windows, self.prizes)
         uneven = self.matrix is not None and not np.array_equal(self.matrix, self.matrix.T)
-        return all(part is None for part in parts) and not (self.fleet or self.open_routes or self.depots > 1 or uneven)
+        more = self.fleet or self.limit < np.inf or self.open_routes or self.depots > 1 or uneven
+        return all(part is None for part in parts) and not more
 
     @property
     def customers(self) -> int:
@@ -145,11 +136,6 @@ def distances(problem: Problem) -> np.ndarray:
     """Return the (n + 1, n + 1) float64 distances between the nodes in the problem's own metric."""
     nodes = np.arange(len(problem.locs))
     return distances_between(problem, nodes[:, None], nodes[None])
-
-
-def distances_from(problem: Problem, node: int) -> np.ndarray:
-    """Return the (n + 1,) float64 distances from a node in the problem's own metric."""
-    return distances_between(problem, np.array([node]), np.arange(len(problem.locs)))
 
 
 def distances_between(problem: Problem, first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -200,7 +186,7 @@ def scaled(problem: Problem) -> np.ndarray:
     """
     locs = problem.locs
     low, high = locs.min(0), locs.max(0)
-    if problem.rounded or low.min() < 0 or high.max() > 1:
+    if problem.rounding != "exact" or low.min() < 0 or high.max() > 1:
         extent = (high - low).max()
         locs = (locs - low) / (extent if extent > 0 else 1)
     return locs.astype(np.float32)
@@ -219,22 +205,6 @@ def to_instances(problems: Sequence[Problem], device: torch.device | str) -> Ins
         torch.from_numpy(np.stack([problem.demand for problem in problems])).float().to(device),
         torch.tensor([problem.capacity for problem in problems], dtype=torch.float32, device=device),
     )
-
-
-def exact_problems(
-    name: str, depot: np.ndarray, locs: np.ndarray, demand: np.ndarray, capacity: np.ndarray, num: int
-) -> list[Problem]:
-    """Return problems in the exact metric from depot (K, 2), locs (K, n, 2), demand (K, n) and capacity (K,).
-
-    Their names end in numbers with as many digits as the last of `num` needs, so that their files sort in order.
-    """
-    locs = np.concatenate([depot[:, None], locs], 1).astype(np.float64)
-    demand = np.pad(demand.astype(np.int64), ((0, 0), (1, 0)))
-    digits = len(str(num - 1))
-    return [
-        Problem(f"{name}-{index:0{digits}d}", locs[index], demand[index], int(capacity[index]), rounding="exact")
-        for index in range(len(locs))
-    ]
 
 
 class Plan(NamedTuple):

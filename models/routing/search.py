@@ -1,20 +1,20 @@
 """Search with a trained policy: a decoding strategy, repeated on the 8 symmetries of the square."""
 
-from typing import Protocol, TypedDict
+from collections.abc import Iterator
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
-from models.routing.adaptation import Adaptation, Scorer
 from models.routing.decoder import Cache
-from models.routing.decodes import DECODES, MOST_SAMPLES, Request
+from models.routing.decodes import DECODES, Request
 from models.routing.environment import DEPOT, Instances, tour_length
 
 SYMMETRIES = 8
 SAME = 1e-6  # relative difference of float32 costs below which two tours count as the same
 
 
-class TourBuilder(Scorer, Protocol):
+class TourBuilder(Protocol):
     """The part of a routing policy that a search needs."""
 
     def encode(self, instances: Instances) -> Cache:
@@ -30,14 +30,8 @@ class TourBuilder(Scorer, Protocol):
     ) -> Tensor:
         """Return tours (B, S, T)."""
 
-
-class Settings(TypedDict, total=False):
-    """Settings of a search, described at `shortlist`."""
-
-    decode: str
-    samples: int
-    starts: int | None
-    augment: bool
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the weights, which say what device it is on."""
 
 
 @torch.no_grad()
@@ -63,20 +57,17 @@ def shortlist(
 
     With `augment` the strategy is repeated for each of the 8 symmetries of the square (Kwon et al. 2020). `max_scores`
     bounds memory: that many (tour, node) pairs are scored at a time, about 300 bytes each; results change by rounding
-    only. Raises ValueError for settings that do not fit.
+    only.
     """
     batch, num_nodes = instances.demand.shape
     device, most_steps = instances.locs.device, 2 * (num_nodes - 1)
-    request = Request(num_nodes - 1, samples, starts, seed)
-    _check(decode, request)
-    plan = DECODES[decode](request)
+    plan = DECODES[decode](Request(num_nodes - 1, samples, starts, seed))
     variants = SYMMETRIES if augment else 1
     items = torch.arange(batch, device=device) if items is None else items.to(device)
 
-    # The encoder compares all pairs of nodes of a row, hence the maximum; learning compares every step with every node.
-    tours_at_once = plan.learns_after or max(1, max_scores // num_nodes)
-    scored = plan.learns_after * most_steps if plan.learns_after else plan.num_tours
-    rows_at_once = max(1, max_scores // (num_nodes * max(num_nodes, scored)))
+    # The encoder compares all pairs of nodes of a row, hence the maximum.
+    tours_at_once = max(1, max_scores // num_nodes)
+    rows_at_once = max(1, max_scores // (num_nodes * max(num_nodes, plan.num_tours)))
     best = torch.full((batch * variants, keep), torch.inf, device=device)
     best_actions = torch.zeros(batch * variants, keep, most_steps, dtype=torch.long, device=device)
     for rows in torch.arange(batch * variants, device=device).split(rows_at_once):
@@ -84,16 +75,13 @@ def shortlist(
         original = Instances(*(tensor[owner] for tensor in instances))
         turned = original._replace(locs=turn(original.locs, symmetry))
         cache = policy.encode(turned)
-        adaptation = Adaptation(policy, turned, cache) if plan.learns_after else None
         for tours in torch.arange(plan.num_tours, device=device).split(tours_at_once):
             guidance = plan.guide(items[owner] * SYMMETRIES + symmetry, tours)
-            actions = policy.build(cache, turned, len(tours), guidance.uniform, guidance.first)
+            actions = policy.build(cache, turned, len(tours), **guidance)
             costs = tour_length(original.locs, actions)
             best[rows], index = _shortest(torch.cat([best[rows], costs], 1), keep)
             padded = nn.functional.pad(actions, (0, most_steps - actions.shape[2]), value=DEPOT)
             best_actions[rows] = _rows(torch.cat([best_actions[rows], padded], 1), index)
-            if adaptation and tours[-1] + 1 < plan.num_tours:
-                cache = adaptation.learn(actions, costs)
     cost, index = _shortest(best.view(batch, -1), keep)
     actions = _rows(best_actions.view(batch, -1, most_steps), index)
     actions = torch.where(cost.isinf()[..., None], actions[:, :1], actions)
@@ -123,16 +111,3 @@ def turn(locs: Tensor, symmetry: Tensor) -> Tensor:
     mirrored = torch.stack([symmetry & 1, symmetry & 2], -1)[:, None].bool()
     locs = torch.where(mirrored, 1 - locs, locs)
     return torch.where((symmetry >= 4)[:, None, None], locs.flip(-1), locs)
-
-
-def _check(decode: str, request: Request) -> None:
-    """Raise ValueError for settings that do not fit."""
-    num_customers, samples, starts, _ = request
-    if decode not in DECODES:
-        raise ValueError(f"decode is {decode!r}; known: {', '.join(DECODES)}")
-    if starts is not None and decode != "multistart":
-        raise ValueError(f"starts is {starts}, but decode is {decode!r}; starts need decode 'multistart'")
-    if starts is not None and not 1 <= starts <= num_customers:
-        raise ValueError(f"starts is {starts}; it must be from 1 to {num_customers}, the number of customers")
-    if not 1 <= samples <= MOST_SAMPLES:
-        raise ValueError(f"samples is {samples}; it must be from 1 to {MOST_SAMPLES}")

@@ -6,22 +6,22 @@ recreate for the rest of the time.
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import NamedTuple, Protocol, Unpack
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from common.config import checked
+from common.errors import UserError
 from common.random import derive_key, random_bits
 from models.routing import native
 from models.routing.decodes import DECODES, Request
-from models.routing.distance_metrics import great_circle, local_plane
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
-from models.routing.inputs import RoutingInput, RoutingSettings, VehiclesInput
-from models.routing.problems import MOST_CAPACITY, Problem, Vehicles, cost_of, distances, to_instances
-from models.routing.search import SYMMETRIES, Settings, TourBuilder, shortlist
+from models.routing.inputs import RoutingInput, RoutingSettings, SearchSettings, problem_of
+from models.routing.problems import Problem, cost_of, distances, to_instances
+from models.routing.search import SYMMETRIES, TourBuilder, shortlist
 
 AT_ONCE = 256  # problems given to one search
 OMITTED = "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
@@ -51,73 +51,12 @@ DIVISIONS = (
 )
 
 
-class Solver(TourBuilder, Protocol):
-    """A tour builder with parameters, which say what device it is on."""
-
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the weights."""
-
-
 class Asked(NamedTuple):
     """A problem and the number of its random stream."""
 
     problem: Problem
     item: int = 0
     initial: Routes | None = None  # routes to begin with
-
-
-class Choices(Settings, total=False):
-    """Settings of the solver, described at `best_tours`."""
-
-    starts_from: str
-
-
-def problem_of(given: RoutingInput) -> Problem:
-    """Return the problem of an input."""
-    locs, matrix = np.array([given.depot, *given.customers, *given.depots], float), None
-    if given.degrees:
-        locs, matrix = local_plane(locs), great_circle(locs[:, None], locs)
-    if given.distances is not None:
-        matrix = np.array(given.distances, float)
-    further = [0.0] * len(given.depots)
-    windows = [*(given.windows or [(0, np.inf)] * len(given.customers)), *[given.hours or (0, np.inf)] * len(further)]
-    problem = Problem(
-        given.name or "",
-        locs,
-        np.array([0, *given.demands, *further], np.int64),
-        given.capacity,
-        given.rounding,
-        matrix=matrix,
-        services=None if given.service_times is None else np.array([0, *given.service_times, *further]),
-        durations=None if given.durations is None else np.array(given.durations, float),
-        windows=np.array([given.hours or (0, np.inf), *windows], float) if given.windows or given.hours else None,
-        fleet=_fleet_of(given),
-        depots=1 + len(further),
-        open_routes=given.open_routes,
-        prizes=None if given.prizes is None else np.array([np.inf, *given.prizes, *further], float),  # nan: None
-    )
-    if problem.prizes is not None:
-        problem.prizes[np.isnan(problem.prizes)] = np.inf
-    if given.speed is not None and given.durations is None:
-        return replace(problem, durations=distances(problem) * 60 / given.speed)
-    return problem
-
-
-def _fleet_of(given: RoutingInput) -> tuple[Vehicles, ...]:
-    """Return the kinds of vehicles; none where only the capacity is limited."""
-
-    def bounds(of: RoutingInput | VehiclesInput) -> list[float]:
-        return [np.inf if most is None else most for most in (of.max_length, of.max_duration)]
-
-    if given.vehicles:
-        return tuple(
-            Vehicles(each.capacity, each.count, each.depot, each.fixed_cost, each.cost_per_distance, *bounds(each))
-            for each in given.vehicles
-        )
-    if not given.depots and given.num_vehicles is None and bounds(given) == [np.inf, np.inf]:
-        return ()
-    depots = range(1 + len(given.depots))
-    return tuple(Vehicles(given.capacity, given.num_vehicles, at, 0, 1, *bounds(given)) for at in depots)
 
 
 def mended(problem: Problem, routes: Sequence[Sequence[int]]) -> Routes:
@@ -135,25 +74,17 @@ def mended(problem: Problem, routes: Sequence[Sequence[int]]) -> Routes:
     return found + [[node] for node in sorted(waiting)]
 
 
-def solve_all(
-    policy: Solver,
-    asked: Sequence[Asked],
-    *,
-    milliseconds: float | None = None,
-    seed: int = 0,
-    **settings: Unpack[Choices],
-) -> list[tuple[Routes, float]]:
-    """Return routes and their cost for each problem; `settings` are the others of `best_tours`.
+def solve_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[tuple[Routes, float]]:
+    """Return routes and their cost for each problem.
 
-    Raises ValueError for settings that do not fit, for time without native code, and for a policy whose weights are not
-    finite.
+    Raises ValueError for time without native code, and for a policy whose weights are not finite.
     """
     if reason := native.unavailable():
-        if milliseconds:
+        if settings.milliseconds:
             raise ValueError(
-                f"milliseconds is {milliseconds:g}, but this machine has no native code: {reason}; set it to 0"
+                f"milliseconds is {settings.milliseconds:g}, but this machine has no native code: {reason}; set it to 0"
             )
-        milliseconds = 0
+        settings = settings.model_copy(update={"milliseconds": 0})
     device = next(policy.parameters()).device
     alike: dict[tuple[int, bool], list[int]] = defaultdict(list)
     for place, each in enumerate(asked):
@@ -167,24 +98,24 @@ def solve_all(
             instances, items = to_instances(problems, device), torch.tensor([each.item for each in chosen])
             plans = [mended(each.problem, each.initial) for each in chosen if each.initial is not None]
             crew = max(1, torch.get_num_threads() // len(rows))
-            tours = best_tours(
-                policy, problems, instances, items, seed, milliseconds, plans=plans, crew=crew, **settings
-            )
+            tours = best_tours(policy, problems, instances, items, settings, settings.seed, plans, crew)
             for place, problem, tour in zip(rows, problems, tours, strict=True):
                 routes = routes_of(tour)
                 found[place] = routes, cost_of(problem, routes)
     return [found[place] for place in range(len(asked))]
 
 
-def check_work(customers: int, settings: RoutingSettings) -> None:
-    """Raise ValueError for tours that a policy would build for minutes."""
+def check_work(customers: int, settings: SearchSettings, most_scores: float = MOST_SCORES) -> None:
+    """Raise UserError for more starts than customers, and for tours that a policy would build for minutes."""
+    if settings.starts is not None and settings.starts > customers:
+        raise UserError(f"starts is {settings.starts}, but there are only {customers} customers")
     plan = DECODES[settings.decode](Request(customers, settings.samples, settings.starts, 0))
     tours = plan.num_tours * (SYMMETRIES if settings.augment else 1)
     alone = settings.milliseconds == 0 or settings.starts_from == "policy" or settings.starts or native.unavailable()
-    if alone and tours * customers**2 > MOST_SCORES:
-        raise ValueError(
-            f"{tours:,} tours of a policy for {customers:,} customers would take long; give starts=1, or milliseconds "
-            "and no starts"
+    if alone and tours * customers**2 > most_scores:
+        raise UserError(
+            f"{tours:,} tours of a policy for {customers:,} customers would take long; give starts=1 augment=false, or "
+            "milliseconds and no starts"
         )
 
 
@@ -198,31 +129,37 @@ def best_tours(
     problems: Sequence[Problem],
     instances: Instances,
     items: Tensor,
+    settings: SearchSettings,
     seed: int,
-    milliseconds: float | None = None,
-    starts_from: str = "mix",
     plans: Sequence[Routes] = (),
     crew: int = 1,
-    **settings: Unpack[Settings],
 ) -> Tensor:
-    """Return tours (B, T) found in `milliseconds` of CPU time for each problem, by default as many as customers.
+    """Return tours (B, T) of the problems, found by each of `crew` threads in the time of the settings.
 
-    Each of `crew` threads has so much time for a problem. `starts_from` is one of STARTS_FROM; `plans` are tours of the
-    problems to begin with, in place of the policy's. Without time the tours are the policy's, or the plans. `instances`
-    are the B problems as the policy takes them, `items` (B,) the numbers of their random streams, `settings` those of
-    `shortlist`.
+    `plans` are tours of the problems to begin with, in place of the policy's. Without time the tours are the policy's,
+    or the plans. `instances` are the B problems as the policy takes them, `items` (B,) the numbers of their random
+    streams.
     """
-    began, customers = time.process_time(), problems[0].customers
-    milliseconds = customers if milliseconds is None else milliseconds
+    began, customers, starts = time.process_time(), problems[0].customers, settings.starts
+    milliseconds = customers if settings.milliseconds is None else settings.milliseconds
     division = division_of(customers)
     tours = None
     if plans:
         tours = torch.stack([actions_of(plan, 2 * customers)[None] for plan in plans])
-    elif takes_policy(customers, milliseconds, starts_from, settings.get("starts")):
-        if milliseconds and settings.get("starts") is None and settings.get("decode", "multistart") == "multistart":
-            settings["starts"] = min(max(1, division.starts), customers)
-        keep = division.keep if milliseconds else 1
-        tours, _ = shortlist(policy, instances, keep=keep, seed=seed, items=items, **settings)
+    elif takes_policy(customers, milliseconds, settings.starts_from, starts):
+        if milliseconds and starts is None and settings.decode == "multistart":
+            starts = min(max(1, division.starts), customers)
+        tours, _ = shortlist(
+            policy,
+            instances,
+            settings.decode,
+            keep=division.keep if milliseconds else 1,
+            samples=settings.samples,
+            starts=starts,
+            augment=settings.augment,
+            seed=seed,
+            items=items,
+        )
         tours = padded(tours, 2 * customers)
         each_once = torch.arange(1 - customers, 1 + customers, device=tours.device).clamp_min(DEPOT)
         if (tours.sort(-1).values != each_once).any():
@@ -230,7 +167,7 @@ def best_tours(
     if not milliseconds:
         assert tours is not None
         return tours[:, 0]
-    return searched(problems, items, seed, milliseconds / 1000, starts_from, tours, began=began, crew=crew)
+    return searched(problems, items, seed, milliseconds / 1000, settings.starts_from, tours, began=began, crew=crew)
 
 
 def takes_policy(customers: int, milliseconds: float, starts_from: str, starts: int | None) -> bool:
@@ -278,13 +215,10 @@ def division_of(customers: int) -> Division:
     return next(each for each in DIVISIONS if customers <= each.customers)
 
 
-def ruined(problems: Sequence[Problem], items: Tensor, seed: int, *, rounds: int = 0, seconds: float = 0) -> Tensor:
-    """Return tours (B, T) after ruin and recreate in the problems' own metric, from random ones.
-
-    The budget is `rounds`, or `seconds` of CPU time for each problem.
-    """
-    seeds = random_bits(derive_key(seed, "cvrp", "ruin"), items.cpu(), 1)[:, 0]
-    return native.ruin_and_recreate(_measured(problems), seeds, rounds=rounds, seconds=seconds)
+def ruined(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0) -> Routes:
+    """Return routes from ruin and recreate, which begins with random ones, after `rounds` or `seconds` of CPU time."""
+    seeds = random_bits(derive_key(seed, "cvrp", "ruin"), torch.zeros(1), 1)[:, 0]
+    return routes_of(native.ruin_and_recreate(_measured([problem]), seeds, rounds=rounds, seconds=seconds)[0])
 
 
 def _measured(problems: Sequence[Problem]) -> native.Measured:
@@ -310,36 +244,16 @@ def padded(actions: Tensor, length: int) -> Tensor:
     return torch.nn.functional.pad(actions, (0, length - actions.shape[-1]), value=DEPOT)
 
 
-def given_problem(locs: object, demand: object, capacity: int) -> Problem:
+def given_problem(locs: object, demand: object, capacity: object) -> Problem:
     """Return locations (N, 2) and demands (N,) as a problem; raise ValueError if they are not one."""
-    locs, demand = _numbers(locs, "locs"), _numbers(demand, "demand")
-    if locs.ndim != 2 or locs.shape[1] != 2 or not len(locs):
-        raise ValueError(f"locs has shape {list(locs.shape)}; it must be (N, 2), the depot first, then N - 1 customers")
-    if demand.shape != locs.shape[:1]:
-        raise ValueError(
-            f"demand has shape {list(demand.shape)}; it must be ({len(locs)},), one number for each of locs"
-        )
-    most = _numbers(capacity, "capacity")
-    if most.ndim or most != most.round() or not 1 <= most <= MOST_CAPACITY:
-        raise ValueError(f"capacity is {capacity}; it must be a whole number from 1 to {MOST_CAPACITY}")
-    if demand[DEPOT] != 0:
-        raise ValueError(f"demand[0] is {demand[DEPOT].item():g}; it is the depot's and must be 0")
-    for wrong, must in [
-        ((demand < 0) | (demand != demand.round()), "must be a whole number, 0 or more"),
-        (demand > most, f"is more than a vehicle's capacity of {most:g}; split the customer into several"),
-    ]:
-        if wrong.any():
-            i = int(wrong.nonzero()[0])
-            raise ValueError(f"demand[{i}] is {demand[i].item():g}; it {must}")
-    return Problem("given", locs.numpy(), demand.long().numpy(), int(most), "exact")
-
-
-def _numbers(values: object, name: str) -> Tensor:
-    """Return a finite float64 tensor on the CPU from lists, arrays or tensors."""
     try:
-        tensor = torch.as_tensor(values, dtype=torch.float64, device="cpu")
+        given = [torch.as_tensor(each, dtype=torch.float64, device="cpu") for each in (locs, demand, capacity)]
+        (depot, *places), (own, *demands), most = (each.tolist() for each in given)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{name} must be numbers: {error}") from error
-    if not tensor.isfinite().all():
-        raise ValueError(f"{name} has values that are not finite numbers")
-    return tensor
+        raise ValueError(f"locs and demand must be numbers, those of the depot first: {error}") from error
+    if own != 0:
+        raise ValueError(f"demand[0] is {own:g}; it is the depot's and must be 0")
+    if not places and not demands:
+        return Problem("", np.array([depot]), np.zeros(1, np.int64), 1, "exact")
+    fields = {"depot": depot, "customers": places, "demands": demands, "capacity": most}
+    return problem_of(checked(RoutingInput, fields, "locs, demand and capacity"))

@@ -3,32 +3,49 @@
 Weights have 8 bits and a scale per row; keys and values have 8 bits and a scale per channel (folded into the queries
 and the output matrix); all other activations have 16 bits or more in fixed point. `quantization.py` makes one.
 
+Sums of products below 2**53 are exact in float64, so products of matrices can use BLAS for speed.
+
 Shapes: B sequences, S positions, N cached positions, D width, H heads, d = D / H, V vocabulary, C context.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from math import erf, exp, isqrt, sqrt
+from typing import TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from models.stories.config import END, TinyTransformerConfig
-from models.stories.integer_arithmetic import (
-    EXP,
-    GELU,
-    LARGEST_RESIDUAL,
-    NAT,
-    Array,
-    Matrix,
-    add,
-    attend,
-    norm,
-    rescale,
-    saturate,
-)
-from models.stories.integer_counts import Entries
-from models.stories.ngram_counts import ORDERS
+from models.stories.ngram_counts import ORDERS, NgramCounts, entries_of, hashes
 from models.stories.ngram_embedding import contexts
+
+Array: TypeAlias = NDArray[np.int64]
+
+NAT = 64  # a score or a scaled logit of 64 is one nat
+LARGEST_RESIDUAL = 2**22
+EXP = np.array([round(32768 * exp(-i / NAT)) for i in range(704)])
+GELU = np.array([round(1024 * x * (1 + erf(x / sqrt(2))) / 2) for x in ((i - 512) / 128 for i in range(1024))])
+LARGEST_SHARPENED, LARGEST_ADDED = 2**30 - 1, 2**17
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A linear map with a scale per row."""
+
+    weights: Array  # (rows, columns) int64, -127 to 127
+    bias: Array  # (rows,) int64, in units of the sum of products
+    multiplier: Array  # (rows,) int64
+
+    def __call__(self, x: Array) -> Array:
+        """Sums of products (..., rows) of integers x (..., columns)."""
+        return (x.astype(np.float64) @ self._columns).astype(np.int64) + self.bias
+
+    @cached_property
+    def _columns(self) -> Array:
+        return np.ascontiguousarray(self.weights.T, np.float64)
 
 
 @dataclass(frozen=True)
@@ -50,6 +67,48 @@ class Table:
     weights: Array  # (R, D) int64, -127 to 127
     multiplier: Array  # (R,) int64
     fingerprint: Array  # (R,) int64, 0 to 255
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The entries of the counts and where each bucket's begin, mixed into logits in 64ths of a nat."""
+
+    starts: Array  # (buckets + 1,) int64, as all
+    tokens: Array  # (E,)
+    tags: Array  # (E,)
+    levels: Array  # (E,)
+
+    @classmethod
+    def of(cls, counts: NgramCounts) -> "Entries":
+        """Take over the counts of a model."""
+        stored = (counts.starts, counts.tokens, counts.tags, counts.levels)
+        return cls(*(each.cpu().numpy().astype(np.int64) for each in stored))
+
+    def sharpened(self, logits: Array, tokens: Array, post: int) -> Array:
+        """Logits (B, S, V) of the mixture, from the network's after the last S of `tokens` (B, N).
+
+        `post` is that of the logits, of which 64 << post are a nat.
+        """
+        logits, last = logits.copy(), slice(tokens.shape[1] - logits.shape[1], None)
+        best = logits.max(-1, keepdims=True)
+        whole = log(_exp((best - logits) >> post).sum(-1, keepdims=True)) - ONE
+        starts, tags = torch.from_numpy(self.starts), torch.from_numpy(self.tags)
+        for code, inside in hashes(torch.from_numpy(tokens)):
+            place, found = (each.numpy() for each in entries_of(starts, tags, code[:, last], inside[:, last]))
+            most = int(found.sum(-1).max())
+            first = np.argsort(~found, -1, kind="stable")[..., :most]  # those of the context, in their order
+            place, found = (np.take_along_axis(each, first, -1) for each in (place, found))
+            token, level = self.tokens[place], self.levels[place]
+            for entry in range(most):  # one after the other, as a device has them
+                here = slice(entry, entry + 1)
+                logit = np.take_along_axis(logits, token[..., here], -1)
+                more = whole - level[..., here] + ((best - logit) >> post)
+                change = np.maximum(more, 0) + log(32768 + _exp(abs(more))) - ONE
+                raised = np.minimum(logit + (change << post), LARGEST_SHARPENED)
+                np.put_along_axis(logits, token[..., here], np.where(found[..., here], raised, logit), -1)
+            added = np.where(found, _exp(level), 0).sum(-1, keepdims=True)
+            whole = whole + log(32768 + np.minimum(added, LARGEST_ADDED)) - ONE
+        return logits
 
 
 @dataclass(frozen=True)
@@ -194,3 +253,62 @@ def _after_attention(layer: Layer, x: Array, attended: Array) -> Array:
 def _split(x: Array, model: IntegerTransformer) -> Array:
     """(B, S, D) -> (B, H, S, d)."""
     return x.reshape(*x.shape[:2], model.config.heads, -1).swapaxes(1, 2)
+
+
+def norm(x: Array) -> Array:
+    """Layer norm of integers x (..., D) of any scale, in Q10."""
+    width = x.shape[-1]
+    deviation = width * x - x.sum(-1, keepdims=True)
+    bits = np.bitwise_or.reduce(deviation ^ (deviation >> 31), axis=-1, keepdims=True)
+    length = np.frexp(bits.astype(np.float64))[1]  # 0 if there are none
+    scaled = np.where(length >= 12, deviation >> np.maximum(length - 12, 0), deviation << np.maximum(12 - length, 0))
+    root = np.sqrt((scaled * scaled).sum(-1, keepdims=True).astype(np.float64)).astype(np.int64)  # exact below 2**52
+    ratio = (isqrt(width << 20) << 12) // np.maximum(root, 1)
+    return np.where(bits == 0, 0, (scaled * ratio + 2048) >> 12)
+
+
+def attend(q: Array, k: Array, v: Array, bias: Array, seen: NDArray[np.bool_]) -> Array:
+    """Attention (B, H, S, d) of queries (B, H, S, d) over keys and values (B, H, N, d).
+
+    `bias` (H, S, N) is added to scores; `seen` (B or 1, 1, S, N) says which positions a position sees.
+    """
+    scores = (product(q, k.swapaxes(-1, -2)) >> 10) + bias
+    below = np.where(seen, scores, -(2**40)).max(-1, keepdims=True) - scores
+    weights = np.where(seen & (below < len(EXP)), EXP[np.minimum(np.maximum(below, 0), len(EXP) - 1)], 0)
+    reciprocal: Array = 2**31 // weights.sum(-1, keepdims=True)
+    return ((product(weights, v) >> 7) * reciprocal) >> 16
+
+
+def product(a: Array, b: Array) -> Array:
+    """The matrix product of integers."""
+    return (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64)
+
+
+def add(x: Array, matrix: Matrix, y: Array, pre: int, post: int) -> Array:
+    """The residual stream with matrix(y) added."""
+    return saturate(x + rescale(saturate(matrix(y) >> pre, 32767), matrix.multiplier, post), LARGEST_RESIDUAL)
+
+
+def rescale(value: Array, multiplier: Array, post: int) -> Array:
+    """`scale` of FORMAT.md."""
+    return (value * multiplier + (1 << (post - 1))) >> post
+
+
+def saturate(value: Array, most: int) -> Array:
+    """`sat` of FORMAT.md."""
+    return np.minimum(np.maximum(value, -most), most)  # faster on few numbers than clip
+
+
+def log(value: Array) -> Array:
+    """64 times the natural logarithm of integers from 1 to 2^28 - 1, within one."""
+    bits = np.frexp(value.astype(np.float64))[1] - 1
+    part: Array = np.where(bits >= 15, value >> np.maximum(bits - 15, 0), value << np.maximum(15 - bits, 0)) - 32768
+    power = (bits << 15) + part + ((part * (32768 - part) >> 15) * 11272 >> 15)
+    return (power >> 4) * 2839 >> 17
+
+
+def _exp(below: Array) -> Array:
+    return np.where(below < len(EXP), EXP[np.minimum(below, len(EXP) - 1)], 0)
+
+
+ONE = int(log(np.array(32768)))

@@ -101,10 +101,8 @@ class Kept:
 
     def extended(self, *tensors: Tensor) -> list[Tensor]:
         """Return those that are kept and then those given, and keep the last of them."""
-        if self.tensors:
-            whole = [torch.cat(pair, self.axis) for pair in zip(self.tensors, tensors, strict=True)]
-        else:
-            whole = list(tensors)
+        kept = self.tensors or [each.narrow(self.axis, 0, 0) for each in tensors]
+        whole = [torch.cat(pair, self.axis) for pair in zip(kept, tensors, strict=True)]
         first = max(0, whole[0].shape[self.axis] - self.size)
         self.tensors = [each.narrow(self.axis, first, each.shape[self.axis] - first) for each in whole]
         return whole

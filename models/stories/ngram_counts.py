@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.kneser_ney import discounts_of, lookup
+from common.kneser_ney import discounts_of, lookup, sums_before
 from models.stories.config import bucket_bits
 
 ORDERS = 4  # contexts of 1 to so many tokens
@@ -50,21 +50,7 @@ class Order:
     states: np.ndarray  # (contexts,) by how much was seen, 1 to STATES - 1
     pairs: np.ndarray  # (pairs,) sorted: context times V plus token
     shares: np.ndarray  # (pairs,) q of the token, 0 if it is not among the entries
-    mass: np.ndarray  # (contexts,) sums of shares
     worth: np.ndarray  # (pairs,) nats that the pair saves in the text itself
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the counts say of the tokens of other text."""
-
-    shares: Tensor  # (N, ORDERS) q of the token, 0 where no entry has it
-    mass: Tensor  # (N, ORDERS) sums of q over the entries of its contexts
-    states: Tensor  # (N, ORDERS) of its contexts, 0 where they were never seen
-
-    def at(self, places: Tensor) -> "Seen":
-        """Return what is said of the tokens at some places (n,)."""
-        return Seen(self.shares[places], self.mass[places], self.states[places])
 
 
 class NgramCounts(nn.Module):
@@ -132,24 +118,26 @@ class NgramCounts(nn.Module):
         used = np.zeros(len(codes), bool)
         used[kept] = True
         ends = np.cumsum([len(each) for each in pairs])[:-1]
-        self.orders = [
-            replace(each, shares=each.shares * mine, mass=np.bincount(row, each.shares * mine, len(each.keys)))
-            for each, row, mine in zip(self.orders, rows, np.split(used, ends), strict=True)
-        ]
+        parts = zip(self.orders, np.split(used, ends), strict=True)
+        self.orders = [replace(each, shares=each.shares * mine) for each, mine in parts]
 
-    def seen(self, tokens: np.ndarray, stories: np.ndarray) -> Seen:
-        """Look up what followed the contexts of all tokens but the first of other text (N,); arrays (N - 1, ORDERS)."""
+    def seen(self, tokens: np.ndarray, stories: np.ndarray) -> Tensor:
+        """Look up all tokens but the first of other text (N,); returns (N - 1, ORDERS, 3) float64.
+
+        For each order: q of the token, 0 where no entry has it; the sum of q over the entries of its context; and the
+        context's state, 0 where it was never seen.
+        """
         numbers = _numbered(tokens.astype(np.int64), stories, self.vocabulary, [each.keys for each in self.orders])
-        shares, mass, states = np.zeros((3, len(tokens) - 1, ORDERS))
-        for level, (order, (number, _)) in enumerate(zip(self.orders, numbers, strict=True)):
+        found = np.zeros((len(tokens) - 1, ORDERS, 3))
+        for order, (number, _), columns in zip(self.orders, numbers, found.swapaxes(0, 1), strict=True):
+            mass = np.bincount(order.pairs // self.vocabulary, order.shares, len(order.keys))
             known = number[:-1] >= 0
-            states[known, level] = order.states[number[:-1][known]]
-            mass[known, level] = order.mass[number[:-1][known]]
             place = lookup(order.pairs, np.where(known, number[:-1] * self.vocabulary + tokens[1:], -1))
-            shares[place >= 0, level] = order.shares[place[place >= 0]]
-        return Seen(torch.from_numpy(shares), torch.from_numpy(mass), torch.from_numpy(states).long())
+            columns[place >= 0, 0] = order.shares[place[place >= 0]]
+            columns[known, 1], columns[known, 2] = mass[number[:-1][known]], order.states[number[:-1][known]]
+        return torch.from_numpy(found)
 
-    def fit(self, seen: Seen, nats: Tensor) -> float:
+    def fit(self, seen: Tensor, nats: Tensor) -> float:
         """Set the levels by the weights that suit text best of whose tokens the network has `nats` (N,) float64.
 
         Returns the nats per token of the mixture.
@@ -206,46 +194,35 @@ def counted(tokens: np.ndarray, stories: np.ndarray, vocabulary: int) -> list[Or
         counts_here[np.unique(pair, return_index=True)[1]] = True
         counts_here &= followed
     lower = np.bincount(following[counts_here], minlength=vocabulary) + 1.0
-    shorter = _Shorter(np.zeros(len(tokens), np.int64), np.arange(vocabulary), lower / lower.sum())
+    probability = lower / lower.sum()
+    numbers, shorter = np.zeros(len(tokens), np.int64), np.arange(vocabulary)  # of contexts shorter by a token
     orders = []
     for (number, keys), code, (pairs, count) in zip(numbered, codes, counts, strict=True):
         place = np.zeros(len(keys), np.int64)  # where each context occurs
         place[number[number >= 0]] = np.flatnonzero(number >= 0)
-        orders.append(_order(keys, code[place], pairs, count, shorter, shorter.numbers[place], vocabulary))
-        shorter = _Shorter(number, pairs, orders[-1][1])
-    return [order for order, _ in orders]
-
-
-@dataclass(frozen=True)
-class _Shorter:
-    """What the contexts that are shorter by a token say."""
-
-    numbers: np.ndarray  # (N,) of the context at each token
-    pairs: np.ndarray  # (pairs,)
-    probability: np.ndarray  # (pairs,)
+        row, token = pairs // vocabulary, pairs % vocabulary
+        backed_off_to = probability[lookup(shorter, numbers[place][row] * vocabulary + token)]
+        order, probability = _order(keys, code[place], pairs, count, row, backed_off_to)
+        orders.append(order)
+        numbers, shorter = number, pairs
+    return orders
 
 
 def _order(
-    keys: np.ndarray,
-    codes: np.ndarray,
-    pairs: np.ndarray,
-    counts: np.ndarray,
-    shorter: _Shorter,
-    backed_off_to: np.ndarray,
-    vocabulary: int,
+    keys: np.ndarray, codes: np.ndarray, pairs: np.ndarray, counts: np.ndarray, row: np.ndarray, lower: np.ndarray
 ) -> tuple[Order, np.ndarray]:
-    """Return the contexts of a length and the probability (pairs,) of each pair."""
-    row, token = pairs // vocabulary, pairs % vocabulary
+    """Return the contexts of a length, and the probability of each pair (P,), whose context's number is `row` (P,).
+
+    `lower` (P,) is the probability after the context that is shorter by a token.
+    """
     discount = discounts_of(counts)[np.minimum(counts, 3)]
     total, taken = np.bincount(row, counts, len(keys)), np.bincount(row, discount, len(keys))
     kinds = np.bincount(row, minlength=len(keys)) / np.maximum(total, 1)
     states = 1 + np.searchsorted(TOTALS, total) * (len(SHARES) + 1) + np.searchsorted(SHARES, kinds)
-    lowered, lower = counts - discount, lookup(shorter.pairs, backed_off_to[row] * vocabulary + token)
-    backed_off = taken[row] / total[row] * shorter.probability[lower]
+    lowered, backed_off = counts - discount, taken[row] / total[row] * lower
     probability = lowered / total[row] + backed_off
     worth = lowered * np.log(probability / backed_off)
-    share = lowered / (total - taken)[row]
-    return Order(keys, codes, states, pairs, share, np.bincount(row, share, len(keys)), worth), probability
+    return Order(keys, codes, states, pairs, lowered / (total - taken)[row], worth), probability
 
 
 def _numbered(
@@ -276,30 +253,24 @@ def _kept(codes: np.ndarray, orders: np.ndarray, worth: np.ndarray, bits: int, m
     """
     ranked = np.argsort(-worth, kind="stable")
     context = codes * ORDERS + orders
-    ranked = ranked[_rank(context[ranked]) < MOST_FOLLOWING][:most]
+    ranked = ranked[_before(context[ranked]) < MOST_FOLLOWING][:most]
     told_apart = (codes >> 32 - bits << TAG_BITS) + tag_of(codes)
-    names, number = np.unique(context[ranked], return_inverse=True)
-    sums = np.bincount(number, worth[ranked])
-    best = np.lexsort((-sums, told_apart[ranked][np.unique(number, return_index=True)[1]]))
-    kinds = told_apart[ranked][np.unique(number, return_index=True)[1]][best]
+    names, first, number = np.unique(context[ranked], return_index=True, return_inverse=True)
+    kinds = told_apart[ranked][first]
+    best = np.lexsort((-np.bincount(number, worth[ranked]), kinds))
     stays = np.zeros(len(names), bool)
-    stays[best[np.diff(kinds, prepend=-1) != 0]] = True
+    stays[best[np.diff(kinds[best], prepend=-1) != 0]] = True
     ranked = ranked[stays[number]]
-    buckets = codes[ranked] >> 32 - bits
-    ranked = ranked[_rank(buckets) < LONGEST]
+    ranked = ranked[_before(codes[ranked] >> 32 - bits) < LONGEST]
     return ranked[np.argsort(codes[ranked] >> 32 - bits, kind="stable")]
 
 
-def _rank(groups: np.ndarray) -> np.ndarray:
+def _before(groups: np.ndarray) -> np.ndarray:
     """Return how many of the same group (n,) come before each element."""
-    order = np.argsort(groups, kind="stable")
-    begins = np.flatnonzero(np.diff(groups[order], prepend=groups[order[:1]] - 1))
-    rank = np.empty(len(groups), np.int64)
-    rank[order] = np.arange(len(groups)) - np.repeat(begins, np.diff(np.append(begins, len(groups))))
-    return rank
+    return sums_before(groups, np.ones(len(groups), np.int64))
 
 
-def _fitted(seen: Seen, nats: Tensor) -> tuple[Tensor, float]:
+def _fitted(seen: Tensor, nats: Tensor) -> tuple[Tensor, float]:
     """Return the log odds (ORDERS, STATES) of the weights m, none above 0, and the nats per token that they give."""
     odds = torch.full((ORDERS, STATES), PRIOR, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([odds], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
@@ -307,8 +278,9 @@ def _fitted(seen: Seen, nats: Tensor) -> tuple[Tensor, float]:
     def mixed() -> Tensor:
         probability = torch.exp(-nats)
         for order in range(ORDERS):
-            ratio = odds[order, seen.states[:, order]].clamp(max=0).exp()
-            probability = (probability + ratio * seen.shares[:, order]) / (1 + ratio * seen.mass[:, order])
+            share, mass, state = seen[:, order].unbind(-1)
+            ratio = odds[order, state.long()].clamp(max=0).exp()
+            probability = (probability + ratio * share) / (1 + ratio * mass)
         return -probability.log()
 
     def loss() -> Tensor:

@@ -11,16 +11,19 @@ import torch
 from numpy.typing import NDArray
 
 from models.stories.config import TinyTransformerConfig
-from models.stories.integer_arithmetic import ATTENDED, GATE, LARGEST_POST, NAT, NORMED, RESIDUAL, Array, Matrix
-from models.stories.integer_counts import LARGEST_POST_COUNTED, Entries
-from models.stories.integer_transformer import IntegerTransformer, Layer, Table
+from models.stories.integer_transformer import NAT, Array, Entries, IntegerTransformer, Layer, Matrix, Table
 from models.stories.network import Block, Network
 from models.stories.ngram_embedding import NgramMemory
 
 Floats: TypeAlias = NDArray[np.float64]
 
+RESIDUAL, NORMED, ATTENDED, GATE = 2**12, 2**10, 2**8, 2**7  # 1.0 in each kind of activation
 LARGEST_MULTIPLIER, LARGEST_BIAS = 2**15 - 1, 2**24 - 1
+LARGEST_POST, LARGEST_POST_COUNTED = 30, 20  # the second one of logits that counts are mixed into
 CLIP = 4.0  # standard deviations at which keys and values saturate
+# Tensors of a model that ships: matrices in 8 bits with a scale per row, counts in 32 bits each, the rest in 16.
+SCALE, ENTRIES = ".scale", "counts.entries"
+FIELDS = {"counts.tokens": (0, 12), "counts.tags": (12, 10), "counts.levels": (22, 10)}  # first bit and number of bits
 
 
 def quantize(model: Network) -> IntegerTransformer:
@@ -158,3 +161,29 @@ def _pre_of_normed(width: int, bias: Array) -> int:
 def floats(tensor: torch.Tensor) -> Floats:
     """A tensor as an array."""
     return np.asarray(tensor.detach().cpu().double().numpy())
+
+
+def unpacked(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return stored tensors as a model has them; those of a model that is stored as it is stay unchanged.
+
+    Raises ValueError for rows without scales and for what is no list.
+    """
+    if not any(name == ENTRIES or name.endswith(SCALE) for name in tensors):
+        return tensors
+    found = {}
+    for name, tensor in tensors.items():
+        if name in (ENTRIES, "counts.starts") and tensor.dim() != 1:
+            raise ValueError(f"{name} of the weights has {tensor.dim()} dimensions; copy the model again")
+        if name == ENTRIES:
+            for field, (first, bits) in FIELDS.items():
+                found[field] = ((tensor.long() >> first) & (1 << bits) - 1).to(torch.int16)
+        elif name == "counts.starts":
+            found[name] = torch.cat([torch.zeros(1), tensor.cumsum(0)]).to(torch.int32)
+        elif tensor.dtype == torch.int8:
+            scale = tensors.get(name + SCALE)
+            if scale is None or tensor.dim() != 2 or scale.shape != tensor.shape[:1]:
+                raise ValueError(f"{name} of the weights lacks a scale for each row; copy the model again")
+            found[name] = tensor * scale.clamp(-1e30, 1e30)[:, None]
+        elif not name.endswith(SCALE):
+            found[name] = tensor.float() if tensor.is_floating_point() else tensor
+    return found

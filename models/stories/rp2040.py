@@ -109,14 +109,10 @@ def check(config: TinyTransformerConfig) -> None:
 def _largest_that_fits(config: TinyTransformerConfig, name: str) -> int | None:
     """The largest smaller value of one field with which the model fits SRAM, all else equal; None if there is none."""
     least, _, multiple = FORMAT_LIMITS[name]
-    if name == "heads":
-        return None
-    for value in range(getattr(config, name) - multiple, least - 1, -multiple):
-        if name == "width" and value % config.heads:
-            continue
-        if sram_bytes(TinyTransformerConfig(**{**vars(config), name: value})) <= SRAM_BYTES:
-            return value
-    return None
+    smaller = range(getattr(config, name) - multiple, least - 1, -multiple) if name != "heads" else range(0)
+    possible = (value for value in smaller if name != "width" or value % config.heads == 0)
+    sizes = ((value, TinyTransformerConfig(**{**vars(config), name: value})) for value in possible)
+    return next((value for value, changed in sizes if sram_bytes(changed) <= SRAM_BYTES), None)
 
 
 def cycles_per_token(config: TinyTransformerConfig) -> float:

@@ -20,8 +20,7 @@ from models.stories.config import END, TinyTransformerConfig
 from models.stories.inputs import StoryInput, StorySettings
 from models.stories.integer_transformer import Sampler
 from models.stories.network import Network, Past
-from models.stories.packing import unpacked
-from models.stories.quantization import quantize
+from models.stories.quantization import quantize, unpacked
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

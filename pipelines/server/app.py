@@ -30,9 +30,8 @@ from pipelines.answers.words import described as described_fields
 from pipelines.report.markup import fragment
 from pipelines.server import bodies
 from pipelines.server.answering import Answering, usable
-from pipelines.server.guard import Guard
+from pipelines.server.guard import Guard, Metrics
 from pipelines.server.limits import Limits, Refused
-from pipelines.server.metrics import Metrics
 from pipelines.server.openai import Completions
 from pipelines.server.sent import Answer, Events, to_json
 

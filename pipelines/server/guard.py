@@ -1,4 +1,4 @@
-"""Middleware before every route: who may ask and how much they may send; it also counts requests.
+"""Guards before every route: who may ask, how much they may send and how slowly; the middleware counts requests, too.
 
 Refusals and errors become short JSON answers.
 """
@@ -12,13 +12,16 @@ import ipaddress
 import sys
 import time
 import traceback
-from collections.abc import Collection, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from urllib.parse import urlsplit
 
+import psutil
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from pipelines.server.answering import Answering
 from pipelines.server.limits import Limits, Refused
-from pipelines.server.metrics import Metrics
 from pipelines.server.sent import Answer
 
 HEADERS = {
@@ -28,6 +31,7 @@ HEADERS = {
     b"content-security-policy": b"default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
     b"frame-ancestors 'none'",
 }
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
 OPEN = ("/health", "/docs", "/openapi.json")  # without a token, like the files of the page
 
 
@@ -150,3 +154,94 @@ def _name(host: bytes) -> str:
 
 def _shown(text: bytes) -> str:
     return repr(text[:100].decode("latin-1"))
+
+
+class Metrics:
+    """Requests by route and status, with their durations."""
+
+    def __init__(self) -> None:
+        self.requests: defaultdict[tuple[str, int], int] = defaultdict(int)
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.within: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(BOUNDS))
+
+    def count(self, route: str, status: int, seconds: float) -> None:
+        """Count a request; `route` is one of the server's own, which bounds their number."""
+        self.requests[route, status] += 1
+        self.seconds[route] += seconds
+        for place, bound in enumerate(BOUNDS):
+            self.within[route][place] += seconds <= bound
+
+    def text(self, runs: Iterable[Answering]) -> str:
+        """Return the counters."""
+        lines = ["# TYPE requests_total counter"]
+        lines += [
+            f'requests_total{{route="{route}",status="{status}"}} {count}'
+            for (route, status), count in sorted(self.requests.items())
+        ]
+        lines.append("# TYPE request_seconds histogram")
+        for route, total in sorted(self.seconds.items()):
+            count = sum(each for (own, _), each in self.requests.items() if own == route)
+            for bound, within in zip((*BOUNDS, "+Inf"), (*self.within[route], count), strict=True):
+                lines.append(f'request_seconds_bucket{{route="{route}",le="{bound}"}} {within}')
+            lines += [f'request_seconds_sum{{route="{route}"}} {total:.6f}']
+            lines += [f'request_seconds_count{{route="{route}"}} {count}']
+        for kind, name in (("gauge", "open"), ("counter", "batches"), ("counter", "batched")):
+            lines.append(f"# TYPE run_{name} {kind}")
+            lines += [f'run_{name}{{run="{run.name}"}} {getattr(run, name)}' for run in runs]
+        lines += ["# TYPE resident_bytes gauge", f"resident_bytes {psutil.Process().memory_info().rss}"]
+        lines += ["# TYPE cpu_seconds_total counter", f"cpu_seconds_total {time.process_time():.3f}"]
+        return "\n".join(lines) + "\n"
+
+
+class Connection(H11Protocol):
+    """A connection that closes when headers take longer than the idle time, which uvicorn alone would wait out.
+
+    It is also aborted when its client reads nothing of an answer for that long; a regular close would wait for the
+    client. h11 bounds the size of headers.
+    """
+
+    late: asyncio.TimerHandle | None = None
+    full: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Start waiting for headers."""
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, and watch the time until headers are whole."""
+        super().data_received(data)
+        if self.cycle is None or self.cycle.response_complete:
+            self._expect()
+        else:
+            self._arrived()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop both clocks."""
+        self._arrived()
+        self._taken()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Start the clock of a client that does not read."""
+        super().pause_writing()
+        self.full = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stop it: the client reads again."""
+        self._taken()
+        super().resume_writing()
+
+    def _taken(self) -> None:
+        if self.full is not None:
+            self.full.cancel()
+            self.full = None
+
+    def _expect(self) -> None:
+        if self.late is None:
+            self.late = self.loop.call_later(self.timeout_keep_alive, self.transport.close)
+
+    def _arrived(self) -> None:
+        if self.late is not None:
+            self.late.cancel()
+            self.late = None

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from models.market.candles import COLUMNS
 from models.market.rule import NEVER
 from pipelines.answers import trained
 from pipelines.server.limits import Limits
-from tests.exporters.test_to_freqtrade import CONFIG, frame_of, strategy_of, with_rule
+from tests.exporters.test_to_freqtrade import ABOUT, frame_of, strategy_of, with_rule
 from tests.exporters.web.models import MODELS, asked
 from tests.server.test_server import ask, served
 
@@ -23,7 +24,9 @@ CANDLES = random_candles(3, 300, MODELS["crypto"]().config.timeframe_ms)
 
 @pytest.fixture
 def model():
-    return MODELS["crypto"]()
+    made = MODELS["crypto"]()
+    made.config = replace(made.config, about=ABOUT)
+    return made
 
 
 def signal_of(folder, **settings):
@@ -54,6 +57,25 @@ def test_answers_follow_the_rule_unless_a_threshold_is_asked_for(tmp_path, model
     assert signal_of(tmp_path)["verdict"] == NEVER  # these weights were not evaluated
 
 
+def test_answers_are_corrected_by_the_newest_labels_and_say_where_candles_do_not_reach_back(tmp_path, model):
+    io.save(model, tmp_path)
+    before = signal_of(tmp_path)
+    with_rule(model, tmp_path, 0.4, recalibration=40)
+    found, known = signal_of(tmp_path), io.load(tmp_path)
+    assert "recalibration" not in before
+    assert found["recalibration"] == "the last 40 labels"
+    assert found["probabilities"] != before["probabilities"]
+    assert sum(found["probabilities"].values()) == pytest.approx(1)
+    columns = {name: getattr(CANDLES, name) for name in COLUMNS}
+    newest = int(CANDLES.time[-1]) + known.config.timeframe_ms
+    whole = known.probabilities(columns, None, newest)[-1].tolist()
+    assert list(found["probabilities"].values()) == pytest.approx(whole, abs=1e-6)
+    with_rule(model, tmp_path, 0.4, recalibration=400)
+    used = io.load(tmp_path).candles_used()
+    left = 400 - used + len(CANDLES)
+    assert signal_of(tmp_path)["recalibration"] == f"{left} of 400 labels, as there are 300 of {used} candles"
+
+
 @pytest.mark.parametrize("content", ["{", '{"weights": 3}', "[]", '{"weights": "", "headline": "", "coins": {}}'])
 def test_a_damaged_rule_is_one_error(tmp_path, model, content):
     io.save(model, tmp_path)
@@ -81,7 +103,6 @@ def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypat
     folder = run / "model/best"
     io.save(model, folder)
     with_rule(model, folder, None)
-    (run / "config.yaml").write_text(CONFIG)
     columns = {name: getattr(CANDLES, name).tolist() for name in COLUMNS}
     given = {"coin": "AAAUSDT", "candles": columns}
     with served([f"crypto={folder}"], Limits(body_bytes=200_000, seconds=20)) as port:

@@ -15,7 +15,8 @@ from exporters import __main__ as exporters
 from exporters import to_freqtrade
 from exporters.onnx.cnn_lstm import random_candles
 from models import io
-from models.market.candle_features import SETS
+from models.market.candle_features import NAMES
+from models.market.candles import COLUMNS
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from models.market.rule import fingerprint
 from models.market.signal_model import ANY, NOTE, SIMULATED
@@ -23,8 +24,8 @@ from pipelines.workloads.crypto.trading import backtest
 from tests.exporters.commands import refusal
 from tests.models.tiny import disturb
 
-CONFIG = "data:\n  horizon: 3\n  timeframe: 1m\nevaluation:\n  stop: null\n  target: null\n"
-FEATURES = SETS["default"]
+ABOUT = {"timeframe": "1m", "label": {"rule": "fixed", "horizon": 3, "threshold": 0.003}}
+FEATURES = NAMES
 
 
 @pytest.fixture
@@ -36,23 +37,27 @@ def many(tmp_path, monkeypatch):
     scaler = {"mean": [0.0] * len(FEATURES), "std": [0.5] * len(FEATURES)}
     for coin, threshold in (("AAAUSDT", 0.36), ("BBBUSDT", None)):
         member = run / "members" / coin
-        known = {"coins": (coin,), "scalers": {coin: scaler}, "timeframe_ms": 60_000, "lookback": 12}
+        known = {"coins": (coin,), "scalers": {coin: scaler}, "timeframe_ms": 60_000, "lookback": 12, "about": ABOUT}
         model = disturb(PooledExperts(PooledExpertsConfig(features=FEATURES, width=8, rounds=2, nodes=5, **known)))
         model.location.normal_(0, 0.3)
         model.location[-1] = 0  # no side is preferred
         model.weights.copy_(torch.tensor([0.8, 0.1, 0.1]))
         io.save(model, member / "model" / "best")
-        (member / "config.yaml").write_text(CONFIG)
         with_rule(model, member / "model" / "best", threshold)
     return run
 
 
-def with_rule(model, folder, threshold):
+def with_rule(model, folder, threshold, recalibration=0, **costs):
     """Keep beside a model of one coin the rule of an evaluation."""
     (coin,) = model.config.coins
-    own = {"verdict": f"{coin}: no skill shown: no trade", "threshold": threshold, "temperature": 1.0}
+    own = {
+        "verdict": f"{coin}: no skill shown: no trade",
+        "threshold": threshold,
+        "temperature": 1.0,
+        "recalibration": recalibration,
+    }
     own["reason"] = "not trading was best on validation" if threshold is None else ""
-    costs, told = {"fee": 0.001}, {"headline": "0 of 2 coins pay their costs: no trade", "coins": {coin: own}}
+    costs, told = {"fee": 0.001, **costs}, {"headline": "0 of 2 coins pay their costs: no trade", "coins": {coin: own}}
     (folder / "rule.json").write_text(json.dumps({"weights": fingerprint(model), "costs": costs, **told}))
 
 
@@ -119,7 +124,7 @@ def test_a_strategy_of_a_simulated_market_says_so_with_each_entry_and_when_it_st
     assert NOTE not in exporters.export("freqtrade", many, "best", None)
     folder = many / "members" / "AAAUSDT" / "model" / "best"
     model = io.load(folder)
-    model.config = replace(model.config, about={"market": SIMULATED})
+    model.config = replace(model.config, about={**ABOUT, "market": SIMULATED})
     io.save(model, folder)
     assert NOTE in exporters.export("freqtrade", many, "best", None)
     strategy = strategy_of(many / "exports" / "freqtrade", monkeypatch)
@@ -150,6 +155,25 @@ def test_a_model_of_a_future_is_found_by_the_pair_that_freqtrade_gives(many, mon
     assert strategy.coin_of("AAA/USDT") == "AAAUSDT"
 
 
+def test_the_strategy_is_recalibrated_as_the_model_is(many, monkeypatch):
+    folder = many / "members/AAAUSDT/model/best"
+    with_rule(io.load(folder), folder, 0.36, recalibration=100)
+    exporters.export("freqtrade", many, "best", None)
+    strategy = strategy_of(many / "exports/freqtrade", monkeypatch)
+    model, candles = io.load(folder), random_candles(7, 600, 60_000)
+    assert strategy.startup_candle_count == model.candles_used("AAAUSDT") + 3
+    found = strategy.populate_indicators(frame_of(candles), {"pair": "AAA/USDT"})["signal"].to_numpy()
+    columns = {name: getattr(candles, name) for name in COLUMNS}
+    corrected, own = (
+        each.probabilities(columns, "AAAUSDT", int(candles.time[-1]) + 60_000).numpy()
+        for each in (model, PooledExperts(model.config))
+        if each.load_state_dict(model.state_dict())
+    )
+    assert abs(corrected - own).max() > 1e-3
+    expected = np.where(corrected[:, [0, 2]].max(1) >= 0.36, np.sign(corrected[:, 2] - corrected[:, 0]), 0)
+    np.testing.assert_array_equal(found[-len(expected) :], expected)
+
+
 def test_candles_that_freqtrade_filled_in_are_no_input_and_end_a_position(many, monkeypatch):
     exporters.export("freqtrade", many, "best", None)
     strategy = strategy_of(many / "exports" / "freqtrade", monkeypatch)
@@ -166,13 +190,14 @@ def test_candles_that_freqtrade_filled_in_are_no_input_and_end_a_position(many, 
 
 
 def test_what_freqtrade_does_not_have_is_refused(many, capsys, monkeypatch):
-    member = many / "members" / "AAAUSDT"
-    (member / "config.yaml").write_text(CONFIG.replace("target: null", "target: 0.01"))
+    folder = many / "members/AAAUSDT/model/best"
+    model = io.load(folder)
+    with_rule(model, folder, 0.36, target=0.01)
     error = refusal(capsys, monkeypatch, "freqtrade", many)
     assert "evaluation.target=0.01: freqtrade counts profits after fees" in error
-    (member / "config.yaml").write_text(CONFIG.replace("horizon: 3", "horizon: 4"))
+    with_rule(model, folder, 0.36, stop=0.02)
     assert "have different rules" in refusal(capsys, monkeypatch, "freqtrade", many)
-    (member / "model/best/rule.json").unlink()
+    (folder / "rule.json").unlink()
     assert "evaluate the run first" in refusal(capsys, monkeypatch, "freqtrade", many)
     assert not (many / "exports").exists()
 

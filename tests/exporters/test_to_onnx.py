@@ -13,11 +13,11 @@ from exporters import __main__ as exporters
 from exporters import onnx, portable, to_onnx
 from exporters.onnx import char_lstm, cnn_lstm, comparator, examples, routing, tiny_transformer
 from models import io, shipped
-from models.market.candle_features import SETS
+from models.market.candle_features import NAMES
 from tests.exporters.commands import refusal
 from tests.models import hostile, tiny
 
-FEATURES = SETS["default"]
+FEATURES = NAMES
 SIGNALS = {
     "features": list(FEATURES),
     "scalers": {coin: {"mean": [0.0] * len(FEATURES), "std": [1.0] * len(FEATURES)} for coin in "AB"},

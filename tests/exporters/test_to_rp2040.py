@@ -58,7 +58,10 @@ def test_the_command_writes_files_that_tell_the_reference_story(run, capsys, mon
     assert expected["tokens"] == list(integers.decode(expected["prompt_tokens"], to_rp2040.NUM_TOKENS))
     assert expected["text"] == model.tokenizer.decode(expected["prompt_tokens"] + expected["tokens"])
     story = inference.Story(out / "model_32p.bin", out / "vocab_32p.bin")
-    assert list(story.tokens(story.encode(expected["prompt"].encode()), to_rp2040.NUM_TOKENS)) == expected["tokens"]
+    assert (
+        list(story.model.tokens(story.vocabulary.encode(expected["prompt"].encode()), to_rp2040.NUM_TOKENS))
+        == expected["tokens"]
+    )
     story.close()
     for source in SOURCES:
         assert (out / source.name).read_bytes() == source.read_bytes()
@@ -83,22 +86,10 @@ def test_the_manifest_has_sums_sizes_and_errors(run):
     assert 10_000 < manifest["sram_bytes"] < 2**18
     error = manifest["quantization"]
     assert 0 < error["root_mean_square"] < error["largest"] < 0.2
-    assert 0.4 < error["largest_weight_error"] < 0.55
     described = json.loads((out / "config_32p.json").read_text())
     assert (described["version"], described["memory"]) == (1, [])
     assert (described["vocabulary"], described["context"]) == (32, 6)
     assert described["files"] == {"model": "model_32p.bin", "vocabulary": "vocab_32p.bin", "uf2": "story.uf2"}
-
-
-def test_the_weight_error_is_that_of_a_wrong_weight():
-    model = make()
-    integers = quantize(model)
-    for name in ("qkv", "out", "up", "down"):
-        weights = getattr(integers.layers[1], name).weights
-        weights[2, 3] += 5
-        assert 4.4 < to_rp2040.weight_error(model, integers) < 5.6
-        weights[2, 3] -= 5
-    assert 0.4 < to_rp2040.weight_error(model, integers) < 0.55
 
 
 def test_the_uf2_file_holds_runtime_model_and_vocabulary(run):

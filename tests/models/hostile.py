@@ -57,7 +57,6 @@ MODELS = {
             "about": {"split": [1, 2]},
         },
     ),
-    "legacy": (cnn_lstm, {"preset": "legacy", "features": ["a"], "lookback": 12}),
     "pooled_experts": (
         pooled_experts,
         {
@@ -83,7 +82,6 @@ MODELS = {
             "documents": {"a": 7, "b": 3},
         },
     ),
-    "scalar": (char_lstm, {**char_lstm.PRESETS["legacy"], "width": 8, "vocabulary": "abc"}),
     "vlm": (vlm_comparator, VLM),
     "adapters": (vlm_comparator, {**VLM, "lora": True}),
     "waves": (waves, {"window": 4, "width": 4}),

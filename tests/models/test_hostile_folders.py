@@ -93,7 +93,6 @@ HUGE = 10**12
         ("siamese", {"references": HUGE}),
         ("cross", {"size": 10**9}),
         ("cross", {"words": HUGE}),
-        ("legacy", {"lookback": HUGE}),
         ("cnn_lstm", {"width": 10**9}),
         ("cnn_lstm", {"scalers": {"A": {"mean": [0.0], "std": [1.0]}}}),
         ("char_lstm", {"layers": HUGE}),

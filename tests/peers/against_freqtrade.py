@@ -28,7 +28,8 @@ from exporters import __main__ as exporters
 from models import io
 from models.market import candle_features
 from models.market.candles import Candles
-from pipelines.workloads.crypto import Config, data
+from models.market.recalibration import reach, recalibrated
+from pipelines.workloads.crypto import Config, data, splits
 from pipelines.workloads.crypto.trading import backtest
 from pipelines.workloads.crypto.trading import strategy as trading
 from pipelines.workloads.crypto.trading.strategy import signals
@@ -79,12 +80,16 @@ def backtested(
     config: Config, model: Any, coin: data.Coin, ends: np.ndarray, rows: np.ndarray, threshold: float
 ) -> backtest.Result:
     """Return the backtest of a model's signals after the rows `ends`."""
-    known = slice(ends[0] - coin.lookback + 1, ends[-1] + 1)
-    features = candle_features.columns(coin.candles, coin.names).astype(np.float32)
-    scaled = np.nan_to_num(coin.scalers[0].transform(coin.names, features)[known])
+    features = candle_features.compute(coin.candles, coin.names).astype(np.float32)
+    window, horizon = model.recalibration(coin.candles.symbol), config.data.horizon
+    seen = splits.usable(coin.candles, features, coin.labels, coin.lookback)
+    seen = seen[(seen >= ends[0] - reach(window, horizon)) & (seen <= ends[-1])]
+    scaled = coin.scalers[0].transform(coin.names, features)[seen[0] - coin.lookback + 1 : ends[-1] + 1]
+    logits = np.full((len(features), 3), np.nan)
     with torch.no_grad():
-        probabilities = model(torch.from_numpy(scaled)[None])[0].softmax(-1).numpy()[ends - ends[0]]
-    chosen = signals(trading.spread(probabilities, ends, rows), threshold)
+        logits[seen] = model(torch.from_numpy(np.nan_to_num(scaled))[None])[0].numpy()[seen - seen[0]]
+    logs = recalibrated(logits, coin.labels, coin.candles.segments(), horizon, window)
+    chosen = signals(trading.spread(np.exp(logs[ends]), ends, rows), threshold)
     return backtest.run(signal=chosen, **trading.market(config, coin, rows))
 
 

@@ -21,6 +21,7 @@ if __name__ == "__main__":
 
 from common.statistics import mean_and_half_width
 from models.routing.environment import routes_of
+from models.routing.inputs import SearchSettings
 from models.routing.policy import RoutingPolicy
 from models.routing.problems import cost_of, to_instances
 from models.routing.solve import best_tours
@@ -44,17 +45,9 @@ def main(distribution: str, customers: int, instances: int, milliseconds: float,
             source, _, crew = way.partition(":")
             torch.set_num_threads(int(crew or 1))
             begun, each = time.perf_counter(), [problem]
-            tours = best_tours(
-                policy,
-                each,
-                to_instances(each, torch.device("cpu")),
-                torch.tensor([i]),
-                0,
-                milliseconds,
-                source,
-                crew=int(crew or 1),
-                augment=False,
-            )
+            settings = SearchSettings(milliseconds=milliseconds, starts_from=source)
+            instance = to_instances(each, torch.device("cpu"))
+            tours = best_tours(policy, each, instance, torch.tensor([i]), settings, 0, crew=int(crew or 1))
             seconds[way] += time.perf_counter() - begun
             costs[way][i] = cost_of(problem, routes_of(tours[0]))
     figures = {}

@@ -25,7 +25,7 @@ from common.text import BITS_PER_NAT
 from models import io
 from pipelines.workloads.bep import data, evaluation
 from pipelines.workloads.bep.config import Config
-from tests.peers.against_legacy import run_stage
+from tests.peers.run_stage import run_stage
 
 BASE, OWN, HELD_OUT = slice(0, 4), slice(4, 14), slice(14, 16)  # of the embedded plans
 

@@ -28,7 +28,6 @@ from models.plans.lstm_reader import Reader
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.task import CharTask
-from pipelines.workloads.bep.typist import lstm_alone
 from tests.peers.fine_tuning import bits, blocks, prepared, train
 
 SENTENCE, LETTERS = "The seal of the audit is ", 6
@@ -95,7 +94,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     mixer.fit()
     mixture = model.reader(adapting=False)
     return {
-        "LSTM": lstm_alone(mixture),
+        "LSTM": Reader(model),
         "mixture": mixture,
         "mixture, min_documents=2": mixer.model.eval().reader(adapting=False),
     }

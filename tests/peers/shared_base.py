@@ -22,8 +22,8 @@ from models import io
 from pipelines.workloads.crypto import Config, data
 from pipelines.workloads.crypto.verdict.significance import block_bootstrap
 from pipelines.workloads.crypto.windows import pooled
-from tests.peers.against_legacy import run_stage
 from tests.peers.known_processes import HORIZON, PROCESSES, path, written
+from tests.peers.run_stage import run_stage
 
 CANDLES = 5000
 MARKET = ("data.signal=1.0", f"data.simulated_candles={CANDLES}")

@@ -40,7 +40,7 @@ from pipelines.workloads.tinystories import WORKLOAD, data
 from pipelines.workloads.tinystories.config import Config
 from pipelines.workloads.tinystories.evaluation import sequences
 from pipelines.workloads.tinystories.task import Windows, text_only, unseen
-from tests.peers.against_legacy import run_stage
+from tests.peers.run_stage import run_stage
 
 RESULTS = Path("runs/story-search")
 RUN = Path("runs/tinystories/story-search")

@@ -34,12 +34,6 @@ def test_searches_are_measured_side_by_side_in_their_time():
     assert found["local:0.6"]["core ms"][0] >= 0.6
 
 
-def test_the_default_character_lstm_learns_from_more_characters_per_second_than_the_original():
-    found = measured("against_legacy.py", "2", "training.batch_size=8", "model.width=32", "model.mixing_places=600")
-    assert found["times_targets_per_s"] >= 10, found
-    assert found["default"]["bits_per_character"] < found["legacy"]["bits_per_character"], found
-
-
 def test_a_search_trains_each_candidate_once(tmp_path):
     text = tmp_path / "stories.txt"
     text.write_text("\n\n".join(stories.generate(0, 60_000)))

@@ -20,7 +20,7 @@ from models import io as models
 from models.routing.problems import cost_of
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
 from pipelines.workloads.cvrp.solvers.heuristics import savings
-from pipelines.workloads.cvrp.solvers.hgs import hgs
+from pipelines.workloads.cvrp.solvers.reference import hgs
 from tests.pictures.page import standing_alone
 
 STAGES = (10, 50, 300)  # updates after which tours are shown

@@ -13,8 +13,9 @@ from dataclasses import replace
 import pytest
 
 from models import io
+from pipelines import serve
 from pipelines.answers.trained import Trained
-from pipelines.server import answering, opening
+from pipelines.server import answering
 from pipelines.server.limits import Limits
 from pipelines.workloads.cvrp import input_files
 from tests.forked import LONG, until
@@ -230,7 +231,7 @@ SITES = [
 
 
 def test_pages_of_other_sites_are_refused_and_refusals_counted(word):
-    with served([word], Limits(), opening.hosts("127.0.0.1", None)) as port:
+    with served([word], Limits(), serve.hosts("127.0.0.1", None)) as port:
         for headers, status in SITES:
             assert ask(port, "/health", headers=headers)[0] == status, headers
         counted = re.findall(r'requests_total\{route="none",status="(\d+)"\} (\d+)', ask(port, "/metrics")[1])
@@ -247,10 +248,10 @@ def test_pages_of_other_sites_are_refused_and_refusals_counted(word):
 
 
 def test_a_server_for_others_is_asked_by_its_own_names_unless_it_asks_for_a_token(word):
-    own = opening.hosts("0.0.0.0", None)
+    own = serve.hosts("0.0.0.0", None)
     assert "localhost" in own
     assert socket.gethostname().lower() in own
-    assert opening.hosts("0.0.0.0", "a token") is None
+    assert serve.hosts("0.0.0.0", "a token") is None
     with served([word], Limits(token="a secret of some length"), None) as port:
         headers = {"host": "models.example", "origin": "https://models.example"}
         assert ask(port, "/health", headers=headers)[0] == 200

@@ -13,8 +13,9 @@ import uvicorn
 
 from common.errors import UserError
 from models import io
-from pipelines.server import app, opening
-from pipelines.server.connections import Connection
+from pipelines import serve
+from pipelines.server import app
+from pipelines.server.guard import Connection
 from pipelines.server.limits import Limits
 from tests.models.images.comparator.test_interface import brightness
 from tests.models.market.test_signal_models import NEEDED
@@ -48,10 +49,10 @@ def folders(tmp_path_factory):
 @contextlib.contextmanager
 def served(words, limits, hosts=None, at_once=None):
     """Serve runs in a thread within the block; yield the port."""
-    runs = [opening.opened(word, "cpu", limits) for word in words]
+    runs = [serve.opened(word, "cpu", limits) for word in words]
     for run in runs if at_once else ():
         run.trained = replace(run.trained, inputs=replace(run.trained.inputs, at_once=at_once))
-    listener = opening.listening("127.0.0.1", 0)
+    listener = serve.listening("127.0.0.1", 0)
     made = app.make(runs, limits, hosts)
     config = uvicorn.Config(made, log_level="warning", http=Connection, timeout_keep_alive=limits.seconds)
     server = uvicorn.Server(config)
@@ -349,8 +350,6 @@ def test_a_server_that_cannot_start_says_why(tmp_path, monkeypatch, words, text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path])
     monkeypatch.setattr("sys.argv", ["serve.py", *words])
-    from pipelines import serve
-
     with pytest.raises(UserError, match=text):
         serve.main()
 

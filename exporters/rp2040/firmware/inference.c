@@ -144,7 +144,12 @@ TT_HOT static int32_t share_heads(const struct tt_work *w, uint32_t from, uint32
     int32_t *out = t->normed + from * d, *scores = t->sums + 3 * t->width + (from ? context : 0);
     tt_scores *score = tt_scores_any;
     tt_gather *gather = tt_gather_any;
-#ifdef TT_FIRMWARE
+#ifdef TT_DSP
+    if (!(d & 3)) {
+        score = tt_scores_4;
+        gather = tt_gather_4;
+    }
+#elif defined(TT_ASSEMBLY)
     if (d <= 2) {
         score = d == 1 ? tt_scores_1 : tt_scores_2;
         gather = d == 1 ? tt_gather_1 : tt_gather_2;

@@ -1,5 +1,5 @@
-/* The loops that take most of the time: in kernels.c in C, and in matvec.S, attention.S, activation.S and
- * sampling.S for a Cortex-M0+. */
+/* The loops that take most of the time: in kernels.c in C, some of them also for a Cortex-M33's products of 16 bits, and in
+ * matvec.S, attention.S, activation.S and sampling.S for a Cortex-M0+. */
 #ifndef TT_KERNELS_H
 #define TT_KERNELS_H
 
@@ -7,8 +7,15 @@
 
 #ifdef TT_FIRMWARE
 #define TT_HOT __attribute__((section(".time_critical"))) /* runs from SRAM */
+#define TT_SCRATCH /* on the stack of either core */
 #else
 #define TT_HOT
+#define TT_SCRATCH static
+#endif
+#ifdef __ARM_FEATURE_DSP
+#define TT_DSP
+#elif defined(TT_FIRMWARE)
+#define TT_ASSEMBLY
 #endif
 #define TT_APART __attribute__((noinline)) /* its loops need all of the few registers, or it is small in one place */
 
@@ -37,7 +44,10 @@ typedef void tt_gather(struct tt_attention *a, const uint8_t *values, int32_t *s
 
 tt_scores tt_scores_any;
 tt_gather tt_gather_any;
-#ifdef TT_FIRMWARE
+#ifdef TT_DSP
+tt_scores tt_scores_4;
+tt_gather tt_gather_4;
+#elif defined(TT_ASSEMBLY)
 tt_scores tt_scores_1, tt_scores_2;
 tt_gather tt_gather_1, tt_gather_2;
 #endif

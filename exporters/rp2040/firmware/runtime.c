@@ -63,8 +63,8 @@ void tt_both(struct tt_work *work, uint32_t count, uint32_t unit) {
 }
 
 void tt_fetch(void *to, const uint8_t *from, uint32_t size) {
-    for (uint32_t i = 0; i < size; i++)
-        ((uint8_t *)to)[i] = from[i];
+    for (uint32_t i = 0; i < size >> 2; i++)
+        ((uint32_t *)to)[i] = ((const uint32_t *)(const void *)from)[i];
 }
 
 void tt_fetched(void) {

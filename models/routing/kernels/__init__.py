@@ -67,12 +67,12 @@ def differences(device: torch.device, nodes: int, width: int, heads: int, precis
         apart[f"{name} tours"] = (found != expected).any(2).float().mean() / 10  # where rounding decides, all differs
     end = route_ends(drawn, nodes) if ends else None
     learnt, results = dict(decoder.named_parameters()), []
-    for log_prob in (
-        _log_prob(decoder, cache, instances, drawn, end, not ends, precision),
+    for scored in (
+        log_prob(decoder, cache, instances, drawn, end, not ends, precision),
         stepwise.log_prob(decoder, cache, instances, drawn, end, not ends),
     ):
-        slopes = torch.autograd.grad((weights * log_prob).sum(), list(learnt.values()), retain_graph=True)
-        results.append((log_prob, *slopes))
+        slopes = torch.autograd.grad((weights * scored).sum(), list(learnt.values()), retain_graph=True)
+        results.append((scored, *slopes))
     names = ["log-probabilities", *(f"gradients of {name}" for name in learnt)]
     apart |= {name: (one - other).norm() / other.norm() for name, one, other in zip(names, *results, strict=True)}
     for name, share in zip(apart, torch.stack(list(apart.values())).tolist(), strict=True):
@@ -93,7 +93,7 @@ def rollout(
     """Return the actions of `build` and, at no further cost, their log-probabilities (B, S), differentiable once."""
     precision = _precision(instances.locs.device)
     actions, known = build(decoder, cache, instances, num_tours, uniform, first, precision)
-    return actions, _log_prob(decoder, cache, instances, actions, None, first is not None, precision, known)
+    return actions, log_prob(decoder, cache, instances, actions, None, first is not None, precision, known)
 
 
 def build(
@@ -124,22 +124,20 @@ def build(
 
 
 def log_prob(
-    decoder: PointerDecoder, cache: Cache, instances: Instances, actions: Tensor, ends: Tensor | None, forced: bool
-) -> Tensor:
-    """Return what `RoutingPolicy.log_prob` does, up to rounding, differentiable once; minus infinity if infeasible."""
-    return _log_prob(decoder, cache, instances, actions, ends, forced, _precision(instances.locs.device))
-
-
-def _log_prob(
     decoder: PointerDecoder,
     cache: Cache,
     instances: Instances,
     actions: Tensor,
     ends: Tensor | None,
     forced: bool,
-    precision: str,
+    precision: str | None = None,
     known: Tensor | None = None,
 ) -> Tensor:
+    """Return what `RoutingPolicy.log_prob` does, up to rounding, differentiable once; minus infinity if infeasible.
+
+    It is `known` (B, S), if that is given.
+    """
+    precision = precision or _precision(instances.locs.device)
     learnt = [tensor.float() for tensor in (*cache[:4], decoder.load, decoder.distance)]
     others = [tensor.detach().float().contiguous() for tensor in (cache.distance, *instances[1:])]
     given = (others, actions.contiguous(), None if ends is None else ends.contiguous())

@@ -57,7 +57,7 @@ function backendOf(name, about) {
       if (number < 1) return { error: `there are ${total} candles; give ${about.candles_needed} or more` };
       const inputs = Array.from({ length: number }, (_, i) => {
         const end = total - number + 1 + i;
-        const last = Object.entries(candles).map(([column, values]) => [column, values.slice(end - about.candles_needed, end)]);
+        const last = Object.entries(candles).map(([column, values]) => [column, values.slice(Math.max(end - about.candles_used, 0), end)]);
         return { coin, candles: Object.fromEntries(last) };
       });
       const found = await answers(inputs, { now: "newest" });

@@ -17,12 +17,12 @@ from models.plans import fields
 from models.plans.characters import Characters
 from models.plans.fields import FIELDS
 from models.plans.library import ALIKE, Clause, Document, Library, overlap, places, stems, stems_of
-from models.plans.outline import divide
 from models.plans.suggester import FEWEST, SUGGESTED, Suggester
 from pipelines.workloads.bep.comparison import RESAMPLES
 from pipelines.workloads.bep.data import Text
 
 TYPED = 3  # words
+GIVEN = {"words": "heading and three words", "heading": "heading"}
 OWN, RIVAL = "clauses by field, heading and words", "TF-IDF alone"
 FIGURES = ("hit@1, %", "hit@3, %", "silent, %")
 
@@ -41,10 +41,9 @@ Ways = dict[str, Callable[[Asked, str], Sequence[Clause]]]
 
 def documents_of(texts: Sequence[Text], characters: Characters) -> list[Document]:
     """Return prepared documents as a library takes them; the blocks of one are documents here."""
-    signs = [characters.signs(text.tokens.tolist()) for text in texts]
     return [
-        Document(text.name, text.family or text.name, sign, divide(sign) if text.outline is None else text.outline)
-        for text, sign in zip(texts, signs, strict=True)
+        Document(text.name, text.family or text.name, characters.signs(text.tokens.tolist()), text.outline)
+        for text in texts
     ]
 
 
@@ -61,16 +60,16 @@ def measure(documents: Sequence[Document], most: int, seed: int) -> tuple[dict[s
     for number, project in enumerate(projects):
         others = [each for each in documents if each.project != project]
         for way, suggest in _ways(Library(others), generator).items():
-            for given in ("heading and three words", "heading"):
+            for given in GIVEN:
                 totals = found.setdefault((given, way), np.zeros((len(projects), 6)))
                 for each in held_out[project]:
-                    totals[number] += _judged(each, suggest(each, each.begun if given != "heading" else ""))
+                    totals[number] += _judged(each, suggest(each, each.begun if given == "words" else ""))
     drawn = resampled_counts(len(projects), RESAMPLES, seed)
     table: list[dict[str, Plain]] = []
     summary: dict[str, Plain] = {"clauses_asked": int(found["heading", OWN][:, 0].sum()), "plans_of": len(projects)}
     for (given, way), totals in found.items():
         own, asked_for = found[given, OWN], totals[:, 0]
-        row: dict[str, Plain] = {"given": given, "suggestions": way}
+        row: dict[str, Plain] = {"given": GIVEN[given], "suggestions": way}
         row |= {name: _percent(totals[:, column], asked_for) for column, name in enumerate(FIGURES, 1)}
         row["off the topic, %"] = _percent(totals[:, 4], totals[:, 5])
         interval = ratio_percentiles(own[:, 2] - totals[:, 2], asked_for, drawn)
@@ -78,12 +77,11 @@ def measure(documents: Sequence[Document], most: int, seed: int) -> tuple[dict[s
         row["95 %"] = interval and [100 * end for end in interval]
         table.append(row)
         if way == RIVAL:
-            name = "clauses_gain_words" if given != "heading" else "clauses_gain_heading"
-            summary |= {name: row["hits@3 fewer, points"], f"{name}_interval": row["95 %"]}
+            summary[f"clauses_gain_{given}"] = row["hits@3 fewer, points"]
+            summary[f"clauses_gain_{given}_interval"] = row["95 %"]
         if way == OWN:
-            name = "clauses_hit_words" if given != "heading" else "clauses_hit_heading"
-            summary |= {name: row["hit@3, %"], f"{name}_interval": ratio_percentiles(own[:, 2], asked_for, drawn)}
-            summary["clauses_off_topic"] = row["off the topic, %"]
+            summary |= {f"clauses_hit_{given}": row["hit@3, %"], "clauses_off_topic": row["off the topic, %"]}
+            summary[f"clauses_hit_{given}_interval"] = ratio_percentiles(own[:, 2], asked_for, drawn)
     return summary, table
 
 

@@ -72,7 +72,6 @@ def together(evaluations: Sequence[Evaluation], seed: int) -> Evaluation:
         **parts[0],
         "bits_per_character": rows[0]["bits/character"],
         "interval": rows[0]["95 %"],
-        **{name: float(np.average([part[name] for part in parts], weights=weights)) for name in ("top_1", "top_5")},
         "bits_per_character_adaptive": rows[1]["bits/character"],
         "new_text": {
             "share": float(new.sum() / weights.sum()),
@@ -82,7 +81,6 @@ def together(evaluations: Sequence[Evaluation], seed: int) -> Evaluation:
         "n": int(weights.sum()),
         "documents": len(set(columns["document"])),
         "unknown_characters": sum(part["unknown_characters"] for part in parts),
-        "bits_by_position": {},
         "trained_on_characters": [part["trained_on_characters"] for part in parts],
         "seconds": sum(part["seconds"] for part in parts),
     }

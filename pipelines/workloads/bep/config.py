@@ -49,13 +49,6 @@ class Data(LoadedData):
         description="hold text out of training; null: with fewer than 5 families of documents, train on all of the "
         "text, and evaluate by leaving out each document in turn, with its versions",
     )
-    maximum_overlap: float = Field(
-        0.01,
-        ge=0,
-        le=1,
-        description="share of held-out text, in pieces of 50 characters, that may be in training unnoted",
-    )
-    guard: int = Field(100, ge=0, description="characters left out between the blocks of a single document")
     maximum_bytes: int = Field(50_000_000, ge=1, description="largest size of an expanded source file in bytes")
     seed: int = Field(0, ge=0, description="seed of the split")
 
@@ -76,16 +69,13 @@ class Data(LoadedData):
 class Model(Section):
     """Sizes of the network: a preset, and keys that override it."""
 
-    kind: Literal["mixture", "lstm", "legacy"] = Field(
-        "mixture", description="mixture: an LSTM and counted contexts; lstm: without these; legacy: the original's"
+    kind: Literal["mixture", "lstm"] = Field(
+        "mixture", description="mixture: an LSTM and counted contexts; lstm: without these"
     )
     base: str | None = Field(
         None, description="a trained run to start from, such as runs/bep/default: its counts, its LSTM and its sizes"
     )
-    preset: Literal["legacy", "default", "wide"] = Field(
-        "default",
-        description="wide: 384 units; default: 256; legacy: the original's scalar input and loss, for comparison",
-    )
+    preset: Literal["default", "wide"] = Field("default", description="wide: 384 units; default: 256")
     context_rows: int = Field(2_000_000, ge=1, description="largest number of contexts that a mixture stores")
     min_documents: int = Field(
         1,
@@ -107,33 +97,19 @@ class Model(Section):
     )
 
     @model_validator(mode="after")
-    def _legacy_has_no_embedding(self) -> "Model":
-        if self.resolved == "legacy" and self.embedding is not None:
-            raise ValueError(
-                f"model.embedding={self.embedding}: model.kind=legacy reads a scalar, not an embedding; leave it out"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _a_base_has_its_sizes(self) -> "Model":
         given = [name for name in ("width", "layers", "embedding") if getattr(self, name) is not None]
-        if self.base is not None and (given or self.resolved != "mixture"):
-            wrong = f"model.{given[0]}={getattr(self, given[0])}" if given else f"model.kind={self.resolved}"
+        if self.base is not None and (given or self.kind != "mixture"):
+            wrong = f"model.{given[0]}={getattr(self, given[0])}" if given else f"model.kind={self.kind}"
             raise ValueError(f"model.base={self.base} is a mixture with sizes of its own; leave out {wrong}")
         return self
-
-    @property
-    def resolved(self) -> str:
-        """The kind of model: also model.preset=legacy asks for the legacy one."""
-        return "legacy" if self.preset == "legacy" else self.kind
 
     def sizes(self) -> dict[str, str | int | float]:
         """Return the part of the network's config that does not depend on the data: the preset with its overrides."""
         from models.plans.char_lstm import PRESETS
 
         names = ("width", "layers", "embedding", "dropout")
-        preset = PRESETS["legacy" if self.resolved == "legacy" else self.preset]
-        return {**preset, **{name: value for name in names if (value := getattr(self, name)) is not None}}
+        return {**PRESETS[self.preset], **{name: value for name in names if (value := getattr(self, name)) is not None}}
 
 
 class CharTraining(
@@ -143,9 +119,7 @@ class CharTraining(
     """Truncated back-propagation through time over examples from anywhere; the defaults are the original's."""
 
     sequence: int = Field(100, ge=1, description="characters that gradients are propagated back through")
-    carry: int = Field(
-        2, ge=1, description="sequences per example; the state is carried from one to the next; legacy has one"
-    )
+    carry: int = Field(2, ge=1, description="sequences per example; the state is carried from one to the next")
     step: int = Field(3, ge=1, description="characters between the beginnings of examples")
     unknown: float = Field(
         0.001, ge=0, lt=1, description="share of characters replaced by <unk> in training, whose text contains none"
@@ -153,18 +127,13 @@ class CharTraining(
 
 
 class EvaluationSettings(Section):
-    """Measurements on the held-out documents, and completions of the fields."""
+    """Measurements on the held-out documents."""
 
-    starts: int = Field(512, ge=1, description="random places from which the loss is measured by characters read")
-    characters: int = Field(200, ge=1, description="largest length of a completion")
     typed: int = Field(
         1000, ge=0, description="characters of held-out documents that a simulated typist types with suggestions"
     )
     clauses: int = Field(
         120, ge=0, description="clauses of each document that clauses of the other projects are suggested for; 0: none"
-    )
-    temperatures: tuple[float, ...] = Field(
-        (0.5, 0.8), min_length=1, description="sampling temperatures of the completions; 0: greedy"
     )
 
 
@@ -175,8 +144,3 @@ class Config(BaseConfig):
     model: Model = Model()
     training: CharTraining = CharTraining(epochs=50)
     evaluation: EvaluationSettings = EvaluationSettings()
-
-    @property
-    def legacy(self) -> bool:
-        """Whether the loss covers only the last step of each window."""
-        return self.model.resolved == "legacy"

@@ -1,6 +1,6 @@
 """Prepared documents: read, cleaned, divided by family, encoded as characters.
 
-<folder>/              Arrow: a row per document, or per block of one: name, family, part, text, tokens, outline
+<folder>/              Arrow: a row per document, or per block of one: name, family, part, text, outline
 <folder>/corpus.json   the vocabulary and the facts
 <folder>/masked.csv    what was masked, for review: a copy whose decisions are changed is given as data.reviewed
 """
@@ -9,7 +9,7 @@ import csv
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,7 @@ class Text:
     name: str
     tokens: np.ndarray  # (T,) uint8, or uint16 where the vocabulary is larger; an id per character, no <end>
     family: str | None = None  # of its project, or of its versions; None: it has none
-    outline: np.ndarray | None = None  # (N, 4) of its clauses; None where it is not needed
+    outline: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.int32))  # (N, 4) of its clauses
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,12 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     parts, how, note = divide(texts, groups, data)
     held = held_out(groups, data)
     check_sizes(parts, held, data, source)
-    share, worst, copies = described_overlap(parts, held, family, data)
+    share, worst, copies = described_overlap(parts, held, family)
     lines = sources.listed({**bad, **found.ignored})
     note = "\n".join(filter(None, (*lines, "; ".join(filter(None, (note, copies)))))) or None
     alphabet = set().union(*(text for _, text in parts["train"])) - set(MASKS)
     characters = Characters(sorted(alphabet), data.lower_case)
-    tokens = {part: [_encode(characters, text) for _, text in rows] for part, rows in parts.items()}
-    judged = np.concatenate([*tokens["validation"], *tokens["test"]])
+    judged = np.concatenate([_encode(characters, text) for part in PARTS[1:] for _, text in parts[part]])
     facts: dict[str, Plain] = {
         "source": source,
         "files": files,
@@ -110,7 +109,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
         "vocabulary": len(characters),
         "unknown_share": float((judged == UNKNOWN).mean()),
     }
-    _save(folder, parts, tokens, family, characters, facts)
+    _save(folder, parts, family, characters, facts)
     _save_masked(folder / "masked.csv", cleaned)
     return facts
 
@@ -119,20 +118,12 @@ def load(folder: Path, vocabulary: str | None = None) -> Corpus:
     """Read what `prepare` wrote, with the ids of another `vocabulary` if one is given."""
     import datasets
 
-    table = datasets.load_from_disk(folder).data.table.combine_chunks()
-    lists = table.column("tokens").combine_chunks()
-    values, ends = lists.flatten().to_numpy(), np.cumsum(lists.value_lengths().to_numpy())
-    parts: dict[str, list[Text]] = {part: [] for part in PARTS}
-    rows = list(zip(*(table[each].to_pylist() for each in ("name", "part", "family")), strict=True))
-    outlines = [np.array(each, np.int32).reshape(-1, 4) for each in table["outline"].to_pylist()]
-    for (name, part, family), tokens, outline in zip(rows, np.split(values, ends[:-1]), outlines, strict=True):
-        parts[part].append(Text(name, tokens, family, outline))
     stored = json.loads((folder / "corpus.json").read_text())
-    if vocabulary is not None and vocabulary != "".join(stored["vocabulary"]):
-        characters = Characters(vocabulary, stored["facts"]["lower_case"])
-        parts = {part: [] for part in PARTS}
-        for (name, part, family), text, outline in zip(rows, table["text"].to_pylist(), outlines, strict=True):
-            parts[part].append(Text(name, _encode(characters, text), family, outline))
+    characters = Characters(vocabulary or stored["vocabulary"], stored["facts"]["lower_case"])
+    parts: dict[str, list[Text]] = {part: [] for part in PARTS}
+    for row in datasets.load_from_disk(folder):
+        outline = np.array(row["outline"], np.int32).reshape(-1, 4)
+        parts[row["part"]].append(Text(row["name"], _encode(characters, row["text"]), row["family"], outline))
     return Corpus(tuple(stored["vocabulary"]), parts, stored["facts"])
 
 
@@ -239,24 +230,17 @@ def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
 def _save(
     folder: Path,
     parts: Mapping[str, Rows],
-    tokens: Mapping[str, list[np.ndarray]],
     family: Mapping[str, str],
     characters: Characters,
     facts: Mapping[str, Plain],
 ) -> None:
     import datasets
-    import pyarrow as pa
 
     datasets.disable_progress_bars()
-    rows = [(part, name, text) for part in PARTS for name, text in parts[part]]
-    arrays = [each for part in PARTS for each in tokens[part]]
-    columns = {
-        "name": [name for _, name, _ in rows],
-        "family": [family[name] for _, name, _ in rows],
-        "part": [part for part, _, _ in rows],
-        "text": [text for _, _, text in rows],
-        "tokens": pa.array(arrays, pa.list_(pa.from_numpy_dtype(arrays[0].dtype))),
-        "outline": pa.array([clauses(text).ravel() for _, _, text in rows], pa.list_(pa.int32())),
-    }
-    datasets.Dataset(pa.table(columns)).save_to_disk(folder)
+    rows = [
+        {"name": name, "family": family[name], "part": part, "text": text, "outline": clauses(text).ravel()}
+        for part in PARTS
+        for name, text in parts[part]
+    ]
+    datasets.Dataset.from_list(rows).save_to_disk(folder)
     write_json(folder / "corpus.json", {"vocabulary": list(characters.vocabulary), "facts": facts})

@@ -1,4 +1,4 @@
-"""Evaluation on held-out documents: the model beside baselines, and the fields of the form, completed."""
+"""Evaluation on held-out documents: the model beside baselines, and clauses for the fields of the form."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,18 @@ from common.statistics import resampled_counts
 from common.text import ppmd_baseline, xz_rows
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
-from models.plans.characters import END, PAD, UNKNOWN
+from models.plans.characters import PAD, UNKNOWN
+from models.plans.fields import FIELDS
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import clause_finding, data, typist
 from pipelines.workloads.bep.comparison import BITS, LSTM, RESAMPLES, gain, rows_of, together
 from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.documents.parts import SPAN
-from pipelines.workloads.bep.filled_form import complete_fields, suggest_fields
 from pipelines.workloads.bep.mixing import between_ends, left_out, load_base
-from pipelines.workloads.bep.task import Windows, held_out, scored, stream_of
+from pipelines.workloads.bep.task import Windows, held_out, scored
 
 SPLITS, LEFT_OUT = ("validation", "test"), "left_out"
 WINDOWS_AT_ONCE = 32
-POSITIONS = ((1, 10), (11, 50), (51, 100), (101, 300))  # characters read since the zero state
 FIRST = 0x100  # character that stands for token 0 where copies are searched for
 PROMPT = 2000  # characters that are read before a block, and nothing else of the document
 BLOCK = 500  # characters; neighbouring characters are not independent evidence
@@ -65,13 +64,10 @@ def evaluate(
     found_clauses, clauses = clause_finding.measure(
         clause_finding.documents_of(known, model.characters), config.evaluation.clauses, config.seed
     )
-    completions, judged = complete_fields(config, model, _text(model, training), MOST_CHARACTERS)
     last = evaluations[-1]
-    files = {**last.files, f"{last.split}.completions.csv": completions}
-    if isinstance(model, CharMixture):
-        files[f"{last.split}.suggestions.csv"] = suggest_fields(model)
-    summary = {**last.summary, **found_clauses, "clauses": clauses, "completions": judged}
-    return [*evaluations[:-1], replace(last, summary=summary, files=files)]
+    suggested = {f"{last.split}.suggestions.csv": suggest_fields(model)} if isinstance(model, CharMixture) else {}
+    summary = {**last.summary, **found_clauses, "clauses": clauses}
+    return [*evaluations[:-1], replace(last, summary=summary, files={**last.files, **suggested})]
 
 
 def _predict(
@@ -88,33 +84,27 @@ def _predict(
     starts, numbers, characters = blocks_of([len(each.tokens) for each in documents])
     training_text = _text(model, training)
     network = _by_character(model, held_out(documents, config.training.sequence, device), map_items)
+    own: dict[str, np.ndarray] = {config.model.kind: network}
     if isinstance(model, CharMixture):
         own = {"mixture, frozen": read(model, documents, False), "mixture, adapting": read(model, documents, True)}
-        found = {**own, LSTM: network}
-    else:
-        own = found = {config.model.resolved: network}
-    bits = {name: np.add.reduceat(each["nats"] * text.BITS_PER_NAT, starts) for name, each in found.items()}
+    found = {**own, LSTM: network} if isinstance(model, CharMixture) else own
+    bits = {name: np.add.reduceat(each * text.BITS_PER_NAT, starts) for name, each in found.items()}
     bits |= _baseline_bits(model, training, training_text, documents, starts)
     drawn = resampled_counts(len(starts), RESAMPLES, config.seed)
     rows = rows_of(bits, characters, drawn)
-    for row, each in zip(rows, found.values(), strict=False):
-        row |= {"top-1": float(each["top_1"].mean()), "top-5": float(each["top_5"].mean())}
     typing, typed = typist.measure(model, documents, config.evaluation.typed, config.seed)
     summary = {
         "bits_per_character": rows[0]["bits/character"],
         "interval": rows[0]["95 %"],
-        "top_1": rows[0]["top-1"],
-        "top_5": rows[0]["top-5"],
         **_adapting(model, rows, documents),
-        "new_text": _new_text(training, documents, next(iter(found.values()))["nats"]),
+        "new_text": _new_text(training, documents, next(iter(found.values()))),
         **gain(bits, len(own), characters, drawn),
         "n": int(characters.sum()),
         "documents": len(documents),
         "unknown_characters": int(sum((each.tokens == UNKNOWN).sum() for each in documents)),
         **typing,
-        "bits_by_position": _by_position(config, model, documents, device, map_items),
         "trained_on_characters": len(training_text),
-        "kind": config.model.resolved,
+        "kind": config.model.kind,
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,
     }
@@ -128,22 +118,20 @@ def _predict(
     return Evaluation(split, summary, [*rows, *in_one], examples, files)
 
 
-def read(model: CharMixture, documents: Sequence[data.Text], adapting: bool) -> dict[str, np.ndarray]:
-    """Return nats, top_1 and top_5, each (N,) over the characters, of documents read one after the other."""
+def read(model: CharMixture, documents: Sequence[data.Text], adapting: bool) -> np.ndarray:
+    """Return the nats (N,) of the characters of documents read one after the other."""
     reader = model.reader(adapting=adapting)
     parts = []
     for number, document in enumerate(documents):
         if number:
             reader.begin()
-        parts.append(_judged(reader.read(between_ends(document.tokens)[1:])[:-1], document.tokens))
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        parts.append(_nats(reader.read(between_ends(document.tokens)[1:])[:-1], document.tokens))
+    return np.concatenate(parts)
 
 
-def _judged(log_probs: Tensor, tokens: np.ndarray) -> dict[str, np.ndarray]:
-    """Return nats, top_1 and top_5 (N,) of `tokens` (N,) by `log_probs` (N, V)."""
-    own = log_probs.gather(1, torch.from_numpy(tokens.astype(np.int64))[:, None])
-    better = (log_probs > own).sum(1).numpy()
-    return {"nats": -own[:, 0].double().numpy(), "top_1": better < 1, "top_5": better < 5}
+def _nats(log_probs: Tensor, tokens: np.ndarray) -> np.ndarray:
+    """Return the nats (N,) of `tokens` (N,) by `log_probs` (N, V)."""
+    return -log_probs.gather(1, torch.from_numpy(tokens.astype(np.int64))[:, None])[:, 0].double().numpy()
 
 
 def _adapting(model: CharLSTM, rows: Sequence[Mapping[str, Plain]], documents: Sequence[data.Text]) -> dict[str, Plain]:
@@ -180,29 +168,20 @@ def _after_prompt(model: CharMixture, tokens: np.ndarray, at: int) -> np.ndarray
     reader = model.reader(int(tokens[at - PROMPT]))
     reader.skim(tokens[at - PROMPT + 1 : at])
     block = tokens[at : at + BLOCK]
-    return _judged(reader.read(block), block)["nats"]
+    return _nats(reader.read(block), block)
 
 
-def _predictions(model: CharLSTM, batch: Mapping[str, Tensor], mixed: bool = False) -> tuple[Tensor, Tensor]:
-    """Return logits (b, S, V) and targets (b, S) of a batch of windows, in the precision of the weights."""
-    window = batch["window"].long()
-    with torch.autocast(window.device.type, enabled=False):
-        asked = {"mixed": True} if mixed else {}
-        return model(window[:, :-1], **asked)[0], window[:, 1:]
-
-
-def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> dict[str, np.ndarray]:
-    """Return nats, top_1 and top_5, each (N,) over the characters of the documents in order."""
+def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> np.ndarray:
+    """Return the nats (N,) of the characters of the documents in order."""
 
     def figures(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        logits, targets = _predictions(model, batch)
-        better = (logits > logits.gather(-1, targets[..., None])).sum(-1)
-        nats = text.token_nats(logits, targets, PAD)
-        return {"nats": nats, "top_1": better < 1, "top_5": better < 5, "counted": scored(batch, windows.stride)[1]}
+        window = batch["window"].long()
+        with torch.autocast(window.device.type, enabled=False):  # in the precision of the weights
+            logits, targets = model(window[:, :-1])[0], window[:, 1:]
+        return {"nats": text.token_nats(logits, targets, PAD), "counted": scored(batch, windows.stride)[1]}
 
-    found = {name: values.numpy() for name, values in map_items(windows, figures, WINDOWS_AT_ONCE).items()}
-    counted = found.pop("counted")
-    return {name: values[counted] for name, values in found.items()}
+    found = map_items(windows, figures, WINDOWS_AT_ONCE)
+    return found["nats"][found["counted"]].numpy()
 
 
 def _baseline_bits(
@@ -240,26 +219,15 @@ def blocks_of(lengths: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return starts, numbers, np.diff(starts, append=ends[-1])
 
 
-def _by_position(
-    config: Config, model: CharLSTM, documents: Sequence[data.Text], device: torch.device, map_items: MapItems
-) -> dict[str, float]:
-    """Return bits per character by the number of characters read, from random places of the documents."""
-    stream = stream_of([document.tokens for document in documents])
-    length = min(POSITIONS[-1][1], len(stream) - 1)
-    begins = np.random.default_rng(config.seed).integers(0, len(stream) - length, config.evaluation.starts)
-    pieces = stream[torch.from_numpy(begins)[:, None] + torch.arange(length + 1)]
-    windows = Windows(pieces.flatten(), length, length + 1, device)
-
-    def nats(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        logits, targets = _predictions(model, batch, isinstance(model, CharMixture))
-        return {"nats": text.token_nats(logits, targets, PAD), "counted": targets != END}
-
-    found = map_items(windows, nats, WINDOWS_AT_ONCE)
-    bits = {}
-    for first, last in POSITIONS:
-        counted = found["counted"][:, first - 1 : last]
-        if counted.any():
-            bits[f"{first}-{last}"] = float(
-                found["nats"][:, first - 1 : last][counted].double().mean() * text.BITS_PER_NAT
-            )
-    return bits
+def suggest_fields(model: CharMixture) -> str:
+    """Return, as CSV, the three best clauses for every field, with their places; a rank of 0 where none fits."""
+    rows: list[tuple[Plain, ...]] = []
+    for name, field in FIELDS.items():
+        found = model.suggest(name)
+        for rank, each in enumerate(found, 1):
+            places = (each.document, each.heading, each.line, each.count)
+            rows.append((name, field.question, rank, each.text, each.likelihood, *places))
+        if not found:
+            rows.append((name, field.question, 0, "", None, "", "", None, 0))
+    names = ("field", "question", "rank", "suggestion", "likelihood", "document", "heading", "line", "projects")
+    return to_csv(names, rows)

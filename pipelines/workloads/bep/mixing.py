@@ -133,13 +133,13 @@ class Mixer:
                 rows=len(counts.keys),
                 entries=len(counts.tokens),
                 documents={each.name: len(each.tokens) for each in stored},
-                nodes={each.name: len(_outline(each)) for each in stored},
+                nodes={each.name: len(each.outline) for each in stored},
                 projects={each.name: each.family for each in stored if each.family},
             )
         )
         self.model.count(counts)
         self.model.text.copy_(torch.from_numpy(np.concatenate([np.zeros(0), *(each.tokens for each in stored)])))
-        self.model.outline.copy_(torch.from_numpy(np.concatenate([NO_OUTLINE, *map(_outline, stored)])))
+        self.model.outline.copy_(torch.from_numpy(np.concatenate([NO_OUTLINE, *(each.outline for each in stored)])))
         if base:  # rows of new characters keep their random weights
             stored_weights = dict(base.named_parameters())
             for name, parameter in self.model.named_parameters():
@@ -257,8 +257,8 @@ def left_out(
     """
     documents = _predictable(corpus.parts["train"])
     if len(documents) == 1:
-        pieces = enumerate(np.array_split(documents[0].tokens, FIFTHS))
-        documents = [replace(documents[0], tokens=piece, family=str(number)) for number, piece in pieces]
+        (whole,), pieces = documents, enumerate(np.array_split(documents[0].tokens, FIFTHS), 1)
+        documents = [Text(f"{whole.name}, part {number}", piece) for number, piece in pieces]
     owners = _families(documents)
     for family in np.unique(owners):
         others = [document for document, owner in zip(documents, owners, strict=True) if owner != family]
@@ -274,39 +274,22 @@ def left_out(
 def _stored(documents: Sequence[Text], most: int, base: CharMixture | None) -> list[Text]:
     """Return the beginning of each document, `most` tokens in all; a base's documents come last."""
     total = sum(len(each.tokens) for each in documents)
-    found: dict[str, Text] = {}
-    for each in documents:
-        kept = _begun(each, len(each.tokens) * min(most, total) // total)
-        before = found.get(each.name)
-        found[each.name] = _joined(before, kept) if before else kept
+    found = {each.name: _begun(each, len(each.tokens) * min(most, total) // total) for each in documents}
     left = most - sum(len(each.tokens) for each in found.values())
     outlines = base.outlines() if base else {}
     for name, tokens in base.stored().items() if base else ():
         project = base.config.projects.get(name, name) if base else name
-        kept = _begun(Text(name, tokens, f"{BASE}{project}", outlines.get(name)), max(0, left))
+        kept = _begun(Text(name, tokens, f"{BASE}{project}", outlines.get(name, NO_OUTLINE)), max(0, left))
         key = f"{BASE}{name}" if name in found else name
         found[key] = replace(kept, name=key)
         left -= len(kept.tokens)
     return [each for each in found.values() if len(each.tokens)]
 
 
-def _outline(text: Text) -> np.ndarray:
-    return NO_OUTLINE if text.outline is None else text.outline
-
-
 def _begun(text: Text, size: int) -> Text:
     """Return the first tokens of a text, with the nodes of its outline that are whole among them."""
-    cut = np.flatnonzero(_outline(text)[:, 1] > size)
-    return replace(text, tokens=text.tokens[:size], outline=_outline(text)[: cut[0] if len(cut) else None])
-
-
-def _joined(text: Text, other: Text) -> Text:
-    """Return two blocks of a document as one text."""
-    moved, nodes = _outline(other).copy(), len(_outline(text))
-    moved[:, :2] += len(text.tokens)
-    moved[:, 2] += np.where(moved[:, 2] >= 0, nodes, 0)
-    tokens, outline = np.concatenate([text.tokens, other.tokens]), np.concatenate([_outline(text), moved])
-    return replace(text, tokens=tokens, outline=outline)
+    cut = np.flatnonzero(text.outline[:, 1] > size)
+    return replace(text, tokens=text.tokens[:size], outline=text.outline[: cut[0] if len(cut) else None])
 
 
 def between_ends(tokens: np.ndarray) -> np.ndarray:

@@ -1,17 +1,16 @@
-"""The workload's sections of report.html: the verdict, completions of each field, and prediction by characters read."""
+"""The workload's sections of report.html: the verdict, keystrokes, and suggestions for each field."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from common.foreign_text import from_csv
 from models.plans.char_lstm import CharLSTM
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import beside, shown
-from pipelines.report.plots import PANEL, comparison, svg
+from pipelines.report.plots import comparison
 from pipelines.report.tables import table
 from pipelines.report.verdict import Comparison, answer, compare, divide
 from pipelines.run.folder import Run
@@ -39,14 +38,6 @@ def sections(
             parts.append(
                 ("Suggestions for the fields", beside(__file__, "suggestions.html", fields=fields, shown=SHOWN))
             )
-        written = evaluation.files.get(f"{evaluation.split}.completions.csv")
-        if written is not None:
-            judged = evaluation.summary["completions"].items()
-            figures = table([{"temperature": name, **each} for name, each in judged], "completions")
-            completions = beside(__file__, "completions.html", figures=figures, rows=from_csv(written))
-            parts.append(("Completions of the fields", completions))
-    if plotted := [each for each in evaluations if each.summary["bits_by_position"]]:
-        parts.append(("Bits per character by characters read", svg(_by_position(plotted))))
     return parts
 
 
@@ -70,8 +61,7 @@ def _verdict(evaluation: Evaluation, found: Comparison) -> Markup:
         f"{found.rival['predictor']}, which needs {shown(found.rival[BITS])}."
     )
     second = (
-        f"It names the next character in {summary['top_1']:.1%} of cases, and has it among its first five in "
-        f"{summary['top_5']:.1%}. Measured on {summary['n']:,} characters of {summary['documents']} documents"
+        f"Measured on {summary['n']:,} characters of {summary['documents']} documents"
         f"{', which also picked the best model, so that they flatter it' if evaluation.split == 'validation' else ''}."
     )
     picture = comparison(evaluation.table, divide(evaluation.table)[0], BITS, "95 %", "lower is better")
@@ -79,14 +69,12 @@ def _verdict(evaluation: Evaluation, found: Comparison) -> Markup:
 
 
 def _typing(evaluation: Evaluation) -> Markup:
-    """Return the keystrokes saved by each kind of suggestions, and by field."""
-    summary = evaluation.summary
-    fields = [{"field": name, "saved, %": 100 * share} for name, share in summary["keystrokes_saved_by_field"].items()]
+    """Return the keystrokes saved by each kind of suggestions."""
     text = Markup("<p>{}</p>").format(
-        f"A simulated typist of {summary['keystrokes_characters']:,} characters of unseen documents accepts by one key "
-        "the next word, clause or all of one of three suggestions."
+        f"A simulated typist of {evaluation.summary['keystrokes_characters']:,} characters of unseen documents accepts "
+        "by one key the next word, clause or all of one of three suggestions."
     )
-    return text + table(summary["typing"], "keystrokes saved") + table(fields, "keystrokes saved by field")
+    return text + table(evaluation.summary["typing"], "keystrokes saved")
 
 
 def _clauses(evaluation: Evaluation) -> Markup:
@@ -102,17 +90,3 @@ def _clauses(evaluation: Evaluation) -> Markup:
         f"{shown(summary['clauses_off_topic'])} % of the suggestions are off the topic."
     )
     return text + table(summary["clauses"], "suggested clauses")
-
-
-def _by_position(evaluations: Sequence[Evaluation]) -> Figure:
-    """Plot bits per character by characters read since the zero state."""
-    figure = Figure(figsize=PANEL, layout="constrained")
-    axis = figure.subplots()
-    for each in evaluations:
-        axis.plot(*zip(*each.summary["bits_by_position"].items(), strict=True), "o-", label=each.split, markersize=4)
-    axis.set_xlabel("characters read since the zero state", fontsize=8)
-    axis.set_ylabel("bits/character", fontsize=8)
-    axis.tick_params(labelsize=8)
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8)
-    return figure

@@ -67,16 +67,16 @@ def scored(batch: Mapping[str, Tensor], stride: int) -> tuple[Tensor, Tensor]:
 
 
 class CharTask(Task):
-    """Next-character prediction of documents and their ends; `legacy` learns only from each window's last step."""
+    """Next-character prediction of documents and their ends."""
 
     def __init__(self, config: Config, folder: Path, device: torch.device):
         self.config, training, base = config, config.training, load_base(config)
         corpus = data.load(folder)
-        self.mixing = config.model.resolved == "mixture"
+        self.mixing = config.model.kind == "mixture"
         held_out_text = bool(corpus.facts.get("held_out", True))
         if not (self.mixing or held_out_text):
             raise UserError(
-                f"model.kind={config.model.resolved} is judged by text that was held out; add data.hold_out=true"
+                f"model.kind={config.model.kind} is judged by text that was held out; add data.hold_out=true"
             )
         least, most = config.model.min_documents, fewest_counted(corpus.parts["train"], held_out_text)
         if self.mixing and least > max(most, 1):
@@ -87,37 +87,30 @@ class CharTask(Task):
             )
         sizes = sizes_of(corpus, config, base)
         corpus = data.load(folder, sizes.vocabulary) if base else corpus
-        self.legacy, self.sequence, self.unknown = config.legacy, training.sequence, training.unknown
+        self.sequence, self.unknown = training.sequence, training.unknown
         if self.mixing:
             self.mixer = Mixer(corpus.parts["train"], sizes, config, base, self.learn)
             self.model: CharLSTM = self.mixer.model.to(device)
         else:
             self.model = deferred.made(lambda: CharLSTM(sizes), device)
         workers = config.data.workers
-        length = training.sequence * (1 if self.legacy else training.carry)
-        self.train = Windows(
-            stream_of([text.tokens for text in corpus.parts["train"]]), length, training.step, device, workers
-        )
+        stream = stream_of([text.tokens for text in corpus.parts["train"]])
+        self.train = Windows(stream, training.sequence * training.carry, training.step, device, workers)
         self.validation = held_out(corpus.parts["validation"], training.sequence, device, workers)
         counts = {name: (len(texts), sum(len(text.tokens) for text in texts)) for name, texts in corpus.parts.items()}
         sizes_of_parts = (
             f"{name} {documents} with {characters:,} characters" for name, (documents, characters) in counts.items()
         )
         self.notes = [f"documents: {', '.join(sizes_of_parts)}; vocabulary {len(self.model.characters)}"]
-        if self.legacy:
-            self.notes.append("legacy: for comparison only; training.carry has no effect, a window is one sequence")
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Return the cross-entropy in nats, summed over the targets; a sequence starts from the last one's state."""
         window = batch["window"].long()
-        if self.unknown and not self.legacy:
+        if self.unknown:
             # Held-out text has characters that training never saw. Without this, each would cost a dozen bits or more.
             chosen = noise.drawn(window.shape, self.unknown, window.device)
             window = window.masked_fill(chosen & (window != PAD) & (window != END), UNKNOWN)
         tokens, targets = window[:, :-1], window[:, 1:]
-        if self.legacy:
-            nats = token_nats(model(tokens)[0][:, -1:], targets[:, -1:], PAD)
-            return Loss(nats.sum(), (targets[:, -1] != PAD).sum())
         state, nats = None, torch.zeros((), device=tokens.device)
         for inputs, wanted in zip(tokens.split(self.sequence, 1), targets.split(self.sequence, 1), strict=True):
             logits, state = model(inputs, state)

@@ -6,7 +6,7 @@ before a piece in its document has been read. Headings and the document's beginn
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,10 +17,10 @@ from models.plans import chains
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.characters import END, PAD, Characters
-from models.plans.fields import FIELDS, field_of
+from models.plans.fields import field_of
 from models.plans.library import SLOT
 from models.plans.lstm_reader import Reader
-from models.plans.suggester import SUGGESTED, continuation, last_sentence
+from models.plans.suggester import continuation, last_sentence
 from pipelines.workloads.bep.comparison import RESAMPLES
 from pipelines.workloads.bep.data import Text
 
@@ -29,8 +29,7 @@ OWN = "clauses and next words"
 WORD, WRITTEN = 12, 30  # characters: fewest and most that are written ahead
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """Text typed at one place of a document."""
 
     document: int
@@ -51,7 +50,7 @@ class NextWords:
         for token in tokens:
             self.reader.go_on([self.reader], [token])
 
-    def choose(self, num: int) -> list[list[int]]:
+    def choose(self) -> list[list[int]]:
         """Return one continuation."""
         own, self.ahead = self.reader.fork(), self.ahead or []
         if len(self.ahead) < WORD:
@@ -75,60 +74,33 @@ class Clauses:
         """Extend the text."""
         self.text += self.model.characters.signs(tokens)
 
-    def choose(self, num: int) -> list[list[int]]:
-        """Return up to `num` continuations."""
+    def choose(self) -> list[list[int]]:
+        """Return up to three continuations."""
         begun = last_sentence(self.text)[1]
-        found = [continuation(each, begun) for each in self.model.suggester.find(self.heading, self.text, num)]
+        found = [continuation(each, begun) for each in self.model.suggester.find(self.heading, self.text)]
         return [self.model.characters.encode(SLOT.split(text)[0]) for text, replaces in found if not replaces]
 
 
-class Both:
-    """Several kinds of suggestions beside one another."""
-
-    def __init__(self, *kinds: NextWords | Clauses):
-        self.kinds = kinds
-
-    def type(self, tokens: Sequence[int]) -> None:
-        """Extend the text."""
-        for kind in self.kinds:
-            kind.type(tokens)
-
-    def choose(self, num: int) -> list[list[int]]:
-        """Return those of all kinds."""
-        return [way for kind in self.kinds for way in kind.choose(num)]
+Kinds = Sequence[NextWords | Clauses]  # of suggestions, shown beside one another
 
 
-Suggesting = NextWords | Clauses | Both
-
-
-def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Suggesting]]:
+def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Kinds]]:
     """Return what stands beside a reader's text below a heading, by the names in the table, the model's first."""
     if not isinstance(model, CharMixture):
-        return {"next words by the LSTM": lambda reader, text, heading: NextWords(reader)}
+        return {"next words by the LSTM": lambda reader, text, heading: [NextWords(reader)]}
     return {
-        OWN: lambda reader, text, heading: Both(Clauses(model, text, heading), NextWords(reader)),
-        "next words by the mixture": lambda reader, text, heading: NextWords(reader),
-        "next words by the LSTM": lambda reader, text, heading: NextWords(lstm_alone(reader)),
-        "clauses": lambda reader, text, heading: Clauses(model, text, heading),
+        OWN: lambda reader, text, heading: [Clauses(model, text, heading), NextWords(reader)],
+        "next words by the mixture": lambda reader, text, heading: [NextWords(reader)],
+        "clauses": lambda reader, text, heading: [Clauses(model, text, heading)],
     }
-
-
-def lstm_alone(reader: Reader) -> Reader:
-    """Return a reader with the predictions of the LSTM alone."""
-    own = Reader.__new__(Reader)
-    own.__dict__.update(reader.fork().__dict__)
-    return own
 
 
 def measure(
     model: CharLSTM, documents: Sequence[Text], most: int, seed: int
 ) -> tuple[dict[str, Plain], dict[str, Sequence[Plain]]]:
     """Type up to `most` characters of the documents; return the summary, and columns with the keys of each piece."""
-    if not most:
-        return {}, {}
     texts = [model.characters.signs(each.tokens.tolist()) for each in documents]
-    chosen = pieces(texts, most)
-    if not chosen:
+    if not (chosen := pieces(texts, most)):
         return {}, {}
     keys = typed(model, documents, texts, chosen)
     characters = np.array([each.end - each.begin for each in chosen])
@@ -154,15 +126,14 @@ def measure(
         "keystrokes_saved_interval": ratio_percentiles(own, characters, drawn),
         "keystrokes_characters": int(characters.sum()),
         **_gain(saved, characters, drawn),
-        "keystrokes_saved_by_field": _by_field(columns["field"], own, characters),
         "typing": table,
     }
     return summary, columns
 
 
 def pieces(texts: Sequence[str], most: int) -> list[Piece]:
-    """Return beginnings of lines of prose from all over the texts, about `most` characters in all."""
-    found = []
+    """Return beginnings of lines of prose from all over the texts, about `most` characters in all; none for 0."""
+    found: list[Piece] = []
     for number, text in enumerate(texts):
         heading, at = "", 0
         for line in text.split("\n"):
@@ -171,8 +142,8 @@ def pieces(texts: Sequence[str], most: int) -> list[Piece]:
             elif any(map(str.isalpha, line)) and not line.startswith(("|", "-")):
                 heading = line
             at += len(line) + 1
-    wanted = min(len(found), max(1, round(most / PIECE)))
-    return [found[place] for place in np.linspace(0, len(found) - 1, wanted).astype(int)] if found else []
+    wanted = min(len(found), max(1, round(most / PIECE))) if most else 0
+    return [found[place] for place in np.linspace(0, len(found) - 1, wanted).astype(int)]
 
 
 def typed(
@@ -189,43 +160,33 @@ def typed(
         reader.skim(tokens[at : piece.begin])
         at = piece.begin
         for name, suggesting in taking.items():
-            before = texts[document][: piece.begin]
-            keys[name][number] = keystrokes(
-                suggesting(reader.fork(), before, piece.heading), tokens[at : piece.end].tolist(), model.characters
-            )
+            kinds = suggesting(reader.fork(), texts[document][:at], piece.heading)
+            keys[name][number] = keystrokes(kinds, tokens[at : piece.end].tolist(), model.characters)
     return keys
 
 
-def keystrokes(suggesting: Suggesting, tokens: Sequence[int], characters: Characters) -> int:
+def keystrokes(kinds: Kinds, tokens: Sequence[int], characters: Characters) -> int:
     """Return how many keys it takes to type `tokens` with suggestions."""
     at = keys = 0
     while at < len(tokens):
         left = tokens[at:]
-        step = max([1, *(accepted(choice, left, characters.by_id) for choice in suggesting.choose(SUGGESTED))])
-        suggesting.type(left[:step])
+        choices = [way for kind in kinds for way in kind.choose()]
+        step = max([1, *(accepted(choice, left, characters.by_id) for choice in choices)])
+        for kind in kinds:
+            kind.type(left[:step])
         at, keys = at + step, keys + 1
     return keys
 
 
 def accepted(choice: Sequence[int], wanted: Sequence[int], signs: Sequence[str]) -> int:
     """Return how many tokens of a suggestion one key accepts: all, those up to punctuation, a word, or none."""
-    agreeing = next((at for at, pair in enumerate(zip(choice, wanted, strict=False)) if pair[0] != pair[1]), None)
-    agreeing = min(len(choice), len(wanted)) if agreeing is None else agreeing
+    pairs = enumerate(zip(choice, wanted, strict=False))
+    agreeing = next((at for at, (own, other) in pairs if own != other), min(len(choice), len(wanted)))
     if agreeing == len(choice):
         return agreeing
-    text = "".join(signs[token] for token in choice)
-    words = [at + 1 for at, sign in enumerate(text) if sign.isspace()]
-    clauses = [end for end in words if end > 1 and text[end - 2] in ",.;:!?|"]
+    words = [at + 1 for at, token in enumerate(choice) if signs[token].isspace()]
+    clauses = [end for end in words if end > 1 and signs[choice[end - 2]] in ",.;:!?|"]
     return max([end for end in (words[:1] + clauses[:1]) if end <= agreeing], default=0)
-
-
-def _by_field(fields: Sequence[str], saved: np.ndarray, characters: np.ndarray) -> dict[str, float]:
-    own = np.array(fields)
-    return {
-        name: float(saved[own == name].sum() / characters[own == name].sum())
-        for name in (*FIELDS, "other")
-        if (own == name).any()
-    }
 
 
 def _gain(saved: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> dict[str, Plain]:

@@ -41,7 +41,7 @@ class Data(DataSection):
     )
     lookback: int = Field(60, ge=4, le=100_000, description="number of candles in a window")
     horizon: int = Field(3, ge=1, description="number of candles that a label looks ahead")
-    features: Literal["default", "legacy"] = Field("default", description="set of features")
+    features: Literal["default"] = Field("default", description="set of features")
     label: Literal["fixed", "volatility", "triple_barrier"] = Field(
         "fixed", description="rule by which moves are labelled"
     )
@@ -129,18 +129,16 @@ def _listed(key: str, path: Path) -> tuple[str, ...]:
 class Model(Section):
     """Network of each coin."""
 
-    kind: Literal["pooled_experts", "cnn_lstm", "legacy"] = Field(
+    kind: Literal["pooled_experts", "cnn_lstm"] = Field(
         "pooled_experts",
         description="pooled_experts: a linear model, a network and boosted trees, pooled; cnn_lstm: a network "
-        "over each window; legacy: a large one, kept for comparison",
+        "over each window",
     )
-    preset: Literal["legacy", "default"] | None = Field(
-        None, description="older name of model.kind: default is cnn_lstm, legacy is legacy; null: model.kind counts"
+    preset: Literal["default"] | None = Field(
+        None, description="older name of model.kind: default is cnn_lstm; null: model.kind counts"
     )
-    width: int | None = Field(
-        None, ge=4, description="number of channels; null: 24 of pooled_experts, 64 of cnn_lstm; legacy has its own"
-    )
-    dropout: float = Field(0.2, ge=0, lt=1, description="share of activations dropped in training; legacy has its own")
+    width: int | None = Field(None, ge=4, description="number of channels; null: 24 of pooled_experts, 64 of cnn_lstm")
+    dropout: float = Field(0.2, ge=0, lt=1, description="share of activations dropped in training")
     pooled: bool = Field(
         False, description="train one model for all coins, which is told the coin, instead of one per coin"
     )
@@ -164,7 +162,7 @@ class Model(Section):
     @property
     def chosen(self) -> str:
         """Kind of the model, by either name."""
-        return self.kind if self.preset is None else {"default": "cnn_lstm", "legacy": "legacy"}[self.preset]
+        return "cnn_lstm" if self.preset else self.kind
 
 
 class SignalTraining(Training):

@@ -22,9 +22,9 @@ from common.disk.files import sha256, write_text
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models.market import candle_features as indicators
+from models.market import labels as outcomes
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
-from pipelines.workloads.crypto import labels as outcomes
 from pipelines.workloads.crypto import splits
 from pipelines.workloads.crypto.candles import exchange, files, simulated
 from pipelines.workloads.crypto.candles.checks import describe, filled
@@ -113,8 +113,8 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
         "note": _note(data, in_order),
         "symbols": in_order,
         "failed": failed,
-        "features": list(indicators.SETS[data.features]),
-        "memory": indicators.memory(data.features),
+        "features": list(indicators.NAMES),
+        "memory": indicators.MEMORY,
         "classes": list(CLASSES),
         "folds": known["folds"] if known else [_named(fold.cuts) for fold in divided[in_order[0]]],
         "coins": {symbol: facts[symbol] for symbol in in_order},
@@ -189,12 +189,11 @@ def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Can
 
 def _coin(data: Data, candles: Candles, checks: Mapping[str, object]) -> tuple[Coin, np.ndarray]:
     """Return a coin with features and labels but without folds, and all rows (M,) at which a window can end."""
-    table, names = indicators.compute(candles, data.features)
-    table = table.astype(np.float32)
+    table = indicators.compute(candles).astype(np.float32)
     labels = outcomes.label(candles, data.label, data.horizon, data.threshold)
     ends = splits.usable(candles, table, labels, data.lookback)
     if not len(ends):
-        needed = indicators.memory(data.features) + data.lookback - 1 + data.horizon
+        needed = indicators.MEMORY + data.lookback - 1 + data.horizon
         longest = max(segment.stop - segment.start for segment in candles.segments())
         raise UserError(
             f"{candles.symbol}: no window fits: {needed} candles without a gap are needed (data.features, "
@@ -212,7 +211,7 @@ def _coin(data: Data, candles: Candles, checks: Mapping[str, object]) -> tuple[C
         "rows_without_features": int((~np.isfinite(table).all(1)).sum()),
         "rows_without_label": int((labels == outcomes.UNKNOWN).sum()),
     }
-    return Coin(candles, names, table, labels, (), (), data.lookback, facts), ends
+    return Coin(candles, indicators.NAMES, table, labels, (), (), data.lookback, facts), ends
 
 
 def _divide(

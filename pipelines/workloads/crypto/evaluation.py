@@ -123,6 +123,7 @@ def _rule(config: Config, model: SignalModel, first_line: str, member: str, page
             verdict=headline.coin_line(page),
             threshold=fold["threshold"],
             temperature=fold["temperature"],
+            recalibration=fold["recalibration"],
             reason="" if fold["threshold"] else "not trading was best on validation, after all costs",
         )
     names = ("fee", "slippage", "funding", "stop", "target")

@@ -1,7 +1,7 @@
 """One coin in one fold: the model's predictions on the test, and the choices made on validation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from common.errors import UserError
+from models.market.inputs import CLASSES
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
+from models.market.recalibration import WINDOW, recalibrated
 from models.market.signal_model import SignalModel
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.crypto import experts
+from pipelines.workloads.crypto import experts, splits
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
@@ -21,7 +23,7 @@ from pipelines.workloads.crypto.trading import strategy
 from pipelines.workloads.crypto.trading.strategy import Choice, choose_threshold, signals
 from pipelines.workloads.crypto.untrained import description
 from pipelines.workloads.crypto.verdict import baselines, judge
-from pipelines.workloads.crypto.verdict.classification import class_shares, fit_temperature, log_losses
+from pipelines.workloads.crypto.verdict.classification import class_shares, fit_temperature, log_losses, softmax
 from pipelines.workloads.crypto.verdict.judge import AUTOREGRESSION, BLENDED, ROLLING
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 
@@ -38,7 +40,7 @@ class Predictions:
     times: np.ndarray  # (n,) opening times of those candles, ms
     labels: np.ndarray  # (n,)
     logits: np.ndarray  # (n, 3)
-    probabilities: np.ndarray  # (n, 3) float64 of the float32 softmax
+    probabilities: np.ndarray  # (n, 3) recalibrated
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class CoinFold:
     last: np.ndarray  # (n,) returns of the newest candle
     leaks: list[str]  # features that seem to know the future
     temperature: float
+    recalibration: int  # labels that correct the probabilities, chosen on validation
+    recalibration_gain: float  # nats by which that lowered the log loss of the test
     choice: Choice
     rows: np.ndarray  # (m,) candles of the test that are traded
     signals: np.ndarray  # (m,)
@@ -70,12 +74,13 @@ class Place(NamedTuple):
 
 
 def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device, map_items: MapItems) -> CoinFold:
-    """Predict a coin's test in a fold, and choose temperature and threshold on its validation part.
+    """Predict a coin's test in a fold, and choose recalibration, temperature and threshold on its validation part.
 
     Raises UserError if the model does not fit the prepared data or its outputs are not finite.
     """
     _check(place.model, coin, place.member)
-    validation, test = (_predict(coin, place, part, device, map_items) for part in ("validation", "test"))
+    logits = _predict(config, coin, place, device, map_items)
+    recalibration, (validation, test) = _recalibrated(config, coin, place.fold, logits)
     rivals, all_moves, volatility = _rivals(config, place.model, coin, place.fold)
     ends = np.concatenate([coin.folds[place.fold][part] for part in PARTS])
     before = np.maximum(ends - config.data.horizon, 0)
@@ -95,6 +100,8 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
         last=returns[test.ends] / volatility,
         leaks=judge.leaking(coin.names, coin.features[ends], all_moves[before], all_moves[ends], config.data.horizon),
         temperature=fit_temperature(validation.logits, validation.labels),
+        recalibration=recalibration,
+        recalibration_gain=_log_loss(softmax(test.logits), test) - _log_loss(test.probabilities, test),
         choice=choice,
         rows=rows,
         signals=signals(strategy.spread(test.probabilities, test.ends, rows), choice.best.threshold),
@@ -123,7 +130,6 @@ def _rivals(
         columns = (each.numpy() for each in experts.over(parts[part], inputs))
         seen[part] = dict(zip(("last row", "window", AUTOREGRESSION), columns, strict=True))
     ends = {part: coin.folds[fold][part] for part in PARTS}
-    last_returns = np.log(coin.candles.close[1:] / coin.candles.close[:-1])  # that of row t is at t - 1
     labels = coin.labels[ends["train"]].astype(np.int64)
     prior, per_day = class_shares(labels), DAY // coin.candles.timeframe_ms
     rolling: dict[str, np.ndarray] = {}
@@ -132,13 +138,7 @@ def _rivals(
         inputs_of[BLENDED] = np.log(rolling[part]).reshape(len(rolling[part]), -1)
     span = min(range(len(baselines.SPANS)), key=lambda each: log_losses(rolling["train"][:, each], labels).mean())
     found = baselines.fit_and_predict(
-        seen["train"],
-        labels,
-        last_returns[ends["train"] - 1],
-        seen["test"],
-        last_returns[ends["test"] - 1],
-        linear=(AUTOREGRESSION, BLENDED),
-        seed=config.evaluation.seed,
+        seen["train"], labels, seen["test"], linear=(AUTOREGRESSION, BLENDED), seed=config.evaluation.seed
     )
     found[ROLLING] = rolling["test"][:, span]
     moves = horizon_moves(coin, config.data.horizon, shell)
@@ -170,23 +170,42 @@ def _check(model: SignalModel, coin: Coin, member: str) -> None:
         )
 
 
-def _predict(coin: Coin, place: Place, part: str, device: torch.device, map_items: MapItems) -> Predictions:
-    model = place.model
-    source = pooled([coin], place.fold, part, model.stretch, place.number).to(device)
+def _predict(config: Config, coin: Coin, place: Place, device: torch.device, map_items: MapItems) -> np.ndarray:
+    """Return the logits (N, 3) of all windows from the beginning of validation to the end of the test, else NaN."""
+    model, parts = place.model, coin.folds[place.fold]
+    ends = splits.usable(coin.candles, coin.features, coin.labels, coin.lookback)
+    ends = ends[(ends >= parts["validation"][0]) & (ends <= parts["test"][-1])]
+    judged = replace(coin, folds=tuple({**each, "judged": ends} for each in coin.folds))
+    source = pooled([judged], place.fold, "judged", model.stretch, place.number).to(device)
 
     def outputs(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         # In full precision, whatever the training used.
         with torch.autocast(batch["windows"].device.type, enabled=False):
-            logits = model(batch["windows"], batch["coins"]).float()
-        return {"logits": logits, "probabilities": logits.softmax(-1), "labels": batch["labels"]}
+            return {"logits": model(batch["windows"], batch["coins"]).float(), "labels": batch["labels"]}
 
     found = map_items(source, outputs, max(1, WINDOWS_AT_ONCE // model.stretch))
-    known = found.pop("labels") != IGNORED
-    values = {name: each[known].numpy().astype(np.float64) for name, each in found.items()}
-    ends = coin.folds[place.fold][part]
-    if not np.isfinite(values["logits"]).all():
+    logits = np.full((len(coin.labels), len(CLASSES)), np.nan)
+    logits[ends] = found["logits"][found["labels"] != IGNORED].numpy()
+    if not np.isfinite(logits[ends]).all():
         raise UserError(f"{coin.candles.symbol}: the model's outputs are not finite; train it again")
-    return Predictions(ends=ends, times=coin.candles.time[ends], labels=coin.labels[ends].astype(np.int64), **values)
+    return logits
+
+
+def _recalibrated(config: Config, coin: Coin, fold: int, logits: np.ndarray) -> tuple[int, list[Predictions]]:
+    """Return how many labels correct the probabilities, 0 unless that helps on validation, and those of both parts."""
+    tried = {}
+    for window in (0, WINDOW):
+        logs = recalibrated(logits, coin.labels, coin.candles.segments(), config.data.horizon, window)
+        tried[window] = [
+            Predictions(rows, coin.candles.time[rows], coin.labels[rows].astype(int), logits[rows], np.exp(logs[rows]))
+            for rows in (coin.folds[fold][part] for part in ("validation", "test"))
+        ]
+    best = min(tried, key=lambda window: _log_loss(tried[window][0].probabilities, tried[window][0]))
+    return best, tried[best]
+
+
+def _log_loss(probabilities: np.ndarray, of: Predictions) -> float:
+    return float(log_losses(probabilities, of.labels).mean())
 
 
 def joined(folds: Sequence[CoinFold]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -41,8 +41,7 @@ def untrained(config: Config, coins: Sequence[Coin], fold: int, base: Base | Non
         known.about["base_sha256"] = base.sha256
     if config.model.chosen == "pooled_experts":
         return PooledExperts(PooledExpertsConfig(**vars(known) | size))
-    preset = "legacy" if config.model.chosen == "legacy" else "default"
-    return CNNLSTM(CNNLSTMConfig(preset, **vars(known) | size))
+    return CNNLSTM(CNNLSTMConfig(**vars(known) | size))
 
 
 def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfig:

@@ -8,8 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from common.config import Choice, Section
 from common.config.lazy import lazily
 from models.routing.config import KINDS, PRESETS, RoutingConfig
-from models.routing.decodes import DECODES
-from models.routing.inputs import STARTS_FROM
+from models.routing.inputs import SearchSettings
 from models.routing.problems import ROUNDINGS
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
@@ -90,7 +89,7 @@ class Model(Section):
     """A policy network, or a heuristic that needs no training."""
 
     kind: Annotated[str, Choice((*KINDS, *HEURISTICS))] = Field(
-        "gt", description="gat, gt, dgt: networks; greedy (nearest neighbour), savings (Clarke-Wright): heuristics"
+        "gt", description="gat, gt, dgt: networks; savings (Clarke-Wright): a heuristic"
     )
     preset: Annotated[str, Choice(PRESETS)] = Field(
         "small", description="size of the network; model.width, model.heads and model.layers override it"
@@ -146,7 +145,7 @@ class CvrpTraining(Training):
     challenge_instances: int = Field(2000, ge=100, description="instances on which that replacement is tested")
 
 
-class EvaluationSettings(Section):
+class EvaluationSettings(SearchSettings, defaults={"augment": True}):
     """The instances to solve, how to solve them, and the solvers to compare with."""
 
     instances: str = Field(
@@ -161,24 +160,7 @@ class EvaluationSettings(Section):
         "decimal); null: by the usual one of the set, exact for CMT, Golden, tai and .npz files, dimacs with time "
         "windows, else round",
     )
-    decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="strategy that builds the tours")
-    samples: int = Field(128, ge=1, description="tours per instance with decode=sampling or adaptive")
-    augment: bool = Field(
-        True, description="solve each instance in the 8 symmetries of the square and keep the best tour"
-    )
     compare: bool = Field(True, description="also evaluate cheaper ways of decoding, for the plot of cost against time")
-    starts: int | None = Field(
-        None, ge=1, description="tours per instance with decode=multistart; null: one per customer, at most 200"
-    )
-    milliseconds: float | None = Field(
-        None,
-        ge=0,
-        description="CPU time of one thread per instance for the search that goes on from the model's tours, in native "
-        "code; null: as many as customers; 0: no search",
-    )
-    starts_from: Annotated[str, Choice(STARTS_FROM)] = Field(
-        "mix", description="tours that it begins with: policy, savings, sweep, nearest, random, or mix: the best of all"
-    )
     polish_seconds: float = Field(
         0, ge=0, description="CPU seconds per instance for PyVRP to improve the model's tour; 0: no improvement"
     )
@@ -187,8 +169,10 @@ class EvaluationSettings(Section):
         description="solvers beside the model: sisrs (ruin and recreate, our own), hgs, pyvrp (iterated local "
         "search), pyvrp_from_savings",
     )
-    reference_seconds: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        (0.001, 0.01, 0.1), description="CPU seconds per instance for each of these solvers, a row each; 0: none"
+    reference_seconds: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(
+        (0.001, 0.01, 0.1),
+        description="CPU seconds per instance for each of these solvers, a row each; 0: none; null: as long as the "
+        "model's search",
     )
     reference_instances: int = Field(
         100, ge=1, description="first instances that these solvers solve, on which gaps are measured"
@@ -198,16 +182,8 @@ class EvaluationSettings(Section):
     @classmethod
     def _some(cls, given: object) -> object:
         """Accept a single number as a list, and drop zeros."""
-        given = given if isinstance(given, list | tuple) else [given]
-        return [seconds for seconds in given if seconds != 0]
-
-    @model_validator(mode="after")
-    def _starts_are_used(self) -> "EvaluationSettings":
-        if self.starts is not None and self.decode != "multistart":
-            raise ValueError(
-                f"evaluation.starts={self.starts} needs evaluation.decode=multistart (given {self.decode})"
-            )
-        return self
+        given = [given] if isinstance(given, int | float) else given
+        return [seconds for seconds in given if seconds != 0] if isinstance(given, list | tuple) else given
 
 
 class Config(BaseConfig):

@@ -14,11 +14,10 @@ from common.errors import UserError
 from common.plain import Plain
 from common.statistics import interval_around, mean_and_half_width
 from models.routing import native
-from models.routing.decodes import DECODES, SAMPLED, Request
 from models.routing.environment import Routes
 from models.routing.policy import RoutingPolicy
 from models.routing.problems import MOST_CUSTOMERS, Problem
-from models.routing.search import SYMMETRIES
+from models.routing.solve import check_work
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.files import read
@@ -28,7 +27,6 @@ from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
 from pipelines.workloads.cvrp.prepare import load
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
-from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 from pipelines.workloads.cvrp.solvers.solving import (
     Solved,
     searches,
@@ -40,7 +38,7 @@ from pipelines.workloads.cvrp.solvers.solving import (
 )
 
 if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config, EvaluationSettings
+    from pipelines.workloads.cvrp import Config
 
 
 MOST_SCORES = 1e10  # (step of a tour, node) pairs per problem; a network takes some minutes for them on a core
@@ -103,7 +101,7 @@ def _evaluate_split(
         polished = _polished(config, problems, last, map_items)
         methods += polished
         last = headline = polished[0]
-    methods += solve_by_solvers(config, few, map_items)
+    methods += solve_by_solvers(config, few, budget, map_items)
     return _evaluation(config, name, problems, methods, headline, improved, last)
 
 
@@ -128,45 +126,23 @@ def _evaluation(
 
 
 def _bounded(config: "Config", model: RoutingPolicy | None, name: str, problems: Sequence[Problem]) -> "Config":
-    """Return the config without methods that cannot solve these problems, and print which.
+    """Return the config without the methods that hold all distances, if there are too many customers for them.
 
-    With too many customers these are the methods that hold all distances; with limited routes, networks and our own
-    searches. Raises UserError if the model itself is among them.
+    Raises UserError if the model itself is among them.
     """
-    settings, largest = config.evaluation, max(problem.customers for problem in problems)
-    less: dict[str, object] = {}
-    if model is not None:
-        _check_time(settings, name, largest)
-    if largest > MOST_CUSTOMERS:
-        why = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
-        lacking, less = "networks and PyVRP, which compare all pairs", {"reference_seconds": ()}
-        left_out, asked = "HGS and PyVRP", model is not None or settings.polish_seconds
-    elif any(problem.limited for problem in problems):
-        why = f"{name} limits the length of a route (DISTANCE), which is not kept to by"
-        others = tuple(name for name in settings.reference if not SOLVERS[name].native)
-        lacking, less = "networks", {"milliseconds": 0, "reference": others}
-        left_out, asked = "searches of our own", model is not None
-    else:
+    settings, sizes = config.evaluation, {problem.customers for problem in problems}
+    if (largest := max(sizes)) <= MOST_CUSTOMERS:
+        for customers in sizes if model is not None else ():
+            check_work(customers, settings.model_copy(update={"milliseconds": 0}), MOST_SCORES)
         return config
-    if asked:
+    why = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
+    if model is not None or settings.polish_seconds:
         raise UserError(
-            f"{why} {lacking}; solve it with: python pipelines/evaluate.py --workload cvrp --name savings "
-            "model.kind=savings evaluation.instances=..."
+            f"{why} networks and PyVRP, which compare all pairs; solve it with: python pipelines/evaluate.py "
+            "--workload cvrp --name savings model.kind=savings evaluation.instances=..."
         )
-    print(f"{why} {left_out}: left out", file=sys.stderr)
-    return config.model_copy(update={"evaluation": settings.model_copy(update=less)})
-
-
-def _check_time(settings: "EvaluationSettings", name: str, customers: int) -> None:
-    """Raise UserError if the tours of one problem would take a network very long."""
-    plan = DECODES[settings.decode](Request(customers, settings.samples, settings.starts, 0))
-    tours = plan.num_tours * (SYMMETRIES if settings.augment else 1)
-    if customers <= MOST_CUSTOMERS and tours * customers**2 > MOST_SCORES:
-        fewer = "evaluation.samples=20" if settings.decode in SAMPLED else "evaluation.starts=20"
-        raise UserError(
-            f"{name} has {customers:,} customers, and {tours:,} tours of so many would take very long; "
-            f"give {fewer} evaluation.augment=false"
-        )
+    print(f"{why} HGS and PyVRP: left out", file=sys.stderr)
+    return config.model_copy(update={"evaluation": settings.model_copy(update={"reference_seconds": ()})})
 
 
 def _ways(config: "Config") -> list[tuple[str, bool]]:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from common.disk.files import write_text
-from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
 from common.plain import Plain
-from models.routing.inputs import MOST_ASKED, RoutingInput, RoutingSettings, VehiclesInput
-from models.routing.problems import MOST_CAPACITY, Plan, Problem, cost_of, distances
-from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
+from models.routing.inputs import MOST_ASKED, RoutingInput, RoutingSettings, VehiclesInput, problem_of
+from models.routing.problems import Plan, Problem, cost_of, distances
+from pipelines.workloads.cvrp.instances.customers import completed, read_table, write_routes
 from pipelines.workloads.cvrp.instances.files import ENDINGS, of_ours
 from pipelines.workloads.cvrp.instances.files import read as read_instances
 from pipelines.workloads.cvrp.instances.sol_files import read_routes, solution_text
@@ -51,8 +50,6 @@ def _inputs(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
 def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     """Return a problem as an input of the models."""
     (depot, *places), customers = problem.locs.tolist(), problem.customers
-    if problem.windows is not None and (hours := np.unique(problem.windows[problem.depot_nodes], axis=0)).shape[0] > 1:
-        raise UserError(f"{problem.name}: depots open at different times: solve the file by pipelines/evaluate.py")
 
     def finite(most: float) -> float | None:
         return most if np.isfinite(most) else None
@@ -76,7 +73,8 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     if problem.service or problem.services is not None:
         found["service_times"] = problem.service_times[1 : customers + 1].tolist()
     if problem.windows is not None:
-        found |= {"windows": problem.windows[1 : customers + 1].tolist(), "hours": hours[0].tolist()}
+        hours, *windows = problem.windows.tolist()
+        found |= {"hours": hours, "windows": windows[:customers], "depot_hours": windows[customers:]}
     if problem.fleet:
         found["vehicles"] = [
             {
@@ -91,28 +89,10 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     return found
 
 
-def completed(given: Mapping[str, object]) -> Mapping[str, object]:
-    """Return an input with demands and capacity in whole numbers; raise UserError if it has no capacity."""
-    demands, capacity = given.get("demands"), given.get("capacity")
-    if capacity is None and demands and not given.get("vehicles"):
-        raise UserError("there is no capacity; give what a vehicle carries as capacity=100 or the like, or in a column")
-    if given.get("vehicles"):
-        return given  # with whole capacities
-    given_amounts = [*demands, capacity] if isinstance(demands, list | tuple) else []
-    amounts = [each for each in given_amounts if isinstance(each, int | float) and 0 <= each <= MOST_CAPACITY]
-    if len(amounts) < len(given_amounts) or not amounts or any(isinstance(each, bool) for each in amounts):
-        return given  # the fields say what is wrong
-    *whole, most = whole_numbers(amounts)
-    if most != amounts[-1] and max(whole) > most:
-        who, large = f"customer {whole.index(max(whole)) + 1}", max(amounts)
-        raise UserError(f"{who} asks for {large:g}, more than the capacity of {capacity}; split the customer")
-    return {**given, "demands": whole, "capacity": most}
-
-
 def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
     """Write the routes for a table, or for a `.vrp` file as NAME.RUN.sol; NAME.sol is its best known solution."""
     if path.suffix.lower() in TABLES:
-        tours = write_routes(path, answer["routes"], run, answer.get("arrivals", ()))
+        tours = write_routes(path, answer, run)
         print(f"tours: {' and '.join(map(str, tours))}", file=sys.stderr)
         return tours[0]
     if path.suffix.lower() != ".vrp":
@@ -128,12 +108,11 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
     Without native code there is no ruin and recreate.
     """
     from models.routing import native
-    from models.routing.solve import problem_of
 
     problem = problem_of(given)
     found: dict[str, dict[str, Plain]] = {}
     ways: dict[str, Callable[[Problem], Routes | Plan | None]] = {"PyVRP": lambda each: pyvrp_plan(each, seconds, 0)}
-    if problem.plain and not problem.limited:
+    if problem.plain:
         ways = {"savings": savings, "PyVRP": lambda problem: pyvrp(problem, seconds, 0)}
         if not native.unavailable():
             ways["ruin and recreate"] = lambda problem: sisrs(problem, seconds=seconds)
@@ -166,7 +145,17 @@ INPUTS = Inputs(
     settings=RoutingSettings,
     read=read,
     completed=completed,
-    shared=("capacity", "degrees", "rounding", "speed", "num_vehicles", "max_length", "max_duration", "open_routes"),
+    shared=(
+        "capacity",
+        "degrees",
+        "rounding",
+        "speed",
+        "num_vehicles",
+        "max_length",
+        "max_duration",
+        "open_routes",
+        "vehicles",
+    ),
     beside=beside,
     served={"customers": MOST_ASKED, "samples": 256, "milliseconds": 60_000},
     at_once=16,

@@ -14,10 +14,9 @@ from torch import Tensor
 from common.plain import Plain
 from common.workers import in_order
 from models.routing import native
-from models.routing.environment import DEPOT
+from models.routing.solve import actions_of
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
-from pipelines.workloads.cvrp.solvers.hgs import lacking
-from pipelines.workloads.cvrp.solvers.reference import to_imitate
+from pipelines.workloads.cvrp.solvers.reference import lacking, to_imitate
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config, Data
@@ -61,11 +60,9 @@ def labelled(data: "Data") -> dict[str, Tensor]:
 
 def _tours(data: "Data", items: Tensor) -> np.ndarray:
     """Return tours (b, 2 n), each a pure function of the instance."""
-    tours = np.full((len(items), 2 * data.sizes[-1]), DEPOT, np.int16)
-    for row, problem in zip(tours, problems_of(generate(data, stream_key(0, "labels"), items)), strict=True):
-        path = [node for route in to_imitate(problem, data.label_iterations) for node in (*route, DEPOT)]
-        row[: len(path)] = path
-    return tours
+    problems = problems_of(generate(data, stream_key(0, "labels"), items))
+    tours = [actions_of(to_imitate(problem, data.label_iterations), 2 * data.sizes[-1]) for problem in problems]
+    return torch.stack(tours).numpy()
 
 
 def load(folder: Path, split: str) -> dict[str, Tensor]:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
     from pipelines.workloads.cvrp.evaluation import Drawing
 
-COST, PAIRED = "core ms", "model saves %, 95 %"  # columns of the table
+COST, GAP, PAIRED = "core ms", "gap %", "model saves %, 95 %"  # columns of the table
+NAME = "mean gap to the reference, %"
 MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of further sets, only the figures are shown
 REST = """
 <details><summary>Verdicts on other sets of instances: {{ answers | length }}</summary>
@@ -54,7 +55,7 @@ def _sentences(own: Row, judged: AtCost) -> list[str]:
     said = [
         f"Tours of the model ({own['method']}) cost {shown(own['cost'])}{' on average' if many else ''}"
         f"{f' {shown(cost)}' if cost else ''} over {own['n']} instance{'s' if many else ''} and take "
-        f"{_time(own):.3g} milliseconds of one core's time each."
+        f"{own[COST]:.3g} milliseconds of one core's time each."
     ]
     if judged.found:
         said.append(f"Of the others within that time or a quarter more, {_compared(judged.found)}.")
@@ -67,56 +68,41 @@ def _compared(found: Comparison) -> str:
     rival = found.rival
     part = f", on the {rival['n']} instances that it solved" if rival["n"] < found.own["n"] else ""
     length = found.by("%", "longer", "shorter")
-    return f"{rival['method']} has tours that are {length} in {_time(rival):.3g} milliseconds{part}"
+    return f"{rival['method']} has tours that are {length} in {rival[COST]:.3g} milliseconds{part}"
 
 
 def _against(own: Row, rival: Row) -> Comparison:
-    """Compare the model with a method, in percent of the model's costs.
-
-    Instance by instance where the table has that; else by gaps to the reference, else by costs.
-    """
+    """Compare the model with a method, in percent of its costs: instance by instance where the table has that."""
     if saved := rival.get(PAIRED):
         return Comparison(own, rival, sum(saved) / 2, saved)
-    by_gap = "gap %" in own
-    found = compare(own, [rival], *(("gap %", "gap 95 %") if by_gap else ("cost", "± 95 %")))
-    found = found.in_percent(100 + own["gap %"] if by_gap else own["cost"])
+    found = compare(own, [rival], GAP, "gap 95 %").in_percent(100 + own[GAP])
     # A single instance leaves no doubt.
     return replace(found, interval=[found.gain] * 2) if own["n"] == 1 else found
 
 
 def _divided(evaluation: Evaluation) -> tuple[list[Row], list[Row]]:
     """Return the model's rows, that of its last way (with its searches) first, and those of other methods."""
-    last = evaluation.summary.get("last") or evaluation.summary["decode"]  # older evaluations name the decoding alone
+    last = evaluation.summary["last"]
     own, others = divide(evaluation.table, last)
     return sorted(own, key=lambda row: row["method"] != last), others
 
 
-def _gap(row: Row) -> tuple[float, str]:
-    """Return the figure by which methods are compared, and its name."""
-    return (row["gap %"], "mean gap to the reference, %") if "gap %" in row else (row["cost"], "mean cost")
-
-
-def _time(row: Row) -> float:
-    """Return milliseconds of CPU time per instance."""
-    return float(row[COST])
-
-
 def _cost_against_time(table: Sequence[Row]) -> Markup:
-    """Plot every method's mean gap, or its mean cost without a reference, over its time per instance."""
+    """Plot every method's mean gap over its time per instance."""
     figure = Figure(figsize=(PANEL[0], PANEL[1] + 0.18 * len(table)), layout="constrained")
     axis = figure.subplots()
     for row in table:
-        axis.plot(_time(row), _gap(row)[0], "o", label=row["method"])
+        axis.plot(row[COST], row[GAP], "o", label=row["method"])
     axis.set_xscale("log")
-    if all(_gap(row)[0] > 0 for row in table):
+    if all(row[GAP] > 0 for row in table):
         axis.set_yscale("log")
     axis.set_xlabel("milliseconds of CPU time per instance,\nof all threads together", fontsize=8)
-    axis.set_ylabel(_gap(table[0])[1], fontsize=8)
+    axis.set_ylabel(NAME, fontsize=8)
     axis.tick_params(labelsize=8)
     axis.grid(alpha=0.5)
     figure.legend(fontsize=8, loc="outside lower left", frameon=False)
-    figures = "; ".join(f"{row['method']}: {shown(_gap(row)[0])} in {_time(row):.3g} ms" for row in table)
-    return svg(figure, f"{_gap(table[0])[1]} of every method over its time per instance: {figures}")
+    figures = "; ".join(f"{row['method']}: {shown(row[GAP])} in {row[COST]:.3g} ms" for row in table)
+    return svg(figure, f"{NAME} of every method over its time per instance: {figures}")
 
 
 def _tours(evaluation: Evaluation) -> list[tuple[Markup, str]]:

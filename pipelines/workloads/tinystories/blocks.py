@@ -70,16 +70,6 @@ class Blocks:
         return map("".join, self.pieces())
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """A part of a file that begins and ends between two blocks."""
-
-    path: Path
-    start: int
-    end: int
-    marked: bool  # whether markers separate the blocks
-
-
 def find(files: Sequence[Path], seed: int) -> tuple[Blocks, int]:
     """Return the blocks of all files in their order, and the number of NUL characters.
 
@@ -102,13 +92,16 @@ def write(path: Path, stories: Iterable[str]) -> Path:
     return path
 
 
-def _stretches(path: Path) -> list[Stretch]:
-    """Cut a file between blocks into stretches of at least STRETCH bytes, but for the last."""
+def _stretches(path: Path) -> list[tuple[Path, int, int, bool]]:
+    """Cut a file between blocks into stretches of at least STRETCH bytes, but for the last.
+
+    Each is the file, where the stretch starts and ends, and whether markers separate the blocks.
+    """
     try:
         with FileIO(path) as file:
             start = len(codecs.BOM_UTF8) if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0
             end = file.seek(0, io.SEEK_END)
-            marked = _has_marker(file, end)
+            marked = len(list(itertools.islice(_spans(file, 0, end, True), 2))) > 1
             cuts = [start]
             while end - cuts[-1] > STRETCH:
                 offset, length = next(_spans(file, cuts[-1] + STRETCH, end, marked))
@@ -117,16 +110,7 @@ def _stretches(path: Path) -> list[Stretch]:
         raise UserError(f"cannot read data.source={path}: {error.strerror}; give a file that can be read") from error
     if cuts[-1] < end:
         cuts.append(end)
-    return [Stretch(path, start, stop, marked) for start, stop in itertools.pairwise(cuts)]
-
-
-def _has_marker(file: FileIO, end: int) -> bool:
-    before = b""
-    for chunk in _read(file, 0, end):
-        if MARKER in (searched := before + chunk):
-            return True
-        before = searched[-len(MARKER) :]
-    return False
+    return [(path, start, stop, marked) for start, stop in itertools.pairwise(cuts)]
 
 
 def _read(file: FileIO, start: int, end: int) -> Iterator[bytes]:
@@ -159,13 +143,14 @@ def _undecided(buffer: bytes, marked: bool) -> int:
     return len(buffer) if end is None else len(line) - len(end)
 
 
-def _indexed(seed: int, stretch: Stretch) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+def _indexed(seed: int, stretch: tuple[Path, int, int, bool]) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Return offset, length and digest (n,) of the blocks in a stretch that have a story, and the number of NULs."""
     offsets, lengths, digests = [], [], []
     prefix = hashlib.sha256(f"{seed} ".encode())
-    with FileIO(stretch.path) as file:
-        nuls = sum(chunk.count(b"\0") for chunk in _read(file, stretch.start, stretch.end))
-        for offset, length in _spans(file, stretch.start, stretch.end, stretch.marked):
+    path, start, end, marked = stretch
+    with FileIO(path) as file:
+        nuls = sum(chunk.count(b"\0") for chunk in _read(file, start, end))
+        for offset, length in _spans(file, start, end, marked):
             digest, empty = prefix.copy(), True
             for piece in _clean(_decoded(file, offset, length)):
                 digest.update(piece.encode())

@@ -101,17 +101,8 @@ class Model(Section):
 
     def resolved(self, tokenizer: dict[str, object] | None = None) -> TinyTransformerConfig:
         """Return the network's config: the preset with its overrides."""
-        names = ("vocabulary", "width", "layers", "heads", "hidden", "context")
-        given = {name: value for name in names if (value := getattr(self, name))}
-        if self.memory is not None:
-            given["memory"] = self.memory
-        given |= {
-            "flash_megabytes": self.flash_megabytes,
-            "counts": self.counts,
-            "dropout": self.dropout,
-            "tokenizer": tokenizer or {},
-        }
-        return TinyTransformerConfig(**{**vars(PRESETS[self.preset]), **given})
+        given = self.model_dump(exclude={"preset"}, exclude_none=True)
+        return TinyTransformerConfig(**{**vars(PRESETS[self.preset]), **given, "tokenizer": tokenizer or {}})
 
 
 class StoriesTraining(Training):

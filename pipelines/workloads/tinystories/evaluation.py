@@ -33,26 +33,12 @@ OTHER = 0  # a character that the training text does not have
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The held-out stories: their texts (n), and their tokens (N,) as a stream with the story (N,) of each token."""
+    """The held-out stories (n)."""
 
     stories: list[str]
-    tokens: np.ndarray
-    numbers: np.ndarray
-
-    @property
-    def characters(self) -> np.ndarray:
-        """Length (n,) of each story."""
-        return np.array([len(story) for story in self.stories])
-
-    @property
-    def num_characters(self) -> int:
-        """Number of characters of all stories."""
-        return int(self.characters.sum())
-
-    @property
-    def num_tokens(self) -> int:
-        """Number of tokens that are text."""
-        return int((self.tokens != END).sum())
+    characters: np.ndarray  # (n,) of each
+    tokens: np.ndarray  # (N,) a stream of all
+    numbers: np.ndarray  # (N,) story of each token
 
 
 def evaluate(
@@ -63,39 +49,49 @@ def evaluate(
     began = time.perf_counter()
     data.check_tokenizer(folder, model.config.tokenizer)
     tokens, training = data.tokens(folder, "held_out"), data.tokens(folder, "train")
-    stories = HeldOut(data.stories(folder, "held_out"), tokens, data.numbers(tokens))
+    texts, facts = data.stories(folder, "held_out"), data.facts(folder)
+    stories = HeldOut(texts, np.array([len(story) for story in texts]), tokens, data.numbers(tokens))
     training_text = data.ending(folder, "train", MOST_CHARACTERS)
     by_token = _token_nats(model, training[-MOST_COUNTED["tokens"] :], stories)
-    by_character = _character_nats(training_text[-MOST_COUNTED["characters"] :], stories.stories)
-    ppmd, bits = ppmd_baseline(training_text, ["\n" + story for story in stories.stories])
+    by_character = _character_nats(training_text[-MOST_COUNTED["characters"] :], texts)
+    ppmd, bits = ppmd_baseline(training_text, ["\n" + story for story in texts])
     nats = {
         **_network_nats(model, unseen(folder, "held_out", config.sequence, device), stories.numbers, map_items),
         **by_token,
         **by_character,
         ppmd: bits / text.BITS_PER_NAT,
     }
+    read = (("tokens", len(training), by_token), ("characters", len(training_text), by_character))
     cut = {
-        **dict.fromkeys(by_token, _cut(len(training), "tokens")),
-        **dict.fromkeys(by_character, _cut(len(training_text), "characters")),
+        name: f" on the last {MOST_COUNTED[units]:,} training {units}"
+        for units, size, names in read
+        if size > MOST_COUNTED[units]
+        for name in names
     }
-    samples = _tell(config, model)
-    listened = _listened(config, model, stories.stories, Listener(training_text))
+    told = config.evaluation
+    prompts = [told.prompts[i % len(told.prompts)] for i in range(told.samples)]
+    samples = model.complete(prompts, told.sample_tokens, told.temperature, told.top_k, config.seed)
+    searched = training_text[-MOST_CHARACTERS:]
     return [
         Evaluation(
             split="held_out",
             summary={
                 **_figures(nats, stories),
-                "longest_copied_span": _copied(samples, training_text),
-                "listened": listened,
-                **_described(config, model, folder),
+                "longest_copied_span": max(len(text.longest_copied_span(story, searched)) for story in samples),
+                "listened": _listened(config, model, texts, Listener(training_text)),
+                "trained_on": f"{facts['source']}, {facts['train']['characters']:,} characters",
+                "preset": config.model.preset,
+                "parameters": sum(p.numel() for p in model.parameters()),
+                "sram_bytes": rp2040.sram_bytes(model.config),
+                "estimated_tokens_per_s": rp2040.tokens_per_second(model.config),
                 "seconds": time.perf_counter() - began,
             },
             table=[
                 *_rows(nats, stories, config.model.preset, cut),
-                *xz_rows(training_text, "\n".join(stories.stories), MOST_CHARACTERS),
+                *xz_rows(training_text, "\n".join(texts), MOST_CHARACTERS),
             ],
             examples={
-                "story": list(range(len(stories.stories))),
+                "story": list(range(len(texts))),
                 "characters": stories.characters.tolist(),
                 **{f"nats_{name}": found.tolist() for name, found in nats.items()},
             },
@@ -110,7 +106,7 @@ def _network_nats(
     """Return the nats (n,) of each story's text under the network in float32, and in int8 as on the chip."""
     integers = quantize(model)
     return {
-        "float": _by_story(windows, numbers, map_items, lambda batch: _float_logits(model, batch)),
+        "float": _by_story(windows, numbers, map_items, lambda batch: model(batch["tokens"], batch["stories"])),
         "int8": _by_story(windows, numbers, map_items, lambda batch: _integer_logits(integers, batch)),
     }
 
@@ -121,19 +117,14 @@ def _by_story(
     """Return the nats (n,) of each story's text, with every token predicted once."""
 
     def nats(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        return {"nats": text.token_nats(logits(batch), batch["targets"]), "counted": text_only(batch)}
+        with torch.autocast(batch["tokens"].device.type, enabled=False):  # whatever precision it was trained in
+            return {"nats": text.token_nats(logits(batch), batch["targets"]), "counted": text_only(batch)}
 
     found = map_items(windows, nats, WINDOWS_AT_ONCE)
     counted = found["counted"].numpy()
     # Target j of window i is token i stride + j + 1 of the stream.
     places = (np.arange(windows.size)[:, None] * windows.stride + np.arange(windows.length) + 1)[counted]
     return np.bincount(numbers[places], weights=found["nats"].numpy()[counted], minlength=numbers[-1] + 1)
-
-
-def _float_logits(model: TinyTransformer, batch: Mapping[str, Tensor]) -> Tensor:
-    with torch.autocast(batch["tokens"].device.type, enabled=False):  # whatever precision it was trained in
-        logits: Tensor = model(batch["tokens"], batch["stories"])
-        return logits
 
 
 def _integer_logits(model: IntegerTransformer, batch: Mapping[str, Tensor]) -> Tensor:
@@ -168,12 +159,7 @@ def sequences(tokens: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
 
 
 def _bits(nats: np.ndarray, stories: HeldOut) -> float:
-    return text.bits_per_character(float(nats.sum()), stories.num_characters)
-
-
-def _cut(size: int, units: str) -> str:
-    most = MOST_COUNTED[units]
-    return f" on the last {most:,} training {units}" if size > most else ""
+    return text.bits_per_character(float(nats.sum()), int(stories.characters.sum()))
 
 
 def _rows(
@@ -186,7 +172,7 @@ def _rows(
             "predictor": labels.get(name) or name + cut.get(name, ""),
             "bits/character": _bits(found, stories),
             "± 95 %": ratio_half_width(found * text.BITS_PER_NAT, stories.characters),
-            "nats/token": float(found.sum()) / stories.num_tokens,
+            "nats/token": float(found.sum()) / int((stories.tokens != END).sum()),
         }
         for name, found in nats.items()
     ]
@@ -194,14 +180,14 @@ def _rows(
 
 def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, object]:
     """Return what the summary says about prediction beside the strongest baseline, and the size of the text."""
-    bits = {name: _bits(found, stories) for name, found in nats.items()}
+    bits, num_tokens = {name: _bits(found, stories) for name, found in nats.items()}, int((stories.tokens != END).sum())
     others = sorted((name for name in nats if name not in ("float", "int8")), key=lambda name: bits[name])
     strongest, frozen = others[0], next(name for name in others if not name.endswith("adapting"))
     gain, half = _gain(nats, stories, strongest)
     frozen_gain, frozen_half = _gain(nats, stories, frozen)
     return {
         "bits_per_character": bits["float"],
-        "nats_per_token": float(nats["float"].sum()) / stories.num_tokens,
+        "nats_per_token": float(nats["float"].sum()) / num_tokens,
         "int8_bits_per_character": bits["int8"],
         "int8_cost_percent": 100 * (bits["int8"] / bits["float"] - 1),
         "strongest_baseline": strongest,
@@ -212,8 +198,8 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, obje
         "frozen_gain_interval": interval_around(frozen_gain, frozen_half),
         "verdict": _verdict(gain, half, strongest),
         "n": len(stories.stories),
-        "tokens": stories.num_tokens,
-        "characters": stories.num_characters,
+        "tokens": num_tokens,
+        "characters": int(stories.characters.sum()),
         "unknown_bytes": int((stories.tokens == UNKNOWN).sum()),
     }
 
@@ -230,15 +216,6 @@ def _verdict(gain: float, half: float | None, baseline: str) -> str:
     if half is not None and gain + half < 0:
         return f"not better than {baseline}: {-gain:.3f} bits/character worse"
     return f"no clear difference from {baseline}"
-
-
-def _tell(config: Config, model: TinyTransformer) -> list[str]:
-    """Tell stories from fixed seeds, with the prompts taken in turn."""
-    settings = config.evaluation
-    prompts = [settings.prompts[i % len(settings.prompts)] for i in range(settings.samples)]
-    return model.complete(
-        prompts, settings.sample_tokens, temperature=settings.temperature, top_k=settings.top_k, seed=config.seed
-    )
 
 
 def _listened(
@@ -264,21 +241,3 @@ def _listened(
         row(label, list(map(listener.heard, told)), ends),
         row("real, held out", list(map(listener.heard, real)), [len(ids) < most for ids in rest]),
     ]
-
-
-def _copied(samples: list[str], training_text: str) -> int:
-    """Return the length of the longest copy from training."""
-    searched = training_text[-MOST_CHARACTERS:]
-    return max((len(text.longest_copied_span(story, searched)) for story in samples), default=0)
-
-
-def _described(config: Config, model: TinyTransformer, folder: Path) -> dict[str, object]:
-    """Return what the model was trained on, its size, and its speed on the chip."""
-    facts = data.facts(folder)
-    return {
-        "trained_on": f"{facts['source']}, {facts['train']['characters']:,} characters",
-        "preset": config.model.preset,
-        "parameters": sum(p.numel() for p in model.parameters()),
-        "sram_bytes": rp2040.sram_bytes(model.config),
-        "estimated_tokens_per_s": rp2040.tokens_per_second(model.config),
-    }

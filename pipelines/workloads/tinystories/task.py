@@ -159,7 +159,7 @@ class StoriesTask(Task):
         counts, counted = model.counts, found["counted"]
 
         def fitted() -> tuple[float, Tensor]:
-            seen = counts.seen(self.unseen, data.numbers(self.unseen)).at(self.validation.inputs()[counted])
+            seen = counts.seen(self.unseen, data.numbers(self.unseen))[self.validation.inputs()[counted]]
             return counts.fit(seen, found["nats"][counted].double()), counts.levels.cpu()
 
         mixed, levels = ranks.on_main(fitted)

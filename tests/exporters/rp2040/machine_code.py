@@ -54,7 +54,7 @@ import inference
 gc.collect()
 story = inference.Story(MODEL, VOCABULARY)
 gc.collect()
-print(json.dumps([gc.mem_alloc() - empty, list(story.tokens(IDS, LENGTH))]))
+print(json.dumps([gc.mem_alloc() - empty, list(story.model.tokens(IDS, LENGTH))]))
 """
 
 

@@ -9,9 +9,7 @@ from exporters.rp2040 import inference_files, uf2
 from exporters.rp2040.inference_files import LIMITS, SHIFTS
 from exporters.rp2040.inference_model import Model
 from models.stories.config import TinyTransformerConfig
-from models.stories.integer_arithmetic import EXP, GELU, Matrix
-from models.stories.integer_counts import Entries
-from models.stories.integer_transformer import IntegerTransformer, Layer, Table
+from models.stories.integer_transformer import EXP, GELU, Entries, IntegerTransformer, Layer, Matrix, Table
 
 LARGEST_FLASH = 16 * uf2.MEGABYTE  # of which the chip can read all directly
 

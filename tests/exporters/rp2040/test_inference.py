@@ -23,10 +23,10 @@ def test_tokens_are_those_of_the_reference(tmp_path, sizes):
     story = inference.Story(*paths)
     stories = set()
     for prompt in PROMPTS:
-        ids = story.encode(prompt.encode())
-        assert list(story.tokens(ids, 16)) == list(integers.decode(ids, 16))
+        ids = story.vocabulary.encode(prompt.encode())
+        assert list(story.model.tokens(ids, 16)) == list(integers.decode(ids, 16))
         for temperature, top_k, seed in ((256, 0, 1), (2560, 5, 2**32 - 1)):
-            found = list(story.tokens(ids, 16, temperature, top_k, seed))
+            found = list(story.model.tokens(ids, 16, temperature, top_k, seed))
             assert found == list(integers.decode(ids, 16, Sampler(integers, temperature, top_k, seed)))
             stories.add(tuple(found))
     story.close()

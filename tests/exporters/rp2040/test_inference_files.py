@@ -1,13 +1,10 @@
 """Model and vocabulary files that are refused."""
 
-import importlib.util
 import struct
-import sys
-import zlib
 
 import pytest
 
-from exporters.rp2040 import inference_files, layout
+from exporters.rp2040 import layout
 from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.files import TABLES, counting, model, patched, remembering, u16, vocabulary, with_sum
 
@@ -174,13 +171,3 @@ def test_cut_and_damaged_files_are_refused(read):
         read(with_sum(data + bytes(4)))
     with pytest.raises(ValueError, match=r"is damaged \(its CRC-32 does not match\); copy it again"):
         read(data[:-1] + bytes([data[-1] ^ 1]))
-
-
-def test_the_sum_is_right_without_the_module_for_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "binascii", None)
-    spec = importlib.util.spec_from_file_location("exporters.rp2040.without_binascii", inference_files.__file__)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    data = bytes(range(256)) * 3
-    assert module.crc32 is not zlib.crc32
-    assert module.crc32(data[99:], module.crc32(data[:99])) == zlib.crc32(data)

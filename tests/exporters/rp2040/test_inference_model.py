@@ -43,7 +43,6 @@ def test_choices_among_equal_logits_are_those_of_the_reference(logits, temperatu
     sampler = Sampler(integers, temperature, top_k, seed)
     for i, logit in enumerate(logits):
         inner(model, "y")[i] = logit
-    assert inner(model, "greedy")() == int(np.argmax(logits))
     vars(model)["_state"] = sampler.state
     assert inner(model, "sample")(temperature, top_k) == sampler(np.array(logits))
     assert inner(model, "state") == sampler.state

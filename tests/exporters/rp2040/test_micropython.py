@@ -49,7 +49,7 @@ story = inference.Story("model.bin", "vocab.bin")
 #--
 print(gc.mem_alloc() - before)
 for prompt, settings in json.loads('''JOBS'''):
-    print(json.dumps(list(story.tokens(story.encode(prompt.encode()), 64, *settings))))
+    print(json.dumps(list(story.model.tokens(story.vocabulary.encode(prompt.encode()), 64, *settings))))
 """
 
 

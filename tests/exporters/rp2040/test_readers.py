@@ -143,7 +143,7 @@ def test_micropython_chooses_as_the_reference_does(exported, prompts):
 import inference, json
 story = inference.Story("model_{size}p.bin", "vocab_{size}p.bin")
 for prompt in json.loads({json.dumps(prompts)!r}):
-    print(json.dumps(list(story.tokens(story.encode(prompt.encode()), {TOKENS}))))
+    print(json.dumps(list(story.model.tokens(story.vocabulary.encode(prompt.encode()), {TOKENS}))))
 """
     told_there = [json.loads(line) for line in in_micropython(folder, code).splitlines()]
     assert told_there == chosen(prompts)

@@ -58,7 +58,7 @@ def letters() -> CharLSTM:
 def signals() -> PooledExperts:
     """Experts on the default features of one coin, none of which is idle."""
     torch.manual_seed(0)
-    features = candle_features.SETS["default"]
+    features = candle_features.NAMES
     scaler = {"mean": [0.01] * len(features), "std": [0.5] * len(features)}
     for name, (mean, std) in {"log_return_1": (0, 0.002), "volatility_50": (0.002, 0.001), "rsi_14": (50, 12)}.items():
         scaler["mean"][features.index(name)], scaler["std"][features.index(name)] = mean, std

@@ -57,7 +57,6 @@ def test_two_pages_of_a_model_are_equal_and_the_report_links_to_its_own(tmp_path
     [
         ("cnn_lstm", "models of the family 'cnn_lstm' have no page; those of tiny_transformer, routing,"),
         ("dgt", "a routing policy of kind 'dgt' has no page; train one with model.kind=gt"),
-        ("scalar", "a character model of kind 'scalar' has no page"),
         ("texture", "a siamese comparator of textures has no page"),
         ("cross", "a comparator of this kind has no page"),
     ],

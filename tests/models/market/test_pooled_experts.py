@@ -82,7 +82,7 @@ def test_a_leaf_is_final_however_deep_a_tree_may_be():
 
 
 def test_features_without_a_return_or_a_volatility_are_refused():
-    with pytest.raises(ValueError, match="must hold volatility_50 or volatility"):
+    with pytest.raises(ValueError, match="must hold log_return_1 and volatility_50"):
         model(features=("log_return_1", "body", "rsi_14"))
 
 

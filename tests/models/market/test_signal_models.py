@@ -60,7 +60,7 @@ def make():
 def test_predict_computes_and_scales_the_features_and_takes_every_window(model):
     assert model.candles_needed == NEEDED
     given = candles(NEEDED + ROWS_AT_ONCE + 12)
-    table, names = candle_features.compute(Candles("AUSDT", STEP, **given), "default")
+    table, names = candle_features.compute(Candles("AUSDT", STEP, **given)), candle_features.NAMES
     chosen = torch.from_numpy(table[:, [names.index(name) for name in NAMES]][173:])
     scaled = ((chosen - torch.tensor([0.0, 50.0, 0.5])) / torch.tensor([0.01, 10.0, 1.0])).float()
     with torch.no_grad():
@@ -101,9 +101,9 @@ def test_candles_that_are_not_what_training_had_are_refused(model):
 
 
 def test_features_that_this_version_does_not_compute_are_named(model):
-    old = CNNLSTM(CNNLSTMConfig("default", features=("moon",), lookback=8))
-    with pytest.raises(ValueError, match="no set of features holds moon"):
-        old.probabilities(candles(), now=0)
+    old = CNNLSTM(CNNLSTMConfig("default", features=("moon",), lookback=8, timeframe_ms=STEP))
+    with pytest.raises(ValueError, match="there is no feature moon; train the model again"):
+        old.probabilities(candles(), now=now(NEEDED + 12))
 
 
 def test_a_model_of_a_coin_without_a_name_answers_for_any_and_of_a_simulated_market_says_so(model):

@@ -81,12 +81,6 @@ def test_a_vocabulary_that_no_text_could_have_is_refused(vocabulary):
         Characters(vocabulary)
 
 
-def test_legacy_has_the_originals_parameters_at_91_characters():
-    vocabulary = "".join(map(chr, range(32, 32 + 91)))
-    model = CharLSTM(CharLSTMConfig(vocabulary=vocabulary, **PRESETS["legacy"]))
-    assert sum(p.numel() for p in model.parameters()) == 3_202_651
-
-
 @pytest.mark.parametrize("preset", PRESETS)
 def test_step_by_step_equals_the_whole_sequence(preset):
     model = tiny(preset, layers=2)

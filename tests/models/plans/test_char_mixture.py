@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import io
-from models.plans import chains, mixture_weights, text_ends
+from models.plans import chains, mixture_reader, mixture_weights
 from models.plans.char_lstm import PRESETS
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
 from models.plans.characters import END
@@ -111,11 +111,11 @@ def test_an_end_that_grows_has_the_contexts_of_the_whole_text(text, read):
     read = min(read, len(text) - 1)
     sections = np.full(len(tokens) + 1, 7, np.uint64)
     expected = chains.contexts(np.append(tokens, 0), CLASSES, 2, sections)
-    end = text_ends.of(tokens[: read + 1], CLASSES, 7)
+    end = mixture_reader.end_of(tokens[: read + 1], CLASSES, 7)
     for place in range(read + 1, len(tokens) + 1):
-        assert np.array_equal(text_ends.keys(end, 2)[0], expected[place])
+        assert np.array_equal(mixture_reader.end_keys(end, 2)[0], expected[place])
         if place < len(tokens):
-            end = text_ends.after(end, tokens[place : place + 1], CLASSES)
+            end = mixture_reader.ends_after(end, tokens[place : place + 1], CLASSES)
 
 
 def test_a_heading_is_a_short_line_that_is_no_sentence():

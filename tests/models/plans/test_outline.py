@@ -81,6 +81,11 @@ A paragraph of its own, which no label is above.
     ]
 
 
+@pytest.mark.parametrize("label", ["Project scope:", "**Project scope:**", "**Project scope.**", "**Project scope**:"])
+def test_labels_in_bold_are_labels_too(label):
+    assert clauses(f"{label} All works.\n") == [(SENTENCE, "Project scope", None, "All works.")]
+
+
 @pytest.mark.parametrize("edge", ["| ", ""])
 def test_rows_of_tables_have_their_header(edge):
     end = edge[::-1]

@@ -9,8 +9,8 @@ from models import io
 from models.plans import chains
 from models.plans.fields import FIELDS, field_of
 from models.plans.library import Document, Library
+from models.plans.mixture_reader import MOST_KEPT, Readings
 from models.plans.outline import divide
-from models.plans.readings import MOST_KEPT, Readings
 from models.plans.suggester import Suggester, continuation, last_sentence
 from tests.models.plans.test_char_mixture import mixture, tokens_of, wording
 
@@ -93,6 +93,19 @@ def test_names_and_numbers_of_one_project_are_slots_but_tolerances_are_not():
     assert found.text == "The information manager of <name> checks each model before it is shared."
 
 
+def test_a_name_that_a_clause_begins_with_is_a_slot_and_a_rare_word_is_not():
+    found = library(
+        "# Project name\n\nHollowmoor Grange opens every new school.\n", "# Project name\n\nTemporary works depot.\n"
+    )
+    assert texts_of(found.clauses) == ["<name> opens every new school.", "Temporary works depot."]
+
+
+def test_a_word_alone_is_no_clause():
+    assert texts_of(library("# Software\n\nNavisworks\n\nNavisworks federates models.\n").clauses) == [
+        "Navisworks federates models."
+    ]
+
+
 def test_what_was_begun_is_continued_and_what_was_said_is_not_said_again():
     suggester = Suggester(library(ONE, OTHER))
     (first, *_) = suggester.find("clashDetection", "Issues are ")
@@ -160,7 +173,7 @@ def test_a_document_is_read_on_as_it_grows_and_the_oldest_is_forgotten(monkeypat
     assert readings.read("abc dad", 4)
     readings.reader("abc dad cab")
     assert skimmed == [3, 4, 4]
-    monkeypatch.setattr("models.plans.readings.MOST_KEPT", 5)
+    monkeypatch.setattr("models.plans.mixture_reader.MOST_KEPT", 5)
     readings.read("bad")
     assert list(readings.readers) == ["bad"]
     assert MOST_KEPT > 400_000
@@ -176,3 +189,9 @@ def test_generated_text_copies_no_fifty_characters():
     assert storing_none.complete(text[:30], 60, temperature=0) == text[30:90]
     written = model.complete(text[:30], 60, temperature=0)
     assert len(longest_copied_span(written, text)) == 49
+
+
+def test_the_library_is_made_with_the_first_reading_not_with_the_first_suggestion():
+    model = with_text(one="# ab\nabc dad cab.\n")
+    model.read_ahead("abc", 4)
+    assert "suggester" in vars(model)

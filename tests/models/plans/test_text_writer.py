@@ -4,15 +4,15 @@ import pytest
 import torch
 
 from models.plans import text_writer
+from models.plans.char_network import Product
 from models.plans.inputs import TextInput, TextSettings
-from models.plans.lstm_steps import Product
 from tests.models.plans.test_char_lstm import always, tiny
 from tests.models.plans.test_char_mixture import mixture, wording
 
 MODELS = {
     "mixture": lambda: mixture(wording(0), width=61),
     "lstm": lambda: tiny(width=61),
-    "legacy": lambda: tiny("legacy", width=29, layers=2),
+    "two layers": lambda: tiny(width=29, layers=2),
 }
 ASKED = [
     ({"prompt": "abc d"}, {"length": 25, "temperature": 1.0}),
@@ -71,7 +71,7 @@ def test_documents_that_are_long_together_are_read_one_after_the_other(monkeypat
 
 
 def sizes(texts):
-    return [text_writer.size(text.given) for text in texts]
+    return [len(text.given.document + text.given.prompt) for text in texts]
 
 
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])

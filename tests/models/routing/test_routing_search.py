@@ -73,22 +73,17 @@ def test_sampling_depends_on_seed_and_item_only_and_more_samples_extend_fewer():
     assert (turned <= cost).all()
 
 
-def _guidance(monkeypatch, policy, *arguments, **settings) -> tuple[torch.Tensor | None, list[torch.Tensor | None]]:
-    """The noise (tours, T) of all tours that a search builds, and the first customers of each call."""
-    uniforms, firsts, build = [], [], policy.build
+def test_every_tour_of_every_symmetry_and_instance_is_drawn_by_noise_of_its_own(monkeypatch):
+    policy, uniforms = make_policy("gt"), []
+    build = policy.build
 
-    def recorded(cache, instances, num_tours, uniform=None, first=None):
+    def recorded(cache, instances, num_tours, uniform):
         uniforms.append(uniform)
-        firsts.append(first)
-        return build(cache, instances, num_tours, uniform, first)
+        return build(cache, instances, num_tours, uniform)
 
     monkeypatch.setattr(policy, "build", recorded)
-    shortlist(policy, *arguments, **settings)
-    return torch.cat([uniform.flatten(0, 1) for uniform in uniforms]), firsts
-
-
-def test_every_tour_of_every_symmetry_and_instance_is_drawn_by_noise_of_its_own(monkeypatch):
-    noise, _ = _guidance(monkeypatch, make_policy("gt"), make_instances(2, 5), "sampling", samples=3)
+    shortlist(policy, make_instances(2, 5), "sampling", samples=3)
+    noise = torch.cat([uniform.flatten(0, 1) for uniform in uniforms])
     assert len(noise) == len(noise.unique(dim=0)) == 2 * 8 * 3
 
 
@@ -97,27 +92,19 @@ def test_without_a_number_of_starts_there_is_one_for_each_customer_up_to_two_hun
     assert tours == [20, 200, 200]
 
 
-def test_adaptive_rounds_begin_with_every_customer_in_turn(monkeypatch):
-    noise, firsts = _guidance(
-        monkeypatch, make_policy("gt"), make_instances(1, 5), "adaptive", samples=7, augment=False
-    )
-    assert [first.tolist() for first in firsts] == [[1, 2, 3, 4, 5], [1, 2]]
-    assert len(noise) == len(noise.unique(dim=0)) == 7
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"decode": "beam"}, "decode is 'beam'; known: greedy, sampling, multistart"),
-        ({"starts": 8}, "starts is 8; it must be from 1 to 7, the number of customers"),
-        ({"starts": 0}, "starts is 0; it must be from 1 to 7"),
-        ({"decode": "greedy", "starts": 3}, "starts is 3, but decode is 'greedy'; starts need decode 'multistart'"),
-        ({"decode": "sampling", "samples": 0}, "samples is 0; it must be from 1 to 1048576"),
+        ({"decode": "beam"}, "decode: Input should be 'greedy', 'sampling' or 'multistart' .given 'beam'"),
+        ({"starts": 8}, "starts is 8, but there are only 7 customers"),
+        ({"starts": 0}, "starts: Input should be greater than or equal to 1"),
+        ({"decode": "greedy", "starts": 3}, "starts=3 needs decode=multistart .given greedy"),
+        ({"decode": "sampling", "samples": 0}, "samples: Input should be greater than or equal to 1"),
     ],
 )
-def test_search_refuses_settings_that_do_not_fit(settings, message):
+def test_solve_refuses_settings_that_do_not_fit(settings, message):
     with pytest.raises(ValueError, match=message):
-        search(make_policy("gt"), make_instances(1, 7), **settings)
+        make_policy("gt").solve([[0, 0]] * 8, [0, *[1] * 7], 3, **settings)
 
 
 def test_a_shortlist_holds_the_best_different_tours_in_their_order():
@@ -139,28 +126,3 @@ def test_starts_are_bounded_unless_more_are_asked_for(monkeypatch):
         search(policy, instances, augment=False)[1], search(policy, instances, augment=False, starts=3)[1]
     )
     assert (search(policy, instances, augment=False, starts=7)[1] <= search(policy, instances, augment=False)[1]).all()
-
-
-def test_learning_about_an_instance_finds_shorter_tours_than_drawing_as_many():
-    policy, instances = make_policy("gt"), make_instances(6, 9)
-    before = {name: value.clone() for name, value in policy.state_dict().items()}
-    actions, adapted = shortlist(policy, instances, "adaptive", samples=180, augment=False)
-    assert_valid(instances, actions, adapted)
-    _, drawn = search(policy, instances, "sampling", samples=180, augment=False)
-    assert adapted.mean() < drawn.mean() - 0.01
-    assert all(torch.equal(value, before[name]) for name, value in policy.state_dict().items())
-    assert all(parameter.grad is None for parameter in policy.parameters())
-
-
-def test_a_single_customer_leaves_nothing_to_learn():
-    policy, instances = make_policy("gt"), make_instances(2, 1)
-    actions, cost = shortlist(policy, instances, "adaptive", samples=3, augment=False)
-    assert_valid(instances, actions, cost)
-
-
-def test_what_is_learnt_about_an_instance_does_not_touch_the_others():
-    policy, instances = make_policy("gt"), make_instances(4, 7)
-    _, cost = search(policy, instances, "adaptive", samples=40, augment=False)
-    part = Instances(*(tensor[[2]] for tensor in instances))
-    _, alone = search(policy, part, "adaptive", samples=40, augment=False, items=torch.tensor([2]))
-    torch.testing.assert_close(alone, cost[[2]])

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from models.stories.packing import ENTRIES, FIELDS, SCALE
+from models.stories.quantization import ENTRIES, FIELDS, SCALE
 
 
 def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.stories.integer_arithmetic import EXP, GELU, Matrix, add, attend, norm, rescale, saturate
+from models.stories.integer_transformer import EXP, GELU, Matrix, add, attend, norm, rescale, saturate
 
 
 @given(arrays(np.int64, st.tuples(st.integers(1, 5), st.integers(2, 128)), elements=st.integers(-(2**22), 2**22)))

@@ -9,7 +9,7 @@ import torch
 from common.kneser_ney import discounts_of
 from models import io
 from models.stories.config import TinyTransformerConfig
-from models.stories.integer_counts import Entries, log
+from models.stories.integer_transformer import Entries, log
 from models.stories.ngram_counts import FACTOR, LEVELS, MOST_FOLLOWING, NAT, ORDERS, NgramCounts, counted
 from models.stories.quantization import quantize
 from tests.models.tiny import make
@@ -32,7 +32,7 @@ def filled(entries: int = 4000) -> tuple[NgramCounts, float]:
     counts.count(*text())
     other = text(1)
     inside = np.flatnonzero(np.diff(other[1]) == 0)
-    seen = counts.seen(*other).at(torch.from_numpy(inside))
+    seen = counts.seen(*other)[inside]
     return counts, counts.fit(seen, torch.full((len(inside),), np.log(VOCABULARY), dtype=torch.float64))
 
 

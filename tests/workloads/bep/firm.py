@@ -33,8 +33,6 @@ def config(sources, **fields):
         "validation": 0.1,
         "test": 0.1,
         "hold_out": None,
-        "maximum_overlap": 0.01,
-        "guard": 100,
         "maximum_bytes": 1_000_000,
         "seed": 0,
     }

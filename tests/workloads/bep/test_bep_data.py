@@ -31,11 +31,11 @@ def test_documents_come_back_from_their_tokens(firm, tmp_path):
         assert pieces == [(firm / name).read_text().replace("  ", " ").replace(" \n", "\n")]
 
 
-def test_the_folder_holds_a_dataset_of_names_families_parts_texts_and_tokens(firm, tmp_path):
+def test_the_folder_holds_a_dataset_of_names_families_parts_texts_and_outlines(firm, tmp_path):
     data.prepare(config(firm), tmp_path / "out")
     table = datasets.load_from_disk(tmp_path / "out")
-    assert set(table.features) == {"name", "family", "part", "text", "tokens", "outline"}
-    assert table.features["tokens"] == datasets.List(datasets.Value("uint8"))
+    assert set(table.features) == {"name", "family", "part", "text", "outline"}
+    assert table.features["outline"] == datasets.List(datasets.Value("int32"))
     corpus = data.load(tmp_path / "out")
     assert {part: [text.name for text in texts] for part, texts in corpus.parts.items()} == {
         part: [row["name"] for row in table if row["part"] == part] for part in PARTS

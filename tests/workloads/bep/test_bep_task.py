@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from accelerate import Accelerator
 
 from common.config import build
-from common.errors import UserError
 from models.plans.characters import END, PAD, SPECIAL_TOKENS, UNKNOWN
 from pipelines.distributed import ranks
 from pipelines.engine.batches import mapper, stream
@@ -129,34 +128,15 @@ def test_gradients_end_where_a_sequence_begins(make):
     assert not torch.allclose(embedding.grad[13], whole[13])
 
 
-def test_legacy_learns_from_the_last_step_alone(make):
-    task = make("model.kind=legacy", "model.dropout=0", "training.carry=3")
-    batch = batch_of(task, 1, 4)
-    window = batch["window"].long()
-    assert window.shape == (2, 11)
-    assert torch.equal(
-        window[0], stream_of([text.tokens for text in texts(200, 90)]).long()[3:14]
-    )  # the original's stride
-    loss = task.loss(task.model, batch)
-    nats = F.cross_entropy(task.model(window[:, :-1])[0][:, -1], window[:, -1], reduction="sum")
-    torch.testing.assert_close(loss.value, nats)
-    assert int(loss.count) == 2
-    assert "no effect" in task.notes[-1]
-
-
-@pytest.mark.parametrize("preset", ["default", "legacy"])
-def test_padding_neither_counts_nor_costs(make, preset):
-    task = make(f"model.preset={preset}", "model.dropout=0")
+def test_padding_neither_counts_nor_costs(make):
+    task = make("model.dropout=0")
     length = task.train.length
     window = torch.full((1, length + 1), PAD)
     window[0, :5] = 8
     loss = task.loss(task.model, {"window": window.to(torch.uint8)})
-    if preset == "legacy":
-        assert (int(loss.count), loss.value.item()) == (0, 0.0)
-    else:
-        alone = F.cross_entropy(task.model(window[:, :4])[0][0], window[0, 1:5], reduction="sum")
-        assert int(loss.count) == 4
-        torch.testing.assert_close(loss.value, alone)
+    alone = F.cross_entropy(task.model(window[:, :4])[0][0], window[0, 1:5], reduction="sum")
+    assert int(loss.count) == 4
+    torch.testing.assert_close(loss.value, alone)
 
 
 def test_some_characters_are_learnt_as_unknown(make):
@@ -210,11 +190,6 @@ def test_what_repeats_is_learnt_from_the_first_characters_on(monkeypatch):
     assert (scores["bits_per_character"].sum() / scores["count"].sum()).item() < 0.3
     assert task.model.complete("cde", 10, temperature=0) == "fghabcdefg"
     assert task.model.complete("h", 3, temperature=0) == "abc"
-
-
-def test_an_embedding_for_legacy_is_refused():
-    with pytest.raises(UserError, match=r"model\.kind=legacy reads a scalar"):
-        build(Config, {}, ["model.preset=legacy", "model.embedding=8"], "test")
 
 
 def test_the_weights_of_a_mixture_are_fitted_by_networks_that_have_not_learnt_the_text(make, monkeypatch):
@@ -290,7 +265,7 @@ def test_no_version_of_a_text_tells_what_is_predicted_of_it(make, tmp_path, leng
     versions = [replace(text, name=f"new-{text.name}", tokens=text.tokens[9:], family=text.name) for text in plain]
     documents = [text for pair in zip(plain, versions, strict=True) for text in pair]
     words = ["model.kind=mixture", "model.mixing_places=100", "training.epochs=null", "training.steps=5"]
-    words += ["evaluation.starts=9", "evaluation.characters=1", "evaluation.temperatures=[0]", "evaluation.typed=0"]
+    words += ["evaluation.typed=0"]
     task, learnt = make(*words, train=documents, held_out=False), []
     task.mixer.learn = lambda network, texts, said: learnt.append(b"\0".join(text.tobytes() for text in texts))
     assert min(task.refit(None).values()) > 2.5 * math.log(2)

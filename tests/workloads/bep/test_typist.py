@@ -16,8 +16,7 @@ class Always:
     def __init__(self, *suggestions):
         self.suggestions, self.typed = [SIGNS.encode(each) for each in suggestions], []
 
-    def choose(self, num):
-        assert num == typist.SUGGESTED
+    def choose(self):
         return self.suggestions
 
     def type(self, tokens):
@@ -42,9 +41,9 @@ def test_a_key_takes_over_what_is_right_and_longest(suggestion, wanted, taken):
 def test_keystrokes_are_characters_and_accepted_suggestions():
     wanted = SIGNS.encode("ab ab dd")
     typing = Always("ab cd", "ab d")
-    assert typist.keystrokes(typing, wanted, SIGNS) == 3  # a word, all of a suggestion, and a character
+    assert typist.keystrokes([typing], wanted, SIGNS) == 3  # a word, all of a suggestion, and a character
     assert typing.typed == wanted
-    assert typist.keystrokes(Always(), wanted, SIGNS) == len(wanted)
+    assert typist.keystrokes([Always()], wanted, SIGNS) == len(wanted)
 
 
 def test_pieces_are_beginnings_of_prose_below_their_headings():

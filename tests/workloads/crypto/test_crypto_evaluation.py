@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from common.errors import UserError
-from pipelines.workloads.crypto import data
+from models.market.recalibration import WINDOW
+from pipelines.workloads.crypto import data, folds
 from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.verdict import baselines
@@ -39,6 +40,7 @@ def baselines_fitted_once():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(baselines, "fit_and_predict", remembered)
+        patch.setattr(folds, "WINDOW", 0)  # what is judged are the stand-in's own probabilities
         yield
 
 
@@ -156,8 +158,7 @@ def test_the_baselines_are_in_the_same_table_as_the_model(planted):
     rows = {row["predictor"]: row for row in pages["AAAUSDT"]["predictors"]}
     assert list(rows) == [
         "model",
-        "majority",
-        "sign of last return",
+        "prior",
         "logistic regression, last row",
         "gradient boosting, last row",
         "logistic regression, window",
@@ -168,7 +169,7 @@ def test_the_baselines_are_in_the_same_table_as_the_model(planted):
         "location-scale",
         "buy-and-hold",
     ]
-    assert rows["majority"]["log_loss"] == pytest.approx(pages["AAAUSDT"]["figures"]["prior_log_loss"])
+    assert rows["prior"]["log_loss"] == pytest.approx(pages["AAAUSDT"]["figures"]["prior_log_loss"])
     assert rows["model"]["net_return"] == pages["AAAUSDT"]["backtest"]["net_return"]
     assert rows["buy-and-hold"]["net_return"] == pages["AAAUSDT"]["backtest"]["buy_and_hold_return"]
 
@@ -183,6 +184,20 @@ def test_the_temperature_of_a_distorted_model_is_found_but_its_own_probabilities
     assert after["temperature"] == pytest.approx(4 * before["temperature"], rel=1e-3)
     assert after["log_loss_with_temperature"] == pytest.approx(before["log_loss_with_temperature"], abs=1e-4)
     assert after["log_loss"] > before["log_loss"] + 0.1
+
+
+def test_a_distorted_model_is_recalibrated_and_its_rule_says_so(planted, monkeypatch):
+    config, folder, models, found, _ = planted
+    models["AAAUSDT"].linear.weight.data *= 4
+    spoilt, _ = evaluated(config, {"AAAUSDT": models["AAAUSDT"]}, folder)
+    monkeypatch.setattr(folds, "WINDOW", WINDOW)
+    mended, own = evaluate(config, {"AAAUSDT": models["AAAUSDT"]}, folder, CPU, map_items)
+    models["AAAUSDT"].linear.weight.data /= 4
+    (fold,) = own.summary["folds"]
+    assert fold["recalibration"] == json.loads(own.beside["rule.json"])["coins"]["AAAUSDT"]["recalibration"] == WINDOW
+    losses = [each.summary["AAAUSDT"]["log_loss"] for each in (spoilt, mended, found)]
+    assert fold["recalibration_gain"] == pytest.approx(losses[0] - losses[1])
+    assert losses[0] - losses[1] > (losses[0] - losses[2]) / 2
 
 
 # ---- backtest

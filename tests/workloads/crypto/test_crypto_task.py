@@ -163,9 +163,9 @@ def test_older_names_of_kinds_are_understood(prepared):
     config, _ = prepared
     kinds = {
         words: changed(config, "model.kind=pooled_experts", *words.split()).model.chosen
-        for words in ("model.preset=legacy", "model.preset=default", "model.preset=null", "model.kind=legacy")
+        for words in ("model.preset=default", "model.preset=null")
     }
-    assert list(kinds.values()) == ["legacy", "cnn_lstm", "pooled_experts", "legacy"]
+    assert list(kinds.values()) == ["cnn_lstm", "pooled_experts"]
 
 
 def test_a_model_of_several_coins_needs_them_cut_at_the_same_times(prepared, monkeypatch):

@@ -8,9 +8,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from models.market.candle_features import compute
+from models.market.candle_features import NAMES, compute
+from models.market.labels import label
 from pipelines.workloads.crypto.candles import simulated
-from pipelines.workloads.crypto.labels import label
 from pipelines.workloads.crypto.splits import PARTS, Scaler, divide, usable
 from tests.workloads.crypto.disjoint import assert_disjoint
 
@@ -20,7 +20,7 @@ LONG_TIME = {"BTCUSDT": STEP * np.arange(10_000), "ETHUSDT": STEP * np.arange(40
 
 
 def prepared(candles, lookback, horizon=3):
-    table, names = compute(candles, "default")
+    table, names = compute(candles), NAMES
     labels = label(candles, "fixed", horizon, 0.003)
     return table, names, labels, usable(candles, table, labels, lookback)
 

@@ -73,7 +73,7 @@ def with_value(array: np.ndarray, index: tuple[int, ...], value: float) -> np.nd
 
 def same(one: Problem, two: Problem) -> bool:
     return (
-        (one.name, one.capacity, one.rounded) == (two.name, two.capacity, two.rounded)
+        (one.name, one.capacity, one.rounding) == (two.name, two.capacity, two.rounding)
         and np.array_equal(one.locs, two.locs)
         and np.array_equal(one.demand, two.demand)
     )

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from common.config import checked
 from common.errors import UserError
 from models import shipped
+from models.routing import fleet, native
 from models.routing.distance_metrics import great_circle, local_plane
-from models.routing.inputs import RoutingInput
+from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import cost_of
-from models.routing.solve import problem_of
 from pipelines.answers import words
 from pipelines.workloads.cvrp.input_files import INPUTS
 from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
@@ -185,21 +185,17 @@ def test_x_and_y_are_degrees_only_by_their_range(tmp_path, places, degrees):
         (
             "52.3906",
             "152.39",
-            "row 4: lat is 152.39, not from -90 to 90; are lon and lat exchanged? Name the columns x",
+            "an input: customer 2 is at (13.0645, 152.39), which is no longitude (-180 to 180) and latitude",
         ),
-        ("13.0645,7", "13.0645,", "row 4: demand is empty; type a number, 0 where nothing is delivered"),
-        ("13.0645,7", "13.0645,-7", "row 4: demand is -7; type 0 or more"),
+        ("13.0645,7", "13.0645,", "row 4: demand is empty; type a number, such as 7, or 0 for none"),
+        ("13.0645,7", "13.0645,-7", "row 4: demand is '-7'; type a number, such as 7, or 0"),
         ("13.0645,7", "13.0645,7.25e9", "row 4: demand is '7.25e9'; type a number"),
         (
             "13.405,",
             "13.405,9",
             "row 2 is the depot, being the first, but its demand is 9; give your own place a first row",
         ),
-        (
-            "Spandau,52.536,13.199,4\nPotsdam",
-            "Depot,52.536,13.199,4\ndepot",
-            "rows 3 and 4 are both marked as the depot",
-        ),
+        ("Spandau,52.536,13.199,4\nPotsdam", "Depot,52.536,13.199,4\ndepot", "row 3 is the depot, as it says, but its"),
         ("13.0645,7", "13.0645,16", "customer 2 asks for 16, more than the capacity of 15; split the customer"),
         ("13.587,2.5", "13.587,2.12345678", "demands and capacity have 8 decimals and go up to 15; round them"),
     ],
@@ -246,10 +242,43 @@ def test_a_capacity_is_a_column_and_a_word_overrides_it(tmp_path):
     assert refusal(written(tmp_path, text.replace("7,20", "7,21"))).startswith(
         "capacity is 20 in row 2 and 21 in row 4; all"
     )
-    with pytest.raises(UserError, match=r"has no column capacity; add one, or give evaluation.capacity=100"):
+    with pytest.raises(UserError, match=r"there is no capacity; give what a vehicle carries as capacity=100"):
         read(written(tmp_path, "x,y,demand\n1,2,0\n3,4,5\n"))
-    with pytest.raises(UserError, match=r"row 3: demand 5 is above the capacity 4; split the row"):
+    with pytest.raises(UserError, match=r"customer 1 asks for 5, more than the capacity of 4"):
         read(tmp_path / "customers.csv", capacity=4)
+
+
+MANY = """name,lon,lat,parcels,depot,open,close,prize
+north,13.40,52.60,,1,7:00,12:00,
+Anna,13.41,52.59,1.5,,,,
+Bert,13.39,52.41,1,,,,7.5
+south,13.40,52.40,,1,8:00,18:00,
+"""
+
+
+@pytest.mark.skipif(native.unavailable() is not None, reason="needs a C++ compiler")
+def test_depots_with_hours_of_their_own_prizes_and_kinds_of_vehicles(tmp_path):
+    path = written(tmp_path, MANY)
+    vans = [{"capacity": 2.5, "count": 1}, {"capacity": 10, "depot": 1, "fixed_cost": 3}]
+    given = asked(path, vehicles=vans)
+    assert (given.depot, given.depots) == ((13.4, 52.6), ((13.4, 52.4),))
+    assert (given.hours, given.depot_hours, given.windows[0]) == ((420, 720), ((480, 1080),), (0, 1e9))
+    assert (given.demands, [each.capacity for each in given.vehicles]) == ((15, 10), [25, 100])  # tenths
+    assert given.prizes == (None, 7.5)
+    assert "2 customers, depot in row 2 (north); further depots in rows 5" in read_table(path).found
+    problem = problem_of(asked(path, capacity=4))
+    assert [vehicles.depot for vehicles in problem.vehicles] == [0, 1]
+    found = fleet.answer(problem, 5, 0)
+    assert sorted(zip(found["depots"], found["routes"], strict=True)) == [(0, [1]), (1, [2])]
+    table, _ = write_routes(path, found, "model")
+    rows = [list(row.values())[:4] for row in csv.DictReader(table.read_text().splitlines())]
+    tours = {tuple(name for route, _, _, name in rows if route == number) for number in "12"}
+    assert tours == {("north", "Anna", "north"), ("south", "Bert", "south")}
+    shapes = json.loads((tmp_path / "customers.model.routes.geojson").read_text())["features"]
+    assert [each["properties"]["name"] for each in shapes if "depot" in each["properties"]] == ["north", "south"]
+    left_out = {"routes": [[1]], "depots": [0]}
+    table, _ = write_routes(path, left_out, "fewer")
+    assert "Bert" not in table.read_text()
 
 
 @given(st.lists(st.decimals(0, 1000, places=3), min_size=1, max_size=20))
@@ -263,7 +292,7 @@ def test_amounts_become_whole_numbers_in_the_same_ratio(amounts):
 
 def test_tours_of_degrees_are_a_table_and_a_map(tmp_path):
     path = written(tmp_path, BERLIN)
-    table, _ = write_routes(path, [[2, 1], [3, 4, 5, 6, 7]], "model")
+    table, _ = write_routes(path, {"routes": [[2, 1], [3, 4, 5, 6, 7]]}, "model")
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [row["name"] for row in rows[:4]] == ["Yard", "Potsdam", "Spandau", "Yard"]
     assert [row["row"] for row in rows[:4]] == ["2", "4", "3", "2"]

@@ -57,23 +57,25 @@ def test_searches_from_savings_stand_beside_the_models_at_its_time_and_at_the_so
     assert not [row for row in alone.table if "search" in row["method"] and "PyVRP" not in row["method"]]
 
 
-def test_a_limit_on_routes_is_kept_to_by_solvers_and_refused_for_networks(tmp_path, capsys):
+@pytest.mark.parametrize("model", [None, True])
+def test_a_limit_on_routes_is_kept_to_by_native_search_and_pyvrp(tmp_path, capsys, model):
     path = vrp(tmp_path, SMALL.replace("CAPACITY", "DISTANCE : 107\nCAPACITY"))
-    methods = [row["method"] for row in evaluated(path, polish_seconds=0.01).table]
-    assert not [method for method in methods if "savings + local search" in method or "ruin" in method]
-    assert {"HGS, 1 ms", "savings (Clarke-Wright)"} < set(methods)
-    assert (
-        "limits the length of a route (DISTANCE), which is not kept to by searches of our own"
-        in capsys.readouterr().err
-    )
-    with pytest.raises(UserError, match=r"not kept to by networks; solve it with: python .* model.kind=savings"):
-        evaluated(path, model=True)
+    found = evaluated(path, model)
+    assert found.summary["decode"] == "ruin and recreate, 5 ms"
+    assert found.summary["cost"] == min(row["cost"] for row in found.table)
+    assert "is more than a plain CVRP: native ruin and recreate solves it, no network" in capsys.readouterr().err
+
+
+def test_solvers_have_as_much_time_as_the_model_if_asked_to(tmp_path):
+    methods = [row["method"] for row in evaluated(vrp(tmp_path, SMALL), milliseconds=3, reference_seconds=None).table]
+    assert [method for method in methods if method.startswith("HGS")] == ["HGS, 3 ms"]
+    assert not [method for method in methods if method.endswith(" ms") and not method.endswith(", 3 ms")]
 
 
 def test_very_many_customers_are_for_the_heuristics_and_our_own_searches(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(evaluation, "MOST_CUSTOMERS", 4)
     path = vrp(tmp_path, SMALL)
-    found = {row["method"].rpartition(",")[0] for row in evaluated(path).table[2:]}
+    found = {row["method"].rpartition(",")[0] for row in evaluated(path).table[1:]}
     assert found == {"randomised savings + local search", "savings, then ruin and recreate"}
     assert "more than 4 are too many for HGS and PyVRP" in capsys.readouterr().err
     for asked in ({"model": True}, {"polish_seconds": 1}):
@@ -84,7 +86,7 @@ def test_very_many_customers_are_for_the_heuristics_and_our_own_searches(tmp_pat
 def test_tours_that_would_take_very_long_are_refused_with_what_to_ask_for(tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation, "MOST_SCORES", 100)
     path = vrp(tmp_path, SMALL)
-    with pytest.raises(UserError, match=r"5 customers, and 5 tours .*; give evaluation.starts=20"):
+    with pytest.raises(UserError, match=r"5 tours of a policy for 5 customers would take long; give starts=1"):
         evaluated(path, model=True)
     assert evaluated(path, model=True, starts=2).summary["n"] == 1
 

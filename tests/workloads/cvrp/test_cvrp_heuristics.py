@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from models.routing.problems import Problem, cost_of, distances
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
 from pipelines.workloads.cvrp.solvers import heuristics
-from pipelines.workloads.cvrp.solvers.heuristics import nearest_neighbour, savings
-from pipelines.workloads.cvrp.solvers.hgs import hgs
+from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp, pyvrp_label, pyvrp_scale
+from pipelines.workloads.cvrp.solvers.reference import hgs
 from pipelines.workloads.cvrp.solvers.validator import check
 
 
@@ -62,22 +62,13 @@ def optimum(problem: Problem) -> float:
 
 @settings(deadline=None)
 @given(problems())
-def test_the_constructions_always_give_a_solution(problem):
-    for routes in (nearest_neighbour(problem), savings(problem)):
-        check(problem, routes)
-        assert all(type(node) is int for route in routes for node in route)
+def test_savings_always_give_a_solution(problem):
+    routes = savings(problem)
+    check(problem, routes)
+    assert all(type(node) is int for route in routes for node in route)
     # Joining routes by what it saves cannot cost more than serving each customer apart.
     apart = [[node] for node in range(1, problem.customers + 1)]
-    assert cost_of(problem, savings(problem)) <= cost_of(problem, apart) + 1e-9
-
-
-def test_nearest_neighbour_goes_to_the_nearest_customer_that_fits():
-    line = Problem(
-        "line", np.array([[0, 0], [1, 0], [2, 0], [3, 0], [-4, 0]], float), np.array([0, 2, 3, 2, 1]), 5, "exact"
-    )
-    assert nearest_neighbour(line) == [[1, 2], [3, 4]]
-    short = Problem("short", line.locs, line.demand, 4, "exact")
-    assert nearest_neighbour(short) == [[1, 3], [2, 4]]
+    assert cost_of(problem, routes) <= cost_of(problem, apart) + 1e-9
 
 
 def test_savings_joins_the_pair_that_saves_most_and_keeps_to_the_capacity():
@@ -94,7 +85,6 @@ def test_savings_reaches_its_published_quality_on_the_standard_set():
     standard = standard_test_set(20, 300)
     mean = np.mean([cost_of(problem, savings(problem)) for problem in standard])
     assert mean == pytest.approx(6.40, abs=0.1)
-    assert mean < np.mean([cost_of(problem, nearest_neighbour(problem)) for problem in standard])
 
 
 def test_savings_is_workable_at_a_thousand_customers():
@@ -124,7 +114,7 @@ def test_pyvrp_gives_a_solution_of_any_problem(problem):
     check(problem, routes)
     # In the exact metric PyVRP counts in units of about a millionth. Of two solutions with at most 2 n edges each,
     # every edge rounded by at most half a unit, it may take one for the shorter that is 2 n units longer.
-    unit = 0 if problem.rounded else 1 / pyvrp_scale(problem, distances(problem))
+    unit = 0 if problem.rounding != "exact" else 1 / pyvrp_scale(problem, distances(problem))
     assert cost_of(problem, routes) <= cost_of(problem, savings(problem)) + 2 * problem.customers * unit + 1e-9
 
 
@@ -178,12 +168,11 @@ def test_savings_of_near_pairs_are_hardly_worse_than_of_all(monkeypatch):
     assert cost_of(problem, routes) <= 1.01 * whole
 
 
-@pytest.mark.parametrize("solve", [nearest_neighbour, savings])
-def test_heuristics_hold_no_matrix_of_very_many_customers(solve):
+def test_savings_hold_no_matrix_of_very_many_customers():
     large = uniform(3100, 150)  # whose matrix would take 77 MB
     tracemalloc.start()
     try:
-        routes = solve(large)
+        routes = savings(large)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from models.routing import native
-from models.routing.inputs import RoutingInput, RoutingSettings
+from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
 from models.routing.problems import Vehicles, cost_of, distances, travel_between
-from models.routing.solve import problem_of
 from pipelines.workloads.cvrp.input_files import as_input
 from pipelines.workloads.cvrp.instances.customers import read_table
+from pipelines.workloads.cvrp.instances.files import read as read_files
 from pipelines.workloads.cvrp.solvers.validator import check
 from tests.models.routing.policies import make_policy
 from tests.workloads.cvrp.files import read, refusal, vrp
@@ -182,11 +182,20 @@ def test_opening_hours_are_columns(tmp_path):
     assert asked.windows.tolist() == [[450, 1020], [0, 540], [600, 660.5]]
     assert asked.service_times.tolist() == [0, 10, 0]
     assert travel_between(asked, np.array([0]), np.array([2])).tolist() == [4.0]
-    evaluated = table.as_problem(path, 9)
+    ((evaluated,),) = read_files(path, capacity=9).values()
     assert np.array_equal(evaluated.opening, asked.opening)
     path.write_text("x,y,demand,open,close\n0,0,,,\n1,1,4,9:00,8:00\n")
     with pytest.raises(Exception, match="row 3: opens at 540 and closes at 480; correct one of them"):
         read_table(path)
+
+
+def test_depots_have_opening_hours_of_their_own(tmp_path):
+    text = TIMED.replace("2 4\n", "2 0\n").replace("1\n-1", "1\n2\n-1").replace("VEHICLES : 2\n", "")
+    (problem,) = read(vrp(tmp_path, text.replace("TYPE : VRPTW", "TYPE : MDVRPTW")))
+    asked = problem_of(RoutingInput.model_validate_json(json.dumps(as_input(problem))))
+    assert asked.opening.tolist() == problem.opening.tolist() == [[0, 100], [20, 30], [0, 50], [0, 10]]
+    with pytest.raises(ValueError, match="depot_hours must have 1 rows"):
+        RoutingInput.model_validate({**as_input(problem), "depot_hours": [[0, 1], [0, 1]]})
 
 
 def test_a_matrix_alone_is_an_input():
@@ -196,6 +205,9 @@ def test_a_matrix_alone_is_an_input():
     assert cost_of(problem_of(asked), [[1, 2]]) == 3
     for wrong, message in (
         ({"durations": [[0]]}, "durations must have 3 rows of 3 numbers"),
+        ({"distances": [[0, 1, 9], [9, 0], [1, 9, 0]]}, "distances must be a square of numbers, a row for each node"),
+        ({"distances": [[{}, 1], [1, 0]]}, "distances must be a square of numbers, a row for each node"),
+        ({"vehicles": [5]}, "vehicles"),
         ({"windows": [[0, 1]]}, "windows must have 2 rows"),
         ({"vehicles": [{"capacity": 2, "depot": 1}]}, "vehicles are at depot 1, but there are 0 further ones"),
     ):
@@ -213,8 +225,11 @@ def test_answers_say_when_vehicles_come_which_they_are_and_who_is_left_out(tmp_p
         "prizes": [None, 0.5],
     }
     settings, policy = RoutingSettings(milliseconds=5), make_policy("gat")
-    asked = [policy.prepared(RoutingInput.model_validate(each), settings) for each in (timed, plain, kinds)]
-    by_time, usual, by_prize = policy.answers(asked, settings)
+    few = {**plain, "name": "few", "capacity": 1, "num_vehicles": 1}
+    asked = [policy.prepared(RoutingInput.model_validate(each), settings) for each in (timed, few, plain, kinds)]
+    by_time, wrong, usual, by_prize = policy.answers(asked, settings)
+    assert wrong["name"] == "few"
+    assert wrong["error"].startswith("no plan was found that serves all: 1 customers are left over")
     assert by_time == {"name": "timed", "routes": [[1, 2]], "cost": 4.0, "arrivals": [[2.0, 3.0, 5.0, 8.0]]}
     assert (sorted(usual["routes"][0]), usual["cost"]) == ([1, 2], 4.0)
     assert by_prize == {"routes": [[1]], "cost": 2.5, "vehicles": [0], "left_out": [2]}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models.routing.problems import Problem
+from models.routing.problems import Problem, distances
 from tests.workloads.cvrp.files import fields, npz, read, read_unless_refused, refusal, same, with_value
 
 
@@ -19,7 +19,7 @@ def test_an_npz_file_in_the_form_of_rl4co_is_read(tmp_path):
     for index, problem in enumerate(problems):
         assert problem.locs.tolist() == [arrays["depot"][index].tolist(), *arrays["locs"][index].tolist()]
         assert problem.demand.tolist() == [0, *arrays["demand"][index].tolist()]
-        assert (problem.capacity, problem.rounded) == (30, False)
+        assert (problem.capacity, problem.rounding) == (30, "exact")
 
 
 @pytest.mark.parametrize("capacity", [np.float32(33), np.full((3, 1), 33, np.float32), np.full(3, 33), 33])
@@ -39,38 +39,33 @@ def test_whole_demands_are_never_taken_for_divided_ones(tmp_path):
     ("changes", "message"),
     [
         ({"demand": None, "depot": None}, "depot, demand missing; it holds ['capacity', 'locs']"),
-        ({"time_windows": np.zeros(3)}, "['time_windows'] not part of a plain CVRP"),
+        ({"time_windows": np.zeros(3)}, "['time_windows'] cannot be solved here; save it without, or as distances,"),
+        ({"demand": np.zeros(3)}, "'demand' has shape (3,); it must be (instances, customers)"),
+        ({"demand": np.zeros((0, 4))}, "'demand' has shape (0, 4)"),
         ({"locs": np.zeros((3, 8))}, "'locs' has shape (3, 8); it must be (instances, customers, 2)"),
-        ({"locs": np.zeros((0, 4, 2))}, "'locs' has shape (0, 4, 2)"),
-        ({"locs": np.zeros((3, 5, 2))}, "'demand' has shape (3, 4) where 'locs' of shape (3, 5, 2) needs (3, 5)"),
-        ({"depot": np.zeros(2)}, "'depot' has shape (2,) where 'locs' of shape (3, 4, 2) needs (3, 2)"),
-        ({"capacity": np.full(2, 30)}, "'capacity' has shape (2,); it must be (3,), (3, 1) or a single number"),
+        ({"locs": np.zeros((3, 5, 2))}, "instance 0: demands must have 5 rows"),
+        ({"depot": np.zeros(2)}, "'depot' has shape (2,), but 'demand' is of 3 instances"),
+        ({"capacity": np.full(2, 30)}, "'capacity' has shape (2,), but 'demand' is of 3 instances"),
         ({"capacity": np.full(3, "30")}, "'capacity' holds <U2, not numbers"),
-        ({"capacity": np.array([30, 30.5, 30])}, "the capacity of instance 1 is 30.5"),
-        ({"capacity": np.array([30, 30, np.nan])}, "the capacity of instance 2 is nan"),
-        ({"capacity": np.array([30, 0, 30])}, "the capacity of instance 1 is 0.0"),
-        ({"capacity": np.array([30, 4, 30])}, "customer 2 of instance 1 has demand 9, above its capacity 4"),
-        ({"depot": np.full((3, 2), np.inf)}, "the depot of instance 0 has a coordinate inf"),
-        ({"locs": with_value(fields()["locs"], (2, 0, 1), np.nan)}, "customer 1 of instance 2 has a coordinate nan"),
-        (
-            {"demand": with_value(fields()["demand"], (1, 3), np.nan)},
-            "customer 4 of instance 1 has demand nan; demands",
-        ),
-        (
-            {"demand": with_value(fields()["demand"], (1, 3), -2)},
-            "customer 4 of instance 1 has demand -2; demands must",
-        ),
-        ({"demand": with_value(fields()["demand"], (1, 3), 2.5)}, "customer 4 of instance 1 has demand 2.5; demands"),
+        ({"capacity": np.array([30, 30.5, 30])}, "instance 1: capacity: Input should be a valid integer"),
+        ({"capacity": np.array([30, 30, np.nan])}, "instance 2: capacity: Input should be a finite number"),
+        ({"capacity": np.array([30, 0, 30])}, "instance 1: capacity: Input should be greater than or equal to 1"),
+        ({"capacity": np.array([30, 4, 30])}, "instance 1: customer 2 asks for 9, more than the capacity of 4"),
+        ({"depot": np.full((3, 2), np.inf)}, "instance 0: depot: Input should be"),
+        ({"locs": with_value(fields()["locs"], (2, 0, 1), np.nan)}, "instance 2: customers: Input should be"),
+        ({"demand": with_value(fields()["demand"], (1, 3), np.nan)}, "instance 1: demands: Input should be"),
+        ({"demand": with_value(fields()["demand"], (1, 3), -2)}, "instance 1: demands: Input should be greater than"),
+        ({"demand": with_value(fields()["demand"], (1, 3), 2.5)}, "instance 1: demands: Input should be a valid int"),
         (
             {"demand": np.full((3, 4), 0.25)},
-            "customer 1 of instance 0 has demand 0.25, which, as a share of the capacity 30, comes to 7.5",
+            "instance 0: customer 1 has demand 0.25, which, as a share of the capacity, comes to 7.5",
         ),
         ({"demand": np.full((3, 4), None)}, "holds Python objects (pickle), which are never loaded"),
     ],
 )
 def test_a_faulty_npz_file_is_refused_with_its_fault(tmp_path, changes, message):
     arrays = fields(**changes)
-    if "capacity" in changes and "above" in message:
+    if "capacity" in changes and "more than" in message:
         arrays["demand"] = with_value(np.full((3, 4), 2), (1, 1), 9)
     assert refusal(npz(tmp_path, **arrays)).startswith(message)
 
@@ -113,3 +108,21 @@ def test_problems_written_as_npz_come_back_exactly(num, customers, capacity, dat
         }
         np.savez(path, **{key: np.array(values, np.float32) for key, values in arrays.items()})
         assert all(same(one, two) for one, two in zip(read(path), problems, strict=True))
+
+
+def test_arrays_with_the_names_of_an_inputs_fields_go_beyond_one_capacity(tmp_path):
+    roads = np.random.default_rng(0).integers(1, 9, (2, 3, 3))
+    given = {"demand": np.ones((2, 2)), "capacity": 2, "distances": roads, "durations": 2 * roads}
+    hours = {
+        "windows": np.tile([0, 50], (2, 2, 1)),
+        "hours": np.array([[0, 90], [5, 80]]),
+        "service_times": np.ones((2, 2)),
+    }
+    others = {"num_vehicles": 2, "open_routes": True, "prizes": np.array([[np.inf, 3], [4, 5]])}
+    one, two = read(npz(tmp_path, **given, **hours, **others))
+    assert distances(two).tolist() == (roads[1] * (1 - np.eye(3))).tolist()
+    assert two.durations.tolist() == (2 * roads[1]).tolist()
+    assert two.windows.tolist() == [[5, 80], [0, 50], [0, 50]]
+    assert (one.service_times.tolist(), one.vehicles[0].available, one.open_routes) == ([0, 1, 1], 2, True)
+    assert (one.prizes.tolist(), two.prizes.tolist()) == ([np.inf, np.inf, 3], [np.inf, 4, 5])
+    assert refusal(npz(tmp_path, **given, windows=np.zeros((2, 3, 2)))) == "instance 0: windows must have 2 rows"

@@ -5,8 +5,6 @@ import pytest
 
 from common.errors import UserError
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
-from tests import forked
-from tests.stages import ROOT
 from tests.workloads.cvrp.files import same
 
 
@@ -18,7 +16,7 @@ def test_the_standard_test_set_holds_the_published_instances(customers, demand, 
     first = standard_test_set(customers, 1)[0]
     assert first.locs[0] == pytest.approx([0.19151945, 0.62210877], abs=5e-9)
     assert first.demand[:6].tolist() == [0, *demand]
-    assert (first.customers, first.capacity, first.rounded) == (customers, capacity, False)
+    assert (first.customers, first.capacity, first.rounding) == (customers, capacity, "exact")
     assert first.locs.dtype == np.float64
     assert first.demand.dtype == np.int64
 
@@ -27,14 +25,6 @@ def test_a_smaller_standard_test_set_is_the_beginning_of_a_larger_one():
     few, many = standard_test_set(10, 3), standard_test_set(10, 10_000)
     assert all(same(one, two) for one, two in zip(few, many, strict=False))
     assert len(many) == len({problem.name for problem in many}) == 10_000
-
-
-def test_the_command_that_finds_best_known_costs_says_what_it_takes():
-    done = forked.run(["-m", "pipelines.workloads.cvrp.instances.best_known", "--help"], ROOT, fresh=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "{10,20,50,100}" in done.stdout
-    wrong = forked.run(["-m", "pipelines.workloads.cvrp.instances.best_known", "20"], ROOT, fresh=True)
-    assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
 
 
 def test_the_standard_test_set_refuses_sizes_it_does_not_have():

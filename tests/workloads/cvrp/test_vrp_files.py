@@ -20,7 +20,7 @@ def test_a_vrp_file_is_read_as_vrplib_reads_it(tmp_path):
     path = vrp(tmp_path, SMALL)
     (problem,) = read(path)
     expected = vrplib.read_instance(path, compute_edge_weights=False)
-    assert (problem.name, problem.capacity, problem.rounded) == ("small", expected["capacity"], True)
+    assert (problem.name, problem.capacity, problem.rounding) == ("small", expected["capacity"], "round")
     assert problem.locs.tolist() == expected["node_coord"].tolist()
     assert problem.demand.tolist() == expected["demand"].tolist()
     assert cost_of(problem, [[1, 2], [3], [4, 5]]) == 5 + 3 + 3 + 2 * 5 + 6 + 55 + 50
@@ -95,8 +95,8 @@ def test_nodes_stand_in_the_order_of_their_numbers(tmp_path):
         ("2 13 14", "3 13 14", "line 10: node 3 is given a second time in NODE_COORD_SECTION"),
         ("2 13 14", "0 13 14", "node 0 is in NODE_COORD_SECTION but not in DEMAND_SECTION"),
         ("2 13 14", "2 13", "line 9: '2 13' in NODE_COORD_SECTION; each row is number, x and y"),
-        ("2 13 14", "2 nan 14", "node 2 has a coordinate 'nan'; coordinates must be numbers"),
-        ("2 13 14", "2 1e10 14", "node 2 has a coordinate '1e10'; coordinates must be numbers of at most 1e+09"),
+        ("2 13 14", "2 nan 14", "a coordinate of node 2 is 'nan'; it must be a number"),
+        ("2 13 14", "2 1e10 14", "a coordinate of node 2 is '1e10'; it must be a number from -1e+09 to 1e+09"),
         ("2 13 14", "2.5 13 14", "line 9: the node number is '2.5'; it must be a whole number"),
         ("1 0\n", "1 5\n", "the depot, node 1, has a demand of 5; set it to 0"),
     ],

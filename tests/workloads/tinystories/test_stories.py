@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from pipelines.workloads.tinystories import stories
-from pipelines.workloads.tinystories.grammar import grammar
+from pipelines.workloads.tinystories.stories import grammar
 
 LISTS, PLOTS = grammar().lists, grammar().plots
 CHARACTERS = 400_000

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from models.plans.normal_text import normalise
+from models.plans.characters import normalise
 from pipelines.workloads.bep.documents.masking import NAME, Masked, Masker, mask_secrets
 from pipelines.workloads.bep.documents.names import Reader, lower_case
 from pipelines.workloads.bep.documents.places import mask_places

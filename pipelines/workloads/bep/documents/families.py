@@ -1,4 +1,4 @@
-"""Families: documents of one project, or versions of one another (MinHash, Broder 1997)."""
+"""Families: documents of one project, or versions of one another."""
 
 import hashlib
 import re
@@ -8,13 +8,13 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 import numpy as np
+from scipy.sparse import coo_array, csr_array, triu
+from scipy.sparse.csgraph import connected_components
 
 from common.text import words
 from models.plans.chains import mixed
 
 SHINGLE = 5  # words
-SIGNATURE = 128  # hash functions; the standard deviation of an estimated Jaccard similarity is then 0.044 or less
-MARGIN = 0.2  # a pair is compared exactly if its estimate is at most this far below the threshold
 # 22-0417 or 4711 in a file's name, but no year, no date and not the number of ISO 19650.
 NUMBER = re.compile(r"(?<![\d.-])(?!(?:19|20)\d\d(?!\d)|19650)(\d{2}-\d{3,5}|\d{4,7})(?![\d-]*\d)")
 
@@ -44,41 +44,29 @@ def group(
 ) -> tuple[list[list[str]], dict[tuple[str, str], float]]:
     """Return families of names, in order, and the pairs of texts whose Jaccard similarity is `threshold` or more.
 
-    Texts are compared as sets of 5-word sequences: MinHash proposes pairs, the exact sets decide. A family is all that
-    such pairs, and a common `project`, connect, even if its most distant members are less similar.
+    Texts are compared as sets of 5-word sequences. A family is all that such pairs, and a common `project`, connect,
+    even if its most distant members are less similar.
     """
     names = sorted(texts)
-    shingles = {name: _shingles(texts[name]) for name in names}
-    signatures = np.stack([_signature(shingles[name]) for name in names])
-    family = {name: name for name in names}  # union-find: the parent of each name, itself for the first of a family
-
-    def first(name: str) -> str:
-        while family[name] != name:
-            name = family[name]
-        return name
-
-    def join(a: str, b: str) -> None:
-        low, high = sorted((first(a), first(b)))
-        family[high] = low
-
-    members: dict[str, list[str]] = {}
-    for name in names:
-        if name in project:
-            members.setdefault(project[name], []).append(name)
-            join(name, members[project[name]][0])
-    pairs = {}
-    for number, a in enumerate(names):
-        estimates = (signatures[number + 1 :] == signatures[number]).mean(1)
-        for close in np.flatnonzero(estimates >= threshold - MARGIN):
-            b = names[number + 1 + close]
-            similarity = _jaccard(shingles[a], shingles[b])
-            if similarity >= threshold:
-                pairs[a, b] = similarity
-                join(a, b)
-    members = {}
-    for name in names:
-        members.setdefault(first(name), []).append(name)
-    return list(members.values()), pairs
+    shingles = [_shingles(texts[name]) for name in names]
+    sizes = np.array([len(each) for each in shingles])
+    rows, columns = np.repeat(np.arange(len(names)), sizes), np.unique(np.concatenate(shingles), return_inverse=True)[1]
+    found = csr_array((np.ones(len(rows), np.int32), (rows, columns)))
+    common = triu(found @ found.T, 1).tocoo()
+    similarity = common.data / (sizes[common.row] + sizes[common.col] - common.data)
+    close = [
+        (int(a), int(b), float(each))
+        for a, b, each in zip(common.row, common.col, similarity, strict=True)
+        if each >= threshold
+    ]
+    first = {project[name]: number for number, name in reversed(list(enumerate(names))) if name in project}
+    joined = [(number, first[project[name]]) for number, name in enumerate(names) if name in project]
+    edges = np.array([*((a, b) for a, b, _ in close), *joined], int).reshape(-1, 2).T
+    graph = coo_array((np.ones(edges.shape[1]), tuple(edges)), shape=(len(names), len(names)))
+    members: dict[int, list[str]] = {}
+    for name, label in zip(names, connected_components(graph, directed=False)[1], strict=True):
+        members.setdefault(int(label), []).append(name)
+    return list(members.values()), {(names[a], names[b]): each for a, b, each in close}
 
 
 def _shingles(text: str) -> np.ndarray:
@@ -93,15 +81,3 @@ def _shingles(text: str) -> np.ndarray:
     for place in range(SHINGLE):
         total = mixed(total + hashes[place : place + count])
     return np.unique(total)
-
-
-def _signature(shingles: np.ndarray) -> np.ndarray:
-    """Return the smallest value of each hash function over the shingles: (128,) uint64."""
-    salts = mixed(np.arange(1, SIGNATURE + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
-    largest = np.iinfo(np.uint64).max
-    return np.array([mixed(shingles ^ salt).min(initial=largest) for salt in salts], np.uint64)
-
-
-def _jaccard(a: np.ndarray, b: np.ndarray) -> float:
-    common = len(np.intersect1d(a, b, assume_unique=True))
-    return common / max(1, len(a) + len(b) - common)

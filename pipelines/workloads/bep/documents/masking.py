@@ -8,7 +8,6 @@ labelled set stands in docs/bep.md.
 import ipaddress
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -128,10 +127,6 @@ class Masker:
         return self.spans(
             text, kind, mask, (match.span(group) for match in pattern.finditer(text) if is_one is None or is_one(match))
         )
-
-    def counts(self) -> Counter[str]:
-        """Return how many parts of each kind were masked."""
-        return Counter(each.kind for each in self.found)
 
 
 def mask_secrets(text: str, masker: Masker) -> str:

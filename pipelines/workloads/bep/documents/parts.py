@@ -14,6 +14,8 @@ FEWEST_PER_PART = 500  # characters
 FEWEST_FAMILIES = 5  # of fewer, two that are held out would be too large a share of the text
 ORDERS = 200  # random orders of the families that a split tries
 SPAN = 50  # characters of a copied piece
+GUARD = 100  # characters left out between the blocks of a single document
+UNNOTED = 0.01  # share of held-out text that may be in training without a note
 WORST = 5  # documents that a refusal names
 
 Rows = list[tuple[str, str]]  # (name, text)
@@ -48,8 +50,8 @@ def divide(
         "are successive blocks of the same text, and the figures do not speak for a document the model has not "
         "seen"
     )
-    parts = blocks(sorted(texts.items()), data.validation, data.test, data.guard)
-    return parts, f"successive blocks, {data.guard} characters left out between them", note
+    parts = blocks(sorted(texts.items()), data.validation, data.test, GUARD)
+    return parts, f"successive blocks, {GUARD} characters left out between them", note
 
 
 def held_out(groups: Sequence[Sequence[str]], data: Data) -> bool:
@@ -120,18 +122,18 @@ def check_sizes(parts: Mapping[str, Rows], held: bool, data: Data, source: str) 
         if characters < FEWEST_PER_PART and (part != "test" or (held and data.test)):
             raise UserError(
                 f"{source}: {characters:,} characters for {part} are too few, {FEWEST_PER_PART} are needed; give more "
-                f"text, or change data.validation={data.validation}, data.test={data.test} or data.guard={data.guard}"
+                f"text, or change data.validation={data.validation} or data.test={data.test}"
             )
 
 
 def described_overlap(
-    parts: Mapping[str, Rows], held: bool, family: Mapping[str, str], data: Data
+    parts: Mapping[str, Rows], held: bool, family: Mapping[str, str]
 ) -> tuple[float, dict[str, float], str | None]:
-    """Return `overlap`, the documents with most of it, and a note if it is above `data.maximum_overlap`."""
+    """Return `overlap`, the documents with most of it, and a note if it is more than 1 %."""
     share, by_document = overlap(parts, held, family)
     order = sorted(by_document.items(), key=lambda item: (-item[1], item[0]))
     worst = {name: part for name, part in order[:WORST] if part > 0}
-    if share <= data.maximum_overlap:
+    if share <= UNNOTED:
         return share, worst, None
     wanted = dict(_judged(parts, held))
     listed = [

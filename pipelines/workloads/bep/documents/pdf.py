@@ -3,8 +3,10 @@
 import io
 import logging
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from logging.handlers import BufferingHandler
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
@@ -31,7 +33,7 @@ def read_pdf(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
 
     limits = ("zlib", "lzw", "run_length", "array_based_stream", "brotli")
     caps = {f"{limit}_maximum_output_length": maximum_bytes for limit in limits}
-    log, messages = logging.getLogger("pypdf"), _Messages()
+    log, messages = logging.getLogger("pypdf"), BufferingHandler(sys.maxsize)
     propagate, log.propagate = log.propagate, False  # the messages become warnings in the report
     log.addHandler(messages)
     pages: list[str] = []
@@ -53,9 +55,8 @@ def read_pdf(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
     finally:
         log.removeHandler(messages)
         log.propagate = propagate
-    warnings = (
-        [f"problems met in reading: {len(messages.texts)}, such as {messages.texts[0]!r}"] if messages.texts else []
-    )
+    met = [record.getMessage() for record in messages.buffer]
+    warnings = [f"problems met in reading: {len(met)}, such as {met[0]!r}"] if met else []
     empty = sum(not page.strip() for page in pages)
     if empty:
         warnings.append(f"pages without text (scanned, or pictures only): {empty} of {len(pages)}")
@@ -130,15 +131,3 @@ def _opens(reader: "PdfReader") -> bool:
         return reader.decrypt("") != pypdf.PasswordType.NOT_DECRYPTED
     except pypdf.errors.DependencyError:  # AES needs a package that is not installed
         return False
-
-
-class _Messages(logging.Handler):
-    """Collects what a library logs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep the text of a message."""
-        self.texts.append(record.getMessage())

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from models.market.inputs import CLASSES
+from models.market.labels import LONG, NO_TRADE, SHORT
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
-from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
 from pipelines.workloads.crypto.trading import backtest
 from pipelines.workloads.crypto.trading.backtest import Market
 

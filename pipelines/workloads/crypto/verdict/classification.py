@@ -8,21 +8,20 @@ import math
 from typing import TypedDict
 
 import numpy as np
+from scipy import special
 
-from common.plain import Plain
 from common.statistics import wilson
 from models.market.inputs import CLASSES
-from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
+from models.market.labels import LONG, NO_TRADE, SHORT
 
 BINS = 10  # of confidence, equally wide
 TEMPERATURES = (0.05, 20.0)  # bounds of the fit, reached if the labels are separable or the logits worthless
 
 NUM_CLASSES = len(CLASSES)
-Bin = TypedDict("Bin", {"from": float, "to": float, "n": int, "confidence": float | None, "accuracy": float | None})
 
 
-class ConfusionMetrics(TypedDict):
-    """Metrics that follow from a confusion matrix."""
+class Metrics(TypedDict):
+    """All metrics of a classifier."""
 
     n: int
     confusion: list[list[int]]
@@ -31,24 +30,17 @@ class ConfusionMetrics(TypedDict):
     balanced_accuracy: float | None
     macro_f1: float
     mcc: float | None
-    classes: list[dict[str, Plain]]
     never_predicted: list[str]
-    trades: int
     directional_hit_rate: float | None
     directional_hit_rate_interval: list[float] | None
     directional_n: int
-
-
-class Metrics(ConfusionMetrics):
-    """All metrics of a classifier."""
-
     log_loss: float
     prior_log_loss: float
     direction_log_loss: float | None
     prior_direction_log_loss: float | None
     brier: float
     calibration_error: float
-    reliability: list[Bin]
+    reliability: list[dict[str, float]]
 
 
 def class_shares(labels: np.ndarray) -> np.ndarray:
@@ -73,14 +65,32 @@ def metrics(probabilities: np.ndarray, labels: np.ndarray, prior: np.ndarray) ->
     Log losses are in nats, with probabilities kept 2.2e-16 away from 0 and 1. The log loss of the direction is about
     SHORT against LONG in the rows where the price moved, by the probabilities of these two (None if it never moved).
     The Brier score is the sum over classes, 0 to 2 (Brier 1950); the calibration error is that of the predicted class
-    (Guo et al. 2017).
+    (Guo et al. 2017). Balanced accuracy is the mean recall of the classes that occur, macro-F1 the mean over all three
+    (0 for one that neither occurs nor is predicted), MCC that of Gorodkin 2004, 0 for constant predictions. If all
+    labels are equal, balanced accuracy and MCC are None. The directional hit rate covers the rows where the model
+    traded and the price moved (neither is NO_TRADE); its Wilson interval treats rows as independent, so it is too
+    narrow if labels overlap.
     """
     probabilities, labels = checked(probabilities, labels)
-    priors = prior_rows(prior, len(labels))
-    moved = labels != NO_TRADE
+    priors, moved = prior_rows(prior, len(labels)), labels != NO_TRADE
+    matrix = confusion_matrix(probabilities.argmax(axis=1), labels)
+    total, actual, predicted, correct = matrix.sum(), matrix.sum(axis=1), matrix.sum(axis=0), matrix.diagonal()
+    present = actual > 0
+    hits, wrong = int(correct[[SHORT, LONG]].sum()), int(matrix[SHORT, LONG] + matrix[LONG, SHORT])
+    spread = math.sqrt(float(total**2 - predicted @ predicted) * float(total**2 - actual @ actual))
     calibration_error, bins = reliability(probabilities, labels)
     return {
-        **confusion_metrics(confusion_matrix(probabilities.argmax(axis=1), labels)),
+        "n": int(total),
+        "confusion": matrix.tolist(),
+        "accuracy": float(correct.sum() / total),
+        "majority_accuracy": float(actual.max() / total),
+        "balanced_accuracy": float((correct[present] / actual[present]).mean()) if present.sum() > 1 else None,
+        "macro_f1": float((2 * correct / np.maximum(predicted + actual, 1)).mean()),
+        "mcc": float((correct.sum() * total - actual @ predicted) / (spread or 1)) if present.sum() > 1 else None,
+        "never_predicted": [name for name, count in zip(CLASSES, predicted, strict=True) if not count],
+        "directional_hit_rate": hits / (hits + wrong) if hits + wrong else None,
+        "directional_hit_rate_interval": wilson(hits, hits + wrong),
+        "directional_n": hits + wrong,
         "log_loss": float(log_losses(probabilities, labels).mean()),
         "prior_log_loss": float(log_losses(priors, labels).mean()),
         "direction_log_loss": float(direction_log_losses(probabilities, labels)[moved].mean()) if moved.any() else None,
@@ -116,84 +126,24 @@ def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.nd
     return np.where(labels == NO_TRADE, 0.0, -np.log(chosen / sides.sum(axis=1)))
 
 
-def macro_f1(correct: np.ndarray, predicted: np.ndarray, actual: np.ndarray) -> np.ndarray:
-    """Return (...) of counts (..., 3); a class with neither labels nor predictions has an F1 of 0."""
-    return np.asarray((2 * correct / np.maximum(predicted + actual, 1)).mean(axis=-1))
-
-
 def confusion_matrix(predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return counts (3, 3), one row per label and one column per prediction."""
     pairs = np.bincount(np.asarray(labels) * NUM_CLASSES + predicted, minlength=NUM_CLASSES**2)
     return pairs.reshape(NUM_CLASSES, NUM_CLASSES)
 
 
-def confusion_metrics(matrix: np.ndarray) -> ConfusionMetrics:
-    """Return the metrics that follow from a confusion matrix (3, 3).
-
-    Balanced accuracy is the mean recall of the classes that occur, macro-F1 the mean over all three (0 for one that
-    neither occurs nor is predicted), MCC that of Gorodkin 2004, 0 for constant predictions. If all labels are equal
-    there is nothing to tell apart: balanced accuracy and MCC are None. The directional hit rate covers the rows where
-    the model traded and the price moved (neither is NO_TRADE); its Wilson interval treats rows as independent, so it is
-    too narrow if labels overlap.
-    """
-    matrix = np.asarray(matrix, dtype=np.int64)
-    total, actual, predicted = matrix.sum(), matrix.sum(axis=1), matrix.sum(axis=0)
-    correct = matrix.diagonal()
-    present = actual > 0
-    hits = int(correct[SHORT] + correct[LONG])
-    moved = int(hits + matrix[SHORT, LONG] + matrix[LONG, SHORT])
-    return {
-        "n": int(total),
-        "confusion": matrix.tolist(),
-        "accuracy": float(correct.sum() / total),
-        "majority_accuracy": float(actual.max() / total),
-        "balanced_accuracy": float((correct[present] / actual[present]).mean()) if present.sum() > 1 else None,
-        "macro_f1": float(macro_f1(correct, predicted, actual)),
-        "mcc": _mcc(matrix) if present.sum() > 1 else None,
-        "classes": [
-            {
-                "class": name,
-                "labels": int(actual[k]),
-                "predictions": int(predicted[k]),
-                "precision": float(correct[k] / predicted[k]) if predicted[k] else None,
-                "recall": float(correct[k] / actual[k]) if actual[k] else None,
-            }
-            for k, name in enumerate(CLASSES)
-        ],
-        "never_predicted": [name for name, count in zip(CLASSES, predicted, strict=True) if not count],
-        "trades": int(total - predicted[NO_TRADE]),
-        "directional_hit_rate": hits / moved if moved else None,
-        "directional_hit_rate_interval": wilson(hits, moved),
-        "directional_n": moved,
-    }
-
-
-def _mcc(matrix: np.ndarray) -> float:
-    total, correct = float(matrix.sum()), float(matrix.trace())
-    actual, predicted = matrix.sum(axis=1).astype(np.float64), matrix.sum(axis=0).astype(np.float64)
-    spread = (total**2 - predicted @ predicted) * (total**2 - actual @ actual)
-    return float((correct * total - actual @ predicted) / math.sqrt(spread)) if spread > 0 else 0.0
-
-
-def reliability(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, list[Bin]]:
-    """Return the mean distance of confidence and accuracy, weighted by the rows of each bin, and the bins.
+def reliability(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, list[dict[str, float]]]:
+    """Return the mean distance of confidence and accuracy, weighted by the rows of each bin, and the bins with rows.
 
     Probabilities (N, 3), labels (N,); confidence is the probability of the predicted class.
     """
     confidence, correct = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
-    edges = np.linspace(0, 1, BINS + 1)
-    bin_numbers = np.searchsorted(edges[1:-1], confidence)
-    counts = np.bincount(bin_numbers, minlength=BINS)
-    confidences, hits = (np.bincount(bin_numbers, weights=values, minlength=BINS) for values in (confidence, correct))
-    bins: list[Bin] = [
-        {
-            "from": float(edges[i]),
-            "to": float(edges[i + 1]),
-            "n": int(counts[i]),
-            "confidence": float(confidences[i] / counts[i]) if counts[i] else None,
-            "accuracy": float(hits[i] / counts[i]) if counts[i] else None,
-        }
-        for i in range(BINS)
+    numbers = np.searchsorted(np.linspace(0, 1, BINS + 1)[1:-1], confidence)
+    counts, confidences, hits = (np.bincount(numbers, each, BINS) for each in (None, confidence, correct))
+    bins = [
+        {"n": int(count), "confidence": float(sure / count), "accuracy": float(right / count)}
+        for count, sure, right in zip(counts, confidences, hits, strict=True)
+        if count
     ]
     return float(np.abs(confidences - hits).sum() / len(labels)), bins
 
@@ -205,12 +155,8 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
     """
     from scipy.optimize import minimize_scalar
 
-    rows = np.arange(len(labels))
-
     def log_loss(log_temperature: float) -> float:
-        scaled = logits / math.exp(log_temperature)
-        scaled = scaled - scaled.max(axis=1, keepdims=True)
-        return float((np.log(np.exp(scaled).sum(axis=1)) - scaled[rows, labels]).mean())
+        return float(log_losses(softmax(logits, math.exp(log_temperature)), labels).mean())
 
     bounds = [math.log(bound) for bound in TEMPERATURES]
     return math.exp(minimize_scalar(log_loss, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x)
@@ -218,6 +164,4 @@ def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
 
 def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
     """Return probabilities (N, 3) float64 of logits (N, 3)."""
-    scaled = np.asarray(logits, dtype=np.float64) / temperature
-    scaled = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-    return np.asarray(scaled / scaled.sum(axis=1, keepdims=True))
+    return np.asarray(special.softmax(np.asarray(logits, dtype=np.float64) / temperature, axis=1))

@@ -15,7 +15,7 @@ from typing import NotRequired, TypedDict
 import numpy as np
 
 from common.statistics import CONFIDENCE
-from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT
+from models.market.labels import LONG, NO_TRADE, SHORT
 from pipelines.workloads.crypto.verdict.classification import (
     Metrics,
     direction_log_losses,
@@ -99,18 +99,14 @@ def judge(
 
     `tests` holds for each of GRADES its p-value, before any correction for the number of coins, and the finding in
     words; `leaks` what is too good to be true, by the LEAK_ bounds of this module. `comparisons` are the intervals of
-    the gains in log loss and macro-F1 on the best of BASES and on the best baseline at each, and of the direction's log
-    loss on the former. `moves` (N,) are the returns that followed, in units of the volatility, `later` those from one
-    candle later on, `last` the newest candle's, and `equity` (M,) is the account.
-    `prior` is as in `metrics`; `horizon`, `resamples`, `confidence` and `seed` are as in `block_bootstrap`.
+    the gains in log loss on the best of BASES and on the best baseline, and of the direction's on the former. `moves`
+    (N,) are the returns that followed, in units of the volatility, `later` those from one candle later on, `last` the
+    newest candle's, and `equity` (M,) is the account. `prior` is as in `metrics`; `horizon`, `resamples`, `confidence`
+    and `seed` are as in `block_bootstrap`.
     """
-    baselines = {name: rows for name, rows in baselines.items() if name != "majority"}
     own = metrics(probabilities, labels, prior)
     theirs = {name: metrics(rows, labels, prior) for name, rows in baselines.items()}
-    rivals = {
-        "log_loss": min(theirs, key=lambda name: theirs[name]["log_loss"]),
-        "macro_f1": max(theirs, key=lambda name: theirs[name]["macro_f1"]),
-    }
+    rival = min(theirs, key=lambda name: theirs[name]["log_loss"])
     predictors = {PRIOR: prior_rows(prior, len(labels)), **baselines}
     base = min(
         (name for name in BASES if name in predictors), key=lambda name: log_losses(predictors[name], labels).mean()
@@ -119,10 +115,9 @@ def judge(
         name: block_bootstrap(
             probabilities, predictors[name], labels, horizon, resamples=resamples, confidence=confidence, seed=seed
         )
-        for name in dict.fromkeys((base, *rivals.values()))
+        for name in {base, rival}
     }
-    pairs = [pair for metric, rival in rivals.items() for pair in ((metric, base, False), (metric, rival, True))]
-    pairs.append(("direction_log_loss", base, False))
+    pairs = (("log_loss", base, False), ("log_loss", rival, True), ("direction_log_loss", base, False))
     return {
         "tests": {
             PREDICTIVE: _predictive(probabilities, labels, predictors[PRIOR], moves, horizon),

@@ -8,14 +8,8 @@ import numpy as np
 from scipy.special import stdtr
 
 from common.statistics import CONFIDENCE, moving_block_sums, percentiles
-from pipelines.workloads.crypto.labels import LONG, SHORT
-from pipelines.workloads.crypto.verdict.classification import (
-    NUM_CLASSES,
-    checked,
-    direction_log_losses,
-    log_losses,
-    macro_f1,
-)
+from models.market.labels import NO_TRADE
+from pipelines.workloads.crypto.verdict.classification import checked, direction_log_losses, log_losses
 
 MIN_BLOCKS = 10  # fewer blocks give no meaningful interval
 
@@ -40,53 +34,32 @@ def block_bootstrap(
     """Return the gains of `probabilities` (N, 3) over `other` (N, 3), with intervals of the paired differences.
 
     Labels that look `horizon` candles ahead overlap, so blocks of at least that many rows, in order of time, are drawn.
-    The gains are those in log_loss, direction_log_loss and macro_f1, without an interval for fewer than ten blocks.
+    The gains are those in log_loss and direction_log_loss, without an interval for fewer than ten blocks.
     """
-    sums = _paired_sums(*checked(probabilities, labels), checked(other, labels)[0])
-    steps = len(sums)
-    block = block_length(steps, horizon)
-    gains = {name: float(value) for name, value in _gains(sums.sum(axis=0)).items()}
-    if steps < MIN_BLOCKS * block:
-        return {name: {"gain": gain, "low": None, "high": None} for name, gain in gains.items()}
-    result: dict[str, Gain] = {}
-    drawn = [_gains(resampled) for resampled in moving_block_sums(sums, block, resamples, seed)]
-    for name, gain in gains.items():
-        values = np.concatenate([part[name] for part in drawn])
-        low, high = percentiles(values, ((1 - confidence) / 2, (1 + confidence) / 2))
-        result[name] = {"gain": gain, "low": low, "high": high}
-    return result
+    probabilities, labels = checked(probabilities, labels)
+    other, _ = checked(other, labels)
+    saved = {
+        "log_loss": log_losses(other, labels) - log_losses(probabilities, labels),
+        "direction_log_loss": direction_log_losses(other, labels) - direction_log_losses(probabilities, labels),
+    }
+    weights = np.stack([np.ones(len(labels)), labels != NO_TRADE], 1)
+    sums = np.concatenate([np.stack(list(saved.values()), 1), weights], 1)
+    block = block_length(len(sums), horizon)
+
+    def gains(total: np.ndarray) -> np.ndarray:
+        return np.asarray(total[..., :2] / np.maximum(total[..., 2:], 1))
+
+    found = [Gain(gain=float(gain), low=None, high=None) for gain in gains(sums.sum(axis=0))]
+    if len(sums) >= MIN_BLOCKS * block:
+        drawn = np.concatenate([gains(part) for part in moving_block_sums(sums, block, resamples, seed)])
+        for gain, values in zip(found, drawn.T, strict=True):
+            gain["low"], gain["high"] = percentiles(values, ((1 - confidence) / 2, (1 + confidence) / 2))
+    return dict(zip(saved, found, strict=True))
 
 
 def block_length(steps: int, least: int) -> int:
     """Return the steps of a block: N^(1/3), but no fewer than `least`."""
     return max(least, math.ceil(math.pow(steps, 1 / 3)))
-
-
-def _paired_sums(probabilities: np.ndarray, labels: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return columns (N, 18) whose sums over rows give every gain.
-
-    They are the number of rows, the nats saved, the nats saved on the direction, then per class the labels and, for
-    each of the two predictors, the predictions and the hits.
-    """
-    classes = np.eye(NUM_CLASSES)
-    actual = classes[labels]
-    saved = [losses(other, labels) - losses(probabilities, labels) for losses in (log_losses, direction_log_losses)]
-    columns = [np.stack([np.ones(len(labels)), *saved], axis=1), actual]
-    for rows in (probabilities, other):
-        predicted = classes[rows.argmax(axis=1)]
-        columns += [predicted, predicted * actual]
-    return np.concatenate(columns, axis=1)
-
-
-def _gains(sums: np.ndarray) -> dict[str, np.ndarray]:
-    """Return {metric: (...)} of sums (..., 18): the improvement over the other predictor."""
-    actual, predicted, correct, other_predicted, other_correct = (sums[..., i : i + 3] for i in range(3, 18, 3))
-    moved = actual[..., SHORT] + actual[..., LONG]
-    return {
-        "log_loss": sums[..., 1] / sums[..., 0],
-        "direction_log_loss": sums[..., 2] / np.maximum(moved, 1),
-        "macro_f1": macro_f1(correct, predicted, actual) - macro_f1(other_correct, other_predicted, actual),
-    }
 
 
 def p_value(values: np.ndarray, horizon: int) -> float:

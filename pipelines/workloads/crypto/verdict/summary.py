@@ -180,6 +180,7 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
     traded["net_return_one_candle_later"] = float(delayed.equity[-1] - 1)
     compared = {
         "model": metrics,
+        judge.PRIOR: classification.metrics(priors, labels, priors),
         **{name: classification.metrics(rows, labels, priors) for name, rows in baselines.items()},
     }
     return {
@@ -227,6 +228,8 @@ def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dic
         "n": metrics["n"],
         **_picked(metrics, shown),
         "temperature": fold.temperature,
+        "recalibration": fold.recalibration,
+        "recalibration_gain": fold.recalibration_gain,
         "threshold": fold.choice.best.threshold,
         "validation_net_return": fold.choice.best.net_return,
         **_picked(traded, [name for name in TRADING if name in traded]),

@@ -13,14 +13,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from common.disk.files import write_text
 from common.errors import UserError
 from common.foreign_text import printable, to_csv
-from models.routing.distance_metrics import great_circle, local_plane
-from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, Problem
+from models.routing.distance_metrics import great_circle
+from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY
+from pipelines.workloads.cvrp.instances.sol_files import NUMBER
 from pipelines.workloads.cvrp.instances.tables import TABLES
 
 # What a column holds, and its usual names without case, accents, spaces and signs; the first one present counts.
@@ -38,6 +40,7 @@ USUAL = {
     "open": ("open", "opens", "opening", "earliest", "readytime", "from"),
     "close": ("close", "closes", "closing", "latest", "duedate", "duetime", "until"),
     "service": ("service", "servicetime", "serviceminutes", "unloading"),
+    "prize": ("prize", "penalty", "profit", "reward"),
     "depot": ("depot", "isdepot", "type", "kind", "role"),
 }
 MARKS = ("1", "true", "yes", "y", "x", "depot", "ja")  # of the depot, in the column of that name
@@ -49,59 +52,47 @@ Row = Mapping[str, object]  # cells by what they hold
 
 @dataclass(frozen=True, eq=False)
 class Customers:
-    """The depot, first, and the customers of a table."""
+    """The depot, the customers and then the further depots of a table."""
 
     stem: str
     rows: list[int]  # N numbers of rows, as a spreadsheet shows them
     names: list[str]  # N, "" without a column for them
     places: np.ndarray  # (N, 2) float64, x and y or longitude and latitude
-    demands: list[float]  # N, 0 at the depot
-    capacity: float | None
+    demands: list[float]  # N, 0 at depots
     degrees: bool
-    hours: np.ndarray | None  # (N, 2) float64 opening hours
-    services: list[float] | None  # N, 0 at the depot
+    customers: int
+    others: dict[str, object]  # fields of an input that the table has columns for
     found: str  # what was read from where, in a line
 
     def as_input(self) -> dict[str, object]:
         """Return the fields of an input of the models; the capacity is missing where the table has none."""
-        depot, *customers = self.places.tolist()
-        capacity = {} if self.capacity is None else {"capacity": self.capacity}
-        own: dict[str, object] = {
-            "name": self.stem,
-            "depot": depot,
-            "customers": customers,
-            "demands": self.demands[1:],
-        }
-        if self.hours is not None:
-            own["hours"], *own["windows"] = self.hours.tolist()
-        if self.services is not None:
-            own["service_times"] = self.services[1:]
-        return {**own, **capacity, "degrees": self.degrees}
+        (depot, *places), last = self.places.tolist(), self.customers
+        own = {"customers": places[:last], "depots": places[last:], "demands": self.demands[1 : last + 1]}
+        return {"name": self.stem, "depot": depot, **own, **self.others, "degrees": self.degrees}
 
-    def as_problem(self, path: Path, capacity: float | None) -> Problem:
-        """Return the problem, of vehicles of `capacity`, else of the table's own."""
-        capacity = self.capacity if capacity is None else capacity
-        if capacity is None:
-            raise UserError(f"{path}: has no column capacity; add one, or give evaluation.capacity=100 or the like")
-        if (large := max(self.demands)) > capacity:
-            who = self.rows[self.demands.index(large)]
-            raise UserError(f"{path}: row {who}: demand {large:g} is above the capacity {capacity:g}; split the row")
-        if self.degrees and len(self.places) > MOST_CUSTOMERS + 1:
-            raise UserError(f"{path}: has {len(self.places) - 1} customers; of degrees, {MOST_CUSTOMERS} are the most")
-        (*demands, whole), locs, matrix = whole_numbers([*self.demands, capacity]), self.places, None
-        if self.degrees:
-            locs, matrix = local_plane(locs), great_circle(locs[:, None], locs)
-        services = None if self.services is None else np.array(self.services)
-        return Problem(
-            self.stem,
-            locs,
-            np.array(demands, np.int64),
-            whole,
-            "exact",
-            matrix=matrix,
-            windows=self.hours,
-            services=services,
-        )
+
+def completed(given: Mapping[str, object]) -> Mapping[str, object]:
+    """Return an input with demands and capacities in whole numbers; raise UserError if it has no capacity."""
+    demands, vehicles = given.get("demands"), given.get("vehicles") or []
+    if given.get("capacity") is None and demands and not vehicles:
+        raise UserError("there is no capacity; give what a vehicle carries as capacity=100 or the like, or in a column")
+    kinds = [each for each in vehicles if isinstance(each, dict)] if isinstance(vehicles, list | tuple) else []
+    bounds = [each["capacity"] for each in (given, *kinds) if each.get("capacity") is not None]
+    asked = [*demands, *bounds] if isinstance(demands, list | tuple) and bounds else []
+    amounts = [each for each in asked if isinstance(each, int | float) and 0 <= each <= MOST_CAPACITY]
+    if not amounts or len(amounts) < len(asked) or any(isinstance(each, bool) for each in amounts):
+        return given  # the fields say what is wrong
+    whole = dict(zip(amounts, whole_numbers(amounts), strict=True))
+    if (large := max(amounts)) > max(bounds):
+        who = f"customer {amounts.index(large) + 1}"
+        raise UserError(f"{who} asks for {large:g}, more than the capacity of {max(bounds)}; split the customer")
+
+    def carrying(of: Mapping[str, object]) -> dict[str, object]:
+        own = of.get("capacity")
+        return {**of, "capacity": whole[own]} if isinstance(own, int | float) else dict(of)
+
+    found = {**carrying(given), "demands": [whole[each] for each in amounts[: len(amounts) - len(bounds)]]}
+    return {**found, "vehicles": [carrying(each) for each in kinds]} if kinds else found
 
 
 def whole_numbers(amounts: Sequence[float]) -> list[int]:
@@ -129,33 +120,43 @@ def read_table(path: Path) -> Customers:
     if len(body) < 2:
         raise UserError(f"{path}: has {len(body)} rows below its header; give the depot one, and each customer")
     rows = {number: {what: row[at] if at < len(row) else None for what, at in columns.items()} for number, row in body}
-    depot, marked = _depot(path, rows)
-    rows = {depot: rows[depot], **rows}  # the depot first
+    (depot, *further), marked = _depots(rows)
+    # The depot comes first, further ones last.
+    rows = {row: rows[row] for row in (depot, *(each for each in rows if each not in (depot, *further)), *further)}
     axes = ("lon", "lat") if "lon" in columns else ("x", "y")
     places = np.array([[_number(path, row, axis, cells[axis]) for axis in axes] for row, cells in rows.items()])
     degrees = axes[0] == "lon" or _looks_like_degrees(places)
-    _check_places(path, list(rows), places, axes)
-    demands = [_demand(path, row, cells["demand"]) if row != depot else 0.0 for row, cells in rows.items()]
-    if load := _demand(path, depot, rows[depot]["demand"] or 0):
-        raise UserError(
-            f"{path}: row {depot} is the depot, {'as it says' if marked else 'being the first'}, but its demand is "
-            f"{load:g}; give your own place a first row with demand 0, or add a column depot with 1 in its row"
-        )
+    for row in (depot, *further):
+        if load := _number(path, row, "demand", rows[row]["demand"] or 0, 0):
+            raise UserError(
+                f"{path}: row {row} is the depot, {'as it says' if marked else 'being the first'}, but its demand is "
+                f"{load:g}; give your own place a first row with demand 0, or add a column depot with 1 in its row"
+            )
+    served = {row: cells for row, cells in rows.items() if row not in (depot, *further)}
+    loads = [_number(path, row, "demand", cells["demand"], 0) for row, cells in served.items()]
     names = [str(cells["name"]).strip() if cells.get("name") is not None else "" for cells in rows.values()]
     called = [f"{what} from {header[at]}" for what, at in columns.items() if str(header[at]).strip().lower() != what]
     where = f"row {depot}{f' ({names[0]})' if names[0] else ''}{'' if marked else ', the first'}"
-    found = "; ".join([f"{len(rows) - 1} customers, depot in {where}", *called])
+    more = [f"further depots in rows {' and '.join(map(str, further))}"] if further else []
+    found = "; ".join([f"{len(served)} customers, depot in {where}", *more, *called])
     if degrees:
         by = "" if axes[0] == "lon" else " by the range of x and y (degrees=false if they lie in a plane)"
         found += f"; longitude and latitude{by}: costs are in km"
-    hours = None
+    others: dict[str, object] = {}
     if {"open", "close"} & columns.keys():
-        hours = np.array([_hours(path, row, cells) for row, cells in rows.items()])
-    services = None
+        hours, *windows = (_hours(path, row, cells) for row, cells in rows.items())
+        others |= {"hours": hours, "windows": windows[: len(served)], "depot_hours": windows[len(served) :]}
     if "service" in columns:
-        services = [0.0, *(_demand(path, row, cells["service"] or 0) for row, cells in list(rows.items())[1:])]
-    capacity, said = _capacity(path, rows), printable(found, 400)
-    return Customers(path.stem, list(rows), names, places, demands, capacity, degrees, hours, services, said)
+        others["service_times"] = [_number(path, r, "service", cells["service"] or 0, 0) for r, cells in served.items()]
+    if "prize" in columns:  # an empty cell: the customer must be served
+        prizes = [(row, cells["prize"]) for row, cells in served.items()]
+        others["prizes"] = [
+            None if cell in (None, "") else _number(path, row, "prize", cell, 0) for row, cell in prizes
+        ]
+    if (capacity := _capacity(path, rows)) is not None:
+        others["capacity"] = capacity
+    demands = [0.0, *loads, *(0.0 for _ in further)]
+    return Customers(path.stem, list(rows), names, places, demands, degrees, len(served), others, printable(found, 400))
 
 
 def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequence[object]]]) -> dict[str, int]:
@@ -164,7 +165,7 @@ def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequen
     guesses = ((what, next((plain[name] for name in names if name in plain), None)) for what, names in USUAL.items())
     found = {what: at for what, at in guesses if at is not None}
     left = [at for at, column in enumerate(header) if column and at not in found.values()]
-    if len(left) == 1 and all(_is_number(row[left[0]] if left[0] < len(row) else None) for _, row in body):
+    if len(left) == 1 and all(NUMBER.fullmatch(_text(row[left[0]]) or "0") for _, row in body if left[0] < len(row)):
         found.setdefault("demand", left[0])  # the only column of another name
     pairs = [pair for pair in (("lon", "lat"), ("x", "y")) if found.keys() >= set(pair)]
     if not pairs or "demand" not in found:
@@ -182,44 +183,27 @@ def _plain(column: str) -> str:
     return re.sub(r"[^0-9a-z]", "", bare)
 
 
-def _depot(path: Path, rows: Mapping[int, Row]) -> tuple[int, bool]:
-    """Return the row of the depot, and whether it says so: in a column depot or type, or by the name depot."""
+def _depots(rows: Mapping[int, Row]) -> tuple[list[int], bool]:
+    """Return the rows of depots, and whether they say so: in a column depot or type, or by the name depot."""
     marked = [row for row, cells in rows.items() if _text(cells.get("depot")) in MARKS]
     marked = marked or [row for row, cells in rows.items() if _text(cells.get("name")) == "depot"]
-    if len(marked) > 1:
-        raise UserError(f"{path}: rows {marked[0]} and {marked[1]} are both marked as the depot; mark one")
-    return (marked or list(rows))[0], bool(marked)
-
-
-def _is_number(cell: object) -> bool:
-    try:
-        return _text(cell) == "" or math.isfinite(float(_text(cell)))
-    except ValueError:
-        return False
+    return marked or list(rows)[:1], bool(marked)
 
 
 def _text(cell: object) -> str:
     return "" if cell is None else str(cell).strip().casefold()
 
 
-def _number(path: Path, row: int, column: str, cell: object) -> float:
+def _number(path: Path, row: int, column: str, cell: object, least: float = -MAX_COORDINATE) -> float:
     """Return a cell as a number, or raise UserError."""
     try:
         value = float(str(cell).strip())
     except ValueError:
         value = math.nan
-    if not abs(value) <= MAX_COORDINATE:  # true for nan as well
+    if not least <= value <= MAX_COORDINATE:  # true for nan as well
         given = "is empty" if cell is None or cell == "" else f"is {printable(repr(cell), 40)}"
-        raise UserError(f"{path}: row {row}: {column} {given}; type a number, such as 52.5")
-    return value
-
-
-def _demand(path: Path, row: int, cell: object) -> float:
-    if cell is None or cell == "":
-        raise UserError(f"{path}: row {row}: demand is empty; type a number, 0 where nothing is delivered")
-    value = _number(path, row, "demand", cell)
-    if value < 0:
-        raise UserError(f"{path}: row {row}: demand is {value:g}; type 0 or more")
+        example = "52.5" if least else "7, or 0 for none"
+        raise UserError(f"{path}: row {row}: {column} {given}; type a number, such as {example}")
     return value
 
 
@@ -259,30 +243,19 @@ def _looks_like_degrees(places: np.ndarray) -> bool:
     return bool(within and fine and (low.min() < 0 or high.max() > 1))
 
 
-def _check_places(path: Path, numbers: Sequence[int], places: np.ndarray, axes: Sequence[str]) -> None:
-    """Raise UserError for longitudes and latitudes that are none."""
-    for axis, most, values in zip(axes, (180, 90), places.T, strict=True):
-        if axis in ("lon", "lat") and (far := np.abs(values) > most).any():
-            at = int(far.argmax())
-            raise UserError(
-                f"{path}: row {numbers[at]}: {axis} is {values[at]:g}, not from -{most} to {most}; are lon and lat "
-                "exchanged? Name the columns x and y if they lie in a plane"
-            )
-
-
-def write_routes(
-    path: Path, routes: Sequence[Sequence[int]], run: str, arrivals: Sequence[Sequence[float]] = ()
-) -> list[Path]:
+def write_routes(path: Path, answer: Mapping[str, Any], run: str) -> list[Path]:
     """Write tours beside the table: NAME.RUN.routes.csv, and .routes.geojson if it has degrees; return the paths."""
-    table = read_table(path)
+    table, arrivals = read_table(path), answer.get("arrivals", ())
     axes = ("lon", "lat") if table.degrees else ("x", "y")
+    depots = [each and table.customers + each for each in answer.get("depots", [0] * len(answer["routes"]))]
+    routes = [[depot, *route, depot] for depot, route in zip(depots, answer["routes"], strict=True)]
     stops = [
         (
             *(number, stop, table.rows[node], table.names[node], *table.places[node].tolist()),
             *(f"{amount:g}" for amount in (table.demands[node], *([arrivals[number - 1][stop]] if arrivals else []))),
         )
         for number, route in enumerate(routes, 1)
-        for stop, node in enumerate((0, *route, 0))
+        for stop, node in enumerate(route)
     ]
     written = [path.with_suffix(f".{run}{ending}") for ending in (WRITTEN if table.degrees else WRITTEN[:1])]
     write_text(written[0], to_csv(("route", "stop", "row", "name", *axes, "demand", *["time"] * bool(arrivals)), stops))
@@ -295,18 +268,19 @@ def _geojson(table: Customers, routes: Sequence[Sequence[int]]) -> dict[str, obj
     """Return the tours as lines and the places as points (RFC 7946)."""
     features: list[tuple[dict[str, object], str, list[object]]] = []  # properties, kind and coordinates
     for number, route in enumerate(routes, 1):
-        path = table.places[[0, *route, 0]]
+        path = table.places[route]
         about = {
             "route": number,
-            "stops": len(route),
+            "stops": len(route) - 2,
             "load": round(sum(table.demands[node] for node in route), 6),
             "km": round(float(great_circle(path[1:], path[:-1]).sum()), 3),
         }
         features.append((dict(about), "LineString", path.tolist()))
-    visits = {node: (number, stop) for number, route in enumerate(routes, 1) for stop, node in enumerate(route, 1)}
+    visits = {node: (number, stop) for number, route in enumerate(routes, 1) for stop, node in enumerate(route) if stop}
     for node, place in enumerate(table.places.tolist()):
         own = {"name": table.names[node], "row": table.rows[node], "demand": table.demands[node]}
-        visit = dict(zip(("route", "stop"), visits[node], strict=True)) if node else {"depot": True}
+        depot = not 0 < node <= table.customers
+        visit = {"depot": True} if depot else dict(zip(("route", "stop"), visits.get(node, ()), strict=False))
         features.append(({**own, **visit}, "Point", place))
     shapes = [
         {"type": "Feature", "properties": about, "geometry": {"type": kind, "coordinates": coordinates}}

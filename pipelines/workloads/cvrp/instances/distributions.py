@@ -59,11 +59,6 @@ def _capacity(demand: Tensor, share: Tensor) -> Tensor:
     return (route * demand.sum(1) / customers).ceil().maximum(demand.max(1).values)
 
 
-def uniform_locations(places: Tensor, further: Tensor) -> Tensor:
-    """Return uniform locations (Kool et al. 2019)."""
-    return places
-
-
 def grid_locations(places: Tensor, further: Tensor) -> Tensor:
     """Return locations on the grid k/100 with k from 0 to 100."""
     return (places * 101).floor() / 100
@@ -140,7 +135,7 @@ def x_demands(locs: Tensor, shares: Tensor, further: Tensor) -> Tensor:
 
 
 DISTRIBUTIONS = {
-    "uniform": Distribution("Kool et al. 2019", 9, uniform_locations),
+    "uniform": Distribution("Kool et al. 2019", 9, lambda places, further: places),
     "grid": Distribution("coordinates k/100, demands 1 to 10", 10, grid_locations),
     "clustered": Distribution(
         "customers around 3 to 7 seeds",

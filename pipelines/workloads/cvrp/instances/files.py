@@ -1,7 +1,7 @@
 """Reading instances from a file or from all files in a folder.
 
 A new format is one entry of READERS: the ending of its files and the function that reads one. Tables, which may lack a
-capacity, are read by `customers`.
+capacity, are read by `customers`. Solomon's format is short enough to be read here.
 """
 
 import sys
@@ -9,13 +9,43 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
+from common.config import checked
 from common.errors import UserError
-from models.routing.problems import Problem, distances_from
-from pipelines.workloads.cvrp.instances.customers import WRITTEN, read_table
+from models.routing.inputs import RoutingInput, problem_of
+from models.routing.problems import MOST_CAPACITY, Problem, Vehicles
+from pipelines.workloads.cvrp.instances.customers import WRITTEN, completed, read_table
 from pipelines.workloads.cvrp.instances.npz_files import read_npz
-from pipelines.workloads.cvrp.instances.solomon_files import read_solomon
+from pipelines.workloads.cvrp.instances.sol_files import NUMBER, best_known
 from pipelines.workloads.cvrp.instances.tables import TABLES
-from pipelines.workloads.cvrp.instances.vrp_files import read_vrp
+from pipelines.workloads.cvrp.instances.vrp_files import amount, read_vrp
+
+
+def read_solomon(path: Path) -> list[Problem]:
+    """Return the one problem of a text file as Solomon (1987) and Gehring and Homberger (1999) wrote them."""
+    rows = [line.split() for line in path.read_bytes().decode("ascii", "replace").splitlines() if line.strip()]
+    numbers = [row for row in rows if all(NUMBER.fullmatch(word) for word in row)]
+    if ["VEHICLE"] not in rows or len(numbers) < 3 or [len(row) for row in numbers] != [2] + [7] * (len(numbers) - 1):
+        raise UserError(f"{path}: not one of Solomon's files: VEHICLE, number and capacity, then rows of seven numbers")
+    (count, capacity), *nodes = [[amount(path, "a number", word) for word in row] for row in numbers]
+    table = np.array(nodes)
+    if capacity != int(capacity) or not table[1:, 3].max() <= capacity <= MOST_CAPACITY or (table[:, 3] % 1).any():
+        raise UserError(f"{path}: demands must be whole numbers, none above the capacity of {capacity:g}")
+    return [
+        Problem(
+            path.stem,
+            table[:, 1:3],
+            table[:, 3].astype(np.int64),
+            int(capacity),
+            "dimacs",
+            best_known(path),
+            services=table[:, 6],
+            windows=table[:, 4:6],
+            fleet=(Vehicles(int(capacity), max(1, int(count))),),
+        )
+    ]
+
 
 READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp, ".txt": read_solomon}
 ENDINGS = (*READERS, *TABLES)
@@ -34,7 +64,13 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
             # Results are named after the stem: those of one file would overwrite the other's.
             if file.stem in found:
                 raise UserError(f"{file}: another file in the folder is also called {file.stem}; rename one of the two")
-            found[file.stem] = _problems(file, capacity)
+            if file.suffix.lower() in READERS:
+                found[file.stem] = READERS[file.suffix.lower()](file)
+                continue
+            table = read_table(file)
+            print(f"{file}: {table.found}", file=sys.stderr)
+            given = completed({**table.as_input(), **({} if capacity is None else {"capacity": capacity})})
+            found[file.stem] = [problem_of(checked(RoutingInput, given, str(file)))]
     except OSError as error:
         raise UserError(
             f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions"
@@ -45,18 +81,7 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
             stem: [p if p.rounding == rounding else replace(p, rounding=rounding, best_known=None) for p in problems]
             for stem, problems in found.items()
         }
-    for problems in found.values():
-        for problem in problems:
-            _check_reach(path, problem)
     return found
-
-
-def _problems(file: Path, capacity: int | None) -> list[Problem]:
-    if file.suffix.lower() not in TABLES:
-        return READERS[file.suffix.lower()](file)
-    table = read_table(file)
-    print(f"{file}: {table.found}", file=sys.stderr)
-    return [table.as_problem(file, capacity)]
 
 
 def of_ours(file: Path) -> bool:
@@ -64,18 +89,6 @@ def of_ours(file: Path) -> bool:
     if file.suffix.lower() == ".txt" and b"VEHICLE" not in file.read_bytes()[:1000]:
         return True
     return file.name.startswith((".", "~$")) or file.name.lower().endswith(WRITTEN)
-
-
-def _check_reach(path: Path, problem: Problem) -> None:
-    """Raise UserError for a customer out of reach of every route within the limit."""
-    if not problem.plain:
-        return
-    there_and_back = 2 * distances_from(problem, 0)[1:] + problem.service
-    if (far := there_and_back > problem.limit).any():
-        raise UserError(
-            f"{path}: {problem.name}: customer {far.argmax() + 1} takes {there_and_back[far.argmax()]:g}, there and "
-            f"back and its service, but DISTANCE is {problem.limit:g}; correct one of them"
-        )
 
 
 def _instance_files(path: Path) -> list[Path]:

@@ -1,9 +1,12 @@
-"""Instance files of machine learning: NumPy archives with the keys that RL4CO uses.
+"""Instance files of machine learning: NumPy archives of K instances with RL4CO's keys, and with those of inputs.
 
-The keys are depot (K, 2), locs (K, n, 2), demand (K, n) and capacity (K,) or (K, 1) or a single number. RL4CO writes
-whole demands into its data files, but its generators divide them by the capacity. One rule for the whole file decides:
-if every demand is a whole number, they are demands; otherwise, if none is above 1, they are shares of the capacity and
-must become whole numbers when multiplied by it; anything else is refused.
+RL4CO's are depot (K, 2), locs (K, n, 2), demand (K, n) and capacity (K,) or (K, 1). Others have the names and the
+layout of an input's fields: distances and durations (K, n + 1, n + 1), windows (K, n, 2), and so on. A single number
+is that of all instances.
+
+RL4CO writes whole demands into its data files, but its generators divide them by the capacity. One rule for the whole
+file decides: if every demand is a whole number, they are demands; otherwise, if none is above 1, they are shares of the
+capacity and must become whole numbers when multiplied by it; anything else is refused.
 """
 
 import io
@@ -13,10 +16,16 @@ from pathlib import Path
 
 import numpy as np
 
+from common.config import checked
 from common.errors import UserError
-from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, Problem, exact_problems
+from models.routing.inputs import RoutingInput, problem_of
+from models.routing.problems import Problem
 
-KEYS = ("depot", "locs", "demand", "capacity")
+KEYS = {"depot": "depot", "locs": "customers", "demand": "demands", "capacity": "capacity"}  # of RL4CO: ours
+OWN = (
+    *("distances", "durations", "speed", "windows", "hours", "service_times", "num_vehicles", "max_length"),
+    *("max_duration", "depots", "depot_hours", "open_routes", "prizes"),
+)
 # RL4CO divides demands by the capacity in float32; the products miss whole numbers by far less than this.
 DIVIDED_DEMAND_TOLERANCE = 0.01
 
@@ -24,35 +33,35 @@ DIVIDED_DEMAND_TOLERANCE = 0.01
 def read_npz(path: Path) -> list[Problem]:
     """Return the problems of an `.npz` file; raise UserError, in one line, for an unusable file."""
     arrays = _load(path)
+    demand = arrays["demand"]
+    if demand.ndim != 2 or 0 in demand.shape:
+        raise UserError(f"{path}: 'demand' has shape {demand.shape}; it must be (instances, customers)")
+    if (locs := arrays.get("locs", np.zeros((1, 1, 2)))).ndim != 3:
+        raise UserError(f"{path}: 'locs' has shape {locs.shape}; it must be (instances, customers, 2)")
     for key, array in arrays.items():
-        if array.dtype.kind not in "iuf":
+        if array.dtype.kind not in "biuf":
             raise UserError(f"{path}: {key!r} holds {array.dtype}, not numbers; save it as float32 or int64")
-    depot, locs, demand, capacity = (arrays[key].astype(np.float64) for key in KEYS)
-    if locs.ndim != 3 or locs.shape[2] != 2 or 0 in locs.shape:
-        raise UserError(
-            f"{path}: 'locs' has shape {locs.shape}; it must be (instances, customers, 2), without the depot"
-        )
-    num, customers = locs.shape[:2]
-    for key, array, shape in (("depot", depot, (num, 2)), ("demand", demand, (num, customers))):
-        if array.shape != shape:
-            raise UserError(
-                f"{path}: {key!r} has shape {array.shape} where 'locs' of shape {locs.shape} needs {shape}; "
-                "the depot belongs in 'depot' only"
-            )
-    if capacity.shape not in ((), (num,), (num, 1)):
-        raise UserError(
-            f"{path}: 'capacity' has shape {capacity.shape}; it must be ({num},), ({num}, 1) or a single number"
-        )
-    capacity = np.broadcast_to(capacity.reshape(-1), num)
-    _check_values(path, depot, locs, capacity)
-    return exact_problems(path.stem, depot, locs, _whole_demands(path, demand, capacity), capacity, num)
+        if array.ndim and len(array) != len(demand):
+            raise UserError(f"{path}: {key!r} has shape {array.shape}, but 'demand' is of {len(demand)} instances")
+    if arrays["capacity"].ndim == 2:
+        arrays["capacity"] = arrays["capacity"][:, 0]
+    arrays["demand"] = _whole_demands(path, demand, arrays["capacity"])
+    digits = len(str(len(demand) - 1))
+    problems = []
+    for index in range(len(demand)):
+        given = {KEYS.get(key, key): (array[index] if array.ndim else array).tolist() for key, array in arrays.items()}
+        if "prizes" in given:
+            given["prizes"] = [prize if np.isfinite(prize) else None for prize in given["prizes"]]
+        given["name"] = f"{path.stem}-{index:0{digits}d}"
+        problems.append(problem_of(checked(RoutingInput, given, f"{path}: instance {index}")))
+    return problems
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
     """Return the arrays of the file, after checking its checksums and keys."""
-    remedy = "write it with numpy.savez and the keys " + ", ".join(KEYS)
+    remedy = f"write it with numpy.savez and the keys {', '.join(KEYS)}"
     file = io.BytesIO(path.read_bytes())
-    damaged, names, arrays = None, [], {}
+    damaged, arrays = None, {}
     try:
         # Checksums come first: numpy checks them only after trusting the header of an array.
         with zipfile.ZipFile(file) as archive:
@@ -60,9 +69,8 @@ def _load(path: Path) -> dict[str, np.ndarray]:
         if damaged is None:
             file.seek(0)
             with np.load(file, allow_pickle=False) as archive:
-                names = sorted(archive.files)
                 # A member that is not an array is returned as bytes.
-                arrays = {key: np.asarray(archive[key]) for key in KEYS if key in names}
+                arrays = {key: np.asarray(archive[key]) for key in archive.files}
     except (
         # All errors of zipfile, zlib and numpy's header parser on corrupt bytes.
         *(OSError, ValueError, KeyError, IndexError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError),
@@ -75,61 +83,25 @@ def _load(path: Path) -> dict[str, np.ndarray]:
         raise UserError(f"{path}: {what}; {remedy}") from error
     if damaged is not None:
         raise UserError(f"{path}: {damaged[:40]!r} inside it is damaged (wrong checksum); download the file again")
-    if missing := [key for key in KEYS if key not in names]:
-        raise UserError(f"{path}: {', '.join(missing)} missing; it holds {str(names)[:200]}; {remedy}")
-    if extra := [key for key in names if key not in KEYS]:
-        raise UserError(
-            f"{path}: {str(extra)[:200]} not part of a plain CVRP; save it with only the keys {', '.join(KEYS)}"
-        )
+    needed = ("demand", "capacity") if "distances" in arrays else tuple(KEYS)
+    if missing := [key for key in needed if key not in arrays]:
+        raise UserError(f"{path}: {', '.join(missing)} missing; it holds {str(sorted(arrays))[:200]}; {remedy}")
+    if extra := sorted(arrays.keys() - {*KEYS, *OWN}):
+        raise UserError(f"{path}: {str(extra)[:200]} cannot be solved here; save it without, or as {', '.join(OWN)}")
     return arrays
 
 
-def _check_values(path: Path, depot: np.ndarray, locs: np.ndarray, capacity: np.ndarray) -> None:
-    """Raise UserError for a coordinate or a capacity out of range."""
-    for key, array in (("depot", depot), ("locs", locs)):
-        # The comparison is also false for nan.
-        if (bad := ~(np.abs(array) <= MAX_COORDINATE)).any():
-            where = np.argwhere(bad)[0]
-            who = "the depot" if key == "depot" else f"customer {where[1] + 1}"
-            raise UserError(
-                f"{path}: {who} of instance {where[0]} has a coordinate {array[tuple(where)]}; "
-                f"coordinates must be numbers of at most {MAX_COORDINATE:.0e}"
-            )
-    bad = ~((capacity >= 1) & (capacity <= MOST_CAPACITY) & (capacity == np.rint(capacity)))
-    if bad.any():
-        index = np.argmax(bad)
-        raise UserError(
-            f"{path}: the capacity of instance {index} is {capacity[index]}; "
-            f"it must be a whole number from 1 to {MOST_CAPACITY}"
-        )
-
-
 def _whole_demands(path: Path, demand: np.ndarray, capacity: np.ndarray) -> np.ndarray:
-    """Return demands (K, n) as whole numbers, by the rule in this module's docstring."""
-
-    def refuse(bad: np.ndarray, text: str) -> None:
-        if bad.any():
-            index, customer = np.argwhere(bad)[0]
-            given, most = demand[index, customer], capacity[index]
-            raise UserError(
-                f"{path}: customer {customer + 1} of instance {index} has demand {given:g}"
-                + text.format(most=f"{most:g}", product=f"{given * most:g}")
-            )
-
-    refuse(~np.isfinite(demand), "; demands must be numbers")
-    refuse(demand < 0, "; demands must be 0 or more")
-    is_whole = demand == np.rint(demand)
-    if is_whole.all():
-        whole = demand
-    elif demand.max() <= 1:
-        product = demand * capacity[:, None]
-        whole = np.rint(product)
-        refuse(
-            np.abs(product - whole) > DIVIDED_DEMAND_TOLERANCE,
-            ", which, as a share of the capacity {most}, comes to {product}; it must come to a whole number, "
-            "so store whole demands with the capacity they belong to",
+    """Return demands (K, n) as whole numbers, by the rule in this module's docstring, or as they are."""
+    if (demand == np.rint(demand)).all() or not demand.max() <= 1:
+        return demand
+    product = demand * np.broadcast_to(capacity, len(demand))[:, None]
+    whole: np.ndarray = np.rint(product)
+    if (bad := np.abs(product - whole) > DIVIDED_DEMAND_TOLERANCE).any():
+        index, customer = np.argwhere(bad)[0]
+        raise UserError(
+            f"{path}: instance {index}: customer {customer + 1} has demand {demand[index, customer]:g}, which, as a "
+            f"share of the capacity, comes to {product[index, customer]:g}; it must come to a whole number, so store "
+            "whole demands with the capacity they belong to"
         )
-    else:
-        refuse(~is_whole, "; demands must be whole numbers, or all divided by the capacity")
-    refuse(whole > capacity[:, None], ", above its capacity {most}, so no vehicle can serve it; correct one of the two")
     return whole

@@ -2,19 +2,18 @@
 
 import functools
 import json
-from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
 
 from common.errors import UserError
-from models.routing.problems import Problem, exact_problems
+from models.routing.problems import Problem
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 
 SIZE = 10_000
 SEED = 1234
-BEST_KNOWN = Path(__file__).with_name("best_known")  # written by best_known.py
+BEST_KNOWN = Path(__file__).with_name("best_known")  # written by tests/peers/best_known.py
 
 
 @functools.lru_cache(maxsize=4)
@@ -39,14 +38,16 @@ def standard_test_set(customers: int, num: int) -> list[Problem]:
     depot = random.uniform(size=(SIZE, 2))
     locs = random.uniform(size=(SIZE, customers, 2))
     demand = random.randint(1, 10, (SIZE, customers))
-    capacity = np.full(SIZE, CAPACITY[customers])
-    name = f"vrp{customers}_test_seed{SEED}"
-    problems = exact_problems(name, depot[:num], locs[:num], demand[:num], capacity[:num], SIZE)
-    known = best_known(customers, num)
-    return [replace(problem, best_known=cost) for problem, cost in zip_longest(problems, known)]
-
-
-def best_known(customers: int, num: int) -> list[float]:
-    """Return the best known costs of up to the first `num` instances."""
     path = BEST_KNOWN / f"{customers}.json"
-    return json.loads(path.read_text())[:num] if path.is_file() else []
+    known = json.loads(path.read_text())[:num] if path.is_file() else []
+    return [
+        Problem(
+            f"vrp{customers}_test_seed{SEED}-{index:04d}",
+            np.concatenate([depot[index : index + 1], locs[index]]),
+            np.pad(demand[index], (1, 0)),
+            CAPACITY[customers],
+            "exact",
+            best_known=cost,
+        )
+        for index, cost in zip_longest(range(num), known)
+    ]

@@ -254,7 +254,8 @@ def _layout(
         row = np.argsort(np.argsort(nodes))
         matrix = _matrix(path, header, sections, len(nodes))[np.ix_(row, row)]
     else:
-        locs = np.array([[_coordinate(path, node, word) for word in coords[node]] for node in nodes])
+        what = "a coordinate of node {}".format
+        locs = np.array([[amount(path, what(n), word, -MAX_COORDINATE) for word in coords[n]] for n in nodes])
         if METRICS[metric].planar:
             return locs, None
         matrix = METRICS[metric].lengths(locs[:, None], locs)
@@ -314,21 +315,9 @@ def _header(path: Path, header: Header, key: str) -> str:
     return header[key]
 
 
-def _coordinate(path: Path, node: int, word: str) -> float:
-    """Parse a coordinate, or raise UserError."""
+def amount(path: Path, what: str, word: str, least: float = 0) -> float:
+    """Parse a length, a time or, down to `least`, a coordinate, or raise UserError."""
     value = float(word) if NUMBER.fullmatch(word) else np.nan
-    # The comparison is also false for nan.
-    if not abs(value) <= MAX_COORDINATE:
-        raise UserError(
-            f"{path}: node {node} has a coordinate {word[:40]!r}; "
-            f"coordinates must be numbers of at most {MAX_COORDINATE:.0e}"
-        )
-    return value
-
-
-def amount(path: Path, what: str, word: str) -> float:
-    """Parse a length or a time, or raise UserError."""
-    value = float(word) if NUMBER.fullmatch(word) else np.nan
-    if not 0 <= value <= MAX_COORDINATE:
-        raise UserError(f"{path}: {what} is {word[:40]!r}; it must be a number from 0 to {MAX_COORDINATE:.0e}")
+    if not least <= value <= MAX_COORDINATE:  # true for nan as well
+        raise UserError(f"{path}: {what} is {word[:40]!r}; it must be a number from {least:g} to {MAX_COORDINATE:g}")
     return value

@@ -1,17 +1,17 @@
-"""Constructive heuristics to measure a trained policy against: nearest neighbour and savings.
+"""Constructive heuristics to measure a trained policy against.
 
 Each takes a problem and returns its routes: lists of customers 1..n without the depot. A new heuristic is a function
-here and its entry in HEURISTICS, by which configs name it.
+here and its entry in HEURISTICS, with a label, by which configs name it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.routing.problems import Problem, distances_between, distances_from
+from models.routing.problems import Problem, distances_between
 
 if TYPE_CHECKING:
     from models.routing.environment import Routes
@@ -21,55 +21,30 @@ ALL_PAIRS = 3000  # customers up to which all pairs are compared: at 30,000 they
 NEAR = 100  # nearest others compared with each customer, above that
 
 
-def nearest_neighbour(problem: Problem) -> Routes:
-    """Visit the nearest customer that still fits; return to the depot when none does."""
-    demand, back = problem.demand, distances_from(problem, 0)
-    waiting = np.ones(len(demand), bool)
-    waiting[0] = False
-    routes: Routes = [[]]
-    away, load, left = back, problem.capacity, problem.limit
-    for _ in range(problem.customers):
-        fits = waiting & (demand <= load) & (away + problem.service + back <= left)
-        if not fits.any():
-            routes.append([])
-            away, load, left = back, problem.capacity, problem.limit
-            fits = waiting
-        node = int(np.where(fits, away, np.inf).argmin())
-        waiting[node] = False
-        load -= int(demand[node])
-        left -= away[node] + problem.service
-        away = distances_from(problem, node)
-        routes[-1].append(node)
-    return routes
-
-
 def savings(problem: Problem) -> Routes:
     """Join routes by the parallel savings algorithm.
 
     Clarke and Wright 1964 (Scheduling of Vehicles from a Central Depot to a Number of Delivery Points): every customer
     begins on a route of its own. Pairs of customers are taken in the order of the saving of driving straight from one
-    to the other instead of through the depot; two routes are joined if the pair are ends of them and load and length
-    fit.
+    to the other instead of through the depot; two routes are joined if the pair are ends of them and the load fits.
     """
     first, second = _pairs(problem)
-    to_depot = distances_from(problem, 0)
+    to_depot = distances_between(problem, np.zeros(1, int), np.arange(len(problem.locs)))
     saving = to_depot[first] + to_depot[second] - distances_between(problem, first, second)
     # A stable sort breaks ties, common in the rounded metric, alike on every machine.
     order = np.argsort(-saving, kind="stable")
     order = order[: np.count_nonzero(saving > 0)]
 
     route_of: Routes = [[node] for node in range(len(to_depot))]
-    # Both are kept at the two ends of a route.
-    load_of, duration_of = problem.demand.tolist(), (2 * to_depot + problem.service).tolist()
-    capacity, limit = problem.capacity, problem.limit
-    for i, j, saved in zip(first[order].tolist(), second[order].tolist(), saving[order].tolist(), strict=True):
+    load_of = problem.demand.tolist()  # kept at the two ends of a route
+    for i, j in zip(first[order].tolist(), second[order].tolist(), strict=True):
         left, right = route_of[i], route_of[j]
         if left is right:
             continue
         if (left[0] != i and left[-1] != i) or (right[0] != j and right[-1] != j):
             continue
-        load, duration = load_of[i] + load_of[j], duration_of[i] + duration_of[j] - saved
-        if load > capacity or duration > limit:
+        load = load_of[i] + load_of[j]
+        if load > problem.capacity:
             continue
         if left[-1] != i:
             left.reverse()
@@ -79,7 +54,6 @@ def savings(problem: Problem) -> Routes:
             route_of[node] = left
         left += right
         load_of[left[0]] = load_of[left[-1]] = load
-        duration_of[left[0]] = duration_of[left[-1]] = duration
     routes = {id(route): route for route in route_of[1:]}
     return list(routes.values())
 
@@ -101,14 +75,4 @@ def _pairs(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     return pairs[0], pairs[1]
 
 
-class Heuristic(NamedTuple):
-    """A method that needs no training."""
-
-    label: str
-    solve: Callable[[Problem], Routes]
-
-
-HEURISTICS = {
-    "greedy": Heuristic("nearest neighbour", nearest_neighbour),
-    "savings": Heuristic("savings (Clarke-Wright)", savings),
-}
+HEURISTICS: dict[str, tuple[str, Callable[[Problem], Routes]]] = {"savings": ("savings (Clarke-Wright)", savings)}

@@ -93,7 +93,7 @@ def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
     exact, travel = measured(problem)
     scale, most = pyvrp_scale(problem, exact), np.iinfo(np.int64).max
     duration = np.zeros(exact.shape, np.int64)
-    if problem.limited or not problem.plain:
+    if not problem.plain:
         duration = np.ceil(travel * scale - ERRORS).astype(np.int64)
     opening, service, demand = problem.opening, problem.service_times, problem.demand.tolist()
 

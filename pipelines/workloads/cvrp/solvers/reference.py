@@ -6,17 +6,81 @@ new solver is one entry of SOLVERS, by which configs name it.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
-from models.routing.problems import Problem
+from models.routing.problems import Problem, distances
 from pipelines.workloads.cvrp.solvers.heuristics import savings
-from pipelines.workloads.cvrp.solvers.hgs import hgs, lacking
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp, pyvrp_label
 
 if TYPE_CHECKING:
+    import hygese
+
     from models.routing.environment import Routes
+
+
+class Population(NamedTuple):
+    """Individuals that HGS keeps and makes per generation; the first generation has 4 * `size`."""
+
+    size: int = 25
+    offspring: int = 40
+
+
+SMALL = Population(2, 4)  # first tours within a millisecond at 20 customers, where the usual one takes ten
+
+
+def lacking() -> str:
+    """Return why there is no HGS on this machine; "" where there is."""
+    return "" if find_spec("hygese") else "hygese is not installed (it has no wheel for Python 3.14 and later)"
+
+
+def hgs(
+    problem: Problem, *, iterations: int = 20_000, seconds: float = 0, seed: int = 0, population: Population = SMALL
+) -> Routes:
+    """Return routes of hybrid genetic search (HGS-CVRP, Vidal 2022), by the package hygese, which is optional.
+
+    It ends after `iterations` without improvement, or after `seconds` of CPU time with restarts in between.
+    """
+    distance, demand = distances(problem), problem.demand.astype(float)
+    if problem.customers < 3 or not distance.any() or not demand.any():
+        return savings(problem)  # HGS would end the process, and there is little to find
+    locs = problem.locs - problem.locs.min(0)  # HGS refuses negative coordinates, and reads only angles from them
+    scale, unit = _into_range(distance.max()), _into_range(demand.max())
+    data = {
+        "x_coordinates": locs[:, 0],
+        "y_coordinates": locs[:, 1],
+        "distance_matrix": distance * scale,
+        "demands": demand * unit,
+        "vehicle_capacity": problem.capacity * unit,
+        "num_vehicles": problem.customers,
+    }
+    while not (routes := _solver(iterations, seconds, seed, population).solve_cvrp(data).routes):
+        iterations, seconds = 2 * iterations, 2 * seconds  # no feasible tour so far
+    return [route for route in routes if route]
+
+
+def _into_range(most: float) -> float:
+    """Return the power of two that brings a largest value into HGS's range, or 1 if it is there."""
+    return 1.0 if 1 <= most <= 2**16 else 2.0 ** (10 - math.ceil(math.log2(most)))
+
+
+@functools.lru_cache(maxsize=8)
+def _solver(iterations: int, seconds: float, seed: int, population: Population) -> hygese.Solver:
+    import hygese
+
+    parameters = hygese.AlgorithmParameters(
+        mu=population.size,
+        lambda_=population.offspring,
+        nbElite=min(4, population.size),
+        nbClose=min(5, population.size),
+        nbIter=iterations,
+        timeLimit=seconds,
+        seed=seed,
+    )
+    return hygese.Solver(parameters, verbose=False)
 
 
 ROUNDS = 200  # of ruin and recreate in place of an iteration of HGS, for tours about as short
@@ -27,17 +91,13 @@ class Solver(NamedTuple):
 
     label: Callable[[], str]
     solve: Callable[[Problem, float, int], Routes]  # problem, seconds of CPU time, seed
-    native: bool = False  # our own native code, which ignores limits on the length of routes
 
 
 def sisrs(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0) -> Routes:
     """Return routes from native ruin and recreate, after `rounds` or `seconds` of CPU time."""
-    import torch
-
-    from models.routing.environment import routes_of
     from models.routing.solve import ruined
 
-    return routes_of(ruined([problem], torch.zeros(1), seed, rounds=rounds, seconds=seconds)[0])
+    return ruined(problem, rounds=rounds, seconds=seconds, seed=seed)
 
 
 def to_imitate(problem: Problem, iterations: int) -> Routes:
@@ -56,9 +116,7 @@ def to_imitate(problem: Problem, iterations: int) -> Routes:
 
 SOLVERS = {
     "sisrs": Solver(
-        lambda: "ruin and recreate",
-        lambda problem, seconds, seed: sisrs(problem, seconds=seconds, seed=seed),
-        native=True,
+        lambda: "ruin and recreate", lambda problem, seconds, seed: sisrs(problem, seconds=seconds, seed=seed)
     ),
     "hgs": Solver(lambda: "HGS", lambda problem, seconds, seed: hgs(problem, seconds=seconds, seed=seed)),
     "pyvrp": Solver(pyvrp_label, pyvrp),

@@ -14,21 +14,19 @@ from torch import Tensor
 
 from common.errors import UserError
 from models.routing import native
-from models.routing.decodes import SAMPLED
 from models.routing.environment import Instances, Routes, routes_of
-from models.routing.fleet import MILLISECONDS, plan
+from models.routing.fleet import plan
 from models.routing.problems import Plan, Problem, cost_of, to_instances
 from models.routing.search import TourBuilder
 from models.routing.solve import actions_of, at_once, best_tours, padded, searched, takes_policy
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.cvrp.solvers import validator
-from pipelines.workloads.cvrp.solvers.hgs import lacking
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_label, pyvrp_plan
-from pipelines.workloads.cvrp.solvers.reference import SOLVERS
+from pipelines.workloads.cvrp.solvers.reference import SOLVERS, lacking
 
 if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config
+    from pipelines.workloads.cvrp import Config, EvaluationSettings
 
 TRIFLE = Problem("trifle", np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64), np.array([0, 1, 1, 1]), 2, "exact")
 Solve = Callable[[Mapping[str, Tensor]], Tensor]  # a batch of instances with their numbers -> actions (B, T)
@@ -63,30 +61,22 @@ def solve_with_model(
     milliseconds: float = 0,
 ) -> Solved:
     """Return the model's tours, or those found from them in `milliseconds`."""
-    settings = config.evaluation
-    mixed = milliseconds and settings.starts_from == "mix"  # which knows best what it holds
-    starts = settings.starts if decode == "multistart" and not mixed else None
-    tours = f"{decode}({settings.samples})" if decode in SAMPLED else decode
+    way = {"decode": decode, "augment": augment, "milliseconds": milliseconds}
+    if decode != "multistart" or (milliseconds and config.evaluation.starts_from == "mix"):  # knows best what it holds
+        way["starts"] = None
+    settings = config.evaluation.model_copy(update=way)
+    tours = f"{decode}({settings.samples})" if decode == "sampling" else decode
     label = f"{config.model.kind}, {tours}" + (" x 8 symmetries" if augment else "")
     if milliseconds:
-        taken = takes_policy(max(each.customers for each in problems), milliseconds, settings.starts_from, starts)
+        most = max(each.customers for each in problems)
+        taken = takes_policy(most, milliseconds, settings.starts_from, settings.starts)
         sources = [config.model.kind] * taken + [settings.starts_from] * (settings.starts_from != "policy")
         label = f"search from {' and '.join(sources)}, {milliseconds:.3g} ms"
 
     def solve(batch: Mapping[str, Tensor]) -> Tensor:
-        return best_tours(
-            model,
-            [problems[i] for i in batch["item"].tolist()],
-            Instances(batch["locs"], batch["demand"], batch["capacity"]),
-            batch["item"],
-            config.seed,
-            milliseconds,
-            settings.starts_from,
-            decode=decode,
-            samples=settings.samples,
-            starts=starts,
-            augment=augment,
-        )
+        instances = Instances(batch["locs"], batch["demand"], batch["capacity"])
+        chosen = [problems[i] for i in batch["item"].tolist()]
+        return best_tours(model, chosen, instances, batch["item"], settings, config.seed)
 
     return _solve_batches(label, problems, solve, device, map_items)
 
@@ -110,22 +100,27 @@ def searches(config: "Config", problems: Sequence[Problem], milliseconds: float,
     settings = config.evaluation
     if not milliseconds or native.unavailable():
         return []
-    budgets = sorted({*(1000 * seconds for seconds in settings.reference_seconds), milliseconds})
+    budgets = sorted({*(1000 * seconds for seconds in times(settings, milliseconds)), milliseconds})
     return [
         solve_from_savings(config, problems, budget, ruin, map_items) for ruin in (False, True) for budget in budgets
     ]
 
 
+def times(settings: "EvaluationSettings", milliseconds: float) -> Sequence[float]:
+    """Return the seconds that each solver has, where the model's search takes `milliseconds`."""
+    return (milliseconds / 1000,) if settings.reference_seconds is None else settings.reference_seconds
+
+
 def solve_fleets(config: "Config", problems: Sequence[Problem], few: int, map_items: MapItems) -> list[Solved]:
     """Return plans of more than the plain CVRP: our own, and PyVRP's of the first `few` in the same times."""
     settings, found = config.evaluation, list[Solved]()
-    own = settings.milliseconds or MILLISECONDS * max(problem.customers for problem in problems)
-    times = [own / 1000, *(each for each in settings.reference_seconds if 1000 * each != own)]
+    own = settings.milliseconds or max(problem.customers for problem in problems)
+    budgets = [own / 1000, *(each for each in times(settings, own) if 1000 * each != own)]
     solvers: list[tuple[str, Callable[[Problem, float], Plan | None]]] = [
         ("ruin and recreate", lambda problem, seconds: plan(problem, seconds=seconds, seed=config.seed)),
         (pyvrp_label(), lambda problem, seconds: pyvrp_plan(problem, seconds, config.seed)),
     ]
-    for seconds in times:
+    for seconds in budgets:
         for name, solve in solvers if settings.reference else solvers[:1]:
             label, asked = f"{name}, {1000 * seconds:.3g} ms", problems if not found else problems[:few]
             try:
@@ -144,17 +139,20 @@ def _plan(solve: Callable[[Problem, float], Plan | None], seconds: float, proble
         raise UserError(f"{problem.name}: {error}") from error
 
 
-def solve_by_solvers(config: "Config", problems: Sequence[Problem], map_items: MapItems) -> list[Solved]:
+def solve_by_solvers(
+    config: "Config", problems: Sequence[Problem], milliseconds: float, map_items: MapItems
+) -> list[Solved]:
     """Return the tours of each configured solver that runs on this machine, for each time budget."""
-    settings, left_out = config.evaluation, set()
-    if "hgs" in settings.reference and settings.reference_seconds and (reason := lacking()):
+    settings, left_out = config.evaluation, {"sisrs"} if native.unavailable() else set()
+    budgets = times(settings, milliseconds)
+    if "hgs" in settings.reference and budgets and (reason := lacking()):
         print(f"{reason}: PyVRP and ruin and recreate are compared with, HGS is left out", file=sys.stderr)
         left_out.add("hgs")
     return [
         solve_for(name, seconds, config, problems, map_items)
         for name in settings.reference
-        if name not in left_out and not (SOLVERS[name].native and native.unavailable())
-        for seconds in settings.reference_seconds
+        if name not in left_out
+        for seconds in budgets
     ]
 
 

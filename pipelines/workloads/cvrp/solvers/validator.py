@@ -28,9 +28,7 @@ def check(problem: Problem, routes: Sequence[Sequence[int]], kinds: Sequence[int
         raise InvalidTourError(f"{problem.name}: {what}")
 
     kinds, customers = kinds or [0] * len(routes), problem.customers
-    hours = (
-        None if problem.plain and not problem.limited else (*problem.opening.T.tolist(), problem.service_times.tolist())
-    )
+    hours = None if problem.plain else (*problem.opening.T.tolist(), problem.service_times.tolist())
     if len(kinds) != len(routes):
         refuse(f"there are {len(routes)} routes, but kinds of {len(kinds)} vehicles")
     served_by: dict[int, int] = {}  # customer -> route

@@ -83,15 +83,6 @@ def test_texts_of_few_words_or_none_are_families_of_their_own_unless_equal():
     assert families.group(texts, 0.8)[0] == [["a"], ["b"], ["c", "d"], ["e"]]
 
 
-def test_signatures_estimate_similarity():
-    one = prose(7, 2000)
-    copy = edited(one, 4)
-    shingles = [families._shingles(text) for text in (one, copy)]
-    equal = families._signature(shingles[0]) == families._signature(shingles[1])
-    assert equal.mean() == pytest.approx(exact(one, copy), abs=0.15)
-    assert families._jaccard(*shingles) == pytest.approx(exact(one, copy))
-
-
 def test_hundreds_of_documents_take_seconds():
     texts = {f"{n:03}": prose(n, 300) for n in range(100)}
     texts["copy"] = texts["007"]

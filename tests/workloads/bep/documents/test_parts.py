@@ -130,21 +130,12 @@ def test_held_out_text_that_training_has_is_said_with_the_documents(copied, tmp_
     assert set(facts["overlap"]["worst"]) == {*facts["validation"]["names"], *facts["test"]["names"]}
     assert "% of the held-out text also stands in training, in pieces of 50 characters: " in facts["note"]
     assert "(most of it in " in facts["note"]
-    allowed = data.prepare(config(copied, maximum_overlap=0.5), tmp_path / "allowed")
-    assert allowed["overlap"] == facts["overlap"]
-    assert allowed["note"] is None
 
 
-@pytest.mark.parametrize(
-    ("texts", "fields"),
-    [
-        ({"a": prose(1, 12_000)}, {"validation": 0.01, "hold_out": True}),
-        ({"a": prose(1, 12_000)}, {"guard": 9_800, "hold_out": True}),
-    ],
-)
-def test_a_part_with_too_little_is_refused_with_the_keys(tmp_path, texts, fields):
-    with pytest.raises(UserError, match=r"characters for \w+ are too few, 500 are needed; .*data\.guard="):
-        data.prepare(config(written(tmp_path / "in", texts), **fields), tmp_path / "out")
+def test_a_part_with_too_little_is_refused_with_the_keys(tmp_path):
+    source = written(tmp_path / "in", {"a": prose(1, 12_000)})
+    with pytest.raises(UserError, match=r"characters for \w+ are too few, 500 are needed; .*data\.test="):
+        data.prepare(config(source, validation=0.01, hold_out=True), tmp_path / "out")
 
 
 def test_a_part_of_just_enough_characters_will_do():
@@ -162,7 +153,7 @@ def test_five_families_are_enough_to_hold_some_of_them_out():
     assert all(found.values())
 
 
-def test_no_overlap_is_not_too_much_where_none_is_allowed():
+def test_no_overlap_is_not_noted():
     texts = {part: [(part, prose(seed))] for seed, part in enumerate(parts.PARTS)}
     family = {part: part for part in parts.PARTS}
-    assert parts.described_overlap(texts, True, family, config(None, maximum_overlap=0).data) == (0, {}, None)
+    assert parts.described_overlap(texts, True, family) == (0, {}, None)

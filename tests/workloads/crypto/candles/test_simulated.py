@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.market.candle_features import compute
+from models.market.candle_features import NAMES, compute
 from pipelines.workloads.crypto.candles import simulated
 
 COINS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
@@ -71,7 +71,7 @@ def test_returns_have_fat_tails_clustered_volatility_and_a_common_market(fair):
 
 def explained(candles, last_row_only):
     """Return the share of the variance of the next three candles' return that a linear fit explains out of sample."""
-    table, names = compute(candles, "default")
+    table, names = compute(candles), NAMES
     close = np.log(candles.close)
     future, moves = np.full(len(close), np.nan), np.full((len(close), 30), np.nan)
     future[:-3] = close[3:] - close[:-3]

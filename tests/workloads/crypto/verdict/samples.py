@@ -39,9 +39,7 @@ def rows_with_a_signal(seed: int, train: int = 1500, test: int = 800) -> dict[st
     labels = 1 + (move > 0.8).astype(int) - (move < -0.8)
     return {
         "train": {"last row": features[:train]},
-        "train_labels": labels[:train],
-        "train_last_returns": features[:train, 0],
+        "labels": labels[:train],
         "test": {"last row": features[train:]},
-        "test_last_returns": features[train:, 0],
         "test_labels": labels[train:],
     }

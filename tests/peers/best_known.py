@@ -1,6 +1,6 @@
 """Best known costs of the first instances of the standard test sets, against which gaps are measured.
 
-    python -m pipelines.workloads.cvrp.instances.best_known CUSTOMERS INSTANCES    # writes best_known/CUSTOMERS.json
+python tests/peers/best_known.py CUSTOMERS INSTANCES    # writes pipelines/workloads/cvrp/instances/best_known/
 
 Each is the least cost found by several runs of HGS. Their means agree with published ones: 6.1299 and 6.1599 for the
 first 100 and 1,000 instances of 20 customers, 10.508 for the first 200 of 50. Our own are 10.5226 for the first 100
@@ -9,8 +9,13 @@ customers (Kwon et al. 2020; Luo et al. 2023).
 """
 
 import json
+import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from functools import partial
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 import numpy as np
 
@@ -18,7 +23,7 @@ from common.workers import in_order
 from models.routing.problems import cost_of
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.standard_sets import BEST_KNOWN, standard_test_set
-from pipelines.workloads.cvrp.solvers.hgs import Population, hgs
+from pipelines.workloads.cvrp.solvers.reference import Population, hgs
 from pipelines.workloads.cvrp.solvers.validator import check
 
 ITERATIONS, SEEDS = 500, (1, 2)

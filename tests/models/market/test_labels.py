@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.market.candles import Candles
+from models.market.labels import LONG, NO_TRADE, SHORT, UNKNOWN, label
 from pipelines.workloads.crypto.candles import simulated
-from pipelines.workloads.crypto.labels import LONG, NO_TRADE, SHORT, UNKNOWN, label
 
 RULES = ("fixed", "volatility", "triple_barrier")
 COIN = simulated.simulate(("BTCUSDT",), 2000, "15m", 1)["BTCUSDT"]
