@@ -76,7 +76,6 @@ def missing(error: ModuleNotFoundError) -> str | None:
 
 @cache
 def _stated() -> tuple[str, dict[str, set[str]]]:
-    """Return the version, and the names of the packages of each extra; those of "" are needed by all."""
     file = Path(__file__).resolve().parents[1] / "pyproject.toml"
     if file.is_file():
         stated = tomllib.loads(file.read_text())["project"]
@@ -94,6 +93,5 @@ def _stated() -> tuple[str, dict[str, set[str]]]:
 
 
 def _canonical(requirement: str) -> str:
-    """Return the package that a requirement names, as registries compare names (PEP 503)."""
     name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
     return re.sub(r"[-_.]+", "-", name).lower()

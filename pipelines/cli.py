@@ -97,7 +97,7 @@ def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
 
 def decided(decide: Callable[[], Config]) -> Config:
     """Return on all processes the main one's `decide()`. Raises UserError if the processes did not find each other."""
-    from pipelines.checks.formed_processes import check_world
+    from pipelines.checks.accelerate_config import check_world
 
     check_world(ranks.join())
     return ranks.on_main(decide)
@@ -231,12 +231,11 @@ def trained_models(
     workload: Workload, config: BaseConfig, folder: Path, manifest: dict[str, Plain], run: Run, accelerator: Accelerator
 ) -> dict[str, nn.Module]:
     """Load the best models, {run or member: model}, {} without weights; untrained or stale members are left out."""
-    from common import hardware
 
     device, say = accelerator.device, accelerator.print
     if not config.trains:
         return {}
-    hardware.apply(config.hardware, device, say)
+    config.hardware.apply(device, say)
     known = members(workload, config, folder)
     if not known:
         return {run.name: load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
@@ -265,7 +264,6 @@ def _model_folder(run: Run, say: Callable[[str], None]) -> Path:
 
 def load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:
     """Load a saved model and apply the machine's settings. Raises UserError for a folder without a model."""
-    from common import hardware
     from models import io
 
     def load() -> nn.Module:
@@ -276,7 +274,7 @@ def load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Mod
 
     with ranks.copy_of(folder) as local:
         model = ranks.agree(load)
-    hardware.apply_to(model, config.hardware.model_copy(update={"gradient_checkpointing": False}))
+    config.hardware.model_copy(update={"gradient_checkpointing": False}).apply_to(model)
     return model
 
 

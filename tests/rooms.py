@@ -11,7 +11,6 @@ ROOMS = {
     "common.browser": (),
     "common.config": ("common",),
     "common.disk": ("common",),
-    "common.hardware": ("common", "common.config"),
     "common.input_files": ("common", "common.config"),
     "models": (),
     "models.routing": ("models",),

@@ -30,6 +30,7 @@ def answers(done):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_bad_line_among_many_is_named_and_the_others_are_answered(tmp_path):
     lines = [json.dumps(problem(number)) for number in range(250)]
     lines[116] = lines[116][:-9]
