@@ -9,7 +9,7 @@
     python -m exporters safetensors runs/waves/default --family waves=my/waves/model.py
     python -m exporters web models/pretrained/cvrp-20
     python -m exporters site public
-    python -m exporters rp2040 models/pretrained/tinystories-real --format c
+    python -m exporters rp2040 models/pretrained/tinystories-real --board pico2 --format c
 
 RUN may also be the folder of a model, such as one that comes with the project. The artifact goes to RUN/exports/FORMAT,
 of a model's folder to exports/NAME/FORMAT, unless --out names another; its manifest.json is written last, so a folder
@@ -46,7 +46,8 @@ def main() -> None:
             add_family(word)
         if not args.family:
             add_workload(args.run)
-        extra = {"merged": args.merged, "license": args.license, "push": args.push, "format": args.code}
+        extra = {"merged": args.merged, "license": args.license, "push": args.push}
+        extra |= {"format": args.code, "board": args.board}
         given = {name: value for name, value in extra.items() if value}
         print(export(args.format, args.run, args.which, args.out, **given))
     except (ValueError, OSError, ModuleNotFoundError) as error:
@@ -71,6 +72,7 @@ def parser() -> Parser:
     add("--license", metavar="ID", help=about)
     about = "of rp2040: also a library in C for pico-sdk, Arduino, PlatformIO"
     add("--format", choices=("c",), dest="code", help=about)
+    add("--board", choices=("pico", "pico2", "both"), help="of rp2040: what story.uf2 is for; both")
     about = "the Python file that builds models of a family of your own; its code is run"
     add("--family", metavar="NAME=FILE", action="append", default=[], help=about)
     return parser

@@ -76,7 +76,7 @@ def test_help_narrows_to_a_section_and_shows_the_values_of_the_yaml_file(tmp_pat
     assert stage(tmp_path, "evaluate.py", *words, fresh=True).stdout == (
         "evaluation: The instances to solve, how to solve them, and the solvers to\n"
         "compare with.\n"
-        "  evaluation.samples=7  (integer >= 1)\n"
+        "  evaluation.samples=7  (1 <= integer <= 1048576)\n"
         "      tours per problem with decode=sampling\n"
     )
     refused(
