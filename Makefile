@@ -42,7 +42,7 @@ mutants: .venv/installed
 pictures: .venv/installed
 	$(BIN)/python tests/pictures/make.py
 
-# Rebuilds exporters/rp2040/runtime.bin byte for byte; needs Debian's gcc-arm-none-eabi.
+# Rebuilds exporters/rp2040/runtime.bin and runtime_rp2350.bin byte for byte; needs Debian's gcc-arm-none-eabi.
 firmware:
 	$(MAKE) -C exporters/rp2040/firmware
 

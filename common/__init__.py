@@ -1,4 +1,1 @@
-"""Modules that every part may import: errors, files, GPU and machine readings, random numbers, text.
-
-They import nothing of ours.
-"""
+"""Modules that every part may import: errors, files, readings of the machine, random numbers, text."""

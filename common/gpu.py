@@ -1,8 +1,4 @@
-"""Readings of NVIDIA GPUs and their driver through NVML (package nvidia-ml-py, imported as pynvml).
-
-NVML is opened once per process and stays open, so that a reading every few steps costs no more than the driver's own
-answers. A machine without a driver or the library is an ordinary case: nothing is raised.
-"""
+"""Readings of NVIDIA GPUs and their driver through NVML, opened once, which costs little; a lack of it is ordinary."""
 
 from __future__ import annotations
 

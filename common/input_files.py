@@ -23,10 +23,6 @@ class Given(NamedTuple):
     error: str = ""
 
 
-def _unchanged(given: Mapping[str, object]) -> Mapping[str, object]:
-    return given
-
-
 @dataclass(frozen=True)
 class Inputs:
     """Inputs of a workload's models, as its users have them."""
@@ -36,7 +32,8 @@ class Inputs:
     # Files and folders of the workload's own formats -> inputs. JSON lines are read for every workload.
     read: Callable[[Sequence[Path]], Iterator[Given]]
     line: Callable[[str], Mapping[str, object]] | None = None  # a line of text -> an input; None: it names a file
-    completed: Callable[[Mapping[str, object]], Mapping[str, object]] = _unchanged  # an input with what users leave out
+    # An input with what users leave out.
+    completed: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda given: given
     shared: Sequence[str] = ()  # fields that, given as words beside files, hold for every input in these files
     # (file, answer, name of the run) -> the answer in a format of the workload's own, written beside the file
     beside: Callable[[Path, Mapping[str, object], str], Path | None] | None = None
@@ -66,10 +63,15 @@ def each_file(
             yield Given(str(path), None, str(error))
             continue
         for file in files:
+            source = None
             try:
-                yield from (Given(source, found) for source, found in read(file))
+                for source, found in read(file):
+                    yield Given(source, found)
             except (UserError, OSError) as error:
                 yield Given(str(file), None, str(error))
+            else:
+                if source is None:
+                    yield Given(str(file), None, f"{file}: there is no input in this file")
 
 
 def files_in(path: Path, endings: Sequence[str]) -> list[Path]:

@@ -95,9 +95,8 @@ class KneserNey:
     def _found(self, ids: np.ndarray, ages: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return, per length, the context and the pair (N,) of each id, numbered, and whether the pair counts there.
 
-        A context is numbered by its place among the pairs (shorter context, id) of the level below, so keys stay below
-        the number of pairs times the vocabulary at any order; those not seen in `fit` have numbers above it. -1 is a
-        context that would begin before its sequence.
+        A context is numbered by its place among the pairs (shorter context, id) of the level below, so that keys stay
+        small at any order; those not seen in `fit` come after. -1 is a context that would begin before its sequence.
         """
         numbered: list[tuple[np.ndarray, np.ndarray]] = []
         fresh: list[np.ndarray] = []  # whether a pair occurs for the first time
@@ -150,7 +149,6 @@ def discounts_of(counts: np.ndarray) -> np.ndarray:
 
 
 def _steps(count: np.ndarray) -> np.ndarray:
-    """Return how N1, N2 and N3 (N, 3) of a context change when an id with `count` (N,) is counted once more."""
     steps = np.zeros((len(count), 4), np.int64)
     rows, kind = np.arange(len(count)), count.clip(max=3)
     steps[rows, kind] -= 1

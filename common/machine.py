@@ -4,7 +4,9 @@ import ctypes
 import functools
 import os
 import platform
+import re
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,21 +92,20 @@ def resident_bytes() -> int:
 
 def mkl_is_slow() -> bool:
     """Return whether this CPU has AVX-512 that MKL leaves unused, as on AMD's processors, and no AMX."""
-    try:
-        facts = Path("/proc/cpuinfo").read_text().split("\n\n", 1)[0]
-    except OSError:
-        return False
+    facts = _cpus().split("\n\n", 1)[0]
     return "AuthenticAMD" in facts and " avx512bw" in facts and " amx_tile" not in facts
 
 
 def processor() -> str:
     """Return the CPU's name, on Linux with its number of cores."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0]} ({len(names)} cores)" if names else platform.machine()
+    names = re.findall(r"^model name\s*:\s*(.*)", _cpus(), re.MULTILINE)
+    return f"{names[0]} ({len(names)} cores)" if names else platform.processor() or platform.machine()
+
+
+def _cpus() -> str:
+    with suppress(OSError):
+        return Path("/proc/cpuinfo").read_text()
+    return ""
 
 
 def peak_memory_bytes() -> int:

@@ -7,6 +7,7 @@ whenever this layer of this update is computed, again in the backward pass of ac
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from common.random import derive_key, random_bits
 LEVELS = 2**16  # probabilities are rounded to multiples of 1 / LEVELS
 
 COPIES = 4  # most rows of an item in a compiled model
+OUTSIDE = torch._C._dispatch_tls_local_exclude_set()  # what the dispatcher leaves out, but inside of operations
 
 _items: Tensor | None = None  # (b,) int64: the items to which the rows of a tensor belong
 # A compiled graph holds no generator. It takes what that would draw from a table, and counts.
@@ -115,38 +117,88 @@ class LSTM(nn.LSTM):
     def forward(  # type: ignore[override]  # torch's takes packed sequences, too
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Compute what nn.LSTM does, batch first, one layer after the other while there is dropout."""
-        if not (self.training and self.dropout) or self.num_layers == 1:
+        """Compute what nn.LSTM does, batch first, one layer after the other while there is dropout or a graph."""
+        compiling, drops = torch.compiler.is_dynamo_compiling(), self.training and self.dropout
+        if not compiling and (not drops or self.num_layers == 1):
             return super().forward(input, hx)
         directions = 1 + self.bidirectional
         if hx is None:
             zeros = input.new_zeros(self.num_layers * directions, len(input), self.hidden_size)
             hx = zeros, zeros
         states = []
-        for layer, before in enumerate(zip(*(torch.split(part, directions) for part in hx), strict=True)):
-            if layer:
+        for layer, (hidden, cell) in enumerate(zip(*(torch.split(part, directions) for part in hx), strict=True)):
+            if layer and drops:
                 input = dropout(input, self.dropout)
             pieces = self.all_weights[layer * directions : (layer + 1) * directions]
             weights: list[Tensor] = [weight for piece in pieces for weight in piece]
-            settings = self.bias, 1, 0.0, True, self.bidirectional, self.batch_first
-            input, *after = torch.lstm(input, before, weights, *settings)
+            settings = [self.bias, self.bidirectional, self.batch_first]
+            input, *after = (_lstm if compiling else _layer)(input, hidden, cell, weights, settings)
             states.append(after)
         hidden, cell = map(torch.cat, zip(*states, strict=True))
         return input, (hidden, cell)
 
 
+def _layer(
+    input: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor], settings: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    bias, bidirectional, batch_first = settings
+    return torch.lstm(input, (hidden, cell), weights, bias, 1, 0.0, True, bidirectional, batch_first)
+
+
+@torch.library.custom_op("noise::lstm", mutates_args=())
+def _lstm(
+    input: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor], settings: list[bool]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute a layer, as one operation of a graph, which else holds all steps. Results lie as their shapes say."""
+    output, *states = _layer(input, hidden, cell, weights, settings)
+    return output.clone(memory_format=torch.contiguous_format), states[0].clone(), states[1].clone()
+
+
+@torch.library.custom_op("noise::lstm_backward", mutates_args=())
+def _lstm_backward(slopes: list[Tensor], tensors: list[Tensor], settings: list[bool]) -> list[Tensor]:
+    """Compute the layer again, and from the slopes of its results those of its tensors."""
+    # Autograd, which torch leaves out inside of operations.
+    with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), OUTSIDE), torch.enable_grad():
+        leaves = [tensor.detach().requires_grad_() for tensor in tensors]
+        found = torch.autograd.grad(_layer(leaves[0], leaves[1], leaves[2], leaves[3:], settings), leaves, slopes)
+    return [slope.clone(memory_format=torch.contiguous_format) for slope in found]
+
+
+@_lstm.register_fake
+def _(input: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor], settings: list[bool]) -> tuple[Tensor, ...]:
+    output = input.new_empty(*input.shape[:-1], hidden.shape[-1] * (1 + settings[1]))
+    return output, hidden.new_empty(hidden.shape), cell.new_empty(cell.shape)
+
+
+@_lstm_backward.register_fake
+def _(slopes: list[Tensor], tensors: list[Tensor], settings: list[bool]) -> list[Tensor]:
+    return [tensor.new_empty(tensor.shape) for tensor in tensors]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
+    *given, weights, ctx.settings = inputs
+    ctx.save_for_backward(*given, *weights)
+
+
+def _slopes(ctx: Any, *slopes: Tensor) -> tuple[Any, ...]:
+    input, hidden, cell, *weights = _lstm_backward(list(slopes), list(ctx.saved_tensors), ctx.settings)
+    return input, hidden, cell, weights, None
+
+
+_lstm.register_autograd(_slopes, setup_context=_keep)
+
 BY_ITEM: dict[type[nn.Module], type[nn.Module]] = {nn.Dropout: Dropout, nn.LSTM: LSTM}
 
 
 def by_item(model: nn.Module, compiled: bool = False) -> None:
-    """Make the dropout of torch's layers in `model`, except in nn.MultiheadAttention, a function of the item.
-
-    In a `compiled` one, a layer that is called more than 16 times in a forward pass begins to repeat others' noise.
-    """
+    """Make the dropout of torch's layers, but nn.MultiheadAttention, a function of the item, even if `compiled`."""
     global _num_keys
     layers: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Dropout | nn.LSTM)]
     for module in layers:
         # The class is exchanged in place: copies and saved states stay what they were.
         module.__class__ = BY_ITEM.get(type(module), type(module))
     if compiled:
-        _num_keys = 16 * len(layers)
+        import torch._dynamo.config  # late, as it is slow
+
+        torch._dynamo.config.allow_rnn = True
+        _num_keys = 16 * len(layers)  # a layer called more often in a forward pass repeats others' noise

@@ -50,21 +50,12 @@ def import_folder(folder: Path) -> ModuleType:
 
 
 def neighbour(module: str, name: str) -> ModuleType | None:
-    """Return the module `name` beside the imported `module` or its file; None: there is none."""
+    """Return the module `name` beside the imported `module`; None: there is none."""
     file = Path(sys.modules[module].__file__ or "").with_name(f"{name}.py")
     if not file.is_file():
         return None
     package = module.rpartition(".")[0]
-    if not package and file.with_name("__init__.py").is_file():
-        package = import_folder(file.resolve().parent).__name__
-    if package:
-        return importlib.import_module(f"{package}.{name}")
-    spec = importlib.util.spec_from_file_location(f"{module}_{name}", file)
-    assert spec is not None, "a name that ends in .py has a loader"
-    assert spec.loader is not None, "a name that ends in .py has a loader"
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made
+    return importlib.import_module(f"{package}.{name}" if package else name)
 
 
 def version() -> str:
@@ -85,7 +76,6 @@ def missing(error: ModuleNotFoundError) -> str | None:
 
 @cache
 def _stated() -> tuple[str, dict[str, set[str]]]:
-    """Return the version, and the names of the packages of each extra; those of "" are needed by all."""
     file = Path(__file__).resolve().parents[1] / "pyproject.toml"
     if file.is_file():
         stated = tomllib.loads(file.read_text())["project"]
@@ -103,6 +93,5 @@ def _stated() -> tuple[str, dict[str, set[str]]]:
 
 
 def _canonical(requirement: str) -> str:
-    """Return the package that a requirement names, as registries compare names (PEP 503)."""
     name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
     return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,10 +1,7 @@
 """Random numbers as pure functions of a key and an item: no generator, no state, the same bits on every device.
 
-A stream of numbers has a key, made by `derive_key` from the run's seed and the names of what the stream is for. An item
-of the stream is a row of numbers that depends on (key, item) alone, not on how items are split over processes or
-batches.
-
-    uniform(derive_key(seed, "instances"), items, 150)
+A stream of numbers has a key, made by `derive_key` from the run's seed and the names of what the stream is for. Row i
+of `uniform(derive_key(seed, "instances"), items, 150)` depends on the key and item i alone.
 
 The hash is SplitMix64 (Steele, Lea and Flood 2014, Fast Splittable Pseudorandom Number Generators) in wrapping int64.
 """
@@ -43,7 +40,8 @@ def uniform(key: int, items: Tensor, count: int) -> Tensor:
 def random_bits(key: int | Tensor, items: Tensor, count: int) -> Tensor:
     """Return (B, count) int64 of random bits for items (B,) int64, as `uniform` does numbers."""
     rows = _mix(_mix(items.long().clone()).add_(key))
-    columns = torch.arange(1, count + 1, device=items.device).mul_(GAMMA)
+    # 1 to count, times GAMMA. Of arange(1, ...) inductor (torch 2.13) makes an index, which wraps at 32 bits on a CPU.
+    columns = torch.arange(-2, -2 - count, -1, device=items.device).bitwise_not_().mul_(GAMMA)
     return _mix(rows[:, None] + columns)
 
 
@@ -55,7 +53,6 @@ def _mixed(bits: int) -> int:
 
 
 def _mix(bits: Tensor) -> Tensor:
-    """Apply SplitMix64's finaliser in place."""
     bits.bitwise_xor_(_logical_shift(bits, 30)).mul_(0xBF58476D1CE4E5B9 - 2**64)
     bits.bitwise_xor_(_logical_shift(bits, 27)).mul_(0x94D049BB133111EB - 2**64)
     return bits.bitwise_xor_(_logical_shift(bits, 31))

@@ -1,13 +1,4 @@
-"""Intervals of figures 95 % unless said otherwise, as [low, high] or as half their width.
-
-    mean_and_half_width, ratio_half_width                    by the normal distribution
-    difference_interval                                      of two figures' difference, from their own intervals
-    wilson                                                   of the share of successes in independent trials
-    resampled_indices, resampled_counts, moving_block_sums   draws of a bootstrap
-    percentiles, ratio_percentiles                           the interval of the values drawn
-
-None stands for an interval that too few values cannot give.
-"""
+"""Intervals of figures, 95 % unless said otherwise, as [low, high] or half their width; None: too few values."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -42,11 +33,7 @@ def interval_around(centre: float, half_width: float | None) -> list[float] | No
 
 
 def difference_interval(one: tuple[float, float, float], other: tuple[float, float, float]) -> list[float]:
-    """Return the interval of the difference of two independent figures, each given as (value, low, high).
-
-    Zou and Donner 2008 (Construction of confidence intervals about functions of parameters). For figures that rise and
-    fall together, such as those of two methods on the same examples, it is wider than need be.
-    """
+    """Return the interval of a difference of independent figures (value, low, high), by Zou and Donner 2008."""
     (x, x_low, x_high), (y, y_low, y_high) = one, other
     return [x - y - math.hypot(x - x_low, y_high - y), x - y + math.hypot(x_high - x, y - y_low)]
 
@@ -76,10 +63,7 @@ def resampled_counts(count: int, resamples: int, seed: int) -> np.ndarray | None
 
 
 def moving_block_sums(rows: np.ndarray, block: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield sums (n, K) over rows (N, K) in random blocks, which keep neighbours together, n resamples at a time.
-
-    Künsch 1989 (The jackknife and the bootstrap for general stationary observations).
-    """
+    """Yield sums (n, K) over rows (N, K) in random blocks, which keep neighbours together (Künsch 1989)."""
     cumulative = np.concatenate([np.zeros((1, rows.shape[1])), rows.cumsum(axis=0)])
     blocks = cumulative[block:] - cumulative[:-block]  # sums over each block, by its first row
     generator = np.random.default_rng(seed)

@@ -93,8 +93,6 @@ class Spans:
 
 
 class _RollingHashes:
-    """Hashes of all windows of any one length, in a few array operations over the text (Karp and Rabin 1987)."""
-
     BASE = 0x9E3779B97F4A7C15  # odd, so that its powers can be inverted modulo 2^64
 
     def __init__(self, text: str):

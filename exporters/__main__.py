@@ -6,10 +6,10 @@
     python -m exporters safetensors runs/cvrp/dgt-50 --push my-name/dgt-50
     python -m exporters onnx runs/bep/default
     python -m exporters freqtrade runs/crypto/default
-    python -m exporters safetensors runs/waves/default --family waves=my/waves/model.py
+    python -m exporters safetensors my_model/ --workload my/waves
     python -m exporters web models/pretrained/cvrp-20
     python -m exporters site public
-    python -m exporters rp2040 models/pretrained/tinystories-real --format c
+    python -m exporters rp2040 models/pretrained/tinystories-real --board pico2 --format c
 
 RUN may also be the folder of a model, such as one that comes with the project. The artifact goes to RUN/exports/FORMAT,
 of a model's folder to exports/NAME/FORMAT, unless --out names another; its manifest.json is written last, so a folder
@@ -42,11 +42,9 @@ def main() -> None:
 
             argcomplete.autocomplete(known, always_complete_options=False, default_completer=completed)  # type: ignore[arg-type] # any function will do
         args = known.parse_args()
-        for word in args.family:
-            add_family(word)
-        if not args.family:
-            add_workload(args.run)
-        extra = {"merged": args.merged, "license": args.license, "push": args.push, "format": args.code}
+        add_workload(args.workload or recorded_folder(args.run))
+        extra = {"merged": args.merged, "license": args.license, "push": args.push}
+        extra |= {"format": args.code, "board": args.board}
         given = {name: value for name, value in extra.items() if value}
         print(export(args.format, args.run, args.which, args.out, **given))
     except (ValueError, OSError, ModuleNotFoundError) as error:
@@ -71,8 +69,9 @@ def parser() -> Parser:
     add("--license", metavar="ID", help=about)
     about = "of rp2040: also a library in C for pico-sdk, Arduino, PlatformIO"
     add("--format", choices=("c",), dest="code", help=about)
-    about = "the Python file that builds models of a family of your own; its code is run"
-    add("--family", metavar="NAME=FILE", action="append", default=[], help=about)
+    add("--board", choices=("pico", "pico2", "both"), help="of rp2040: what story.uf2 is for; both")
+    about = "the folder of a workload of your own, if the run does not know it; its code is run"
+    add("--workload", metavar="FOLDER", type=Path, help=about)
     return parser
 
 
@@ -87,25 +86,12 @@ def completed(prefix: str, action: Action, **_: object) -> list[str]:
     return {"format": formats(), "run": runs}.get(action.dest, [])
 
 
-def add_family(word: str) -> None:
-    """Make the family of models NAME known, where `word` is NAME=FILE."""
-    from models import io
-
-    name, _, file = word.partition("=")
-    if not file.endswith(".py") or not Path(file).is_file():
-        raise ValueError(f"--family {word} must be NAME=FILE with a Python file, as in waves=my/waves/model.py")
-    if name in io.OWN:
-        raise ValueError(f"--family {word}: {name} is one of the project's own families; leave it out")
-    io.FAMILIES[name] = file
-
-
-def add_workload(run: Path) -> None:
-    """Make the families of a workload of the user's own known: import its package, as the run records it."""
-    if (folder := recorded_folder(run)) is None:
-        return
-    if not (folder / "__init__.py").is_file():
-        raise ValueError(f"{run} was trained from {folder}, which is gone; give --family NAME=FILE, the model's file")
-    import_folder(folder)
+def add_workload(folder: Path | None) -> None:
+    """Make the families of a workload of the user's own known: import its package."""
+    if folder and not (folder / "__init__.py").is_file():
+        raise ValueError(f"there is no workload in {folder}; give that of the run, as in --workload my/waves")
+    if folder:
+        import_folder(folder.resolve())
 
 
 def export(name: str, run: Path, which: str, out: Path | None, **extra: object) -> str:

@@ -56,11 +56,9 @@ def measured_of(run: Path) -> dict[str, dict[str, object]]:
 def card(
     model: io.Model, run: Path, source: str, provenance: Object, measured: Figures, license: str | None = None
 ) -> str:
-    """The model card, in Markdown with the hub's metadata: use, measured figures, provenance, configuration.
+    """The model card, in Markdown with the hub's metadata; the card that a model's own folder brings is kept.
 
-    What the family of the model says of itself (`Model.card`) stands before the figures. `license` is the identifier of
-    the weights' license. The card that a model's own folder brings is kept. Raises ValueError for metadata that the
-    hub's library refuses.
+    `license` is the identifier of the weights' license. Raises ValueError for metadata that the hub's library refuses.
     """
     from huggingface_hub import ModelCard
 
@@ -105,10 +103,7 @@ def shipped(folder: Path) -> "tuple[ModelCardData, str] | None":
 
 
 def metadata(model: io.Model, run: Path, provenance: Object, measured: Figures, license: str | None) -> "ModelCardData":
-    """Return the metadata by which the hub lists a model, with its figures beside the strongest baseline's.
-
-    Without a `license` it is this project's for what learnt from data that come with the project, else not stated.
-    """
+    """Return the hub's metadata; this project's license holds by default for what learnt from its data alone."""
     from huggingface_hub import EvalResult, ModelCardData
 
     data = provenance.get("data") or {}
@@ -149,8 +144,7 @@ def metadata(model: io.Model, run: Path, provenance: Object, measured: Figures, 
 def headline(content: Object) -> list[tuple[str, str, float]]:
     """Return (figure, predictor, value) of the model at its best, and of the strongest baseline, for each table.
 
-    The first column of a table names predictors. The model's are those whose name begins, up to a comma, as `decode`
-    does if the evaluation has that, else as the first row does.
+    The model's rows begin, up to a comma, as `decode` says if the evaluation has that, else as the first row does.
     """
     found = []
     nested = [each for each in content.values() if isinstance(each, dict)]  # an evaluation of several coins

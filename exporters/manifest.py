@@ -10,10 +10,7 @@ NAME = "manifest.json"
 
 
 def begin(out: Path, *model_folders: Path) -> None:
-    """Make the folder and remove the files of an earlier export, if they are still as its manifest says.
-
-    Raises ValueError if `out` is one of the folders that the models come from.
-    """
+    """Make the folder, without an earlier export's unchanged files; ValueError if models come from it."""
     if out.resolve() in [folder.resolve() for folder in model_folders]:
         raise ValueError(f"--out {out} is the model's own folder; give another")
     out.mkdir(parents=True, exist_ok=True)

@@ -17,8 +17,7 @@ IMPORT = re.compile(rf"^from (?:{'|'.join(OURS)})\.(?:\w+\.)*(\w+) import ", re.
 def copies(*modules: str, prefix: str = "") -> dict[str, bytes]:
     """Return files NAME.py of modules such as models.plans.chains and of those of ours they import, in one folder.
 
-    Imports of ours become `from NAME import ...`, the name with a `prefix` such as the dot of a package. Raises
-    ValueError for a module that imports ours in another way.
+    Imports of ours become `from NAME import ...`, with a `prefix` such as the dot of a package.
     """
     found: dict[str, bytes] = {}
     wanted = list(modules)
@@ -33,9 +32,7 @@ def copies(*modules: str, prefix: str = "") -> dict[str, bytes]:
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in OURS:
                 wanted.append(node.module or "")
         if re.search(rf"^\s*(?:from|import) (?:{'|'.join(OURS)})\b", copied, re.MULTILINE):
-            raise ValueError(
-                f"{module} imports the project in a way that cannot be rewritten; write from MODULE import"
-            )
+            raise ValueError(f"{module} imports the project in a way that cannot be rewritten; use from MODULE import")
         found[name] = copied.encode()
     return found
 

@@ -47,7 +47,15 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
                 raise ValueError(f"{coin} of {model_folder} was {NEVER}; evaluate the run first")
             own = model.rule.coins[coin]
             coins[coin] = {
-                **_described(model),
+                "features": list(model.config.features),
+                "lookback": model.config.lookback,
+                "label": model.config.about["label"],
+                "classifier": {
+                    "lookback": model.config.lookback,
+                    "return_place": model.return_place,
+                    "volatility_place": model.volatility_place,
+                    "dilations": dilations(model.config.lookback),
+                },
                 "threshold": own.threshold,
                 "verdict": own.verdict,
                 "reason": own.reason,
@@ -133,18 +141,6 @@ def _rules(model: PooledExperts) -> dict[str, object]:
         "stop": model.rule.costs.get("stop"),
         "timeframe": model.config.about["timeframe"],
     }
-
-
-def _described(model: PooledExperts) -> dict[str, object]:
-    config = model.config
-    classifier = {
-        "lookback": config.lookback,
-        "return_place": model.return_place,
-        "volatility_place": model.volatility_place,
-        "dilations": dilations(config.lookback),
-    }
-    known = {"features": list(config.features), "lookback": config.lookback, "label": config.about["label"]}
-    return {**known, "classifier": classifier}
 
 
 def _arrays(model: PooledExperts, coin: str, number: int) -> dict[str, np.ndarray]:

@@ -27,7 +27,7 @@ from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 
 FOLDER = Path(__file__).parent / "rp2040"
-RUNTIME = FOLDER / "runtime.bin"
+RUNTIME, RUNTIME_RP2350 = FOLDER / "runtime.bin", FOLDER / "runtime_rp2350.bin"
 INFERENCE = ("inference_kernels.py", "inference_files.py", "inference_model.py", "inference.py")  # in order of imports
 UF2 = "story.uf2"
 PROMPT, NUM_TOKENS = "Once upon a time", 64  # of the expected story
@@ -35,10 +35,10 @@ CODE_BYTES = 31_000  # of MicroPython's heap that the code takes: 30,240 on the 
 SEEDS = range(1, 5)  # of the stories on which the quantisation is measured, besides the model's example
 
 
-def export(run: Path, model_folder: Path, out: Path, format: str = "uf2") -> str:
+def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board: str = "both") -> str:
     """Quantise the model, write the files, read them back, and write the manifest if they give the same tokens.
 
-    With the format `c` the folder also gets the library `story`, the model and its runtime in C.
+    Both boards' UF2 blocks follow one another. With the format `c` the folder also gets the library `story` in C.
     """
     model = io.load(model_folder)
     if not isinstance(model, TinyTransformer):
@@ -47,8 +47,11 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2") -> str
             "give a run of the tinystories workload"
         )
     rp2040.check(model.config)
-    if not RUNTIME.is_file():
-        raise ValueError(f"there is no {RUNTIME}; build it: make -C {FOLDER / 'firmware'}")
+    chips = {"pico": (RUNTIME, uf2.FAMILY), "pico2": (RUNTIME_RP2350, uf2.FAMILY_RP2350)}
+    chosen = [chip for name, chip in chips.items() if board in (name, "both")]
+    for runtime, _ in chosen:
+        if not runtime.is_file():
+            raise ValueError(f"there is no {runtime}; build it: make -C {FOLDER / 'firmware'}")
     integers = quantize(model)
     vocabulary = layout.pack_vocabulary(model.config.tokenizer)
     num_tokens = layout.read_vocabulary(vocabulary).size
@@ -65,7 +68,10 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2") -> str
         names["vocabulary"]: vocabulary,
         f"config_{suffix}.json": (json.dumps(_described(model.config, names), indent=2) + "\n").encode(),
         **{name: (FOLDER / name).read_bytes() for name in INFERENCE},
-        UF2: uf2.join(RUNTIME.read_bytes(), told.pack(), packed, vocabulary, model.config.flash_megabytes),
+        UF2: b"".join(
+            uf2.join(runtime.read_bytes(), told.pack(), packed, vocabulary, model.config.flash_megabytes, family)
+            for runtime, family in chosen
+        ),
     }
     if format == "c":
         arena = rp2040.arena_bytes(model.config)
@@ -85,7 +91,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2") -> str
         tuple(files),
         {
             **facts,
-            "flash_bytes": len(files[UF2]) // uf2.BLOCK * uf2.PAGE,
+            "flash_bytes": len(files[UF2]) // len(chosen) // uf2.BLOCK * uf2.PAGE,
             "heap_bytes": heap_bytes(*sizes) + len(vocabulary) + CODE_BYTES,
             "sram_bytes": sram,  # without the stack of half a kilobyte, which has memory banks of its own
             "quantization": error,

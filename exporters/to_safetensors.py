@@ -21,8 +21,7 @@ def export(
 ) -> str:
     """Write the artifact, load it again, and write the manifest if nothing differs from the original.
 
-    With `merged`, for a model with adapters, also write a copy of the base model with the adapters merged in. `license`
-    goes into the card. With `push`, owner/name, upload everything to that repository of Hugging Face's hub.
+    `merged` adds a copy of the base with the adapters merged in; `push` names a repository of the hub to upload to.
     """
     if push is not None and not hub.NAME.fullmatch(push):
         raise ValueError(f"--push {push} must be OWNER/NAME, as in my-name/cvrp-20")
@@ -87,10 +86,7 @@ def _outputs(model: io.Model) -> dict[str, Tensor]:
 
 
 def _push(out: Path, name: str) -> str:
-    """Upload the files of a complete export in one commit, and return a line that says where they are.
-
-    A repository that is not there yet is made, private. Raises ValueError, in one line, if that fails.
-    """
+    """Upload a complete export in one commit, a new repository being private, and say where; ValueError if not."""
     from huggingface_hub import CommitOperationAdd, HfApi
 
     files = [manifest.NAME, *json.loads((out / manifest.NAME).read_bytes())["files"]]

@@ -14,8 +14,7 @@ NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")  # owner/n
 def located(folder: str | Path, files: Sequence[str], revision: str | None = None) -> Path:
     """Return a folder; where there is none and its name can be owner/name, one with `files` of that repository.
 
-    They come from the library's cache if they are unchanged. `revision` is a branch, a tag or a commit. Raises
-    ValueError, in one line, if they cannot be had, and for a revision of what is no repository.
+    `revision` is a branch, a tag or a commit. Raises ValueError, in one line, if they cannot be had.
     """
     name = str(folder)
     if os.path.exists(name) or not NAME.fullmatch(name):  # unlike Path.exists, false for a name that is too long

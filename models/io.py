@@ -13,27 +13,25 @@ package adds families of its own to FAMILIES. Beyond what `Model` asks for, a mo
 Nothing here is pickled, so loading a folder from a stranger does not run the stranger's code.
 """
 
-import difflib
 import importlib
-import importlib.util
 import json
 import math
 import reprlib
-import sys
-import types
 import typing
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
+import pydantic
 import safetensors.torch
 import torch
 from torch import Tensor, nn
 
 from common import safetensors_bytes
+from common.config.arguments import nearest
 from common.disk.files import write_whole
 from common.foreign_text import printable
 from common.packages import missing
@@ -43,7 +41,7 @@ from models.model import Model as Model
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# family -> its module, or the path of a file NAME.py
+# family -> its module
 FAMILIES = {
     "routing": "models.routing",
     "tiny_transformer": "models.stories.tiny_transformer",
@@ -54,7 +52,6 @@ FAMILIES = {
     "char_lstm": "models.plans.char_lstm",
     "char_mixture": "models.plans.char_mixture",
 }
-OWN = frozenset(FAMILIES)  # the families of this project
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PLAIN = (bool, int, float, str)
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}  # that a model can be saved in
@@ -80,11 +77,10 @@ def save(
 ) -> None:
     """Write the model's config and weights, replacing each file as a whole; equal models give equal bytes.
 
-    `metadata` goes into the header of the weights. The config goes there too, so that a save that is killed between
-    the two files leaves a valid pair if the old model had the same config, and a pair that `load` refuses otherwise.
-    `state` holds the weights by name if the model itself has only a part of them, as on one of several processes, or
-    trains on meanwhile. Weights that are split over processes are gathered one by one: all processes call this, and
-    one has `write`.
+    `metadata` goes into the header of the weights, and the config, so that a save killed between the two files leaves
+    a valid pair, or one that `load` refuses. `state` holds the weights by name if the model itself has only a part of
+    them or trains on meanwhile. Weights that are split over processes are gathered one by one: all processes call this,
+    and one has `write`.
     """
     folder = Path(folder)
     config = {"family": model.family, "config": asdict(model.config)}
@@ -110,7 +106,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     """The model that `save` wrote, bit for bit, in eval mode; "owner/name" is one on the hub (`hub.located`).
 
     Raises ValueError, in one line, for a missing or damaged file, an unknown family or config key, weights that do not
-    belong to the config, and weights that are not finite. Nothing in the folder makes it raise anything else, or take
+    belong to the config, and weights that are not finite; nothing in the folder makes it raise anything else, or take
     more time and memory than its weights are worth. The state of torch's random number generators stays as it was.
     """
     stated = described(folder := hub.located(folder, (CONFIG, WEIGHTS), revision))
@@ -159,7 +155,7 @@ def config_from(cls: type[Config], values: Mapping[str, object]) -> Config:
     known = typing.get_type_hints(cls)
     for key, value in values.items():
         if key not in known:
-            near = difflib.get_close_matches(key[:SHOWN], known, n=1)
+            near = nearest(key[:SHOWN], known)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
             raise ValueError(f"unknown config key {key!r}; {hint}")
         if not _fits(value, known[key]):
@@ -171,20 +167,13 @@ def config_from(cls: type[Config], values: Mapping[str, object]) -> Config:
     return cls(**values)
 
 
-def _fits(value: object, wanted: object) -> bool:
-    """Whether parsed JSON is of a type: of a plain one, or a list, a tuple, a dict or a union of such; others pass."""
-    parts, origin = typing.get_args(wanted), typing.get_origin(wanted)
-    if wanted in PLAIN:
-        return type(value) is wanted or (wanted is float and type(value) is int)
-    if origin is dict:
-        return isinstance(value, dict) and all(
-            _fits(key, parts[0]) and _fits(item, parts[1]) for key, item in value.items()
-        )
-    if origin is list or (origin is tuple and parts[1:] == (...,)):
-        return isinstance(value, list | tuple) and all(_fits(item, parts[0]) for item in value)
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, part) for part in parts)
-    return wanted is not types.NoneType or value is None
+def _fits(value: object, wanted: Any) -> bool:
+    """Return whether parsed JSON is of a type, without conversions but from whole numbers to fractions."""
+    try:
+        pydantic.TypeAdapter(wanted).validate_json(json.dumps(value), strict=True)
+    except pydantic.ValidationError:
+        return False
+    return True
 
 
 def described(folder: Path) -> Described:
@@ -203,11 +192,8 @@ def described(folder: Path) -> Described:
     name = found["family"]
     if name not in list(FAMILIES):  # a list, since what a file says may not be hashable
         name = printable(str(name), SHOWN)
-        raise ValueError(
-            f"{path}: unknown family {name!r}; known families: {', '.join(FAMILIES)}. If the family is your own, give "
-            f"its module: --family {name}=PATH/TO/model.py to an exporter, io.FAMILIES[{name!r}] = 'PATH/TO/model.py' "
-            "in Python"
-        )
+        own = "if it is your own, import its package first, or give an exporter its folder: --workload FOLDER"
+        raise ValueError(f"{path}: unknown family {name!r}; known families: {', '.join(FAMILIES)}; {own}")
     return Described(family=name, config=found["config"])
 
 
@@ -248,24 +234,8 @@ def _json(data: bytes) -> object:
 
 
 def module_of(family: str) -> ModuleType:
-    """The module that builds the family's models. Raises ValueError for a file that is missing or builds none."""
-    where = FAMILIES[family]
-    if not where.endswith(".py"):
-        return importlib.import_module(where)
-    name = f"family_{family}"
-    spec = importlib.util.spec_from_file_location(name, where)
-    assert spec is not None, "a name that ends in .py has a loader"
-    assert spec.loader is not None, "a name that ends in .py has a loader"
-    if name not in sys.modules or sys.modules[name].__file__ != spec.origin:
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)  # dataclasses look for their module there
-        try:
-            spec.loader.exec_module(module)
-            if not hasattr(module, "build"):
-                raise ImportError("it has no function build(config: dict)")
-        except (ImportError, OSError) as error:
-            del sys.modules[name]
-            raise ValueError(f"{where} gives no family {family!r} of models: {error}") from error
-    return sys.modules[name]
+    """Import the module that builds the family's models."""
+    return importlib.import_module(FAMILIES[family])
 
 
 def stored_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

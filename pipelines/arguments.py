@@ -68,10 +68,7 @@ def end_quietly() -> None:
 
 
 def parser(description: str | None, resume: bool = False, steps: int | None = None) -> Parser:
-    """Return the parser of an entry point, whose docstring is the `description`.
-
-    `resume` adds --resume and --only; `steps` a benchmark's options, with that default for --steps.
-    """
+    """Return an entry point's parser; `resume` adds --resume and --only, `steps` (a default) a benchmark's options."""
     made = Parser(
         _known_keys,
         prog=f"python pipelines/{Path(sys.argv[0]).name}",

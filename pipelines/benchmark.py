@@ -26,7 +26,6 @@ from typing import Any
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common import hardware
 from common.config import build
 from pipelines import arguments, cli, workloads
 from pipelines.engine.config import BaseConfig
@@ -52,10 +51,10 @@ def main() -> None:
         config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first
 
         def prepared_task(config: BaseConfig) -> Task:
-            hardware.apply(config.hardware, accelerator.device, accelerator.print)
+            config.hardware.apply(accelerator.device, accelerator.print)
             torch.manual_seed(config.seed)
             task = workload.task(config, folder, accelerator.device)
-            hardware.apply_to(task.model, config.hardware)
+            config.hardware.apply_to(task.model)
             return task
 
         result = throughput.measure(prepared_task(config), config, accelerator, run, args.steps)

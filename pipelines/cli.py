@@ -50,12 +50,10 @@ def run_main(main: Callable[[], None]) -> None:
     atexit.register(gc.freeze)  # saves a second of garbage collection at exit
     try:
         main()
-    except UserError as error:
-        _leave(f"error: {error}", 2)
+    except (UserError, MembersFailedError) as error:
+        _leave(f"error: {error}", 2 if isinstance(error, UserError) else 1)
     except Stopped as stop:
         _leave(str(stop), 128 + stop.number)
-    except MembersFailedError as error:
-        _leave(f"error: {error}", 1)
     except OSError as error:
         if error.errno not in FAULTS:
             raise
@@ -99,7 +97,7 @@ def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
 
 def decided(decide: Callable[[], Config]) -> Config:
     """Return on all processes the main one's `decide()`. Raises UserError if the processes did not find each other."""
-    from pipelines.checks.formed_processes import check_world
+    from pipelines.checks.accelerate_config import check_world
 
     check_world(ranks.join())
     return ranks.on_main(decide)
@@ -115,8 +113,7 @@ def announce(line: str) -> None:
 def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[BaseConfig]:
     """Hold the run's lock within the block and yield its `training_config`; UserError if another process holds it.
 
-    A new run's config is written first, so that --resume works whenever the process dies; a run refused before it has
-    results is forgotten.
+    A new run's config is written first, for --resume whenever the process dies, and removed where the run is refused.
     """
     with ExitStack() as stack:
 
@@ -139,7 +136,7 @@ def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[Bas
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
     """Return a fresh config, also for a run without results, or with --resume the run's, which may grow and move.
 
-    --resume starts no run, unless a launcher restarts a command whose first process may have died early.
+    A launcher may restart with --resume a command whose first process died before there was a run.
     """
     if args.resume and not run.started() and not args.restarted:
         raise UserError(f"--resume: {run.unknown()} To start it, leave out --resume")
@@ -172,10 +169,7 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
 
 
 def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return a trained run's config, patched for a later stage; keys settled by training cannot change.
-
-    A method without weights needs no run. A shipped model becomes a run of its name.
-    """
+    """Return a trained run's config with later stages' keys patched, or a fresh one for methods without weights."""
     run.adopt(shipped.FOLDER / run.name)
     if not run.started():
         fresh = fresh_config(args, workload)
@@ -183,8 +177,7 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
             return fresh
     stored = run.config(workload.config, others=shipped.names(run.workload))
     asked = run.config(workload.config, args.words)
-    fixed = [line for line in _changed(stored, asked) if line.startswith(stored.settled)]
-    if fixed:
+    if fixed := [line for line in _changed(stored, asked) if line.startswith(stored.settled)]:
         head = f"{run.folder} is trained; these keys are settled, train another --name for others:"
         raise UserError("\n  ".join([head, *fixed]))
     return asked
@@ -209,19 +202,16 @@ def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str
 
 
 def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, Plain]]:
-    """Prepare the workload's data if missing; return their folder and manifest, and print its `note`.
-
-    With `renew`, changed source files are taken in if the workload can; otherwise they raise UserError.
-    """
-    folder = prepared.folder_for(workloads.name_of(name), config.data, config.data.layout)
-    can_renew = config.data.renews
+    """Prepare missing data, and with `renew` changed ones; print their `note`, return their folder and manifest."""
+    data = config.data
+    folder = prepared.folder_for(workloads.name_of(name), data, data.layout)
     manifest = prepared.prepare(
         folder,
-        prepared.section_of(config.data),
+        prepared.section_of(data),
         lambda temporary: workload.prepare(config, temporary),
-        config.data.inputs,
-        (lambda temporary: workload.prepare(config, temporary, folder)) if renew and can_renew else None,
-        "pipelines/train.py --resume takes in what has changed" if can_renew else prepared.ANEW,
+        data.inputs,
+        (lambda temporary: workload.prepare(config, temporary, folder)) if renew and data.renews else None,
+        "pipelines/train.py --resume takes in what has changed" if data.renews else prepared.ANEW,
     )
     if manifest.get("note"):
         announce(str(manifest["note"]))
@@ -238,20 +228,14 @@ def prepare_first(
 
 
 def trained_models(
-    workload: Workload,
-    config: BaseConfig,
-    folder: Path,
-    manifest: Mapping[str, Plain],
-    run: Run,
-    accelerator: Accelerator,
+    workload: Workload, config: BaseConfig, folder: Path, manifest: dict[str, Plain], run: Run, accelerator: Accelerator
 ) -> dict[str, nn.Module]:
     """Load the best models, {run or member: model}, {} without weights; untrained or stale members are left out."""
-    from common import hardware
 
     device, say = accelerator.device, accelerator.print
     if not config.trains:
         return {}
-    hardware.apply(config.hardware, device, say)
+    config.hardware.apply(device, say)
     known = members(workload, config, folder)
     if not known:
         return {run.name: load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
@@ -265,8 +249,7 @@ def trained_models(
     for name, found in outcomes.items():
         if found["state"] != "done":
             say(f"{name} is left out: {found['state']} {found.get('reason', '')}")
-    done = [name for name, found in outcomes.items() if found["state"] == "done"]
-    if not done:
+    if not (done := [name for name, found in outcomes.items() if found["state"] == "done"]):
         raise UserError(f"no member of {run.folder} is trained yet; continue with pipelines/train.py --resume")
     return {name: load_model(run.member(name).best, config, device) for name in done}
 
@@ -281,7 +264,6 @@ def _model_folder(run: Run, say: Callable[[str], None]) -> Path:
 
 def load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:
     """Load a saved model and apply the machine's settings. Raises UserError for a folder without a model."""
-    from common import hardware
     from models import io
 
     def load() -> nn.Module:
@@ -292,7 +274,7 @@ def load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Mod
 
     with ranks.copy_of(folder) as local:
         model = ranks.agree(load)
-    hardware.apply_to(model, config.hardware.model_copy(update={"gradient_checkpointing": False}))
+    config.hardware.model_copy(update={"gradient_checkpointing": False}).apply_to(model)
     return model
 
 
@@ -302,7 +284,6 @@ def choose(asked: str | None, names: Sequence[str]) -> list[str]:
         return list(names)
     if not names:
         raise UserError("--only: this run has a single model; leave it out")
-    unknown = [name for name in asked.split(",") if name not in names]
-    if unknown:
+    if unknown := [name for name in asked.split(",") if name not in names]:
         raise UserError(f"--only {asked}: {unknown[0]} is not among the members ({', '.join(names)})")
     return [name for name in names if name in asked.split(",")]

@@ -33,20 +33,16 @@ def main() -> int:
         print(__doc__)
         return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2
     # Of several launched processes the first one speaks and fails: a launcher kills the others once one has failed.
-    speaks = int(os.environ.get("RANK", 0)) == 0
-    num_problems = 0
+    speaks, num_problems = int(os.environ.get("RANK", 0)) == 0, 0
     for finding in diagnose():
         num_problems += finding.level == "problem"
         if speaks:
             show(finding)
-    if not speaks:
-        return 0
-    if num_problems:
+    if speaks:
         counted = f"{num_problems} problem{'s' * (num_problems > 1)}"
-        print(f"\nnot ready: {counted}; run the command after each ->, then run this again")
-        return 1
-    print("\nready to train")
-    return 0
+        fix = f"not ready: {counted}; run the command after each ->, then run this again"
+        print(f"\n{fix if num_problems else 'ready to train'}")
+    return int(speaks and num_problems > 0)
 
 
 def diagnose() -> Iterator[Finding]:

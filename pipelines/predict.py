@@ -23,7 +23,7 @@ that you can fix, which is reported in a few lines.
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -32,10 +32,12 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 from common.config.arguments import Parser
 from common.disk import files
 from common.errors import UserError
+from common.foreign_text import to_csv
 from common.input_files import Given
 from pipelines import arguments, cli, workloads
 from pipelines.answers import trained, words
-from pipelines.answers.table import Table
+
+FLAT = (str, int, float, type(None))  # values that a cell can hold
 
 
 class Outcome(NamedTuple):
@@ -63,7 +65,7 @@ def main() -> None:
     model = trained.find(args.workload, args.name, args.model, args.device)
     arguments.end_quietly()
     given = words.given(paths, fields, inputs, pipe)
-    at_once = args.at_once or (64 if paths and words.PIPE not in paths else 1)
+    at_once = 64 if paths and words.PIPE not in paths else 1
     table = Table() if args.csv else None
     answered = _text(model, given, settings) if args.stream else _answers(model, given, settings, at_once, table)
     found = list(answered)
@@ -76,7 +78,8 @@ def main() -> None:
         many = f"{len(errors)} inputs" if len(errors) > 1 else "1 input"
         print(f"{many} could not be used, or only in part; the first: {errors[0]}", file=sys.stderr)
     if not any(each.usable for each in found):
-        raise UserError("there is no input" if not errors else "nothing could be answered")
+        none = f"there is no input{' in ' * bool(paths)}{', '.join(map(str, paths))}"
+        raise UserError("nothing could be answered" if errors else none)
     named = {words.FIELDS, *map(str, paths)}
     if errors:
         sys.exit(2 if any(not named.isdisjoint(each.failed) for each in found) else 1)
@@ -97,7 +100,6 @@ def parser() -> Parser:
     add("words", nargs="*", metavar="INPUT or key=value", help="what to answer, and how")
     add("--stream", action="store_true", help="print only the text, as it is written; text models")
     add("--csv", type=Path, metavar="FILE", help="write a table instead of JSON lines, without nested parts")
-    add("--at-once", type=int, metavar="N", help="inputs to read and answer together; 64, from a pipe 1")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
     add("-h", "--help", action="store_true", help="show this, and with --workload fields of an input and settings")
     return made
@@ -114,7 +116,7 @@ def _help(args: Namespace) -> NoReturn:
 
 
 def _answers(
-    model: trained.Trained, given: Iterator[Given], settings: dict[str, object], at_once: int, table: Table | None
+    model: trained.Trained, given: Iterator[Given], settings: dict[str, object], at_once: int, table: "Table | None"
 ) -> Iterator[Outcome]:
     """Print the answers or add them to the table."""
     for each, answer in model.answers(given, settings, at_once):
@@ -145,6 +147,45 @@ def _text(model: trained.Trained, given: Iterator[Given], settings: dict[str, ob
 def _located(given: Given, error: str) -> str:
     """Return an error with the source of its input."""
     return error if error.startswith(given.source) else f"{given.source}: {error}"
+
+
+class Table:
+    """Answers as rows for spreadsheets, with the union of their columns; what is nested deeper has no column."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, object]] = []
+        self.left_out: dict[str, None] = {}  # names of nested parts, in order
+
+    def add(self, source: str, answer: Mapping[str, object]) -> None:
+        """Add an answer: its plain values, else the entries of its lists, which are numbered by rank."""
+        flat = self._flat(answer)
+        lists = {} if flat else {name: part for name, part in answer.items() if isinstance(part, list)}
+        lists = {name: part for name, part in lists.items() if all(isinstance(entry, Mapping) for entry in part)}
+        deeper = (name for name, part in answer.items() if name not in lists and not _columns(name, part))
+        self.left_out |= dict.fromkeys(deeper)
+        if flat:
+            self.rows.append({"source": source, **flat})
+        for name, entries in lists.items():
+            for rank, entry in enumerate(entries, 1):
+                number = {} if name == "errors" else {"rank": rank}
+                self.rows.append({"source": source, **number, **self._flat(entry)})
+
+    def text(self) -> str:
+        """Return the table as CSV."""
+        columns = list(dict.fromkeys(name for row in self.rows for name in row))
+        return to_csv(columns, ([row.get(name, "") for name in columns] for row in self.rows))
+
+    def _flat(self, answer: Mapping[str, object]) -> dict[str, object]:
+        return {name: value for part in answer for name, value in _columns(part, answer[part]).items()}
+
+
+def _columns(name: str, value: object) -> dict[str, object]:
+    """Return the columns of a part of an answer: itself, or NAME.KEY of an object of plain values; {} for others."""
+    if isinstance(value, FLAT):
+        return {name: value}
+    if isinstance(value, Mapping) and all(isinstance(each, FLAT) for each in value.values()):
+        return {f"{name}.{key}": each for key, each in value.items()}
+    return {}
 
 
 if __name__ == "__main__":

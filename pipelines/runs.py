@@ -10,13 +10,21 @@ A run is WORKLOAD/NAME or its folder; a member of one, WORKLOAD/NAME/MEMBER.
 """
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common.config.arguments import Parser
-from pipelines import arguments, cli
-from pipelines.inventory import clean, found
+from common.disk import prepared
+from common.disk.files import remove
+from common.disk.lock import is_held
+from common.errors import UserError
+from pipelines import arguments, cli, workloads
+from pipelines.inventory import found as inventory
+
+DATA = Path("data")
+Waste = tuple[Path, str]  # a file or folder that may go, and why
 
 
 def parser() -> Parser:
@@ -24,9 +32,7 @@ def parser() -> Parser:
     parser = Parser(prog="python pipelines/runs.py", description=__doc__)
     commands = parser.add_subparsers(dest="command", metavar="compare or clean")
     compared = commands.add_parser("compare", help="figures, settings and curves of two or more runs")
-    compared.add_argument(
-        "runs", nargs="+", metavar="RUN", help="of one workload; the others are compared to the first"
-    )
+    compared.add_argument("runs", nargs="+", metavar="RUN", help="of one workload; compared to the first of them")
     compared.add_argument("--picture", type=Path, default=Path("runs/comparison.svg"), help="file for the curves")
     cleaned = commands.add_parser("clean", help="remove runs, or what no run needs any more")
     cleaned.add_argument("runs", nargs="*", metavar="RUN", help="to remove; none: what no run needs any more")
@@ -43,11 +49,69 @@ def main() -> None:
     if args.command == "compare":
         from pipelines.inventory import compare  # with numpy and matplotlib
 
-        print(compare.compared(found.find(args.runs), args.picture))
+        print(compare.compared(inventory.find(args.runs), args.picture))
     elif args.command == "clean":
-        print(clean.clean(found.find(args.runs), bool(args.runs), args.checkpoints, args.yes))
+        print(clean(inventory.find(args.runs), bool(args.runs), args.checkpoints, args.yes))
     else:
-        print(found.table(found.find()) or "no run below runs/ yet; python pipelines/train.py --help says how to begin")
+        print(
+            inventory.table(inventory.find())
+            or "no run below runs/ yet; python pipelines/train.py --help says how to begin"
+        )
+
+
+def clean(runs: Sequence[inventory.Found], whole: bool, checkpoints: bool, really: bool) -> str:
+    """Remove `runs` as a `whole` (UserError in training), else what no run needs; return what goes or would go."""
+    busy = [each for each in runs if is_held(each.run.lock_file)]
+    if whole and busy:
+        raise UserError(f"{busy[0].name} is in training; stop it first")
+    waste = [(each.run.folder, "asked for") for each in runs]
+    if not whole:
+        waste = [*_unneeded([each for each in runs if each not in busy], checkpoints), *_unused_data(runs)]
+    if not waste:
+        return "there is nothing to remove"
+    lines = [f"  {inventory.human(inventory.size(path)):>7}  {path}  ({reason})" for path, reason in waste]
+    total = inventory.human(sum(inventory.size(path) for path, _ in waste))
+    if not really:
+        return "\n".join(["would be removed:", *lines, f"{total} in all; add --yes to remove it"])
+    for path, _ in waste:
+        remove(path)
+    return "\n".join(["removed:", *lines, f"{total} in all"])
+
+
+def _unneeded(runs: Sequence[inventory.Found], checkpoints: bool) -> Iterator[Waste]:
+    for found in runs:
+        if found.run.is_blank() and not found.members:
+            yield (found.run.folder, "nothing came of it")
+            continue
+        for run in (found.run, *found.members):
+            if is_held(run.lock_file):
+                continue
+            for pattern in (".*.tmp", ".*.old"):
+                yield from ((path, "half-written") for path in sorted(run.folder.glob(pattern)))
+                yield from ((path, "half-written") for path in sorted(run.folder.glob(f"[cm]*/{pattern}")))
+            over = (run.outcome() or {}).get("state") == "done" or (run is found.run and found.state == "done")
+            if checkpoints and over and run.checkpoints.is_dir():
+                yield (run.checkpoints, "its training is done")
+
+
+def _unused_data(runs: Sequence[inventory.Found]) -> Iterator[Waste]:
+    """Yield prepared data of no run; a workload with unreadable runs keeps all."""
+    for folder in sorted(DATA.glob("*/")):
+        if folder.name not in workloads.names() or is_held(folder / ".lock"):
+            continue
+        config = workloads.find(folder.name).config
+        used = set()
+        try:
+            for found in runs:
+                if found.run.workload == folder.name:
+                    for run in (found.run, *found.members):
+                        data = run.config(config).data
+                        used.add(prepared.folder_for(folder.name, data, data.layout))
+        except UserError:
+            continue
+        for path in sorted(folder.glob("*/")):
+            if path not in used:
+                yield (path, f"prepared data of no run below {inventory.ROOT}/")
 
 
 if __name__ == "__main__":

@@ -107,9 +107,8 @@ def opened(word: str, device: str | None, limits: Limits) -> Answering:
             raise UserError(f"{word}: this is a run's folder, not a model's; give {folder} alone")
         return Answering(trained.find(workload, "", Path(folder), device), "", limits)
     _no_model_folder(Path(word))
-    parts = Path(word).parts
-    parts = parts[parts.index("runs") + 1 :] if "runs" in parts else parts
-    parts = tuple(part for part in parts if part != "members")
+    whole = Path(word).parts
+    parts = [part for part in whole[whole.index("runs") + 1 if "runs" in whole else 0 :] if part != "members"]
     if len(parts) not in (2, 3):
         raise UserError(f"{word}: a run is WORKLOAD/NAME, as in cvrp/default, or its folder; see pipelines/runs.py")
     workloads.inputs(parts[0])  # refuses an unknown workload

@@ -11,7 +11,6 @@ ROOMS = {
     "common.browser": (),
     "common.config": ("common",),
     "common.disk": ("common",),
-    "common.hardware": ("common", "common.config"),
     "common.input_files": ("common", "common.config"),
     "models": (),
     "models.routing": ("models",),
@@ -57,12 +56,9 @@ ROOMS = {
         *(f"pipelines.{name}" for name in ("checks", "distributed", "engine", "run", "workloads")),
     ),
     "pipelines.answers": ("models", "pipelines.cli", "pipelines.run", "pipelines.workloads"),
-    "pipelines.server": (
-        "models.shipped",
-        *(f"pipelines.{name}" for name in ("answers", "cli", "report", "run", "workloads")),
-    ),
+    "pipelines.server": ("pipelines.answers", "pipelines.report"),
     "pipelines": (
-        "models.io",
+        *("models.io", "models.shipped"),
         *(
             f"pipelines.{name}"
             for name in ("answers", "checks", "cli", "distributed", "engine", "inventory", "members")

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from common import hardware
 from pipelines import benchmark, cli, workloads
 from pipelines.checks import throughput
 from pipelines.engine import training
+from pipelines.engine.config import Hardware
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def gpu(monkeypatch, tmp_path):
     monkeypatch.setattr(workloads, "find", lambda name: workload)
     monkeypatch.setattr(training, "make_accelerator", lambda config, run: accelerator)
     monkeypatch.setattr(cli, "prepare_first", lambda *_: (tmp_path, {}))
-    monkeypatch.setattr(hardware, "apply", lambda *_: None)
+    monkeypatch.setattr(Hardware, "apply", lambda *_: None)
     monkeypatch.setattr(throughput, "measure", lambda *_: {"examples_per_s": 100.0})
 
 

@@ -166,6 +166,7 @@ def test_operations_are_those_of_the_cpu_and_never_mix_devices(tmp_path):
     emulated(tmp_path, tmp_path / "script.py")
 
 
+@pytest.mark.slow
 def test_every_way_to_wait_for_the_device_is_counted(tmp_path):
     (tmp_path / "script.py").write_text(WAITING)
     emulated(tmp_path, tmp_path / "script.py")

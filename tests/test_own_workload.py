@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from common.errors import UserError
+from common.packages import recorded_folder
 from exporters import __main__ as exporters
 from exporters.portable import imported
 from models import io
@@ -24,6 +25,7 @@ from tests.stages import ROOT, command, export, records, refused, stage
 from tests.test_dependencies import faults
 
 EXAMPLE = Path(__file__).with_name("example_workload")
+EXAMPLE_PACKAGE = "tests.example_workload"
 TINY = ["data.examples=200", "training.steps=40", "training.checkpoint_steps=5", "training.log_steps=1"]
 MANY = """
 
@@ -121,27 +123,23 @@ def test_two_processes_follow_the_same_curve(trained):
 
 
 @pytest.mark.slow
-def test_an_export_needs_the_file_of_the_family_and_says_so(trained, tmp_path):
+def test_an_export_of_a_model_alone_needs_its_workload_and_says_so(trained, tmp_path):
     package, folder = trained
-    run, family = folder / "runs/waves/default", f"waves={package / 'model.py'}"
-    shutil.copytree(run / "model/best", tmp_path / "copied")
-    refused(export("safetensors", tmp_path / "copied"), "unknown family 'waves'", "--family waves=PATH/TO/model.py")
-    refused(export("safetensors", run, "--family", "waves"), "--family waves must be NAME=FILE")
-    refused(export("safetensors", run, "--family", f"routing={package / 'model.py'}"), "leave it out")
-    relative = f"waves={package / 'task.py'}"
-    refused(export("safetensors", run, "--family", relative), "task.py gives no family 'waves'", "relative import")
-    done = export("safetensors", run, "--family", family)
+    copied = shutil.copytree(folder / "runs/waves/default/model/best", tmp_path / "copied")
+    refused(export("safetensors", copied), "unknown family 'waves'", "--workload FOLDER")
+    refused(export("safetensors", copied, "--workload", "waves"), "there is no workload in waves")
+    done = export("safetensors", copied, "--workload", package, folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "equal to model/best in every weight and output" in done.stdout
+    assert "equal to copied in every weight and output" in done.stdout
 
 
 def test_a_model_is_loaded_in_python_once_its_family_is_known(trained, monkeypatch):
-    package, folder = trained
+    _, folder = trained
     best = folder / "runs/waves/default/model/best"
     monkeypatch.delitem(io.FAMILIES, "waves", raising=False)
-    with pytest.raises(ValueError, match=r"io.FAMILIES\['waves'\] = 'PATH/TO/model.py'"):
+    with pytest.raises(ValueError, match="if it is your own, import its package first"):
         io.load(best)
-    monkeypatch.setitem(io.FAMILIES, "waves", str(package / "model.py"))
+    monkeypatch.setitem(io.FAMILIES, "waves", f"{EXAMPLE_PACKAGE}.model")
     model = io.load(best)
     assert torch.equal(model(**model.example()), io.load(best)(**model.example()))
     assert type(model) is type(io.load(best))
@@ -166,7 +164,7 @@ PAST = [0.1 * k for k in range(16)]
 def predicted(folder):
     """What the trained model answers, asked in this process."""
     module = io.FAMILIES.get("waves")
-    io.FAMILIES["waves"] = str(EXAMPLE / "model.py")
+    io.FAMILIES["waves"] = f"{EXAMPLE_PACKAGE}.model"
     try:
         return next(io.load(folder / "runs/waves/default/model/best").predict([{"past": PAST}], steps=3))["next"]
     finally:
@@ -238,14 +236,14 @@ def test_a_workload_that_has_moved_is_named_and_one_that_a_run_brings_is_not_run
     with pytest.raises(UserError, match=r"no longer in .*gone/waves; give the folder, as in --workload FOLDER/waves"):
         workloads.find("waves")
     assert "waves" in found.table(found.find())
-    with pytest.raises(ValueError, match=r"trained from .*gone/waves, which is gone; give --family"):
-        exporters.add_workload(run)
+    with pytest.raises(ValueError, match=r"there is no workload in .*gone/waves; give that of the run"):
+        exporters.add_workload(recorded_folder(run))
     copy_to(run)
     record(run / "waves")
     with pytest.raises(UserError, match="brings code of its own"):
         workloads.find("waves")
     with pytest.raises(UserError, match="brings code of its own"):
-        exporters.add_workload(run)
+        exporters.add_workload(recorded_folder(run))
     record(copy_to(tmp_path / "a"))
     shutil.copytree(run, run.with_name("other"))
     record(copy_to(tmp_path / "b"))

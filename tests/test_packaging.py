@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from common import version
+from common import packages
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -107,8 +107,8 @@ def test_exceptions_are_what_they_are_said_to_be():
     ],
 )
 def test_a_missing_package_is_named_with_what_brings_it(module, said):
-    assert said in version.missing(ModuleNotFoundError(name=module))
+    assert said in packages.missing(ModuleNotFoundError(name=module))
 
 
 def test_a_module_of_nobody_has_no_remedy():
-    assert version.missing(ModuleNotFoundError(name="nonsense")) is None
+    assert packages.missing(ModuleNotFoundError(name="nonsense")) is None

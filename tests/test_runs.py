@@ -10,7 +10,8 @@ import pytest
 from common import config as configs
 from common.disk import prepared
 from common.errors import UserError
-from pipelines.inventory import clean, compare, found
+from pipelines import runs as command
+from pipelines.inventory import compare, found
 from pipelines.run.folder import Run
 from pipelines.workloads.cvrp import Config
 from tests import forked
@@ -76,7 +77,7 @@ def test_a_run_that_another_process_trains_is_left_alone(runs):
         (two,) = found.find(["cvrp/two"])
         assert two.state == "training"
         with pytest.raises(UserError, match="cvrp/two is in training; stop it first"):
-            clean.clean([two], whole=True, checkpoints=False, really=True)
+            command.clean([two], whole=True, checkpoints=False, really=True)
         process.communicate("\n")
     assert found.find(["cvrp/two"])[0].state == "stopped"
 
@@ -106,24 +107,24 @@ def test_clean_shows_what_would_go_and_removes_it_when_told_to(runs):
         (folder / "data.arrow").write_bytes(bytes(5000))
     half = runs / "runs/cvrp/one/checkpoints/.step-000020.tmp"
     half.mkdir()
-    shown = clean.clean(found.find(), whole=False, checkpoints=False, really=False)
+    shown = command.clean(found.find(), whole=False, checkpoints=False, really=False)
     for path in ("runs/cvrp/blank", "data/cvrp/unused", "runs/cvrp/one/checkpoints/.step-000020.tmp"):
         assert f"  {path}  (" in shown
         assert (runs / path).exists()
     assert len(shown.splitlines()) == 5
     assert shown.endswith("6 kB in all; add --yes to remove it")
-    assert clean.clean(found.find(), whole=False, checkpoints=False, really=True).startswith("removed:")
+    assert command.clean(found.find(), whole=False, checkpoints=False, really=True).startswith("removed:")
     assert not (runs / "runs/cvrp/blank").exists()
     assert not half.exists()
     assert used.exists()
     assert not used.with_name("unused").exists()
-    assert clean.clean(found.find(), whole=False, checkpoints=False, really=True) == "there is nothing to remove"
+    assert command.clean(found.find(), whole=False, checkpoints=False, really=True) == "there is nothing to remove"
 
-    shown = clean.clean(found.find(), whole=False, checkpoints=True, really=True)
+    shown = command.clean(found.find(), whole=False, checkpoints=True, really=True)
     assert shown.count("its training is done") == 2
     assert (runs / "runs/cvrp/two/checkpoints").exists()
     assert not (runs / "runs/cvrp/many/members/A/checkpoints").exists()
-    clean.clean(found.find(["cvrp/two"]), whole=True, checkpoints=False, really=True)
+    command.clean(found.find(["cvrp/two"]), whole=True, checkpoints=False, really=True)
     assert not (runs / "runs/cvrp/two").exists()
 
 

@@ -76,7 +76,7 @@ def test_help_narrows_to_a_section_and_shows_the_values_of_the_yaml_file(tmp_pat
     assert stage(tmp_path, "evaluate.py", *words, fresh=True).stdout == (
         "evaluation: The instances to solve, how to solve them, and the solvers to\n"
         "compare with.\n"
-        "  evaluation.samples=7  (integer >= 1)\n"
+        "  evaluation.samples=7  (1 <= integer <= 1048576)\n"
         "      tours per problem with decode=sampling\n"
     )
     refused(
@@ -101,7 +101,7 @@ def test_the_resolved_config_is_printed_and_nothing_begins(tmp_path):
         (["train.py", "--workload", "cvrp", "--steps", "5"], "did you mean training.steps=5, without dashes?"),
         (["evaluate.py", "--workload", "cvrp", "--milliseconds=8"], "did you mean evaluation.milliseconds=8,"),
         (["train.py"], "--workload is missing; give one of bep, crypto"),
-        (["evaluate.py", "--workload", "bep", "evaluation.start=2"], "did you mean 'evaluation.starts'?"),
+        (["evaluate.py", "--workload", "bep", "evaluation.clause=2"], "did you mean 'evaluation.clauses'?"),
         (["prepare.py", "--workload", "lmol", "data.thetta=4"], "did you mean 'data.theta'?"),
         (["benchmark.py", "--workload", "tinystories", "--stpes", "4"], "did you mean --steps?"),
         (["benchmark.py", "--workload", "tinystories", "--name", "none"], "there is no run runs/tinystories/none"),

@@ -41,12 +41,13 @@ function routesPanel(place, backend, about) {
     const whole = amount => Math.round(amount * 10 ** Math.min(decimals, MOST_DECIMALS));
     const at = place => place.map(each => each / 100);
     const plain = { depot: at(where.depot), customers: customers.map(each => at(each.at)), demands: customers.map(each => whole(each.demand)), capacity: whole(most) };
+    if (where.depots?.length) plain.depots = where.depots.map(each => at(each.at));
     if (!where.hours) return plain;
-    return { ...plain, hours: where.hours, windows: customers.map(each => each.hours ?? ALWAYS), service_times: customers.map(each => each.service ?? 0), speed: Number(speed.value) / (100 * where.scale) };
+    return { ...plain, hours: where.hours, depot_hours: (where.depots ?? []).map(each => each.hours), windows: customers.map(each => each.hours ?? ALWAYS), service_times: customers.map(each => each.service ?? 0), speed: Number(speed.value) / (100 * where.scale) };
   }
 
   function draw() {
-    dots.replaceChildren(...places(where.depot, customers), element("path", { class: "cursor", d: `M${cross[0] - 3} ${cross[1]}h6M${cross[0]} ${cross[1] - 3}v6` }));
+    dots.replaceChildren(...places(depotsOf(where), customers), element("path", { class: "cursor", d: `M${cross[0] - 3} ${cross[1]}h6M${cross[0]} ${cross[1] - 3}v6` }));
   }
 
   function add(at) {
@@ -123,7 +124,7 @@ function routesPanel(place, backend, about) {
   // Draws the chosen solver's tours in colour, over those of the others.
   function show() {
     const order = [...ways].sort(([a], [b]) => (a == chosen) - (b == chosen));
-    tours.replaceChildren(...order.map(([name, way]) => tour(name, way, where.depot, customers, name == chosen)));
+    tours.replaceChildren(...order.map(([name, way]) => tour(name, way, depotsOf(where), customers, name == chosen)));
     const { routes, arrivals } = ways.find(([name]) => name == chosen)?.[1] ?? {};
     times.replaceChildren(...(arrivals ? [table("Times: leave the depot, serve customers, come back", ["route", "leaves", "customers", "is back"], routes.map((route, i) =>
       [i + 1, clock(arrivals[i][0]), route.map((each, k) => `${customers[each - 1].name || each} ${clock(arrivals[i][k + 1])}`).join(", "), clock(arrivals[i].at(-1))]))] : []));
@@ -140,7 +141,7 @@ function routesPanel(place, backend, about) {
       button("Place at random", () => replaced({ customers: Array.from({ length: Math.min(Number(count.value), MOST_SHOWN) }, random) }, `${count.value} customers`), { class: "main" }),
       button("Clear", () => replaced({ customers: [] }, "no customers")),
       labelled("your customers (CSV)", file)),
-    element("p", { class: "note" }, "Click on the map to add a customer with a demand of 1 to 9. A CSV, opened or dropped on the map, has columns lon and lat (or x and y) and demand; its first row is the depot. Columns open and close (8:30) and service (minutes) are kept to."),
+    element("p", { class: "note" }, "Click on the map to add a customer with a demand of 1 to 9. A CSV, opened or dropped on the map, has columns lon and lat (or x and y) and demand; its first row is the depot, or those with 1 in a column depot. Columns open and close (8:30) and service (minutes) are kept to."),
     ...report.parts,
     element("div", { class: "tours", dragover: event => event.preventDefault(), drop: dropped }, map, results), times);
   draw();
@@ -173,7 +174,7 @@ function readCustomers(text) {
     return { number, place: axes.map(value), marked, hours, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity: row[at.capacity] };
   });
   if (rows.length > MOST_SHOWN + 1) throw new Error(`it has ${rows.length - 1} customers; at most ${MOST_SHOWN} can be shown`);
-  const depot = rows.find(each => each.marked) ?? rows[0], others = rows.filter(each => each != depot);
+  const marked = rows.filter(each => each.marked), depot = marked[0] ?? rows[0], others = rows.filter(each => each != depot && !each.marked);
   const far = degrees && rows.find(({ place: [lon, lat] }) => Math.abs(lon) > 180 || Math.abs(lat) > 90);
   if (far) throw new Error(`row ${far.number}: ${far.place.join(", ")} is no longitude and latitude; are they exchanged?`);
   const bounds = axis => [Math.min(...rows.map(each => each.place[axis])), Math.max(...rows.map(each => each.place[axis]))];
@@ -182,7 +183,7 @@ function readCustomers(text) {
   const extent = Math.max(across * (east - west), up * (north - south)) || 1;
   const onMap = ([x, y]) => [4 + 92 * across * (x - west) / extent, 4 + 92 * up * (north - y) / extent];
   return {
-    where: { depot: onMap(depot.place), scale: extent / 92, unit: degrees ? "\u00a0km" : "", hours: at.open >= 0 || at.close >= 0 ? depot.hours : null },
+    where: { depot: onMap(depot.place), depots: marked.slice(1).map(each => ({ at: onMap(each.place), hours: each.hours })), scale: extent / 92, unit: degrees ? "\u00a0km" : "", hours: at.open >= 0 || at.close >= 0 ? depot.hours : null },
     customers: others.map(each => ({ at: onMap(each.place), demand: each.demand(), hours: each.hours, service: each.service, name: each.name })),
     capacity: Number(rows.find(each => each.capacity)?.capacity) || null,
   };
@@ -193,17 +194,22 @@ function clock(minutes) {
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
-function places(depot, customers) {
+// The places of all depots: a route of `way.depots[k]` begins and ends at that one.
+function depotsOf(where) {
+  return [where.depot, ...(where.depots ?? []).map(each => each.at)];
+}
+
+function places(depots, customers) {
   return [
     ...customers.map(({ at: [x, y], demand }) => element("circle", { class: "dot", cx: x, cy: y, r: 0.8 + 0.12 * demand })),
-    element("rect", { class: "depot", x: depot[0] - 1.6, y: depot[1] - 1.6, width: 3.2, height: 3.2 }),
+    ...depots.map(([x, y]) => element("rect", { class: "depot", x: x - 1.6, y: y - 1.6, width: 3.2, height: 3.2 })),
   ];
 }
 
 // A solver's tours: those in colour grow customer by customer.
-function tour(name, way, depot, customers, coloured) {
+function tour(name, way, depots, customers, coloured) {
   const lines = (way.routes ?? []).map((route, number) => {
-    const points = [depot, ...route.map(customer => customers[customer - 1].at), depot];
+    const depot = depots[way.depots?.[number] ?? 0], points = [depot, ...route.map(customer => customers[customer - 1].at), depot];
     const line = element("path", { class: coloured ? "route" : "route faint", d: `M${points.map(each => each.join(" ")).join("L")}`, stroke: coloured ? `var(--c${number % COLOURS})` : "var(--muted)" });
     return { line, stops: points.length };
   });

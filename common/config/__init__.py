@@ -156,7 +156,6 @@ def _patch_all(cls: type[Section], tree: dict[str, object], words: Sequence[str]
 
 
 def _patch(tree: dict[str, object], word: str, following: str) -> None:
-    """Set a word's value; `following` is the next word, a hint if this one is a key alone."""
     key, equals, text = word.partition("=")
     if not equals or not key:
         torn = following and "=" not in following
@@ -178,7 +177,6 @@ def _patch(tree: dict[str, object], word: str, following: str) -> None:
 
 
 def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
-    """Return, for one pydantic error, the dotted key, what is wrong and what to type, and what was given."""
     known = list(_dotted(cls))
     # Pydantic appends the names of union members to the location; they are no keys.
     parts = [str(part) for part in item["loc"]]

@@ -69,7 +69,6 @@ def _fields(
 
 
 def _in_words(annotation: object, bounds: Mapping[str, float]) -> tuple[str, tuple[str, ...]]:
-    """Return a type in words, with the bounds of its numbers, and the values to choose from."""
     origin, parts = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Annotated:
         tables = [tuple(each.table) for each in parts[1:] if isinstance(each, Choice)]
@@ -129,5 +128,4 @@ def _group_text(group: Group, values: Mapping[str, object], width: int) -> str:
 
 
 def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    """Return lines that begin with `indent` spaces, those after the first with 6."""
     return textwrap.wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * 6, break_on_hyphens=False)

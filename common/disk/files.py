@@ -16,7 +16,6 @@ from typing import IO, Any
 from common.errors import UserError
 
 AT_ONCE = 2**20  # bytes that are worth a write of their own
-DENIED = "no permission to write there: change it, or run from a folder of your own"
 ABSENT = {  # what passes, or is not the file's fault: a file that cannot be read now may be sound
     errno.ESTALE: "the network disk has lost it: mount that again, then continue with --resume",
     errno.ETIMEDOUT: "the network disk does not answer: see to it, then continue with --resume",
@@ -30,7 +29,8 @@ FAULTS = ABSENT | {
     errno.EROFS: "the file system is read-only: run from a folder that can be written",
     errno.EIO: "the disk reports an error: see to it (dmesg), then continue with --resume",
 }
-REMEDIES = FAULTS | dict.fromkeys((errno.EACCES, errno.EPERM), DENIED)
+DENIED = "no permission to write there: change it, or run from a folder of your own"
+REMEDIES = FAULTS | {errno.EACCES: DENIED, errno.EPERM: DENIED}
 
 
 @contextmanager

@@ -124,7 +124,6 @@ def _write(descriptor: int, text: Holder) -> None:
 
 
 def _holder(file: Path | int) -> Holder | None:
-    """Return what a lock file says; None if nothing."""
     try:
         text = file.read_bytes() if isinstance(file, Path) else os.pread(file, 1000, 0)
         holder = json.loads(text)

@@ -70,7 +70,6 @@ def _changed(manifest: Mapping[str, Plain], inputs: Callable[[], Sequence[Path]]
 
 
 def _manifest(folder: Path) -> dict[str, Plain]:
-    """Return the manifest of prepared data. Raises UserError if it lists none of the files, or a missing one."""
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         missing = [name for name in manifest["sha256"] if not (folder / name).is_file()]

@@ -25,11 +25,7 @@ from models.plans.char_mixture import CharMixture
 from models.plans.characters import END
 from models.plans.mixture_weights import ADAPTING, ENTROPIES, FINE_ENTROPIES, FROZEN, LEAST, LENGTHS
 
-INPUTS: dict[str, dict[int, str]] = {
-    "tokens": {0: "texts", 1: "characters"},
-    "hidden": {1: "texts"},
-    "cell": {1: "texts"},
-}
+INPUTS = {"tokens": {0: "texts", 1: "characters"}, "hidden": {1: "texts"}, "cell": {1: "texts"}}
 TEXTS, CHARACTERS = 20, 40  # completions that are compared
 READ = 60  # characters of texts that are compared
 SETS = {"frozen": (FROZEN, chains.STORED), "adapting": (ADAPTING, chains.CONTEXTS)}  # weights, and contexts they have

@@ -14,23 +14,11 @@ from models.routing.decoder import Cache, PointerDecoder
 from models.routing.environment import Instances, State, tour_length
 from models.routing.policy import RoutingPolicy
 
-INSTANCE: dict[str, dict[int, str]] = {
-    "locs": {0: "instances", 1: "nodes"},
-    "demand": {0: "instances", 1: "nodes"},
-    "capacity": {0: "instances"},
-}
-CACHE: dict[str, dict[int, str]] = {
-    "query": {0: "instances", 2: "nodes"},
-    "key": {0: "instances", 2: "nodes"},
-    "value": {0: "instances", 3: "nodes"},
-    "pointer_key": {0: "instances", 1: "nodes"},
-    "distance": {0: "instances", 1: "nodes", 2: "nodes"},
-}
-STATE: dict[str, dict[int, str]] = {
-    "node": {0: "instances", 1: "tours"},
-    "load": {0: "instances", 1: "tours"},
-    "waiting": {0: "instances", 1: "nodes", 2: "tours"},
-}
+B, BN, BQ = {0: "instances"}, {0: "instances", 1: "nodes"}, {0: "instances", 1: "tours"}  # axes whose sizes vary
+INSTANCE = {"locs": BN, "demand": BN, "capacity": B}
+READ = {"query": {**B, 2: "nodes"}, "key": {**B, 2: "nodes"}, "value": {**B, 3: "nodes"}}
+CACHE = {**READ, "pointer_key": BN, "distance": {**BN, 2: "nodes"}}
+STATE = {"node": BQ, "load": BQ, "waiting": {**BN, 2: "tours"}}
 
 
 class Encoder(Part[RoutingPolicy]):
@@ -112,10 +100,7 @@ def tours_under_way(number: int, demand: Tensor, capacity: Tensor) -> tuple[Tens
 
 @torch.no_grad()
 def compare_tours(model: RoutingPolicy, example: ModuleType) -> Mapping[str, object]:
-    """Solve fresh instances by the example and by the model, each by greedy tours to every customer first.
-
-    Where two nodes score the same but for rounding, tours may differ; a length that differs raises RuntimeError.
-    """
+    """Solve fresh instances by the example and by the model; RuntimeError unless lengths agree."""
     equal, worst = 0, 0.0
     for number in range(FRESH):
         locs, demand, capacity = (each[:1] for each in instance(number))

@@ -133,24 +133,21 @@ class Story:
         gc.collect()
         self._file = open(model_path, "rb")  # noqa: SIM115 the memory is read from it, row by row
         try:
-            self._read(vocabulary_path)
+            self.model = Model(self._file)
+            gc.collect()
+            with open(vocabulary_path, "rb") as file:
+                self.vocabulary = Vocabulary(file)
+            if (self.vocabulary.size, self.vocabulary.bytes, self.vocabulary.crc) != (
+                self.model.vocabulary,
+                self.model.vocabulary_bytes,
+                self.model.vocabulary_crc,
+            ):
+                raise ValueError("the vocabulary file belongs to another model; copy both files of one export")
         except (ValueError, OSError, MemoryError):
             self.close()
             raise
         if not (self.model.memory or self.model.counts):
             self.close()
-
-    def _read(self, vocabulary_path):
-        self.model = Model(self._file)
-        gc.collect()
-        with open(vocabulary_path, "rb") as file:
-            self.vocabulary = Vocabulary(file)
-        if (self.vocabulary.size, self.vocabulary.bytes, self.vocabulary.crc) != (
-            self.model.vocabulary,
-            self.model.vocabulary_bytes,
-            self.model.vocabulary_crc,
-        ):
-            raise ValueError("the vocabulary file belongs to another model; copy both files of one export")
         gc.collect()
 
     def close(self):

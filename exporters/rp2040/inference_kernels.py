@@ -55,16 +55,6 @@ def recall(weights: ptr8, first: int, step: int, multiplier: int, post: int, kep
 
 
 @micropython.viper
-def limit(x: ptr32, width: int, most: int):
-    """Limit every number in x to -most..most."""
-    for j in range(width):
-        if x[j] > most:
-            x[j] = most
-        elif x[j] < 0 - most:
-            x[j] = 0 - most
-
-
-@micropython.viper
 def deviations(x: ptr32, n: ptr32, width: int) -> int:
     """Set n to width times x less its mean; return a number as long as the longest of them."""
     total = 0
@@ -127,13 +117,6 @@ def scale(y: ptr32, multiplier: ptr16, first: int, last: int, pre: int, post: in
         elif value < 0 - most:
             value = 0 - most
         y[i] = value
-
-
-@micropython.viper
-def keep(y: ptr32, first: int, cache: ptr8, place: int, width: int):
-    """Store numbers of a byte from y in a cache, 128 added."""
-    for j in range(width):
-        cache[place + j] = y[first + j] + 128
 
 
 @micropython.viper

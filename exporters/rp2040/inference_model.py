@@ -187,7 +187,8 @@ class Model:
             if record[0] == code & 255:
                 kernels.recall(record, 4, 1, record[2] | record[3] << 8, self.post_memory, 1, self._x, width)
             place += (4 + width) << bits
-        kernels.limit(self._x, width, LARGEST_RESIDUAL)
+        for j in range(width):
+            self._x[j] = max(min(self._x[j], LARGEST_RESIDUAL), -LARGEST_RESIDUAL)
 
     def _attend(self, number, position):
         """Turn the sums of queries, keys and values in `_y` into the attention's output in `_a`."""
@@ -201,8 +202,9 @@ class Model:
             kernels.scale(y, multiplier, first, first + width, shifts[0], shifts[1 + part], most)
         start = number * context * width
         newest = start + position % context * width
-        kernels.keep(y, width, keys, newest, width)
-        kernels.keep(y, 2 * width, values, newest, width)
+        for j in range(width):
+            keys[newest + j] = y[width + j] + 128
+            values[newest + j] = y[2 * width + j] + 128
 
         count = min(position + 1, context)
         oldest = (position + 1 - count) % context

@@ -6,48 +6,30 @@ from pathlib import Path
 
 from exporters.rp2040.settings import Settings
 
-FOLDER = Path(__file__).parent
-LIBRARY, FIRMWARE = FOLDER / "library", FOLDER / "firmware"
+LIBRARY = Path(__file__).parent / "library"
+FIRMWARE = LIBRARY.with_name("firmware")
 # The arena holds parts of several types.
 BEFORE = '#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC optimize("O2", "no-strict-aliasing")\n#endif\n'
 
 
-def files(model: bytes, vocabulary: bytes, arena: int, layers: int, settings: Settings) -> dict[str, bytes]:
+def files(model: bytes, vocabulary: bytes, arena: int, layers: int, told: Settings) -> dict[str, bytes]:
     """Return the library's files by their names; the runtime is one translation unit and its header."""
-    numbers = {
-        "ARENA": arena,
-        "LAYERS": layers,
-        "TEMPERATURE": round(256 * settings.temperature),
-        "TOP_K": settings.top_k,
-        "TOKENS": settings.tokens,
-        "SEED": settings.seed,
-    }
-    arrays = {"model": model, "vocabulary": vocabulary}
-    header = "#include <stdint.h>\n" + "".join(
-        f"#ifndef STORY_{name}\n#define STORY_{name} {number}\n#endif\n" for name, number in numbers.items()
-    )
-    header += "".join(f"extern const uint32_t story_{name}[{len(data) // 4}];\n" for name, data in arrays.items())
-    made = {
-        "src/model.h": header,
-        "src/model.c": '#include "model.h"\n' + "".join(_array(name, data) for name, data in arrays.items()),
-        "src/runtime.h": _source("runtime.h"),
-        "src/runtime.c": BEFORE + _whole(_source("kernels.c") + _source("runtime.c")),
-    }
-    fixed = {path.relative_to(LIBRARY).as_posix(): path.read_bytes() for path in LIBRARY.rglob("*.*") if path.is_file()}
-    return fixed | {name: text.encode() for name, text in made.items()}
+    made = {path.relative_to(LIBRARY).as_posix(): path.read_text() for path in LIBRARY.rglob("*.*") if path.is_file()}
+    words = {"model_words": len(model) // 4, "vocabulary_words": len(vocabulary) // 4}
+    sizes = {"arena": arena, "layers": layers, "temperature": round(256 * told.temperature), "told": told}
+    made["src/model.h"] = made["src/model.h"].format(**words, **sizes)
+    made["src/model.c"] = made["src/model.c"].format(model=_words(model), vocabulary=_words(vocabulary))
+    made["src/runtime.h"] = (FIRMWARE / "runtime.h").read_text()
+    made["src/runtime.c"] = BEFORE + _whole("kernels.c") + _whole("runtime.c")
+    return {name: text.encode() for name, text in made.items()}
 
 
-def _source(name: str) -> str:
-    return (FIRMWARE / name).read_text()
-
-
-def _whole(text: str) -> str:
+def _whole(name: str) -> str:
     """The text of a source file with what it includes in its place, but for the header that the library has."""
-    return re.sub(r'#include "(?!runtime\.h)([\w.]+)"\n', lambda found: _whole(_source(found[1])), text)
+    text = (FIRMWARE / name).read_text()
+    return re.sub(r'#include "(?!runtime\.h)([\w.]+)"\n', lambda found: _whole(found[1]), text)
 
 
-def _array(name: str, data: bytes) -> str:
-    """Words, as both files consist of them and the runtime reads some in place."""
+def _words(data: bytes) -> str:
     words = [f"{word:#x}" for (word,) in struct.iter_unpack("<I", data)]
-    lines = [",".join(words[at : at + 12]) for at in range(0, len(words), 12)]
-    return f"const uint32_t story_{name}[{len(words)}] = {{\n" + ",\n".join(lines) + "};\n"
+    return ",\n".join(",".join(words[at : at + 12]) for at in range(0, len(words), 12))

@@ -13,15 +13,19 @@ MODEL_OFFSET = 0x10000  # offset of the model in flash; runtime and settings lie
 PAGE, BLOCK = 256, 512
 SETTINGS_OFFSET = MODEL_OFFSET - PAGE
 MEGABYTE = 1024 * 1024
-FAMILY = 0xE48BFF56  # RP2040
+FAMILY, FAMILY_RP2350 = 0xE48BFF56, 0xE48BFF59  # RP2040; RP2350's ARM cores, secure
+# What the RP2350's boot ROM looks for: an image type (a program, secure, ARM, RP2350), the last item, no other block.
+IMAGE_DEFINITION = struct.pack("<5I", 0xFFFFDED3, 0x10210142, 0x000001FF, 0, 0xAB123579)
 MAGIC = (0x0A324655, 0x9E5D5157)
 MAGIC_END = 0x0AB16F30
 HAS_FAMILY = 0x2000
 
 
-def join(runtime: bytes, settings: bytes, model: bytes, vocabulary: bytes, megabytes: int = 2) -> bytes:
+def join(
+    runtime: bytes, settings: bytes, model: bytes, vocabulary: bytes, megabytes: int = 2, family: int = FAMILY
+) -> bytes:
     """The UF2 file of four parts; ValueError if they do not fit flash or the chip would not boot the runtime."""
-    check_boot(runtime)
+    check_boot(runtime, family)
     if len(runtime) > SETTINGS_OFFSET:
         raise ValueError(f"the runtime has {len(runtime):,} bytes; flash has {SETTINGS_OFFSET:,} for it")
     if len(settings) != PAGE:
@@ -33,16 +37,19 @@ def join(runtime: bytes, settings: bytes, model: bytes, vocabulary: bytes, megab
         )
     total = len(image) // PAGE
     return b"".join(
-        struct.pack("<8I", *MAGIC, HAS_FAMILY, FLASH + PAGE * number, PAGE, number, total, FAMILY)
+        struct.pack("<8I", *MAGIC, HAS_FAMILY, FLASH + PAGE * number, PAGE, number, total, family)
         + image[PAGE * number : PAGE * (number + 1)].ljust(476, b"\0")
         + struct.pack("<I", MAGIC_END)
         for number in range(total)
     )
 
 
-def check_boot(image: bytes) -> None:
+def check_boot(image: bytes, family: int = FAMILY) -> None:
     """Raise ValueError unless the chip would boot an image."""
-    if len(image) < PAGE or struct.unpack_from("<I", image, 252)[0] != crc32_mpeg2(image[:252]):
+    if family == FAMILY_RP2350:
+        if IMAGE_DEFINITION not in image[:4096]:
+            raise ValueError("the runtime's first 4,096 bytes have no image definition; build the runtime again")
+    elif len(image) < PAGE or struct.unpack_from("<I", image, 252)[0] != crc32_mpeg2(image[:252]):
         raise ValueError(
             "the runtime's first 256 bytes are no second boot stage with a valid sum; build the runtime again"
         )

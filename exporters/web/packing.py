@@ -1,6 +1,7 @@
 """What the page of each family of models carries: kernels, numbers, and PyTorch's answers to a few questions."""
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +38,7 @@ OWN = "web_page"  # the module with `pack` beside that of a family of the user's
 MOST_TOKENS = 64  # of a story that is compared
 SUGGESTED_AFTER = 400  # characters that a page reads, with every key, for suggestions
 HASH_BITS = 43  # as in chains.js; with more, differences of a hundred thousand would not fit into 32 bits
+UNCORRECTED = "none in this page; the run's probabilities are corrected by its newest labels"
 BUDGET = 32  # references that an image is compared with
 
 
@@ -75,10 +77,7 @@ def _asked(method: str, *arguments: object, output: object) -> dict[str, object]
 
 
 def _weights(model: Model, changed: Mapping[str, torch.Tensor | None] | None = None) -> bytes:
-    """Return the model's tensors as safetensors: fractions in 32 bits, whole numbers in as few as they need.
-
-    Those in `changed` take the place of the model's own; None leaves one out.
-    """
+    """Return the model's tensors, or those in `changed` (None: none), in 32 bits or as few as integers need."""
     tensors: dict[str, torch.Tensor | None] = {**model.state_dict(), **(changed or {})}
     kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
     return safetensors.torch.save({name: _narrowed(tensor).contiguous() for name, tensor in kept.items()})
@@ -90,10 +89,6 @@ def _narrowed(tensor: torch.Tensor) -> torch.Tensor:
     least, most = (int(tensor.min()), int(tensor.max())) if tensor.numel() else (0, 0)
     types = (torch.uint8, torch.int16, torch.int32, torch.int64)
     return tensor.to(next(each for each in types if torch.iinfo(each).min <= least and most <= torch.iinfo(each).max))
-
-
-def _refused(what: str, instead: str) -> UserError:
-    return UserError(f"{what} has no page; {instead}")
 
 
 def _stories(model: TinyTransformer, run: Path) -> Packed:
@@ -119,13 +114,8 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         panel="text",
         kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "flash.js", "chip.js"],
         config={"settings": given, "longest_prompt": 4000, "lower_case": model.lower_case},
-        about={
-            "stories": True,
-            "settings": given,
-            "unit": "tokens",
-            "prompt": chosen.prompt or prompt.decode(),
-            "longest_prompt": 1000,
-        },
+        about={"stories": True, "settings": given, "unit": "tokens", "longest_prompt": 1000}
+        | {"prompt": chosen.prompt or prompt.decode()},
         files={
             "runtime.wasm": RUNTIME.read_bytes(),
             "model.bin": layout.pack_model(integers, vocabulary),
@@ -141,7 +131,7 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
 def _routes(model: RoutingPolicy, run: Path) -> Packed:
     config = model.config
     if config.kind != "gt":
-        raise _refused(f"a routing policy of kind {config.kind!r}", "train one with model.kind=gt")
+        raise UserError(f"a routing policy of kind {config.kind!r} has no page; train one with model.kind=gt")
     generator, expected = np.random.default_rng(0), []
     for customers, decode, augment in ((20, "greedy", False), (12, "multistart", True)):
         places = generator.random((customers + 1, 2)).round(3).tolist()
@@ -246,12 +236,17 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     config = model.config
     known = candle_features.NAMES
     if not set(config.features) <= set(known):
-        raise _refused("a model of other features than the default ones", "train one with data.features=default")
+        raise UserError("a model of other features than the default ones has no page; train with data.features=default")
     candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
     columns = {name: column.tolist() for name, column in columns_of(candles).items()}
     asked = {"coin": config.coins[0], "candles": columns}
-    answer = next(model.predict([asked], now="newest"))
-    about = facts([model])
+    about, plain = facts([model]), copy(model)
+    if model.rule:
+        coins = {name: own.model_copy(update={"recalibration": 0}) for name, own in model.rule.coins.items()}
+        plain.rule = model.rule.model_copy(update={"coins": coins})
+    answer = next(plain.predict([asked], now="newest"))
+    if model.recalibration(config.coins[0]):
+        answer["recalibration"] = UNCORRECTED
     return Packed(
         heading="Judge candles",
         said="Three experts look at the last candles of a coin; SHORT, NO_TRADE and LONG are what they expect next. "
@@ -262,6 +257,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
             **{name: about[name] for name in ("coins", "timeframe_ms", "candles_needed")},
             "warning": config.warning,
             "rule": model.rule.model_dump() if model.rule else {"never": NEVER},
+            "uncorrected": UNCORRECTED,
             "features": config.features,
             "scalers": config.scalers,
             "lookback": config.lookback,
@@ -281,7 +277,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
 def _images(model: Siamese, run: Path) -> Packed:
     if not isinstance(model, Siamese) or model.config.texture:
         kind = "a siamese comparator of textures" if isinstance(model, Siamese) else "a comparator of this kind"
-        raise _refused(kind, "train one with model.kind=siamese and model.texture=false")
+        raise UserError(f"{kind} has no page; train one with model.kind=siamese and model.texture=false")
     config, images = model.config, model.example()["images"]
     references = model.reference_scores.tolist()
     if references and not model.fitted.any():

@@ -30,8 +30,8 @@ function answer(config, coin, time, probabilities) {
 function signalled(config, coin, probabilities) {
   const { rule } = config, own = rule.coins?.[config.coins[placeOf(config, coin)]];
   if (!own) return { signal: CLASSES[probabilities.indexOf(Math.max(...probabilities))], verdict: rule.never };
-  const recalibration = "none in this page; the run's probabilities are corrected by its newest labels";
-  const worth = { verdict: own.verdict, headline: rule.headline, ...(own.recalibration ? { recalibration } : {}) }, [short, , long] = probabilities;
+  const recalibration = own.recalibration ? { recalibration: config.uncorrected } : {};
+  const worth = { verdict: own.verdict, headline: rule.headline, ...recalibration }, [short, , long] = probabilities;
   if (own.threshold === null) return { signal: "NO_TRADE", reason: own.reason, ...worth };
   const sure = Math.max(short, long) >= own.threshold && short != long;
   return { signal: sure ? (long > short ? "LONG" : "SHORT") : "NO_TRADE", ...worth };

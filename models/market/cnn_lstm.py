@@ -17,7 +17,6 @@ from models.io import config_from
 from models.market.inputs import CLASSES
 from models.market.signal_model import SignalConfig, SignalModel
 
-PRESET = "default"  # older versions had others
 PATCH = 4  # candles from one patch to the next
 
 
@@ -25,14 +24,14 @@ PATCH = 4  # candles from one patch to the next
 class CNNLSTMConfig(SignalConfig):
     """Shape of the network and description of its input."""
 
-    preset: str = PRESET
+    preset: str = "default"  # older versions had others
     width: int = 64  # channels and LSTM units
     dropout: float = 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.preset != PRESET:
-            raise ValueError(f"preset {self.preset!r} is not known, only {PRESET!r}; train the model again")
+        if self.preset != "default":
+            raise ValueError(f"preset {self.preset!r} is not known, only 'default'; train the model again")
         if self.width < 1 or not 0 <= self.dropout < 1:
             raise ValueError(f"width={self.width} must be 1 or more, and dropout={self.dropout} 0 or more and below 1")
 

@@ -106,8 +106,7 @@ class SignalModel(io.Model):
 
         `candles` maps time (ms since 1970, when a candle opens), open, high, low, close and volume to their columns
         (N,); `now` is the current time in ms, by default the clock's. Raises ValueError for columns that are missing,
-        gaps, prices that cannot be, fewer than `candles_needed` candles, and if the newest candle is not the last one
-        that has closed.
+        gaps, impossible prices, too few candles, and a newest candle that is not the last one that has closed.
         """
         known = self._candles(candles, coin)
         self._check_age(int(known.time[-1]), int(time.time() * 1000) if now is None else now)

@@ -4,9 +4,7 @@ A chain is a list of contexts of one position, each a refinement of the one befo
 current word with the words before it; the last tokens within the document at hand. A token counts for the longest
 context of its chain, and for a shorter one when the next longer has it for the first time, so that the counts of
 shorter contexts are those of Kneser and Ney 1995. A chain turns the distribution that it begins with into sharper ones,
-context by context; what each context changes, a ratio of probabilities, is what a mixture weights.
-
-Shapes: N positions, K contexts of a position, V tokens.
+context by context; a mixture weights the changes. Shapes: N positions, K contexts of a position, V tokens.
 """
 
 import functools

@@ -38,9 +38,8 @@ class CharMixtureConfig(CharLSTMConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("rows", "entries"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}={getattr(self, name)} must be 0 or more")
+        if min(self.rows, self.entries) < 0:
+            raise ValueError(f"rows={self.rows} and entries={self.entries} must be 0 or more")
         if any(size < 1 for size in self.documents.values()) or min(self.nodes.values(), default=0) < 0:
             raise ValueError("documents: of each, 1 or more characters are stored, and 0 or more nodes")
         if self.nodes and list(self.nodes) != list(self.documents):

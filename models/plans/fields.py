@@ -13,13 +13,11 @@ import numpy as np
 from models.plans.outline import NUMBER
 
 WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+")  # those of clashDetection and of BIM, too
-MINOR = frozenset(
-    re.findall(
-        r"\S+",
-        "a an and any are as at be by do does for from has have how in is it of on or our shall that the their them "
-        "there they this to us we what when where which who will with you your",
-    )
+_MINOR = (
+    "a an and any are as at be by do does for from has have how in is it of on or our shall that the their them "
+    "there they this to us we what when where which who will with you your"
 )
+MINOR = frozenset(_MINOR.split())
 SUFFIXES = ["ations", "ation", "ating", "ated", "ates", "ate", "ings", "ing", "ed", "ions", "ion", "es", "s"]
 STRANGE = 0.5  # weight of a word that no field has
 SYNONYM = 0.95  # of a field's synonym, where its name has 1

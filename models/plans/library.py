@@ -89,8 +89,7 @@ class Library:
                 text = names.slotted(document.project, document.text[begin:end])
                 words = WORD.findall(text.lower())
                 own = frozenset(map(stem, _content(words)))
-                telling = sum(each.isalpha() and len(each) > 2 for each in own)
-                if telling > 1 and len(text) <= LONGEST and not text.endswith(":"):
+                if own and len(text) <= LONGEST and not text.endswith(":"):
                     found.setdefault(tuple(words), Clause(text, own)).places.append(place)
         self.clauses = list(found.values())
         self.paths = sorted({place.headings for clause in self.clauses for place in clause.places})

@@ -238,7 +238,7 @@ class Readings:
 
     def read(self, document: str, most: int | None = None) -> bool:
         """Read a document from where it has grown since, at most so many characters; return whether it is read."""
-        known = self._longest(document)
+        known = max((each for each in self.readers if document.startswith(each)), key=len, default="")
         reader = self.readers.pop(known) if known else self.begun()
         until = len(document) if most is None else min(len(document), len(known) + most)
         reader.skim(np.array(self.characters.encode(document[len(known) : until]), np.int64))
@@ -251,6 +251,3 @@ class Readings:
         """Return a reader of a document, for one use."""
         self.read(document)
         return self.readers[document].fork()
-
-    def _longest(self, document: str) -> str:
-        return max((each for each in self.readers if document.startswith(each)), key=len, default="")

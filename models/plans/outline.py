@@ -116,12 +116,11 @@ def _level(lines: Sequence[Line], number: int) -> int | None:
     line = lines[number]
     if sharp := SHARP.match(line.text):
         return len(sharp[1])
-    following = lines[number + 1] if number + 1 < len(lines) else None
-    listed = following is not None and not following.after_blank
+    below = next((each for each in lines[number + 1 : number + 2] if not each.after_blank), None)
     numbered = NUMBER.match(line.text)
     if numbered and _short(line.text):
         in_list = not line.after_blank and number and BULLET.match(lines[number - 1].text)
-        if in_list or (listed and following is not None and BULLET.match(following.text) and BULLET.match(line.text)):
+        if in_list or (below and BULLET.match(below.text) and BULLET.match(line.text)):
             return None
         return min(DEEPEST_NUMBERED, 7 + numbered[0].strip(" .)").count("."))
     if not _plain(line):

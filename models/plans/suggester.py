@@ -94,6 +94,8 @@ class Suggester:
             score += TYPED * alike + [BEGINNING * (clause.text.lower().startswith(low)) for clause in clauses]
             if len(typed) >= TELLING:
                 score[alike <= 0] = -np.inf
+        else:  # a word alone is no clause, unless it goes on with what was begun
+            score[[sum(len(word) > 2 for word in clause.words) < 2 for clause in clauses]] = -np.inf
         before = [stems_of(each) for _, each in outline.sentences(partial[:begin])]
         for row, clause in enumerate(clauses):
             if not continuation(clause, begun)[0] or any(overlap(clause.words, said) >= SAID for said in before):

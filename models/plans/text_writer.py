@@ -1,8 +1,7 @@
 """Texts that a character model writes side by side, a token of each at a time.
 
-Texts begin and end at any time, and each has its own settings. A text does not depend on those beside it, to the last
-bit: random numbers are functions of (seed, number of the token); the network's products are free of rounding
-(char_network.py); all else is computed row by row.
+Each has its own settings, and does not depend on those beside it, to the last bit: random numbers are functions of
+(seed, number of the token), the network's products are free of rounding, all else is computed row by row.
 """
 
 from collections.abc import Callable, Iterator, Sequence

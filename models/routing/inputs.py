@@ -174,8 +174,7 @@ def _windows_of(given: RoutingInput) -> np.ndarray | None:
     """Return the windows (N, 2) of the depot, customers and further depots; None where nothing opens or closes."""
     if not (given.windows or given.hours or given.depot_hours):
         return None
-    always = (0, np.inf)
-    hours = given.hours or always
+    always, hours = (0, np.inf), given.hours or (0, np.inf)
     further = given.depot_hours or [hours] * len(given.depots)
     return np.array([hours, *(given.windows or [always] * len(given.customers)), *further], float)
 

@@ -71,8 +71,7 @@ class RoutingPolicy(io.Model):
 
         Its card, README.md, says how it was trained and how good it is. Raises ValueError for an unknown name.
         """
-        known = shipped.names("cvrp")
-        if name not in known:
+        if name not in (known := shipped.names("cvrp")):
             raise ValueError(f"there is no pretrained policy {name!r}; there are {', '.join(known)}")
         return cast(RoutingPolicy, io.load(shipped.FOLDER / name, device))
 
@@ -202,8 +201,8 @@ class RoutingPolicy(io.Model):
             planned = [
                 None
                 if problem.plain
-                else pool.submit(fleet.answer, problem, settings.milliseconds or None, seed, initial)
-                for (_, (problem, _, initial)), seed in zip(prepared, drawn[:, 0].tolist(), strict=True)
+                else pool.submit(fleet.answer, problem, settings.milliseconds or None, seed, start)
+                for (_, (problem, _, start)), seed in zip(prepared, drawn[:, 0].tolist(), strict=True)
             ]
         found: list[dict[str, object]] = []
         for (given, _), plan in zip(prepared, planned, strict=True):

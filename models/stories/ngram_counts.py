@@ -100,25 +100,24 @@ class NgramCounts(nn.Module):
     def count(self, tokens: np.ndarray, stories: np.ndarray) -> None:
         """Count a text (N,) with its stories (N,) and choose the entries; `fit` gives them their levels."""
         self.orders = counted(tokens, stories, self.vocabulary)
-        pairs = [each.pairs for each in self.orders]
-        rows = [each // self.vocabulary for each in pairs]
-        codes = np.concatenate([each.hashes[row] for each, row in zip(self.orders, rows, strict=True)])
-        worth = np.concatenate([each.worth for each in self.orders])
-        states = np.concatenate([each.states[row] for each, row in zip(self.orders, rows, strict=True)])
-        shares = np.concatenate([each.shares for each in self.orders])
-        orders = np.repeat(np.arange(ORDERS), [len(each) for each in pairs])
+        of_pairs = [
+            (each.pairs, each.hashes[row := each.pairs // self.vocabulary], each.states[row], each.shares, each.worth)
+            for each in self.orders
+        ]
+        pairs, codes, states, shares, worth = map(np.concatenate, zip(*of_pairs, strict=True))
+        sizes = [len(each.pairs) for each in self.orders]
+        orders = np.repeat(np.arange(ORDERS), sizes)
         kept = _kept(codes, orders, worth, self.bits, len(self.levels))
         buckets = codes[kept] >> 32 - self.bits
         self.starts.copy_(torch.from_numpy(np.searchsorted(buckets, np.arange(len(self.starts)))))
-        tokens = np.concatenate(pairs)[kept] % self.vocabulary
+        tokens = pairs[kept] % self.vocabulary
         for stored, values in ((self.tokens, tokens), (self.tags, tag_of(codes[kept]))):
             stored.zero_()
             stored[: len(kept)] = torch.from_numpy(values.astype(np.int16))
         self._entries = np.stack([orders[kept], states[kept], shares[kept]], 1)
         used = np.zeros(len(codes), bool)
         used[kept] = True
-        ends = np.cumsum([len(each) for each in pairs])[:-1]
-        parts = zip(self.orders, np.split(used, ends), strict=True)
+        parts = zip(self.orders, np.split(used, np.cumsum(sizes)[:-1]), strict=True)
         self.orders = [replace(each, shares=each.shares * mine) for each, mine in parts]
 
     def seen(self, tokens: np.ndarray, stories: np.ndarray) -> Tensor:

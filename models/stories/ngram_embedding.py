@@ -97,14 +97,9 @@ class NgramMemory(nn.Module):
             (seen,) = np.nonzero(counts)
             totals = counts.reshape(size, vocabulary).sum(1)
             self.fingerprint(number).copy_(torch.from_numpy(owner))
-            self.counted.append(
-                Following(
-                    torch.from_numpy(np.searchsorted(seen // vocabulary, np.arange(size + 1))).to(device),
-                    torch.from_numpy(seen % vocabulary).to(device),
-                    torch.from_numpy(counts[seen].astype(np.float32)).to(device),
-                    torch.from_numpy(totals.astype(np.float32)).to(device),
-                )
-            )
+            starts = np.searchsorted(seen // vocabulary, np.arange(size + 1))
+            stored = (starts, seen % vocabulary, counts[seen].astype(np.float32), totals.astype(np.float32))
+            self.counted.append(Following(*(torch.from_numpy(each).to(device) for each in stored)))
 
     @torch.no_grad()
     def refit(self) -> None:

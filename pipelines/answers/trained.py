@@ -116,7 +116,12 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    return of_folder(word, folder, device) if folder else of_run(word, str(name), device)
+    if folder:
+        return of_folder(word, folder, device)
+    run = Run(workloads.name_of(word), str(name))
+    if not (folders := folders_of(run)):
+        raise UserError(run.unknown(shipped.names(run.workload)) + " --model FOLDER takes a folder with a model")
+    return _trained(word, run.name, folders, device)
 
 
 def usual(word: str) -> str:
@@ -128,20 +133,9 @@ def usual(word: str) -> str:
     trained = [name for name in names if Run(workload, name).started()]
     ships = shipped.names(workload)
     if not trained and not ships:
-        raise UserError(
-            f"there is no run of {workload} yet, and no model of it ships; train one: "
-            f"accelerate launch pipelines/train.py --workload {word}"
-        )
+        train = f"train one: accelerate launch pipelines/train.py --workload {word}"
+        raise UserError(f"there is no run of {workload} yet, and no model of it ships; {train}")
     return trained[-1] if trained else ALL if len(ships) > 1 and workloads.inputs(word).shipped else ships[0]
-
-
-def of_run(word: str, name: str, device: str) -> Trained:
-    """Load the models of a run. Raises UserError for an unknown or untrained one."""
-    run = Run(workloads.name_of(word), name)
-    folders = folders_of(run)
-    if not folders:
-        raise UserError(run.unknown(shipped.names(run.workload)) + " --model FOLDER takes a folder with a model")
-    return _trained(word, run.name, folders, device)
 
 
 def folders_of(run: Run) -> dict[str, Path]:

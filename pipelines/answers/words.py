@@ -63,10 +63,7 @@ def _value(cls: type[Section], key: str, text: str) -> object:
 def given(
     paths: Sequence[Path], fields: Mapping[str, object], inputs: Inputs, pipe: IO[bytes] | None
 ) -> Iterator[Given]:
-    """Yield the inputs that the words name, else those from the pipe, each as soon as it arrives.
-
-    Beside files, the fields that a workload shares are those of every input in the files.
-    """
+    """Yield the inputs that the words name, else those from the pipe, as they arrive; shared fields are all files'."""
     shared = {key: value for key, value in fields.items() if key in inputs.shared}
     if fields and not (paths and fields == shared):
         yield Given(FIELDS, fields)
@@ -78,11 +75,11 @@ def given(
 
 def _from_files(paths: Sequence[Path], inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:
     for lines, group in itertools.groupby(paths, lambda path: path == PIPE or path.suffix.lower() == ".jsonl"):
-        if not lines:
+        if lines:
+            for path in group:
+                yield from _file_of_lines(path, inputs, pipe)
+        else:
             yield from map(partial(_or_prompt, inputs), inputs.read(list(group)))
-            continue
-        for path in group:
-            yield from _file_of_lines(path, inputs, pipe)
 
 
 def _or_prompt(inputs: Inputs, given: Given) -> Given:
@@ -123,9 +120,9 @@ def _object(source: str, text: str, number: int) -> Given:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:
         return Given(source, None, f"this is not JSON: {error}")
-    if not isinstance(found, dict):
-        return Given(source, None, f"an input must be an object, as {{...}} (given {text[:40]})")
-    return Given(source, {"item": number, **found})
+    if isinstance(found, dict):
+        return Given(source, {"item": number, **found})
+    return Given(source, None, f"an input must be an object, as {{...}} (given {text[:40]})")
 
 
 def standard_input() -> IO[bytes] | None:

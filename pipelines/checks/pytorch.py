@@ -110,12 +110,8 @@ def has_kernels(capability: tuple[int, int], arch_list: Iterable[str]) -> bool:
 
 
 def cuda_build(cuda_version: tuple[int, int] | None, capabilities: Sequence[tuple[int, int] | None]) -> str | None:
-    """Return the PyTorch wheel that suits a driver and its GPUs; None if there is none, as for a driver too old.
-
-    `cuda_version` is the newest CUDA that the driver runs. torch 2.11 to 2.14 exist for CUDA 12.6 (compute capability
-    5.0 to 9.0, any driver of CUDA 12) and for CUDA 13.0 (7.5 and newer).
-    Source: PyTorch's RELEASE.md, "PyTorch CUDA Support Matrix".
-    """
+    """Return the wheel for the driver's `cuda_version` and GPUs (PyTorch's RELEASE.md, CUDA Support Matrix) or None."""
+    # torch 2.11 to 2.14: CUDA 12.6 for capabilities 5.0 to 9.0 and any driver of CUDA 12, CUDA 13.0 for 7.5 and newer.
     if cuda_version is None or cuda_version < (12, 0):
         return None
     known = [capability for capability in capabilities if capability is not None]

@@ -72,10 +72,7 @@ def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, 
 
 
 def _time_steps(updater: Updater, device: torch.device, steps: int) -> tuple[list[float], float, list[float]]:
-    """Make WARM_UP updates, then `steps` timed ones, on a GPU in groups, as its steps overlap between records.
-
-    Return the mean seconds of a step in each group, those of all steps, and the GPU's utilisation, if it tells that.
-    """
+    """Return the mean seconds of a step by groups, those of all, and the GPU's utilisation, after WARM_UP updates."""
     batches, cuda = updater.batches(), device.type == "cuda"
     step_seconds, elapsed, gpu_percent = list[float](), 0.0, list[float]()
     updater.model.train()

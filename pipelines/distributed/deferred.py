@@ -144,7 +144,6 @@ def made(make: Callable[[], AModel], device: torch.device) -> AModel:
 
 
 def _with_memory(recorder: Recorder, tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a buffer or scalar with its value, and a weight on the meta device."""
     if not isinstance(tensor, nn.Parameter):
         return (recorder.value(tensor) if _is_fake(tensor) else tensor).to(device)
     deferred = _is_fake(tensor) and tensor.ndim

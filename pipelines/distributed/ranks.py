@@ -164,10 +164,9 @@ def read(path: Path) -> bytes:
     import torch
 
     size = on_main(lambda: path.stat().st_size)
-    stored = is_main() and size
-    content = (
-        torch.from_file(str(path), size=size, dtype=torch.uint8) if stored else torch.empty(size, dtype=torch.uint8)
-    )
+    content = torch.empty(size, dtype=torch.uint8)
+    if is_main() and size:
+        content = torch.from_file(str(path), size=size, dtype=torch.uint8)
     for chunk in content.split(CHUNK) if size else ():
         torch.distributed.broadcast(chunk, 0, group=group())
     return content.numpy().tobytes()

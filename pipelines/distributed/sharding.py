@@ -1,8 +1,4 @@
-"""Sharded training (FSDP2): each process keeps a share of the weights, their gradients and the optimizers' state.
-
-Models know nothing of it. Weights are gathered for each pass, or one layer at a time where the model names the classes
-of its layers in `_no_split_modules`, as transformers does. Models that are not sharded stay as they are.
-"""
+"""Sharded training (FSDP2): weights are gathered for each pass, or by layer if the model has `_no_split_modules`."""
 
 import contextlib
 import warnings

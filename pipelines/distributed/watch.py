@@ -1,9 +1,4 @@
-"""Signs of life: ranks tell each other where they are, through the store that formed their group.
-
-A rank that has died, is silent for a minute, or keeps others waiting so long, is named by all others with its machine
-and the step it was last seen at. A signal to one rank reaches all of them, wherever they are. Two threads, as a store
-that is stopped itself may keep a question forever.
-"""
+"""Signs of life between ranks, through the store of their group: dead, silent and slow ones are named by all others."""
 
 from __future__ import annotations
 
@@ -100,7 +95,6 @@ class Watch:
                 thread.join(2 * BEAT)
 
     def _has_lost(self) -> bool:
-        """Return whether a rank is known, or soon turns out, to be dead or silent."""
         end = time.monotonic() + SOON
         while not self.lost and time.monotonic() < end:
             time.sleep(BEAT / 10)
@@ -142,7 +136,6 @@ class Watch:
                 self.stop.number = sign.signal
 
     def _look_around(self) -> None:
-        """Name ranks that are gone or silent, and what a signal waits for."""
         while not self.ended.wait(BEAT / 2):
             before, self.now = self.now, time.monotonic()
             if self.now - before > 5 * BEAT:  # this process was halted itself
@@ -155,7 +148,6 @@ class Watch:
                     self._judge_progress(rank, sign, self.now - self.moved[rank][1])
 
     def _remind(self) -> None:
-        """Say once why nothing is saved long after a signal."""
         if self.stop.number is not None and self.asked is None:
             self.asked = self.now
         if self.asked is not None and self.now - self.asked >= LATE and self.rank == 0:
@@ -179,7 +171,6 @@ class Watch:
             os._exit(1)
 
     def _judge_progress(self, rank: int, sign: Sign, seconds: float) -> None:
-        """Name once a rank that lives, but does not come to where this one waits."""
         if seconds > SILENT and ranks.waits() and not sign.waits and not self.stuck | self.lost.keys() >= {rank}:
             self.stuck.add(rank)
             _say(f"process {rank} on {sign.host} is still {sign.at} after {seconds:.0f} s; this one waits for it")

@@ -55,11 +55,10 @@ def check_divides(batch_size: int, world: int, micro_batch_size: int | str) -> N
         raise UserError(f"training.batch_size={batch_size} does not divide over {world} processes; {advice}")
     local = batch_size // world
     if isinstance(micro_batch_size, int) and local % micro_batch_size:
-        divisors = [d for d in range(1, local + 1) if local % d == 0]
+        divisors = ", ".join(str(d) for d in range(1, local + 1) if local % d == 0)
         raise UserError(
             f"training.micro_batch_size={micro_batch_size} does not divide the {local} examples of each process "
-            f"(training.batch_size={batch_size} over {world} process{'es' if world > 1 else ''}); "
-            f"try one of {', '.join(map(str, divisors))}"
+            f"(training.batch_size={batch_size} over {world} process{'es' * (world > 1)}); try one of {divisors}"
         )
 
 

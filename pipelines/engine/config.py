@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
@@ -11,12 +12,13 @@ from pydantic import Field, model_validator
 
 from common.config import Choice, Section
 from common.errors import UserError
-from common.hardware import Hardware
+from common.machine import cores, keep_freed_memory, launched_on_one_thread, mkl_is_slow
 from common.plain import Plain
 from pipelines.engine.optim import OPTIMIZERS, SCHEDULES
 from pipelines.tracking.trackers import Tracking
 
 if TYPE_CHECKING:
+    import torch
     from torch import nn
     from torch.optim import Optimizer
 
@@ -29,34 +31,15 @@ class Training(Section):
     steps: int | None = Field(None, ge=1, description="number of optimizer updates; give this or epochs")
     epochs: float | None = Field(None, gt=0, description="passes over the training data; give this or steps")
     batch_size: int = Field(64, ge=1, description="examples per update, over all processes")
-    micro_batch_size: int | Literal["auto"] = Field(
-        "auto", description="examples per forward pass and process; auto: as many as memory holds"
-    )
+    micro_batch_size: int | Literal["auto"] = Field("auto", description="examples of a forward pass; auto: what fits")
     learning_rate: float = Field(1e-3, gt=0, description="peak learning rate, reached after the warm-up")
-    optimizer: Annotated[str, Choice(OPTIMIZERS)] = Field(
-        "adamw", description="adamw; sgd, with momentum; muon for matrices, with adamw for everything else"
-    )
-    schedule: Annotated[str, Choice(SCHEDULES)] = Field(
-        "cosine",
-        description="course of the learning rate after the warm-up; wsd: constant, then linear over the last fifth",
-    )
-    final_learning_rate: float = Field(
-        0.0, ge=0, le=1, description="rate at the end of a falling schedule, as a share of the peak"
-    )
+    optimizer: Annotated[str, Choice(OPTIMIZERS)] = Field("adamw", description="muon: for matrices, adamw for the rest")
+    schedule: Annotated[str, Choice(SCHEDULES)] = Field("cosine", description="wsd: constant, linear in the last fifth")
+    final_learning_rate: float = Field(0.0, ge=0, le=1, description="share of the peak where a schedule ends")
     warmup_steps: int = Field(0, ge=0, description="updates over which the rate rises linearly to its peak")
-    weight_decay: float = Field(
-        0.01, ge=0, description="decoupled weight decay, on matrices only; 0 turns AdamW into Adam"
-    )
-    betas: tuple[float, float] = Field(
-        (0.9, 0.999), description="AdamW's decay rates of the two moments; sgd and muon use the first as momentum"
-    )
-    ema: float | None = Field(
-        None,
-        gt=0,
-        lt=1,
-        description="decay per update of an exponential moving average of the weights, which is then what is "
-        "validated, saved and exported; null: none",
-    )
+    weight_decay: float = Field(0.01, ge=0, description="decoupled, on matrices only; 0 turns AdamW into Adam")
+    betas: tuple[float, float] = Field((0.9, 0.999), description="decay of AdamW's moments; the first is a momentum")
+    ema: float | None = Field(None, gt=0, lt=1, description="decay of an average of weights to validate and save")
     clip_norm: float | None = Field(1.0, gt=0, description="largest gradient norm; null: no clipping")
     log_steps: int = Field(10, ge=1, description="updates between records in metrics.jsonl")
     validation_steps: int = Field(500, ge=1, description="updates between validations")
@@ -64,13 +47,9 @@ class Training(Section):
     keep_checkpoints: int = Field(3, ge=1, description="number of checkpoints kept on disk")
     patience: int | None = Field(None, ge=1, description="validations without improvement before stopping; null: never")
     metric: str | None = Field(
-        None,
-        description="validation metric that picks the best model and counts for patience, such as val/loss; lower is "
-        "better, or higher after max:, as in max:val/accuracy; null: the workload's own",
+        None, description="what picks the best model, as in val/loss or max:val/accuracy; null: the workload's own"
     )
-    hooks: tuple[str, ...] = Field(
-        (), description="classes of your own that are called while training goes on, a list of module:Class"
-    )
+    hooks: tuple[str, ...] = Field((), description="your own classes, module:Class, that are called during training")
 
     @model_validator(mode="after")
     def _one_length(self) -> Training:
@@ -104,6 +83,63 @@ class Training(Section):
         return math.ceil(self.epochs * size / self.batch_size)
 
 
+class Hardware(Section):
+    """Use of the machine. Accelerate has the device, precision and number of processes: `accelerate config`."""
+
+    threads: int | None = Field(None, ge=1, description="CPU threads of a process; null: OMP_NUM_THREADS or its cores")
+    memory_fraction: float = Field(1.0, gt=0, le=1, description="largest share of GPU memory for this process")
+    cudnn_benchmark: bool = Field(True, description="let cuDNN time its kernels; pays with constant shapes")
+    tf32: bool = Field(True, description="compute products of float32 in TensorFloat-32 on GPUs that have it")
+    onednn: bool = Field(True, description="compute products of float32 by oneDNN on AMD's CPUs with AVX-512")
+    compile: bool = Field(False, description="compile the model with torch.compile: a slower start, faster steps")
+    stack: bool = Field(True, description="on a GPU, train members, such as coins, in one process if configs allow")
+    patience: float = Field(600, gt=60, description="seconds without a sign of another process before training ends")
+    deterministic: bool = Field(False, description="refuse GPU kernels whose results vary from run to run")
+    gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
+    change_precision: bool = Field(False, description="let --resume go on in another precision, which is recorded")
+    gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
+
+    def apply(self, device: torch.device, say: Callable[[str], None]) -> None:
+        """Apply the settings before the device computes, as cuBLAS reads its setting once; report ignored settings."""
+        import torch
+
+        alone = self.threads is None and device.type == "cpu" and launched_on_one_thread()
+        threads = cores() if alone else self.threads
+        if threads is not None and threads != torch.get_num_threads():
+            torch.set_num_threads(threads)
+            say(f"computing on {threads} CPU thread{'s' * (threads > 1)} per process; hardware.threads changes that")
+        if device.type == "cuda":
+            # Accelerate leaves the first GPU the current one even if ACCELERATE_TORCH_DEVICE names another. Seeds and
+            # figures of memory are those of the current one.
+            if device.index is not None:
+                torch.cuda.set_device(device)
+            torch.cuda.set_per_process_memory_fraction(self.memory_fraction)
+            torch.backends.cudnn.benchmark = self.cudnn_benchmark and not self.deterministic
+            torch.set_float32_matmul_precision("high" if self.tf32 else "highest")
+            torch.backends.cudnn.allow_tf32 = self.tf32
+        else:
+            keep_freed_memory()
+            # Leave to round to bfloat16 sends products to oneDNN, which takes it only where a processor has AMX.
+            products = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+            products.fp32_precision = "bf16" if self.onednn and mkl_is_slow() else "ieee"
+            if self.memory_fraction < 1:  # unlike other settings of a GPU, none that is on by default
+                say("without a CUDA device hardware.memory_fraction has no effect")
+        if self.deterministic:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS demands it for repeatable results
+        if torch.are_deterministic_algorithms_enabled() != self.deterministic:  # setting it imports a compiler
+            torch.use_deterministic_algorithms(self.deterministic)
+
+    def apply_to(self, model: nn.Module) -> None:
+        """Apply the model's settings. Raises UserError for those it lacks."""
+        if self.gradient_checkpointing:
+            if not hasattr(model, "gradient_checkpointing"):
+                cannot = f"{type(model).__name__} cannot do that; set it to false"
+                raise UserError(f"hardware.gradient_checkpointing: {cannot}")
+            setattr(model, "gradient_checkpointing", True)  # noqa: B010 (modules have no such attribute by their type)
+        if self.compile:
+            model.compile()
+
+
 class DataSection(Section):
     """Data of a workload. All values but the loader decide what `prepare` writes."""
 
@@ -119,9 +155,7 @@ class DataSection(Section):
 class LoadedData(DataSection):
     """Data of a workload whose examples may not fit on the device."""
 
-    loader: Literal["resident", "stream"] = Field(
-        "resident", description="resident: all examples live on the device; stream: worker processes load batches ahead"
-    )
+    loader: Literal["resident", "stream"] = Field("resident", description="resident: on the device; stream: by workers")
 
     @property
     def workers(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -54,12 +54,8 @@ class Hook:
         """When training ends, be it done, stopped or failed."""
 
 
-def load(words: Sequence[str]) -> list[Hook]:
-    """Return an object of each class module:Class. Raises UserError where there is none."""
-    return [_found(word)() for word in words]
-
-
-def _found(word: str) -> type[Hook]:
+def load(word: str) -> Hook:
+    """Return an object of the class module:Class. Raises UserError where there is none."""
     module, _, name = word.partition(":")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
@@ -75,5 +71,5 @@ def _found(word: str) -> type[Hook]:
         near = nearest(name, known)
         hint = f"did you mean {module}:{near[0]}?" if near else "give module:Class, a pipelines.engine.hooks.Hook"
         raise UserError(f"training.hooks: {word} is no hook; {hint}")
-    found: type[Hook] = there[name]
-    return found
+    hook: Hook = there[name]()
+    return hook

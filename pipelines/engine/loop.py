@@ -36,7 +36,7 @@ class Loop:
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, metric: Metric):
         self.task, self.config, self.training = task, config, config.training
         self.accelerator, self.run, self.metric = accelerator, run, metric.chosen(config.training.metric)
-        self.hooks = hooks.load(config.training.hooks)
+        self.hooks = [hooks.load(word) for word in config.training.hooks]
         self.updater = Updater(task, config, accelerator, run)
         self.writer = Background()  # of models and checkpoints, on the main process
         self.model, self.monitor, self.steps = self.updater.model, self.updater.monitor, self.updater.steps
@@ -124,7 +124,6 @@ class Loop:
         )
 
     def _settle(self, most: int = 0) -> None:
-        """Wait until at most `most` models and checkpoints are still being written."""
         with self._doing("writing"):
             ranks.on_main(lambda: self.writer.wait(most))
 
@@ -137,7 +136,6 @@ class Loop:
         return f"nothing to do: {self.progress.step} of {self.steps} steps are done; raise training.steps"
 
     def _restore(self) -> bool:
-        """Go back to the newest sound checkpoint; return whether its models had to be restored."""
         ranks.on_main(self._check_same_model)
         path = ranks.on_main(lambda: checkpoints.newest_sound(self.run.checkpoints, self.monitor.say))
         if path is None:
@@ -153,7 +151,6 @@ class Loop:
         return path is not None and self._mend_models(path)
 
     def _mend_models(self, path: Path) -> bool:
-        """Make model/best and model/last match the checkpoint `path`; return whether they did not."""
         best, last, before = self.run.best, self.run.last, ranks.on_main(lambda: digests(self.run.last))
         with self._averaged():
             self._keep_model(last)
@@ -215,7 +212,6 @@ class Loop:
         return self.progress.validated < step and (step % self.training.validation_steps == 0 or step == self.steps)
 
     def _validate_if_due(self) -> None:
-        """Validate; a checkpoint that knows the outcome ends the training."""
         if not self._validation_is_due():
             return
         try:
@@ -285,7 +281,6 @@ class Loop:
         return values[name]
 
     def _validation_means(self) -> dict[str, float]:
-        """Return the means of the task's scores, {val/<name>: mean}."""
         scores = self._map_items()(self.task.validation, lambda batch: self.task.score(self.model, batch))
         count = scores.pop("count", None)
         total = len(next(iter(scores.values()))) if count is None else float(count.double().sum())

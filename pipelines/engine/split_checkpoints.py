@@ -81,7 +81,6 @@ def read(folder: Path, trained: Trained) -> None:
 
 
 def _done(work: Callable[[], object]) -> None:
-    """Call `work` on all ranks; the error of any is raised on all, without the library's wrapping."""
 
     def unwrapped() -> None:
         try:

@@ -11,7 +11,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import ProjectConfiguration
 
-from common import hardware
 from common.disk.files import digests, write_json
 from common.errors import UserError
 from pipelines.distributed import ranks
@@ -58,13 +57,13 @@ def train(
     """Train or resume as `Loop` does, anew if the data's `content` changed; `facts` go into the provenance."""
     from pipelines.engine.loop import Loop  # late, as its imports take most of a second and an evaluation needs none
 
-    hardware.apply(config.hardware, accelerator.device, accelerator.print)
+    config.hardware.apply(accelerator.device, accelerator.print)
     torch.manual_seed(config.seed)  # initial weights, the same on every rank
     task = ranks.agree(lambda: workload.task(config, folder, accelerator.device))
     if resume and not ranks.on_main(lambda: run.learnt_from(facts.get("content"))):
         accelerator.print("its data have changed: training begins anew")
         ranks.on_main(run.begin_anew)
-    hardware.apply_to(task.model, config.hardware)
+    config.hardware.apply_to(task.model)
     accelerator.print(f"{sum(p.numel() for p in task.model.parameters()):,} parameters on {accelerator.device}")
     for note in task.notes:
         accelerator.print(note)

@@ -44,8 +44,6 @@ class Progress:
 
 @dataclass
 class _Part:
-    """What one rank has of an update before gradients are exchanged."""
-
     loss: Loss | None = None  # of the last micro-batch, whose backward pass is still to come
     count: Tensor | int = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
@@ -155,7 +153,6 @@ class Updater:
         return stop
 
     def _accumulate(self, batches: Iterator[tuple[Tensor, object]]) -> _Part:
-        """Compute this rank's part of an update, up to its last backward pass or to where memory ran out."""
         part = _Part()
         if self.stepper.short and self.plain and self._smaller():
             self._fail(part, LackOfMemoryError())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,6 @@ from pipelines.inventory.found import Found
 from pipelines.report.markup import shown
 from pipelines.report.page import kept
 
-Columns = Mapping[str, Sequence[str]]
 MISSING = "-"
 
 
@@ -53,17 +53,17 @@ def _examples(runs: Sequence[Found]) -> Iterator[str]:
     """Yield for each file of examples a table of mean paired differences from the first run."""
     first = runs[0]
     for path in sorted(first.run.evaluations.glob("*.csv")):
-        base = _columns(path) or {}
+        base = _columns(path)
         rows = []
         for found in runs[1:]:
-            theirs = _columns(found.run.evaluations / path.name) or {}
+            theirs = _columns(found.run.evaluations / path.name)
             if not theirs or next(iter(theirs.values())) != next(iter(base.values()), None):
                 continue  # other examples
-            for name in list(base)[1:]:
-                pair = _numbers(base[name]), _numbers(theirs.get(name))
-                if pair[0] is None or pair[1] is None or (pair[0] == pair[1]).all():
+            for name in [name for name in list(base)[1:] if name in theirs]:
+                own, other = _numbers(base[name]), _numbers(theirs[name])
+                if own is None or other is None or (own == other).all():
                     continue
-                mean, half = mean_and_half_width(pair[1] - pair[0])
+                mean, half = mean_and_half_width(other - own)
                 interval = "" if half is None else f"[{mean - half:+.3g}, {mean + half:+.3g}]"
                 rows.append([found.run.name, name, f"{mean:+.4g}", interval])
         if rows:
@@ -79,21 +79,18 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(printable("  ".join(line)).rstrip() for line in zip(*columns, strict=True))
 
 
-def _columns(path: Path) -> Columns | None:
-    """Return the columns of a file of examples; None if it is not there, or empty."""
-    if not path.is_file():
-        return None
-    with path.open(newline="", errors="replace") as file:
-        rows = list(csv.DictReader(file))
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else None
+def _columns(path: Path) -> dict[str, Sequence[str]]:
+    """Return the columns of a file of examples; {} if it is not there, or empty."""
+    text = path.read_text(errors="replace") if path.is_file() else ""
+    head, *rows = csv.reader(io.StringIO(text, newline="")) if text else [[]]
+    return dict(zip(head, zip(*rows, strict=True), strict=True)) if rows else {}
 
 
-def _numbers(texts: Sequence[str] | None) -> np.ndarray | None:
-    """Return a column of numbers; None for any other, or none."""
-    try:
-        return None if texts is None else np.array(texts, float)
-    except ValueError:
-        return None
+def _numbers(texts: Sequence[str]) -> np.ndarray | None:
+    """Return a column of numbers; None for any other."""
+    with contextlib.suppress(ValueError):
+        return np.array(texts, float)
+    return None
 
 
 def _settings(runs: Sequence[Found]) -> str:

@@ -48,11 +48,10 @@ class Found:
     @property
     def best(self) -> float | None:
         """The best value of the validation metric."""
-        best: float | None = None
-        if self.metric:
-            for value in (entry[self.metric.name] for entry in self.records if self.metric.name in entry):
-                best = value if self.metric.better(value, best) else best
-        return best
+        if not self.metric:
+            return None
+        values = [entry.get(self.metric.name, math.nan) for entry in self.records]
+        return (max if self.metric.maximise else min)((each for each in values if not math.isnan(each)), default=None)
 
     @property
     def state(self) -> str:
@@ -60,11 +59,9 @@ class Found:
         if is_held(self.run.lock_file):
             return "training"
         if self.members:
-            outcomes = [member.outcome() or {} for member in self.members]
-            done = sum(outcome.get("state") == "done" for outcome in outcomes)
-            return f"{done} of {len(outcomes)}"
-        outcome = self.run.outcome()
-        if outcome:
+            done = sum((member.outcome() or {}).get("state") == "done" for member in self.members)
+            return f"{done} of {len(self.members)}"
+        if outcome := self.run.outcome():
             return str(outcome["state"])
         if self.step is None:
             return "no model" if self.run.evaluations.is_dir() else "begun"
@@ -85,10 +82,7 @@ class Found:
 
 
 def find(names: Sequence[str] = ()) -> list[Found]:
-    """Return the runs of these names, WORKLOAD/NAME or their folders, or all runs.
-
-    Raises UserError for an unknown name; suggests the nearest.
-    """
+    """Return the runs of these names, WORKLOAD/NAME or their folders, or all; UserError with the nearest for others."""
     known = [run for folder in sorted(ROOT.glob("*")) for run in _runs(folder)]
     if not names:
         return [_found(run) for run in known]
@@ -158,9 +152,6 @@ def _row(found: Found) -> str:
     when = time.strftime("%m-%d %H:%M", time.localtime(found.when))
     best = "" if found.best is None else f"{found.best:.5g}"
     step = "" if found.step is None else str(found.step)
-    name, state, verdict = _cut(found.run.name, 18), _cut(found.state, 8), _cut(found.verdict, 12)
+    words = ((found.run.name, 18), (found.state, 8), (found.verdict, 12))
+    name, state, verdict = (text if len(text) <= width else f"{text[: width - 1]}…" for text, width in words)
     return ROW.format(name, state, step, best, verdict, when, human(found.bytes)).rstrip()
-
-
-def _cut(text: str, width: int) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"

@@ -128,7 +128,6 @@ def _train_here(job: Job, names: Sequence[str]) -> None:
 
 
 def _check_shared(run: Run) -> None:
-    """Raise UserError unless the ranks share a disk, as each writes its members' folders."""
     if ranks.world() == 1:
         return
     path = run.provenance_file  # of this start, as the time in it tells
@@ -148,13 +147,6 @@ def of_one_thread(config: BaseConfig) -> BaseConfig:
     """Return the config with one thread, unless it names a number."""
     hardware = config.hardware.model_copy(update={"threads": config.hardware.threads or 1})
     return config.model_copy(update={"hardware": hardware})
-
-
-def _can_be_stacked(config: BaseConfig, precision: str) -> bool:
-    """Return whether members may share a process; in fp16 not, as stacked losses lack the scaler's factor."""
-    hardware = config.hardware
-    alone = hardware.compile, hardware.gradient_checkpointing, config.tracking.log_with, config.training.hooks
-    return config.stacks and hardware.stack and not any(alone) and precision != "fp16"
 
 
 class Pool:
@@ -200,8 +192,11 @@ class Pool:
 
     def parts(self, names: Sequence[str]) -> list[list[str]]:
         """Divide members over processes."""
-        configs, stacking = self.job.configs, self.device.type in STACKING
-        stacked = [name for name in names if stacking and _can_be_stacked(configs[name], self.precision)]
+        stacked = []
+        for name in names if self.device.type in STACKING and self.precision != "fp16" else ():  # the scaler's factor
+            config, hardware = self.job.configs[name], self.job.configs[name].hardware
+            alone = hardware.compile, hardware.gradient_checkpointing, config.tracking.log_with, config.training.hooks
+            stacked += [name] * (config.stacks and hardware.stack and not any(alone))
         parts = [stacked[first : first + MOST_STACKED] for first in range(0, len(stacked), MOST_STACKED)]
         return parts + [[name] for name in names if name not in stacked]
 
@@ -249,7 +244,6 @@ class Pool:
         return bool(free > room)
 
     def _free_memory(self) -> int | None:
-        """Return the free bytes of the GPU; None on a CPU, where cores limit the processes."""
         if self.device.type != "cuda":
             return None
         import torch

@@ -1,7 +1,4 @@
-"""Processes of members, forked from a server that imports for all of them, once; evaluations and drawings in them.
-
-torch is imported late, so that this import and the server's can run side by side.
-"""
+"""Processes of members, forked from a server that imports for all, beside the caller, whose torch is imported late."""
 
 from __future__ import annotations
 
@@ -125,7 +122,6 @@ def _examined(
 def _submitted(
     pool: ProcessPoolExecutor, function: Callable[[T], R], jobs: Mapping[str, T]
 ) -> Iterator[dict[str, Future[R]]]:
-    """Yield the jobs' futures; the end of the block cancels those not begun, as after an error."""
     # Tensors are sent as open files, too many for hundreds of models. Copies close theirs once examined; the pool
     # sends one more than it has processes.
     futures = {name: pool.submit(function, deepcopy(job)) for name, job in jobs.items()}

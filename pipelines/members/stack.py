@@ -119,22 +119,16 @@ class Stack:
             groups.setdefault(kind, []).append(each)
         self.asked = []
         for group in groups.values():
-            while group:
-                some = group[: self.most]
-                if self.compute(some):
-                    del group[: len(some)]
-
-    def compute(self, group: Sequence[Asked]) -> bool:
-        """Set each one's loss or error; return False to try fewer at once."""
-        try:
-            compute(group)
-        except Exception as error:
-            if is_out_of_memory(error) and len(group) > 1:
-                self.most = len(group) // 2
-                return False
-            for each in group:
-                each.error = error
-        return True
+            while some := group[: self.most]:
+                try:
+                    compute(some)
+                except Exception as error:
+                    if is_out_of_memory(error) and len(some) > 1:
+                        self.most = len(some) // 2
+                        continue
+                    for each in some:
+                        each.error = error
+                del group[: len(some)]
 
 
 def compute(group: Sequence[Asked]) -> None:

@@ -21,17 +21,11 @@ FOLDER = Path(__file__).parent
 
 
 def keep(run: Run, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
-    """Write the evaluations; return the run's own and its earlier ones of other splits, the test set first.
-
-    Each becomes evaluations/<split>.json, a CSV with a row per example, and files of its own, a member's in the
-    member's folder.
-    """
-    own: dict[str, Evaluation] = {}
+    """Write evaluations into their runs' folders; return the run's own and its earlier ones, the test set first."""
     for evaluation in evaluations:
-        if evaluation.member is None:
-            own[evaluation.split] = evaluation
         _write(evaluation, run if evaluation.member is None else run.member(evaluation.member))
-    known = {evaluation.split: evaluation for evaluation in kept(run.evaluations)} | own
+    own = [evaluation for evaluation in evaluations if evaluation.member is None]
+    known = {evaluation.split: evaluation for evaluation in (*kept(run.evaluations), *own)}
     return [known[split] for split in sorted(known, key=lambda split: (split != "test", split))]
 
 
@@ -71,10 +65,7 @@ def kept(folder: Path) -> list[Evaluation]:
 
 
 def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[str, str]]) -> None:
-    """Write report.html, the workload's first (heading, HTML) section on top as its verdict.
-
-    The tables of the evaluations follow, the workload's other sections, the curves, and how the run was made.
-    """
+    """Write report.html, with the workload's first (heading, HTML) section on top as its verdict."""
     parts = [(heading, Markup(html)) for heading, html in sections]
     verdict = parts[0] if parts else None
     metrics, provenance = run.metrics(), run.provenance()
@@ -89,19 +80,16 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
     ]
     script = (FOLDER / "page.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    shown = []
+    for each in evaluations:
+        rows = table(each.table, f"evaluation: {each.split}") if each.table else None
+        shown.append({"split": each.split, "table": rows, "figures": list(leaves(each.summary))})
     page = document(
         "page.html",
         title=f"{run.workload} / {run.name}",
         web=(run.folder / "exports/web/index.html").is_file(),  # an export that is made later shows the link
         verdict=verdict,
-        evaluations=[
-            {
-                "split": evaluation.split,
-                "table": table(evaluation.table, f"evaluation: {evaluation.split}") if evaluation.table else None,
-                "figures": list(leaves(evaluation.summary)),
-            }
-            for evaluation in evaluations
-        ],
+        evaluations=shown,
         sections=parts[1:],
         curves=curves(metrics) if metrics else None,
         made=made,

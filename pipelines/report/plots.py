@@ -59,11 +59,9 @@ def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
 
 def drawn(draw: Callable[[T], Markup], jobs: Mapping[str, T]) -> dict[str, Markup]:
     """Return {name: draw(job)}, parts of a page drawn in parallel by `processes.map_parts`."""
-    part = functools.partial(_drawn, draw, _collected.get() is not None)
-    found = processes.map_parts(part, jobs)
-    for _, pictures in found.values():
-        for label, picture in pictures.items():
-            _collect(label.partition(" ")[2], picture)
+    found = processes.map_parts(functools.partial(_drawn, draw, _collected.get() is not None), jobs)
+    for label, picture in (pair for _, pictures in found.values() for pair in pictures.items()):
+        _collect(label.partition(" ")[2], picture)
     return {name: html for name, (html, _) in found.items()}
 
 
@@ -119,10 +117,7 @@ def thinned(points: np.ndarray, most: int = MOST_POINTS) -> np.ndarray:
 
 
 def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str, better: str) -> Markup:
-    """Plot a table's column `figure` with its intervals, a line per row named by the first column; `own` stand out.
-
-    `spread` is as in `verdict.compare`, `better` says which end is the good one.
-    """
+    """Plot a table's column `figure` with its intervals, as in `verdict.compare`, a line per row; `own` stand out."""
     name = next(iter(rows[0]))
     rows = [row for row in rows if row.get(figure) is not None]
     drawn = Figure(figsize=(PANEL[0], 0.6 + 0.3 * len(rows)), layout="constrained")
@@ -154,9 +149,8 @@ def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Marku
     _take_text_as_it_is(figure)
     label = label or _description(figure)
     buffer = io.StringIO()
-    settings = matplotlib.rc_context(
-        {"svg.fonttype": "none", "path.simplify": False, "svg.hashsalt": "plot"}  # ids by what they are of
-    )
+    # The salt makes ids depend on what they are of alone.
+    settings = matplotlib.rc_context({"svg.fonttype": "none", "path.simplify": False, "svg.hashsalt": "plot"})
     with settings, warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # the reader's fonts are used
         lines = _labelled_lines(figure)
@@ -191,11 +185,9 @@ def _description(figure: Figure) -> str:
     for axes in figure.axes:
         names = (axes.get_title(), f"{axes.get_ylabel()} over {axes.get_xlabel()}")
         parts += [name for name in names if name not in ("", " over ")]
-        parts += [
-            f"{line.get_label()} from {shown(float(values[0]))} to {shown(float(values[-1]))}"
-            for line in _with_label(axes.lines)
-            if len(values := np.asarray(line.get_ydata(orig=False)))
-        ]
+        for line in _with_label(axes.lines):
+            if len(values := np.asarray(line.get_ydata(orig=False))):
+                parts.append(f"{line.get_label()} from {shown(float(values[0]))} to {shown(float(values[-1]))}")
     return "; ".join(parts) or "plot"
 
 

@@ -11,12 +11,9 @@ from pipelines.report.markup import document, shown
 
 
 def as_text(evaluation: Evaluation, width: int | None = None) -> str:
-    """Return the evaluation's table for a terminal, or its summary where it has no table.
-
-    Columns that `width` does not hold follow below the others, with the names of the rows repeated.
-    """
+    """Return the evaluation's table, or its summary, for a terminal; columns beyond its `width` follow below."""
     columns, cells = _cells(list(evaluation.table) or [dict(evaluation.summary)])
-    padded = [_padded(column) for column in zip(columns, *cells, strict=True)]
+    padded = [[cell.rjust(max(map(len, column))) for cell in column] for column in zip(columns, *cells, strict=True)]
     padded[0] = [cell.strip().ljust(len(cell)) for cell in padded[0]]
     lines = []
     while padded:
@@ -26,10 +23,6 @@ def as_text(evaluation: Evaluation, width: int | None = None) -> str:
         lines += [head, "-" * len(head), *rows, ""]
         padded = [padded[0], *padded[fitting:]] if len(padded) > fitting else []
     return "\n".join([f"\n{printable(evaluation.split)}:", *lines[:-1]])
-
-
-def _padded(cells: Sequence[str]) -> list[str]:
-    return [cell.rjust(max(map(len, cells))) for cell in cells]
 
 
 def table(rows: Sequence[Mapping[str, object]], label: str = "table") -> Markup:

@@ -13,6 +13,7 @@ Row = Mapping[str, Any]
 
 BETTER, WORSE, EVEN = "better", "worse", "even"
 DIGITS = 9  # of differences, so that those of rounding alone are none
+ORDINALS = {1: "first", 2: "second", 3: "third"}
 EQUAL_COST = 1.25  # times the model's own cost, up to which an alternative counts as no dearer
 HEADINGS = {
     BETTER: "Better than the strongest alternative",
@@ -81,7 +82,7 @@ class AtCost:
         if self.found is None:
             said += "nothing to compare with"
         else:
-            said += f"{_ordinal(self.place)} of {self.of}"
+            said += f"{ORDINALS.get(self.place) or f'{self.place}th'} of {self.of}"
             if self.found.outcome == EVEN:
                 said += f", no clear difference from {self.found.rival[name]}"
             elif self.place > 1:
@@ -93,10 +94,7 @@ class AtCost:
 
 
 def at_cost(own: Row, others: Sequence[Row], cost: str, against: Callable[[Row], Comparison]) -> AtCost:
-    """Compare a row with those of the others that cost at most EQUAL_COST times as much by the column `cost`.
-
-    `against` compares it with one of them, as `compare(own, [rival], ...)` does. Rows without a cost are left out.
-    """
+    """Compare a row with others that cost at most EQUAL_COST times as much by the column `cost`, by `against`."""
     known = sorted((row for row in others if row.get(cost) is not None), key=lambda row: row[cost])
     near = [against(row) for row in known if row[cost] <= EQUAL_COST * own[cost]]
     dearer = known[len(near) :]
@@ -106,16 +104,8 @@ def at_cost(own: Row, others: Sequence[Row], cost: str, against: Callable[[Row],
     return AtCost(own, cost, strongest, place, 1 + len(near), len(dearer), better)
 
 
-def _ordinal(number: int) -> str:
-    words = {1: "first", 2: "second", 3: "third"}
-    return words.get(number) or f"{number}th"
-
-
 def divide(table: Sequence[Row], own: str | None = None) -> tuple[list[Row], list[Row]]:
-    """Divide a table into the model's rows and the alternatives, by the first column up to a comma.
-
-    The model's rows begin as `own` does, else as the first row.
-    """
+    """Divide a table into rows that begin, up to a comma, as `own` or the first row does, and the others."""
     column = next(iter(table[0]))
     kind = (own or table[0][column]).partition(", ")[0]
     mine = [row for row in table if row[column].partition(", ")[0] == kind]

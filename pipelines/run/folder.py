@@ -199,7 +199,6 @@ def provenance(world_size: int, data: Mapping[str, object], precision: str = "no
 
 
 def _git(*words: str) -> str | None:
-    """Return the output of a git command in the project's checkout; None without one, or without git."""
     try:
         done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
     except OSError:

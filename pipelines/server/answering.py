@@ -121,10 +121,8 @@ class Answering:
         self.open = 0  # unfinished requests, including streams
         self.batches = self.batched = 0  # how often inputs or tokens were computed together, and how many in all
         first, *others = trained.models.values()
-        self.writing = first if isinstance(first, Writing) and not others else None
-        self.scheduler = (
-            Scheduler(self.writing.writer(), PLACES, self._in_thread, self._count) if self.writing else None
-        )
+        self.writing = writing = first if isinstance(first, Writing) and not others else None
+        self.scheduler = Scheduler(writing.writer(), PLACES, self._in_thread, self._count) if writing else None
 
     @property
     def name(self) -> str:
@@ -141,9 +139,12 @@ class Answering:
         found, chosen = await asyncio.to_thread(self._read, inputs, settings)
         usable = [asked for asked, _ in found if asked is not None]
         if usable and self.scheduler:
-            answers = iter(await self._written(self.scheduler, Request(usable, chosen)))
+            request = Request(usable, chosen)
+            with self._counted():
+                written = await self._in_time(self.scheduler.answers(request), lambda: bool(request.texts))
         else:
-            answers = iter(await self._in_turn(usable, settings, chosen) if usable else [])
+            written = await self._in_turn(usable, settings, chosen) if usable else []
+        answers = iter(written)
         return [next(answers) if asked is not None else {"error": error} for asked, error in found]
 
     async def pieces(self, given: object, settings: Mapping[str, object]) -> AsyncGenerator[str]:
@@ -184,7 +185,13 @@ class Answering:
     def _read(
         self, inputs: Sequence[object], settings: Mapping[str, object]
     ) -> tuple[list[tuple[object | None, str]], Section]:
-        chosen = self._checked(settings)
+        """Return inputs and settings as the models take them. Raises Refused for misfit settings."""
+        try:
+            chosen = checked(self.trained.inputs.settings, settings, "settings")
+        except UserError as error:
+            raise Refused(422, str(error)) from error
+        if large := too_large(chosen, self.trained.inputs.served):
+            raise Refused(422, f"settings: {large}")
         return [self._asked(each, chosen) for each in inputs], chosen
 
     def _asked(self, given: object, settings: Section) -> tuple[object | None, str]:
@@ -197,16 +204,6 @@ class Answering:
             return None, str(error)
         large = too_large(asked, self.trained.inputs.served)
         return (None, large) if large else (asked, "")
-
-    def _checked(self, settings: Mapping[str, object]) -> Section:
-        """Return settings as the models take them. Raises Refused for misfits."""
-        try:
-            chosen = checked(self.trained.inputs.settings, settings, "settings")
-        except UserError as error:
-            raise Refused(422, str(error)) from error
-        if large := too_large(chosen, self.trained.inputs.served):
-            raise Refused(422, f"settings: {large}")
-        return chosen
 
     async def _in_turn(
         self, asked: Sequence[object], settings: Mapping[str, object], chosen: Section
@@ -222,11 +219,6 @@ class Answering:
             finally:
                 if own in self.waiting:
                     self.waiting.remove(own)
-
-    async def _written(self, scheduler: Scheduler, request: Request) -> list[dict[str, Plain]]:
-        """Return texts, written beside those of other requests."""
-        with self._counted():
-            return await self._in_time(scheduler.answers(request), lambda: bool(request.texts))
 
     async def _in_time(self, result: Awaitable[Result], begun: Callable[[], bool]) -> Result:
         """Return a result. Raises Refused after too long: another status where it was not even `begun`."""

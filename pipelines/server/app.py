@@ -37,9 +37,7 @@ from pipelines.server.sent import Answer, Events, to_json
 
 Result = TypeVar("Result")
 PAGE = Path(__file__).resolve().parent / "page"
-ERRORS: dict[int | str, dict[str, object]] = {
-    "4XX": {"description": "what is wrong, as `error`; 422 for unusable inputs, 429 for too many requests"}
-}
+ERRORS = {"description": "what is wrong, as `error`; 422 for unusable inputs, 429 for too many requests"}
 DOCS = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>API of this server</title><link rel="stylesheet" href="/base.css">
@@ -60,7 +58,7 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
         version="1",
         docs_url=None,
         redoc_url=None,
-        responses=ERRORS,
+        responses={"4XX": ERRORS},
         dependencies=[Security(HTTPBearer(auto_error=False))] if limits.token else [],
         middleware=[Middleware(Guard, limits=limits, metrics=metrics, hosts=hosts)],
         exception_handlers={HTTPException: _failed, RequestValidationError: _misfit},

@@ -40,10 +40,7 @@ class Rivals(Stream):
 
 
 def for_inputs(body: type[Body], inputs: Inputs) -> type[Body]:
-    """Return `body` with a workload's inputs and settings in its schema.
-
-    They are validated later, so that a misfit among several inputs leaves the others their answers.
-    """
+    """Return `body` with a workload's types in its schema; misfits are found later, so others get their answers."""
     own, settings = SkipValidation[inputs.input], SkipValidation[inputs.settings]  # type: ignore[misc, name-defined]
     types = {"input": own, "inputs": GenericAlias(tuple, (own, ...)), "settings": settings}
     fields: dict[str, Any] = {name: (types[name], field) for name, field in body.model_fields.items() if name in types}

@@ -7,10 +7,11 @@ request gets at most half of the places that the others leave.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
 from common.plain import Plain
@@ -64,10 +65,7 @@ class Request:
 
 
 class Scheduler:
-    """The requests to a text model.
-
-    `in_thread` calls a function in the model's thread; `count` receives the number of tokens of each step.
-    """
+    """The requests to a text model, whose thread `in_thread` calls; `count` takes the number of tokens of each step."""
 
     def __init__(
         self,
@@ -82,26 +80,25 @@ class Scheduler:
 
     async def answers(self, request: Request) -> list[dict[str, Plain]]:
         """Return the answers to a request; cancel this to give it up."""
-        self._add(request)
-        try:
+        with self._served(request):
             await request.done.wait()
             return request.answers()
-        finally:
-            self._remove(request)
 
     async def pieces(self, request: Request) -> AsyncGenerator[str]:
         """Yield a text as it is written; close this to give it up."""
-        self._add(request)
-        try:
+        with self._served(request):
             while not request.done.is_set() or not request.written.empty():
                 yield await request.written.get()
             request.answers()
-        finally:
-            self._remove(request)
 
-    def _add(self, request: Request) -> None:
+    @contextlib.contextmanager
+    def _served(self, request: Request) -> Iterator[None]:
         self.requests.append(request)
         self.wake.set()
+        try:
+            yield
+        finally:
+            self._remove(request)
 
     def _remove(self, request: Request) -> None:
         if request in self.requests:

@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from urllib.parse import urlsplit
 
 import psutil
@@ -129,10 +129,7 @@ class Guard:
         return received
 
     def _hold(self, headers: Mapping[bytes, bytes]) -> int:
-        """Count the bytes of a body as held, and return them. Raises Refused for too many.
-
-        Parsed, a body takes some twenty times as much memory, and hundreds of requests may wait at once.
-        """
+        """Count the bytes of a body as held, and return them; Refused for too many: parsed, they take more."""
         length, most = headers.get(b"content-length", b""), self.limits.body_bytes
         # A body in chunks may be of any size, whatever length is given beside it.
         size = most if b"transfer-encoding" in headers else int(length) if length.isdigit() else 0
@@ -174,10 +171,8 @@ class Metrics:
     def text(self, runs: Iterable[Answering]) -> str:
         """Return the counters."""
         lines = ["# TYPE requests_total counter"]
-        lines += [
-            f'requests_total{{route="{route}",status="{status}"}} {count}'
-            for (route, status), count in sorted(self.requests.items())
-        ]
+        for (route, status), count in sorted(self.requests.items()):
+            lines.append(f'requests_total{{route="{route}",status="{status}"}} {count}')
         lines.append("# TYPE request_seconds histogram")
         for route, total in sorted(self.seconds.items()):
             count = sum(each for (own, _), each in self.requests.items() if own == route)
@@ -194,54 +189,41 @@ class Metrics:
 
 
 class Connection(H11Protocol):
-    """A connection that closes when headers take longer than the idle time, which uvicorn alone would wait out.
-
-    It is also aborted when its client reads nothing of an answer for that long; a regular close would wait for the
-    client. h11 bounds the size of headers.
-    """
-
-    late: asyncio.TimerHandle | None = None
-    full: asyncio.TimerHandle | None = None
+    """A connection that closes when headers take longer than the idle time, or nothing is read that long."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Start waiting for headers."""
         super().connection_made(transport)
-        self._expect()
+        self.clocks: dict[str, asyncio.TimerHandle] = {}
+        self._start("late", transport.close)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, and watch the time until headers are whole."""
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
-            self._expect()
+            self._start("late", self.transport.close)
         else:
-            self._arrived()
+            self._stop("late")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop both clocks."""
-        self._arrived()
-        self._taken()
+        self._stop("late", "full")
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """Start the clock of a client that does not read."""
         super().pause_writing()
-        self.full = self.loop.call_later(self.timeout_keep_alive, self.transport.abort)
+        self._start("full", self.transport.abort)
 
     def resume_writing(self) -> None:
         """Stop it: the client reads again."""
-        self._taken()
+        self._stop("full")
         super().resume_writing()
 
-    def _taken(self) -> None:
-        if self.full is not None:
-            self.full.cancel()
-            self.full = None
+    def _start(self, clock: str, then: Callable[[], None]) -> None:
+        if clock not in self.clocks:
+            self.clocks[clock] = self.loop.call_later(self.timeout_keep_alive, then)
 
-    def _expect(self) -> None:
-        if self.late is None:
-            self.late = self.loop.call_later(self.timeout_keep_alive, self.transport.close)
-
-    def _arrived(self) -> None:
-        if self.late is not None:
-            self.late.cancel()
-            self.late = None
+    def _stop(self, *clocks: str) -> None:
+        for clock in self.clocks.keys() & {*clocks}:
+            self.clocks.pop(clock).cancel()

@@ -27,10 +27,7 @@ class Refused(HTTPException):
 
 
 def too_large(values: object, served: Mapping[str, float]) -> str | None:
-    """Say which value of an input or of settings exceeds what a server takes; None if none does.
-
-    Numbers are bounded by their value, texts and lists by their length.
-    """
+    """Say which number, or length of a text or a list, exceeds what a server takes; None if none does."""
     for key, most in served.items():
         value = getattr(values, key, None)
         size = len(value) if isinstance(value, str | tuple) else value

@@ -112,31 +112,25 @@ class Completions:
         """Complete one prompt or several."""
         prompts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
         about = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion"}
-        return await self._answered(body, prompts, about, about, "text", bool(body.echo))
+        return await self._answered(body, prompts, about, about["object"], "text", bool(body.echo))
 
     async def chat(self, body: bodies.Chat) -> Response:
         """Continue the text of a conversation."""
         prompt = "\n\n".join(message.text for message in body.messages if message.text)
         about = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": "chat.completion"}
-        return await self._answered(body, [prompt], about, {**about, "object": "chat.completion.chunk"}, "message")
+        return await self._answered(body, [prompt], about, "chat.completion.chunk", "message", False)
 
     async def _answered(
-        self,
-        body: bodies.OpenAI,
-        prompts: Sequence[str],
-        whole: dict[str, str],
-        chunk: dict[str, str],
-        key: str,
-        echo: bool = False,
+        self, body: bodies.OpenAI, prompts: Sequence[str], about: dict[str, str], chunk: str, key: str, echo: bool
     ) -> Response:
-        """Return the completions as one object `whole`, or as a stream of objects `chunk`."""
+        """Return the completions as one object, or as a stream of objects `chunk`; `about` begins both."""
         run = self.runs.get(body.model)
         if run is None:
             raise Refused(404, f"no text run {body.model!r} is served; there are {', '.join(self.runs)}")
         asked = [prompt for prompt in prompts for _ in range(body.n or 1)]
         if not 1 <= len(asked) <= self.limits.inputs:
             raise Refused(422, f"{len(asked)} completions are asked for; a request takes 1 to {self.limits.inputs}")
-        about = {"created": int(time.time()), "model": body.model}
+        made: dict[str, object] = {**about, "created": int(time.time()), "model": body.model}
         inputs = [_input(run, prompt, item) for item, prompt in enumerate(asked)]
         headers = {"x-ignored-keys": quote(", ".join(body.ignored())[:1000], safe=", ")} if body.ignored() else {}
         settings = body.settings()
@@ -146,7 +140,7 @@ class Completions:
             choices = [_choice(index, key, text, answers[index]["finish"]) for index, text in enumerate(texts)]
             read, written = _tokens(run, "".join(prompts)), sum(_tokens(run, str(each["text"])) for each in answers)
             usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
-            return Answer({**whole, **about, "choices": choices, "usage": usage}, headers=headers)
+            return Answer({**made, "choices": choices, "usage": usage}, headers=headers)
 
         async def pieces() -> AsyncGenerator[dict[str, Plain]]:
             delta = "delta" if key == "message" else key
@@ -166,8 +160,8 @@ class Completions:
 
         streamed = pieces()
         await anext(streamed)
-        chunks = {**chunk, **about}
-        response = Events(streamed, lambda choice: {**chunks, "choices": [choice]}, b"[DONE]", self.limits.seconds)
+        made["object"] = chunk
+        response = Events(streamed, lambda choice: {**made, "choices": [choice]}, b"[DONE]", self.limits.seconds)
         response.headers.update(headers)
         return response
 

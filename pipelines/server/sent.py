@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import Generic, TypeVar
 
 from starlette.responses import JSONResponse, StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 Piece = TypeVar("Piece")
 FAREWELL_SECONDS = 1.0  # for a client to take the last event
@@ -29,10 +29,7 @@ def to_json(content: object) -> bytes:
 
 
 class Events(StreamingResponse, Generic[Piece]):
-    """Text as server-sent events: `shown(piece)` for each piece, then `last`.
-
-    `pieces` are closed at the end, when the client is gone, and after `seconds`: then the last event is an error.
-    """
+    """Server-sent events: `shown(piece)` for each of `pieces`, which are closed at the end, then `last` or an error."""
 
     def __init__(self, pieces: AsyncGenerator[Piece], shown: Callable[[Piece], object], last: bytes, seconds: float):
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
@@ -48,17 +45,17 @@ class Events(StreamingResponse, Generic[Piece]):
         """Send the events, or as many as a slow client takes in time."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         last = self.last
+
+        async def event(data: bytes, more: bool) -> None:
+            await send({"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": more})
+
         try:
             async with asyncio.timeout(self.seconds):
                 async for piece in self.pieces:
                     if piece:
-                        await send(_event(to_json(self.shown(piece)), True))
+                        await event(to_json(self.shown(piece)), True)
         except TimeoutError:
             last = to_json({"error": f"the answer took more than {self.seconds:g} s"})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
-                await send(_event(last, False))
-
-
-def _event(data: bytes, more: bool) -> Message:
-    return {"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": more}
+                await event(last, False)

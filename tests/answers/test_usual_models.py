@@ -96,6 +96,17 @@ def test_nothing_usable_ends_with_2(tmp_path):
     done = stage(tmp_path, "predict.py", "folder")
     assert "it holds .md (1)" in done.stderr
     refused(stage(tmp_path, "predict.py"), "there is no input")
+    (tmp_path / "folder/notes.txt").write_text("no instance\n")
+    refused(stage(tmp_path, "predict.py", "folder"), "there is no input in folder")
+
+
+def test_a_file_without_an_input_is_named_beside_others(tmp_path):
+    for name, text in (("empty.txt", " \n"), ("one.txt", "The cat\n")):
+        (tmp_path / name).write_text(text)
+    empty, one = workloads.inputs("tinystories").read([tmp_path])
+    assert empty.input is None
+    assert empty.error.endswith("empty.txt: there is no input in this file")
+    assert one.input["prompt"] == "The cat"
 
 
 def test_what_a_folder_holds_beside_its_inputs_is_counted_in_one_line(tmp_path):

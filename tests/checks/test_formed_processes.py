@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from common.errors import UserError
-from pipelines.checks import formed_processes
+from pipelines.checks import accelerate_config
 from tests.stages import PYTHONPATH
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +20,7 @@ SCRIPT = """
 import sys
 from accelerate import Accelerator
 from common.errors import UserError
-from pipelines.checks.formed_processes import check_world
+from pipelines.checks.accelerate_config import check_world
 accelerator = Accelerator()
 try:
     check_world(accelerator.num_processes)
@@ -147,31 +147,31 @@ def environment(monkeypatch):
 
 def test_a_single_process_passes(environment):
     environment()
-    formed_processes.check_world(1)
+    accelerate_config.check_world(1)
 
 
 def test_all_processes_of_a_launcher_pass(environment):
     environment(WORLD_SIZE="4", LOCAL_RANK="1", LOCAL_WORLD_SIZE="4")
-    formed_processes.check_world(4)
+    accelerate_config.check_world(4)
 
 
 def test_processes_that_form_without_a_launcher_pass(environment):
     environment()
-    formed_processes.check_world(8)
+    accelerate_config.check_world(8)
 
 
 def test_strangers_on_several_machines_are_told_to_repeat_their_command(environment):
     environment(WORLD_SIZE="4", LOCAL_WORLD_SIZE="2", LOCAL_RANK="0")
     with pytest.raises(UserError, match="put ACCELERATE_USE_CPU=true before the command on each of them"):
-        formed_processes.check_world(1)
+        accelerate_config.check_world(1)
 
 
 def test_where_there_are_gpus_enough_the_command_uses_them(environment, monkeypatch):
     environment(MASTER_ADDR="127.0.0.1", ACCELERATE_MIXED_PRECISION="fp16", ACCELERATE_USE_CPU="False")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.setattr(formed_processes, "asked_of_simple_launcher", lambda: 2)
+    monkeypatch.setattr(accelerate_config, "asked_of_simple_launcher", lambda: 2)
     with pytest.raises(UserError) as error:
-        formed_processes.check_world(1)
+        accelerate_config.check_world(1)
     flags = "--num_machines 1 --mixed_precision fp16 --dynamo_backend no pipelines/train.py --workload cvrp"
     assert f"2 GPUs:\n  accelerate launch --multi_gpu --num_processes 2 {flags}\n" in str(error.value)
     assert "ACCELERATE_USE_CPU" not in str(error.value)
@@ -190,4 +190,4 @@ def test_where_there_are_gpus_enough_the_command_uses_them(environment, monkeypa
     ],
 )
 def test_the_launcher_is_known_by_its_command_line(command, words):
-    assert formed_processes.launch_words(command.split()) == words
+    assert accelerate_config.launch_words(command.split()) == words

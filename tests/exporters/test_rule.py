@@ -120,3 +120,18 @@ def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypat
     (coin,) = model.config.coins
     assert not strategy.populate_indicators(frame_of(CANDLES), {"pair": coin})["signal"].any()
     assert f"{coin}: NO_TRADE: not trading was best on validation" in caplog.text
+
+
+def test_a_page_says_that_it_does_not_recalibrate(tmp_path, model):
+    run = tmp_path / "crypto/one"
+    io.save(model, run / "model/best")
+    own = signal_of(run / "model/best")["probabilities"]
+    with_rule(model, run / "model/best", 0.4, recalibration=40)
+    exporters.export("web", run, "best", None)
+    columns = {name: getattr(CANDLES, name).tolist() for name in COLUMNS}
+    words = asked(run / "exports/web/index.html", [["predict", {"coin": "AAAUSDT", "candles": columns}]])
+    page = json.loads(subprocess.run(words, capture_output=True, text=True, check=True, timeout=600).stdout)
+    assert page["difference"] < 1e-5
+    (answer,) = page["answers"]
+    assert answer["recalibration"].startswith("none in this page")
+    assert answer["probabilities"] == pytest.approx(own, abs=1e-5)

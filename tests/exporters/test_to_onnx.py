@@ -104,8 +104,9 @@ def test_a_program_that_differs_is_not_vouched_for(tmp_path, monkeypatch):
 def test_a_family_that_nobody_described_is_refused_by_name(tmp_path, capsys, monkeypatch):
     run = tmp_path / "w" / "waves"
     hostile.folder_of("waves", run / "model/best")
-    module = shutil.copy(hostile.waves.__file__, tmp_path)  # away from its own description
-    monkeypatch.setitem(io.FAMILIES, "waves", str(module))
+    shutil.copy(hostile.waves.__file__, tmp_path / "lonely_waves.py")  # away from its own description
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(io.FAMILIES, "waves", "lonely_waves")
     error = refusal(capsys, monkeypatch, "onnx", run)
     assert "nobody has described the family 'waves' as tensor programs" in error
     assert "with describe(model) beside the model's module, or export safetensors" in error
@@ -138,9 +139,9 @@ def test_every_name_in_an_example_is_defined(family, tmp_path):
 def test_copies_import_nothing_of_the_project():
     for prefix in ("", "."):
         files = portable.copies("models.plans.chains", "models.market.candle_features", prefix=prefix)
-        assert set(files) == {"chains.py", "arrays.py", "candle_features.py", "candles.py"}
+        assert set(files) == {"chains.py", "kneser_ney.py", "candle_features.py", "candles.py"}
         for source in files.values():
             for node in ast.walk(ast.parse(source)):
                 if isinstance(node, ast.ImportFrom):
                     assert (node.module or "").partition(".")[0] not in ("common", "models")
-    assert b"from arrays import lookup" in portable.copies("models.plans.chains")["chains.py"]
+    assert b"from kneser_ney import lookup" in portable.copies("models.plans.chains")["chains.py"]

@@ -17,6 +17,7 @@ from tests.exporters.commands import command, refusal
 from tests.stages import ROOT
 
 
+@pytest.mark.slow
 def test_the_command_writes_an_artifact_that_is_equal_and_proved_so(run):
     done = command("safetensors", run)
     assert (done.returncode, done.stderr) == (0, "")

@@ -40,7 +40,7 @@ def check(folder: Path, case: str) -> float:
 @pytest.fixture
 def little_memory(monkeypatch):
     """Less than 2 GB beyond what the process has already."""
-    monkeypatch.setitem(io.FAMILIES, "waves", waves.__file__)
+    monkeypatch.setitem(io.FAMILIES, "waves", waves.__name__)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     limits = resource.getrlimit(resource.RLIMIT_AS)
     if sys.platform == "linux":

@@ -4,7 +4,8 @@
     python tests/peers/known_processes.py 20 WEAK    # how often fitted models reach the first grade among 20 coins
 
 AR(1) with phi 0.2 (of WEAK 0.15, which has to be named), momentum 0.35 that turns into reversal in calm markets
-(20,000 candles each), and a return that repeats 0.45 of the one 20 candles before (16,000); GARCH volatility,
+(20,000 candles each), and a return that repeats 0.45 of the one 20 candles before (16,000). PRODUCT, which has to be
+named as well, takes the sign of a return and the size of another. GARCH volatility,
 Student's t. About 20 CPU-seconds a coin.
 """
 
@@ -35,6 +36,7 @@ PROCESSES = {
     "AR": (20_000, lambda past: 0.2 * past[-1]),
     "REGIME": (20_000, lambda past: np.where(past[-20:].std(0) > 0.95 * VOLATILITY, 0.35, -0.35) * past[-1]),
     "LAG": (16_000, lambda past: 0.45 * past[-20]),
+    "PRODUCT": (20_000, lambda past: 0.3 * np.sign(past[-3]) * np.abs(past[-7])),
     "WEAK": (20_000, lambda past: 0.15 * past[-1]),
 }
 DRAWS = 2000

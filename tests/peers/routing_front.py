@@ -21,7 +21,6 @@ if __name__ == "__main__":
 
 from accelerate import Accelerator
 
-from common import hardware
 from models.routing.inputs import STARTS_FROM
 from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import mapper
@@ -36,7 +35,7 @@ def main(name: str, customers: int, instances: int, rounds: int, methods: list[s
     """Measure the methods and print a table and the line."""
     accelerator = Accelerator(cpu=True)
     common = {"data": {"customers": customers}, "hardware": {"threads": 1}}
-    hardware.apply(Config.model_validate(common).hardware, accelerator.device, print)
+    Config.model_validate(common).hardware.apply(accelerator.device, print)
     policy, map_items = RoutingPolicy.load_pretrained(name).eval(), mapper(accelerator)
     problems = standard_test_set(customers, instances)
 

@@ -41,12 +41,12 @@ def story() -> str:
 def plan(run: Path) -> str:
     """Draw some fields of a form: what the user wrote in one weight, in the other what the model suggests first."""
     rows = from_csv((run / "evaluations/test.suggestions.csv").read_text())
-    chosen = {row["field"]: row for row in rows if row["rank"] == "1"}
+    chosen = {row["field"]: row for row in rows if row["rank"] in ("0", "1")}  # 0: nothing fits
     width, top, fields = 760, 14, []
     for name in FORM:
         row = chosen[name]
-        lines = _wrapped(f"{row['question']} ", row["suggestion"], 88)
-        source = f"{row['document']}, line {row['line']}"
+        lines = _wrapped(f"{row['question']} ", row["suggestion"] or "nothing of yours fits", 88)
+        source = f"{row['document']}, line {row['line']}" if row["document"] else ""
         fields.append({"name": name, "source": source, "top": top, "height": 16 + 20 * len(lines), "lines": lines})
         top += 24 + 16 + 20 * len(lines) + 8
     told = "; ".join(f"{chosen[name]['question']} {chosen[name]['suggestion']}" for name in FORM)

@@ -4,48 +4,21 @@
 #include "kernels.h"
 #include "runtime.h"
 
-#define CLK_REF_CTRL 0x40008030u
-#define CLK_REF_SELECTED 0x40008038u
-#define CLK_SYS_CTRL 0x4000803cu
-#define CLK_SYS_SELECTED 0x40008044u
-#define CLK_PERI_CTRL 0x40008048u
-#define CLK_USB_CTRL 0x40008054u
-#define CLK_SYS_RESUS_CTRL 0x40008078u
-#define RESETS_RESET 0x4000c000u
-#define RESETS_DONE 0x4000c008u
-#define XOSC_CTRL 0x40024000u
-#define XOSC_STATUS 0x40024004u
-#define XOSC_STARTUP 0x4002400cu
-#define PLL_SYS 0x40028000u
-#define PLL_USB 0x4002c000u
-#define VREG 0x40064000u
 #define PLL_CS 0x0u
 #define PLL_PWR 0x4u
 #define PLL_FBDIV_INT 0x8u
 #define PLL_PRIM 0xcu
-#define IO_BANK0_GPIO0_CTRL 0x40014004u
-#define IO_BANK0_GPIO1_CTRL 0x4001400cu
-#define IO_BANK0_GPIO25_CTRL 0x400140ccu
-#define UART0_DR 0x40034000u
-#define UART0_FR 0x40034018u
-#define UART0_IBRD 0x40034024u
-#define UART0_FBRD 0x40034028u
-#define UART0_LCR_H 0x4003402cu
-#define UART0_CR 0x40034030u
-#define UART0_IMSC 0x40034038u
-#define SIO_GPIO_OUT_SET 0xd0000014u
-#define SIO_GPIO_OUT_XOR 0xd000001cu
-#define SIO_GPIO_OE_SET 0xd0000024u
-#define SIO_DIV_UDIVIDEND 0xd0000060u
-#define SIO_DIV_UDIVISOR 0xd0000064u
-#define SIO_DIV_QUOTIENT 0xd0000070u
-#define ROSC_RANDOMBIT 0x4006001cu
-#define WATCHDOG_CTRL 0x40058000u
-#define WATCHDOG_LOAD 0x40058004u
-#define WATCHDOG_REASON 0x40058008u
-#define WATCHDOG_TICK 0x4005802cu
-#define WATCHDOG_SECOND 2000000u /* it counts twice a microsecond, erratum RP2040-E1 */
-#define PSM_WDSEL 0x40010008u
+#define GPIO_CTRL(pin) (IO_BANK0 + 4 + 8 * (pin))
+#define UART0_DR (UART0 + 0x00)
+#define UART0_FR (UART0 + 0x18)
+#define UART0_IBRD (UART0 + 0x24)
+#define UART0_FBRD (UART0 + 0x28)
+#define UART0_LCR_H (UART0 + 0x2c)
+#define UART0_CR (UART0 + 0x30)
+#define UART0_IMSC (UART0 + 0x38)
+#define WATCHDOG_CTRL (WATCHDOG + 0x00)
+#define WATCHDOG_LOAD (WATCHDOG + 0x04)
+#define WATCHDOG_REASON (WATCHDOG + 0x08)
 #define ROM_TABLE 0x14u
 #define ROM_LOOKUP 0x18u
 #define SYST_CSR 0xe000e010u
@@ -65,8 +38,12 @@
 #define SYSTEM_PLL PLL_SYS, 100, 6, 1
 #define BAUD_WHOLE 108 /* 200 MHz / 16 / (108 + 32 / 64) = 115207 baud */
 #define BAUD_64THS 32
+#elif CLOCK_MHZ == 150
+#define SYSTEM_PLL PLL_SYS, 125, 5, 2
+#define BAUD_WHOLE 81 /* 150 MHz / 16 / (81 + 24 / 64) = 115207 baud */
+#define BAUD_64THS 24
 #else
-#error "CLOCK_MHZ is 125 or 200"
+#error "CLOCK_MHZ is 125 or 200, or 150 for the RP2350"
 #endif
 
 static void wait_for(uint32_t address, uint32_t bits) {
@@ -92,7 +69,7 @@ static void start_pll(uint32_t pll, uint32_t feedback, uint32_t divider1, uint32
 }
 
 static void start_clocks(void) {
-#if CLOCK_MHZ > 133
+#if CLOCK_MHZ > 133 && !defined(RP2350)
     REGISTER(VREG) = 0xcu << 4 | 1; /* 1.15 V, which settle while the crystal does */
 #endif
     REGISTER(CLK_SYS_RESUS_CTRL) = 0;
@@ -106,7 +83,7 @@ static void start_clocks(void) {
     wait_for(CLK_SYS_SELECTED, 1u << 0);
     CLEAR(CLK_REF_CTRL) = 3;
     wait_for(CLK_REF_SELECTED, 1u << 0);
-    reset_parts(1u << 12 | 1u << 13);
+    reset_parts(RESET_PLLS);
     start_pll(SYSTEM_PLL);
     start_pll(PLL_USB, 120, 6, 5); /* 48 MHz */
 
@@ -120,22 +97,39 @@ static void start_clocks(void) {
 }
 
 void chip_start(void) {
+#ifdef RP2350
+    /* The flash may be read at 1/12 of any clock; the boot ROM's divider was for a slow one. */
+    REGISTER(QMI + 0x0c) = (REGISTER(QMI + 0x0c) & ~0xffu) | 12;
+    REGISTER(CLK_REF_DIV) = REGISTER(CLK_SYS_DIV) = 1u << 16;
+#endif
     start_clocks();
 
     /* IO, pads, UART0: 8 bits, FIFOs, an interrupt when bytes arrive. */
-    reset_parts(1u << 5 | 1u << 8 | 1u << 22);
-    REGISTER(IO_BANK0_GPIO0_CTRL) = 2;
-    REGISTER(IO_BANK0_GPIO1_CTRL) = 2;
+    reset_parts(RESET_IO_PADS_UART0);
+    REGISTER(GPIO_CTRL(0)) = 2;
+    REGISTER(GPIO_CTRL(1)) = 2;
     REGISTER(UART0_IBRD) = BAUD_WHOLE;
     REGISTER(UART0_FBRD) = BAUD_64THS;
     REGISTER(UART0_LCR_H) = 3u << 5 | 1u << 4;
     REGISTER(UART0_CR) = 1u << 9 | 1u << 8 | 1u << 0;
     REGISTER(UART0_IMSC) = 1u << 6 | 1u << 4;
+#ifdef RP2350
+    REGISTER(NVIC_ISER + 4) = 1u << (UART_INTERRUPT - 32);
+    REGISTER(NVIC_ISER) = 1u << USB_INTERRUPT;
+#else
     REGISTER(NVIC_ISER) = 1u << UART_INTERRUPT | 1u << USB_INTERRUPT;
+#endif
 
-    REGISTER(IO_BANK0_GPIO25_CTRL) = 5;
+    REGISTER(GPIO_CTRL(25)) = 5;
     REGISTER(SIO_GPIO_OE_SET) = LED;
     REGISTER(SIO_GPIO_OUT_SET) = LED;
+
+#ifdef RP2350
+    /* A pin is isolated until it is told otherwise: input on, 4 mA; the receiver is pulled up. */
+    REGISTER(PADS_BANK0 + 4) = 1u << 6 | 1u << 4 | 1u << 1;
+    REGISTER(PADS_BANK0 + 4 + 4 * 1) = 1u << 6 | 1u << 4 | 1u << 3 | 1u << 1;
+    REGISTER(PADS_BANK0 + 4 + 4 * 25) = 1u << 6 | 1u << 4 | 1u << 1;
+#endif
 
     REGISTER(SYST_RVR) = 0xffffff;
     REGISTER(SYST_CVR) = 0;
@@ -156,8 +150,13 @@ int uart_put(uint8_t byte) {
 }
 
 void watchdog_start(void) {
+#ifdef RP2350
+    REGISTER(WATCHDOG_TICK_CYCLES) = 12; /* a microsecond of the crystal */
+    REGISTER(WATCHDOG_TICK_CTRL) = 1;
+#else
     REGISTER(WATCHDOG_TICK) = 1u << 9 | 12; /* a microsecond of the crystal */
-    REGISTER(PSM_WDSEL) = 0x1fffc;          /* all but the oscillators */
+#endif
+    REGISTER(PSM_WDSEL) = PSM_ALL_BUT_OSCILLATORS;
     watchdog_feed();
     SET(WATCHDOG_CTRL) = 1u << 30;
 }
@@ -170,7 +169,19 @@ int watchdog_barked(void) {
     return REGISTER(WATCHDOG_REASON) & 1;
 }
 
-/* The boot ROM's functions are found by two letters, data sheet 2.8.3. */
+/* The boot ROM's functions are found by two letters, data sheet 2.8.3, or 5.4 of the RP2350. */
+#ifdef RP2350
+void boot_drive(void) {
+    typedef int reboot_function(uint32_t kind, uint32_t milliseconds, uint32_t how, uint32_t led);
+    typedef reboot_function *lookup_function(uint32_t code, uint32_t secure);
+    uintptr_t table = ROM_TABLE;
+    __asm__("" : "+r"(table)); /* a compiler holds so low an address for a mistake */
+    const volatile uint16_t *rom = (const volatile uint16_t *)table;
+    lookup_function *lookup = (lookup_function *)(uintptr_t)rom[1];
+    lookup('R' | 'B' << 8, 4)(0x102, 10, 0x20, 25); /* to the drive, for good; a pin is given */
+    halt();
+}
+#else
 void boot_drive(void) {
     typedef void boot_function(uint32_t led, uint32_t disabled);
     typedef boot_function *lookup_function(uint32_t table, uint32_t code);
@@ -182,6 +193,7 @@ void boot_drive(void) {
     boot(LED, 0);
     halt();
 }
+#endif
 
 void led_on(void) {
     REGISTER(SIO_GPIO_OUT_SET) = LED;
@@ -203,10 +215,14 @@ TT_HOT uint32_t cycle_counter(void) {
     return REGISTER(SYST_CVR);
 }
 
-/* The hardware divider has its result after 8 cycles. */
 TT_HOT uint32_t tt_divide(uint32_t a, uint32_t b) {
+#ifdef RP2350
+    return a / b;
+#else
+    /* The hardware divider has its result after 8 cycles. */
     REGISTER(SIO_DIV_UDIVIDEND) = a;
     REGISTER(SIO_DIV_UDIVISOR) = b;
     __asm__ volatile("b 1f\n1: b 1f\n1: b 1f\n1: b 1f\n1:");
     return REGISTER(SIO_DIV_QUOTIENT);
+#endif
 }

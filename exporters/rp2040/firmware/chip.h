@@ -1,8 +1,14 @@
-/* The parts of an RP2040 that the firmware uses: clocks, UART0 on GPIO 0 and 1, the LED on GPIO 25, a cycle counter. */
+/* The parts of an RP2040 or RP2350 that the firmware uses: clocks, UART0 on GPIO 0 and 1, the LED on GPIO 25, a cycle counter. */
 #ifndef CHIP_H
 #define CHIP_H
 
 #include <stdint.h>
+
+#ifdef RP2350
+#include "rp2350.h"
+#else
+#include "rp2040.h"
+#endif
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
 #define SET_BITS 0x2000u /* what is written at this distance sets bits, */
@@ -29,8 +35,6 @@ void write_register(uint32_t address, uint32_t value);
 #endif
 #define CLOCK_HZ (CLOCK_MHZ * 1000000u)
 #define STACK_PAINT 0x57acc0deu
-#define UART_INTERRUPT 20
-#define USB_INTERRUPT 5
 
 void chip_start(void);
 __attribute__((noreturn)) void halt(void);

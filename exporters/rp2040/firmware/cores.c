@@ -12,8 +12,6 @@
 #define FIFO_WR 0xd0000054u
 #define FIFO_RD 0xd0000058u
 #define VALID (1u << 0) /* something to read */
-#define PSM_FRCE_OFF 0x40010004u
-#define PROC1 (1u << 16)
 #define VTOR 0xe000ed08u
 #define PATIENCE (1u << 20)     /* polls for a result: 50 ms or more, where no share takes longer than 20 */
 #define BOOT_PATIENCE (1u << 16) /* polls for the boot ROM, which answers within microseconds */
@@ -58,7 +56,7 @@ TT_HOT __attribute__((noreturn)) static void serve(void) {
 
 /* Held in reset, the second core cannot write anything. */
 TT_HOT static void stop_second(void) {
-    SET(PSM_FRCE_OFF) = PROC1;
+    SET(PSM_FRCE_OFF) = PSM_PROC1;
     running = 1;
 }
 
@@ -91,11 +89,11 @@ static int launch(void) {
 
 void cores_start(void) {
     /* Into its boot ROM, wherever a debugger or an earlier program left it; the ROM then says 0. */
-    SET(PSM_FRCE_OFF) = PROC1;
-    for (uint32_t polls = BOOT_PATIENCE; polls && !(REGISTER(PSM_FRCE_OFF) & PROC1); polls--)
+    SET(PSM_FRCE_OFF) = PSM_PROC1;
+    for (uint32_t polls = BOOT_PATIENCE; polls && !(REGISTER(PSM_FRCE_OFF) & PSM_PROC1); polls--)
         ;
     drain();
-    CLEAR(PSM_FRCE_OFF) = PROC1;
+    CLEAR(PSM_FRCE_OFF) = PSM_PROC1;
     if (arrives(BOOT_PATIENCE) && receive() == 0 && launch())
         running = 2;
     else

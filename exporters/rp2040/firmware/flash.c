@@ -32,10 +32,6 @@
 #define SNIFFED (1u << 23)
 #define CRC32_REFLECTED (1u << 11 | 1u << 10 | 1u << 5 | 1u << 0) /* of channel 0, read reversed and inverted */
 
-#define RESETS_RESET 0x4000c000u
-#define RESETS_DONE 0x4000c008u
-#define RESET_DMA (1u << 2)
-#define PADS_QSPI 0x40020000u
 #define FLASH 0x10000000u
 #define UNCACHED 0x03000000u /* the same flash, past the cache */
 #define LONGEST 65536u       /* frames of a transfer */

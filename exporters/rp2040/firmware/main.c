@@ -10,9 +10,9 @@
 
 #define SETTINGS 0x1000ff00u
 #define MODEL 0x10010000u
-#define RUNTIME_BYTES 0x1000011cu /* two words of the vector table that have no vectors; see checksum.py */
-#define RUNTIME_SUM 0x10000120u
-#define RUNTIME_SUMMED 0x10000124u
+#define RUNTIME_BYTES (VECTORS + 4 * SUM_VECTOR) /* two words of the vector table that have no vectors; see checksum.py */
+#define RUNTIME_SUM (RUNTIME_BYTES + 4)
+#define RUNTIME_SUMMED (RUNTIME_BYTES + 8)
 #define FLASH_END 0x11000000u /* of the largest flash that can be read directly, 16 MB */
 #define LINE_BYTES 240
 #define BLINK_POLLS (1u << 17)

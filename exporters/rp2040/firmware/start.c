@@ -22,6 +22,9 @@ void halt(void) {
 
 /* The stacks are painted up to a few words below this function's own frame. */
 void reset(void) {
+#ifdef RP2350
+    __asm__ volatile("msr msplim, %0" ::"r"(0)); /* whatever limit the boot ROM's stack had */
+#endif
     uint32_t *top = (uint32_t *)__builtin_frame_address(0) - 16;
     for (volatile uint32_t *p = stack1_start; p < top; p++)
         *p = STACK_PAINT;
@@ -43,7 +46,7 @@ typedef void (*handler)(void);
 /* The boot goes through the first table, in flash. Interrupts of UART and USB come at times when flash cannot be
  * read: their handlers are found in SRAM, where the second table is the first thing. */
 #define EXCEPTIONS (handler)(uintptr_t)stack_end, reset, halt, halt, [11] = halt, [14] = halt, [15] = halt
-__attribute__((section(".vectors"), used)) static const handler vectors[16 + 32] = {EXCEPTIONS};
+__attribute__((section(".vectors"), used)) static const handler vectors[16 + INTERRUPTS] = {EXCEPTIONS};
 __attribute__((section(".data.vectors"), used)) static handler vectors_in_sram[16 + UART_INTERRUPT + 1] = {
     EXCEPTIONS, [16 + USB_INTERRUPT] = usb_interrupt, [16 + UART_INTERRUPT] = uart_interrupt,
 };
@@ -58,8 +61,18 @@ struct fact {
 static const struct fact name = FACT(0x02031c86, "Story teller");
 static const struct fact version = FACT(0x11a9bc3a, "1.1");
 static const struct fact description = FACT(0xb6a07c19, "a tiny transformer that tells stories over USB and UART");
+#ifdef RP2350
+static const struct fact *const facts[] = {&name, &version, &description};
+
+/* What the boot ROM looks for in the first 4 kB: a loop of one block, which says that this is a program for an ARM in secure
+ * mode on an RP2350. It begins with the vector table at the flash's start. Data sheet 5.9. */
+__attribute__((section(".vectors.block"), used)) static const uint32_t block[] = {
+    0xffffded3, 0x10210142, 0x000001ff, 0, 0xab123579,
+};
+#else
 static const struct fact boot2_name = FACT(0x7f8882e1, "boot2_generic_03h");
 static const struct fact *const facts[] = {&name, &version, &description, &boot2_name};
+#endif
 static const uint32_t no_copies[] = {0};
 __attribute__((section(".vectors.info"), used)) static const struct {
     uint32_t start;

@@ -277,6 +277,7 @@ static void control_received(void) {
 /* Erratum RP2040-E5 of the first two revisions: after a reset the controller waits for 800 us without traffic, which a hub
  * that serves others may never leave it. The line's idle state is fed to it through GPIO15's input for as long. */
 static void leave_reset(void) {
+#ifndef RP2350
     uint32_t start = cycle_counter();
     if (read_register(CHIP_ID) >> 28 != 1)
         return;
@@ -297,6 +298,7 @@ static void leave_reset(void) {
     write_register(PHY_DIRECT_OVERRIDE + CLEAR_BITS, 1u << 2);
     write_register(GPIO15_CTRL, control);
     write_register(GPIO15_PAD, pad);
+#endif
 }
 
 static void unplugged(void) {

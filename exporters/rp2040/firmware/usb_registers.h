@@ -12,9 +12,6 @@
 #define BUFFER_IN 0x1c0u
 #define BUFFER_OUT 0x200u
 
-#define RESETS_RESET 0x4000c000u
-#define RESETS_DONE 0x4000c008u
-#define RESET_USB (1u << 24)
 #define ADDR_ENDP 0x50110000u
 #define MAIN_CTRL 0x50110040u
 #define SIE_CTRL 0x5011004cu

@@ -133,10 +133,7 @@ def log_prob(
     precision: str | None = None,
     known: Tensor | None = None,
 ) -> Tensor:
-    """Return what `RoutingPolicy.log_prob` does, up to rounding, differentiable once; minus infinity if infeasible.
-
-    It is `known` (B, S), if that is given.
-    """
+    """Return what `RoutingPolicy.log_prob` does, or `known`, differentiable once; minus infinity if infeasible."""
     precision = precision or _precision(instances.locs.device)
     learnt = [tensor.float() for tensor in (*cache[:4], decoder.load, decoder.distance)]
     others = [tensor.detach().float().contiguous() for tensor in (cache.distance, *instances[1:])]

@@ -1,9 +1,8 @@
 """How often a suggested clause says what a plan says in that place, when the other plans are the library.
 
-Each project's plans are held out in turn. For clauses of theirs, given their headings, and their first three words or
-none, up to three clauses of the others are suggested. A suggestion is on the topic if a heading above it is about the
-same field, or has the same words where the heading is about none. It is a hit if it is on the topic and shares at least
-0.6 of the stems of the shorter one of the two clauses, and at least two.
+Each project's plans are held out in turn, and asked for by headings, and three words or none. A suggestion is on the
+topic if a heading above it is about the same field, or has the same words where the heading is about none. It is a hit
+if it also shares at least 0.6 of the stems of the shorter one of the two clauses, and at least two.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,7 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -78,12 +78,13 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     alphabet = set().union(*(text for _, text in parts["train"])) - set(MASKS)
     characters = Characters(sorted(alphabet), data.lower_case)
     judged = np.concatenate([_encode(characters, text) for part in PARTS[1:] for _, text in parts[part]])
+    kinds = sorted(set().union(*(each.counts for each in cleaned.values())))
     facts: dict[str, Plain] = {
         "source": source,
         "files": files,
         "skipped": bad,
         "ignored": found.ignored,
-        "cleaned": _summed(each.counts for each in cleaned.values()),
+        "cleaned": {kind: sum(each.counts.get(kind, 0) for each in cleaned.values()) for kind in kinds},
         "masked": dict(Counter(part.kind for each in cleaned.values() for part in each.masked)),
         "labels": {name: label[name] for name in cleaned if label[name] != name},
         "lower_case": data.lower_case,
@@ -218,13 +219,6 @@ def _check_size(texts: Mapping[str, str], source: str, found: sources.Found) -> 
 
 def _encode(characters: Characters, text: str) -> np.ndarray:
     return np.array(characters.encode(text), np.uint8 if len(characters) <= 256 else np.uint16)
-
-
-def _summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for each in counts:
-        total.update(each)  # unlike +, this keeps counts of 0
-    return dict(total)
 
 
 def _save(

@@ -92,30 +92,30 @@ def _predict(
     bits |= _baseline_bits(model, training, training_text, documents, starts)
     drawn = resampled_counts(len(starts), RESAMPLES, config.seed)
     rows = rows_of(bits, characters, drawn)
-    typing, typed = typist.measure(model, documents, config.evaluation.typed, config.seed)
     summary = {
         "bits_per_character": rows[0]["bits/character"],
         "interval": rows[0]["95 %"],
-        **_adapting(model, rows, documents),
         "new_text": _new_text(training, documents, next(iter(found.values()))),
         **gain(bits, len(own), characters, drawn),
         "n": int(characters.sum()),
         "documents": len(documents),
         "unknown_characters": int(sum((each.tokens == UNKNOWN).sum() for each in documents)),
-        **typing,
+        **typist.measure(model, documents, config.evaluation.typed, config.seed),
         "trained_on_characters": len(training_text),
         "kind": config.model.kind,
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,
     }
+    if isinstance(model, CharMixture):
+        summary |= {"bits_per_character_adaptive": rows[1]["bits/character"]}
+        summary |= {"bits_per_character_prompt": _bits_after_prompts(model, documents)}
     in_one = xz_rows(training_text, _text(model, documents), MOST_CHARACTERS)
     examples = {
         "document": [documents[number].name for number in numbers],
         "characters": characters.tolist(),
         **{f"{BITS}{name}": values.tolist() for name, values in bits.items()},
     }
-    files = {f"{split}.typing.csv": to_csv(tuple(typed), zip(*typed.values(), strict=True))} if typed else {}
-    return Evaluation(split, summary, [*rows, *in_one], examples, files)
+    return Evaluation(split, summary, [*rows, *in_one], examples)
 
 
 def read(model: CharMixture, documents: Sequence[data.Text], adapting: bool) -> np.ndarray:
@@ -134,17 +134,15 @@ def _nats(log_probs: Tensor, tokens: np.ndarray) -> np.ndarray:
     return -log_probs.gather(1, torch.from_numpy(tokens.astype(np.int64))[:, None])[:, 0].double().numpy()
 
 
-def _adapting(model: CharLSTM, rows: Sequence[Mapping[str, Plain]], documents: Sequence[data.Text]) -> dict[str, Plain]:
-    """Return the summary's figures of a mixture that counts what it reads."""
-    if not isinstance(model, CharMixture):
-        return {}
-    nats = [
-        _after_prompt(model, document.tokens, at)
-        for document in documents
-        for at in range(PROMPT, len(document.tokens), BLOCK)
-    ]
-    prompt = float(np.concatenate(nats).mean() * text.BITS_PER_NAT) if nats else None
-    return {"bits_per_character_adaptive": rows[1]["bits/character"], "bits_per_character_prompt": prompt}
+def _bits_after_prompts(model: CharMixture, documents: Sequence[data.Text]) -> float | None:
+    """Return the bits per character of blocks, each read after only the characters before it."""
+    nats: list[np.ndarray] = []
+    for tokens in (document.tokens for document in documents):
+        for at in range(PROMPT, len(tokens), BLOCK):
+            reader, block = model.reader(int(tokens[at - PROMPT])), tokens[at : at + BLOCK]
+            reader.skim(tokens[at - PROMPT + 1 : at])
+            nats.append(_nats(reader.read(block), block))
+    return float(np.concatenate(nats).mean() * text.BITS_PER_NAT) if nats else None
 
 
 def _new_text(
@@ -161,14 +159,6 @@ def _new_text(
         "share": float(new.mean()),
         "bits_per_character": float(nats[new].mean() * text.BITS_PER_NAT) if new.any() else None,
     }
-
-
-def _after_prompt(model: CharMixture, tokens: np.ndarray, at: int) -> np.ndarray:
-    """Return the nats (n,) of the block of a document that begins at `at`, read after only the characters before it."""
-    reader = model.reader(int(tokens[at - PROMPT]))
-    reader.skim(tokens[at - PROMPT + 1 : at])
-    block = tokens[at : at + BLOCK]
-    return _nats(reader.read(block), block)
 
 
 def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> np.ndarray:

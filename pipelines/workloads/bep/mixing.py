@@ -256,9 +256,10 @@ def left_out(
     the base's, or predicts nothing: a trained one has learnt from all documents.
     """
     documents = _predictable(corpus.parts["train"])
+    names = [document.name for document in documents]
     if len(documents) == 1:
-        (whole,), pieces = documents, enumerate(np.array_split(documents[0].tokens, FIFTHS), 1)
-        documents = [Text(f"{whole.name}, part {number}", piece) for number, piece in pieces]
+        pieces = enumerate(np.array_split(documents[0].tokens, FIFTHS), 1)
+        documents, names = [Text(f"{names[0]}, part {number}", piece) for number, piece in pieces], names * FIFTHS
     owners = _families(documents)
     for family in np.unique(owners):
         others = [document for document, owner in zip(documents, owners, strict=True) if owner != family]
@@ -268,7 +269,7 @@ def left_out(
                 nn.init.zeros_(parameter)
         mixer.fit()
         for number in np.flatnonzero(owners == family):
-            yield mixer.model.eval(), [documents[number]], others
+            yield mixer.model.eval(), [replace(documents[number], name=names[number])], others
 
 
 def _stored(documents: Sequence[Text], most: int, base: CharMixture | None) -> list[Text]:

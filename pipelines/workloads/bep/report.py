@@ -35,9 +35,8 @@ def sections(
         suggested = evaluation.files.get(f"{evaluation.split}.suggestions.csv")
         if suggested is not None:
             fields = [list(rows) for _, rows in groupby(from_csv(suggested), key=lambda row: row["field"])]
-            parts.append(
-                ("Suggestions for the fields", beside(__file__, "suggestions.html", fields=fields, shown=SHOWN))
-            )
+            page = beside(__file__, "suggestions.html", fields=fields, shown=SHOWN)
+            parts.append(("Suggestions for the fields", page))
     return parts
 
 

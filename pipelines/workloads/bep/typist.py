@@ -1,8 +1,7 @@
 """A simulated typist of pieces of held-out documents, who accepts suggestions by one key.
 
-Three clauses and the model's next words are shown at a time. One key types a character, or accepts what is shown: its
-next word, all up to the next punctuation mark, or the whole; the typist takes the longest that is right. The text
-before a piece in its document has been read. Headings and the document's beginning are not typed.
+Three clauses and the model's next words are shown. One key types a character, or accepts the next word of one, all up
+to punctuation, or the whole: the longest that is right. The document before a piece has been read.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,6 @@ from models.plans import chains
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.characters import END, PAD, Characters
-from models.plans.fields import field_of
 from models.plans.library import SLOT
 from models.plans.lstm_reader import Reader
 from models.plans.suggester import continuation, last_sentence
@@ -95,13 +93,11 @@ def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Kinds]]:
     }
 
 
-def measure(
-    model: CharLSTM, documents: Sequence[Text], most: int, seed: int
-) -> tuple[dict[str, Plain], dict[str, Sequence[Plain]]]:
-    """Type up to `most` characters of the documents; return the summary, and columns with the keys of each piece."""
+def measure(model: CharLSTM, documents: Sequence[Text], most: int, seed: int) -> dict[str, Plain]:
+    """Type up to `most` characters of the documents; return figures for a summary."""
     texts = [model.characters.signs(each.tokens.tolist()) for each in documents]
     if not (chosen := pieces(texts, most)):
-        return {}, {}
+        return {}
     keys = typed(model, documents, texts, chosen)
     characters = np.array([each.end - each.begin for each in chosen])
     drawn = resampled_counts(len(chosen), RESAMPLES, seed)
@@ -114,21 +110,14 @@ def measure(
         }
         for name, own in saved.items()
     ]
-    columns = {
-        "document": [documents[each.document].name for each in chosen],
-        "field": [field_of(each.heading) or "other" for each in chosen],
-        "characters": characters.tolist(),
-        **{f"keystrokes, {name}": own.tolist() for name, own in keys.items()},
-    }
     own = next(iter(saved.values()))
-    summary = {
+    return {
         "keystrokes_saved": float(own.sum() / characters.sum()),
         "keystrokes_saved_interval": ratio_percentiles(own, characters, drawn),
         "keystrokes_characters": int(characters.sum()),
         **_gain(saved, characters, drawn),
         "typing": table,
     }
-    return summary, columns
 
 
 def pieces(texts: Sequence[str], most: int) -> list[Piece]:

@@ -23,16 +23,18 @@ from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models.market import candle_features as indicators
 from models.market import labels as outcomes
+from models.market.candle_tables import canonical, milliseconds
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
 from pipelines.workloads.crypto import splits
 from pipelines.workloads.crypto.candles import exchange, files, simulated
 from pipelines.workloads.crypto.candles.checks import describe, filled
-from pipelines.workloads.crypto.candles.names import canonical, milliseconds
 from pipelines.workloads.crypto.config import Config, Data
 from pipelines.workloads.crypto.splits import PARTS, Fold, Scaler
 
 MOST_NAMED = 5  # coins in a sentence
+BOUNDS = (*(f"{part}_from" for part in PARTS), "end")
+Folds = dict[str, list[Fold]]
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,9 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
         "features": list(indicators.NAMES),
         "memory": indicators.MEMORY,
         "classes": list(CLASSES),
-        "folds": known["folds"] if known else [_named(fold.cuts) for fold in divided[in_order[0]]],
+        "folds": known["folds"]
+        if known
+        else [dict(zip(BOUNDS, fold.cuts, strict=True)) for fold in divided[in_order[0]]],
         "coins": {symbol: facts[symbol] for symbol in in_order},
     }
 
@@ -168,10 +172,6 @@ def _note(data: Data, symbols: Sequence[str]) -> str:
     )
 
 
-def _named(cuts: Sequence[int]) -> dict[str, int]:
-    return dict(zip((*(f"{part}_from" for part in PARTS), "end"), cuts, strict=True))
-
-
 def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Candles, Mapping[str, object]]:
     if data.origin == "files":
         paths = files.find(data.candles_folder, symbol, data.timeframe)
@@ -214,21 +214,24 @@ def _coin(data: Data, candles: Candles, checks: Mapping[str, object]) -> tuple[C
     return Coin(candles, indicators.NAMES, table, labels, (), (), data.lookback, facts), ends
 
 
-def _divide(
-    data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] | None
-) -> tuple[dict[str, list[Fold]], dict[str, str]]:
+def _divide(data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] | None) -> tuple[Folds, dict[str, str]]:
     """Return the folds of each coin, and the reasons for coins without; `times` (n,) are the ends of its windows.
 
     `known` is the time that earlier folds divided, if there are any.
     """
     step = milliseconds(data.timeframe)
 
-    def divide(times: Mapping[str, np.ndarray], span: tuple[int, int] | None = None) -> list[Fold]:
-        return splits.divide(times, data.split, data.folds, data.horizon, data.lookback, step, span)
+    def divided(times: Mapping[str, np.ndarray], span: tuple[int, int] | None = None) -> tuple[Folds, dict[str, str]]:
+        settings = data.split, data.folds, data.horizon, data.lookback, step, span
+        return splits.together(times, lambda left: splits.divide(left, *settings))
 
     if known is None:
-        return splits.together(times, divide)
-    return splits.one_by_one(times, divide, *known, step)
+        return divided(times)
+    folds, failed = Folds(), dict[str, str]()
+    for symbol, each in times.items():  # a coin whose candles reach further has its own, longer time
+        own, short = divided({symbol: each}, (known[0], max(known[1], int(each[-1]) + step)))
+        folds, failed = folds | own, failed | short
+    return folds, failed
 
 
 def _finish(coin: Coin, divided: Sequence[Fold], ends: np.ndarray) -> Coin:

@@ -50,7 +50,8 @@ def evaluate(
         if name not in models
     }
     if len(missing) == len(chosen):
-        raise UserError(f"none of the {len(chosen)} members has a trained model: " + _listed(missing))
+        shown = "; ".join(f"{name}: {reason}" for name, reason in list(missing.items())[:5])
+        raise UserError(f"none of the {len(chosen)} members has a trained model: {shown}{'; ...' * (len(missing) > 5)}")
 
     wanted: dict[str, list[Place]] = {}
     for name in (name for name in chosen if name in models):
@@ -82,6 +83,8 @@ def evaluate(
     table += [{"coin": symbol, "verdict": "not evaluated"} for symbol in absent]
     found = summary.summarise(config, ranking, folds, missing)
     first_line = headline.headline(ranking, config.data.origin == "simulate")
+    if coins and len(hashes) > len(pages):
+        first_line += f"; {len(pages)} of {len(hashes)} coins prepared together"
     rules = {
         name: _rule(config, models[name], first_line, name, [pages[symbol] for symbol in chosen[name].symbols])
         for name in models
@@ -95,7 +98,16 @@ def evaluate(
             files={f"{SPLIT}/{symbol}.json": json.dumps(page, allow_nan=False) for symbol, page in pages.items()},
             beside=next(iter(rules.values())) if coins else {},
         ),
-        *([] if coins else _of_members({name: chosen[name] for name in models}, pages, rules)),
+        *(
+            # Each member's own page, for its folder, where its export finds it.
+            Evaluation(
+                split=SPLIT,
+                summary=pages[known[0]] if len(known) == 1 else {symbol: pages[symbol] for symbol in known},
+                member=name,
+                beside=rules[name],
+            )
+            for name, known in ((name, chosen[name].symbols) for name in models if not coins)
+        ),
     ]
 
 
@@ -130,26 +142,3 @@ def _rule(config: Config, model: SignalModel, first_line: str, member: str, page
     costs = {name: getattr(config.evaluation, name) for name in names}
     made = rule.Rule(weights=rule.fingerprint(model), headline=first_line, costs=costs, coins=coins)
     return {rule.RULE: made.model_dump_json(indent=1)}
-
-
-def _of_members(
-    chosen: Mapping[str, Member], pages: Mapping[str, Page], rules: Mapping[str, Mapping[str, str]]
-) -> list[Evaluation]:
-    """Return the pages of each member's coins for its own folder, where its export finds them."""
-    return [
-        Evaluation(
-            split=SPLIT,
-            summary=pages[member.symbols[0]]
-            if len(member.symbols) == 1
-            else {symbol: pages[symbol] for symbol in member.symbols},
-            member=name,
-            beside=rules[name],
-        )
-        for name, member in chosen.items()
-    ]
-
-
-def _listed(missing: Mapping[str, str]) -> str:
-    """Return the first few members and the reasons why they have no model."""
-    shown = [f"{name}: {reason}" for name, reason in list(missing.items())[:5]]
-    return "; ".join(shown) + ("; ..." if len(missing) > len(shown) else "")

@@ -20,7 +20,7 @@ from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
 from pipelines.workloads.crypto.task import horizon_moves
 from pipelines.workloads.crypto.trading import strategy
-from pipelines.workloads.crypto.trading.strategy import Choice, choose_threshold, signals
+from pipelines.workloads.crypto.trading.strategy import Tried, choose_threshold, signals
 from pipelines.workloads.crypto.untrained import description
 from pipelines.workloads.crypto.verdict import baselines, judge
 from pipelines.workloads.crypto.verdict.classification import class_shares, fit_temperature, log_losses, softmax
@@ -59,7 +59,8 @@ class CoinFold:
     temperature: float
     recalibration: int  # labels that correct the probabilities, chosen on validation
     recalibration_gain: float  # nats by which that lowered the log loss of the test
-    choice: Choice
+    choice: Tried  # the threshold that did best on validation
+    tried: Sequence[Tried]
     rows: np.ndarray  # (m,) candles of the test that are traded
     signals: np.ndarray  # (m,)
 
@@ -87,7 +88,7 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
     returns = np.diff(np.log(coin.candles.close), prepend=np.log(coin.candles.close[0]))
     rows = strategy.traded_rows(validation.ends, config.data.horizon)
     probabilities = strategy.spread(validation.probabilities, validation.ends, rows)
-    choice = choose_threshold(probabilities, strategy.market(config, coin, rows))
+    choice, tried = choose_threshold(probabilities, strategy.market(config, coin, rows))
     rows = strategy.traded_rows(test.ends, config.data.horizon)
     return CoinFold(
         member=place.member,
@@ -103,8 +104,9 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
         recalibration=recalibration,
         recalibration_gain=_log_loss(softmax(test.logits), test) - _log_loss(test.probabilities, test),
         choice=choice,
+        tried=tried,
         rows=rows,
-        signals=signals(strategy.spread(test.probabilities, test.ends, rows), choice.best.threshold),
+        signals=signals(strategy.spread(test.probabilities, test.ends, rows), choice.threshold),
     )
 
 
@@ -206,12 +208,3 @@ def _recalibrated(config: Config, coin: Coin, fold: int, logits: np.ndarray) -> 
 
 def _log_loss(probabilities: np.ndarray, of: Predictions) -> float:
     return float(log_losses(probabilities, of.labels).mean())
-
-
-def joined(folds: Sequence[CoinFold]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return probabilities (n, 3), labels (n,) and priors (n, 3) of the tests of all folds, one after the other."""
-    return (
-        np.concatenate([fold.test.probabilities for fold in folds]),
-        np.concatenate([fold.test.labels for fold in folds]),
-        np.concatenate([np.tile(fold.prior, (len(fold.test.labels), 1)) for fold in folds]),
-    )

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from operator import call
-from textwrap import fill
 
 import numpy as np
 from markupsafe import Markup
@@ -23,13 +22,12 @@ from pipelines.report.verdict import BETTER, EVEN, WORSE, Row, answer
 from pipelines.run.folder import Run
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.evaluation import SPLIT
-from pipelines.workloads.crypto.verdict.headline import headline, predictability
+from pipelines.workloads.crypto.verdict.headline import predictability
 from pipelines.workloads.crypto.verdict.judge import LEAK, PAYS, Comparison
 from pipelines.workloads.crypto.verdict.summary import TRADING, Page, interval
 
 Logged = Mapping[str, Sequence[Mapping[str, float | None]]]  # member -> the records of its metrics.jsonl
 
-COLOURS = {BETTER: "tab:green", EVEN: "gray", WORSE: "tab:red"}
 ACCURATE = 10  # windows that a bin of the calibration holds at least; fewer say nothing
 NAMED = 5  # coins that a sentence names at most
 ACCOUNT_POINTS = 200  # of each curve
@@ -49,19 +47,13 @@ def sections(
         for fold in page["folds"]
     }
     heading, verdict = _verdict(summary, pages)
-    gains = {
-        f"{figure} {rival}": partial(_gains, pages, figure, rival)
-        for figure, rival in (("log_loss", True), ("log_loss", False), ("direction_log_loss", False))
-    }
     coins = {
         page["symbol"]: partial(_coin, page, {fold["member"]: logged[fold["member"]] for fold in page["folds"]})
         for page in pages
     }
-    parts = drawn(call, {**gains, **coins})
-    folded = Markup("<details><summary>statistics</summary><p>{}</p>{}</details>")
-    verdict += folded.format(_statistics(summary, pages), panels([parts[name] for name in gains]))
-    verdict += _failed(summary["failed"], run)
-    return [(heading, verdict), ("Coin by coin", Markup("\n").join(parts[name] for name in coins))]
+    folded = Markup("<details><summary>statistics</summary><p>{}</p></details>")
+    verdict += folded.format(_statistics(summary, pages)) + _failed(summary["failed"], run)
+    return [(heading, verdict), ("Coin by coin", Markup("\n").join(drawn(call, coins).values()))]
 
 
 def _verdict(summary: Row, pages: Sequence[Page]) -> tuple[str, Markup]:
@@ -71,13 +63,18 @@ def _verdict(summary: Row, pages: Sequence[Page]) -> tuple[str, Markup]:
     simulated = " The candles are simulated." if summary["simulated"] else ""
     pay = all(page["grades"][PAYS] for page in pages)
     shown = answer(WORSE if leaks else BETTER if pay else EVEN, f"{predictability(pages)}{leaked}{simulated}")
-    return headline(pages, summary["simulated"]), shown
+    return summary["headline"], shown
 
 
 def _statistics(summary: Row, pages: Sequence[Page]) -> str:
     """Return in sentences what the likelihoods say."""
-    rows = {page["symbol"]: _compared(page, "log_loss", rival=True) for page in pages}
-    coins = {outcome: [name for name, row in rows.items() if _outcome(row) == outcome] for outcome in COLOURS}
+    rows = {
+        page["symbol"]: next(row for row in page["comparisons"] if row["figure"] == "log_loss" and row["rival"])
+        for page in pages
+    }
+    coins = {
+        outcome: [name for name, row in rows.items() if _outcome(row) == outcome] for outcome in (BETTER, EVEN, WORSE)
+    }
     rivals = Counter(row["against"] for row in rows.values())
     by_gain = sorted(rows, key=lambda name: rows[name]["gain"])
     ends = " to ".join(
@@ -89,18 +86,13 @@ def _statistics(summary: Row, pages: Sequence[Page]) -> str:
         f"By likelihood, whatever a forecast costs, against the strongest simple model of each coin "
         f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is "
         f"better on {len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
-        f"{_listed(coins[EVEN])}. The gains run from {ends} nats (natural-log units of surprise)."
+        f"{_listed(coins[EVEN])}. The gains run from {ends} nats (natural-log units of surprise). "
         f"These tests were looked at {looks['evaluations']} time{'s' * (looks['evaluations'] != 1)}, with "
         f"{looks['family']} forecasts in all, for which verdicts are corrected. Each interval has "
         f"{100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
         f"the chance that any of these coins showed some would be {summary['chance_of_any_false_skill']:.1%}. Coins "
         f"are ranked by likelihood, as a return by itself is no evidence."
     )
-
-
-def _compared(page: Page, figure: str, rival: bool) -> Comparison:
-    """Return the comparison of the model by a figure, with the strongest simple model or with the best of BASES."""
-    return next(row for row in page["comparisons"] if row["figure"] == figure and row["rival"] == rival)
 
 
 def _outcome(row: Comparison) -> str:
@@ -116,31 +108,6 @@ def _gain(gain: float, interval: Sequence[float] | None) -> str:
 def _listed(names: Sequence[str]) -> str:
     """Return the number of coins, and their names unless there are many."""
     return f"{len(names)}" + (f" ({', '.join(names)})" if 0 < len(names) <= NAMED else "")
-
-
-def _gains(pages: Sequence[Page], figure: str, rival: bool) -> Markup:
-    """Plot nats gained, with intervals, a line per coin: on the prior, or on the strongest simple model."""
-    whose = "the strongest simple model's" if rival else "that of the best of prior, rolling prior and autoregression"
-    what = f"{'log loss' if figure == 'log_loss' else 'log loss of SHORT against LONG'} below {whose}, nats"
-    plot = Figure(figsize=(PANEL[0], 0.7 + 0.26 * len(pages)), layout="constrained")
-    axis = plot.subplots()
-    rows = [_compared(page, figure, rival) for page in pages]
-    for place, row in enumerate(rows):
-        colour = COLOURS[_outcome(row)]
-        if ends := interval(row):
-            axis.plot(ends, [place, place], color=colour, linewidth=2)
-        axis.plot(row["gain"], place, "o", color=colour, markersize=5)
-    axis.axvline(0, color="black", linewidth=0.8)
-    axis.set_xlabel(fill(what, 50), fontsize=8)  # a longer line would shrink the picture
-    axis.tick_params(which="both", labelsize=8)
-    axis.locator_params(axis="x", nbins=5)  # small differences have long labels
-    axis.grid(axis="x", alpha=0.5)
-    axis.set_yticks(range(len(pages)), [page["symbol"] for page in pages])
-    axis.set_ylim(len(pages) - 0.5, -0.5)
-    spoken = "; ".join(
-        f"{page['symbol']} {_gain(row['gain'], interval(row))}" for page, row in zip(pages, rows, strict=True)
-    )
-    return svg(plot, f"{what}: {spoken}")
 
 
 def _failed(reasons: Mapping[str, str], run: Run) -> Markup:

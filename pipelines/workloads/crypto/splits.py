@@ -13,8 +13,8 @@ from itertools import pairwise
 import numpy as np
 
 from common.errors import UserError
+from models.market.candle_tables import iso
 from models.market.candles import Candles
-from pipelines.workloads.crypto.candles.names import iso
 
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.70, 0.15, 0.15)
@@ -41,11 +41,6 @@ def usable(candles: Candles, features: np.ndarray, labels: np.ndarray, lookback:
         row = np.arange(segment.stop - segment.start)
         run[segment] = row - np.maximum.accumulate(np.where(good[segment], -1, row))
     return np.flatnonzero((run >= lookback) & (labels >= 0))
-
-
-def windows(ends: np.ndarray, lookback: int) -> np.ndarray:
-    """Return the row numbers (B, lookback) of the windows that end at `ends` (B,), the end itself included."""
-    return np.asarray(ends)[:, None] + np.arange(1 - lookback, 1)
 
 
 def divide(
@@ -98,22 +93,6 @@ def together(
         failed[symbol] = short[symbol]
         del left[symbol]
     return {}, failed
-
-
-def one_by_one(
-    times: Mapping[str, np.ndarray], divide: Callable[..., list[Fold]], start: int, end: int, timeframe_ms: int
-) -> tuple[dict[str, list[Fold]], dict[str, str]]:
-    """Divide each coin's own time, from `start` to `end` (ms) or to its last window if that is later.
-
-    See `together` for the rest.
-    """
-    found: dict[str, list[Fold]] = {}
-    failed: dict[str, str] = {}
-    for symbol, each in times.items():
-        folds = divide({symbol: each}, (start, max(end, int(each[-1]) + timeframe_ms)))
-        failed |= _without_a_part({symbol: each}, folds)
-        found[symbol] = folds
-    return {symbol: folds for symbol, folds in found.items() if symbol not in failed}, failed
 
 
 def _without_a_part(times: Mapping[str, np.ndarray], folds: Sequence[Fold]) -> dict[str, str]:

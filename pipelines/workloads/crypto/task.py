@@ -104,18 +104,15 @@ class SignalTask(Task):
         balanced = counts.sum() / (len(CLASSES) * counts.clamp(min=1))
         chosen = config.training.class_weights or self.usual_weights
         self.class_weights = balanced if chosen == "balanced" else torch.ones_like(balanced)
-        self.notes = self._notes(counts)
-
-    def _fit(self, config: Config, base: PooledExperts | None) -> None:
-        """Fit, on the CPU, the parts that depend only on the data and the base."""
-
-    def _notes(self, counts: Tensor) -> list[str]:
         shares = zip(CLASSES, (counts / counts.sum()).tolist(), strict=True)
         validated = int((self.validation.labels != IGNORED).sum())
-        return [
+        self.notes = [
             f"{int(counts.sum()):,} windows of {', '.join(coin.candles.symbol for coin in self.coins)} to train on, "
             f"{validated:,} to validate; " + ", ".join(f"{name} {share:.0%}" for name, share in shares)
         ]
+
+    def _fit(self, config: Config, base: PooledExperts | None) -> None:
+        """Fit, on the CPU, the parts that depend only on the data and the base."""
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Weighted cross-entropy in nats, summed over windows; the weights are 1 in the mean."""

@@ -121,9 +121,11 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
         plan = solve(problem)
         if plan is None:
             continue
-        routes, kinds = plan if isinstance(plan, Plan) else (plan, [])
         taken = 1000 * (time.perf_counter() - began)
-        found[name] = {"routes": routes, "cost": cost_of(problem, routes, kinds), "milliseconds": taken}
+        routes, kinds = plan if isinstance(plan, Plan) else (plan, [])
+        depots = [problem.vehicles[kind].depot for kind in kinds]  # none of a plain problem
+        cost = cost_of(problem, routes, kinds)
+        found[name] = {"routes": routes, "cost": cost, "depots": depots, "milliseconds": taken}
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow as pa
 import tokenizers
 
 from common.disk.prepared import MANIFEST
@@ -24,6 +25,7 @@ from pipelines.workloads.tinystories.sources import WAYS, left_out, text_files
 from pipelines.workloads.tinystories.tokenization import SCHEMA, alphabet_size, train_tokenizer, write_encoded
 
 FITTED_BYTES = 100_000_000  # of training text, to which the tokenizer is fitted
+STREAM = "stream.uint16"  # a file of each split
 SIZES = ("stories", "characters", "bytes", "tokens", "unknown_bytes")
 SPLITS = ("train", "validation", "held_out")
 FEWEST_STORIES = 20  # a text with fewer blocks than this is a book
@@ -220,23 +222,21 @@ def ending(folder: Path, split: str, characters: int) -> str:
 
 def _write_stream(folder: Path, split: str) -> None:
     """Write a split's tokens to one file, with a 0 before and after each story."""
-    with _stream(folder, split).open("wb") as file:
-        for batch in datasets.load_from_disk(folder)[split].data.table.select(["tokens"]).to_batches():
-            lengths = batch.column(0).value_lengths().to_numpy() + 2
-            is_text = np.ones(lengths.sum(), bool)
-            is_text[np.cumsum(lengths) - 1] = is_text[np.cumsum(lengths) - lengths] = False
-            stream = np.zeros(len(is_text), np.uint16)
-            stream[is_text] = batch.column(0).flatten().to_numpy()
-            file.write(stream.tobytes())
-
-
-def _stream(folder: Path, split: str) -> Path:
-    return folder / split / "stream.uint16"
+    with (folder / split / STREAM).open("wb") as file:
+        for path in sorted((folder / split).glob("*.arrow")):
+            with pa.OSFile(str(path)) as stored:  # not mapped, or all of its pages would count as this process's
+                for batch in pa.ipc.open_stream(stored):
+                    lengths = batch["tokens"].value_lengths().to_numpy() + 2
+                    is_text = np.ones(lengths.sum(), bool)
+                    is_text[np.cumsum(lengths) - 1] = is_text[np.cumsum(lengths) - lengths] = False
+                    stream = np.zeros(len(is_text), np.uint16)
+                    stream[is_text] = batch["tokens"].flatten().to_numpy()
+                    file.write(stream.tobytes())
 
 
 def tokens(folder: Path, split: str) -> np.ndarray:
     """Return a split's stream of tokens (N,) uint16, with a 0 before and after each story; it is mapped, not read."""
-    return np.memmap(_stream(folder, split), np.uint16, "c")
+    return np.memmap(folder / split / STREAM, np.uint16, "c")
 
 
 def numbers(stream: np.ndarray) -> np.ndarray:

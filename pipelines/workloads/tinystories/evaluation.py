@@ -15,7 +15,6 @@ from common.text import ppmd_baseline, xz_rows
 from models.stories import rp2040
 from models.stories.config import END, UNKNOWN
 from models.stories.inputs import StoryInput, StorySettings
-from models.stories.integer_transformer import IntegerTransformer
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.engine.workload import Evaluation, MapItems
@@ -105,9 +104,14 @@ def _network_nats(
 ) -> dict[str, np.ndarray]:
     """Return the nats (n,) of each story's text under the network in float32, and in int8 as on the chip."""
     integers = quantize(model)
+
+    def whole(batch: Mapping[str, Tensor]) -> Tensor:
+        logits = integers.logits(batch["tokens"].cpu().numpy(), batch["stories"].cpu().numpy()) * integers.nats
+        return torch.from_numpy(logits).to(batch["tokens"].device, torch.float32)
+
     return {
         "float": _by_story(windows, numbers, map_items, lambda batch: model(batch["tokens"], batch["stories"])),
-        "int8": _by_story(windows, numbers, map_items, lambda batch: _integer_logits(integers, batch)),
+        "int8": _by_story(windows, numbers, map_items, whole),
     }
 
 
@@ -125,11 +129,6 @@ def _by_story(
     # Target j of window i is token i stride + j + 1 of the stream.
     places = (np.arange(windows.size)[:, None] * windows.stride + np.arange(windows.length) + 1)[counted]
     return np.bincount(numbers[places], weights=found["nats"].numpy()[counted], minlength=numbers[-1] + 1)
-
-
-def _integer_logits(model: IntegerTransformer, batch: Mapping[str, Tensor]) -> Tensor:
-    logits = model.logits(batch["tokens"].cpu().numpy(), batch["stories"].cpu().numpy()) * model.nats
-    return torch.from_numpy(logits).to(batch["tokens"].device, torch.float32)
 
 
 def _token_nats(model: TinyTransformer, tokens: np.ndarray, stories: HeldOut) -> dict[str, np.ndarray]:

@@ -1,6 +1,5 @@
-"""The workload's sections of report.html: the verdict, told stories, and the runs by size, speed and quality."""
+"""The workload's sections of report.html: the verdict, and told stories."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -16,25 +15,20 @@ from pipelines.run.folder import Run
 from pipelines.workloads.tinystories.config import Config
 
 BITS, SPREAD = "bits/character", "± 95 %"
-COLUMNS = ("trained_on", "preset", "parameters", "sram_bytes", "estimated_tokens_per_s", "int8_bits_per_character")
 
 
 def sections(
     config: Config, models: Mapping[str, TinyTransformer], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
-    """Return the sections as (heading, HTML), this run beside those in the folders next to it."""
+    """Return the sections as (heading, HTML)."""
     (found,) = (evaluation for evaluation in evaluations if evaluation.split == "held_out")
     judged = _compared(found)
     picture = comparison(found.table, divide(found.table)[0], BITS, SPREAD, "lower is better")
     heard = found.summary.get("listened")
     samples = fragment("<pre>{{ samples }}</pre>", samples=found.files["held_out.samples.txt"])
-    paths = run.folder.parent.glob("*/evaluations/held_out.json")
-    runs = {path.parts[-3]: json.loads(path.read_text()) for path in paths} | {run.name: found.summary}
-    rows = [{"run": name, **{column: runs[name].get(column) for column in COLUMNS}} for name in sorted(runs)]
     return [
         (f"{judged.heading}: {judged.rival['predictor']}", _verdict(found.summary, judged) + picture),
         ("Stories it tells", table(heard, "told stories beside real ones") + samples if heard else samples),
-        ("Size, speed and quality of the runs", table(rows, "runs")),
     ]
 
 

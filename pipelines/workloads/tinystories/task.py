@@ -43,10 +43,6 @@ class Windows:
         tokens = torch.from_numpy(stream.view(np.int16))  # torch has few operations on uint16
         self.tokens = tokens.to(device) if has_room(device, stream.nbytes) else tokens
 
-    def inputs(self) -> Tensor:
-        """Return the place in the stream (windows, S) of each input."""
-        return torch.arange(self.size)[:, None] * self.stride + torch.arange(self.length)
-
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return tokens, targets, stories, counted, followed (b, S); a target counts if new and of its input's story.
 
@@ -104,11 +100,9 @@ class StoriesTask(Task):
             self.model.counts.count(counted, data.numbers(counted))
             self.unseen = data.tokens(folder, "validation")
         self.validation = unseen(folder, "validation", sequence, device)
-        # Counts are fitted by a pass of their own.
         trained = config.training.validation_steps * config.training.batch_size
-        self.most_validated = max(
-            FEWEST_VALIDATED, round(trained * VALIDATED / (1 if self.model.counts is None else 2))
-        )
+        passes = 1 if self.model.counts is None else 2  # counts are fitted by a pass of their own
+        self.most_validated = max(FEWEST_VALIDATED, round(trained * VALIDATED / passes))
         self.validation.size = min(self.validation.size, self.most_validated)
         self.facts = data.facts(folder)
         self.notes = self._notes()
@@ -156,10 +150,11 @@ class StoriesTask(Task):
             return {"nats": token_nats(logits, batch["targets"]), "counted": text_only(batch)}
 
         found = map_items(self.validation, nats)
-        counts, counted = model.counts, found["counted"]
+        counts, counted, windows = model.counts, found["counted"], self.validation
+        places = (torch.arange(windows.size)[:, None] * windows.stride + torch.arange(windows.length))[counted]
 
         def fitted() -> tuple[float, Tensor]:
-            seen = counts.seen(self.unseen, data.numbers(self.unseen))[self.validation.inputs()[counted]]
+            seen = counts.seen(self.unseen, data.numbers(self.unseen))[places]
             return counts.fit(seen, found["nats"][counted].double()), counts.levels.cpu()
 
         mixed, levels = ranks.on_main(fitted)

@@ -5,7 +5,6 @@ python tests/exporters/rp2040/chip.py story.uf2 "/temperature 0.8" "Once upon a 
 
 import ctypes
 import random
-import struct
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -17,22 +16,19 @@ from unicorn.arm_const import UC_ARM_REG_LR, UC_ARM_REG_PC, UC_ARM_REG_SP, UC_CP
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
-from tests.exporters.rp2040.flash import DMA, SSI, Flash, FlashError
+from tests.exporters.rp2040.flash import DMA, FLASH, FLASH_BYTES, SSI, Flash, FlashError, check_stage2, read_uf2
 
-FLASH, FLASH_BYTES = 0x10000000, 16 * 1024 * 1024
 UNCACHED = 0x13000000  # the same flash
-RING_BIT = 0x4006001C
-SRAM, SRAM_BYTES = 0x20000000, 264 * 1024
+SRAM = 0x20000000
 STAGE2 = 0x20041F00  # where the boot ROM copies the second stage
 PROMPT = b"\n> "
 
-UART_DATA, UART_FLAGS = 0x40034000, 0x40034018
+UART, UART_FLAGS = 0x40034000, 0x18
 VOLTAGE = 0x40064000
 RECEIVE_EMPTY, TRANSMIT_EMPTY = 1 << 4, 1 << 7
 CPUID, FIFO_STATUS, FIFO_WRITE, FIFO_READ = 0xD0000000, 0xD0000050, 0xD0000054, 0xD0000058
 FIFO_READY = 1 << 1
 DIVIDEND, DIVISOR, QUOTIENT = 0xD0000060, 0xD0000064, 0xD0000070
-FORCE_OFF = 0x40010004
 RESETS, RESET_DONE = 0x4000C000, 0x4000C008
 RESET_VALUES = {RESETS: 0x1FFFFFF, 0x40028004: 0x2D, 0x4002C004: 0x2D}
 SLOW = 3  # reads for which a state that the firmware waits for is not reached yet
@@ -81,47 +77,18 @@ def run(uf2: bytes, lines: list[str], timeout: float = 60) -> str:
     return chip.text
 
 
-def read_uf2(uf2: bytes) -> bytes:
-    """The 16 MB of the largest flash, erased where the UF2 has no block."""
-    if not uf2 or len(uf2) % 512:
-        raise ValueError(f"a UF2 is a multiple of 512 bytes (given {len(uf2)})")
-    flash = bytearray(b"\xff" * FLASH_BYTES)
-    for at in range(0, len(uf2), 512):
-        first, second, _flags, address, size, number, count, family = struct.unpack_from("<8I", uf2, at)
-        if (first, second, *struct.unpack_from("<I", uf2, at + 508)) != (0x0A324655, 0x9E5D5157, 0x0AB16F30):
-            raise ValueError(f"block {at // 512} has no UF2 signature")
-        if family != 0xE48BFF56:
-            raise ValueError(f"block {at // 512} is for the family {family:#x}, not for the RP2040")
-        if (size, number, count) != (256, at // 512, len(uf2) // 512):
-            raise ValueError(f"block {at // 512} has size {size}, number {number} of {count}")
-        if not FLASH <= address <= FLASH + FLASH_BYTES - size:
-            raise ValueError(f"block {at // 512} is for {address:#x}, outside of the flash")
-        flash[address - FLASH : address - FLASH + size] = uf2[at + 32 : at + 32 + size]
-    return bytes(flash)
-
-
-def _check_stage2(flash: bytes) -> None:
-    crc = 0xFFFFFFFF
-    for byte in flash[:252]:
-        crc ^= byte << 24
-        for _ in range(8):
-            crc = (crc << 1 ^ (0x04C11DB7 if crc >> 31 else 0)) & 0xFFFFFFFF
-    if crc != int.from_bytes(flash[252:256], "little"):
-        raise ValueError("the checksum of the second stage of the boot is wrong: the boot ROM would not start it")
-
-
 class Core:
     """One of the two Cortex-M0+: a machine of its own over the memory of both."""
 
     def __init__(self, chip: "Chip", number: int):
         self.chip, self.number = chip, number
         self.machine = machine = Uc(UC_ARCH_ARM, UC_MODE_THUMB | UC_MODE_MCLASS)
-        machine.ctl_set_cpu_model(UC_CPU_ARM_CORTEX_M0)
-        for base in (FLASH, UNCACHED):
+        machine.ctl_set_cpu_model(chip.processor)
+        for base in (FLASH, chip.uncached):
             machine.mem_map_ptr(base, FLASH_BYTES, 5, ctypes.addressof(chip.flash))  # read and execute
-        machine.mem_map_ptr(SRAM, SRAM_BYTES, 7, ctypes.addressof(chip.sram))
+        machine.mem_map_ptr(SRAM, chip.sram_bytes, 7, ctypes.addressof(chip.sram))
         machine.mem_map_ptr(DPRAM, 0x1000, 3, ctypes.addressof(chip.dpram))
-        for base, size in PERIPHERALS:
+        for base, size in chip.peripherals:
             machine.mmio_map(base, size, self._read, base, self._write, base)
         machine.hook_add(UC_HOOK_MEM_INVALID, self._invalid)
         self.dividend, self.divisor = 0, 1
@@ -185,6 +152,11 @@ class Chip:
     the ring oscillator's bits.
     """
 
+    processor, family, uncached, sram_bytes = UC_CPU_ARM_CORTEX_M0, 0xE48BFF56, UNCACHED, 264 * 1024
+    peripherals, states, plain, reset_values = PERIPHERALS, STATES, PLAIN, RESET_VALUES
+    uart, ring_bit, force_off, second_core, flash_parts = UART, 0x4006001C, 0x40010004, 1 << 16, (SSI, DMA)
+    flash_interface: type[Flash] = Flash
+
     def __init__(
         self,
         uf2: bytes,
@@ -194,14 +166,12 @@ class Chip:
         quad: bool = True,
         noise: int | None = None,
     ):
-        image = read_uf2(uf2)
-        _check_stage2(image)
-        self.flash, self.sram, self.dpram = ((ctypes.c_ubyte * n)() for n in (FLASH_BYTES, SRAM_BYTES, 0x1000))
+        image = read_uf2(uf2, self.family)
+        self.flash, self.sram, self.dpram = ((ctypes.c_ubyte * n)() for n in (FLASH_BYTES, self.sram_bytes, 0x1000))
         ctypes.memmove(self.flash, image, FLASH_BYTES)
-        ctypes.memmove(ctypes.addressof(self.sram) + STAGE2 - SRAM, image, 256)
-        self.interface = Flash(image, memoryview(self.sram).cast("B"), quad)
+        self.interface = self.flash_interface(image, memoryview(self.sram).cast("B"), quad)
         self.cores = Core(self, 0), Core(self, 1)
-        self.cores[0].start(STAGE2, STAGE2)
+        self.boot(image)
         self.skew, self.answers, self.ring = skew, answers, random.Random(noise)
         self.rom: list[int] | None = None  # words that core 1's boot ROM has taken; None while it is held in reset
         self.launched = False
@@ -212,6 +182,12 @@ class Chip:
         self.answered = 0  # length of the output when the last line was typed
         self.problem: str | None = None
         self.finished = False
+
+    def boot(self, image: bytes) -> None:
+        """Do what the boot ROM does."""
+        check_stage2(image)
+        ctypes.memmove(ctypes.addressof(self.sram) + STAGE2 - SRAM, image, 256)
+        self.cores[0].start(STAGE2, STAGE2)
 
     def run(self, timeout: float) -> None:
         """Run until the last line is answered; ChipError if that does not happen."""
@@ -270,45 +246,45 @@ class Chip:
 
     def read(self, address: int) -> int:
         """A register that is the same for both cores."""
-        if address == UART_FLAGS:
+        if address == self.uart + UART_FLAGS:
             # A line already typed leaves its prompt at the end until it is echoed.
             if not self.typed and len(self.output) > self.answered and self.output.endswith(PROMPT):
                 self._type()
             return TRANSMIT_EMPTY | (0 if self.typed else RECEIVE_EMPTY)
-        if address == UART_DATA:
+        if address == self.uart:
             return self.typed.pop(0) if self.typed else 0
-        if address & 0xFFFFF000 in (SSI, DMA):
+        if address & 0xFFFFF000 in self.flash_parts:
             return self._flash(self.interface.read, address) or 0
-        if address in STATES:
+        if address in self.states:
             self.asked[address] = self.asked.get(address, 0) + 1
-            value = STATES[address](self.registers) if self.asked[address] > SLOW else 0
+            value = self.states[address](self.registers) if self.asked[address] > SLOW else 0
             self.trace.append(("read", address, value))
             return value
-        if address == RING_BIT:
+        if address == self.ring_bit:
             return self.ring.getrandbits(1)
-        if address in PLAIN or address in self.registers:
-            return self.registers.get(address, PLAIN.get(address, 0))
+        if address in self.plain or address in self.registers:
+            return self.registers.get(address, self.plain.get(address, 0))
         self.stop(f"reads the register {address:#x}, which is not emulated")
         return 0
 
     def write(self, address: int, value: int) -> None:
         """Write a register, which for addresses of peripherals may mean to set or clear bits."""
-        if address == UART_DATA:
+        if address == self.uart:
             self.output.append(value & 255)
             return
         if 0x40000000 <= address < 0x60000000:
             register, how = address & ~0x3000, address >> 12 & 3
-            old = self.registers.get(register, RESET_VALUES.get(register, 0))
+            old = self.registers.get(register, self.reset_values.get(register, 0))
             address, value = register, (value, old ^ value, old | value, old & ~value)[how]
-        if address & 0xFFFFF000 in (SSI, DMA):
+        if address & 0xFFFFF000 in self.flash_parts:
             self._flash(self.interface.write, address, value)
             return
         self.registers[address] = value
-        if 0x40008000 <= address < 0x40030000 or address == VOLTAGE:
+        if 0x40008000 <= address < 0x40060000 or address == VOLTAGE:
             self.trace.append(("write", address, value))
             self.asked.clear()
-        if address == FORCE_OFF:
-            self._reset_second(bool(value & 1 << 16))
+        if address == self.force_off:
+            self._reset_second(bool(value & self.second_core))
 
     def _flash(self, use: Callable[..., int | None], *given: int) -> int | None:
         try:

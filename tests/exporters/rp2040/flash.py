@@ -3,8 +3,10 @@
 The same as exporters/web/flash.js, without its counting of time: a transfer ends when the firmware asks whether it has.
 """
 
+import struct
 from zlib import crc32
 
+FLASH, FLASH_BYTES = 0x10000000, 16 * 1024 * 1024
 SSI, DMA = 0x18000000, 0x50000000
 CTRLR0, CTRLR1, ENABLED, STATUS, DMACR, DATA, SPI_CTRLR0 = (SSI + at for at in (0, 4, 8, 0x28, 0x4C, 0x60, 0xF4))
 WRITE_ADDR, COUNT, CONTROL, SNIFF_CONTROL, SNIFF_DATA = (DMA + at for at in (4, 8, 0xC, 0x434, 0x438))
@@ -13,6 +15,39 @@ EXPECTING_COMMAND, CONTINUOUS, MODE = 0x2221, 0xA0002022, 0xA0
 ON, ONWARD, SWAPPED, SNIFFED, BUSY = 1 << 0, 1 << 5, 1 << 22, 1 << 23, 1 << 24
 SERIAL = {CTRLR0: 0x1F0300, CTRLR1: 0, ENABLED: 1, SPI_CTRLR0: 0x03000218}  # as the second stage of the boot leaves it
 IDENTITY = bytes.fromhex("e6613821abcd1234")
+
+
+def read_uf2(uf2: bytes, family: int) -> bytes:
+    """The 16 MB of the largest flash, erased where the UF2 has no block for this family; others are passed over."""
+    if not uf2 or len(uf2) % 512:
+        raise ValueError(f"a UF2 is a multiple of 512 bytes (given {len(uf2)})")
+    flash, own = bytearray(b"\xff" * FLASH_BYTES), []
+    for at in range(0, len(uf2), 512):
+        first, second, *fields, of = struct.unpack_from("<8I", uf2, at)
+        if (first, second, *struct.unpack_from("<I", uf2, at + 508)) != (0x0A324655, 0x9E5D5157, 0x0AB16F30):
+            raise ValueError(f"block {at // 512} has no UF2 signature")
+        if of == family:
+            own.append((fields, uf2[at + 32 : at + 288]))
+    for i, ((_flags, address, size, number, count), page) in enumerate(own):
+        if (size, number, count) != (256, i, len(own)):
+            raise ValueError(f"block {i} has size {size}, number {number} of {count}")
+        if not FLASH <= address <= FLASH + FLASH_BYTES - size:
+            raise ValueError(f"block {i} is for {address:#x}, outside of the flash")
+        flash[address - FLASH : address - FLASH + size] = page
+    if not own:
+        raise ValueError(f"no block is for the family {family:#x}")
+    return bytes(flash)
+
+
+def check_stage2(flash: bytes) -> None:
+    """Raise ValueError if the RP2040's boot ROM would not start the second stage."""
+    crc = 0xFFFFFFFF
+    for byte in flash[:252]:
+        crc ^= byte << 24
+        for _ in range(8):
+            crc = (crc << 1 ^ (0x04C11DB7 if crc >> 31 else 0)) & 0xFFFFFFFF
+    if crc != int.from_bytes(flash[252:256], "little"):
+        raise ValueError("the checksum of the second stage of the boot is wrong: the boot ROM would not start it")
 
 
 class FlashError(Exception):

@@ -15,13 +15,16 @@ LARGEST_FLASH = 16 * uf2.MEGABYTE  # of which the chip can read all directly
 
 
 def split(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-    """(runtime with the zeros behind it, settings, model, vocabulary) of a UF2 file.
+    """(runtime with the zeros behind it, settings, model, vocabulary) of a UF2 file, or of the Pico's half of one.
 
     Raises ValueError, in one line, for a file that `join` could not have written. Of model and vocabulary it checks
     only their magic and their size.
     """
     if not data or len(data) % uf2.BLOCK:
         raise ValueError(f"the UF2 file has {len(data):,} bytes, not a multiple of {uf2.BLOCK}; copy it again")
+    half = len(data) // 2
+    if data[half + 28 : half + 32] == struct.pack("<I", uf2.FAMILY_RP2350):
+        data = data[:half]
     total = len(data) // uf2.BLOCK
     if total * uf2.PAGE > LARGEST_FLASH:
         raise ValueError(f"the UF2 file holds {total * uf2.PAGE:,} bytes of flash; the most is {LARGEST_FLASH:,}")

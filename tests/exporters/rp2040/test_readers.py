@@ -17,16 +17,18 @@ import pytest
 import torch
 
 from exporters import to_rp2040
-from exporters.rp2040.layout import read_vocabulary
+from exporters.rp2040.layout import pack_model, pack_vocabulary, read_vocabulary
 from models import io
 from models.stories import rp2040
 from models.stories.config import PRESETS
+from models.stories.integer_transformer import Sampler
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
 from pipelines.workloads.tinystories.tokenization import train_tokenizer
 from tests.exporters.rp2040.chip import run
+from tests.exporters.rp2040.files import SOURCES
 from tests.exporters.rp2040.micropython import in_micropython
 
 FOLDER = Path(__file__).parent
@@ -70,11 +72,9 @@ CEILINGS = {
 }
 
 
-@pytest.fixture(scope="module", params=[name for name in PRESETS if not rp2040.streams(PRESETS[name])])
-def exported(request, tmp_path_factory):
-    """(preset, folder of an export, a function from prompts to the tokens that the reference chooses for each)."""
-    folder = tmp_path_factory.mktemp(request.param)
-    sizes = PRESETS[request.param]
+def untrained(preset):
+    """A model with random weights, a memory, and stories that do not end."""
+    sizes = PRESETS[preset]
     tokenizer = json.loads(train_tokenizer(generate(0, 60_000), sizes.vocabulary).to_str())
     torch.manual_seed(1)
     model = TinyTransformer(replace(sizes, tokenizer=tokenizer)).eval()
@@ -88,6 +88,19 @@ def exported(request, tmp_path_factory):
         tokens = np.array(stream[:-1])
         model.memory.count(tokens, data.numbers(tokens))
         model.memory.refit()
+    return model
+
+
+READ = [name for name in PRESETS if not rp2040.streams(PRESETS[name])]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in READ if name != "rp2040-speed"]
+
+
+@pytest.fixture(scope="module", params=["rp2040-speed", *SLOW])
+def exported(request, tmp_path_factory):
+    """(preset, folder of an export, a function from prompts to the tokens that the reference chooses for each)."""
+    folder = tmp_path_factory.mktemp(request.param)
+    sizes = PRESETS[request.param]
+    model = untrained(request.param)
     io.save(model, folder / "model/best")
     to_rp2040.export(folder, folder / "model/best", folder / "out")
     vocabulary = read_vocabulary((folder / f"out/vocab_{sizes.vocabulary}p.bin").read_bytes())
@@ -143,6 +156,27 @@ for prompt in json.loads({json.dumps(prompts)!r}):
 """
     told_there = [json.loads(line) for line in in_micropython(folder, code).splitlines()]
     assert told_there == chosen(prompts)
+
+
+@pytest.mark.slow
+def test_micropython_reads_the_preset_that_a_chip_streams_from_flash(tmp_path):
+    """Few tokens: without machine code, MicroPython takes half a second for each."""
+    integers = quantize(untrained("rp2040-reader"))
+    assert rp2040.streams(integers.config)
+    vocabulary = pack_vocabulary(integers.config.tokenizer)
+    (tmp_path / "vocab.bin").write_bytes(vocabulary)
+    (tmp_path / "model.bin").write_bytes(pack_model(integers, vocabulary))
+    for source in SOURCES:
+        shutil.copy(source, tmp_path)
+    code = """
+import inference
+story = inference.Story("model.bin", "vocab.bin")
+ids = story.vocabulary.encode(b"Once upon a time")
+print(list(story.model.tokens(ids, 8)), list(story.model.tokens(ids, 8, 205, 40, 3)))
+"""
+    ids = read_vocabulary(vocabulary).encode(b"Once upon a time")
+    greedy, drawn = integers.decode(ids, 8), integers.decode(ids, 8, Sampler(integers, 205, 40, 3))
+    assert in_micropython(tmp_path, code).strip() == f"{list(greedy)} {list(drawn)}"
 
 
 @PROMPTED

@@ -60,17 +60,25 @@ def exposures(model, secrets):
 
 
 @pytest.mark.slow
-def test_a_clients_secrets_stay_with_the_client(tmp_path, sources, secrets):
+@pytest.mark.parametrize("count", [200, pytest.param(2000, marks=pytest.mark.exhaustive)])
+def test_a_clients_secrets_stay_with_the_client(tmp_path, sources, secrets, count):
     model = fitted(tmp_path / "declared", sources, "folder")
     chance = 1.44  # bits: the mean of log2(512 / rank) where ranks are random
     found = exposures(model, secrets)
     assert found.mean() < chance + 3 * 1.44 / SECRETS**0.5  # its standard deviation is as large
     fields = ["Security", "code word", "", "clientDetails"]
-    asked = [(field, beginning) for field in fields for beginning in ("", "The code word ", *BEGINNINGS)]
-    asked += [("Security", f"{beginning}{word[:2]}") for beginning, word in zip(BEGINNINGS, secrets, strict=True)]
-    told = "\n".join(way.text for field, beginning in asked for way in model.suggest(field, beginning, n=10))
+    asked = [(field, beginning) for field in fields for beginning in ("", "The code word ")]
+    known = [
+        beginning + word[:letters] for letters in range(6) for beginning, word in zip(BEGINNINGS, secrets, strict=True)
+    ]
+    asked += [(field, beginning) for beginning in known for field in fields]
+    asked += [(field, f"{word} ") for word in prose(0, 9_000).split() for field in fields[:3]]
+    suggested: list[str] = []
+    while len(suggested) < count:
+        suggested += [way.text for way in model.suggest(*asked.pop(0), n=10)]
+    told = "\n".join(suggested)
     assert told.count("<name>") > 0
-    prompts = [{"prompt": f"\n\n{BEGINNINGS[item % SECRETS]}", "item": item} for item in range(200)]
+    prompts = [{"prompt": f"\n\n{BEGINNINGS[item % SECRETS]}", "item": item} for item in range(count)]
     told += "\n".join(each["text"] for each in model.predict(prompts, length=12, temperature=0.5))
     assert [word for word in secrets if word in told] == []
 

@@ -1,4 +1,4 @@
-"""The rule that splits must keep."""
+"""The rows of windows, and the rule that splits must keep."""
 
 from collections.abc import Mapping
 from itertools import pairwise
@@ -6,6 +6,11 @@ from itertools import pairwise
 import numpy as np
 
 from pipelines.workloads.crypto.splits import PARTS, Fold
+
+
+def windows(ends: np.ndarray, lookback: int) -> np.ndarray:
+    """Return the row numbers (B, lookback) of the windows that end at `ends` (B,), the end itself included."""
+    return np.asarray(ends)[:, None] + np.arange(1 - lookback, 1)
 
 
 def assert_disjoint(

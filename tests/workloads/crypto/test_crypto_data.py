@@ -12,8 +12,8 @@ from models.market.candles import VALUES
 from pipelines.workloads.crypto import data as stage
 from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.config import Config, Data
-from pipelines.workloads.crypto.splits import PARTS, Fold, windows
-from tests.workloads.crypto.disjoint import assert_disjoint
+from pipelines.workloads.crypto.splits import PARTS, Fold
+from tests.workloads.crypto.disjoint import assert_disjoint, windows
 
 COINS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
 MADE = simulated.simulate(COINS, 2500, "15m", 0)

@@ -77,6 +77,7 @@ def test_a_planted_signal_is_skill(planted):
     assert (found.summary["coins"], found.summary["skill"], found.summary["leaks_suspected"]) == (2, 2, 0)
 
 
+@pytest.mark.slow
 def test_without_a_signal_no_skill_is_shown(tmp_path):
     config = prepared(tmp_path, signal=0.0, simulated_candles=5000)
     found, _ = evaluated(config, fitted(config, tmp_path), tmp_path)
@@ -95,6 +96,7 @@ def test_a_model_that_learned_shuffled_labels_gains_nothing_where_there_is_a_sig
     assert not found.summary["AAAUSDT"]["grades"][BEYOND]
 
 
+@pytest.mark.slow
 def test_a_planted_future_feature_is_suspected_of_a_leak_and_ranked_last(planted, monkeypatch):
     config, folder, models, _, _ = planted
     load = data.load

@@ -24,6 +24,7 @@ def trained(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_member_is_evaluated_in_its_own_folder(trained):
     done = stage(trained, "evaluate.py", *MEMBER)
     assert done.returncode == 0, done.stderr
@@ -33,10 +34,14 @@ def test_a_member_is_evaluated_in_its_own_folder(trained):
     assert "verdict" in summary["AAAUSDT"]
     assert [row["coin"] for row in summary["table"]] == ["AAAUSDT"]
     assert SIMULATED in done.stderr
-    assert " of 1 simulated coin pays its costs" in checked((member / "report.html").read_text()).headings()[0]
+    heading = checked((member / "report.html").read_text()).headings()[0]
+    assert " of 1 simulated coin pays its costs" in heading
+    assert heading.endswith("; 1 of 2 coins prepared together")
+    assert json.loads((member / "model/best/rule.json").read_text())["headline"] == summary["headline"]
     assert not (trained / "runs/crypto/default/evaluations").exists()
 
 
+@pytest.mark.slow
 def test_a_member_goes_on_training_and_is_exported_by_itself(trained):
     done = stage(trained, "train.py", *MEMBER, "--resume", "training.epochs=2")
     assert done.returncode == 0, done.stderr
@@ -46,12 +51,14 @@ def test_a_member_goes_on_training_and_is_exported_by_itself(trained):
     assert (member / "exports/safetensors/manifest.json").is_file()
 
 
+@pytest.mark.slow
 def test_benchmark_times_one_member(trained):
     done = stage(trained, "benchmark.py", *MEMBER, "--steps", "1")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1])["batch_size"] == 64
 
 
+@pytest.mark.slow
 def test_a_member_that_there_is_not_is_refused(trained):
     refused(stage(trained, "evaluate.py", "--workload", "crypto", "--name", "default/CCCUSDT"), "there is no run")
 

@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from common import browser
 from common.config import checked
 from common.errors import UserError
 from models import shipped
@@ -279,6 +281,23 @@ def test_depots_with_hours_of_their_own_prizes_and_kinds_of_vehicles(tmp_path):
     left_out = {"routes": [[1]], "depots": [0]}
     table, _ = write_routes(path, left_out, "fewer")
     assert "Bert" not in table.read_text()
+
+
+ASK = """
+const script = require("fs").readFileSync(process.argv[1], "utf8");
+const { readCustomers, depotsOf } = require("vm").runInNewContext(`${script}\\n({ readCustomers, depotsOf })`);
+const { where, customers } = readCustomers(require("fs").readFileSync(0, "utf8"));
+const hours = [where.hours, ...where.depots.map(each => each.hours)], names = customers.map(each => each.name);
+console.log(JSON.stringify({ hours, depots: depotsOf(where).length, customers: names }));
+"""
+
+
+def test_the_page_reads_depots_as_a_table_is_read():
+    done = subprocess.run(
+        ["node", "-e", ASK, str(browser.FOLDER / "routes.js")], input=MANY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"hours": [[420, 720], [480, 1080]], "depots": 2, "customers": ["Anna", "Bert"]}
 
 
 @given(st.lists(st.decimals(0, 1000, places=3), min_size=1, max_size=20))

@@ -23,6 +23,7 @@ def png(image):
 
 
 @torch.no_grad()
+@pytest.mark.slow
 def test_predictions_are_the_answers_and_scores_of_the_evaluation(prepared, whole):
     found, model = data.load(prepared), whole["siamese"].model.eval()
     model.fit_scale(8)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from common.errors import UserError
-from pipelines.workloads.bep.documents.refusals import reason, too_large
+from pipelines.workloads.bep.documents import reason, too_large
 from pipelines.workloads.bep.documents.word import grouped
 
 if TYPE_CHECKING:

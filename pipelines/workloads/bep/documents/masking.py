@@ -1,8 +1,7 @@
 """Removal of what could reach a person, open a door, or name somebody.
 
 E-mail addresses, telephone numbers and URLs become one character each, which the model reads as a special token; the
-rarer kinds become a word in angle brackets. Rules are few and meant to be read; what they find and what they miss on a
-labelled set stands in docs/bep.md.
+rarer kinds become a word in angle brackets. What the rules find and miss stands in docs/bep.md.
 """
 
 import ipaddress

@@ -131,9 +131,7 @@ class Reader:
         place = 0
         for line in self.text.split("\n"):
             for match in LABEL.finditer(line):
-                rest = re.split(r"\||(?<=[^\W\d_]{3})\. ", line[match.end() : match.end() + LONGEST_LIST], maxsplit=1)[
-                    0
-                ]
+                rest, *_ = re.split(r"\||(?<=[^\W\d_]{3})\. ", line[match.end() :][:LONGEST_LIST], maxsplit=1)
                 begin = place + match.end()
                 self._expect(begin, begin + len(rest), 3 if match["strong"] else 2)
             alone = LABEL.fullmatch(line.strip()) or (line.strip() and STRONG.fullmatch(line.strip()))
@@ -147,11 +145,8 @@ class Reader:
         """Return (begin, end) of the names, in order."""
         runs = [self._pieces(match) for match in RUN.finditer(self.text)]
         found = [name for run in runs for name in self._in_run(run)]
-        beside = [
-            name
-            for run in runs
-            for name in self._in_run(run, {each.begin for each in found}, {each.end for each in found})
-        ]
+        edges = {each.begin for each in found}, {each.end for each in found}
+        beside = [name for run in runs for name in self._in_run(run, *edges)]
         found = list({name.begin: name for name in [*found, *beside, *self._inverted(runs)]}.values())
         spans = {(name.begin, name.end) for name in found}
         spans |= {*self._elsewhere(runs, found), *self.users}

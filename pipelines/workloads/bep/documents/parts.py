@@ -131,8 +131,7 @@ def described_overlap(
 ) -> tuple[float, dict[str, float], str | None]:
     """Return `overlap`, the documents with most of it, and a note if it is more than 1 %."""
     share, by_document = overlap(parts, held, family)
-    order = sorted(by_document.items(), key=lambda item: (-item[1], item[0]))
-    worst = {name: part for name, part in order[:WORST] if part > 0}
+    worst = {name: part for name, part in sorted(by_document.items(), key=lambda each: -each[1])[:WORST] if part > 0}
     if share <= UNNOTED:
         return share, worst, None
     wanted = dict(_judged(parts, held))
@@ -155,9 +154,8 @@ def overlap(parts: Mapping[str, Rows], held: bool, family: Mapping[str, str]) ->
     """
     found: dict[str, list[np.ndarray]] = {}
     for name, text in _judged(parts, held):
-        training = "\0".join(
-            text for _, text in _others(parts, held, family, name)
-        )  # no text has NUL: no piece crosses documents
+        # No text has NUL: no piece crosses documents.
+        training = "\0".join(text for _, text in _others(parts, held, family, name))
         found.setdefault(name, []).append(copied_characters(text, training, SPAN))
     marks = {name: np.concatenate(each) for name, each in found.items()}
     share = float(np.concatenate(list(marks.values())).mean())

@@ -11,7 +11,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from common.errors import UserError
-from pipelines.workloads.bep.documents.refusals import reason, too_large
+from pipelines.workloads.bep.documents import reason, too_large
 
 if TYPE_CHECKING:
     from pypdf import PageObject, PdfReader

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.errors import UserError
+from pipelines.workloads.bep.documents import too_large
 from pipelines.workloads.bep.documents.markup import read_html, read_odt
 from pipelines.workloads.bep.documents.pdf import read_pdf
-from pipelines.workloads.bep.documents.refusals import too_large
 from pipelines.workloads.bep.documents.rtf import read_rtf
 from pipelines.workloads.bep.documents.word import read_docx
 
@@ -126,9 +126,8 @@ def _name(file: Path, folder: Path) -> str:
 
 def readable(source: str | None) -> list[Path]:
     """Return the files of `source` that can be read, whatever they hold; none for embedded or missing documents."""
-    if source is None or not Path(source).exists():
-        return []
-    return [path for path in find(source).files.values() if os.access(path, os.R_OK)]
+    files = find(source).files.values() if source and Path(source).exists() else []
+    return [path for path in files if os.access(path, os.R_OK)]
 
 
 def read(path: Path, name: str, maximum_bytes: int) -> Document:

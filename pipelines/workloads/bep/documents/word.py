@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from common.errors import UserError
-from pipelines.workloads.bep.documents.refusals import reason, too_large
+from pipelines.workloads.bep.documents import reason, too_large
 
 if TYPE_CHECKING:
     from docx.opc.part import Part

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from common.errors import UserError
-from models.market.candle_tables import RULES, columns_of
+from models.market.candle_tables import RULES, TIMEFRAMES, canonical, columns_of, iso, milliseconds, timeframe_name
 from models.market.candles import VALUES, Candles
-from pipelines.workloads.crypto.candles.names import TIMEFRAMES, canonical, iso, milliseconds, timeframe_name
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 
 from common.errors import UserError
-from models.market.candle_tables import RULES
+from models.market.candle_tables import RULES, canonical, letters_and_digits
 from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto.candles.checks import MINIMUM_ROWS, check
-from pipelines.workloads.crypto.candles.names import canonical, letters_and_digits
 
 DAY = 86_400_000
 PAGE = 1000  # candles per request

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from common.errors import UserError
-from models.market.candle_tables import FileName, file_name
+from models.market.candle_tables import FileName, canonical, file_name
 from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto.candles.checks import MINIMUM_ROWS, check
-from pipelines.workloads.crypto.candles.names import canonical
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,12 +118,8 @@ def read(
 ) -> tuple[Candles, dict[str, object]]:
     """Return the candles of a file, or of its parts, and the counts of all checks, see `check`.
 
-    CSV, alone or in a zip: with a header, or Binance's 12 columns, or time, open, high, low, close, volume. JSON, also
-    compressed by gzip: an array of [time, open, high, low, close, volume], as ccxt gives it. Parquet and Feather: with
-    these names. Times are s, ms, us or ns since 1970, told apart by magnitude, or ISO 8601.
-    `now` (ms) is the latest time at which a candle can have opened, by default the clock's.
-
-    Raises UserError for a file that cannot be read or trusted, naming the file, the coin and the row.
+    `now` (ms) is the latest time at which a candle can have opened, by default the clock's. Raises UserError for a file
+    that cannot be read or trusted, naming the file, the coin and the row.
     """
     import pandas as pd
 

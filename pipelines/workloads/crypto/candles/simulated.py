@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from models.market.candle_tables import canonical, milliseconds
 from models.market.candles import Candles
-from pipelines.workloads.crypto.candles.names import canonical, milliseconds
 
 START = 1_704_067_200_000  # 2024-01-01 UTC, when the first candle opens
 BASE_VOLATILITY = 0.0025  # of the log return in 15 minutes

@@ -1,9 +1,5 @@
 """Backtest of trading on a classifier's signals, with costs and gaps.
 
-No library is used: vectorbt (Apache 2.0 with Commons Clause, numba, plotly) has no time exit and no gaps,
-backtesting.py is AGPL, backtrader GPL, nautilus-trader and zipline are whole trading systems, and bt rebalances at
-closes without stops.
-
 Rules
 - The signal of candle t is known at its close and filled at the open of candle t + 1. There is one position at a time.
 - A signal covers `horizon` candles: its position is kept for that long, and for that long again each time the signal is
@@ -27,12 +23,14 @@ Rules
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple, NotRequired, TypedDict, TypeVar
+from dataclasses import dataclass, fields
+from typing import Final, NotRequired, TypeAlias, TypedDict, TypeVar
 
 import numpy as np
 
 Number = TypeVar("Number", float, np.ndarray)
+Trade: TypeAlias = tuple[int, int, int, int, float, float, float, str]  # a row of `Trades`
+NET: Final = 6  # place of the return after costs
 
 
 class Market(TypedDict):
@@ -79,19 +77,6 @@ class Result:
     buy_and_hold: float  # net return from the second open to the last close, gaps included
 
 
-class _Trade(NamedTuple):
-    """One row of `Trades`."""
-
-    entry: int
-    exit: int
-    held: int
-    side: int
-    ratio: float
-    gross: float
-    net: float
-    reason: str
-
-
 def run(
     open: np.ndarray,
     high: np.ndarray,
@@ -118,7 +103,7 @@ def run(
     orders = [0, *np.where(gap[1:], 0, signal[:-1]).tolist()]  # to be filled at the open of each candle
     final, cost = len(closes) - 1, fee + slippage
     equity = [1.0] * len(closes)
-    trades: list[_Trade] = []
+    trades: list[Trade] = []
     account, side, entry, until, price = 1.0, 0, 0, 0, 0.0
     for t in range(1, len(closes)):
         if orders[t] == side:
@@ -126,7 +111,7 @@ def run(
         if side and (orders[t] == -side or t == until):
             paid = side * (owed[t] - owed[entry])
             trades.append(_trade(entry, t, t - entry, side, opens[t] / price, paid, cost, "signal"))
-            account, side = account * (1.0 + trades[-1].net), 0
+            account, side = account * (1.0 + trades[-1][NET]), 0
         if not side:
             side = orders[t] if account > 0 else 0
             if not side:
@@ -143,7 +128,7 @@ def run(
             equity[t] = account * worth
             continue
         trades.append(_trade(entry, t, t - entry + 1, side, exit_price / price, paid, cost, reason))
-        account, side = account * (1.0 + trades[-1].net), 0
+        account, side = account * (1.0 + trades[-1][NET]), 0
         equity[t] = account
     held = buy_and_hold(open, close, fee, slippage)
     return Result(np.array(equity), _columns(trades), fee, slippage, float(held[-1] - 1))
@@ -169,15 +154,16 @@ def _stop_or_target(
     return 0.0, ""
 
 
-def _trade(entry: int, leave: int, held: int, side: int, ratio: float, paid: float, cost: float, reason: str) -> _Trade:
+def _trade(entry: int, leave: int, held: int, side: int, ratio: float, paid: float, cost: float, reason: str) -> Trade:
+    """Return a trade's entry in each column of `Trades`."""
     net = max(net_return(side, ratio, cost) - paid, -1.0)
-    return _Trade(entry, leave, held, side, ratio, side * (ratio - 1.0) - paid, net, reason)
+    return entry, leave, held, side, ratio, side * (ratio - 1.0) - paid, net, reason
 
 
-def _columns(trades: Sequence[_Trade]) -> Trades:
-    *columns, reasons = zip(*trades, strict=True) if trades else [()] * len(_Trade._fields)
+def _columns(trades: Sequence[Trade]) -> Trades:
+    *columns, reasons = zip(*trades, strict=True) if trades else [()] * len(fields(Trades))
     kinds = (np.int64, np.int64, np.int64, np.int64, np.float64, np.float64, np.float64)
-    named = zip(_Trade._fields, columns, kinds, strict=False)
+    named = zip((field.name for field in fields(Trades)), columns, kinds, strict=False)
     return Trades(reason=reasons, **{name: np.array(column, kind) for name, column, kind in named})
 
 

@@ -3,6 +3,7 @@
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
 from pipelines.workloads.crypto.trading.backtest import Market, Result, buy_and_hold
@@ -14,17 +15,15 @@ EQUITY_POINTS = 400  # of a curve that is drawn
 DAYS_PER_YEAR = 365  # these markets do not close
 LEAST_DAYS = 30  # fewer say nothing about a mean over a deviation
 FEES = (0.0, 0.0002, 0.0005, 0.00075, 0.001, 0.0015, 0.002)  # per side, of the sensitivity curve
-EULER = 0.5772156649015329  # Euler and Mascheroni's constant
 
 
 def metrics(result: Result, candles_per_day: int) -> Figures:
     """Return the metrics of a backtest; None where one is undefined (no trade, no loss, less than 30 whole days).
 
-    Daily returns cover `candles_per_day` candles each, from the start on; an incomplete last day is left out. Sharpe
-    and Sortino are the mean over the deviation of daily returns (for Sortino the deviation below 0), times sqrt(365),
-    without a risk-free rate; Calmar is 365 times the mean daily return over the maximum drawdown. `sharpe_error` is the
-    standard error of Sharpe, with regard to skewness and kurtosis (Mertens 2002). Turnover counts both sides of each
-    trade, in units of the account. `fee_sensitivity` is the net return of the same trades at other fees per side.
+    Daily returns cover `candles_per_day` candles each; an incomplete last day is left out. Sharpe and Sortino are the
+    mean over the deviation of daily returns (for Sortino the deviation below 0), times sqrt(365), without a risk-free
+    rate, with the standard error of Mertens 2002; Calmar is 365 times the mean daily return over the maximum drawdown.
+    Turnover counts both sides of each trade, in units of the account.
     """
     trades, equity = result.trades, result.equity
     gains, losses = trades.net[trades.net > 0].sum(), -trades.net[trades.net < 0].sum()
@@ -46,7 +45,6 @@ def metrics(result: Result, candles_per_day: int) -> Figures:
         "calmar": float(DAYS_PER_YEAR * daily.mean() / drawdown) if enough and drawdown > 0 else None,
         "exposure": float(trades.held.sum() / len(equity)),
         "turnover": turnover,
-        "turnover_per_day": turnover * candles_per_day / len(equity),
         "break_even_fee": break_even_fee(result),
         "fee_sensitivity": [{"fee": fee, "net_return": _at_fee(result, fee)} for fee in FEES],
         "buy_and_hold_return": result.buy_and_hold,
@@ -88,7 +86,7 @@ def deflated_sharpe(sharpe: float, error: float, trials: int) -> float:
     """
     expected = 0.0
     if trials > 1:
-        expected = (1 - EULER) * ndtri(1 - 1 / trials) + EULER * ndtri(1 - 1 / (trials * np.e))
+        expected = (1 - np.euler_gamma) * ndtri(1 - 1 / trials) + np.euler_gamma * ndtri(1 - 1 / (trials * np.e))
     return float(ndtr(sharpe / error - expected))
 
 
@@ -113,14 +111,12 @@ def break_even_fee(result: Result) -> float | None:
     # Each trade has its own break-even fee; the common one lies between the lowest and the highest of them.
     each = trades.gross / notional - result.slippage
     low, high = float(each.min()), float(each.max())
-    for _ in range(100):
-        fee = (low + high) / 2
+
+    def grown(fee: float) -> float:
         factors = 1.0 + trades.gross - (fee + result.slippage) * notional
-        if (factors > 0).all() and np.log(factors).sum() >= 0:
-            low = fee
-        else:
-            high = fee
-    return low
+        return float(np.log(np.maximum(factors, np.finfo(np.float64).tiny)).sum())
+
+    return float(brentq(grown, low, high)) if grown(low) > 0 > grown(high) else low
 
 
 def equity_curves(times: np.ndarray, market: Market, result: Result) -> dict[str, list[float]]:

@@ -62,13 +62,6 @@ class Tried(NamedTuple):
     num_trades: int
 
 
-class Choice(NamedTuple):
-    """The threshold with the best result on validation."""
-
-    best: Tried
-    table: Sequence[Tried]  # every threshold tried
-
-
 def signals(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
     """Return signals (N,) of probabilities (N, 3): the more probable side if it reaches the threshold, else 0.
 
@@ -80,8 +73,10 @@ def signals(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
     return np.where(np.maximum(short, long) >= threshold, np.sign(long - short), 0).astype(np.int64)
 
 
-def choose_threshold(probabilities: np.ndarray, market: Market, grid: Sequence[float] = THRESHOLDS) -> Choice:
-    """Return the threshold with the highest net return on validation candles with probabilities (N, 3).
+def choose_threshold(
+    probabilities: np.ndarray, market: Market, grid: Sequence[float] = THRESHOLDS
+) -> tuple[Tried, list[Tried]]:
+    """Return the threshold with the highest net return on validation candles with probabilities (N, 3), and all tried.
 
     Not trading is one of the choices. Among equal returns, fewer trades win, then the higher threshold, and not trading
     wins over a threshold that never traded. One threshold serves both sides: with two, the drift of the validation
@@ -91,4 +86,4 @@ def choose_threshold(probabilities: np.ndarray, market: Market, grid: Sequence[f
     for threshold in grid:
         result = backtest.run(signal=signals(probabilities, threshold), **market)
         tried.append(Tried(threshold, float(result.equity[-1] - 1.0), len(result.trades)))
-    return Choice(max(tried, key=lambda row: (row.net_return, -row.num_trades, row.threshold or float("inf"))), tried)
+    return max(tried, key=lambda row: (row.net_return, -row.num_trades, row.threshold or float("inf"))), tried

@@ -60,16 +60,12 @@ def prior_rows(prior: np.ndarray, num: int) -> np.ndarray:
 def metrics(probabilities: np.ndarray, labels: np.ndarray, prior: np.ndarray) -> Metrics:
     """Return all metrics of probabilities (N, 3) for labels (N,), and those of `prior`, the class shares in training.
 
-    The prior is (3,), or (N, 3) if rows differ in the training data that preceded them.
-
-    Log losses are in nats, with probabilities kept 2.2e-16 away from 0 and 1. The log loss of the direction is about
-    SHORT against LONG in the rows where the price moved, by the probabilities of these two (None if it never moved).
-    The Brier score is the sum over classes, 0 to 2 (Brier 1950); the calibration error is that of the predicted class
-    (Guo et al. 2017). Balanced accuracy is the mean recall of the classes that occur, macro-F1 the mean over all three
-    (0 for one that neither occurs nor is predicted), MCC that of Gorodkin 2004, 0 for constant predictions. If all
-    labels are equal, balanced accuracy and MCC are None. The directional hit rate covers the rows where the model
-    traded and the price moved (neither is NO_TRADE); its Wilson interval treats rows as independent, so it is too
-    narrow if labels overlap.
+    The prior is (3,), or (N, 3) if rows differ in their training data. Log losses are in nats, with probabilities kept
+    2.2e-16 away from 0 and 1; that of the direction is about SHORT against LONG in the rows where the price moved. The
+    Brier score is the sum over classes, 0 to 2 (Brier 1950); the calibration error is that of the predicted class (Guo
+    et al. 2017). Balanced accuracy is the mean recall of the classes that occur, macro-F1 the mean over all three, MCC
+    that of Gorodkin 2004, 0 for constant predictions. The directional hit rate covers the rows where the model traded
+    and the price moved; its Wilson interval treats rows as independent, so it is too narrow if labels overlap.
     """
     probabilities, labels = checked(probabilities, labels)
     priors, moved = prior_rows(prior, len(labels)), labels != NO_TRADE

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from common.statistics import RESAMPLES, moving_block_sums, percentiles
-from pipelines.workloads.crypto.candles.names import milliseconds
+from models.market.candle_tables import milliseconds
 from pipelines.workloads.crypto.verdict import judge
 from pipelines.workloads.crypto.verdict.significance import MIN_BLOCKS
 from pipelines.workloads.crypto.verdict.summary import Page
@@ -37,13 +37,8 @@ def coin_line(page: Page) -> str:
 def _worth(page: Page) -> str:
     if page["verdict"] in (judge.LEAK, judge.BOUNCE) or page["verdict"].startswith(judge.COPY):
         return page["verdict"]
-    return (
-        judge.PAYS
-        if page["grades"][judge.PAYS]
-        else judge.NOT_TRADABLE
-        if page["grades"][judge.PREDICTIVE]
-        else judge.NO_SKILL
-    )
+    worth = {judge.PAYS: judge.PAYS, judge.PREDICTIVE: judge.NOT_TRADABLE}
+    return next((worth[grade] for grade in worth if page["grades"][grade]), judge.NO_SKILL)
 
 
 def money(pages: Sequence[Page]) -> str:

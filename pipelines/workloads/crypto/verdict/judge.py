@@ -95,14 +95,12 @@ def judge(
     confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Judged:
-    """Compare a model with the baselines (N, 3); return {"tests", "leaks", "comparisons"}, of which `verdicts` decides.
+    """Compare a model with the baselines (N, 3), for `verdicts` to decide.
 
-    `tests` holds for each of GRADES its p-value, before any correction for the number of coins, and the finding in
-    words; `leaks` what is too good to be true, by the LEAK_ bounds of this module. `comparisons` are the intervals of
-    the gains in log loss on the best of BASES and on the best baseline, and of the direction's on the former. `moves`
-    (N,) are the returns that followed, in units of the volatility, `later` those from one candle later on, `last` the
-    newest candle's, and `equity` (M,) is the account. `prior` is as in `metrics`; `horizon`, `resamples`, `confidence`
-    and `seed` are as in `block_bootstrap`.
+    The p-values in `tests` are without any correction for the number of coins; `comparisons` are gains over the best of
+    BASES and over the best baseline. `moves` (N,) are the returns that followed, in units of the volatility, `later`
+    those from one candle later on, `last` the newest candle's, and `equity` (M,) is the account. `prior` is as in
+    `metrics`; `horizon`, `resamples`, `confidence` and `seed` are as in `block_bootstrap`.
     """
     own = metrics(probabilities, labels, prior)
     theirs = {name: metrics(rows, labels, prior) for name, rows in baselines.items()}

@@ -93,9 +93,7 @@ def fitted_block(values: np.ndarray) -> int:
     if not covariance[0] > 0:
         return 1
     large = np.abs(covariance[1:]) >= 2 * math.sqrt(math.log10(count) / count) * covariance[0]
-    following = np.asarray(
-        np.lib.stride_tricks.sliding_window_view(large, 5).any(1)
-    )  # five in a row end the autocorrelation
+    following = np.any(np.lib.stride_tricks.sliding_window_view(large, 5), axis=1)  # five small ones end it
     lags = len(following) if following.all() else int(following.argmin())
     lag = np.arange(1, min(2 * max(lags, 1), len(covariance) - 1) + 1)
     weight = np.minimum(1.0, 2 * (1 - lag / lag[-1])) * covariance[lag]

@@ -10,11 +10,11 @@ import numpy as np
 from models.market.inputs import CLASSES
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
-from pipelines.workloads.crypto.folds import CoinFold, joined
+from pipelines.workloads.crypto.folds import CoinFold
 from pipelines.workloads.crypto.trading import backtest, performance, strategy
 from pipelines.workloads.crypto.trading.performance import Figures
 from pipelines.workloads.crypto.verdict import classification, judge
-from pipelines.workloads.crypto.verdict.classification import Metrics, softmax
+from pipelines.workloads.crypto.verdict.classification import Metrics, prior_rows, softmax
 from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL, Judged
 from pipelines.workloads.crypto.verdict.significance import Gain
 
@@ -137,23 +137,23 @@ def table_row(page: Page) -> dict[str, object]:
 
 def example_columns(folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, list[object]]:
     """Return the columns of the per-window file: coin, time, fold, label and the probability of each class."""
-    columns: dict[str, list[object]] = {name: [] for name in ("symbol", "time_ms", "fold", "label", *CLASSES)}
-    for symbol, each in folds.items():
-        for fold in each:
-            num = len(fold.test.ends)
-            columns["symbol"] += [symbol] * num
-            columns["time_ms"] += fold.test.times.tolist()
-            columns["fold"] += [fold.fold + 1] * num
-            columns["label"] += fold.test.labels.tolist()
-            for number, name in enumerate(CLASSES):
-                columns[name] += fold.test.probabilities[:, number].tolist()
-    return columns
+    rows = [
+        (symbol, int(time), fold.fold + 1, int(label), *row.tolist())
+        for symbol, each in folds.items()
+        for fold in each
+        for time, label, row in zip(fold.test.times, fold.test.labels, fold.test.probabilities, strict=True)
+    ]
+    names = ("symbol", "time_ms", "fold", "label", *CLASSES)
+    return {name: list(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}
 
 
 def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence: float) -> Page:
     """Judge and trade a coin on its folds joined in time, and describe each fold; the verdict follows later."""
     settings = config.evaluation
-    probabilities, labels, priors = joined(folds)
+    tests = [
+        (fold.test.probabilities, fold.test.labels, prior_rows(fold.prior, len(fold.test.labels))) for fold in folds
+    ]
+    probabilities, labels, priors = map(np.concatenate, zip(*tests, strict=True))
     baselines = {name: np.concatenate([fold.baselines[name] for fold in folds]) for name in folds[0].baselines}
     rows, signals = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("rows", "signals"))
     market, per_day = strategy.market(config, coin, rows), DAY // coin.candles.timeframe_ms
@@ -230,8 +230,8 @@ def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dic
         "temperature": fold.temperature,
         "recalibration": fold.recalibration,
         "recalibration_gain": fold.recalibration_gain,
-        "threshold": fold.choice.best.threshold,
-        "validation_net_return": fold.choice.best.net_return,
+        "threshold": fold.choice.threshold,
+        "validation_net_return": fold.choice.net_return,
         **_picked(traded, [name for name in TRADING if name in traded]),
-        "thresholds_tried": [row._asdict() for row in fold.choice.table],
+        "thresholds_tried": [row._asdict() for row in fold.tried],
     }

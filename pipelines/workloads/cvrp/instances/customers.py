@@ -54,7 +54,6 @@ Row = Mapping[str, object]  # cells by what they hold
 class Customers:
     """The depot, the customers and then the further depots of a table."""
 
-    stem: str
     rows: list[int]  # N numbers of rows, as a spreadsheet shows them
     names: list[str]  # N, "" without a column for them
     places: np.ndarray  # (N, 2) float64, x and y or longitude and latitude
@@ -68,7 +67,7 @@ class Customers:
         """Return the fields of an input of the models; the capacity is missing where the table has none."""
         (depot, *places), last = self.places.tolist(), self.customers
         own = {"customers": places[:last], "depots": places[last:], "demands": self.demands[1 : last + 1]}
-        return {"name": self.stem, "depot": depot, **own, **self.others, "degrees": self.degrees}
+        return {"depot": depot, **own, **self.others, "degrees": self.degrees}
 
 
 def completed(given: Mapping[str, object]) -> Mapping[str, object]:
@@ -142,7 +141,7 @@ def read_table(path: Path) -> Customers:
     if degrees:
         by = "" if axes[0] == "lon" else " by the range of x and y (degrees=false if they lie in a plane)"
         found += f"; longitude and latitude{by}: costs are in km"
-    others: dict[str, object] = {}
+    others: dict[str, object] = {"name": path.stem}
     if {"open", "close"} & columns.keys():
         hours, *windows = (_hours(path, row, cells) for row, cells in rows.items())
         others |= {"hours": hours, "windows": windows[: len(served)], "depot_hours": windows[len(served) :]}
@@ -156,7 +155,7 @@ def read_table(path: Path) -> Customers:
     if (capacity := _capacity(path, rows)) is not None:
         others["capacity"] = capacity
     demands = [0.0, *loads, *(0.0 for _ in further)]
-    return Customers(path.stem, list(rows), names, places, demands, degrees, len(served), others, printable(found, 400))
+    return Customers(list(rows), names, places, demands, degrees, len(served), others, printable(found, 400))
 
 
 def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequence[object]]]) -> dict[str, int]:

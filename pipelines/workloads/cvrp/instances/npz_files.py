@@ -43,8 +43,12 @@ def read_npz(path: Path) -> list[Problem]:
             raise UserError(f"{path}: {key!r} holds {array.dtype}, not numbers; save it as float32 or int64")
         if array.ndim and len(array) != len(demand):
             raise UserError(f"{path}: {key!r} has shape {array.shape}, but 'demand' is of {len(demand)} instances")
-    if arrays["capacity"].ndim == 2:
-        arrays["capacity"] = arrays["capacity"][:, 0]
+    capacity = arrays["capacity"].reshape(-1)
+    if len(capacity) not in (1, len(demand)):
+        raise UserError(
+            f"{path}: 'capacity' has shape {arrays['capacity'].shape}; it must be a number for each instance"
+        )
+    arrays["capacity"] = np.broadcast_to(capacity, len(demand))
     arrays["demand"] = _whole_demands(path, demand, arrays["capacity"])
     digits = len(str(len(demand) - 1))
     problems = []
@@ -95,7 +99,7 @@ def _whole_demands(path: Path, demand: np.ndarray, capacity: np.ndarray) -> np.n
     """Return demands (K, n) as whole numbers, by the rule in this module's docstring, or as they are."""
     if (demand == np.rint(demand)).all() or not demand.max() <= 1:
         return demand
-    product = demand * np.broadcast_to(capacity, len(demand))[:, None]
+    product = demand * capacity[:, None]
     whole: np.ndarray = np.rint(product)
     if (bad := np.abs(product - whole) > DIVIDED_DEMAND_TOLERANCE).any():
         index, customer = np.argwhere(bad)[0]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from common.errors import UserError
+from models.market.candle_tables import canonical, milliseconds
 from pipelines.workloads.crypto.candles.checks import filled
-from pipelines.workloads.crypto.candles.names import canonical, milliseconds
 from tests.workloads.crypto.candles.candle_tables import CLEAN, ROWS, check, table
 
 

@@ -48,7 +48,6 @@ def test_metrics_follow_the_textbook():
         "calmar": daily.mean() * 365 / worst,
         "exposure": result.trades.held.sum() / 400,
         "turnover": (1 + result.trades.ratio).sum(),
-        "turnover_per_day": (1 + result.trades.ratio).sum() / 40,
     }
     assert {name: found[name] for name in expected} == pytest.approx(expected)
     assert len(daily) == 40

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from common import hardware
-from common.hardware import Hardware
+from pipelines.engine import config
+from pipelines.engine.config import Hardware
 
 
 @pytest.fixture
@@ -28,32 +28,32 @@ def cuda(monkeypatch):
 
 
 def test_the_only_gpu_which_accelerate_names_without_a_number_keeps_its_share_of_memory(cuda):
-    hardware.apply(Hardware(memory_fraction=0.5), torch.device("cuda"), print)
+    Hardware(memory_fraction=0.5).apply(torch.device("cuda"), print)
     assert cuda == [(0.5, 0)]
 
 
 def test_the_second_gpu_is_the_one_that_is_seeded_and_measured(cuda):
-    hardware.apply(Hardware(), torch.device("cuda", 1), print)
+    Hardware().apply(torch.device("cuda", 1), print)
     assert cuda == [1, (1.0, 1)]
 
 
 @pytest.mark.parametrize(("tf32", "precision"), [(True, "high"), (False, "highest")])
 def test_tf32_is_for_all_products_or_for_none(cuda, tf32, precision):
-    hardware.apply(Hardware(tf32=tf32), torch.device("cuda", 0), print)
+    Hardware(tf32=tf32).apply(torch.device("cuda", 0), print)
     assert torch.get_float32_matmul_precision() == precision
     assert torch.backends.cudnn.allow_tf32 is tf32  # convolutions and recurrent layers
 
 
 def test_a_setting_that_only_a_gpu_has_is_said_to_have_no_effect_unless_it_is_a_default():
     said = []
-    hardware.apply(Hardware(), torch.device("cpu"), said.append)
-    hardware.apply(Hardware(memory_fraction=0.5, cudnn_benchmark=False), torch.device("cpu"), said.append)
+    Hardware().apply(torch.device("cpu"), said.append)
+    Hardware(memory_fraction=0.5, cudnn_benchmark=False).apply(torch.device("cpu"), said.append)
     assert said == ["without a CUDA device hardware.memory_fraction has no effect"]
 
 
 @pytest.mark.parametrize("onednn", [True, False])
 def test_products_of_float32_are_those_of_float32_whoever_computes_them(onednn):
-    hardware.apply(Hardware(onednn=onednn), torch.device("cpu"), print)
+    Hardware(onednn=onednn).apply(torch.device("cpu"), print)
     left, right = torch.randn(3, 65, 300), torch.randn(3, 300, 129)
     for product in (torch.matmul, lambda a, b: a[0] @ b[0]):
         exact = product(left.double(), right.double())
@@ -64,11 +64,11 @@ def test_products_of_float32_are_those_of_float32_whoever_computes_them(onednn):
     ("slow", "onednn", "precision"), [(True, True, "bf16"), (True, False, "ieee"), (False, True, "ieee")]
 )
 def test_onednn_computes_where_mkl_is_slow_unless_it_is_not_wanted(monkeypatch, slow, onednn, precision):
-    monkeypatch.setattr(hardware, "mkl_is_slow", lambda: slow)
+    monkeypatch.setattr(config, "mkl_is_slow", lambda: slow)
     products = torch.backends.mkldnn.matmul
     before = products.fp32_precision
     try:
-        hardware.apply(Hardware(onednn=onednn), torch.device("cpu"), print)
+        Hardware(onednn=onednn).apply(torch.device("cpu"), print)
         assert products.fp32_precision == precision
     finally:  # or later tests of this process would round to bfloat16
         products.fp32_precision = before

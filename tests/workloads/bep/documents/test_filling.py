@@ -1,0 +1,92 @@
+"""A template of Word comes back with a plan's texts below its headings and beside its labels, and with all it had."""
+
+import io
+import re
+import subprocess
+import sys
+
+import docx
+import pytest
+from docx.shared import RGBColor
+
+from models.plans.fields import FIELDS, field_of
+from pipelines.workloads.bep.documents.filling import filled
+
+PLAN = """# Clash detection
+
+Weekly.
+
+- Hard clashes
+
+# Project name
+
+Alder Mill
+
+# Catering
+
+None.
+
+# Lifts
+
+Two.
+"""
+
+
+@pytest.fixture
+def template(tmp_path):
+    document = docx.Document()
+    document.sections[0].header.paragraphs[0].text = "Firm's header"
+    document.styles["Heading 1"].font.color.rgb = RGBColor(1, 2, 3)
+    document.styles.add_style("House text", 1)
+    document.add_heading("4.2 Clash Detection and Resolution")
+    document.add_paragraph("", "House text")
+    document.add_heading("Security")
+    document.add_paragraph("Guidance stays.")
+    document.add_heading("Catering")
+    table = document.add_table(3, 2, "Table Grid")
+    table.cell(0, 0).text, table.cell(1, 0).text, table.cell(1, 1).text = "Project name", "Project scope", "All works"
+    document.save(tmp_path / "template.docx")
+    return tmp_path / "template.docx"
+
+
+def test_texts_go_below_headings_and_beside_labels_and_nothing_is_lost(template):
+    before = docx.Document(template)
+    content, left = filled(template.read_bytes(), PLAN)
+    after = docx.Document(io.BytesIO(content))
+    found = [(each.text, each.style.name) for each in after.paragraphs]
+    assert found[:3] == [
+        ("4.2 Clash Detection and Resolution", "Heading 1"),
+        ("Weekly.", "House text"),
+        ("- Hard clashes", "House text"),
+    ]
+    assert found[found.index(("Catering", "Heading 1")) + 1] == ("None.", "Normal")
+    assert [[cell.text for cell in row.cells] for row in after.tables[0].rows[:2]] == [
+        ["Project name", "Alder Mill"],
+        ["Project scope", "All works"],
+    ]
+    assert left == ["Lifts"]
+    kept = iter(found)
+    assert all((each.text, each.style.name) in kept for each in before.paragraphs)
+    assert after.sections[0].header.paragraphs[0].text == "Firm's header"
+    assert after.styles["Heading 1"].font.color.rgb == RGBColor(1, 2, 3)
+    assert after.tables[0].style.name == "Table Grid"
+    assert {part.partname for part in before.part.package.iter_parts()} == {
+        part.partname for part in after.part.package.iter_parts()
+    }
+
+
+def test_every_field_is_known_by_the_heading_that_the_page_downloads():
+    spaced = {name: re.sub("([a-z])([A-Z])", r"\1 \2", name).capitalize() for name in FIELDS}
+    assert {name: field_of(heading) for name, heading in spaced.items()} == {name: name for name in FIELDS}
+
+
+@pytest.mark.slow
+def test_the_command_writes_the_document_or_says_why_not(template):
+    folder = template.parent
+    (folder / "plan.md").write_text(PLAN)
+    (folder / "no.docx").write_text("none")
+    command = [sys.executable, "-m", "pipelines.workloads.bep.documents.filling"]
+    for name, status in (("template.docx", 0), ("no.docx", 2)):
+        done = subprocess.run([*command, folder / name, folder / "plan.md", folder / "out.docx"], capture_output=True)
+        assert done.returncode == status, done.stderr
+    assert docx.Document(folder / "out.docx").paragraphs[1].text == "Weekly."
