@@ -26,8 +26,6 @@ OPTIONAL = {
     "rl4co": "a peer that training is compared with, in an environment of its own",
     "lightning": "comes with rl4co",
     "triton": "comes with torch for GPUs; the gate has it from tests/optional.txt",
-    "trackio": "named by tracking.log_with, which says so when it is missing; the gate has it from tests/optional.txt",
-    "wandb": "as trackio",
     "micropython": "a part of MicroPython itself, imported there alone",
     "_typeshed": "names of types alone, known to type checkers",
 }
