@@ -50,6 +50,7 @@ def run_main(main: Callable[[], None]) -> None:
     atexit.register(gc.freeze)  # saves a second of garbage collection at exit
     try:
         main()
+        ranks.part()
     except (UserError, MembersFailedError) as error:
         _leave(f"error: {error}", 2 if isinstance(error, UserError) else 1)
     except Stopped as stop:

@@ -54,6 +54,12 @@ def join() -> int:
     return int(PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU")).num_processes)
 
 
+def part() -> None:
+    """Dissolve the group, if one was formed: the threads of one that is left alone may abort the process at its end."""
+    if world() > 1:
+        sys.modules["torch.distributed"].destroy_process_group()
+
+
 def world() -> int:
     """Return the number of processes in the group, 1 where none was formed."""
     distributed = sys.modules.get("torch.distributed")

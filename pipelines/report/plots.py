@@ -133,7 +133,7 @@ def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str
     axis.set_ylim(len(rows) - 0.5, -0.9)
     axis.set_yticks([])
     axis.spines[["left", "right", "top"]].set_visible(False)
-    axis.set_xlabel(f"{figure} with 95 % intervals; {better}", fontsize=8)
+    axis.set_xlabel(f"{figure} with {spread.strip('± ')} intervals; {better}", fontsize=8)
     axis.tick_params(axis="x", labelsize=8)
     axis.grid(axis="x", alpha=0.5)
     values = "; ".join(f"{shown(row[name])} {shown(row[figure])}" for row in rows)

@@ -16,7 +16,7 @@ from torch import nn
 
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import beside
-from pipelines.report.plots import PANEL, drawn, panels, svg, thinned
+from pipelines.report.plots import PANEL, comparison, drawn, panels, svg, thinned
 from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, WORSE, Row, answer
 from pipelines.run.folder import Run
@@ -52,7 +52,7 @@ def sections(
         for page in pages
     }
     folded = Markup("<details><summary>statistics</summary><p>{}</p></details>")
-    verdict += folded.format(_statistics(summary, pages)) + _failed(summary["failed"], run)
+    verdict += _gains(summary, pages) + folded.format(_statistics(summary, pages)) + _failed(summary["failed"], run)
     return [(heading, verdict), ("Coin by coin", Markup("\n").join(drawn(call, coins).values()))]
 
 
@@ -66,12 +66,23 @@ def _verdict(summary: Row, pages: Sequence[Page]) -> tuple[str, Markup]:
     return summary["headline"], shown
 
 
+def _compared(page: Page) -> Comparison:
+    """Return the comparison of the model's log loss with the strongest simple model's."""
+    return next(row for row in page["comparisons"] if row["figure"] == "log_loss" and row["rival"])
+
+
+def _gains(summary: Row, pages: Sequence[Page]) -> Markup:
+    """Plot the log loss gained on the strongest simple model of each coin."""
+    gain, spread = "nats gained", f"{100 * summary['interval_confidence']:.3g} %"
+    compared = {page["symbol"]: _compared(page) for page in pages}
+    rows = [{"coin": name, gain: row["gain"], spread: interval(row)} for name, row in compared.items()]
+    clear = [row for row in rows if _outcome(compared[row["coin"]]) != EVEN]
+    return comparison(rows, clear, gain, spread, "above 0 beats every rival")
+
+
 def _statistics(summary: Row, pages: Sequence[Page]) -> str:
     """Return in sentences what the likelihoods say."""
-    rows = {
-        page["symbol"]: next(row for row in page["comparisons"] if row["figure"] == "log_loss" and row["rival"])
-        for page in pages
-    }
+    rows = {page["symbol"]: _compared(page) for page in pages}
     coins = {
         outcome: [name for name, row in rows.items() if _outcome(row) == outcome] for outcome in (BETTER, EVEN, WORSE)
     }

@@ -108,7 +108,7 @@ def test_a_base_is_built_anew_from_its_seed_bit_for_bit():
         ({"four_bit": True}, "four_bit is for the weights of a base"),
         ({"four_bit": True, "base": "x", "lora": True}, "four_bit needs the package bitsandbytes"),
         ({"channels": 4}, "channels is 4; the vision tower takes 1"),
-        ({"size": 18}, r"size 18 is not a multiple of 4"),
+        ({"size": 18}, r"size 18 is not a multiple of patch 4"),
         ({"width": 18}, "width 18 is not an even multiple of heads 2"),
     ],
 )
