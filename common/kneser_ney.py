@@ -38,8 +38,6 @@ class KneserNey:
     id, c(h w) for the longest contexts is how often w followed h, and for all others after how many different ids h w
     occurred; N1, N2 and N3 are how many ids have a count of 1, 2 and more after h. If nothing was seen after h, it is
     p(w | h'); below order 1, it is 1 / vocabulary. The discounts of each length follow from its counts of counts.
-
-    Raises ValueError for an order or a vocabulary below 1; `fit` and `nats` raise it for ids outside the vocabulary.
     """
 
     def __init__(self, order: int, vocabulary: int):
