@@ -55,8 +55,8 @@ def read_driver() -> Driver | None:
         return None
     cuda = _supported(pynvml.nvmlSystemGetCudaDriverVersion_v2)
     count = _supported(pynvml.nvmlDeviceGetCount) or 0
-    handles = [_supported(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
-    handles = [handle for handle in handles if handle is not None]
+    found = (_supported(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(count))
+    handles = [handle for handle in found if handle is not None]
     return Driver(
         version=_supported(pynvml.nvmlSystemGetDriverVersion),
         cuda_version=None if cuda is None else (cuda // 1000, cuda % 1000 // 10),  # 12040 is CUDA 12.4

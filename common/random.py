@@ -1,9 +1,8 @@
 """Random numbers as pure functions of a key and an item: no generator, no state, the same bits on every device.
 
 A stream of numbers has a key, made by `derive_key` from the run's seed and the names of what the stream is for. Row i
-of `uniform(derive_key(seed, "instances"), items, 150)` depends on the key and item i alone.
-
-The hash is SplitMix64 (Steele, Lea and Flood 2014, Fast Splittable Pseudorandom Number Generators) in wrapping int64.
+of `uniform(derive_key(seed, "instances"), items, 150)` depends on the key and item i alone. The hash is SplitMix64
+(Steele, Lea and Flood 2014, Fast Splittable Pseudorandom Number Generators) in wrapping int64.
 """
 
 import hashlib

@@ -56,10 +56,9 @@ def _pooled(function: Callable[[Task], Result], tasks: Sequence[Task], processes
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
-        raise UserError(
-            f"one of {processes} worker processes was ended, most likely for lack of memory; free some, or let fewer "
-            "work at a time, as in: taskset --cpu-list 0 python pipelines/prepare.py ..."
-        ) from error
+        fewer = "let fewer work at a time, as in: taskset --cpu-list 0 python pipelines/prepare.py ..."
+        lost = f"one of {processes} worker processes was ended, most likely for lack of memory"
+        raise UserError(f"{lost}; free some, or {fewer}") from error
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -76,9 +76,8 @@ def _manifest(folder: Path) -> dict[str, Plain]:
         if missing or (not manifest["sha256"] and len(list(folder.iterdir())) > 1):  # data may need no files
             raise ValueError(f"{missing[0]} is not there" if missing else "it lists none of the files there")
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{folder / MANIFEST} is not the manifest of prepared data ({error}); delete {folder} to prepare it anew"
-        ) from error
+        what = f"{folder / MANIFEST} is not the manifest of prepared data ({error})"
+        raise UserError(f"{what}; delete {folder} to prepare it anew") from error
     return dict(manifest)
 
 
@@ -106,7 +105,6 @@ def check_same(folder: Path, manifest: Mapping[str, object]) -> None:
     """Raise UserError unless `folder` on this machine holds the data of `manifest`, another machine's."""
     path = folder / MANIFEST
     if not path.is_file() or json.loads(path.read_text()) != manifest:
-        raise UserError(
-            f"{socket.gethostname()} has not the data that the first machine has in {folder}: copy that folder to "
-            f"{folder.absolute()} there, or start on all machines from one folder on a shared disk"
-        )
+        lacking = f"{socket.gethostname()} has not the data that the first machine has in {folder}"
+        copied = f"copy that folder to {folder.absolute()} there"
+        raise UserError(f"{lacking}: {copied}, or start on all machines from one folder on a shared disk")

@@ -99,15 +99,13 @@ def check_world(accelerator_num_processes: int) -> None:
     """Raise `UserError`, with the command that works, if fewer processes formed than were asked for."""
     formed, asked = accelerator_num_processes, int(os.environ.get("WORLD_SIZE", 1))
     if formed < asked:
-        raise UserError(
-            f"{asked} processes were asked for and started, but each sees only {formed}: they would train separately "
-            f"and write to the same run folder.\n{_remedy(asked)}"
-        )
+        apart = "they would train separately and write to the same run folder"
+        lost = f"{asked} processes were asked for and started, but each sees only {formed}"
+        raise UserError(f"{lost}: {apart}.\n{_remedy(asked)}")
     if formed < (asked := asked_of_simple_launcher()):
-        raise UserError(
-            f"accelerate launch was asked for {asked} processes, but started {formed}: it starts more only with "
-            f"--multi_gpu or a distributed_type that implies it.\n{_remedy(asked)}"
-        )
+        more = "it starts more only with --multi_gpu or a distributed_type that implies it"
+        lost = f"accelerate launch was asked for {asked} processes, but started {formed}"
+        raise UserError(f"{lost}: {more}.\n{_remedy(asked)}")
 
 
 def asked_of_simple_launcher() -> int:

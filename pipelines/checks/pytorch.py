@@ -97,9 +97,8 @@ def devices() -> list[torch.device]:
 def has_kernels(capability: tuple[int, int], arch_list: Iterable[str]) -> bool:
     """Return whether code built for `arch_list` (as from `torch.cuda.get_arch_list()`) runs on that capability.
 
-    sm_XY is machine code: it runs on the same major version, minor Y or later. compute_XY is PTX, compiled by the
-    driver for anything from XY on. A suffix narrows both: `a` to exactly XY, `f` to the same major version.
-    Source: CUDA C++ Programming Guide, "Compute Capabilities" and "Binary Compatibility".
+    sm_XY runs on the same major version, minor Y or later, compute_XY on anything from XY on; suffix `a` means exactly
+    XY, `f` the same major version (CUDA C++ Programming Guide, "Compute Capabilities" and "Binary Compatibility").
     """
     for match in filter(None, (re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", arch) for arch in arch_list)):
         built = int(match[2]), int(match[3])

@@ -53,15 +53,11 @@ def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.op
         ("fsdp_activation_checkpointing", "true", plugin.activation_checkpointing, checkpointing),
     ):
         if wrong:
-            raise UserError(
-                f"{key}: {given} does not work here: write {key}: {instead} into the file that accelerate launch "
-                "reads, as accelerate_configs/fsdp.yaml has it"
-            )
+            mended = f"write {key}: {instead} into the file that accelerate launch reads"
+            raise UserError(f"{key}: {given} does not work here: {mended}, as accelerate_configs/fsdp.yaml has it")
     if any(isinstance(optimizer, torch.optim.Muon) for optimizer in optimizers):
-        raise UserError(
-            "training.optimizer=muon needs whole matrices, which FSDP splits; use training.optimizer=adamw, or launch "
-            "with accelerate_configs/ddp.yaml"
-        )
+        instead = "use training.optimizer=adamw, or launch with accelerate_configs/ddp.yaml"
+        raise UserError(f"training.optimizer=muon needs whole matrices, which FSDP splits; {instead}")
 
 
 def average_whole(accelerator: Accelerator, model: nn.Module) -> None:

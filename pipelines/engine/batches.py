@@ -56,10 +56,9 @@ def check_divides(batch_size: int, world: int, micro_batch_size: int | str) -> N
     local = batch_size // world
     if isinstance(micro_batch_size, int) and local % micro_batch_size:
         divisors = ", ".join(str(d) for d in range(1, local + 1) if local % d == 0)
-        raise UserError(
-            f"training.micro_batch_size={micro_batch_size} does not divide the {local} examples of each process "
-            f"(training.batch_size={batch_size} over {world} process{'es' * (world > 1)}); try one of {divisors}"
-        )
+        each = f"(training.batch_size={batch_size} over {world} process{'es' * (world > 1)})"
+        wrong = f"training.micro_batch_size={micro_batch_size} does not divide the {local} examples of each process"
+        raise UserError(f"{wrong} {each}; try one of {divisors}")
 
 
 def smaller(micro_batch_size: int, local_batch_size: int) -> int | None:

@@ -54,10 +54,8 @@ class Training(Section):
     @model_validator(mode="after")
     def _one_length(self) -> Training:
         if (self.steps is None) == (self.epochs is None):
-            raise ValueError(
-                f"give one of training.steps and training.epochs and make the other null "
-                f"(given steps: {self.steps}, epochs: {self.epochs})"
-            )
+            given = f"(given steps: {self.steps}, epochs: {self.epochs})"
+            raise ValueError(f"give one of training.steps and training.epochs and make the other null {given}")
         if isinstance(self.micro_batch_size, int) and self.micro_batch_size < 1:
             raise ValueError(f"training.micro_batch_size must be 1 or more, or auto (given {self.micro_batch_size})")
         return self

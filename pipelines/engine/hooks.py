@@ -62,10 +62,8 @@ def load(word: str) -> Hook:
     try:
         there = vars(importlib.import_module(module)) if module else {}
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"training.hooks: {word}: {error}; give module:Class, where module is a file of the working folder or an "
-            "installed one, as in my_hooks:Histograms for my_hooks.py"
-        ) from error
+        place = "where module is a file of the working folder or an installed one, as in my_hooks:Histograms"
+        raise UserError(f"training.hooks: {word}: {error}; give module:Class, {place} for my_hooks.py") from error
     known = [each for each, value in there.items() if isinstance(value, type) and issubclass(value, Hook)]
     if name not in known:
         near = nearest(name, known)

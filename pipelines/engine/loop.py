@@ -118,10 +118,8 @@ class Loop:
         self._settle()
         sound = checkpoints.found(self.run.checkpoints)
         kept = f"the last good checkpoint is {sound[0]}" if sound else "there is no checkpoint yet"
-        return UserError(
-            f"{error}; no update from there on is kept and {kept}. Try a lower training.learning_rate or more "
-            "training.warmup_steps under another --name"
-        )
+        advice = "Try a lower training.learning_rate or more training.warmup_steps under another --name"
+        return UserError(f"{error}; no update from there on is kept and {kept}. {advice}")
 
     def _settle(self, most: int = 0) -> None:
         with self._doing("writing"):
@@ -183,11 +181,9 @@ class Loop:
         except (ValueError, KeyError, TypeError):
             return  # it is damaged, and will be written again
         if stored != now:
-            changed = [key for key in now if stored.get(key) != now[key]]
-            raise UserError(
-                f"{self.run.folder} was trained with another {', '.join(changed)} than the data and code here give; "
-                "bring the old ones back, or start another run with --name"
-            )
+            changed = ", ".join(key for key in now if stored.get(key) != now[key])
+            what = f"{self.run.folder} was trained with another {changed} than the data and code here give"
+            raise UserError(f"{what}; bring the old ones back, or start another run with --name")
 
     def _after_update(self, stop: int | None) -> None:
         progress, training = self.progress, self.training

@@ -64,10 +64,8 @@ def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mappi
 
         def finish() -> None:
             if away := [name for name in found if not (temporary / name).is_file()]:
-                raise UserError(
-                    f"{temporary / away[0]} is not on the first machine's disk: checkpoints of split models need a "
-                    "runs folder on a disk that all machines share"
-                )
+                need = "checkpoints of split models need a runs folder on a disk that all machines share"
+                raise UserError(f"{temporary / away[0]} is not on the first machine's disk: {need}")
             rest(temporary, found)
             stack.close()
 

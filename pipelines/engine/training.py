@@ -87,7 +87,6 @@ def _check_precision(config: BaseConfig, run: Run, now: str) -> None:
         or run.is_blank()
     ):
         return
-    raise UserError(
-        f"{run.folder} was trained with --mixed_precision {before}, and goes on with {now}: give accelerate launch "
-        f"--mixed_precision {before}, or say hardware.change_precision=true, which provenance.json records"
-    )
+    either = f"give accelerate launch --mixed_precision {before}, or say hardware.change_precision=true"
+    was = f"{run.folder} was trained with --mixed_precision {before}, and goes on with {now}"
+    raise UserError(f"{was}: {either}, which provenance.json records")

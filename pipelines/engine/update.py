@@ -251,10 +251,9 @@ class Updater:
             raise LackOfMemoryError from error
 
     def _cannot_agree(self, where: str) -> UserError:
-        return UserError(
-            f"out of memory in the {where} of step {self.progress.step + 1}, which cannot be made again; go on from "
-            f"the last checkpoint with --resume training.micro_batch_size={self._smaller() or 1}; else {LARGER}"
-        )
+        lost = f"out of memory in the {where} of step {self.progress.step + 1}, which cannot be made again"
+        smaller = f"--resume training.micro_batch_size={self._smaller() or 1}"
+        return UserError(f"{lost}; go on from the last checkpoint with {smaller}; else {LARGER}")
 
     def _loss(self, items: Tensor, batch: object) -> Loss:
         noise.begin(self.config.seed, self.progress.step, items, self.accelerator.device)
@@ -291,10 +290,8 @@ class Updater:
         if (size := self._smaller()) is None:
             step = self.progress.step + 1
             raise UserError(f"out of memory at step {step} with one example at a time; {LARGER}") from error
-        self.monitor.say(
-            f"out of memory with {self.progress.micro_batch_size} examples at once; going on with {size} "
-            f"(the batch stays {self.training.batch_size})"
-        )
+        going_on = f"going on with {size} (the batch stays {self.training.batch_size})"
+        self.monitor.say(f"out of memory with {self.progress.micro_batch_size} examples at once; {going_on}")
         self.progress.micro_batch_size, self.stepper.short = size, False
         self.stepper.free()
 

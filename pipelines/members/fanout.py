@@ -135,9 +135,10 @@ def _check_shared(run: Run) -> None:
 
     def check() -> None:
         if not path.is_file() or path.read_bytes() != begun:
+            shared = "start on all machines from one folder on a shared disk"
+            alone = "train some of the members on each of them, by itself, with --only"
             raise UserError(
-                f"{socket.gethostname()} does not see {run.folder} of the first machine: start on all machines from "
-                "one folder on a shared disk, or train some of the members on each of them, by itself, with --only"
+                f"{socket.gethostname()} does not see {run.folder} of the first machine: {shared}, or {alone}"
             )
 
     ranks.agree(check)

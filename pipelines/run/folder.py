@@ -36,10 +36,8 @@ class Run:
 
     def __init__(self, workload: str, name: str, package: Path | None = None):
         if not re.fullmatch(f"{NAME}(/{NAME})?", name):
-            raise UserError(
-                f"--name {name!r}: a run's name is letters, digits, '.', '_' and '-', as in dgt-50; a member of a run "
-                "of many models is RUN/MEMBER"
-            )
+            allowed = "a run's name is letters, digits, '.', '_' and '-', as in dgt-50"
+            raise UserError(f"--name {name!r}: {allowed}; a member of a run of many models is RUN/MEMBER")
         self.workload, self.name, self.package = workload, name, package
         self.root = Path("runs") / workload
         self.folder = self.root / name.replace("/", "/members/")
@@ -135,10 +133,8 @@ class Run:
         try:
             return dict(json.loads(self.provenance_file.read_bytes()))
         except (ValueError, TypeError) as error:
-            raise UserError(
-                f"{self.provenance_file} is damaged ({error}): bring back a copy, or delete it and continue with "
-                "--resume; it says how the run was made, and no result depends on it"
-            ) from error
+            remedy = "bring back a copy, or delete it and continue with --resume: no result depends on it"
+            raise UserError(f"{self.provenance_file} is damaged ({error}): {remedy}") from error
 
     def begin(self, config: Section, world_size: int, data: Mapping[str, object], precision: str = "no") -> None:
         """Write the config and the provenance; forget how an earlier start ended."""

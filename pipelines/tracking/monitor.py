@@ -37,7 +37,8 @@ class Monitor:
         self.say(f"lines show means since the line before; all figures go to\n{self.run.metrics_file}")
         if self.accelerator.is_main_process and sys.stderr.isatty():
             form = "{n_fmt}/{total_fmt} {bar:10} {remaining} left  {desc}"
-            self.bar = tqdm(total=self.steps, initial=step, bar_format=form, ncols=_columns())
+            self.columns = min(WIDTH, shutil.get_terminal_size().columns)
+            self.bar = tqdm(total=self.steps, initial=step, bar_format=form, ncols=self.columns)
 
     def count(self, step: int, examples: int, waited: float) -> None:
         """Count an update of `examples`, of which `waited` seconds were spent waiting for data."""
@@ -74,7 +75,7 @@ class Monitor:
         own += [figure for figure in figures if figure not in own]
         if self.bar is not None:
             bar = 2 * len(f"{self.steps}/") + 26  # columns before the figures
-            self.bar.set_description_str(fitted(own, _columns() - bar))
+            self.bar.set_description_str(fitted(own, self.columns - bar))
         else:
             left = (self.steps - step) * (now - self.began) / max(step - self.first_step, 1)
             self.say(fitted([f"step {step}/{self.steps}", f"{clock(left)} left", *own]))
@@ -105,10 +106,6 @@ class Monitor:
     def _keep(self, entry: Mapping[str, float], more: Mapping[str, object] = {}) -> None:
         ranks.on_main(lambda: self.run.record({**entry, **more}))
         self.accelerator.log({key: value for key, value in entry.items() if key != "step"}, step=entry["step"])
-
-
-def _columns() -> int:
-    return min(WIDTH, shutil.get_terminal_size().columns)
 
 
 def fitted(parts: Sequence[str], width: int = WIDTH) -> str:
