@@ -84,7 +84,7 @@ def backtested(
     window, horizon = model.recalibration(coin.candles.symbol), config.data.horizon
     seen = splits.usable(coin.candles, features, coin.labels, coin.lookback)
     seen = seen[(seen >= ends[0] - reach(window, horizon)) & (seen <= ends[-1])]
-    scaled = coin.scalers[0].transform(coin.names, features)[seen[0] - coin.lookback + 1 : ends[-1] + 1]
+    scaled = coin.scalers[0].transform(features)[seen[0] - coin.lookback + 1 : ends[-1] + 1]
     logits = np.full((len(features), 3), np.nan)
     with torch.no_grad():
         logits[seen] = model(torch.from_numpy(np.nan_to_num(scaled))[None])[0].numpy()[seen - seen[0]]

@@ -61,7 +61,7 @@ class Coin:
 
     def scaled(self, fold: int) -> np.ndarray:
         """Return features (N, F) float32, scaled to mean 0 and deviation 1 over the training rows of that fold."""
-        return self.scalers[fold].transform(self.names, self.features)
+        return self.scalers[fold].transform(self.features)
 
 
 def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mapping[str, object]:
@@ -238,7 +238,7 @@ def _finish(coin: Coin, divided: Sequence[Fold], ends: np.ndarray) -> Coin:
     """Return the coin with its folds, the scaler of each, and the count of each class in each part."""
     symbol = coin.candles.symbol
     folds = [{part: ends[at] for part, at in fold.indices[symbol].items()} for fold in divided]
-    scalers = tuple(Scaler.fit(coin.names, coin.features, parts["train"], coin.lookback) for parts in folds)
+    scalers = tuple(Scaler.fit(coin.features, parts["train"], coin.lookback) for parts in folds)
     counts = [
         {
             part: dict(zip(CLASSES, np.bincount(coin.labels[each], minlength=3).tolist(), strict=True))
@@ -262,7 +262,7 @@ def _save(coin: Coin, path: Path) -> None:
     page = {
         **coin.facts,
         "features": list(coin.names),
-        "scalers": [scaler.to_dict() for scaler in coin.scalers],
+        "scalers": [{"mean": each.mean.tolist(), "std": each.std.tolist()} for each in coin.scalers],
         "folds": [{part: runs(rows) for part, rows in parts.items()} for parts in coin.folds],
     }
     write_text(path.with_name(path.name + ".json"), json.dumps(page, allow_nan=False) + "\n")
@@ -295,7 +295,7 @@ def load(folder: Path, symbol: str) -> Coin:
         features=np.stack([columns[name] for name in names], 1),
         labels=columns["label"],
         folds=tuple({part: rows_of(each) for part, each in parts.items()} for parts in page.pop("folds")),
-        scalers=tuple(map(Scaler.from_dict, page.pop("scalers"))),
+        scalers=tuple(Scaler(np.array(each["mean"]), np.array(each["std"])) for each in page.pop("scalers")),
         lookback=page["lookback"],
         facts=page,
     )

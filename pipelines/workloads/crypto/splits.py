@@ -123,14 +123,13 @@ def _fold(
 
 @dataclass(frozen=True)
 class Scaler:
-    """Mean and standard deviation of each feature by name; another order or number of features is refused."""
+    """Mean and standard deviation of each of F features."""
 
-    names: tuple[str, ...]
     mean: np.ndarray  # (F,) float64
     std: np.ndarray  # (F,) float64, 1 for a constant feature
 
     @classmethod
-    def fit(cls, names: Sequence[str], features: np.ndarray, ends: np.ndarray, lookback: int) -> "Scaler":
+    def fit(cls, features: np.ndarray, ends: np.ndarray, lookback: int) -> "Scaler":
         """Fit on the rows of `features` (N, F) in windows that end at `ends`, counting each row once.
 
         Raises UserError if there are none.
@@ -143,22 +142,8 @@ class Scaler:
             raise UserError("there is no training window to fit the scaler on; give more candles")
         constant = rows.max(0) == rows.min(0)
         mean, std = rows.mean(0, dtype=np.float64), rows.std(0, dtype=np.float64)
-        return cls(tuple(names), np.where(constant, rows[0], mean), np.where(constant, 1.0, std))
+        return cls(np.where(constant, rows[0], mean), np.where(constant, 1.0, std))
 
-    def transform(self, names: Sequence[str], features: np.ndarray) -> np.ndarray:
-        """Return scaled features (..., F) float32. Raises UserError unless `names` are the fitted ones, in order."""
-        if tuple(names) != self.names or features.shape[-1] != len(self.names):
-            raise UserError(
-                f"the scaler was fitted on the features {', '.join(self.names)} in this order; given were "
-                f"{features.shape[-1]} columns named {', '.join(names)}"
-            )
+    def transform(self, features: np.ndarray) -> np.ndarray:
+        """Return scaled features (..., F) float32."""
         return np.asarray(((features - self.mean) / self.std).astype(np.float32))
-
-    def to_dict(self) -> dict[str, list[str] | list[float]]:
-        """Return plain values for JSON, without rounding."""
-        return {"names": list(self.names), "mean": self.mean.tolist(), "std": self.std.tolist()}
-
-    @classmethod
-    def from_dict(cls, plain: Mapping[str, Sequence[str] | Sequence[float]]) -> "Scaler":
-        """Return the scaler that `to_dict` wrote."""
-        return cls(tuple(map(str, plain["names"])), np.array(plain["mean"]), np.array(plain["std"]))

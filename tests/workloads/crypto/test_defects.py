@@ -16,7 +16,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from common.errors import UserError
 from models import io
 from models.market import candle_features as features
 from models.market.candles import COLUMNS, Candles
@@ -65,29 +64,19 @@ def coin(tmp_path_factory):
 
 
 def test_the_scaler_is_fitted_on_training_rows_only():
-    table, names, _, ends = usable(COIN, 60)
+    table, _, _, ends = usable(COIN, 60)
     times = {"BTCUSDT": COIN.time[ends]}
     train = ends[splits.divide(times, "chronological", 1, 3, 60, STEP)[0].indices["BTCUSDT"]["train"]]
-    scaler = Scaler.fit(names, table, train, 60)
+    scaler = Scaler.fit(table, train, 60)
     poisoned = table.copy()
     poisoned[train[-1] + 1 :] = 1e6
-    again = Scaler.fit(names, poisoned, train, 60)
+    again = Scaler.fit(poisoned, train, 60)
     np.testing.assert_array_equal(scaler.mean, again.mean)
     np.testing.assert_array_equal(scaler.std, again.std)
     rows = np.unique(windows(train, 60))
-    scaled = scaler.transform(names, table[rows])
+    scaled = scaler.transform(table[rows])
     np.testing.assert_allclose(scaled.mean(0), 0, atol=1e-4)
     np.testing.assert_allclose(scaled.std(0), 1, atol=1e-4)
-
-
-def test_features_in_another_order_or_number_are_refused_and_not_scaled_by_position():
-    names, table = ("a", "b", "c"), np.random.default_rng(0).normal(size=(50, 3))
-    scaler = Scaler.fit(names, table, np.arange(9, 50), 10)
-    for wrong, columns in ((("b", "a", "c"), table), (("a", "b"), table[:, :2]), (names, table[:, :2])):
-        with pytest.raises(UserError, match="fitted on the features a, b, c in this order"):
-            scaler.transform(wrong, columns)
-    again = Scaler.from_dict(json.loads(json.dumps(scaler.to_dict())))
-    np.testing.assert_array_equal(again.transform(names, table), scaler.transform(names, table))
 
 
 def test_train_and_serve_features_are_the_same_and_so_are_the_probabilities(coin):

@@ -22,15 +22,12 @@ Rules
   depends on no later candle, not even on a gap that follows.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Final, NotRequired, TypeAlias, TypedDict, TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple, NotRequired, TypedDict, TypeVar, get_type_hints
 
 import numpy as np
 
 Number = TypeVar("Number", float, np.ndarray)
-Trade: TypeAlias = tuple[int, int, int, int, float, float, float, str]  # a row of `Trades`
-NET: Final = 6  # place of the return after costs
 
 
 class Market(TypedDict):
@@ -49,21 +46,20 @@ class Market(TypedDict):
     horizon: NotRequired[int]
 
 
-@dataclass(frozen=True)
-class Trades:
-    """K trades in order of time, one column per attribute."""
+class Trade(NamedTuple):
+    """A trade, in the order of the columns of `Result.trades`."""
 
-    entry: np.ndarray  # (K,) candle at whose open the trade was entered
-    exit: np.ndarray  # (K,) candle in which the exit was filled
-    held: np.ndarray  # (K,) number of candles during which the position was open, including that of the entry
-    side: np.ndarray  # (K,) +1 long, -1 short
-    ratio: np.ndarray  # (K,) exit price / entry price
-    gross: np.ndarray  # (K,) return on the account before fee and slippage, funding paid
-    net: np.ndarray  # (K,) return on the account after costs
-    reason: Sequence[str]  # K of signal, stop, target, gap, end, ruin
+    entry: int  # candle at whose open it was entered
+    exit: int  # candle in which the exit was filled
+    held: int  # number of candles during which the position was open, including that of the entry
+    side: int  # 1 long, -1 short
+    ratio: float  # exit price / entry price
+    gross: float  # return on the account before fee and slippage, funding paid
+    net: float  # return on the account after costs
+    reason: str  # signal, stop, target, gap, end or ruin
 
-    def __len__(self) -> int:
-        return len(self.entry)
+
+COLUMNS = [(name, {str: "U6"}.get(kind, kind)) for name, kind in get_type_hints(Trade).items()]
 
 
 @dataclass(frozen=True)
@@ -71,7 +67,7 @@ class Result:
     """Outcome of one backtest."""
 
     equity: np.ndarray  # (N,) account at each close, 1 at the start
-    trades: Trades
+    trades: np.recarray  # (K,) in order of time, a column for each field of `Trade`
     fee: float  # share of the notional, per side
     slippage: float  # share of the notional, per side
     buy_and_hold: float  # net return from the second open to the last close, gaps included
@@ -111,7 +107,7 @@ def run(
         if side and (orders[t] == -side or t == until):
             paid = side * (owed[t] - owed[entry])
             trades.append(_trade(entry, t, t - entry, side, opens[t] / price, paid, cost, "signal"))
-            account, side = account * (1.0 + trades[-1][NET]), 0
+            account, side = account * (1.0 + trades[-1].net), 0
         if not side:
             side = orders[t] if account > 0 else 0
             if not side:
@@ -128,10 +124,10 @@ def run(
             equity[t] = account * worth
             continue
         trades.append(_trade(entry, t, t - entry + 1, side, exit_price / price, paid, cost, reason))
-        account, side = account * (1.0 + trades[-1][NET]), 0
+        account, side = account * (1.0 + trades[-1].net), 0
         equity[t] = account
     held = buy_and_hold(open, close, fee, slippage)
-    return Result(np.array(equity), _columns(trades), fee, slippage, float(held[-1] - 1))
+    return Result(np.array(equity), np.array(trades, COLUMNS).view(np.recarray), fee, slippage, float(held[-1] - 1))
 
 
 def net_return(side: Number, ratio: Number, cost: float) -> Number:
@@ -155,16 +151,8 @@ def _stop_or_target(
 
 
 def _trade(entry: int, leave: int, held: int, side: int, ratio: float, paid: float, cost: float, reason: str) -> Trade:
-    """Return a trade's entry in each column of `Trades`."""
     net = max(net_return(side, ratio, cost) - paid, -1.0)
-    return entry, leave, held, side, ratio, side * (ratio - 1.0) - paid, net, reason
-
-
-def _columns(trades: Sequence[Trade]) -> Trades:
-    *columns, reasons = zip(*trades, strict=True) if trades else [()] * len(fields(Trades))
-    kinds = (np.int64, np.int64, np.int64, np.int64, np.float64, np.float64, np.float64)
-    named = zip((field.name for field in fields(Trades)), columns, kinds, strict=False)
-    return Trades(reason=reasons, **{name: np.array(column, kind) for name, column, kind in named})
+    return Trade(entry, leave, held, side, ratio, side * (ratio - 1.0) - paid, net, reason)
 
 
 def buy_and_hold(open: np.ndarray, close: np.ndarray, fee: float, slippage: float) -> np.ndarray:

@@ -33,7 +33,7 @@ def metrics(result: Result, candles_per_day: int) -> Figures:
     return {
         "net_return": float(equity[-1] - 1.0),
         "num_trades": len(trades),
-        "num_closed_by_gap": sum(reason == "gap" for reason in trades.reason),
+        "num_closed_by_gap": int((trades.reason == "gap").sum()),
         "win_rate": float((trades.net > 0).mean()) if len(trades) else None,
         "profit_factor": float(gains / losses) if losses > 0 else None,
         "expectancy": float(trades.net.mean()) if len(trades) else None,
@@ -51,9 +51,9 @@ def metrics(result: Result, candles_per_day: int) -> Figures:
     }
 
 
-def max_drawdown(equity: np.ndarray, start: float = 1.0) -> float:
+def max_drawdown(equity: np.ndarray) -> float:
     """Return the deepest fall from a peak as a share of the peak; the start counts as a peak."""
-    peaks = np.maximum(np.maximum.accumulate(equity), max(start, np.finfo(np.float64).tiny))
+    peaks = np.maximum(np.maximum.accumulate(equity), 1.0)
     return float((1.0 - equity / peaks).max())
 
 
