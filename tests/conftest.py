@@ -40,6 +40,14 @@ def pytest_configure(config):
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Let `-m slow` leave out what is exhaustive, such as a case of a slow fixture."""
+    for item in items:
+        if item.get_closest_marker("exhaustive"):
+            item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
+
+
 def pytest_collection_finish():
     threadpool_limits(1)  # those of numpy, scipy and scikit-learn, which collecting has imported, wait by spinning
     forked.BASE.update(os.environ)
