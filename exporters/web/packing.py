@@ -23,7 +23,7 @@ from models.market import candle_features, pooled_experts
 from models.market.pooled_experts import PooledExperts
 from models.market.rule import NEVER
 from models.market.signal_model import facts
-from models.plans import chains, mixture_reader, mixture_weights
+from models.plans import chains, mixture_weights, readers
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.suggester import SUGGESTED
@@ -221,7 +221,7 @@ def _constants() -> dict[str, object]:
         "chains": [[levels.start, levels.stop] for levels in chains.CHAINS],
         "discounts": discounts,
         "kinds_borders": chains.KINDS,
-        "at_once": mixture_reader.AT_ONCE,
+        "at_once": readers.AT_ONCE,
         **_named(chains, "orders section_orders own_orders longest_heading bases totals least reach"),
         **_named(mixture_weights, "entropies fine_entropies lengths"),
     }

@@ -18,6 +18,7 @@ import numpy as np
 from common.kneser_ney import lookup, sums_before
 
 ORDERS = (0, 1, 2, 3, 4, 5, 6, 8, 12, 20)  # contexts of the first chain: so many tokens
+_ORDERS = np.array(ORDERS)
 WORDS = 3  # of the second: the current word with none, one and two words before it, from order 1 on
 SECTION_ORDERS = (3, 5)  # of the third: so many tokens, and the current word, below the same heading; from order 3 on
 OWN_ORDERS = (1, 2, 3, 4, 5, 6)  # of the fourth: so many tokens, in the same document
@@ -50,8 +51,10 @@ BASE = 0x9E3779B97F4A7C15  # of a rolling hash, odd, so that its powers can be i
 
 def mixed(values: np.ndarray) -> np.ndarray:
     """Apply the finaliser of SplitMix64 (Steele et al. 2014): every bit of a value affects all bits of the result."""
-    values = (values ^ (values >> _SHIFTS[0])) * _FACTORS[0]
-    values = (values ^ (values >> _SHIFTS[1])) * _FACTORS[1]
+    values = values ^ (values >> _SHIFTS[0])
+    values *= _FACTORS[0]
+    values ^= values >> _SHIFTS[1]
+    values *= _FACTORS[1]
     values ^= values >> _SHIFTS[2]
     return values
 
@@ -97,11 +100,16 @@ def contexts(
     `classes` (V,) are those of all tokens, `document` is the document's number, and `sections` (N,) are the headings of
     the tokens, by default those of `headings`.
     """
-    piece, places = Windows(tokens), np.arange(len(tokens))
-    pieces = np.stack([piece(np.maximum(places - order, 0), places) for order in ORDERS], 1)
-    word, _, before = words(tokens, classes, piece)
     sections = headings(tokens, classes) if sections is None else sections
-    return keys_of(pieces, word, before, sections, document)
+    return keys_of(*parts(tokens, classes), sections, document)
+
+
+def parts(tokens: np.ndarray, classes: np.ndarray, first: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return parts of contexts as `keys_of` takes them, of the tokens from `first` on: pieces, words, words before."""
+    piece, places = Windows(tokens), np.arange(first, len(tokens))
+    word, before = words(tokens, classes, piece)
+    pieces = piece(np.maximum(places[:, None] - _ORDERS, 0), places[:, None])
+    return pieces, word[first:], before[first:]
 
 
 def keys_of(
@@ -138,23 +146,21 @@ def headings(tokens: np.ndarray, classes: np.ndarray, before: int = 0) -> np.nda
     return hashes[np.searchsorted(ends[chosen], np.arange(len(tokens)))]
 
 
-def words(tokens: np.ndarray, classes: np.ndarray, piece: "Windows") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the hash (N,) and the size (N,) of the current word, and the hashes (N, WORDS - 1) of those before it.
-
-    Between words, the hash is that of the last token, and the size 0.
-    """
+def words(tokens: np.ndarray, classes: np.ndarray, piece: Windows) -> tuple[np.ndarray, np.ndarray]:
+    """Return the hash (N,) of the current word, between words of the last token, and those (N, WORDS - 1) before it."""
     places = np.arange(len(tokens))
-    inside = (classes[tokens] & WORD) > 0
-    edges = np.flatnonzero(np.diff(inside, prepend=False, append=False))
+    inside = np.zeros(len(tokens) + 2, bool)  # of a word, and neither before nor after the text
+    inside[1:-1] = classes[tokens] & WORD
+    edges = np.flatnonzero(inside[1:] != inside[:-1])
     begins, ends = edges[::2], edges[1::2]
     whole = np.concatenate([np.zeros(WORDS - 1, np.uint64), mixed(piece(begins, ends))])  # before a document, none
-    current = np.concatenate([[False], inside[:-1]])  # whether the token before each place is of a word
+    current = inside[:-2]  # whether the token before each place is of a word
     started = np.searchsorted(begins, places)  # words that began before each place
     latest = np.concatenate([[0], begins])[started]
     first = np.where(current, latest, np.maximum(places - 1, 0))
     ended = started - current  # words that ended before each place
     before = np.stack([whole[np.maximum(ended - number + WORDS - 1, 0)] for number in range(1, WORDS)], 1)
-    return piece(first, places), np.where(current, places - first, 0), before
+    return piece(first, places), before
 
 
 @dataclass(frozen=True)

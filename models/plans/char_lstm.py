@@ -9,7 +9,7 @@ from models.plans import model_cards
 from models.plans.char_network import CharLSTMConfig, CharNetwork
 from models.plans.characters import END
 from models.plans.inputs import TextInput, TextSettings
-from models.plans.lstm_reader import Reader
+from models.plans.readers import Reader
 from models.plans.text_writer import Writer
 
 PRESETS = {

@@ -15,7 +15,7 @@ from models import sampling
 from models.plans.char_network import Steps
 from models.plans.characters import COPIED, END, PAD, UNKNOWN, Characters
 from models.plans.inputs import TextInput, TextSettings
-from models.plans.lstm_reader import Reader
+from models.plans.readers import Reader
 
 MOST_READ = 200_000  # characters read of texts under way together; their counts take up to 0.5 kB each
 

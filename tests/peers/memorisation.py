@@ -24,7 +24,7 @@ sys.path[0] = str(ROOT)
 
 from common.config import load
 from models import io
-from models.plans.lstm_reader import Reader
+from models.plans.readers import Reader
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.task import CharTask

@@ -17,7 +17,7 @@ from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.characters import END, PAD, Characters
 from models.plans.library import SLOT
-from models.plans.lstm_reader import Reader
+from models.plans.readers import Reader
 from models.plans.suggester import continuation, last_sentence
 from pipelines.workloads.bep.comparison import RESAMPLES
 from pipelines.workloads.bep.data import Text

@@ -204,7 +204,7 @@ def test_skimming_a_long_text_runs_its_end_alone_and_ends_where_reading_it_does(
     model, sizes = tiny(), []
     model.register_forward_hook(lambda _, given, __: sizes.append(given[0].shape[1]))
     tokens = model.example()["tokens"].flatten().numpy()
-    monkeypatch.setattr("models.plans.lstm_reader.FORGOTTEN", 90)
+    monkeypatch.setattr("models.plans.readers.FORGOTTEN", 90)
     read, skimmed = model.reader(), model.reader()
     skimmed.skim(tokens[:5])
     read.read(tokens)

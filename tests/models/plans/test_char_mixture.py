@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import io
-from models.plans import chains, mixture_reader, mixture_weights
+from models.plans import chains, mixture_weights
 from models.plans.char_lstm import PRESETS
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
 from models.plans.characters import END
@@ -104,20 +104,6 @@ def test_contexts_are_alike_where_what_they_stand_for_is():
     assert (same_document != another).tolist() == [False] * chains.STORED + [True] * len(chains.OWN_ORDERS)
 
 
-@settings(deadline=None, max_examples=25)
-@given(st.text(LETTERS, min_size=1, max_size=60), st.integers(0, 59))
-def test_an_end_that_grows_has_the_contexts_of_the_whole_text(text, read):
-    tokens = tokens_of(text)
-    read = min(read, len(text) - 1)
-    sections = np.full(len(tokens) + 1, 7, np.uint64)
-    expected = chains.contexts(np.append(tokens, 0), CLASSES, 2, sections)
-    end = mixture_reader.end_of(tokens[: read + 1], CLASSES, 7)
-    for place in range(read + 1, len(tokens) + 1):
-        assert np.array_equal(mixture_reader.end_keys(end, 2)[0], expected[place])
-        if place < len(tokens):
-            end = mixture_reader.ends_after(end, tokens[place : place + 1], CLASSES)
-
-
 def test_a_heading_is_a_short_line_that_is_no_sentence():
     text = "# ab\ncab bad.\n" + "abc " * 30 + "\ndad\na"
     sections = chains.headings(tokens_of(text), CLASSES)
@@ -136,7 +122,7 @@ def test_a_text_read_at_once_in_pieces_or_token_by_token_is_predicted_alike(adap
     model, tokens = mixture(wording(0)), tokens_of(wording(1, 60))[1:]
     whole = model.reader(adapting=adapting).read(tokens)
     assert torch.allclose(whole.exp().sum(1), torch.ones(len(tokens)), atol=1e-5)
-    monkeypatch.setattr("models.plans.mixture_reader.AT_ONCE", 25)
+    monkeypatch.setattr("models.plans.readers.AT_ONCE", 25)
     torch.testing.assert_close(model.reader(adapting=adapting).read(tokens), whole, atol=1e-5, rtol=1e-4)
     reader = model.reader(adapting=adapting)
     for place, token in enumerate(tokens):

@@ -9,8 +9,8 @@ from models import io
 from models.plans import chains
 from models.plans.fields import FIELDS, field_of
 from models.plans.library import Document, Library
-from models.plans.mixture_reader import MOST_KEPT, Readings
 from models.plans.outline import divide
+from models.plans.readers import MOST_KEPT, Readings
 from models.plans.suggester import Suggester, continuation, last_sentence
 from tests.models.plans.test_char_mixture import mixture, tokens_of, wording
 
@@ -165,14 +165,12 @@ def test_continuations_are_judged_as_they_would_be_read():
 def test_a_document_is_read_on_as_it_grows_and_the_oldest_is_forgotten(monkeypatch):
     model, skimmed = mixture(wording(0)), []
     readings = Readings(model.reader, model.characters)
-    monkeypatch.setattr(
-        "models.plans.mixture_reader.MixtureReader.skim", lambda reader, tokens: skimmed.append(len(tokens))
-    )
+    monkeypatch.setattr("models.plans.readers.MixtureReader.skim", lambda reader, tokens: skimmed.append(len(tokens)))
     assert not readings.read("abc dad", 3)
     assert readings.read("abc dad", 4)
     readings.reader("abc dad cab")
     assert skimmed == [3, 4, 4]
-    monkeypatch.setattr("models.plans.mixture_reader.MOST_KEPT", 5)
+    monkeypatch.setattr("models.plans.readers.MOST_KEPT", 5)
     readings.read("bad")
     assert list(readings.readers) == ["bad"]
     assert MOST_KEPT > 400_000

@@ -1,7 +1,9 @@
-"""Names of persons, found by evidence: known names, titles, labels, columns of tables, and lists of people.
+"""Names of persons, by evidence; and addresses, project numbers, clients and sites, by their form or their labels.
 
-Evidence is added up for each run of capitalised words; ordinary words, terms of building, firms and places count
-against it. Only a person shown by strong evidence is looked for elsewhere by surname, given name or initials.
+Evidence of a person is a known name, a title, a label, the column of a table, or a list of people. It is added up for
+each run of capitalised words; ordinary words, terms of building, firms and places count against it. Only a person shown
+by strong evidence is looked for elsewhere by surname, given name or initials. What a label names is a number or a name
+of the project, and is masked wherever the document repeats it.
 """
 
 import importlib
@@ -13,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from pipelines.workloads.bep.documents.masking import WORDS, columns
+from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker, columns
 
 HERE = Path(__file__)
 UPPER = "".join(filter(str.isupper, map(chr, [*range(0x250), *range(0x1E00, 0x1F00)])))
@@ -50,6 +52,23 @@ ENOUGH, STRONG_ENOUGH = 3, 4  # evidence that makes a name, and that makes it on
 LONGEST_LIST = 500  # characters behind a label
 LONGEST_ITEM = 60  # characters of a line in a list of persons
 FEWEST_TO_PROPAGATE = 3  # letters of a name that is looked for alone
+SLOTS = {"project": "<project>", "client": "<client>", "site": "<site>"}
+# In masking.json, @ stands for capital letters.
+_FORMS = "|".join(WORDS["address_forms"]).replace("[@", f"[{UPPER}")
+ADDRESSES = re.compile(rf"(?<![\w/-])(?:{_FORMS})", re.MULTILINE)
+_BEFORE = r"(?:^|\||(?<=[.;] ))[ \t#*\d.]{0,8}"
+LABELS = {
+    kind: re.compile(
+        rf"{_BEFORE}(?i:{WORDS[f'{words}_labels']}) ?(?::? ?\||:) ?(?P<it>{value})(?=[ \t]*(?:\||$)|\.$|\. |, [a-z])",
+        re.MULTILINE,
+    )
+    for kind, words, value in (
+        ("address", "address", r"[^|\n]*\d[^|\n]*?"),
+        ("project", "number", r"(?=[\w./-]*\d)[\w./-]{3,30}"),
+        ("client", "client", rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?"),
+        ("site", "site", rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?"),
+    )
+}
 
 
 @cache
@@ -275,3 +294,27 @@ class Reader:
                 line = slice(self.text.rfind("\n", 0, piece.begin) + 1, piece.end)
                 if any(self.expected[line]):
                     yield piece.begin, piece.end
+
+
+def mask_places(text: str, masker: Masker) -> str:
+    """Mask addresses, project numbers, clients and sites."""
+    text = masker.matches(text, "address", ADDRESS, LABELS["address"])
+    text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
+    for kind, mask in SLOTS.items():
+        named = {match["it"] for match in LABELS[kind].finditer(text) if _is_own(match["it"], kind)}
+        if named:
+            listed = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))
+            text = masker.matches(text, kind, mask, re.compile(rf"(?<![^\W_])(?:{listed})(?![^\W_])", re.I))
+    return text
+
+
+def _is_own(named: str, kind: str) -> bool:
+    """Return whether a value is a name of its own, not a mask, a placeholder or a description by ordinary words."""
+    if "<" in named:
+        return False
+    words = re.findall(r"[^\W\d_]{2,}", named)
+    person = 1 < len(words) < 4 and words[0] in known_names()[0] and words[0].lower() not in terms()
+    prose = len(re.findall(r"\b[a-z]{4,}", named)) > (1 if kind == "client" else 3)
+    if kind != "project" and (prose or (person and not FIRM.search(named))):
+        return False
+    return kind == "project" or any(word.lower() not in terms() for word in words)

@@ -1,35 +1,108 @@
-"""The reader of a mixture: the LSTM's state, and counts of what was read; and readers of documents that grow."""
+"""Readers: the state of a model after some text, and its predictions of the next token; and documents that grow.
+
+A mixture's reader has the LSTM's state, and counts of what was read. Shapes: as in char_network.py.
+"""
 
 import contextlib
 import copy
+import functools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Self
 
 import numpy as np
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from models.plans import chains
-from models.plans.char_network import CharNetwork
+from models.plans.char_network import CharNetwork, Steps
 from models.plans.characters import END, Characters
-from models.plans.lstm_reader import Reader
 from models.plans.mixture_weights import mixture
 
+FORGOTTEN = 4000  # tokens after which a state has nothing of what was read before; trained models forget in 600
 AT_ONCE = 4000  # tokens that are predicted in one piece, which takes some 40 kB each
 COUNTED_AT_ONCE = 65_536  # tokens that are counted in one piece, which takes some 1 kB each
 MOST_KEPT = 3_000_000  # characters of documents whose readers are kept, whose counts take some 0.2 kB each
-# The ends of B texts, as far as contexts of their next tokens reach back, are one array (B, SIZE) uint64, which grow by
-# a token in a few operations.
-LONGEST = chains.ORDERS[-1]
-_ORDERS = np.array(chains.ORDERS[1:])
-# Columns of an end: its last tokens plus 1, the latest last, and 0 before the text; hashes of the last 1, 2, 3, ...
-# of them; hashes of the words before the current one; the hash and the size of that; how many tokens there are, at most
-# LONGEST; the hash of the heading.
-PIECES = slice(LONGEST, LONGEST + len(_ORDERS))
-BEFORE = slice(PIECES.stop, PIECES.stop + chains.WORDS - 1)
-WORD, WORD_SIZE, LENGTH, SECTION = range(BEFORE.stop, BEFORE.stop + 4)
-SIZE = SECTION + 1
-_POWERS, _INVERSES = chains.powers_of_base(chains.AT_ONCE)
-_FORTH = _POWERS[_ORDERS - 1]
+
+
+class Reader:
+    """A text read token by token, and log-probabilities of the next token, on the CPU."""
+
+    def __init__(self, model: CharNetwork, first: int = END):
+        self.model = model
+        self.begin(first)
+
+    def begin(self, first: int = END) -> None:
+        """Begin a document with a token that is not predicted."""
+        self.state = torch.zeros(2, self.model.lstm.num_layers, 1, self.model.lstm.hidden_size)
+        self._run(np.array([first]))
+
+    def read(self, tokens: np.ndarray) -> Tensor:
+        """Read `tokens` (N,); return the log-probabilities (N, V) of each before it was read."""
+        if not len(tokens):
+            return self.next[:0].view(0, len(self.next))
+        expected = self.next[None]
+        return torch.cat([expected, self._run(tokens)[:-1]])
+
+    def skim(self, tokens: np.ndarray) -> None:
+        """Read without predictions; of many tokens only the last, since the state forgets the others."""
+        if len(tokens) > FORGOTTEN:
+            self.state = torch.zeros_like(self.state)
+        if len(tokens):
+            self._run(tokens[-FORGOTTEN:])
+
+    def ahead(self) -> Tensor:
+        """Return the log-probabilities (V,) of the next token."""
+        return self.expected([self])[0]
+
+    @classmethod
+    def expected(cls, readers: "Sequence[Self]") -> Tensor:
+        """Return the log-probabilities (B, V) of the next token of each of several texts."""
+        return torch.stack([reader.next for reader in readers])
+
+    @classmethod
+    def go_on(cls, readers: "Sequence[Self]", tokens: Sequence[int]) -> None:
+        """Read a token of each of several texts, independently of one another."""
+        states = torch.cat([reader.state for reader in readers], 2)
+        found, state = readers[0].steps(torch.tensor(tokens), states)
+        for row, reader in enumerate(readers):
+            reader.next, reader.state = found[row], state[:, :, row : row + 1]
+
+    def fork(self) -> "Reader":
+        """Return an independent copy."""
+        return copy.copy(self)
+
+    @torch.no_grad()
+    def judge(self, ways: Sequence[Sequence[int]]) -> list[Tensor]:
+        """Return the log-probabilities (n,) of the tokens of each of several continuations, which are not read."""
+        weights = self.model.output.weight
+        inputs = nn.utils.rnn.pad_sequence([torch.tensor(way) for way in ways], batch_first=True).to(weights.device)
+        state = tuple(each.expand(-1, len(ways), -1).contiguous() for each in self.state.to(weights))
+        found = F.log_softmax(self.model(inputs, state)[0].float(), -1).cpu()
+        expected = [torch.cat([self.next[None], own[: len(way) - 1]]) for own, way in zip(found, ways, strict=True)]
+        tokens = torch.tensor([token for way in ways for token in way])
+        log_probs = self.after(torch.cat(expected), ways)
+        return list(log_probs.gather(1, tokens[:, None])[:, 0].split([len(way) for way in ways]))
+
+    def after(self, network: Tensor, ways: Sequence[Sequence[int]]) -> Tensor:
+        """Return the log-probabilities (N, V) of all tokens of continuations, given the LSTM's."""
+        return network
+
+    @functools.cached_property
+    def steps(self) -> Steps:
+        """Single steps with the weights at the time of first use."""
+        return self.model.steps()
+
+    @torch.no_grad()
+    def _run(self, tokens: np.ndarray) -> Tensor:
+        """Return the log-probabilities (N, V) of the token after each of `tokens` (N,)."""
+        weights = self.model.output.weight
+        inputs = torch.from_numpy(tokens.astype(np.int64))[None].to(weights.device)
+        logits, state = self.model(inputs, tuple(self.state.to(weights)))
+        self.state = torch.stack(state).float().cpu()
+        found = F.log_softmax(logits[0].float(), -1).cpu()
+        self.next = found[-1]
+        return found
 
 
 class Apart:
@@ -74,7 +147,6 @@ class MixtureReader(Reader):
     def begin(self, first: int = END) -> None:
         """Begin a document; earlier ones stay counted, as other text."""
         self.document, self.tail, self.line, self.section = self.document + 1, np.array([first]), np.array([first]), 0
-        self.end: np.ndarray | None = None  # made when it is asked for
         super().begin(first)
 
     def read(self, tokens: np.ndarray) -> Tensor:
@@ -96,8 +168,8 @@ class MixtureReader(Reader):
     def expected(cls, readers: "Sequence[MixtureReader]") -> Tensor:
         """Return the log-probabilities (B, V) of the next token of each of several texts, which adapt alike."""
         first = readers[0]
-        where = np.concatenate([reader.place() for reader in readers])
-        keys = end_keys(where, np.array([reader.document for reader in readers]))[:, : first.depth]
+        parts = zip(*(reader._parts(np.array([END])) for reader in readers), strict=True)
+        keys = chains.keys_of(*map(np.concatenate, parts))[:, : first.depth]
         network = torch.stack([reader.next for reader in readers])
         return first.mixed(network, keys, [first.known, Apart([reader.summed() for reader in readers])])
 
@@ -105,18 +177,8 @@ class MixtureReader(Reader):
     def go_on(cls, readers: "Sequence[MixtureReader]", tokens: Sequence[int]) -> None:
         """Read a token of each text without counting it, such as a generated one."""
         super().go_on(readers, tokens)
-        new, classes = np.array(tokens), readers[0].classes
-        grown = ends_after(np.concatenate([reader.place() for reader in readers]), new, classes)
         for row, reader in enumerate(readers):
-            reader._pass(new[row : row + 1])
-            if not classes[new[row]] & chains.LINE_END:
-                reader.end = grown[row : row + 1]
-
-    def place(self) -> np.ndarray:
-        """Return the end (1, E) of what has been read."""
-        if self.end is None:
-            self.end = end_of(self.tail, self.classes, self.section)
-        return self.end
+            reader._pass(np.array(tokens[row : row + 1]))
 
     def after(self, network: Tensor, ways: Sequence[Sequence[int]]) -> Tensor:
         """Return the mixture's log-probabilities (N, V) of all tokens of continuations, none of which is counted."""
@@ -153,10 +215,12 @@ class MixtureReader(Reader):
 
     def _keys(self, tokens: np.ndarray) -> np.ndarray:
         """Return the keys (N, K) of the contexts of the next `tokens`; K covers those that can have been seen."""
-        whole, skipped = np.concatenate([self.tail, tokens]), len(self.tail)
-        sections = np.full(len(whole), self.section, np.uint64)
-        sections[skipped:] = self._sections(tokens)[:-1]
-        return chains.contexts(whole, self.classes, self.document, sections)[skipped:, : self.depth]
+        return chains.keys_of(*self._parts(tokens))[:, : self.depth]
+
+    def _parts(self, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return the parts of the contexts of the next `tokens`, as `keys_of` takes them."""
+        found = chains.parts(np.concatenate([self.tail, tokens]), self.classes, len(self.tail))
+        return (*found, self._sections(tokens)[:-1], np.full(len(tokens), self.document))
 
     def _sections(self, tokens: np.ndarray) -> np.ndarray:
         """Return the heading (N + 1,) above each of the next `tokens`, and above the token after them."""
@@ -173,49 +237,6 @@ class MixtureReader(Reader):
         line = line[ends[-1] + 1 :] if len(ends) else line
         self.line = line[-2 * chains.LONGEST_HEADING :]  # so much of a longer one is too long for a heading, too
         self.tail = np.concatenate([self.tail, tokens])[-chains.REACH :]
-        self.end = None
-
-
-def end_of(tokens: np.ndarray, classes: np.ndarray, section: int) -> np.ndarray:
-    """Return the end (1, SIZE) of a text (N,) that is longer than contexts reach back, or the whole text."""
-    piece = chains.Windows(np.append(tokens, 0))
-    word, size, before = (each[-1] for each in chains.words(np.append(tokens, 0), classes, piece))
-    last = tokens[-LONGEST:].astype(np.uint64) + np.uint64(1)
-    end = np.zeros((1, SIZE), np.uint64)
-    end[0, LONGEST - len(last) : LONGEST] = last
-    for place, order in enumerate(_ORDERS, PIECES.start):
-        end[0, place] = (end[0, LONGEST - order : LONGEST] * _POWERS[:order]).sum(dtype=np.uint64)
-    end[0, BEFORE], end[0, WORD], end[0, WORD_SIZE] = before, word, size
-    end[0, LENGTH], end[0, SECTION] = len(last), section
-    return end
-
-
-def ends_after(ends: np.ndarray, tokens: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Return the ends (B, SIZE) of the texts with a token (B,) more each, below the same headings."""
-    new = tokens.astype(np.uint64) + np.uint64(1)
-    grown = np.empty_like(ends)
-    grown[:, : LONGEST - 1], grown[:, LONGEST - 1] = ends[:, 1:LONGEST], new
-    leaving = ends[:, LONGEST - _ORDERS]
-    grown[:, PIECES] = (ends[:, PIECES] - leaving) * _INVERSES[1] + new[:, None] * _FORTH
-    inside, size = (classes[tokens] & chains.WORD) > 0, ends[:, WORD_SIZE]
-    within = inside & (size > 0)
-    powers = _POWERS[np.minimum(size, chains.AT_ONCE - 1).astype(np.int64)]
-    grown[:, WORD] = np.where(within, ends[:, WORD] + new * powers, new)
-    grown[:, WORD_SIZE] = np.where(inside, size + np.uint64(1), np.uint64(0))
-    ended = ~inside & (size > 0)
-    words = np.concatenate([chains.mixed(ends[:, WORD])[:, None], ends[:, BEFORE][:, :-1]], 1)
-    grown[:, BEFORE] = np.where(ended[:, None], words, ends[:, BEFORE])
-    grown[:, LENGTH] = np.minimum(ends[:, LENGTH] + np.uint64(1), np.uint64(LONGEST))
-    grown[:, SECTION] = ends[:, SECTION]
-    return grown
-
-
-def end_keys(ends: np.ndarray, document: int | np.ndarray) -> np.ndarray:
-    """Return the keys (B, K) int64 of the contexts of the next tokens, in one document or one for each text (B,)."""
-    missing = np.maximum(_ORDERS - ends[:, LENGTH, None].astype(np.int64), 0)  # tokens that a text is shorter by
-    pieces = np.zeros((len(ends), len(chains.ORDERS)), np.uint64)
-    pieces[:, 1:] = ends[:, PIECES] * _INVERSES[missing]
-    return chains.keys_of(pieces, ends[:, WORD], ends[:, BEFORE], ends[:, SECTION], document)
 
 
 @contextlib.contextmanager
