@@ -30,7 +30,6 @@ HEADERS = (
     "tours.h",
 )
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
-NEIGHBOURS = 20  # of a customer, with which the local search tries moves (Vidal 2022)
 SECONDS = 300  # a compiler may take; it needs five
 
 
@@ -263,15 +262,6 @@ def solve(
         ctypes.c_int(crew),
     )
     return _search("solve_tours", problems, seeds, 0 if tours is None else tours.shape[1], tours, *words)
-
-
-def improve(problems: Measured, seeds: Tensor, num_tours: int, tours: Tensor | None = None) -> Tensor:
-    """Return the best tour (B, T) int64 of a local search from each of `num_tours` tours.
-
-    The searches begin with `tours` (B, S, T) int64, the depot between routes and after the last, or with random ones,
-    drawn by `seeds` (B,) int64 as the order of moves is. None of the tours given is shorter than the one returned.
-    """
-    return _search("improve_tours", problems, seeds, num_tours, tours, ctypes.c_int(NEIGHBOURS))
 
 
 def ruin_and_recreate(
