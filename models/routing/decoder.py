@@ -7,10 +7,12 @@ the candidate (as in ICAM, Zhou et al. 2024) spares the network reconstructing d
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from models.routing.dgt import DynamicState
 from models.routing.environment import Instances, State, feasible
@@ -102,3 +104,28 @@ def look_up(cache: Cache, node: Tensor) -> tuple[Tensor, Tensor]:
     with torch.autocast(node.device.type, enabled=False):
         away = cache.distance @ here.float()
     return cache.query @ here, away
+
+
+Score = Callable[[Sequence[Tensor], Tensor | None], Tensor | tuple[Tensor, ...]]
+
+
+def log_prob_by(score: Score, learnt: Sequence[Tensor], known: Tensor | None) -> Tensor:
+    """Return log-probabilities (B, S) of tours, or `known`, differentiable once by code outside torch.
+
+    `score(learnt, None)` returns them and, given the upstream gradient (B, S), the gradients of `learnt`.
+    """
+    found: Tensor = _LogProb.apply(*learnt, score, known)  # type: ignore[no-untyped-call]
+    return found
+
+
+class _LogProb(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Any:
+        *learnt, ctx.score, known = arguments
+        ctx.save_for_backward(*learnt)
+        return known if isinstance(known, Tensor) else ctx.score(learnt, None)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        return *ctx.score(ctx.saved_tensors, upstream.contiguous()), None, None

@@ -16,15 +16,6 @@ MOST_STARTS = 200  # by default: the time for all starts grows with the cube of 
 MOST_SAMPLES = 2**20  # per instance and symmetry: further samples would reuse the noise of another instance
 
 
-class Request(NamedTuple):
-    """Settings of a search that a strategy may use."""
-
-    num_customers: int
-    samples: int
-    starts: int | None
-    seed: int
-
-
 class Plan(NamedTuple):
     """Tours to build for every row, one instance under one symmetry."""
 
@@ -32,29 +23,30 @@ class Plan(NamedTuple):
     guide: Callable[[Tensor, Tensor], dict[str, Tensor]]  # row numbers (R,), tour numbers (S,) -> arguments of `build`
 
 
-def greedy(request: Request) -> Plan:
+def greedy(num_customers: int, samples: int, starts: int | None, seed: int) -> Plan:
     """Build one tour, visiting the likeliest node at each step."""
     return Plan(1, lambda rows, tours: {})
 
 
-def sampling(request: Request) -> Plan:
+def sampling(num_customers: int, samples: int, starts: int | None, seed: int) -> Plan:
     """Draw `samples` tours, each from its own stream of random numbers."""
     from common.random import derive_key, uniform
 
-    key, most_steps = derive_key(request.seed, "search"), 2 * request.num_customers
+    key, most_steps = derive_key(seed, "search"), 2 * num_customers
 
     def guide(rows: Tensor, tours: Tensor) -> dict[str, Tensor]:
         streams = rows[:, None] * MOST_SAMPLES + tours
         noise = uniform(key, streams.flatten(), most_steps)
         return {"uniform": noise.view(*streams.shape, most_steps)}
 
-    return Plan(request.samples, guide)
+    return Plan(samples, guide)
 
 
-def multistart(request: Request) -> Plan:
+def multistart(num_customers: int, samples: int, starts: int | None, seed: int) -> Plan:
     """Build greedy tours that visit customer 1, 2, ... up to `starts` first (POMO, Kwon et al. 2020)."""
-    num_tours = request.starts or min(request.num_customers, MOST_STARTS)
+    num_tours = starts or min(num_customers, MOST_STARTS)
     return Plan(num_tours, lambda rows, tours: {"first": tours + 1})
 
 
-DECODES: dict[str, Callable[[Request], Plan]] = {"greedy": greedy, "sampling": sampling, "multistart": multistart}
+Strategy = Callable[[int, int, int | None, int], Plan]  # of customers, samples, starts and a seed
+DECODES: dict[str, Strategy] = {"greedy": greedy, "sampling": sampling, "multistart": multistart}

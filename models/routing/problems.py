@@ -81,12 +81,10 @@ class Problem:
     best_known: float | None = None  # in the problem's own metric
     metric: str = "EUC_2D"  # a key of METRICS
     matrix: np.ndarray | None = None  # (N, N) float64 from row to column, before rounding, where locs lack them
-    limit: float = np.inf  # on a route's duration
-    service: float = 0.0  # time at each customer
-    services: np.ndarray | None = None  # (N,) float64 times in place of `service`
+    services: np.ndarray | None = None  # (N,) float64 times at customers
     durations: np.ndarray | None = None  # (N, N) float64 travel times, where they are not the distances
     windows: np.ndarray | None = None  # (N, 2) float64: service begins within; routes lie within their depot's
-    fleet: tuple[Vehicles, ...] = ()  # in place of `capacity` and `limit`
+    fleet: tuple[Vehicles, ...] = ()  # in place of `capacity`
     depots: int = 1
     open_routes: bool = False  # which end with the service of their last customer
     prizes: np.ndarray | None = None  # (N,) float64 cost of leaving a customer out; infinite where that is forbidden
@@ -94,9 +92,9 @@ class Problem:
     @property
     def plain(self) -> bool:
         """Whether nothing is asked beyond the symmetric CVRP."""
-        parts = (self.services, self.durations, self.windows, self.prizes)
+        parts = (self.durations, self.windows, self.prizes)  # times of service alone limit nothing
         uneven = self.matrix is not None and not np.array_equal(self.matrix, self.matrix.T)
-        more = self.fleet or self.limit < np.inf or self.open_routes or self.depots > 1 or uneven
+        more = self.fleet or self.open_routes or self.depots > 1 or uneven
         return all(part is None for part in parts) and not more
 
     @property
@@ -107,7 +105,7 @@ class Problem:
     @property
     def vehicles(self) -> tuple[Vehicles, ...]:
         """The kinds of vehicles."""
-        return self.fleet or (Vehicles(self.capacity, limit=self.limit),)
+        return self.fleet or (Vehicles(self.capacity),)
 
     @property
     def depot_nodes(self) -> list[int]:
@@ -118,7 +116,7 @@ class Problem:
     def service_times(self) -> np.ndarray:
         """The times (N,) at the nodes."""
         at_customers = np.isin(np.arange(len(self.locs)), self.depot_nodes, invert=True)
-        return np.where(at_customers, self.service if self.services is None else self.services, 0.0)
+        return np.where(at_customers, 0.0 if self.services is None else self.services, 0.0)
 
     @property
     def opening(self) -> np.ndarray:
@@ -128,7 +126,7 @@ class Problem:
     @property
     def tolerance(self) -> float:
         """What sums of times and lengths may exceed their limits by, because they are rounded."""
-        bounds = np.array([self.limit, *self.opening[:, 1], *(b for kind in self.vehicles for b in kind[-2:])])
+        bounds = np.array([*self.opening[:, 1], *(b for kind in self.vehicles for b in kind[-2:])])
         return float(ERRORS * np.abs(bounds[np.isfinite(bounds)]).max(initial=0))
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from models.routing.decoder import Cache
-from models.routing.decodes import DECODES, Request
+from models.routing.decodes import DECODES
 from models.routing.environment import DEPOT, Instances, tour_length
 
 SYMMETRIES = 8
@@ -61,7 +61,7 @@ def shortlist(
     """
     batch, num_nodes = instances.demand.shape
     device, most_steps = instances.locs.device, 2 * (num_nodes - 1)
-    plan = DECODES[decode](Request(num_nodes - 1, samples, starts, seed))
+    plan = DECODES[decode](num_nodes - 1, samples, starts, seed)
     variants = SYMMETRIES if augment else 1
     items = torch.arange(batch, device=device) if items is None else items.to(device)
 

@@ -17,7 +17,7 @@ from common.config import checked
 from common.errors import UserError
 from common.random import derive_key, random_bits
 from models.routing import native
-from models.routing.decodes import DECODES, Request
+from models.routing.decodes import DECODES
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
 from models.routing.inputs import RoutingInput, RoutingSettings, SearchSettings, problem_of
 from models.routing.problems import Problem, cost_of, distances, to_instances
@@ -109,7 +109,7 @@ def check_work(customers: int, settings: SearchSettings, most_scores: float = MO
     """Raise UserError for more starts than customers, and for tours that a policy would build for minutes."""
     if settings.starts is not None and settings.starts > customers:
         raise UserError(f"starts is {settings.starts}, but there are only {customers} customers")
-    plan = DECODES[settings.decode](Request(customers, settings.samples, settings.starts, 0))
+    plan = DECODES[settings.decode](customers, settings.samples, settings.starts, 0)
     tours = plan.num_tours * (SYMMETRIES if settings.augment else 1)
     alone = settings.milliseconds == 0 or settings.starts_from == "policy" or settings.starts or native.unavailable()
     if alone and tours * customers**2 > most_scores:

@@ -23,7 +23,7 @@ from common.workers import in_order
 from models.routing.problems import cost_of
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.standard_sets import BEST_KNOWN, standard_test_set
-from pipelines.workloads.cvrp.solvers.reference import Population, hgs
+from pipelines.workloads.cvrp.solvers.reference import hgs
 from pipelines.workloads.cvrp.solvers.validator import check
 
 ITERATIONS, SEEDS = 500, (1, 2)
@@ -31,7 +31,7 @@ ITERATIONS, SEEDS = 500, (1, 2)
 
 def _solved(customers: int, num: int, index: int) -> float:
     problem = standard_test_set(customers, num)[index]
-    tours = [hgs(problem, iterations=ITERATIONS, seed=seed, population=Population()) for seed in SEEDS]
+    tours = [hgs(problem, iterations=ITERATIONS, seed=seed, sizes=(25, 40)) for seed in SEEDS]
     for routes in tours:
         check(problem, routes)
     return min(cost_of(problem, routes) for routes in tours)

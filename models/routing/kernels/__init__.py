@@ -6,14 +6,13 @@ where they differ or fail, a line on standard error says so and torch computes.
 
 import functools
 import sys
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from models.routing import stepwise
-from models.routing.decoder import Cache, PointerDecoder
+from models.routing.decoder import Cache, PointerDecoder, log_prob_by
 from models.routing.environment import Instances, route_ends
 
 DEVICES = {"cuda"}
@@ -137,41 +136,24 @@ def log_prob(
     precision = precision or _precision(instances.locs.device)
     learnt = [tensor.float() for tensor in (*cache[:4], decoder.load, decoder.distance)]
     others = [tensor.detach().float().contiguous() for tensor in (cache.distance, *instances[1:])]
-    given = (others, actions.contiguous(), None if ends is None else ends.contiguous())
-    found: Tensor = _LogProb.apply(*learnt, given, (int(forced), decoder.heads, precision), known)  # type: ignore[no-untyped-call]
-    return found
+    actions, ends = actions.contiguous(), None if ends is None else ends.contiguous()
 
-
-class _LogProb(torch.autograd.Function):
-    """Log-probabilities (B, S) of tours, as a function of the decoder's learnt values."""
-
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Tensor:
-        *learnt, ctx.given, ctx.settings, known = arguments
-        ctx.save_for_backward(*learnt)
-        if isinstance(known, Tensor):
-            return known
-        others, actions, ends = ctx.given
-        log_prob = torch.empty(actions.shape[:2], device=actions.device)
-        torch.ops.routing.score_tours(
-            [*(t.contiguous() for t in learnt), *others], actions, ends, *ctx.settings, None, [log_prob]
-        )
-        return log_prob
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        others, actions, ends = ctx.given
-        learnt = [tensor.contiguous() for tensor in ctx.saved_tensors]
-        (batch, width, nodes), heads = learnt[0].shape, learnt[1].shape[1]
-        blocks = -(-actions.shape[1] // TOURS)
+    def score(learnt: Sequence[Tensor], upstream: Tensor | None) -> Tensor | tuple[Tensor, ...]:
+        given = ([*(t.contiguous() for t in learnt), *others], actions, ends, int(forced), decoder.heads, precision)
+        if upstream is None:
+            log_prob = torch.empty(actions.shape[:2], device=actions.device)
+            torch.ops.routing.score_tours(*given, None, [log_prob])
+            return log_prob
+        (batch, width, nodes), blocks = learnt[0].shape, -(-actions.shape[1] // TOURS)
         sizes = ((batch, blocks, 4, nodes, width), (batch * blocks, width), (batch * blocks,))
         found = [torch.zeros(size, device=actions.device) for size in sizes]
-        torch.ops.routing.score_tours([*learnt, *others], actions, ends, *ctx.settings, upstream.contiguous(), found)
+        torch.ops.routing.score_tours(*given, upstream, found)
         query, key, value, pointer = found[0].sum(1).unbind(1)
-        key, value = (tensor.unflatten(2, (heads, -1)).transpose(1, 2) for tensor in (key, value))
+        key, value = (tensor.unflatten(2, (decoder.heads, -1)).transpose(1, 2) for tensor in (key, value))
         slopes = (query.transpose(1, 2), key, value.transpose(2, 3), pointer)
-        return *slopes, found[1].sum(0)[:, None], found[2].sum(), None, None, None
+        return *slopes, found[1].sum(0)[:, None], found[2].sum()
+
+    return log_prob_by(score, learnt, known)
 
 
 # Operations of torch's, one for each kernel: what looks on, such as a count of operations, sees a launch as one.

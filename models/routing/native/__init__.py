@@ -15,13 +15,12 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from models.routing.decoder import Cache, PointerDecoder
+from models.routing.decoder import Cache, PointerDecoder, log_prob_by
 from models.routing.environment import DEPOT, Instances
 
 SOURCES = ("decoder.cpp", "gradients.cpp", "fleet.cpp", "solve.cpp")
@@ -30,7 +29,6 @@ HEADERS = (
     "tours.h",
 )
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
-NEIGHBOURS = 20  # of a customer, with which the local search tries moves (Vidal 2022)
 SECONDS = 300  # a compiler may take; it needs five
 
 
@@ -139,35 +137,20 @@ def log_prob(
     A tour with an infeasible step has minus infinity. Raises ValueError as `build` does.
     """
     learnt = [tensor.float() for tensor in (*cache[:4], decoder.load, decoder.distance)]
-    tours = [actions.contiguous(), int(forced), None if ends is None else ends.contiguous()]
-    found: Tensor = _LogProb.apply(*learnt, (decoder.heads, cache, instances), tours, known)  # type: ignore[no-untyped-call]
-    return found
+    actions, ends = actions.contiguous(), None if ends is None else ends.contiguous()
 
-
-class _LogProb(torch.autograd.Function):
-    """Log-probabilities (B, S) of tours, as a function of the decoder's learnt values."""
-
-    @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> Tensor:
-        *learnt, ctx.given, ctx.tours, known = arguments
-        ctx.save_for_backward(*learnt)
-        if isinstance(known, Tensor):
-            return known
-        heads, cache, instances = ctx.given
-        log_prob = torch.empty(ctx.tours[0].shape[:2])
-        _decode("score_tours", heads, learnt, cache, instances, *ctx.tours, log_prob, *[None] * 7)
-        return log_prob
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
-        heads, cache, instances = ctx.given
-        learnt = ctx.saved_tensors
+    def score(learnt: Sequence[Tensor], upstream: Tensor | None) -> Tensor | tuple[Tensor, ...]:
+        given = (decoder.heads, learnt, cache, instances, actions, int(forced), ends)
+        if upstream is None:
+            log_prob = torch.empty(actions.shape[:2])
+            _decode("score_tours", *given, log_prob, *[None] * 7)
+            return log_prob
         found = [torch.empty(tensor.shape) for tensor in learnt[:4]]
         load, distance = torch.empty(len(upstream), len(learnt[4])), torch.empty(len(upstream))
-        outputs = (None, upstream.contiguous(), *found, load, distance)
-        _decode("score_tours", heads, learnt, cache, instances, *ctx.tours, *outputs)
-        return *found, load.sum(0)[:, None], distance.sum(), None, None, None
+        _decode("score_tours", *given, None, upstream, *found, load, distance)
+        return *found, load.sum(0)[:, None], distance.sum()
+
+    return log_prob_by(score, learnt, known)
 
 
 def _decode(
@@ -263,15 +246,6 @@ def solve(
         ctypes.c_int(crew),
     )
     return _search("solve_tours", problems, seeds, 0 if tours is None else tours.shape[1], tours, *words)
-
-
-def improve(problems: Measured, seeds: Tensor, num_tours: int, tours: Tensor | None = None) -> Tensor:
-    """Return the best tour (B, T) int64 of a local search from each of `num_tours` tours.
-
-    The searches begin with `tours` (B, S, T) int64, the depot between routes and after the last, or with random ones,
-    drawn by `seeds` (B,) int64 as the order of moves is. None of the tours given is shorter than the one returned.
-    """
-    return _search("improve_tours", problems, seeds, num_tours, tours, ctypes.c_int(NEIGHBOURS))
 
 
 def ruin_and_recreate(

@@ -38,9 +38,6 @@ class Data(DataSection):
     validation_instances: int = Field(1000, ge=1, description="instances on which the best model is chosen")
     test_instances: int = Field(1000, ge=1, le=10_000, description="instances of the test set to evaluate on")
     labels: int = Field(0, ge=0, description="instances that `prepare` solves with HGS, for training.imitation_steps")
-    label_iterations: int = Field(
-        10, ge=1, description="iterations without improvement after which HGS leaves such an instance"
-    )
 
     @model_validator(mode="after")
     def _capacity_fits(self) -> "Data":
@@ -139,10 +136,7 @@ class CvrpTraining(Training):
     imitation_steps: int = Field(
         0, ge=0, description="updates that imitate the tours of data.labels instances, before reinforcement learning"
     )
-    significance: float = Field(
-        0.05, gt=0, lt=1, description="p-value below which the model replaces the rollout baseline"
-    )
-    challenge_instances: int = Field(2000, ge=100, description="instances on which that replacement is tested")
+    challenge_instances: int = Field(2000, ge=100, description="instances on which the model is tested against it")
 
 
 class EvaluationSettings(SearchSettings, defaults={"augment": True}):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,6 @@ from common.errors import UserError
 from common.plain import Plain
 from common.statistics import interval_around, mean_and_half_width
 from models.routing import native
-from models.routing.environment import Routes
 from models.routing.policy import RoutingPolicy
 from models.routing.problems import MOST_CUSTOMERS, Problem
 from models.routing.solve import check_work
@@ -187,7 +186,7 @@ def _summary(
     """Return the headline's figures, and the cost after the search."""
     row = _row(headline, reference)
     mean, half = mean_and_half_width(headline.costs)
-    summary = {
+    return {
         "cost": mean,
         "cost_interval": interval_around(mean, half),
         "cost_search": None if improved is None else float(improved.costs.mean()),
@@ -203,10 +202,6 @@ def _summary(
         "native_code": native.unavailable() or "yes",
         "customers": sorted({problem.customers for problem in problems}),
     }
-    if config.data.distribution == "grid" and config.evaluation.instances == "test":
-        sizes = np.array([problem.customers for problem in problems])
-        summary["cost_per_customer"] = float((headline.costs / sizes).mean())
-    return summary
 
 
 def comparison_table(methods: Sequence[Solved], last: Solved, reference: Reference) -> list[dict[str, Plain]]:
@@ -267,24 +262,13 @@ def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference)
     }
 
 
-class Drawing(TypedDict):
-    """A tour drawn by the report."""
-
-    which: str  # best, median or worst
-    name: str
-    locs: list[list[float]]
-    routes: Routes
-    cost: float
-    reference: float
-
-
 def _files(name: str, problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, str]:
     """Return the tours drawn by the report and, for a .vrp file, its solution in CVRPLIB's format."""
     few = len(reference.costs)
     badness = solved.costs[:few] / reference.costs
     order = np.argsort(badness)
     picks = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]} if few > 1 else {"only": 0}
-    drawings: list[Drawing] = [
+    drawings = [
         {
             "which": which,
             "name": problems[i].name,

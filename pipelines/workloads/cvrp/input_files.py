@@ -63,14 +63,13 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
         "rounding": problem.rounding,
         "item": item,
         "depots": places[customers:],
-        "max_duration": finite(problem.limit),
         "open_routes": problem.open_routes,
     }
     if problem.metric != "EUC_2D" or problem.matrix is not None:
         found |= {"distances": distances(problem).tolist(), "rounding": "exact"}
     if problem.durations is not None:
         found["durations"] = problem.durations.tolist()
-    if problem.service or problem.services is not None:
+    if problem.services is not None:
         found["service_times"] = problem.service_times[1 : customers + 1].tolist()
     if problem.windows is not None:
         hours, *windows = problem.windows.tolist()

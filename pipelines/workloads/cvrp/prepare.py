@@ -61,7 +61,7 @@ def labelled(data: "Data") -> dict[str, Tensor]:
 def _tours(data: "Data", items: Tensor) -> np.ndarray:
     """Return tours (b, 2 n), each a pure function of the instance."""
     problems = problems_of(generate(data, stream_key(0, "labels"), items))
-    tours = [actions_of(to_imitate(problem, data.label_iterations), 2 * data.sizes[-1]) for problem in problems]
+    tours = [actions_of(to_imitate(problem), 2 * data.sizes[-1]) for problem in problems]
     return torch.stack(tours).numpy()
 
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -17,7 +17,6 @@ from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
-    from pipelines.workloads.cvrp.evaluation import Drawing
 
 COST, GAP, PAIRED = "core ms", "gap %", "model saves %, 95 %"  # columns of the table
 NAME = "mean gap to the reference, %"
@@ -111,7 +110,7 @@ def _tours(evaluation: Evaluation) -> list[tuple[Markup, str]]:
     return [_tour(json.loads(line)) for line in written]
 
 
-def _tour(drawing: "Drawing") -> tuple[Markup, str]:
+def _tour(drawing: Mapping[str, Any]) -> tuple[Markup, str]:
     figure = Figure(figsize=(4, 4))
     axis = figure.add_axes((0, 0, 1, 1))
     locs = drawing["locs"]

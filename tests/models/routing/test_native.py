@@ -1,5 +1,6 @@
 """Native code builds the tours that torch does, and its local search finds tours as short as they can be."""
 
+import ctypes
 import itertools
 import math
 
@@ -11,6 +12,8 @@ from models.routing.environment import feasible, replay, routes_of, tour_length
 from tests.models.routing.policies import assert_valid, length_of, make_instances, make_noise, make_policy
 
 pytestmark = pytest.mark.skipif(native.unavailable() is not None, reason=f"no compiler: {native.unavailable()}")
+
+NEIGHBOURS = 20  # of a customer, with which the local search tries moves (Vidal 2022)
 
 
 @pytest.mark.parametrize("kind", ["gat", "gt"])
@@ -173,13 +176,21 @@ def test_a_demand_that_no_vehicle_can_carry_is_refused():
                 native.build(policy.decoder, cache, instances, 2)
 
 
-@pytest.mark.parametrize("search", [native.improve, native.ruin_and_recreate])
+def _search_locally(problems, seeds, num_tours, tours=None):
+    """Return the best tour (B, T) of a local search from each of `tours` (B, S, T), or of as many random ones.
+
+    Nothing but the whole solver is public: its local search alone is called as the solver calls it.
+    """
+    return native._search("improve_tours", problems, seeds, num_tours, tours, ctypes.c_int(NEIGHBOURS))
+
+
+@pytest.mark.parametrize("search", [_search_locally, native.ruin_and_recreate])
 def test_numbers_that_do_not_lie_side_by_side_give_the_same_tours(search):
     instances = make_instances(6, 20)
     distance = (instances.locs[:, :, None] - instances.locs[:, None]).double().norm(dim=-1)
     given = (instances.demand.double(), instances.capacity.double(), distance)
     apart = [each.repeat_interleave(2, -1)[..., ::2] for each in given]
-    budget = {"num_tours": 2} if search is native.improve else {"rounds": 50}
+    budget = {"num_tours": 2} if search is _search_locally else {"rounds": 50}
     assert not any(each.is_contiguous() for each in apart)
     one, other = (search(native.Measured(*each), torch.arange(6), **budget) for each in (given, apart))
     assert torch.equal(one, other)
@@ -199,7 +210,7 @@ def _seeds(instances, seed=0):
 
 
 def _improve(instances, num_tours, tours=None, seed=0):
-    return native.improve(_measured(instances), _seeds(instances, seed), num_tours, tours)
+    return _search_locally(_measured(instances), _seeds(instances, seed), num_tours, tours)
 
 
 def _optimum(locs, demand, capacity, length=length_of):
@@ -367,7 +378,7 @@ def test_searches_from_every_start_serve_every_customer_once(kind, customers):
 @pytest.mark.parametrize(("customers", "capacity"), [(1, 9), (9, 30), (250, 30), (250, 2000)])
 def test_threads_that_search_together_serve_every_customer_once_and_lose_no_given_tour(customers, capacity):
     instances = make_instances(1, customers, capacity)
-    given = native.improve(_places(instances), _seeds(instances), 1)
+    given = _search_locally(_places(instances), _seeds(instances), 1)
     for measured in (_places, _measured):
         found = _solve(instances, 0.02, measured=measured, share=0.2, tours=given[:, None], crew=2)
         cost = tour_length(instances.locs, found[:, None])

@@ -88,7 +88,7 @@ def test_every_tour_of_every_symmetry_and_instance_is_drawn_by_noise_of_its_own(
 
 
 def test_without_a_number_of_starts_there_is_one_for_each_customer_up_to_two_hundred():
-    tours = [decodes.multistart(decodes.Request(customers, 1, None, 0)).num_tours for customers in (20, 200, 1000)]
+    tours = [decodes.multistart(customers, 1, None, 0).num_tours for customers in (20, 200, 1000)]
     assert tours == [20, 200, 200]
 
 

@@ -8,7 +8,7 @@ import pytest
 from models.routing.distance_metrics import LAYOUTS, METRICS, in_a_plane
 from models.routing.fleet import plan
 from models.routing.inputs import RoutingInput, problem_of
-from models.routing.problems import Problem, cost_of, distances, scaled
+from models.routing.problems import Problem, Vehicles, cost_of, distances, scaled
 from pipelines.workloads.cvrp.input_files import as_input
 from pipelines.workloads.cvrp.solvers import heuristics
 from pipelines.workloads.cvrp.solvers.heuristics import savings
@@ -134,7 +134,8 @@ def test_every_solver_keeps_to_a_matrix(solver):
 
 def test_limits_are_kept_to_in_the_exact_metric_too():
     random = np.random.default_rng(1)
-    problem = Problem("made", random.random((31, 2)), np.ones(31, np.int64), 30, "exact", limit=3.0, service=0.05)
+    limits = {"fleet": (Vehicles(30, limit=3.0),), "services": np.full(31, 0.05)}
+    problem = Problem("made", random.random((31, 2)), np.ones(31, np.int64), 30, "exact", **limits)
     problem.demand[0] = 0
     with pytest.raises(InvalidTourError, match="the limit is 3"):  # so that the limit matters
         check(problem, savings(problem))
@@ -174,7 +175,10 @@ def test_places_in_a_plane_keep_distances_of_a_plane():
     assert in_a_plane(np.zeros((3, 3))) == pytest.approx(0)
 
 
-@pytest.mark.parametrize("changed", [{"limit": 9.0}, {"metric": "CEIL_2D"}, {"limit": 9.0, "metric": "CEIL_2D"}])
+NINE = (Vehicles(3, limit=9.0),)
+
+
+@pytest.mark.parametrize("changed", [{"fleet": NINE}, {"metric": "CEIL_2D"}, {"fleet": NINE, "metric": "CEIL_2D"}])
 def test_an_input_says_how_a_file_measures_and_what_it_limits(changed):
     problem = replace(Problem("made", np.eye(3, 2) * 1.1, np.array([0, 1, 1]), 3, "round"), **changed)
     asked = problem_of(RoutingInput.model_validate(as_input(problem)))

@@ -46,7 +46,7 @@ def test_whole_demands_are_never_taken_for_divided_ones(tmp_path):
         ({"locs": np.zeros((3, 5, 2))}, "instance 0: demands must have 5 rows"),
         ({"depot": np.zeros(2)}, "'depot' has shape (2,), but 'demand' is of 3 instances"),
         ({"capacity": np.full(2, 30)}, "'capacity' has shape (2,), but 'demand' is of 3 instances"),
-        ({"capacity": np.full((3, 2), 30)}, "'capacity' has shape (3, 2); it must be a number for each instance"),
+        ({"capacity": np.full((3, 2), 30)}, "'capacity' has shape (3, 2), but 'demand' is of 3 instances"),
         ({"capacity": np.full(3, "30")}, "'capacity' holds <U2, not numbers"),
         ({"capacity": np.array([30, 30.5, 30])}, "instance 1: capacity: Input should be a valid integer"),
         ({"capacity": np.array([30, 30, np.nan])}, "instance 2: capacity: Input should be a finite number"),

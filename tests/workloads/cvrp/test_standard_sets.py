@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from common.errors import UserError
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
 from tests.workloads.cvrp.files import same
 
@@ -25,10 +24,3 @@ def test_a_smaller_standard_test_set_is_the_beginning_of_a_larger_one():
     few, many = standard_test_set(10, 3), standard_test_set(10, 10_000)
     assert all(same(one, two) for one, two in zip(few, many, strict=False))
     assert len(many) == len({problem.name for problem in many}) == 10_000
-
-
-def test_the_standard_test_set_refuses_sizes_it_does_not_have():
-    with pytest.raises(UserError, match=r"no instances of 30 customers; ask for one of 10, 20, 50, 100"):
-        standard_test_set(30, 1)
-    with pytest.raises(UserError, match=r"holds 10,000 instances, 10,001 were asked for"):
-        standard_test_set(20, 10_001)

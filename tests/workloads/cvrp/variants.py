@@ -37,7 +37,7 @@ def drawn(kind, seed, customers=None):
         parts |= {"windows": windows, "services": services}
     enough = -(-int(demand.sum()) // capacity)
     parts |= {
-        "duration": {"limit": 350.0, "service": 5.0},
+        "duration": {"fleet": (Vehicles(capacity, limit=350.0),), "services": np.full(nodes, 5.0)},
         "length": {"fleet": (Vehicles(capacity, longest=300.0),)},
         "few vehicles": {"fleet": (Vehicles(capacity, enough + int(random.integers(0, 2))),)},
         "kinds of vehicles": {"fleet": (Vehicles(12, 2, 0, 50.0), Vehicles(30, 3, 0, 100.0, 2.0))},

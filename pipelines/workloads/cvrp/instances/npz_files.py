@@ -41,14 +41,9 @@ def read_npz(path: Path) -> list[Problem]:
     for key, array in arrays.items():
         if array.dtype.kind not in "biuf":
             raise UserError(f"{path}: {key!r} holds {array.dtype}, not numbers; save it as float32 or int64")
-        if array.ndim and len(array) != len(demand):
+        if array.ndim and (len(array) != len(demand) or (key == "capacity" and array.size != len(demand))):
             raise UserError(f"{path}: {key!r} has shape {array.shape}, but 'demand' is of {len(demand)} instances")
-    capacity = arrays["capacity"].reshape(-1)
-    if len(capacity) not in (1, len(demand)):
-        raise UserError(
-            f"{path}: 'capacity' has shape {arrays['capacity'].shape}; it must be a number for each instance"
-        )
-    arrays["capacity"] = np.broadcast_to(capacity, len(demand))
+    arrays["capacity"] = np.broadcast_to(arrays["capacity"].reshape(-1), len(demand))
     arrays["demand"] = _whole_demands(path, demand, arrays["capacity"])
     digits = len(str(len(demand) - 1))
     problems = []

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from common.errors import UserError
 from models.routing.problems import Problem
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 
@@ -21,18 +20,9 @@ def standard_test_set(customers: int, num: int) -> list[Problem]:
     """Return the first `num` of the 10,000 instances of Kool et al. 2019 (Attention, Learn to Solve Routing Problems!).
 
     Most published figures are measured on them. They equal those of `vrp<customers>_test_seed1234.pkl`, drawn again
-    instead of downloaded: coordinates uniform in the unit square, demands uniform in 1..9, exact metric. Raises
-    UserError for an unknown size.
+    instead of downloaded: coordinates uniform in the unit square, demands uniform in 1..9, exact metric. `customers` is
+    a key of CAPACITY.
     """
-    if customers not in CAPACITY:
-        raise UserError(
-            f"the standard test set has no instances of {customers} customers; "
-            f"ask for one of {', '.join(map(str, CAPACITY))}"
-        )
-    if not 1 <= num <= SIZE:
-        raise UserError(
-            f"the standard test set holds {SIZE:,} instances, {num:,} were asked for; give a number from 1 to {SIZE}"
-        )
     # These are the published instances only if all 10,000 are drawn, in this order, before they are cut.
     random = np.random.RandomState(SEED)
     depot = random.uniform(size=(SIZE, 2))

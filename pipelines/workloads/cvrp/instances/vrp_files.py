@@ -78,6 +78,8 @@ def read_vrp(path: Path) -> list[Problem]:
     limit *= 1 + 1e-9  # sums of distances err by far less
     fleet = tuple(kind._replace(limit=min(kind.limit, limit)) for kind in fleet)
     windows, services, prizes = (_column(path, sections, title, nodes) for title in OPTIONAL)
+    if services is None and (service := amount(path, "SERVICE_TIME", header.get("SERVICE_TIME", "0"))):
+        services = np.full((len(nodes), 1), service)
     # Named after the file: NAME inside it is free text, which must not decide where a solution is written.
     return [
         Problem(
@@ -91,11 +93,9 @@ def read_vrp(path: Path) -> list[Problem]:
             best_known(path),
             metric,
             matrix,
-            limit,
-            amount(path, "SERVICE_TIME", header.get("SERVICE_TIME", "0")),
             services=None if services is None else services[:, 0],
             windows=windows,
-            fleet=() if fleet == (Vehicles(capacity, limit=limit),) else fleet,
+            fleet=() if fleet == (Vehicles(capacity),) else fleet,
             depots=1 + len(further),
             open_routes=_header(path, header, "TYPE").upper() in OPEN,
             prizes=None if prizes is None else np.where(prizes[:, 0] > 0, prizes[:, 0], np.inf),

@@ -22,14 +22,10 @@ if TYPE_CHECKING:
     from models.routing.environment import Routes
 
 
-class Population(NamedTuple):
-    """Individuals that HGS keeps and makes per generation; the first generation has 4 * `size`."""
-
-    size: int = 25
-    offspring: int = 40
-
-
-SMALL = Population(2, 4)  # first tours within a millisecond at 20 customers, where the usual one takes ten
+# Individuals that HGS keeps and makes per generation: first tours within a millisecond at 20 customers, where the usual
+# population of 25 and 40 takes ten.
+SMALL = (2, 4)
+ITERATIONS = 10  # without improvement, after which HGS leaves an instance to imitate
 
 
 def lacking() -> str:
@@ -38,7 +34,7 @@ def lacking() -> str:
 
 
 def hgs(
-    problem: Problem, *, iterations: int = 20_000, seconds: float = 0, seed: int = 0, population: Population = SMALL
+    problem: Problem, *, iterations: int = 20_000, seconds: float = 0, seed: int = 0, sizes: tuple[int, int] = SMALL
 ) -> Routes:
     """Return routes of hybrid genetic search (HGS-CVRP, Vidal 2022), by the package hygese, which is optional.
 
@@ -57,7 +53,7 @@ def hgs(
         "vehicle_capacity": problem.capacity * unit,
         "num_vehicles": problem.customers,
     }
-    while not (routes := _solver(iterations, seconds, seed, population).solve_cvrp(data).routes):
+    while not (routes := _solver(iterations, seconds, seed, sizes).solve_cvrp(data).routes):
         iterations, seconds = 2 * iterations, 2 * seconds  # no feasible tour so far
     return [route for route in routes if route]
 
@@ -68,14 +64,14 @@ def _into_range(most: float) -> float:
 
 
 @functools.lru_cache(maxsize=8)
-def _solver(iterations: int, seconds: float, seed: int, population: Population) -> hygese.Solver:
+def _solver(iterations: int, seconds: float, seed: int, sizes: tuple[int, int]) -> hygese.Solver:
     import hygese
 
     parameters = hygese.AlgorithmParameters(
-        mu=population.size,
-        lambda_=population.offspring,
-        nbElite=min(4, population.size),
-        nbClose=min(5, population.size),
+        mu=sizes[0],
+        lambda_=sizes[1],
+        nbElite=min(4, sizes[0]),
+        nbClose=min(5, sizes[0]),
         nbIter=iterations,
         timeLimit=seconds,
         seed=seed,
@@ -100,17 +96,17 @@ def sisrs(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 
     return ruined(problem, rounds=rounds, seconds=seconds, seed=seed)
 
 
-def to_imitate(problem: Problem, iterations: int) -> Routes:
-    """Return routes to learn from, a pure function of the problem: HGS's after `iterations` without improvement.
+def to_imitate(problem: Problem) -> Routes:
+    """Return routes to learn from, a pure function of the problem: HGS's, if it is installed.
 
     Without HGS they are those of ruin and recreate, without native code PyVRP's.
     """
     from models.routing import native
 
     if not lacking():
-        return hgs(problem, iterations=iterations)
+        return hgs(problem, iterations=ITERATIONS)
     if not native.unavailable():
-        return sisrs(problem, rounds=ROUNDS * iterations)
+        return sisrs(problem, rounds=ROUNDS * ITERATIONS)
     return pyvrp(problem, math.inf, 0)  # until it has long found nothing better
 
 

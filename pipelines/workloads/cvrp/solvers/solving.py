@@ -4,7 +4,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,6 @@ class Solved:
     seconds: float  # of wall time
     core_seconds: float  # of CPU time, of all threads and processes together
     on: str  # device and threads
-    kinds: list[list[int]] = field(default_factory=list)  # of the vehicles, where there are several
 
     @property
     def core_ms(self) -> float:
@@ -234,4 +233,4 @@ def _validated(
     for solution in zip(problems, routes, kinds, strict=True):
         validator.check(*solution)
     costs = np.array([cost_of(*solution) for solution in zip(problems, routes, kinds, strict=True)])
-    return Solved(method, routes, costs, seconds, core_seconds, on, kinds)
+    return Solved(method, routes, costs, seconds, core_seconds, on)
