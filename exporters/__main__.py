@@ -121,7 +121,13 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
     out = out or run / "exports" / name
     members = sorted(path for path in (run / "members").glob("*") if path.is_dir())
     if not members:
-        return exporter(run, _model_folder(run, which), out, **extra)
+        there = [one for one in ("best", "last") if (run / "model" / one).is_dir()]
+        if which not in there:
+            mend = (
+                f"it has model/{there[0]}: add --which {there[0]}" if there else "train it first, or give another run"
+            )
+            raise ValueError(f"{run} has no model/{which}; {mend}")
+        return exporter(run, run / "model" / which, out, **extra)
     trained = [member for member in members if (member / "model" / which).is_dir()]
     if not trained:
         raise ValueError(f"no member of {run} has a model/{which}; train it first, or give another run")
@@ -132,14 +138,6 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
         lines.append(exporter(member, folder, out / member.name, **{**extra, **own}))
     lines += [f"{member.name} is left out: it has no model/{which}" for member in members if member not in trained]
     return "\n".join(lines)
-
-
-def _model_folder(run: Path, which: str) -> Path:
-    model_folder = run / "model" / which
-    if not model_folder.is_dir():
-        there = [f"it has model/{one}: add --which {one}" for one in ("best", "last") if (run / "model" / one).is_dir()]
-        raise ValueError(f"{run} has no model/{which}; {(*there, 'train it first, or give another run')[0]}")
-    return model_folder
 
 
 if __name__ == "__main__":

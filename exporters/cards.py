@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from common.config import leaves
 from models import hub, io
 
 if TYPE_CHECKING:
@@ -174,15 +175,12 @@ def _figures(content: Mapping[str, object]) -> str:
     return "\n".join(parts)
 
 
-def _leaves(content: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+def _leaves(content: Mapping[str, object]) -> Iterator[tuple[str, object]]:
     """Yield (dotted key, value) for scalars and short lists of scalars; long lists are curves."""
-    for key, value in content.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
-        elif not isinstance(value, list) or (
-            0 < len(value) <= LONGEST_LIST and not any(isinstance(item, dict | list) for item in value)
-        ):
-            yield f"{prefix}{key}", value
+    for key, value in leaves(content):
+        listed = value if isinstance(value, list) else [0]
+        if 0 < len(listed) <= LONGEST_LIST and not any(isinstance(item, dict | list) for item in listed):
+            yield key, value
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -7,7 +7,6 @@ on fresh inputs of varying sizes, and the example, which imports nothing of this
 import logging
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,9 +17,6 @@ from exporters import manifest, onnx, portable
 from exporters.cards import identity
 from exporters.onnx import FRESH, TOLERANCE, Program
 from models import io
-
-if TYPE_CHECKING:
-    from onnxruntime import InferenceSession
 
 OPSET = 20
 EXAMPLE = "example.py"
@@ -94,7 +90,12 @@ def converted(program: Program) -> bytes:
 
 def _proved(program: Program, out: Path) -> tuple[dict[str, object], float]:
     """Return the manifest's facts of a program, and its largest difference; RuntimeError if that is no rounding."""
-    session = session_of(out / f"{program.name}.onnx")
+    import onnxruntime  # importing it starts threads
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(out / f"{program.name}.onnx", options)
     worst = 0.0
     for number in range(FRESH):
         given = program.fresh(number)
@@ -119,13 +120,3 @@ def _proved(program: Program, out: Path) -> tuple[dict[str, object], float]:
         "largest_difference": worst,
     }
     return facts, worst
-
-
-def session_of(path: Path) -> "InferenceSession":
-    """Return an onnxruntime session of one thread."""
-    import onnxruntime  # importing it starts threads
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    return onnxruntime.InferenceSession(path, options)

@@ -31,7 +31,6 @@ def export(
         raise ValueError(f"leave --merged out for {model_folder}: {obstacle}")
     source = source_of(run, model_folder)
     provenance = cards.read_object(run / "provenance.json") or {}
-    require_finite(model, model_folder)
     manifest.begin(out, model_folder)
     io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
     measured = cards.measured_of(run)
@@ -51,13 +50,6 @@ def export(
     equal = f"equal to {source} in every weight and output"
     line = f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, {equal}"
     return line if push is None else f"{line}; {_push(out, push)}"
-
-
-def require_finite(model: io.Model, model_folder: Path) -> None:
-    """Raise ValueError, with a parameter's name, for weights that are not numbers."""
-    for name, parameter in model.named_parameters():
-        if not parameter.isfinite().all():
-            raise ValueError(f"{model_folder}: {name} has values that are not finite; train the model again")
 
 
 def prove_equal(model: io.Model, exported: io.Model) -> dict[str, float]:

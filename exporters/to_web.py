@@ -19,7 +19,6 @@ from common import browser
 from common.disk.files import write_whole
 from exporters import manifest
 from exporters.cards import identity, title
-from exporters.to_safetensors import require_finite
 from exporters.web.packing import Packed, pack
 from models import io
 
@@ -31,7 +30,6 @@ HIDDEN, SHOWN = '<p class="web" hidden>', '<p class="web">'  # the link in a rep
 def export(run: Path, model_folder: Path, out: Path) -> str:
     """Write the page and the manifest; show the link in the run's report, if there is one."""
     model = io.load(model_folder)
-    require_finite(model, model_folder)
     line = write(pack(model, run), model, run, model_folder, out)
     _link(run, out)
     return line

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 import pydantic
 import safetensors.torch
@@ -158,22 +158,16 @@ def config_from(cls: type[Config], values: Mapping[str, object]) -> Config:
             near = nearest(key[:SHOWN], known)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
             raise ValueError(f"unknown config key {key!r}; {hint}")
-        if not _fits(value, known[key]):
+        try:  # strictly: parsed JSON is not converted, but for whole numbers to fractions
+            pydantic.TypeAdapter[object](known[key]).validate_json(json.dumps(value), strict=True)
+        except pydantic.ValidationError:
             wanted = known[key].__name__ if known[key] in PLAIN else known[key]
-            raise ValueError(f"config key {key!r} is {reprlib.repr(value)}; it must be of type {wanted}")
+            found = f"config key {key!r} is {reprlib.repr(value)}"
+            raise ValueError(f"{found}; it must be of type {wanted}") from None
     for field in fields(cls):
         if field.default is MISSING and field.default_factory is MISSING and field.name not in values:
             raise ValueError(f"the config lacks the key {field.name!r}")
     return cls(**values)
-
-
-def _fits(value: object, wanted: Any) -> bool:
-    """Return whether parsed JSON is of a type, without conversions but from whole numbers to fractions."""
-    try:
-        pydantic.TypeAdapter(wanted).validate_json(json.dumps(value), strict=True)
-    except pydantic.ValidationError:
-        return False
-    return True
 
 
 def described(folder: Path) -> Described:

@@ -24,22 +24,17 @@ def choose(
     has this share of the probability (Holtzman et al. 2020). The draw of a row is a pure function of (seed, number, its
     item); the `items` (B,) int64 are 0 to B - 1 if not given. Raises ValueError for settings out of range.
     """
-    check(temperature, top_k, top_p)
+    if temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
+        raise ValueError(
+            f"temperature and top_k must be 0 or more and top_p above 0 and at most 1 "
+            f"(given {temperature}, {top_k} and {top_p})"
+        )
     key = derive_key(seed, "sampling", number)
     if items is None and len(logits) == 1:
         draws = [first_uniform(key, 0)]
     else:
         draws = uniform(key, torch.arange(len(logits)) if items is None else items.cpu(), 1)[:, 0].tolist()
     return drawn(logits, temperature, top_k, top_p, draws)
-
-
-def check(temperature: float, top_k: int, top_p: float) -> None:
-    """Raise ValueError for settings out of range."""
-    if temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
-        raise ValueError(
-            f"temperature and top_k must be 0 or more and top_p above 0 and at most 1 "
-            f"(given {temperature}, {top_k} and {top_p})"
-        )
 
 
 def drawn(logits: Tensor, temperature: float, top_k: int, top_p: float, draws: Sequence[float]) -> Tensor:

@@ -232,14 +232,16 @@ def trained_models(
     workload: Workload, config: BaseConfig, folder: Path, manifest: dict[str, Plain], run: Run, accelerator: Accelerator
 ) -> dict[str, nn.Module]:
     """Load the best models, {run or member: model}, {} without weights; untrained or stale members are left out."""
-
     device, say = accelerator.device, accelerator.print
     if not config.trains:
         return {}
     config.hardware.apply(device, say)
     known = members(workload, config, folder)
     if not known:
-        return {run.name: load_model(ranks.on_main(lambda: _model_folder(run, say)), config, device)}
+        early = ranks.on_main(lambda: run.last.is_dir() and not run.best.is_dir())  # before the first validation
+        if early:
+            say(f"{run.best} is written at the first validation; using {run.last}")
+        return {run.name: load_model(run.last if early else run.best, config, device)}
 
     def outcome(name: str) -> dict[str, Plain]:
         if not run.member(name).learnt_from(known[name].content(manifest)):
@@ -253,14 +255,6 @@ def trained_models(
     if not (done := [name for name, found in outcomes.items() if found["state"] == "done"]):
         raise UserError(f"no member of {run.folder} is trained yet; continue with pipelines/train.py --resume")
     return {name: load_model(run.member(name).best, config, device) for name in done}
-
-
-def _model_folder(run: Run, say: Callable[[str], None]) -> Path:
-    """Return the folder of the run's best model; before the first validation, of its last."""
-    if run.best.is_dir() or not run.last.is_dir():
-        return run.best
-    say(f"{run.best} is written at the first validation; using {run.last}")
-    return run.last
 
 
 def load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:

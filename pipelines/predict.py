@@ -22,10 +22,9 @@ that you can fix, which is reported in a few lines.
 
 import json
 import sys
-from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
@@ -53,8 +52,11 @@ def main() -> None:
     known = parser()
     arguments.offer(known)
     args = known.parse_intermixed_args()
-    if args.help or not args.workload:
-        _help(args)
+    if args.help:
+        further = words.described(workloads.inputs(args.workload)) if args.workload else ()
+        arguments.show(known.format_help().rstrip() + "\n".join(f"\n\n{head}\n\n{text}" for head, text in further))
+    if not args.workload:
+        raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}")
     inputs = workloads.inputs(args.workload)
     paths, settings, fields = words.sorted_out(args.words, inputs)
     if args.csv and (args.stream or not args.csv.parent.is_dir()):
@@ -103,16 +105,6 @@ def parser() -> Parser:
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
     add("-h", "--help", action="store_true", help="show this, and with --workload fields of an input and settings")
     return made
-
-
-def _help(args: Namespace) -> NoReturn:
-    if not args.help:
-        raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}")
-    shown = parser().format_help().rstrip()
-    if args.workload:
-        inputs = workloads.inputs(args.workload)
-        shown += "\n".join(f"\n\n{head}\n\n{text}" for head, text in words.described(inputs))
-    arguments.show(shown)
 
 
 def _answers(

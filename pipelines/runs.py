@@ -54,8 +54,7 @@ def main() -> None:
         print(clean(inventory.find(args.runs), bool(args.runs), args.checkpoints, args.yes))
     else:
         print(
-            inventory.table(inventory.find())
-            or "no run below runs/ yet; python pipelines/train.py --help says how to begin"
+            inventory.table(inventory.find()) or "no run below runs/ yet; pipelines/train.py --help says how to begin"
         )
 
 

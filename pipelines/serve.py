@@ -106,7 +106,12 @@ def opened(word: str, device: str | None, limits: Limits) -> Answering:
         if (Path(folder) / "config.yaml").is_file():
             raise UserError(f"{word}: this is a run's folder, not a model's; give {folder} alone")
         return Answering(trained.find(workload, "", Path(folder), device), "", limits)
-    _no_model_folder(Path(word))
+    path = Path(word)
+    if (path / "config.json").is_file():
+        own = [each for each in workloads.names() if path.resolve().name in shipped.names(each)]
+        ours = own and path.resolve().parent == shipped.FOLDER
+        instead = f"{own[0]}/{path.resolve().name}" if ours else f"WORKLOAD={path}, as in cvrp={path}"
+        raise UserError(f"{path}: this is a model's folder, not a run's; give {instead}")
     whole = Path(word).parts
     parts = [part for part in whole[whole.index("runs") + 1 if "runs" in whole else 0 :] if part != "members"]
     if len(parts) not in (2, 3):
@@ -119,16 +124,6 @@ def opened(word: str, device: str | None, limits: Limits) -> Answering:
         hint = f"; did you mean {' or '.join(near)}?" if near else "."
         raise UserError(f"there is no run {run.folder}{hint} {run.workload}=FOLDER takes a folder with a model")
     return Answering(trained.find(parts[0], run.name, None, device), run.verdict(), limits)
-
-
-def _no_model_folder(path: Path) -> None:
-    """Raise UserError for a model's folder where a run is expected; say what to give instead."""
-    if not (path / "config.json").is_file():
-        return
-    name = path.resolve().name
-    own = [f"{workload}/{name}" for workload in workloads.names() if name in shipped.names(workload)]
-    instead = own[0] if own and path.resolve().parent == shipped.FOLDER else f"WORKLOAD={path}, as in cvrp={path}"
-    raise UserError(f"{path}: this is a model's folder, not a run's; give {instead}")
 
 
 def limits_of(args: Namespace) -> Limits:

@@ -40,7 +40,11 @@ def plane(folder: Path) -> None:
 
 
 def degrees(folder: Path) -> None:
-    (folder / "customers.csv").write_text(table("Longitude,Latitude,Parcels"))
+    names = [
+        "Name;Longitude;Latitude;Menge",
+        *(f"Müller {place};{x};{y};{q}" for place, (x, y, q) in enumerate(rows())),
+    ]
+    (folder / "customers.csv").write_bytes("\r\n".join(names).replace(".", ",").encode("cp1252"))  # as Excel saves it
 
 
 def workbook(folder: Path) -> None:
@@ -85,14 +89,16 @@ def candles(count: int = 300, unit: int = 1) -> list[list[float]]:
     ]
 
 
-def candle_csv(path: Path, header: str, unit: int = 1) -> None:
-    text = [header, *(",".join(map(str, row)) for row in candles(unit=unit))]
+def candle_csv(path: Path, header: str, unit: int = 1, missing: int = -1) -> None:
+    rows = [",".join(map(str, row)) for number, row in enumerate(candles(unit=unit)) if number != missing]
+    text = [header, *rows] if header else rows
     path.write_text("\n".join(text) + "\n")
 
 
 def two_exports(folder: Path) -> None:
-    candle_csv(folder / "BTCUSDT_15m.csv", "timestamp,open,high,low,close,volume")
-    candle_csv(folder / "ETH-USDT 15m export.csv", "date,open,high,low,close,volume", unit=1000)
+    candle_csv(folder / "BTCUSDT_15m.csv", "")
+    heading = "https://www.CryptoDataDownload.com\ndate,open,high,low,close,volume"
+    candle_csv(folder / "ETH-USDT 15m export.csv", heading, unit=1000, missing=20)
 
 
 def binance(folder: Path) -> None:
@@ -115,7 +121,8 @@ def h5_alone(folder: Path) -> None:
 def stories(folder: Path) -> None:
     told = list(generate(0, 60_000))
     half = len(told) // 2
-    (folder / "evenings.txt").write_text("\n<|endoftext|>\n".join(told[:half]))
+    told[0] = f"“Once” upon a café. {told[0]}"
+    (folder / "evenings.txt").write_text("\n<|endoftext|>\n".join(told[:half]), "cp1252")
     parquet.write_table(pyarrow.table({"text": told[half:]}), folder / "train-00000.parquet")
     (folder / "README.md").write_text("# Stories\n")
 
@@ -161,7 +168,8 @@ def pictures(folder: Path) -> None:
 
 def votes_above(folder: Path) -> None:
     pictures(folder)
-    (folder / "votes.csv").write_text("winner,loser\n" + "4.png,3.png\n3.png,2.png\n2.png,1.png\n1.png,0.png\n" * 3)
+    votes = [rf"images\{level + 1}.png,.\images\{level}.png" for level in range(4)]  # as Windows writes paths
+    (folder / "votes.csv").write_text("\n".join(["winner,loser", *votes * 3]), "utf-8-sig")
 
 
 def heic(folder: Path) -> None:
@@ -221,7 +229,12 @@ CASES = {
         torn_workbook, routes("mine/customers.xlsx"), (".xlsx: not an .xlsx file, or a damaged",), 2
     ),
     "no customers at all": Case(notes_alone, routes("mine"), ("it holds .numbers (1), .pages (1)",), 2),
-    "two exchanges' candles": Case(two_exports, signals("mine"), ('"BTCUSDT"', '"ETHUSDT"'), answers=2),
+    "two exchanges' candles": Case(
+        two_exports,
+        signals("mine"),
+        ('"BTCUSDT"', '"ETHUSDT"', "of 299 candles, the last 279 follow the newest gap"),
+        answers=2,
+    ),
     "candles of Binance": Case(binance, signals("mine"), ('"BTCUSDT"',), answers=1),
     "candles of freqtrade": Case(freqtrade, signals("mine"), ('"SOLUSDT"',), answers=1),
     "HDF5 beside candles": Case(
@@ -229,7 +242,9 @@ CASES = {
     ),
     "HDF5 alone": Case(h5_alone, signals("mine"), ("ADA_USDT-15m.h5: HDF5 keeps", "no file of candles; name"), 2),
     "stories of two kinds": Case(
-        stories, prepared("tinystories", "source=mine"), (".txt files: 1, .parquet files: 1", "of mine: 1 .md (")
+        stories,
+        prepared("tinystories", "source=mine"),
+        (".txt files: 1, .parquet files: 1, 1 converted from Windows", "of mine: 1 .md ("),
     ),
     "a saved dataset": Case(saved_to_disk, prepared("tinystories", "source=mine/saved"), ("dataset mine/saved",)),
     "no stories at all": Case(

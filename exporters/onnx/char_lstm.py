@@ -80,7 +80,24 @@ def _place(values: Tensor, borders: tuple[float, ...]) -> Tensor:
 
 def describe(model: CharLSTM) -> Artifact:
     """Return the programs, with the vocabulary beside them, and for a mixture the counts and the look-ups."""
-    programs, files = [network(model)], {"settings.json": json.dumps(settings(model)).encode()}
+    config = model.config
+
+    def fresh(number: int) -> tuple[Tensor, ...]:
+        generator = torch.Generator().manual_seed(number)
+        batch = 1 + number % 3
+        tokens = torch.randint(len(model.characters), (batch, 1 + number), generator=generator)
+        shape = (config.layers, batch, config.width)
+        return tokens, *(torch.randn(shape, generator=generator).tanh() for _ in range(2))
+
+    outputs = ["log_probabilities", "next_hidden", "next_cell"]
+    programs = [Program("network", Network(model), INPUTS, outputs, fresh)]
+    settings = {
+        "texts": list(model.characters.texts),  # of the tokens, in order; unknown characters are token 1
+        "lower_case": config.lower_case,
+        "state": [config.layers, 1, config.width],
+        "end": END,
+    }
+    files = {"settings.json": json.dumps(settings).encode()}
     if not isinstance(model, CharMixture):
         return Artifact(programs, examples.script("char_lstm"), lambda example: compare_texts(model, example), files)
     axes: dict[str, dict[int, str]] = {name: {0: "positions"} for name in ("network", "ratios", "states")}
@@ -91,30 +108,6 @@ def describe(model: CharLSTM) -> Artifact:
     np.savez_compressed(arrays, keys=counts.keys, offsets=counts.offsets, tokens=counts.tokens, counts=counts.counts)
     files |= {"counts.npz": arrays.getvalue(), **portable.copies("models.plans.chains")}
     return Artifact(programs, examples.script("char_mixture"), lambda example: compare(model, example), files)
-
-
-def network(model: CharLSTM) -> Program:
-    """Return the program of the LSTM."""
-
-    def fresh(number: int) -> tuple[Tensor, ...]:
-        generator = torch.Generator().manual_seed(number)
-        batch = 1 + number % 3
-        tokens = torch.randint(len(model.characters), (batch, 1 + number), generator=generator)
-        shape = (model.config.layers, batch, model.config.width)
-        return tokens, *(torch.randn(shape, generator=generator).tanh() for _ in range(2))
-
-    return Program("network", Network(model), INPUTS, ["log_probabilities", "next_hidden", "next_cell"], fresh)
-
-
-def settings(model: CharLSTM) -> dict[str, object]:
-    """Return what the example needs to know."""
-    config = model.config
-    return {
-        "texts": list(model.characters.texts),  # of the tokens, in order; unknown characters are token 1
-        "lower_case": config.lower_case,
-        "state": [config.layers, 1, config.width],
-        "end": END,
-    }
 
 
 def compare_texts(model: CharLSTM, example: ModuleType) -> Mapping[str, object]:

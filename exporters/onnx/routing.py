@@ -61,9 +61,16 @@ def describe(model: RoutingPolicy) -> Artifact:
         )
 
     def state(number: int) -> tuple[Tensor, ...]:
-        given = instance(number)
+        locs, demand, capacity = instance(number)
+        generator = torch.Generator().manual_seed(number)
+        batch, nodes, tours = *demand.shape, 3 + number % 7
+        node = torch.randint(nodes, (batch, tours), generator=generator)
+        waiting = torch.rand(batch, nodes, tours, generator=generator) < 0.6
+        waiting.scatter_(1, node[:, None], False)
+        load = torch.rand(batch, tours, generator=generator) * capacity[:, None]
+        load = torch.where(node == 0, capacity[:, None], load.floor())
         with torch.no_grad():
-            return (*model.encode(Instances(*given)), *given[1:], *tours_under_way(number, *given[1:]))
+            return (*model.encode(Instances(locs, demand, capacity)), demand, capacity, node, load, waiting)
 
     known = {name: INSTANCE[name] for name in ("demand", "capacity")}
     return Artifact(
@@ -84,18 +91,6 @@ def instance(number: int) -> tuple[Tensor, Tensor, Tensor]:
     demand = torch.randint(1, 10, (batch, nodes), generator=generator).float()
     demand[:, 0] = 0
     return torch.rand(batch, nodes, 2, generator=generator), demand, torch.full((batch,), 20.0 + number % 20)
-
-
-def tours_under_way(number: int, demand: Tensor, capacity: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return node, load and waiting of tours that have served some of the customers."""
-    generator = torch.Generator().manual_seed(number)
-    batch, nodes = demand.shape
-    tours = 3 + number % 7
-    node = torch.randint(nodes, (batch, tours), generator=generator)
-    waiting = torch.rand(batch, nodes, tours, generator=generator) < 0.6
-    waiting.scatter_(1, node[:, None], False)
-    load = torch.rand(batch, tours, generator=generator) * capacity[:, None]
-    return node, torch.where(node == 0, capacity[:, None], load.floor()), waiting
 
 
 @torch.no_grad()

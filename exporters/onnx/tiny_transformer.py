@@ -43,7 +43,11 @@ class Step(Part[TinyTransformer]):
         if recent is not None:
             tokens = torch.cat([recent, tokens], 1)
         if recent is not None and model.memory is not None:
-            x = x + self._remembered(tokens)[:, recent.shape[1] :]
+            remembered = torch.zeros(())
+            for number, (row, fingerprint) in enumerate(contexts(tokens, None, model.memory.rows)):
+                matches = model.memory.fingerprint(number)[row] == fingerprint
+                remembered = remembered + model.memory.mean(number)[row] * matches[..., None]
+            x = x + remembered[:, recent.shape[1] :]
         kept = []
         for number, module in enumerate(model.blocks):
             x, *found = _attended(cast(Block, module), x, keys[number], values[number], distance, mask)
@@ -53,15 +57,6 @@ class Step(Part[TinyTransformer]):
             logits = model.counts(logits, tokens)
         state = [torch.stack(each) for each in zip(*kept, strict=True)]
         return (logits, *state) if recent is None else (logits, *state, tokens[:, -recent.shape[1] :])
-
-    def _remembered(self, tokens: Tensor) -> Tensor:
-        memory = self.model.memory
-        assert memory is not None, "looked up only where there is a memory"
-        found = torch.zeros(())
-        for number, (row, fingerprint) in enumerate(contexts(tokens, None, memory.rows)):
-            matches = memory.fingerprint(number)[row] == fingerprint
-            found = found + memory.mean(number)[row] * matches[..., None]
-        return found
 
 
 def _attended(

@@ -8,7 +8,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -79,15 +78,12 @@ def _from_files(paths: Sequence[Path], inputs: Inputs, pipe: IO[bytes] | None) -
             for path in group:
                 yield from _file_of_lines(path, inputs, pipe)
         else:
-            yield from map(partial(_or_prompt, inputs), inputs.read(list(group)))
-
-
-def _or_prompt(inputs: Inputs, given: Given) -> Given:
-    """Return an input from a file; the error for a missing file says how to give the word as a prompt."""
-    if given.input is not None or not inputs.line or Path(given.source).exists():
-        return given
-    (key, text), *_ = inputs.line(given.source).items()
-    return given._replace(error=f'{given.error}; for a text to continue, give {key}="{text}"')
+            for given in inputs.read(list(group)):
+                hint = ""
+                if given.input is None and inputs.line and not Path(given.source).exists():
+                    (key, text), *_ = inputs.line(given.source).items()
+                    hint = f'; for a text to continue, give {key}="{text}"'
+                yield given._replace(error=given.error + hint)
 
 
 def _file_of_lines(path: Path, inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:

@@ -23,26 +23,20 @@ FOLDER = Path(__file__).parent
 def keep(run: Run, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
     """Write evaluations into their runs' folders; return the run's own and its earlier ones, the test set first."""
     for evaluation in evaluations:
-        _write(evaluation, run if evaluation.member is None else run.member(evaluation.member))
-    own = [evaluation for evaluation in evaluations if evaluation.member is None]
-    known = {evaluation.split: evaluation for evaluation in (*kept(run.evaluations), *own)}
+        own = run if evaluation.member is None else run.member(evaluation.member)
+        own.evaluations.mkdir(parents=True, exist_ok=True)
+        listed = {"files": list(evaluation.files)} if evaluation.files else {}
+        summary = {**evaluation.summary, "table": list(evaluation.table), **listed}
+        write_json(own.evaluations / f"{evaluation.split}.json", summary)
+        if evaluation.examples:
+            rows = zip(*evaluation.examples.values(), strict=True)
+            write_text(own.evaluations / f"{evaluation.split}.csv", to_csv(evaluation.examples, rows))
+        for folder, files in ((own.evaluations, evaluation.files), (own.best, evaluation.beside)):
+            for name, content in files.items():
+                write_text(folder / name, content)
+    whole = [evaluation for evaluation in evaluations if evaluation.member is None]
+    known = {evaluation.split: evaluation for evaluation in (*kept(run.evaluations), *whole)}
     return [known[split] for split in sorted(known, key=lambda split: (split != "test", split))]
-
-
-def _write(evaluation: Evaluation, run: Run) -> None:
-    folder = run.evaluations
-    folder.mkdir(parents=True, exist_ok=True)
-    summary = {**evaluation.summary, "table": list(evaluation.table)}
-    if evaluation.files:
-        summary["files"] = list(evaluation.files)
-    write_json(folder / f"{evaluation.split}.json", summary)
-    if evaluation.examples:
-        rows = zip(*evaluation.examples.values(), strict=True)
-        write_text(folder / f"{evaluation.split}.csv", to_csv(evaluation.examples, rows))
-    for name, content in evaluation.files.items():
-        write_text(folder / name, content)
-    for name, content in evaluation.beside.items():
-        write_text(run.best / name, content)
 
 
 def kept(folder: Path) -> list[Evaluation]:

@@ -27,7 +27,7 @@ from common.config.keys import as_text, groups
 from common.errors import UserError
 from common.plain import Plain
 from pipelines.answers.words import described as described_fields
-from pipelines.report.markup import fragment
+from pipelines.report.markup import beside
 from pipelines.server import bodies
 from pipelines.server.answering import Answering, usable
 from pipelines.server.guard import Guard, Metrics
@@ -38,16 +38,6 @@ from pipelines.server.sent import Answer, Events, to_json
 Result = TypeVar("Result")
 PAGE = Path(__file__).resolve().parent / "page"
 ERRORS = {"description": "what is wrong, as `error`; 422 for unusable inputs, 429 for too many requests"}
-DOCS = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>API of this server</title><link rel="stylesheet" href="/base.css">
-<style>pre{overflow-x:auto}</style></head><body><main><h1>API of this server</h1>
-<p><a href="/openapi.json">The same as OpenAPI</a></p>
-{% for route in routes %}
-<h2>{{ route.methods|join }} {{ route.path }}</h2><p>{{ route.summary }}</p>
-{% if route.description %}<pre tabindex="0">{{ route.description }}</pre>{% endif %}
-{% endfor %}</main></body></html>
-"""
 
 
 def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None = None) -> FastAPI:
@@ -82,7 +72,7 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
         shown = [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
-        return HTMLResponse(str(fragment(DOCS, routes=shown)))
+        return HTMLResponse(str(beside(__file__, "docs.html", routes=shown)))
 
     def post(path: str, endpoint: Callable[..., Awaitable[Response]], summary: str, body: type[Section]) -> None:
         text = textwrap.dedent(as_text(groups(body), {}))  # FastAPI would dedent all but the first line
@@ -95,8 +85,7 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
     post("/generate", forms.generate, "Continue a text with the model of forms.", bodies.Generate)
     post("/v1/completions", forms.complete, "Complete prompts, as OpenAI's clients request it.", bodies.Completion)
     post("/v1/chat/completions", forms.chat, "Continue a conversation's text, for OpenAI's clients.", bodies.Chat)
-    listed_models = "The text runs, as OpenAI's clients list models."
-    app.get("/v1/models", summary=listed_models, description=" ")(forms.models)
+    app.get("/v1/models", summary="The text runs, for OpenAI's clients.", description=" ")(forms.models)
     for run in runs:
         _add_run(app, run, limits)
 

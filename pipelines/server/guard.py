@@ -59,9 +59,7 @@ class Guard:
 
         try:
             headers = dict(scope["headers"])
-            self._check_site(headers)
-            self._check_token(scope, headers)
-            self._check_kind(scope, headers)
+            self._admit(scope, headers)
             held = self._hold(headers)
             await self.app(scope, self._bounded(receive), sent)
         except Refused as refused:
@@ -76,37 +74,34 @@ class Guard:
             route = getattr(scope.get("route"), "path", "none")
             self.metrics.count(route, status, time.perf_counter() - began)
 
-    def _check_site(self, headers: Mapping[bytes, bytes]) -> None:
-        """Raise Refused for requests from other sites' pages, and for names that others made lead here (DNS rebinding).
+    def _admit(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """Raise Refused for requests from other sites' pages, by a name that others made lead here, or without a token.
 
-        A page can forge neither its origin nor the name it was loaded from. A token, which no other page has, alone
-        decides where one is required.
+        A page can forge neither its origin nor the name it was loaded from (DNS rebinding). A token, which no other
+        page has, alone decides where one is required. Bodies must be JSON: others may be sent unasked by any page.
         """
         asked, origin = headers.get(b"host", b"").lower(), headers.get(b"origin")
-        if self.hosts is not None and not self._is_own(_name(asked)):
+        if self.hosts is not None and not self._is_own(asked):
             raise Refused(400, f"host {_shown(asked)} is not this server; use {' or '.join(self.hosts)}")
         if self.limits.token is None and origin is not None and origin.lower().partition(b"://")[2] != asked:
             raise Refused(403, f"pages of other sites are not answered (origin {_shown(origin)})")
 
-    def _is_own(self, name: str) -> bool:
-        """Return whether a name is one of the server's own or an address, which nobody can redirect."""
-        with contextlib.suppress(ValueError):
-            return bool(ipaddress.ip_address(name))
-        return name in (self.hosts or ())
-
-    def _check_token(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Raise Refused for a request without the token it needs."""
         is_file = scope["method"] in ("GET", "HEAD") and not scope["path"].startswith(("/runs", "/v1", "/metrics"))
-        if self.limits.token is None or is_file or scope["path"] in OPEN:
-            return
-        if not hmac.compare_digest(headers.get(b"authorization", b""), f"Bearer {self.limits.token}".encode()):
+        needs_token = self.limits.token is not None and not is_file and scope["path"] not in OPEN
+        given, token = headers.get(b"authorization", b""), f"Bearer {self.limits.token}".encode()
+        if needs_token and not hmac.compare_digest(given, token):
             raise Refused(401, "this server requires a token: authorization: Bearer TOKEN")
-
-    def _check_kind(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Raise Refused for bodies other than JSON, which pages of other sites may send unasked."""
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if scope["method"] == "POST" and kind != b"application/json":
             raise Refused(415, f"the body must be application/json (given {_shown(kind)})")
+
+    def _is_own(self, host: bytes) -> bool:
+        """Return whether a Host header has one of the server's own names, or an address, which nobody can redirect."""
+        name = ""
+        with contextlib.suppress(ValueError):
+            name = urlsplit(f"//{host.decode('ascii')}").hostname or ""
+            return bool(ipaddress.ip_address(name))
+        return name in (self.hosts or ())
 
     def _bounded(self, receive: Receive) -> Receive:
         """Return a `receive` that raises Refused for a body too long or too late."""
@@ -139,14 +134,6 @@ class Guard:
             raise Refused(429, f"bodies of {self.held} bytes are unanswered; try later")
         self.held += size
         return size
-
-
-def _name(host: bytes) -> str:
-    """Return the name in a Host header without the port; "" for an unreadable one."""
-    try:
-        return urlsplit(f"//{host.decode('ascii')}").hostname or ""
-    except ValueError:
-        return ""
 
 
 def _shown(text: bytes) -> str:

@@ -39,6 +39,8 @@ def _newest(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
         raise UserError(f"{path}: {name.reason}; name it like BTCUSDT-15m.csv")
     known, _ = files.read(path, name.coin, name.timeframe, minimum_rows=1)
     newest = known.rows(known.segments()[-1])
+    if len(newest) < len(known):
+        print(f"{path}: of {len(known)} candles, the last {len(newest)} follow the newest gap", file=sys.stderr)
     yield str(path), {"coin": name.coin, "candles": {column: getattr(newest, column).tolist() for column in COLUMNS}}
 
 

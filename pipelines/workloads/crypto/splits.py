@@ -100,7 +100,7 @@ def _without_a_part(times: Mapping[str, np.ndarray], folds: Sequence[Fold]) -> d
     return {
         symbol: f"{symbol}: none of its {len(times[symbol])} windows ({iso(times[symbol][0])} to "
         f"{iso(times[symbol][-1])}) is in the {part} part from {iso(fold.span(part)[0])} to {iso(fold.span(part)[1])}; "
-        "give candles of the same period as the other coins, more of them, or fewer folds"
+        "give candles of the same period as the other coins, more of them (data.fill=3 fills gaps of 3), or fewer folds"
         for fold in folds
         for symbol, parts in fold.indices.items()
         for part, indices in parts.items()

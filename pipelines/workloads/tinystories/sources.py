@@ -1,5 +1,7 @@
 """Text for stories, from where `data.source` points: the generator, files, or a Hugging Face dataset."""
 
+import codecs
+import contextlib
 import re
 import ssl
 import threading
@@ -24,6 +26,7 @@ WAYS = (
 )
 ROWS_AT_ONCE = 1000
 PATIENCE = 10  # seconds for the hub to answer
+MOST_CONVERTED = 2**28  # bytes of a text file whose encoding is looked at
 
 
 def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
@@ -40,7 +43,10 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
         return f"dataset {path}", *_written(datasets.load_from_disk(path), data.source, written, test)
     tables = [file for file in files if file.suffix == PARQUET]
     texts = [file for file in files if file.suffix != PARQUET]
-    read = [*texts, *([blocks.write(written, _table_texts(tables, data.source))] if tables else [])]
+    usable = [_in_utf8(file, scratch / f"utf-8-{number}.txt") for number, file in enumerate(texts)]
+    converted = sum(file not in texts for file in usable)
+    also = f", {converted} converted from Windows-1252 or UTF-16" if converted else ""
+    read = [*usable, *([blocks.write(written, _table_texts(tables, data.source))] if tables else [])]
     if path.is_dir():
         if not files:
             there = "".join(f"\n  {line}" for line in left_out(data.source))
@@ -51,13 +57,28 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
         counts = [f"{suffix} files: {len(of)}" for suffix, of in ((".txt", texts), (PARQUET, tables)) if of]
         own = test_files(data.source)
         held_out = [blocks.write(test, _table_texts(own, data.source))] if own else []
-        return f"folder {path}, {', '.join(counts)}", read, held_out
+        return f"folder {path}, {', '.join(counts)}{also}", read, held_out
     if path.exists():
-        return f"file {path}", read, []
+        return f"file {path}{also}", read, []
     if DATASET_ID.fullmatch(data.source):
         downloaded = _download(data.source)
         return f"Hugging Face dataset {data.source}", *_written(downloaded, data.source, written, test)
     raise UserError(f"data.source={data.source}: there is no such file or folder; {WAYS}")
+
+
+def _in_utf8(path: Path, copy: Path) -> Path:
+    """Return a text file, or a copy in UTF-8 of one in UTF-16 or Windows-1252; damaged UTF-8 is refused by others."""
+    data = b""
+    with contextlib.suppress(OSError):
+        data = path.read_bytes() if path.stat().st_size <= MOST_CONVERTED else b""
+    if (wide := data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))) or data.decode(errors="ignore").isascii():
+        # Of text in Windows-1252, no letter beyond ASCII is UTF-8 by chance.
+        with contextlib.suppress(UnicodeDecodeError):
+            if wide or not data.isascii():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(data.decode("utf-16" if wide else "cp1252").encode())
+                return copy
+    return path
 
 
 def left_out(source: str | None) -> list[str]:

@@ -9,7 +9,7 @@ import datasets
 import pytest
 
 from common.errors import UserError
-from pipelines.workloads.tinystories import data, sources
+from pipelines.workloads.tinystories import blocks, data, sources
 from pipelines.workloads.tinystories.stories import generate
 from tests.workloads.tinystories.texts import STORIES, both, config, parts, written
 
@@ -147,11 +147,8 @@ def test_without_a_network_a_dataset_id_is_refused_at_once_with_the_ways_out(tmp
         (b"", r"file .*s\.txt: there is no text in it \(it is empty"),
         (b" \r\n\t\n", r"file .*s\.txt: there is no text in it"),
         (b"<|endoftext|>\n<|endoftext|>", r"there is no text in it .*; give a text file, a folder of \.txt or \.par"),
-        (b"Once a m\xe4rchen.", r"s\.txt is not UTF-8: byte 8 is 0xe4; it may be Windows-1252, .*: iconv -f cp1252 -t"),
-        (
-            b"\xff\xfeO\0n\0c\0e\0",
-            r"s\.txt is not UTF-8: byte 0 is 0xff; it seems to be UTF-16, .*: iconv -f utf-16 -t",
-        ),
+        (b"Once \xc3\xa4 m\xe4rchen.", r"s\.txt is not UTF-8: byte 9 is 0xe4; it may be Windows-1252, .*: iconv -f cp"),
+        (b"\xff\xfeO\0n\0\0", r"s\.txt is not UTF-8: byte 0 is 0xff; it seems to be UTF-16, .*: iconv -f utf-16 -t"),
         (
             b"One short story.",
             r"1 passages of up to 500 characters are too few to hold one out, 10 are needed; give a longer text, or "
@@ -164,6 +161,16 @@ def test_a_file_that_is_no_use_is_refused_by_name(tmp_path, content, message):
     with pytest.raises(UserError, match=message):
         data.prepare(config(tmp_path / "s.txt"), tmp_path / "out")
     assert not list((tmp_path / "out").glob("*"))
+
+
+def test_texts_in_windows_encodings_are_read_as_what_they_are(tmp_path):
+    story = "“Once” there was a Märchen."
+    for number, name in enumerate(("utf-8", "utf-8-sig", "cp1252", "utf-16")):
+        (tmp_path / f"{number}.txt").write_bytes(f"{number} {story}".encode(name))
+    said, files, _ = sources.text_files(config(tmp_path).data, tmp_path / "out")
+    found, _ = blocks.find(files, 0)
+    assert sorted(found.stories()) == [f"{number} {story}" for number in range(4)]
+    assert said.endswith(".txt files: 4, 2 converted from Windows-1252 or UTF-16")
 
 
 @pytest.mark.parametrize("source", ["nowhere.txt", "no/where.txt", "/no/where/at/all", "a/b/c", "./stories", ""])

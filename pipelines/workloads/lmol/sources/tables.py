@@ -93,9 +93,11 @@ def read_table(table: Path, columns: Mapping[str, str] | None) -> Listed:
 
 
 def _plain(table: Path, name: str) -> str:
-    """Return `./a.png`, say, as `a.png`; paths outside the folder stay as given, to be refused by that name."""
+    """Return `./a.png` or `.\\a.png` as `a.png`; paths outside the folder stay as given, to be refused by that name."""
     if not name or "\0" in name:
         return name
+    if "\\" in name and not (home(table) / name).exists():  # as Windows writes paths
+        name = name.replace("\\", "/")
     plain = os.path.relpath(name, home(table).absolute()) if os.path.isabs(name) else os.path.normpath(name)
     return name if plain.startswith(os.pardir) else plain
 
