@@ -5,7 +5,6 @@ import lzma
 import math
 import re
 from collections.abc import Hashable, Sequence
-from collections.abc import Set as AbstractSet
 
 import numpy as np
 from torch import Tensor
@@ -38,11 +37,6 @@ def bits_per_character(nats: float, characters: int) -> float:
 def words(text: str) -> list[str]:
     """Return the lower-case words of a text: runs of letters, with apostrophes inside."""
     return [word.lower() for word in WORD.findall(text)]
-
-
-def known_share(words: Sequence[str], known: AbstractSet[str]) -> float | None:
-    """Return the share of `words` that are in `known`; None if there are no words."""
-    return sum(word in known for word in words) / len(words) if words else None
 
 
 def longest_copied_span(text: str, training: str) -> str:
@@ -141,21 +135,14 @@ def ppmd_bits(training: str, pieces: Sequence[str], order: int) -> np.ndarray:
     return np.array([8 * len(encoder.encode(piece.encode())) for piece in pieces])
 
 
-def xz_bits_per_character(training: str, held_out: str) -> dict[str, float]:
-    """Return bits of xz -9e per character of `held_out`, alone and after training text; ValueError if it is empty."""
-    if not held_out:
-        raise ValueError("bits per character need at least one character (held_out is empty)")
-    alone, before, both = (_xz_bytes(text) for text in (held_out, training, training + held_out))
-    return {"alone": 8 * alone / len(held_out), "after training": 8 * (both - before) / len(held_out)}
-
-
 def xz_rows(training: str, held_out: str, most_characters: int) -> list[dict[str, str | float]]:
     """Return table rows for xz as a predictor, which reads at most the last `most_characters` of the training text."""
     cut = f" on its last {most_characters:,} characters" if len(training) > most_characters else ""
-    bits = xz_bits_per_character(training[-most_characters:], held_out)
+    training = training[-most_characters:]
+    alone, before, both = (_xz_bytes(text) for text in (held_out, training, training + held_out))
     return [
-        {"predictor": f"xz -9e, {how}{cut if how != 'alone' else ''}", "bits/character": value}
-        for how, value in bits.items()
+        {"predictor": f"xz -9e, {how}", "bits/character": 8 * size / len(held_out)}
+        for how, size in (("alone", alone), (f"after training{cut}", both - before))
     ]
 
 

@@ -59,10 +59,8 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str
     try:
         with path.open("rb") as file:
             tree = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1))
-    except OSError as error:
-        raise UserError(f"cannot read the config {path}: {error.strerror}") from error
-    except ValueError as error:
-        raise UserError(f"cannot read the config {path}: {error}") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read the config {path}: {getattr(error, 'strerror', error)}") from error
     if not isinstance(tree, dict | None):
         raise UserError(f"{path} must hold a mapping of sections, it holds {_given(tree)}")
     tree = tree or {}

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.benchmark import Timer
+from torch.utils.flop_counter import FlopCounterMode
 
-from common.flops import counted
 from common.gpu import GIB, read_gpu
 from common.machine import peak_memory_bytes, processor
 from common.plain import Plain
@@ -106,7 +107,11 @@ def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) ->
         setattr(model, "gradient_checkpointing", False)  # noqa: B010 (modules have no such attribute by their type)
     try:
         ((_, batch),) = stream(task.train, iter([updater.order.items(0)[:size]]), accelerator.device)
-        with torch.compiler.set_stance("force_eager"), counted() as counter:
+        # On a CPU attention has a kernel of its own, which torch does not count.
+        kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]
+        counted = [*kernels * torch.cuda.is_available(), SDPBackend.MATH]
+        counter = FlopCounterMode(display=False)
+        with torch.compiler.set_stance("force_eager"), sdpa_kernel(counted), counter:
             with accelerator.autocast():
                 loss = task.loss(model, batch).value
             loss.backward()

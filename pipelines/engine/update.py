@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import torch
 from accelerate import Accelerator, DistributedType
 from torch import Tensor, distributed
+from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from torch.distributed.tensor import DTensor
 
 from common import noise
@@ -44,7 +45,8 @@ class Progress:
 
 @dataclass
 class _Part:
-    loss: Loss | None = None  # of the last micro-batch, whose backward pass is still to come
+    loss: Loss | None = None  # of the last micro-batch; of sharded training its backward pass is still to come
+    flat: Tensor | None = None  # this rank's gradients, to be averaged over all
     count: Tensor | int = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
     waited: float = 0.0  # seconds for data
@@ -131,9 +133,13 @@ class Updater:
                 part = self._accumulate(batches)
             agreement = self._announce(part.failed)
             with ranks.waiting():
-                self._synchronising_backward(part.loss)
-                sharding.average_whole(self.accelerator, self.model)
+                if not self.plain:
+                    assert part.loss is not None, "an update without a micro-batch"
+                    with self._out_of_memory("backward pass"):
+                        self._backward(part.loss)  # in which gradients are exchanged
+                    sharding.average_whole(self.accelerator, self.model)
                 stop = agreement()
+                self._average(part.flat)
         finally:
             noise.end()
         with self._out_of_memory("clipping"):
@@ -155,7 +161,7 @@ class Updater:
     def _accumulate(self, batches: Iterator[tuple[Tensor, object]]) -> _Part:
         part = _Part()
         if self.stepper.short and self.plain and self._smaller():
-            self._fail(part, LackOfMemoryError())
+            part.failed = LackOfMemoryError()
             return part
         for remaining in reversed(range(self.local_batch_size // self.progress.micro_batch_size)):
             try:
@@ -164,12 +170,16 @@ class Updater:
                 part.waited += time.perf_counter() - began
                 with self._alone():
                     part.loss = self._loss(items, batch)
-                    if remaining:
+                    if remaining or self.plain:
                         self._backward(part.loss)
+                if self.plain and not remaining and self.accelerator.num_processes > 1:
+                    part.flat = _flatten_dense_tensors(self._gradients())  # the memory for it may be lacking, too
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
                     raise
-                self._fail(part, error)
+                if not self.plain:
+                    raise self._cannot_agree("forward pass") from error
+                part.failed = error
                 break
             part.count = part.count + part.loss.count
             for name, value in (("loss", part.loss.value), *part.loss.metrics.items()):
@@ -177,23 +187,22 @@ class Updater:
                 part.sums[name] = part.sums[name] + value if name in part.sums else value
         return part
 
-    def _fail(self, part: _Part, error: BaseException) -> None:
-        """Give an update in which memory ran out a loss of zero, as other ranks wait for its gradients."""
-        if self.accelerator.num_processes == 1:
-            raise LackOfMemoryError from error
-        if self.accelerator.distributed_type not in PLAIN:
-            raise self._cannot_agree("forward pass") from error
-        self._zero_grad()
-        part.failed = error
-        part.loss = Loss(torch.stack([p.sum() for p in self.parameters]).sum() * 0, 0)
+    def _gradients(self) -> list[Tensor]:
+        return [p.grad for p in self.parameters if p.grad is not None]
+
+    def _average(self, flat: Tensor | None) -> None:
+        """Average gradients over ranks once all have theirs: DDP would during a backward pass, which may then fail."""
+        if flat is not None:
+            distributed.all_reduce(flat.mul_(1 / self.accelerator.num_processes))
+            gradients = self._gradients()
+            torch._foreach_copy_(gradients, list(_unflatten_dense_tensors(flat, gradients)))
 
     def _normalise(self, count: Tensor | int) -> Tensor:
         """Correct gradients for the true denominator, `count` summed over ranks; clip; return the norm () before."""
         accelerator = self.accelerator
         if not (isinstance(count, int) and count == self.local_batch_size):
             total = accelerator.reduce(torch.as_tensor(count, dtype=torch.float32, device=accelerator.device))
-            gradients = [p.grad for p in self.parameters if p.grad is not None]
-            torch._foreach_mul_(gradients, self.training.batch_size / total)
+            torch._foreach_mul_(self._gradients(), self.training.batch_size / total)
         if self.plain:  # of sharded gradients Accelerate does it below
             self.stepper.unscale()
         clip = torch.nn.utils.clip_grad_norm_ if self.plain else accelerator.clip_grad_norm_
@@ -228,15 +237,6 @@ class Updater:
         value = loss.value * (self.accelerator.num_processes / self.training.batch_size)  # DDP averages over ranks
         scaler = self.accelerator.scaler
         (value if scaler is None else scaler.scale(value)).backward()
-
-    def _synchronising_backward(self, loss: Loss | None) -> None:
-        """Run an update's last backward pass, announced only now: DDP would wait for one whose forward pass failed."""
-        assert loss is not None, "an update without a micro-batch"
-        with self._out_of_memory("backward pass"):
-            if self.accelerator.num_processes == 1:
-                return self._backward(loss)
-            with self.accelerator.trigger_sync_in_backward(self.model):
-                return self._backward(loss)
 
     @contextlib.contextmanager
     def _out_of_memory(self, where: str) -> Iterator[None]:

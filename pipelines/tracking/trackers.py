@@ -60,21 +60,18 @@ def start(accelerator: Accelerator, config: Section, run: Run) -> None:
 
 def show(accelerator: Accelerator, config: Section, run: Run, tables: Tables, pictures: Arrays) -> None:
     """Pass tables, {name: rows}, and pictures, {name: (H, W, 3) uint8}, to the trackers that take them."""
-    if not any(getattr(each, "value", each) in TAKERS for each in accelerator.log_with):
-        return
-    start(accelerator, config, run)
-    for tracker in accelerator.trackers:
-        if tracker.name in TAKERS:
+    if accelerator.log_with:
+        start(accelerator, config, run)
+        for tracker in accelerator.trackers:
             TAKERS[tracker.name](tracker, tables, pictures, {}, None)
-    accelerator.end_training()
+        accelerator.end_training()
 
 
 def track(accelerator: Accelerator, step: int, histograms: Mapping[str, Tensor], images: Arrays) -> None:
     """Pass {name: numbers} and {name: (H, W, 3) uint8} of a step to the started trackers that take them."""
     numbers = {name: values.detach().float().flatten().cpu().numpy() for name, values in histograms.items()}
     for tracker in accelerator.trackers:
-        if tracker.name in TAKERS:
-            TAKERS[tracker.name](tracker, {}, images, numbers, step)
+        TAKERS[tracker.name](tracker, {}, images, numbers, step)
 
 
 def _to_tensorboard(

@@ -3,7 +3,7 @@
     python tests/distributed/messages.py        # a minute
 
 The toy of the loop's tests is trained with DDP on CPUs. Bytes are those that a rank receives: of a sum the tensor, of a
-gathering one tensor from each rank. Gradients are exchanged inside DDP and come on top: 4 bytes a weight and update.
+gathering one tensor from each rank. Gradients are one message of an update: 4 bytes for each of the toy's 97 weights.
 What grows with the number of processes does so in a straight line, which is drawn on to 64.
 """
 

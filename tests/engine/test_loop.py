@@ -99,10 +99,12 @@ def test_out_of_memory_halves_the_micro_batch_on_all_ranks_and_keeps_the_curve(t
     training = {"steps": 6, "micro_batch_size": 8}
     assert toy(tmp_path, "roomy", training).returncode == 0
     options = {"out_of_memory_above": 4, "fails_on_rank": processes - 1, "out_of_memory_in_step": 3}
+    options["out_of_memory_in_backward"] = 5  # of the last micro-batch of an update, after which ranks average
     tight = toy(tmp_path, "tight", training, options, processes=processes)
     assert tight.returncode == 0, tight.stderr
     assert "going on with 4" in tight.stderr
-    assert "with 4 examples at once; going on with 2" in tight.stderr  # after a step of the optimizer
+    assert "with 4 examples at once; going on with 2" in tight.stderr  # after a backward pass
+    assert "with 2 examples at once; going on with 1" in tight.stderr  # after a step of the optimizer
     assert records(tmp_path, "tight") == pytest.approx(records(tmp_path, "roomy"), rel=1e-4)
 
 

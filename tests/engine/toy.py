@@ -37,6 +37,10 @@ class Net(nn.Module):
         return self.layers(x)[..., 0]
 
 
+def pretend(slope):
+    raise torch.OutOfMemoryError("pretended")
+
+
 class ToyTask(Task):
     """Item i has 1 + i % 5 valid positions, so that batches differ in their number of examples."""
 
@@ -46,6 +50,7 @@ class ToyTask(Task):
         out_of_memory_above=None,
         fails_on_rank=0,
         out_of_memory_in_step=None,
+        out_of_memory_in_backward=None,
         nan_at=None,
         kill_at=None,
         signal_at=None,
@@ -61,6 +66,7 @@ class ToyTask(Task):
         self.train = self.validation = Resident(fields, device)
         self.out_of_memory_above, self.fails_on_rank = out_of_memory_above, fails_on_rank
         self.out_of_memory_in_step, self.steps_begun = out_of_memory_in_step, 0
+        self.out_of_memory_in_backward = out_of_memory_in_backward
         self.nan_at, self.kill_at, self.signal_at, self.flat = nan_at, kill_at, signal_at, flat
         self.calls = 0
 
@@ -70,6 +76,8 @@ class ToyTask(Task):
         rank = int(os.environ.get("RANK", 0))
         if self.out_of_memory_above and len(error) > self.out_of_memory_above and rank == self.fails_on_rank:
             raise torch.OutOfMemoryError("pretended")
+        if self.calls == self.out_of_memory_in_backward and rank == self.fails_on_rank:
+            error.register_hook(pretend)
         if self.calls == self.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.calls == self.signal_at:
