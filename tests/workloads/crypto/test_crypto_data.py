@@ -80,8 +80,6 @@ def test_the_order_of_features_is_stored_by_name_and_followed_when_loading(tmp_p
     (tmp_path / "BTCUSDT-15m.json").write_text(json.dumps(page))
     turned = stage.load(tmp_path, "BTCUSDT")
     np.testing.assert_array_equal(turned.features, coin.features[:, ::-1])
-    with pytest.raises(UserError, match="in this order"):
-        turned.scaled(0)
 
 
 def test_rows_without_a_future_are_counted_and_belong_to_no_part(tmp_path):

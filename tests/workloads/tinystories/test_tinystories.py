@@ -173,7 +173,7 @@ def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monke
         (["data.percent=101"], "data.percent"),
         (["data.source=nowhere.txt"], "nowhere.txt"),
         (["data.source=empty.txt"], "empty"),
-        (["data.source=latin.txt"], "UTF-8"),
+        (["data.source=damaged.txt"], "UTF-8"),
         (["data.vocabulary=300"], "set model.vocabulary"),
         (["training.sequence=20"], "model.context=12"),
         (["model.preset=rp2040-huge"], "rp2040-speed"),
@@ -182,7 +182,7 @@ def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monke
 def test_what_a_user_can_mend_is_said_and_nothing_is_written(tmp_path, monkeypatch, words, told):
     monkeypatch.chdir(tmp_path)
     Path("empty.txt").write_text(" \n\n")
-    Path("latin.txt").write_bytes("Das Märchen war schön.\n".encode("latin-1") * 100)
+    Path("damaged.txt").write_bytes("Das Märchen war schön.\n".encode() * 100 + b"\xe4")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UserError, match=re.escape(told)):
         cli.prepare("tinystories", WORKLOAD, load(CONFIG, WORKLOAD.config, [*TINY[2:], *words]))
