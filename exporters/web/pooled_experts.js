@@ -47,6 +47,9 @@ function checkedCandles(config, { coin = config.coins.length == 1 ? config.coins
   const count = candles.time.length, step = config.timeframe_ms;
   if (COLUMNS.some(name => candles[name].length != count)) throw new Unusable("the columns must be of one length");
   if (count < config.candles_needed) throw new Unusable(`there are only ${count} candles; give ${config.candles_needed} or more`);
+  const apart = candles.time[1] - candles.time[0];
+  if (apart != step && candles.time.every((time, i) => !i || time - candles.time[i - 1] == apart))
+    throw new Unusable(`these candles are of ${apart / 60000} minutes, the model learnt from candles of ${step / 60000}; give those, or train on these`);
   const gap = candles.time.findIndex((time, i) => i && time - candles.time[i - 1] != step);
   if (gap > 0) {
     const [before, after] = candles.time.slice(gap - 1, gap + 1);

@@ -213,7 +213,13 @@ class SignalModel(io.Model):
         step, found = self.config.timeframe_ms, Candles(coin, self.config.timeframe_ms, **columns)
         if len(found) < self.candles_needed:
             raise ValueError(f"there are only {len(found)} candles; give {self.candles_needed} or more")
-        breaks = np.flatnonzero(np.diff(found.time) != step)
+        apart = np.diff(found.time)
+        if (apart == apart[0]).all() and apart[0] != step:
+            raise ValueError(
+                f"these candles are of {apart[0] / 60_000:g} minutes, the model learnt from candles of "
+                f"{step / 60_000:g}; give those, or train on these"
+            )
+        breaks = np.flatnonzero(apart != step)
         if len(breaks):
             before, after = found.time[breaks[0]], found.time[breaks[0] + 1]
             raise ValueError(

@@ -173,6 +173,9 @@ def test_candles_that_cannot_be_are_an_error_in_their_answer(answers):
     candles = columns(500, MODELS["crypto"]().config.timeframe_ms)
     wrong = {
         "there is a gap": {"time": [*candles["time"][:-1], 0]},
+        "these candles are of 5 minutes, the model learnt from candles of 15": {
+            "time": [time // 3 for time in candles["time"]]
+        },
         "cannot be": {"low": [*candles["low"][:-1], 1e9]},
         "the candles lack close": {"close": None},
         "of one length": {"open": candles["open"][1:]},

@@ -92,6 +92,8 @@ def test_candles_that_are_not_what_training_had_are_refused(model):
     refused(f"only {NEEDED - 1} candles; give {NEEDED}", given=candles(NEEDED - 1))
     refused(f"gap: the candle after {full['time'][4]} ms is", ("time", slice(5, None), full["time"][5:] + STEP))
     refused("gap", ("time", 5, full["time"][4]))  # a row twice
+    twice = "these candles are of 2 minutes, the model learnt from candles of 1"
+    refused(twice, ("time", slice(None), 2 * full["time"]))
     refused(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC \(\d+ ms\), is stale at .*; .* now=newest", now=now(NEEDED + 13))
     refused("is stale", now=None)  # 2023 is long ago by this computer's clock
     refused("has not closed yet", now=now(NEEDED + 11))
