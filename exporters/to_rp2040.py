@@ -1,11 +1,10 @@
-"""Export a tiny transformer to a Raspberry Pi Pico: model and vocabulary in integers, MicroPython code, a UF2 file.
+"""Export a tiny transformer to a Raspberry Pi Pico: model and vocabulary in integers, and a UF2 file.
 
 exporters/rp2040/FORMAT.md defines the files.
 """
 
 import json
 from collections.abc import Mapping
-from contextlib import closing
 from math import sqrt
 from pathlib import Path
 
@@ -13,30 +12,25 @@ import numpy as np
 import torch
 
 from common.disk.files import write_whole
-from exporters import manifest, portable
+from exporters import manifest
 from exporters.cards import identity
 from exporters.rp2040 import layout, library, settings, uf2
-from exporters.rp2040.inference import UNKNOWN, Vocabulary
-from exporters.rp2040.inference_files import LIMITS
-from exporters.rp2040.inference_model import heap_bytes
 from models import io
 from models.stories import rp2040
-from models.stories.config import END, TinyTransformerConfig
+from models.stories.config import END, UNKNOWN, TinyTransformerConfig
 from models.stories.integer_transformer import IntegerTransformer, Sampler
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 
 FOLDER = Path(__file__).parent / "rp2040"
 RUNTIME, RUNTIME_RP2350 = FOLDER / "runtime.bin", FOLDER / "runtime_rp2350.bin"
-INFERENCE = ("inference_kernels.py", "inference_files.py", "inference_model.py", "inference.py")  # in order of imports
 UF2 = "story.uf2"
 PROMPT, NUM_TOKENS = "Once upon a time", 64  # of the expected story
-CODE_BYTES = 31_000  # of MicroPython's heap that the code takes: 30,240 on the port for WebAssembly, less on 32-bit ARM
 SEEDS = range(1, 5)  # of the stories on which the quantisation is measured, besides the model's example
 
 
 def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board: str = "both") -> str:
-    """Quantise the model, write the files, read them back, and write the manifest if they give the same tokens.
+    """Quantise the model, write the files, read them back, and write the manifest if they are what they should be.
 
     Both boards' UF2 blocks follow one another. With the format `c` the folder also gets the library `story` in C.
     """
@@ -54,7 +48,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
             raise ValueError(f"there is no {runtime}; build it: make -C {FOLDER / 'firmware'}")
     integers = quantize(model)
     vocabulary = layout.pack_vocabulary(model.config.tokenizer)
-    num_tokens = layout.read_vocabulary(vocabulary).size
+    num_tokens = layout.Vocabulary(vocabulary).size
     if num_tokens != model.config.vocabulary:
         raise ValueError(
             f"{model_folder}: the tokenizer has {num_tokens} tokens, the model {model.config.vocabulary}; train again"
@@ -67,7 +61,6 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
         names["model"]: packed,
         names["vocabulary"]: vocabulary,
         f"config_{suffix}.json": (json.dumps(_described(model.config, names), indent=2) + "\n").encode(),
-        **{name: (FOLDER / name).read_bytes() for name in INFERENCE},
         UF2: b"".join(
             uf2.join(runtime.read_bytes(), told.pack(), packed, vocabulary, model.config.flash_megabytes, family)
             for runtime, family in chosen
@@ -84,7 +77,6 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
     expected = _prove(out, names, files, model, integers)
     error = logit_error(model, integers)
     facts = identity("rp2040", run, model_folder, model)
-    sizes = (getattr(model.config, name) for name, *_ in LIMITS)
     sram = rp2040.sram_bytes(model.config)
     size = manifest.finish(
         out,
@@ -92,7 +84,6 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
         {
             **facts,
             "flash_bytes": len(files[UF2]) // len(chosen) // uf2.BLOCK * uf2.PAGE,
-            "heap_bytes": heap_bytes(*sizes) + len(vocabulary) + CODE_BYTES,
             "sram_bytes": sram,  # without the stack of half a kilobyte, which has memory banks of its own
             "quantization": error,
             "expected": expected,
@@ -128,14 +119,14 @@ def _prove(
     model: TinyTransformer,
     integers: IntegerTransformer,
 ) -> dict[str, object]:
-    """Read the files back, tell a story by them, and compare; RuntimeError if anything differs.
+    """Read the files back, and encode texts by the vocabulary that was read; RuntimeError if anything differs.
 
-    Returns the answer that a device has to give to a fixed prompt.
+    Returns the answer, the reference's, that a device has to give to a fixed prompt.
     """
     for name in (*names.values(), UF2):
         _require((out / name).read_bytes() == files[name], f"{name} differs from what was written")
 
-    vocabulary = layout.read_vocabulary(files[names["vocabulary"]])
+    vocabulary = layout.Vocabulary((out / names["vocabulary"]).read_bytes())
     prompt = known_beginning(PROMPT.encode(), vocabulary)
     ids = vocabulary.encode(prompt)
     tokens = list(integers.decode(ids, NUM_TOKENS))
@@ -143,12 +134,6 @@ def _prove(
         readable = text.decode(errors="replace")
         same = vocabulary.encode(readable.encode()) == model.tokenizer.encode(readable).ids
         _require(same, f"the vocabulary file's tokens of {readable!r} differ from the tokenizer's")
-    # The copies, not the modules of this package: a device gets the copies.
-    own = [out / names[name] for name in ("model", "vocabulary")]
-    with portable.imported(out / INFERENCE[-1]) as inference, closing(inference.Story(*own)) as story:
-        copied = list(story.model.tokens(ids, NUM_TOKENS))
-        _require(story.vocabulary.encode(prompt) == ids, f"{INFERENCE[-1]} encodes the prompt differently")
-        _require(copied == tokens, f"{INFERENCE[-1]} tells another story than the reference")
     return {
         "prompt": prompt.decode(),
         "prompt_tokens": ids,
@@ -162,7 +147,7 @@ def _require(condition: bool, otherwise: str) -> None:
         raise RuntimeError(otherwise)
 
 
-def known_beginning(text: bytes, vocabulary: Vocabulary) -> bytes:
+def known_beginning(text: bytes, vocabulary: layout.Vocabulary) -> bytes:
     """`text` up to the first byte that has no token."""
     unknown = [i for i, byte in enumerate(text) if vocabulary.of_byte[byte] == UNKNOWN]
     return text[: unknown[0]] if unknown else text
@@ -170,7 +155,7 @@ def known_beginning(text: bytes, vocabulary: Vocabulary) -> bytes:
 
 def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, object]:
     """The content of config_{V}p.json, for people and tools."""
-    sizes = {name: getattr(config, name) for name, *_ in LIMITS}
+    sizes = {name: getattr(config, name) for name in rp2040.FORMAT_LIMITS}
     return {
         "format": "exporters/rp2040/FORMAT.md",
         "version": 3 if config.counts else 2 if config.memory else 1,

@@ -13,9 +13,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"common", "examples", "exporters", "models", "pipelines", "tests"}
-# Imported by their bare names: helpers of tests, and files that lie in one folder on a chip.
+# Imported by their bare names.
 HELPERS = {
-    *(path.stem for folder in ("tests", "exporters/rp2040") for path in (ROOT / folder).glob("*.py")),
+    *(path.stem for path in (ROOT / "tests").glob("*.py")),
     *("candle_features", "candles", "chains", "reader", "signals"),  # copied beside the examples of exports
 }
 
@@ -26,7 +26,6 @@ OPTIONAL = {
     "rl4co": "a peer that training is compared with, in an environment of its own",
     "lightning": "comes with rl4co",
     "triton": "comes with torch for GPUs; the gate has it from tests/optional.txt",
-    "micropython": "a part of MicroPython itself, imported there alone",
     "_typeshed": "names of types alone, known to type checkers",
 }
 NOT_IMPORTED = {

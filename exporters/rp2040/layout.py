@@ -1,19 +1,22 @@
-"""Writes the model and vocabulary files of FORMAT.md, and reads vocabularies with the code that a device runs too."""
+"""Writes the model and vocabulary files of FORMAT.md, and reads vocabularies back."""
 
-import io
+import re
 import struct
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
 
-from exporters.rp2040.inference import UNKNOWN, Vocabulary
-from exporters.rp2040.inference_files import HEADERS, LIMITS, SHIFTS
-from exporters.rp2040.inference_model import END
-from models.stories.config import PIECES, SPECIAL_TOKENS, bucket_bits
+from models.stories.config import END, PIECES, SPECIAL_TOKENS, UNKNOWN, bucket_bits
 from models.stories.integer_transformer import EXP, GELU, IntegerTransformer, Table
+from models.stories.rp2040 import FORMAT_LIMITS
 
+HEADERS = {b"TTM1": {1: 40, 2: 48, 3: 56}, b"TTV1": {1: 24}}  # bytes, by the version
+SHIFTS = ("pre_qkv", "post_q", "post_k", "post_v", "pre_out", "post_out", "pre_up", "post_up", "pre_down", "post_down")
+MOST_MERGES, MOST_TEXT = 8192, 65535  # of a vocabulary; the second in bytes
+BYTE_PIECES = re.compile(PIECES.replace("\U0010ffff", "\xff").encode("latin-1"))
 Described: TypeAlias = dict[str, Any]  # a tokenizer, as the library `tokenizers` writes it
 # The rule by which FORMAT.md cuts text into pieces, as the library `tokenizers` writes it.
 PRE_TOKENIZER = {
@@ -31,7 +34,7 @@ def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
     `models.stories.rp2040.check` knows the sizes that the format allows. Raises ValueError for numbers that do not fit.
     """
     config = model.config
-    fields = struct.pack("<6H", *(getattr(config, name) for name, *_ in LIMITS))
+    fields = struct.pack("<6H", *(getattr(config, name) for name in FORMAT_LIMITS))
     fields += _stored("u1", [model.pre_logits, model.post_logits, model.post_embedding, 0], "shifts")
     fields += struct.pack("<I", len(vocabulary)) + vocabulary[12:16]
     version = 3 if model.counts else 2 if model.memory else 1
@@ -73,8 +76,8 @@ def _records(table: Table) -> bytes:
 def pack_vocabulary(tokenizer: Described) -> bytes:
     """The bytes of the vocabulary file of a byte-level BPE tokenizer, given as the library `tokenizers` writes it.
 
-    Raises ValueError for a tokenizer that the format cannot express, as a device would read text differently;
-    `read_vocabulary` refuses one that is too small or too large.
+    Raises ValueError for a tokenizer that is too large or that the format cannot express, as a device would read text
+    differently.
     """
     _check_tokenizer(tokenizer)
     ids: dict[str, int] = tokenizer["model"]["vocab"]
@@ -97,6 +100,13 @@ def pack_vocabulary(tokenizer: Described) -> bytes:
     if any(min(merge) <= UNKNOWN for merge in merges):
         raise ValueError(f"the tokenizer merges to or from one of {SPECIAL_TOKENS}; take these words out of its texts")
     starts = np.cumsum([0, *map(len, texts)])
+    for count, most, what in (
+        (len(names), FORMAT_LIMITS["vocabulary"][1], "tokens"),
+        (len(merges), MOST_MERGES, "merges"),
+        (starts[-1], MOST_TEXT, "bytes of tokens"),
+    ):
+        if count > most:
+            raise ValueError(f"the tokenizer has {count} {what}; the most is {most}; train a smaller one")
     tokens_of_bytes = np.full(256, UNKNOWN)
     for token, text in enumerate(texts):
         if len(text) == 1:
@@ -109,9 +119,36 @@ def pack_vocabulary(tokenizer: Described) -> bytes:
     return _with_start(b"TTV1", 1, body + bytes(-len(body) % 4))
 
 
-def read_vocabulary(data: bytes) -> Vocabulary:
-    """The vocabulary in a file's bytes; ValueError, in one line, for what is not allowed."""
-    return Vocabulary(io.BytesIO(data))
+class Vocabulary:
+    """A vocabulary file that `pack_vocabulary` wrote, which turns bytes into tokens and back as a device does."""
+
+    def __init__(self, data: bytes) -> None:
+        self.size, num_merges, num_bytes = struct.unpack_from("<HHI", data, 16)
+        self.of_byte = struct.unpack_from("<256H", data, 24)
+        place = 24 + 512 + 6 * num_merges
+        merges = enumerate(struct.iter_unpack("<HHH", data[24 + 512 : place]))
+        self._merges = {(left, right): (rank, result) for rank, (left, right, result) in merges}
+        starts = struct.unpack_from(f"<{self.size + 1}H", data, place)
+        place += 2 * len(starts)
+        text = data[place : place + num_bytes]
+        self._texts = [text[start:end] for start, end in pairwise(starts)]
+
+    def encode(self, text: bytes) -> list[int]:
+        """Return the tokens of bytes; within a piece the earliest merge comes first, of its places the leftmost."""
+        ids = []
+        for piece in BYTE_PIECES.findall(text):
+            tokens = [self.of_byte[byte] for byte in piece]
+            while found := [
+                (*self._merges[pair], i) for i, pair in enumerate(pairwise(tokens)) if pair in self._merges
+            ]:
+                _, result, i = min(found)
+                tokens[i : i + 2] = [result]
+            ids += tokens
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> bytes:
+        """Return the bytes of tokens."""
+        return b"".join(self._texts[token] for token in ids)
 
 
 def _check_tokenizer(tokenizer: Described) -> None:

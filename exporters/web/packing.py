@@ -97,7 +97,7 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         raise UserError(f"there is no {RUNTIME}; build it: make -C {to_rp2040.FOLDER / 'firmware'} web")
     integers, chosen = quantize(model), settings.of_run(run)
     vocabulary = layout.pack_vocabulary(model.config.tokenizer)
-    read = layout.read_vocabulary(vocabulary)
+    read = layout.Vocabulary(vocabulary)
     given = {"length": chosen.tokens, "temperature": chosen.temperature, "top_k": chosen.top_k, "seed": chosen.seed}
     prompt = to_rp2040.known_beginning(to_rp2040.PROMPT.encode(), read)
     ids, expected = read.encode(prompt), []

@@ -1,7 +1,6 @@
 """`predict` of every kind of model: answers in order, errors in place, and the same answer wherever an input stands."""
 
 import base64
-import contextlib
 import io
 import itertools
 
@@ -9,11 +8,12 @@ import pytest
 import torch
 from PIL import Image
 
-from exporters.rp2040 import inference, layout
+from exporters.rp2040 import layout
 from models import sampling
 from models.market.signal_model import signal
 from models.stories.config import END
 from models.stories.quantization import quantize
+from tests.exporters.rp2040.c_reader import CReader
 from tests.models.images.comparator.test_interface import brightness
 from tests.models.market.test_signal_models import NEEDED, STEP, candles
 from tests.models.market.test_signal_models import make as make_signals
@@ -160,17 +160,15 @@ def test_pieces_are_together_what_is_predicted_and_items_differ(name):
 
 
 @pytest.mark.parametrize(("temperature", "top_k"), [(0, 0), (0.8, 0), (1.2, 7)])
-def test_in_integers_a_story_is_what_the_chips_own_reader_tells(tmp_path, temperature, top_k):
+def test_in_integers_a_story_is_what_the_chips_own_reader_tells(temperature, top_k):
     model = make(vocabulary=32, tokenizer=trained_tokenizer(32), memory=(16, 64))
     vocabulary = layout.pack_vocabulary(model.config.tokenizer)
-    (tmp_path / "vocabulary").write_bytes(vocabulary)
-    (tmp_path / "model").write_bytes(layout.pack_model(quantize(model), vocabulary))
+    reader = CReader(layout.pack_model(quantize(model), vocabulary), vocabulary)
     settings = {"length": 40, "temperature": temperature, "top_k": top_k, "seed": 3, "arithmetic": "integer"}
     prompts = [{"prompt": "The cat"}, {"prompt": "", "item": 4}]
     for given, answer in zip(prompts, model.predict(prompts, **settings), strict=True):
-        with contextlib.closing(inference.Story(tmp_path / "model", tmp_path / "vocabulary")) as story:
-            ids, seed = story.vocabulary.encode(given["prompt"].encode()), 3 + given.get("item", 0)
-            told = story.vocabulary.decode(story.model.tokens(ids, 40, round(256 * temperature), top_k, seed))
+        ids, seed = reader.encode(given["prompt"].encode()), 3 + given.get("item", 0)
+        told = reader.decode(reader.tokens(ids, 40, round(256 * temperature), top_k, seed))
         assert answer["text"] == told.decode()
         assert "".join(model.stream(given, **settings)) == answer["text"]
     with pytest.raises(ValueError, match="need arithmetic=float"):

@@ -2,25 +2,22 @@
 
 import struct
 from functools import cache
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 import torch
 
-from exporters import to_rp2040
-from exporters.rp2040 import inference, layout, uf2
+from exporters.rp2040 import layout, uf2
 from exporters.rp2040.firmware.checksum import crc32_mpeg2
 from exporters.rp2040.settings import Settings
 from models.stories.config import END
 from models.stories.integer_transformer import IntegerTransformer
 from models.stories.quantization import quantize
+from tests.exporters.rp2040.c_reader import CReader
 from tests.models.tiny import make, trained_tokenizer
 
 SMALLEST = {"vocabulary": 32, "width": 4, "layers": 1, "heads": 2, "hidden": 4, "context": 2}
 TABLES = 40 + 2 * 704 + 2 * 1024  # where the first layer starts
-# What a user copies to a device.
-SOURCES = [Path(inference.__file__).with_name(name) for name in to_rp2040.INFERENCE]
 PROMPTS = ["", "The cat sat on", "A dog met 12 cats. The dog", "é <unk>\n\n"]
 SHAPES: dict[str, dict[str, Any]] = {
     "head size 1": {"heads": 8},
@@ -93,19 +90,8 @@ def quantized(end: float, **sizes: Any) -> IntegerTransformer:
     return quantize(model)
 
 
-def written(folder: Path, **sizes: Any) -> tuple[IntegerTransformer, Path, Path]:
-    """A model whose stories do not end, and the paths of its files."""
+def read_in_c(**sizes: Any) -> tuple[IntegerTransformer, CReader]:
+    """A model whose stories do not end, and the reader of its files."""
     integers = quantized(-50.0, **sizes)
     vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
-    paths = folder / "model.bin", folder / "vocab.bin"
-    paths[0].write_bytes(layout.pack_model(integers, vocabulary))
-    paths[1].write_bytes(vocabulary)
-    return integers, *paths
-
-
-def inner(owner, name: str):
-    """What a file for MicroPython keeps to itself: one choice or one print is tested apart from a whole story.
-
-    These files are copied to devices, where a shorter name without the underscore would promise more than they keep.
-    """
-    return getattr(owner, f"_{name}")
+    return integers, CReader(layout.pack_model(integers, vocabulary), vocabulary)

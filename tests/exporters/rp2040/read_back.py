@@ -2,14 +2,15 @@
 
 import io
 import struct
+from itertools import starmap
 
 import numpy as np
 
-from exporters.rp2040 import inference_files, uf2
-from exporters.rp2040.inference_files import LIMITS, SHIFTS
-from exporters.rp2040.inference_model import Model
+from exporters.rp2040 import uf2
+from exporters.rp2040.layout import SHIFTS
 from models.stories.config import TinyTransformerConfig
 from models.stories.integer_transformer import EXP, GELU, Entries, IntegerTransformer, Layer, Matrix, Table
+from models.stories.rp2040 import FORMAT_LIMITS
 
 LARGEST_FLASH = 16 * uf2.MEGABYTE  # of which the chip can read all directly
 
@@ -59,53 +60,45 @@ def _first_file(data: bytes, magic: bytes, what: str) -> tuple[bytes, bytes]:
 
 
 def read_model(data: bytes) -> IntegerTransformer:
-    """The model in a file's bytes, without a tokenizer; ValueError, in one line, for what the format does not allow."""
-    stored = Model(io.BytesIO(data))
+    """The model in a file that a device would not refuse, without its tokenizer."""
+    sizes = dict(zip(FORMAT_LIMITS, struct.unpack_from("<6H", data, 16), strict=True))
+    version, header = struct.unpack_from("<HH", data, 4)
+    memory = tuple(1 << bits for bits in data[41:45] if bits) if version > 1 else ()
+    entries, bits = struct.unpack_from("<II", data, 48) if version > 2 else (0, 0)
+    config = TinyTransformerConfig(**sizes, memory=memory, counts=entries)
+    width, hidden, context = config.width, config.hidden, config.context
+    file = io.BytesIO(data)
+    file.seek(header)
+
+    def numbers(kind: str, *shape: int) -> np.ndarray:
+        size = int(np.prod(shape)) * np.dtype(kind).itemsize
+        return np.frombuffer(file.read(size), kind).reshape(shape).astype(np.int64)
+
     # An IntegerTransformer has no tables of its own, so a file with others cannot become one.
-    if not (np.array_equal(stored.exp, EXP) and np.array_equal(np.array(stored.gelu, np.int64) - 32768, GELU)):
+    if not (np.array_equal(numbers("<u2", len(EXP)), EXP) and np.array_equal(numbers("<i2", len(GELU)), GELU)):
         raise ValueError("the model file's tables are not those of FORMAT.md; export the model again")
-    sizes = {name: getattr(stored, name) for name, *_ in LIMITS}
-    config = TinyTransformerConfig(**sizes, memory=tuple(stored.memory), counts=stored.counts)
-    memory: list[Table] = []
-    end = len(data) - stored.counts_bytes
-    counts = _entries(data[end:], stored.buckets) if stored.counts else None
-    for rows in reversed(config.memory):  # they are the end of the file
-        start = end - rows * (4 + config.width)
-        memory.insert(0, _table(data[start:end], config.width))
-        end = start
-    layers = tuple(
-        Layer(
-            qkv=_matrix(block.qkv),
-            out=_matrix(block.out),
-            up=_matrix(block.up),
-            down=_matrix(block.down),
-            distance_bias=np.array(block.distance_bias, np.int64).reshape(config.heads, config.context)[:, ::-1]
-            - 32768,
-            shifts=dict(zip(SHIFTS, block.shifts, strict=False)),
-        )
-        for block in stored.blocks
-    )
-    shifts = stored.pre_logits, stored.post_logits, stored.post_embedding
+
+    def weights(rows: int, columns: int) -> np.ndarray:
+        return numbers("u1", rows // 2, columns, 2).swapaxes(1, 2).reshape(rows, columns) - 128
+
+    def layer() -> Layer:
+        shifts = dict(zip(SHIFTS, numbers("u1", 12).tolist(), strict=False))
+        shapes = (3 * width, width), (width, width), (hidden, width), (width, hidden)
+        biases = [numbers("<i4", rows) for rows, _ in shapes]
+        multipliers = [numbers("<u2", rows) for rows, _ in shapes]
+        distance_bias = numbers("<i2", config.heads, context)[:, ::-1]
+        matrices = zip(starmap(weights, shapes), biases, multipliers, strict=True)
+        return Layer(*starmap(Matrix, matrices), distance_bias=distance_bias, shifts=shifts)
+
+    layers = tuple(layer() for _ in range(config.layers))
+    multiplier, bias = numbers("<u2", config.vocabulary), numbers("<i4", config.vocabulary)
+    embedding = Matrix(weights(config.vocabulary, width), bias, multiplier)
+    records = [numbers("u1", rows, 4 + width) for rows in memory]
+    tables = tuple(Table(rows[:, 4:] - 128, rows[:, 2] + 256 * rows[:, 3], rows[:, 0]) for rows in records)
+    counts = None
+    if entries:
+        starts, stored = numbers("<u4", (1 << bits) + 1), numbers("<u4", entries)
+        counts = Entries(starts, stored & 4095, stored >> 12 & 1023, stored >> 22)
     return IntegerTransformer(
-        config, layers, _matrix(stored.embedding), *shifts, tuple(memory), stored.post_memory, counts
+        config, layers, embedding, *data[28:31], tables, data[40] if version > 1 and memory else 0, counts
     )
-
-
-def _entries(data: bytes, buckets: int) -> Entries:
-    """The counts that `pack_model` stored."""
-    numbers = np.frombuffer(data, "<u4").astype(np.int64)
-    starts, entries = numbers[: buckets + 1], numbers[buckets + 1 :]
-    return Entries(starts, entries & 4095, entries >> 12 & 1023, entries >> 22)
-
-
-def _table(data: bytes, width: int) -> Table:
-    """The table that `_records` stored."""
-    records = np.frombuffer(data, np.uint8).reshape(-1, 4 + width).astype(np.int64)
-    return Table(records[:, 4:] - 128, records[:, 2] + 256 * records[:, 3], records[:, 0])
-
-
-def _matrix(stored: inference_files.Matrix) -> Matrix:
-    """The matrix that `_interleaved` and its neighbours stored."""
-    pairs = np.frombuffer(stored.weights, np.uint8).reshape(stored.rows // 2, stored.columns, 2)
-    weights = pairs.swapaxes(1, 2).reshape(stored.rows, stored.columns).astype(np.int64) - 128
-    return Matrix(weights, np.array(stored.bias, np.int64), np.array(stored.multiplier, np.int64))

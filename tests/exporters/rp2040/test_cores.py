@@ -23,7 +23,7 @@ def story(shape: str) -> tuple[bytes, str, str]:
     """(UF2 file, greedy tokens, sampled tokens) of a model of this shape."""
     integers = quantized(-50.0, **SHAPES[shape])
     vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
-    ids = layout.read_vocabulary(vocabulary).encode(PROMPT.encode())
+    ids = layout.Vocabulary(vocabulary).encode(PROMPT.encode())
     greedy = integers.decode(ids, TOKENS)
     drawn = integers.decode(ids, TOKENS, Sampler(integers, 205, 5, 1))
     runtime, settings = to_rp2040.RUNTIME.read_bytes(), Settings(top_k=5, seed=1)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers.pre_tokenizers import ByteLevel
 
-from exporters.rp2040 import inference, inference_files, layout
+from exporters.rp2040 import layout
 from models.stories import rp2040
 from models.stories.config import TinyTransformerConfig
 from models.stories.integer_transformer import EXP, GELU, Entries, IntegerTransformer, Layer, Matrix, Table
@@ -30,7 +30,7 @@ def by_hand() -> IntegerTransformer:
         weights = np.array([next(numbers) % 255 - 127 for _ in range(rows * columns)]).reshape(rows, columns)
         return Matrix(weights, np.arange(rows) * 1000 - next(numbers), np.arange(rows) + 300 + next(numbers))
 
-    shifts = {name: number for number, name in enumerate(inference_files.SHIFTS, start=5)}
+    shifts = {name: number for number, name in enumerate(layout.SHIFTS, start=5)}
     layer = Layer(matrix(12, 4), matrix(4, 4), matrix(4, 4), matrix(4, 4), np.array([[7, -8], [9, -10]]), shifts)
     config = TinyTransformerConfig(vocabulary=6, width=4, layers=1, heads=2, hidden=4, context=2)
     return IntegerTransformer(config, (layer,), matrix(6, 4), 5, 6, 7)
@@ -138,12 +138,6 @@ def test_the_largest_sizes_of_the_format_are_packed():
     assert comes_back(quantize(make(context=256, heads=1)))
 
 
-def test_the_limits_are_those_of_the_chip():
-    assert {name: limits for name, *limits in inference_files.LIMITS} == {
-        name: list(limits) for name, limits in rp2040.FORMAT_LIMITS.items()
-    }
-
-
 def test_a_number_that_the_format_does_not_hold_is_not_packed():
     integers = by_hand()
     wrong = replace(integers, embedding=replace(integers.embedding, multiplier=np.full(6, 2**16)))
@@ -227,33 +221,30 @@ def many_tokens(count: int) -> dict:
     return tokenizer
 
 
-def test_vocabularies_have_a_smallest_and_a_largest_size():
-    for size in (4, 4096):
-        assert layout.read_vocabulary(layout.pack_vocabulary(many_tokens(size))).size == size
-    for size in (2, 4098):
-        with pytest.raises(ValueError, match=f"has {size} tokens; allowed: 4 to 4096"):
-            layout.read_vocabulary(layout.pack_vocabulary(many_tokens(size)))
+def test_the_largest_vocabulary_is_packed_and_no_larger_one():
+    assert layout.Vocabulary(layout.pack_vocabulary(many_tokens(4096))).size == 4096
+    with pytest.raises(ValueError, match="the tokenizer has 4098 tokens; the most is 4096; train a smaller one"):
+        layout.pack_vocabulary(many_tokens(4098))
 
 
-@pytest.mark.parametrize("name", ["LARGEST_MERGES", "LARGEST_TEXT"])
+@pytest.mark.parametrize("name", ["MOST_MERGES", "MOST_TEXT"])
 def test_merges_and_bytes_are_held_up_to_their_limits_and_no_further(name, monkeypatch):
     tokenizer = trained_tokenizer(48)
     names = list(tokenizer["model"]["vocab"])[2:]
-    used = {"LARGEST_MERGES": len(tokenizer["model"]["merges"]), "LARGEST_TEXT": sum(map(len, names))}[name]
+    used = {"MOST_MERGES": len(tokenizer["model"]["merges"]), "MOST_TEXT": sum(map(len, names))}[name]
     assert used > 10
-    packed = layout.pack_vocabulary(tokenizer)
-    monkeypatch.setattr(inference, name, used)
-    layout.read_vocabulary(packed)
-    monkeypatch.setattr(inference, name, used - 1)
+    monkeypatch.setattr(layout, name, used)
+    layout.pack_vocabulary(tokenizer)
+    monkeypatch.setattr(layout, name, used - 1)
     with pytest.raises(ValueError, match=f"has {used} (merges|bytes of tokens); the most is {used - 1}"):
-        layout.read_vocabulary(packed)
+        layout.pack_vocabulary(tokenizer)
 
 
 def test_every_byte_has_the_token_that_the_tokenizers_library_gives_it():
     tokenizer, library = trained_tokenizer(32), ByteLevel(add_prefix_space=False, use_regex=False)
     names = ["<|endoftext|>", "<unk>", *sorted(ByteLevel.alphabet())]
     tokenizer["model"] |= {"vocab": {name: number for number, name in enumerate(names)}, "merges": []}
-    found = layout.read_vocabulary(layout.pack_vocabulary(tokenizer))
+    found = layout.Vocabulary(layout.pack_vocabulary(tokenizer))
     for byte in range(0xC0):  # the last one of a character's UTF-8
         text = chr(byte)
         assert found.of_byte[text.encode()[-1]] == names.index(library.pre_tokenize_str(text)[0][0][-1])

@@ -34,7 +34,7 @@ def built(shape: str) -> tuple[dict[str, bytes], list[tuple[str, list[int], list
     sizes, streamed = BUILT[shape]
     integers = quantized(-50.0, **sizes)
     vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
-    read = layout.read_vocabulary(vocabulary)
+    read = layout.Vocabulary(vocabulary)
     told = []
     for prompt in PROMPTS:
         ids = read.encode(prompt.encode())

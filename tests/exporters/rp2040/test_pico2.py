@@ -45,7 +45,7 @@ def compare(prompts: list[str], tokens: int, **sizes: object) -> Pico2:
     """Tell stories on the board, greedy ones and drawn ones, and compare them with the reference's."""
     integers = files.quantized(-50.0, **sizes)
     vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
-    read = layout.read_vocabulary(vocabulary)
+    read = layout.Vocabulary(vocabulary)
     lines = ["/ids on", f"/tokens {tokens}", *prompts, "/temperature 0.8", "/top_k 5", "/seed 3", *prompts]
     board = Pico2(joined(GREEDY, layout.pack_model(integers, vocabulary), vocabulary), lines)
     board.run(200)

@@ -1,6 +1,6 @@
-"""The four readers of the files choose the same tokens, and the chip is as fast and small as documented.
+"""The readers of the files choose the same tokens, and the chip is as fast and small as documented.
 
-By default the UF2 runs on the package unicorn. Slow tests add the host program, MicroPython and rp2040js, which counts
+By default the UF2 runs on the package unicorn. Slow tests add the host program and rp2040js, which counts
 cycles; they fail if their tools (cc, node, `npm ci` in tests/exporters/rp2040) are missing.
 """
 
@@ -17,19 +17,16 @@ import pytest
 import torch
 
 from exporters import to_rp2040
-from exporters.rp2040.layout import pack_model, pack_vocabulary, read_vocabulary
+from exporters.rp2040.layout import Vocabulary
 from models import io
 from models.stories import rp2040
 from models.stories.config import PRESETS
-from models.stories.integer_transformer import Sampler
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
 from pipelines.workloads.tinystories.tokenization import train_tokenizer
 from tests.exporters.rp2040.chip import run
-from tests.exporters.rp2040.files import SOURCES
-from tests.exporters.rp2040.micropython import in_micropython
 
 FOLDER = Path(__file__).parent
 FIRMWARE = FOLDER.parents[2] / "exporters/rp2040/firmware"
@@ -103,7 +100,7 @@ def exported(request, tmp_path_factory):
     model = untrained(request.param)
     io.save(model, folder / "model/best")
     to_rp2040.export(folder, folder / "model/best", folder / "out")
-    vocabulary = read_vocabulary((folder / f"out/vocab_{sizes.vocabulary}p.bin").read_bytes())
+    vocabulary = Vocabulary((folder / f"out/vocab_{sizes.vocabulary}p.bin").read_bytes())
     integers = quantize(model)
 
     @cache
@@ -142,41 +139,6 @@ def test_the_host_program_chooses_as_the_reference_does(exported, tmp_path):
     for options in ([], ["--stream"]):  # with it, `rp2040-story` leaves its matrices in the file
         done = subprocess.run([*command, *options], input=lines, capture_output=True, text=True, check=True)
         assert [list(map(int, line.split())) for line in done.stdout.splitlines()] == chosen(PROMPTS)
-
-
-@PROMPTED
-def test_micropython_chooses_as_the_reference_does(exported, prompts):
-    preset, folder, chosen = exported
-    size = PRESETS[preset].vocabulary
-    code = f"""
-import inference, json
-story = inference.Story("model_{size}p.bin", "vocab_{size}p.bin")
-for prompt in json.loads({json.dumps(prompts)!r}):
-    print(json.dumps(list(story.model.tokens(story.vocabulary.encode(prompt.encode()), {TOKENS}))))
-"""
-    told_there = [json.loads(line) for line in in_micropython(folder, code).splitlines()]
-    assert told_there == chosen(prompts)
-
-
-@pytest.mark.slow
-def test_micropython_reads_the_preset_that_a_chip_streams_from_flash(tmp_path):
-    """Few tokens: without machine code, MicroPython takes half a second for each."""
-    integers = quantize(untrained("rp2040-reader"))
-    assert rp2040.streams(integers.config)
-    vocabulary = pack_vocabulary(integers.config.tokenizer)
-    (tmp_path / "vocab.bin").write_bytes(vocabulary)
-    (tmp_path / "model.bin").write_bytes(pack_model(integers, vocabulary))
-    for source in SOURCES:
-        shutil.copy(source, tmp_path)
-    code = """
-import inference
-story = inference.Story("model.bin", "vocab.bin")
-ids = story.vocabulary.encode(b"Once upon a time")
-print(list(story.model.tokens(ids, 8)), list(story.model.tokens(ids, 8, 205, 40, 3)))
-"""
-    ids = read_vocabulary(vocabulary).encode(b"Once upon a time")
-    greedy, drawn = integers.decode(ids, 8), integers.decode(ids, 8, Sampler(integers, 205, 40, 3))
-    assert in_micropython(tmp_path, code).strip() == f"{list(greedy)} {list(drawn)}"
 
 
 @PROMPTED
