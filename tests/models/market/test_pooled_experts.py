@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from models import io
-from models.market.pooled_experts import DEPTH, PooledExperts, PooledExpertsConfig, class_log_probabilities, dilations
+from models.market.pooled_experts import (
+    DEPTH,
+    Network,
+    PooledExperts,
+    PooledExpertsConfig,
+    class_log_probabilities,
+    dilations,
+)
 
 NAMES = ("log_return_1", "volatility_50", "volume_z_50")
 SCALER = {"mean": [0.001, 0.01, 0.5], "std": [0.01, 0.004, 2.0]}
@@ -93,3 +100,20 @@ def test_trees_that_lead_nowhere_are_refused(tmp_path, name):
     io.save(made, tmp_path)
     with pytest.raises(ValueError, match="the model's trees are damaged; copy it again"):
         io.load(tmp_path)
+
+
+def test_the_gradient_does_not_depend_on_how_many_sequences_are_computed_at_once():
+    """At the start only the last layer learns. Its bias has one slope of each of 16 x 192 rows."""
+    torch.manual_seed(0)
+    network = Network(inputs=6, width=8, dropout=0.0, lookback=9)
+    x, slopes = torch.randn(16, 200, 6), torch.rand(16, 192, 2)
+
+    def gradient(size, dtype):
+        network.to(dtype).zero_grad()
+        for part, slope in zip(x.to(dtype).split(size), slopes.to(dtype).split(size), strict=True):
+            network(part).backward(slope)
+        return torch.cat([parameter.grad.flatten().double() for parameter in network.out.parameters()])
+
+    exact = gradient(16, torch.float64)
+    for size in (16, 4):
+        assert (gradient(size, torch.float32) - exact).norm() <= 3e-7 * exact.norm()
