@@ -27,6 +27,11 @@ class DynamicState(nn.Module):
         self.pointer = nn.Linear(width, CHANNELS, bias=False)
         self.direct = nn.Linear(CHANNELS, 1, bias=False)
 
+    def weights(self) -> Tensor:
+        """Return all weights in one row, in the order and the layout of native code (`Dynamic` in decoder.h)."""
+        hidden, turned = self.hidden, (self.key.weight.T, self.value.weight.T, self.pointer.weight.T)
+        return torch.cat([each.flatten() for each in (hidden.weight, hidden.bias, *turned, self.direct.weight)])
+
     def forward(self, instances: Instances, state: State, distance: Tensor, away: Tensor) -> Tensor:
         """Return channels (B, M, N, Q); `away` (B, N, Q) is the distance (B, N, N) from each query's node."""
         share = instances.demand / instances.capacity[:, None]

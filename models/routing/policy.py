@@ -120,7 +120,7 @@ class RoutingPolicy(io.Model):
             cost = tour_length(instances.locs, tours)
             return Rollout(tours, cost, self.log_prob(cache, instances, tours, route_ends(tours, num_customers + 1)))
         first = torch.arange(1, num_starts + 1, device=instances.locs.device) if num_starts > 1 else None
-        known = native.scores(self.decoder, instances) or kernels.usable(self.decoder, instances)
+        known = native.scores(instances) or kernels.usable(self.decoder, instances)
         if torch.is_grad_enabled() and uniform is not None and known:
             rollout = native.rollout if cache.query.device.type == "cpu" else kernels.rollout
             actions, log_prob = rollout(self.decoder, cache, instances, num_starts, uniform, first)
@@ -140,7 +140,7 @@ class RoutingPolicy(io.Model):
         With `ends` (B, N, S), that of a step out of the depot is the log of the probability of all ends that wait.
         """
         given = (self.decoder, cache, instances, actions, ends, forced)
-        if native.scores(self.decoder, instances):
+        if native.scores(instances):
             return native.log_prob(*given)
         if kernels.usable(self.decoder, instances, ends is not None):
             return kernels.log_prob(*given)
@@ -160,7 +160,7 @@ class RoutingPolicy(io.Model):
         `first` (S,) holds the customers that the tours visit first; `uniform` is as in `forward`.
         """
         given = (self.decoder, cache, instances, num_tours, uniform, first)
-        if native.decodes(self.decoder, instances):
+        if native.decodes(instances):
             return native.build(*given)
         if kernels.usable(self.decoder, instances):
             return kernels.build(*given)[0]

@@ -75,15 +75,14 @@ def _processor() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
 
 
-def decodes(decoder: PointerDecoder, instances: Instances) -> bool:
+def decodes(instances: Instances) -> bool:
     """Return whether `build` can stand in for the loop in Python."""
-    on_cpu = instances.locs.device.type == "cpu"
-    return on_cpu and decoder.dynamic is None and not unavailable()
+    return instances.locs.device.type == "cpu" and not unavailable()
 
 
-def scores(decoder: PointerDecoder, instances: Instances) -> bool:
+def scores(instances: Instances) -> bool:
     """Return whether `log_prob` and `rollout`, which compute in float32 only, can stand in for torch."""
-    return decodes(decoder, instances) and not torch.is_autocast_enabled("cpu")
+    return decodes(instances) and not torch.is_autocast_enabled("cpu")
 
 
 def build(
@@ -104,8 +103,9 @@ def build(
     actions = torch.full((batch, num_tours, 2 * (nodes - 1)), DEPOT)
     first = None if first is None else first.contiguous()
     uniform = None if uniform is None else uniform[..., : actions.shape[2]].float().contiguous()
-    learnt = [*cache[:4], decoder.load, decoder.distance]
-    longest = _decode("build_tours", decoder.heads, learnt, cache, instances, actions, first, uniform, log_prob)
+    longest = _decode(
+        "build_tours", decoder.heads, _learnt(decoder, cache), cache, instances, actions, first, uniform, log_prob
+    )
     return actions[..., :longest]
 
 
@@ -136,21 +136,26 @@ def log_prob(
 
     A tour with an infeasible step has minus infinity. Raises ValueError as `build` does.
     """
-    learnt = [tensor.float() for tensor in (*cache[:4], decoder.load, decoder.distance)]
+    learnt = [tensor.float() for tensor in _learnt(decoder, cache)]
     actions, ends = actions.contiguous(), None if ends is None else ends.contiguous()
 
     def score(learnt: Sequence[Tensor], upstream: Tensor | None) -> Tensor | tuple[Tensor, ...]:
         given = (decoder.heads, learnt, cache, instances, actions, int(forced), ends)
         if upstream is None:
             log_prob = torch.empty(actions.shape[:2])
-            _decode("score_tours", *given, log_prob, *[None] * 7)
+            _decode("score_tours", *given, log_prob, *[None] * 8)
             return log_prob
         found = [torch.empty(tensor.shape) for tensor in learnt[:4]]
-        load, distance = torch.empty(len(upstream), len(learnt[4])), torch.empty(len(upstream))
-        _decode("score_tours", *given, None, upstream, *found, load, distance)
-        return *found, load.sum(0)[:, None], distance.sum()
+        shared = [torch.empty(len(upstream), *tensor.shape) for tensor in learnt[4:]]
+        _decode("score_tours", *given, None, upstream, *found, *(shared if learnt[6:] else [*shared, None]))
+        return *found, *(tensor.sum(0) for tensor in shared)
 
     return log_prob_by(score, learnt, known)
+
+
+def _learnt(decoder: PointerDecoder, cache: Cache) -> list[Tensor]:
+    changing = [] if decoder.dynamic is None else [decoder.dynamic.weights()]
+    return [*cache[:4], decoder.load, decoder.distance, *changing]
 
 
 def _decode(
@@ -172,7 +177,7 @@ def _decode(
         *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes, width, heads, tours, steps)),
         *map(_pointer, states),
         ctypes.c_float(learnt[5].item()),
-        *map(_pointer, (demand, capacity, actions)),
+        *map(_pointer, (demand, capacity, learnt[6] if learnt[6:] else None, actions)),
         *(ctypes.c_int(other) if isinstance(other, int) else _pointer(other) for other in others),
     )
     return int(called)

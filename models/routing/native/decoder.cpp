@@ -8,8 +8,8 @@ namespace {
 class Builder : Query {
   public:
     Builder(const Shape& shape, const Instance& instance, const float* load_weight, float distance_weight,
-            const float* demand, float capacity)
-        : Query(shape, instance, load_weight, distance_weight, demand, capacity), left(shape.nodes) {}
+            const float* demand, float capacity, const float* dynamic)
+        : Query(shape, instance, load_weight, distance_weight, demand, capacity, dynamic), left(shape.nodes) {}
 
     // Writes one tour (T,): greedy, or drawn by `uniform` (T,); returns its number of steps. Weights that are not finite
     // leave customers out, which every check of a tour finds. `log_prob` is then that of the steps drawn.
@@ -54,7 +54,7 @@ class Builder : Query {
 
     int choose(int node, float load, const float* uniform) {
         if (allow(node, load, waiting) == 1) return allowed[0];
-        look(node, load);
+        look(node, load, waiting);
         if (std::isnan(logits[allowed[0]])) return -1;
         // tanh and the softmax after it are monotone: the greedy choice does without.
         return uniform ? draw(*uniform) : best();
@@ -85,19 +85,20 @@ class Builder : Query {
 
 // Writes actions (B, S, T), which the caller has filled with the depot, and returns the steps of the longest tour.
 // query (B, D, N), key (B, H, N, D/H), value (B, H, D/H, N), pointer (B, N, D), distance (B, N, N), load_weight (D),
-// demand (B, N), capacity (B); first (S) or null, uniform (B, S, T) or null. log_prob (B, S) or null, of tours drawn.
+// demand (B, N), capacity (B); dynamic as in `Dynamic` or null; first (S) or null, uniform (B, S, T) or null. log_prob
+// (B, S) or null, of tours drawn.
 extern "C" int build_tours(
     int threads, int batch, int nodes, int width, int heads, int tours, int steps, const float* query,
     const float* key, const float* value, const float* pointer, const float* distance, const float* load_weight,
-    float distance_weight, const float* demand, const float* capacity, int64_t* actions, const int64_t* first,
-    const float* uniform, float* log_prob) {
+    float distance_weight, const float* demand, const float* capacity, const float* dynamic, int64_t* actions,
+    const int64_t* first, const float* uniform, float* log_prob) {
     const Shape shape{nodes, width, heads, tours, steps, (nodes + LANES - 1) / LANES * LANES};
     std::atomic<int> longest{0};
     spread(threads, batch, [&](int b) {
         const size_t states = (size_t)b * nodes * width, here = (size_t)b * nodes;
         const Instance instance(
             shape, query + states, key + states, value + states, pointer + states, distance + here * nodes);
-        Builder builder(shape, instance, load_weight, distance_weight, demand + here, capacity[b]);
+        Builder builder(shape, instance, load_weight, distance_weight, demand + here, capacity[b], dynamic);
         int most = 0;
         for (int s = 0; s < tours; s++) {
             const size_t row = ((size_t)b * tours + s) * steps;

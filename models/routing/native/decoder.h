@@ -80,6 +80,19 @@ struct Shape {
     int nodes, width, heads, tours, steps, padded;
 };
 
+// The weights of the channels that change while a tour grows, or their gradients: models/routing/dgt.py.
+constexpr int CHANNELS = 8, FEATURES = 6;
+typedef float Channels __attribute__((vector_size(4 * CHANNELS), aligned(4)));
+template <class Number> struct Dynamic {
+    Number *hidden, *bias, *key, *value, *pointer, *direct;  // (M, F), (M), (D, M), (M, D), (D, M), (M): M channels
+
+    Dynamic(Number* all, int width)
+        : hidden(all), bias(hidden + CHANNELS * FEATURES), key(bias + CHANNELS), value(key + CHANNELS * width),
+          pointer(value + CHANNELS * width), direct(pointer + CHANNELS * width) {}
+
+    static int size(int width) { return CHANNELS * (FEATURES + 2 + 3 * width); }
+};
+
 // The parts of a Cache of one instance, each stored as the loop reads it.
 struct Instance {
     std::vector<float> query, key, value, pointer, distance;  // (N, D), (D, N'), (N, D), (D, N'), (N, N')
@@ -103,11 +116,14 @@ struct Instance {
 // Who may come next in a tour, the attention over them and the pointer's logits.
 class Query {
   public:
+    // dynamic: the weights of `Dynamic`, or null for a policy whose nodes do not change.
     Query(const Shape& shape, const Instance& instance, const float* load_weight, float distance_weight,
-          const float* demand, float capacity)
+          const float* demand, float capacity, const float* dynamic)
         : s(shape), at(instance), load_weight(load_weight), distance_weight(distance_weight), demand(demand),
           capacity(capacity), allowed(s.nodes), blocked(s.padded), query(s.width), glimpse(s.width),
-          attention(s.heads * s.padded), sums(s.heads), logits(s.padded), slopes(s.padded), chances(s.padded) {}
+          attention(s.heads * s.padded), sums(s.heads), logits(s.padded), slopes(s.padded), chances(s.padded),
+          changes(dynamic), dynamic(dynamic, s.width), features(changes ? FEATURES * s.padded : 0),
+          channels(changes ? CHANNELS * s.padded : 0), added(s.padded), mean(s.padded) {}
 
   protected:
     // Writes which of the customers in `waiting`, or the depot, may be next. Returns their number.
@@ -123,7 +139,7 @@ class Query {
 
     // The attention over nodes, and the pointer's logits before they are slopes. Each step is done for all heads before
     // the next one, as a head alone would wait for its own numbers.
-    void look(int node, float load) {
+    void look(int node, float load, const std::vector<int>& waiting) {
         std::fill(blocked.begin(), blocked.end(), NEVER);
         for (int i = 0; i < many; i++) blocked[allowed[i]] = 0;
         const float share = load / capacity, *from = &at.query[node * s.width];
@@ -131,8 +147,9 @@ class Query {
         const int depth = s.width / s.heads;
         for (int h = 0; h < s.heads; h++)
             products(depth, s.padded, &query[h * depth], &at.key[h * depth * s.padded], &attention[h * s.padded]);
-        for (int h = 0; h < s.heads; h++)
-            sums[h] = exponentials(&attention[h * s.padded], blocked.data(), s.padded);
+        if (changes) change(node, share, waiting);
+        const std::vector<float>& bias = changes ? added : blocked;
+        for (int h = 0; h < s.heads; h++) sums[h] = exponentials(&attention[h * s.padded], bias.data(), s.padded);
         int d = 0;
         if (depth % LANES == 0) {
             for (; d + 4 * LANES <= s.width; d += 4 * LANES) mix<4>(d);
@@ -144,9 +161,75 @@ class Query {
             for (int i = 0; i < many; i++) sum += weights[allowed[i]] * at.value[allowed[i] * s.width + d];
             glimpse[d] = sum / sums[d / depth];
         }
+        if (changes) watch();
         products(s.width, s.padded, glimpse.data(), at.pointer.data(), logits.data());
+        if (changes) {
+            read(glimpse, dynamic.pointer, dynamic.direct, pointing);
+            products(CHANNELS, s.padded, pointing, channels.data(), added.data());
+            for (int n = 0; n < s.padded; n++) logits[n] += added[n];
+        }
         const float* away = &at.distance[node * s.padded];
         for (int n = 0; n < s.padded; n++) logits[n] -= distance_weight * away[n];
+    }
+
+    // The channels of all nodes, and `added`: what they and `blocked` add to the attention of every head.
+    void change(int node, float share, const std::vector<int>& waiting) {
+        const float *away = &at.distance[node * s.padded], *home = &at.distance[0];
+        const float part = 1 / capacity;
+        float left = 0;
+        std::fill(features.begin(), features.end(), 0.f);
+        for (int n : waiting) {
+            features[n] = 1;
+            left += demand[n];
+        }
+        left *= part / std::sqrt((float)s.nodes);
+        for (int n = 0; n < s.nodes; n++) {
+            float* feature = &features[n];
+            feature[s.padded] = share - demand[n] * part;
+            feature[2 * s.padded] = away[n];
+            feature[3 * s.padded] = away[0] + home[n] - away[n];
+            feature[4 * s.padded] = home[n];
+            feature[5 * s.padded] = left;
+        }
+        for (int m = 0; m < CHANNELS; m++) {
+            float* channel = &channels[m * s.padded];
+            products(FEATURES, s.padded, dynamic.hidden + m * FEATURES, features.data(), channel);
+            const float bias = dynamic.bias[m];
+            for (int n = 0; n < s.padded; n += LANES) {
+                const Vector found = *(Vector*)(channel + n) + bias;
+                *(Vector*)(channel + n) = found < 0.f ? Vector{} : found;  // what is no number stays none
+            }
+        }
+        read(query, dynamic.key, nullptr, asking);
+        products(CHANNELS, s.padded, asking, channels.data(), added.data());
+        for (int n = 0; n < s.padded; n++) added[n] += blocked[n];
+    }
+
+    // Adds to the glimpse what the heads see of the channels, all together.
+    void watch() {
+        std::fill(mean.begin(), mean.end(), 0.f);
+        for (int h = 0; h < s.heads; h++) {
+            const float part = 1 / (sums[h] * s.heads), *weight = &attention[h * s.padded];
+            for (int n = 0; n < s.padded; n++) mean[n] += part * weight[n];
+        }
+        for (int m = 0; m < CHANNELS; m++) {
+            seen[m] = dot(mean.data(), &channels[m * s.padded]);
+            for (int d = 0; d < s.width; d++) glimpse[d] += seen[m] * dynamic.value[m * s.width + d];
+        }
+    }
+
+    // Writes a number for each channel: state (D) times `by` (D, M), and `more` (M) or nothing.
+    void read(const std::vector<float>& state, const float* by, const float* more, float* out) const {
+        Channels sums[2] = {};
+        if (more) sums[0] = *(const Channels*)more;
+        for (int d = 0; d < s.width; d++) sums[d % 2] += state[d] * *(const Channels*)(by + d * CHANNELS);
+        *(Channels*)out = sums[0] + sums[1];
+    }
+
+    float dot(const float* x, const float* y) const {
+        Vector sum = {};
+        for (int n = 0; n < s.padded; n += LANES) sum += *(const Vector*)(x + n) * *(const Vector*)(y + n);
+        return total(sum);
     }
 
     // The glimpse's channels from d on, so many vectors of them: sums over nodes of attention[n] * value[n][d].
@@ -181,6 +264,10 @@ class Query {
     std::vector<int> allowed;  // nodes that may be next: the first `many` of them
     int many;
     std::vector<float> blocked, query, glimpse, attention, sums, logits, slopes, chances;
+    const bool changes;
+    const Dynamic<const float> dynamic;
+    std::vector<float> features, channels, added, mean;  // (F, N'), (M, N'), (N'), the mean attention of the heads (N')
+    float asking[CHANNELS], seen[CHANNELS], pointing[CHANNELS];  // factors of the channels in the decoder's products
 };
 
 }  // namespace

@@ -20,11 +20,12 @@ template <class Number> inline void add(float* to, Number what) {
 
 // The gradients of one instance; rows of nodes where the arguments of `score_tours` may have columns.
 struct Gradients {
-    std::vector<float> query, key, value, pointer, load;  // (N, D), but load (D)
+    std::vector<float> query, key, value, pointer, load, dynamic;  // (N, D), but load (D) and dynamic as in `Dynamic`
     float distance = 0;
 
-    explicit Gradients(const Shape& s)
-        : query(s.nodes * s.width), key(query.size()), value(query.size()), pointer(query.size()), load(s.width) {}
+    Gradients(const Shape& s, bool changes)
+        : query(s.nodes * s.width), key(query.size()), value(query.size()), pointer(query.size()), load(s.width),
+          dynamic(changes ? Dynamic<float>::size(s.width) : 0) {}
 };
 
 // The other layouts of an instance, for sums over nodes in place of channels and the other way round.
@@ -46,9 +47,9 @@ struct Turned {
 class Scorer : Query {
   public:
     Scorer(const Shape& shape, const Instance& instance, const float* load_weight, float distance_weight,
-           const float* demand, float capacity, const Turned* turned, Gradients* gradients)
-        : Query(shape, instance, load_weight, distance_weight, demand, capacity), turned(turned), to(gradients),
-          d_logits(s.padded), d_glimpse(s.width), d_attention(s.heads * s.padded) {}
+           const float* demand, float capacity, const float* dynamic, const Turned* turned, Gradients* gradients)
+        : Query(shape, instance, load_weight, distance_weight, demand, capacity, dynamic), turned(turned), to(gradients),
+          d_logits(s.padded), d_glimpse(s.width), d_attention(s.heads * s.padded), d_channels(channels.size()) {}
 
     // Returns the log-probability of the steps of a tour (T,) from `begin` on, or adds to the gradients those of
     // `upstream` times it. ends (N, S) or null: a step out of the depot to an end is that to any end.
@@ -73,7 +74,7 @@ class Scorer : Query {
         allow(node, load, waiting);
         if (std::find(allowed.begin(), allowed.begin() + many, next) == allowed.begin() + many) return -INFINITY;
         if (many == 1) return 0;
-        look(node, load);
+        look(node, load, waiting);
         const float all = weigh();
         const bool any = ends && node == 0 && next != 0;  // any end of a route may begin the next one
         float meant = 0;
@@ -104,9 +105,11 @@ class Scorer : Query {
         const int depth = s.width / s.heads, whole = depth % LANES ? 0 : s.width;
         for (int d = 0; d < whole; d += LANES) back_to_glimpse<Vector>(d);
         for (int d = whole; d < s.width; d++) back_to_glimpse<float>(d);
+        if (changes) back_to_watched();
         for (int h = 0; h < s.heads; h++) {
             float *slope = &d_attention[h * s.padded], *weight = &attention[h * s.padded];
             products(depth, s.padded, &d_glimpse[h * depth], &turned->value[h * depth * s.padded], slope);
+            for (int n = 0; changes && n < s.padded; n++) slope[n] += added[n];
             Vector sum = {};
             for (int n = 0; n < s.padded; n += LANES) {
                 *(Vector*)(weight + n) *= 1 / sums[h];
@@ -118,6 +121,67 @@ class Scorer : Query {
         }
         for (int d = 0; d < whole; d += LANES) back_to_states<Vector>(d, node, share);
         for (int d = whole; d < s.width; d++) back_to_states<float>(d, node, share);
+        if (changes) back_to_changed(node, share);
+    }
+
+    // From the gradients of logits and glimpse to those of the channels where the pointer and `watch` read them, and
+    // `added`: that of the mean attention, a head's share of it.
+    void back_to_watched() {
+        const Dynamic<float> found(to->dynamic.data(), s.width);
+        float d_pointing[CHANNELS], d_seen[CHANNELS];
+        for (int m = 0; m < CHANNELS; m++)
+            found.direct[m] += d_pointing[m] = dot(d_logits.data(), &channels[m * s.padded]);
+        back_to_read(d_pointing, dynamic.pointer, found.pointer, glimpse, d_glimpse.data());
+        for (int m = 0; m < CHANNELS; m++) {
+            const float *by = dynamic.value + m * s.width, shown = seen[m], pointed = pointing[m];
+            float* to_by = found.value + m * s.width;
+            float sum = 0;
+            for (int d = 0; d < s.width; d++) {
+                sum += by[d] * d_glimpse[d];
+                to_by[d] += shown * d_glimpse[d];
+            }
+            float* slope = &d_channels[m * s.padded];
+            for (int n = 0; n < s.padded; n++) slope[n] = d_logits[n] * pointed + sum * mean[n];
+            d_seen[m] = sum / s.heads;
+        }
+        products(CHANNELS, s.padded, d_seen, channels.data(), added.data());
+    }
+
+    // From the gradients of the attention to those of the channels where it reads them, and on to their weights.
+    void back_to_changed(int node, float share) {
+        const Dynamic<float> found(to->dynamic.data(), s.width);
+        float d_asking[CHANNELS];
+        std::fill(added.begin(), added.end(), 0.f);
+        for (int h = 0; h < s.heads; h++)
+            for (int n = 0; n < s.padded; n++) added[n] += d_attention[h * s.padded + n];
+        for (int m = 0; m < CHANNELS; m++) {
+            float *slope = &d_channels[m * s.padded], *channel = &channels[m * s.padded];
+            d_asking[m] = dot(added.data(), channel);
+            for (int n = 0; n < s.padded; n++) {
+                const float all = slope[n] + added[n] * asking[m];
+                slope[n] = channel[n] > 0 ? all : 0;
+                channel[n] = 1;
+            }
+            found.bias[m] += dot(slope, channel);
+            for (int f = 0; f < FEATURES; f++) found.hidden[m * FEATURES + f] += dot(slope, &features[f * s.padded]);
+        }
+        std::fill(d_glimpse.begin(), d_glimpse.end(), 0.f);  // of the query from here on
+        back_to_read(d_asking, dynamic.key, found.key, query, d_glimpse.data());
+        for (int d = 0; d < s.width; d++) {
+            to->query[node * s.width + d] += d_glimpse[d];
+            to->load[d] += share * d_glimpse[d];
+        }
+    }
+
+    // Adds the gradients of what `read` read, `by` what and from which state, given that of what it wrote.
+    void back_to_read(
+        const float* slope, const float* by, float* to_by, const std::vector<float>& state, float* to_state) const {
+        const Channels slopes = *(const Channels*)slope;
+        for (int d = 0; d < s.width; d++) {
+            const Channels along = slopes * *(const Channels*)(by + d * CHANNELS);
+            for (int m = 0; m < CHANNELS; m++) to_state[d] += along[m];
+            *(Channels*)(to_by + d * CHANNELS) += slopes * state[d];
+        }
     }
 
     // The channels from d on: one number, or a vector of them that belong to one head.
@@ -154,29 +218,30 @@ class Scorer : Query {
     const Turned* turned;
     Gradients* to;  // null: there are none to compute
     std::vector<int> waiting;
-    std::vector<float> d_logits, d_glimpse, d_attention;
+    std::vector<float> d_logits, d_glimpse, d_attention, d_channels;
 };
 
 }  // namespace
 
 // Writes log_prob (B, S) of actions (B, S, T) from step `begin` on. Given the gradient `upstream` (B, S) of it, writes
-// instead those of query, key, value and pointer, in their shapes, of load_weight (B, D) and of distance_weight (B), both
-// for each instance by itself. Other arguments are those of `build_tours`; ends (B, N, S) or null.
+// instead those of query, key, value and pointer, in their shapes, of load_weight (B, D), of distance_weight (B) and of
+// dynamic, these for each instance by itself. Other arguments are those of `build_tours`; ends (B, N, S) or null.
 extern "C" int score_tours(
     int threads, int batch, int nodes, int width, int heads, int tours, int steps, const float* query,
     const float* key, const float* value, const float* pointer, const float* distance, const float* load_weight,
-    float distance_weight, const float* demand, const float* capacity, const int64_t* actions, int begin,
-    const bool* ends, float* log_prob, const float* upstream, float* d_query, float* d_key, float* d_value,
-    float* d_pointer, float* d_load, float* d_distance) {
+    float distance_weight, const float* demand, const float* capacity, const float* dynamic, const int64_t* actions,
+    int begin, const bool* ends, float* log_prob, const float* upstream, float* d_query, float* d_key, float* d_value,
+    float* d_pointer, float* d_load, float* d_distance, float* d_dynamic) {
     const Shape s{nodes, width, heads, tours, steps, (nodes + LANES - 1) / LANES * LANES};
     spread(threads, batch, [&](int b) {
         const size_t states = (size_t)b * nodes * width, here = (size_t)b * nodes;
         const float *k = key + states, *v = value + states, *p = pointer + states;
         const Instance instance(s, query + states, k, v, p, distance + here * nodes);
         const Turned turned(s, k, v, p);
-        Gradients found(s);
+        Gradients found(s, dynamic);
         Scorer scorer(
-            s, instance, load_weight, distance_weight, demand + here, capacity[b], &turned, upstream ? &found : nullptr);
+            s, instance, load_weight, distance_weight, demand + here, capacity[b], dynamic, &turned,
+            upstream ? &found : nullptr);
         for (int t = 0; t < tours; t++) {
             const size_t row = (size_t)b * tours + t;
             const bool* own = ends ? ends + here * tours + t : nullptr;
@@ -194,6 +259,7 @@ extern "C" int score_tours(
                 d_pointer[states + from] = found.pointer[from];
             }
         std::copy(found.load.begin(), found.load.end(), d_load + (size_t)b * width);
+        std::copy(found.dynamic.begin(), found.dynamic.end(), d_dynamic + b * found.dynamic.size());
         d_distance[b] = found.distance;
     });
     return 0;
