@@ -46,7 +46,12 @@ def parse(
         show(_help(known, args))
     if not args.workload:
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or the folder of your own")
-    configs.check_words(workloads.find(args.workload).config, args.words)
+    config = workloads.find(args.workload).config
+    if resume and args.folds:
+        if "data.fold" not in (key.name for group in keys.groups(config) for key in group.keys):
+            raise UserError(f"--folds {args.folds}: {args.workload} has no data.fold, so its data have no such folds")
+        args.words.append(f"data.fold={args.folds}")
+    configs.check_words(config, args.words)
     args.restarted = any(int(os.environ.get(name, 0)) for name in RESTARTS)
     args.resume = resume and (args.resume or args.restarted)  # a launcher that restarts a job means to continue
     if args.print_config and configure:
@@ -87,6 +92,7 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
     add("--print-config", action="store_true", help="print the whole config as YAML and exit")
     if resume:
         add("--resume", action="store_true", help="continue the run from its newest checkpoint")
+        add("--folds", choices=["all"], help="train a member for each fold of the data, as data.fold=all does")
         add("--only", metavar="NAME,NAME", help="train only these members of a run of many models")
     if steps:
         add("--steps", type=int, default=steps, help=f"steps to time; {steps}")

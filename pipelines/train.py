@@ -6,6 +6,7 @@
     accelerate launch --config_file accelerate_configs/ddp.yaml \\
         pipelines/train.py --workload cvrp --resume
     accelerate launch pipelines/train.py --workload crypto --only BTCUSDT
+    accelerate launch pipelines/train.py --workload lmol --folds all
 
 Exit status: 0 done; 2 something you can mend, said in a few lines; 128 + n
 saved and stopped by signal n; 1 else.

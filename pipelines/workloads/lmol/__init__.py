@@ -9,7 +9,8 @@ WORKLOAD = Workload(
     config=Config,
     prepare=lazily(f"{_package}.data:prepare"),
     task=lazily(f"{_package}.task:ComparisonTask"),
-    evaluate=lazily(f"{_package}.evaluation:evaluate"),
+    expand=lazily(f"{_package}.folds:expand"),
+    evaluate=lazily(f"{_package}.folds:evaluate"),
     report=lazily(f"{_package}.report:sections"),
     # Not the loss: with few groups of images a model gets surer of its mistakes while its answers still get better.
     metric=Metric("val/accuracy", maximise=True),

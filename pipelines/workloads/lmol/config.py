@@ -56,7 +56,9 @@ class Data(LoadedData):
         ge=3,
         description="parts that groups of images are split into: one is the test, one validation, the others train",
     )
-    fold: int = Field(0, ge=0, description="number of the part that is the test, from 0")
+    fold: int | Literal["all"] = Field(
+        0, description="number of the part that is the test, from 0; all: each part in turn, a model for each"
+    )
     size: int = Field(
         32,
         ge=8,
@@ -88,7 +90,7 @@ class Data(LoadedData):
 
     @model_validator(mode="after")
     def _fold_exists(self) -> "Data":
-        if self.fold >= self.folds:
+        if self.fold != "all" and not 0 <= self.fold < self.folds:
             raise ValueError(f"data.fold={self.fold} must be below data.folds={self.folds}; folds are counted from 0")
         return self
 

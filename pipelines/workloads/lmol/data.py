@@ -4,6 +4,8 @@
 <folder>/images.npy         (N, S, S, C) uint8, a file of its own so that it can be mapped into memory
 <folder>/pairs/             Arrow, a row per pair: part, first, second, label
 <folder>/comparisons.json   unit, theta, attribute, facts
+
+With data.fold=all, each fold has a folder of its own in it, fold-0, fold-1, ..., with all but the images.
 """
 
 import json
@@ -89,10 +91,26 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
 
     Raises UserError for a source that cannot be used, and for one that is too small or too uniform to compare.
     """
-    data = config.data
-    found = sources.read(data, folder / IMAGES)
+    found = sources.read(config.data, folder / IMAGES)
     groups, merged = grouped(found)
-    parts = pairs.split(groups, data.folds, data.fold, data.seed)
+    found = replace(found, facts={**found.facts, "near_duplicates": merged})
+    if config.data.fold != "all":
+        return _prepare_fold(config.data, config.data.fold, found, groups, folder)
+    folds = range(config.data.folds)
+    each = [_prepare_fold(config.data, fold, found, groups, folder / fold_name(fold)) for fold in folds]
+    same = {name: fact for name, fact in each[0].items() if all(facts[name] == fact for facts in each)}
+    own: list[Plain] = [{name: fact for name, fact in facts.items() if name not in same} for facts in each]
+    return {**same, "folds": own}
+
+
+def fold_name(fold: int | str) -> str:
+    """Return the name of a fold's member and of its folder."""
+    return f"fold-{fold}"
+
+
+def _prepare_fold(data: Data, fold: int, found: ImageSet, groups: list[str], folder: Path) -> dict[str, Plain]:
+    """Write all but the images, for the fold as test part; return the facts that hold for it."""
+    parts = pairs.split(groups, data.folds, fold, data.seed)
     if found.scored:
         _check(found, parts, data)
         drawn = _drawn(found, parts, data)
@@ -116,15 +134,17 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
         trust=found.trust,
         scored=found.scored,
     )
-    facts = {**found.facts, "unit": str(found.unit), "near_duplicates": merged, **_counts(comparisons)}
+    facts = {**found.facts, "unit": str(found.unit), **_counts(comparisons)}
     _save(folder, comparisons, facts)
     return facts
 
 
-def load(folder: Path) -> Comparisons:
-    """Return the images and pairs that `prepare` wrote."""
+def load(folder: Path, fold: int | str = 0) -> Comparisons:
+    """Return the images and pairs that `prepare` wrote, of its only fold, or of `fold` if it wrote all."""
     import datasets
 
+    images = folder / IMAGES
+    folder = own if (own := folder / fold_name(fold)).is_dir() else folder
     stored = json.loads((folder / "comparisons.json").read_text())
     table = datasets.load_from_disk(folder / "images").data.table
     asked = datasets.load_from_disk(folder / "pairs").data.table
@@ -133,7 +153,7 @@ def load(folder: Path) -> Comparisons:
     errors = table["error"].to_numpy().copy()
     trust = asked["trust"].to_numpy()[asked_part == "train"] if "trust" in asked.column_names else np.ones(1)
     return Comparisons(
-        images=np.asarray(np.load(folder / IMAGES, mmap_mode="c")),  # torch takes no views of an array in mode "r"
+        images=np.asarray(np.load(images, mmap_mode="c")),  # torch takes no views of an array in mode "r"
         scores=table["score"].to_numpy().copy(),
         unit=stored["unit"],
         groups=table["group"].to_pylist(),

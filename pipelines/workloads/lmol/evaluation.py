@@ -70,7 +70,7 @@ def evaluate(
     """Evaluate on the test part, which was used neither to train nor to choose a model."""
     (model,) = models.values()
     began = time.perf_counter()
-    comparisons = data.load(folder)
+    comparisons = data.load(folder, config.data.fold)
     seen = np.arange(len(comparisons.images)) if hasattr(model, "tower") else comparisons.parts["test"]
     source = data.Images(comparisons.images, seen, config.data.workers)
     answers = ModelAnswers(model, source, device, map_items)

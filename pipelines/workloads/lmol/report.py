@@ -21,6 +21,7 @@ from pipelines.run.folder import Run
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES
 from pipelines.workloads.lmol.evaluation import COST
+from pipelines.workloads.lmol.folds import LEAD
 
 UNEQUAL = 1.25  # times the other's cost, from which on a comparison says both
 
@@ -69,6 +70,8 @@ def sections(
 ) -> list[tuple[str, Markup]]:
     """Return (heading, HTML) for each section."""
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
+    if config.data.fold == "all":
+        return [_over_folds(test)]
     found = json.loads(test.files["test.details.jsonl"])
     rows = from_csv(test.files["test.scores.csv"])
     judged = _compared(test)
@@ -91,6 +94,22 @@ def sections(
     if found["mistakes"]:
         parts.append(("The surest mistakes", fragment(MISTAKES, mistakes=found["mistakes"])))
     return parts
+
+
+def _over_folds(test: Evaluation) -> tuple[str, Markup]:
+    """Return the verdict on a run of all folds: its accuracy beside the strongest alternative's, fold by fold."""
+    own, *others = test.table
+    rival = max((row for row in others if row["accuracy"] is not None), key=lambda row: row["accuracy"])
+    found = Comparison(own, rival, rival[f"{LEAD} accuracy"], rival[f"{LEAD} accuracy 95 %"]).in_percent(1)
+    folds, alternative = len(test.summary["folds"]), f"{rival['predictor']}, with {rival['accuracy']:.1%}"
+    first = (
+        f"In {folds} folds the model ({own['predictor']}) says rightly which of two unseen images ranks higher in "
+        f"{test.summary['attribute']}, or that they are alike, in {own['accuracy']:.1%} of {test.summary['n']:,} "
+        f"pairs: {found.by('points', 'more', 'less')} than the strongest alternative, {alternative}."
+    )
+    second = "Intervals are over folds, and wide enough for training images that folds share."
+    heading = f"{found.heading}: {rival['predictor']}, over {folds} folds"
+    return heading, answer(found.outcome, first, second)
 
 
 def _compared(test: Evaluation) -> Comparison:

@@ -33,7 +33,7 @@ class ComparisonTask(Task):
     """Task of learning the answers as frequent as among unselected pairs; each is a third of the training pairs."""
 
     def __init__(self, config: Config, folder: Path, device: torch.device):
-        self.config, self.comparisons = config, data.load(folder)
+        self.config, self.comparisons = config, data.load(folder, config.data.fold)
         began = time.perf_counter()
         self.model = make_model(config, self.comparisons).to(device)
         parts = {name: torch.as_tensor(self.comparisons.pairs[name]).long() for name in ("train", "validation")}

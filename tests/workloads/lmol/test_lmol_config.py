@@ -23,6 +23,7 @@ from pipelines.workloads.lmol.config import Config
         ({"model": {"base": "x"}, "training": {"steps": 1, "shift": 2}}, "training.shift=2 moves images"),
         ({"data": {"maximum_pixels": image_files.MOST_PIXELS + 1}}, "less than or equal to 178956970"),
         ({"data": {"folds": 4, "fold": 4}}, "data.fold=4 must be below data.folds=4"),
+        ({"data": {"fold": -1}}, "data.fold=-1 must be"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(tree, message):

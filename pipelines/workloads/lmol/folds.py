@@ -1,0 +1,98 @@
+"""Runs of all folds (data.fold=all): a member for each part as the test, and one table with intervals over them.
+
+Training parts of two folds share images, so their figures are not independent: the variance of a mean over k folds is
+taken to be (1/k + n_test/n_train) times that of a fold, not 1/k (Nadeau and Bengio 2003).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from common.plain import Plain
+from common.statistics import interval_around
+from models.images.comparator.interface import Comparator
+from pipelines.engine.workload import Evaluation, MapItems
+from pipelines.workloads.lmol import evaluation
+from pipelines.workloads.lmol.config import Config
+from pipelines.workloads.lmol.data import fold_name
+
+WITH_INTERVALS, MEANS = ("accuracy", "Pearson"), ("Spearman", "RMSE", "MAE")  # columns of the table
+LEAD = "lead in"  # before the columns of what the model is ahead by
+Row = Mapping[str, Any]
+
+
+def expand(config: Config, folder: Path) -> dict[str, Config]:
+    """Return the config of each fold's member; {} for a run of one fold."""
+    if config.data.fold != "all":
+        return {}
+    each = {fold: config.data.model_copy(update={"fold": fold}) for fold in range(config.data.folds)}
+    return {fold_name(fold): config.model_copy(update={"data": data}) for fold, data in each.items()}
+
+
+def evaluate(
+    config: Config, models: Mapping[str, Comparator], folder: Path, device: torch.device, map_items: MapItems
+) -> list[Evaluation]:
+    """Evaluate a run of one fold, or each trained member on its test part, and all of them in one table."""
+    configs, found = expand(config, folder), {}
+    if not configs:
+        return evaluation.evaluate(config, models, folder, device, map_items)
+    for name, model in models.items():
+        (own,) = evaluation.evaluate(configs[name], {name: model}, folder, device, map_items)
+        found[name] = replace(own, member=name)
+    return [*found.values(), joined(found, config.data.folds)]
+
+
+def joined(found: Mapping[str, Evaluation], folds: int) -> Evaluation:
+    """Return the figures of the members' evaluations, of `folds` folds, together: means, and intervals over folds."""
+    each = list(found.values())
+    first = each[0].summary
+    numbers = [name for name, value in first.items() if isinstance(value, float) and name != "seconds"]
+    over = {name: _over_folds([one.summary[name] for one in each], folds) for name in numbers}
+    summary = {
+        **{name: mean for name, (mean, _) in over.items()},
+        **{name: sum(one.summary[name] for one in each) for name in ("n", "images", "seconds")},
+        **{name: first[name] for name in ("theta", "attribute")},
+        "intervals": {name: interval for name, (_, interval) in over.items()},
+        "folds": {member: {name: one.summary[name] for name in numbers} for member, one in found.items()},
+    }
+    by_name = [{row["predictor"]: row for row in one.table} for one in each]
+    own, *others = ([rows.get(name, {}) for rows in by_name] for name in by_name[0])
+    table = [_means(own, folds), *({**_means(rows, folds), **_leads(own, rows, folds)} for rows in others)]
+    examples = {name: [cell for one in each for cell in one.examples[name]] for name in each[0].examples}
+    member = [name for name, one in found.items() for _ in next(iter(one.examples.values()))]
+    return Evaluation("test", summary, table, {"fold": member, **examples})
+
+
+def _means(rows: Sequence[Row], folds: int) -> dict[str, Plain]:
+    """Return a predictor's row of the table, the means of its rows (k) of the folds."""
+    found: dict[str, Plain] = {"predictor": rows[0]["predictor"]}
+    for name in WITH_INTERVALS:
+        found[name], found[f"{name} 95 %"] = _over_folds([row.get(name) for row in rows], folds)
+    return found | {name: _over_folds([row.get(name) for row in rows], folds)[0] for name in MEANS}
+
+
+def _leads(own: Sequence[Row], rows: Sequence[Row], folds: int) -> dict[str, Plain]:
+    """Return by how much the model, by its rows (k), is ahead of another predictor, fold by fold."""
+    found: dict[str, Plain] = {}
+    for name in WITH_INTERVALS:
+        pairs = [(mine.get(name), theirs.get(name)) for mine, theirs in zip(own, rows, strict=True)]
+        leads = [None if one is None or other is None else one - other for one, other in pairs]
+        found[f"{LEAD} {name}"], found[f"{LEAD} {name} 95 %"] = _over_folds(leads, folds)
+    return found
+
+
+def _over_folds(values: Sequence[float | None], folds: int) -> tuple[float | None, list[float] | None]:
+    """Return the mean of a figure (k,) of k of the `folds`, and its interval; None where one lacks it or is alone."""
+    from scipy.stats import t  # a second to import
+
+    known = np.array([value for value in values if value is not None])
+    if len(known) < len(values):
+        return None, None
+    mean, few = float(known.mean()), len(known) < 2
+    spread = 0.0 if few else math.sqrt(known.var(ddof=1) * (1 / len(known) + 1 / (folds - 2)))
+    return mean, interval_around(mean, None if few else float(t.ppf(0.975, len(known) - 1)) * spread)
