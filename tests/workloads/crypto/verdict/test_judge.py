@@ -227,8 +227,7 @@ def test_a_feature_that_holds_part_of_the_coming_move_is_a_leak_and_a_signal_is_
 
 
 @pytest.mark.parametrize(
-    ("horizon", "ahead", "candles"),
-    [(3, 3, 8000), (48, 1, 8000), pytest.param(48, 48, 35_000, marks=pytest.mark.slow)],
+    ("horizon", "ahead", "candles"), [(3, 3, 8000), (48, 1, 8000), pytest.param(48, 48, 35_000, marks=pytest.mark.slow)]
 )
 def test_volume_that_correlates_with_what_comes_at_035_is_a_leak_at_every_horizon(horizon, ahead, candles):
     for signal in (0.0, 1.0):
