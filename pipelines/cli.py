@@ -241,7 +241,7 @@ def trained_models(
         early = ranks.on_main(lambda: run.last.is_dir() and not run.best.is_dir())  # before the first validation
         if early:
             say(f"{run.best} is written at the first validation; using {run.last}")
-        return {run.name: load_model(run.last if early else run.best, config, device)}
+        return {run.name: load_model(run.last if early else run.evaluated, config, device)}
 
     def outcome(name: str) -> dict[str, Plain]:
         if not run.member(name).learnt_from(known[name].content(manifest)):
@@ -254,7 +254,7 @@ def trained_models(
             say(f"{name} is left out: {found['state']} {found.get('reason', '')}")
     if not (done := [name for name, found in outcomes.items() if found["state"] == "done"]):
         raise UserError(f"no member of {run.folder} is trained yet; continue with pipelines/train.py --resume")
-    return {name: load_model(run.member(name).best, config, device) for name in done}
+    return {name: load_model(run.member(name).evaluated, config, device) for name in done}
 
 
 def load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:

@@ -42,9 +42,10 @@ def fingerprint(model: nn.Module) -> str:
     return total.hexdigest()
 
 
-def load(folder: Path, model: nn.Module) -> Rule | None:
-    """Return the rule in a model's folder; None without one, or where other weights were evaluated.
+def load(folder: Path, model: nn.Module, judged: object = None) -> Rule | None:
+    """Return the rule in a model's folder; None without one, or where weights other than its own were evaluated.
 
+    Those of a model that was fitted again are `judged`, the fingerprint of the fit whose test it goes by.
     Raises ValueError for a damaged file.
     """
     path = folder / RULE
@@ -54,4 +55,4 @@ def load(folder: Path, model: nn.Module) -> Rule | None:
         rule = checked(Rule, json.loads(path.read_bytes()), str(path))
     except (OSError, RecursionError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}); evaluate the run again") from error
-    return rule if rule.weights == fingerprint(model) else None
+    return rule if rule.weights in (fingerprint(model), judged) else None

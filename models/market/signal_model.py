@@ -33,6 +33,10 @@ NOTE = (
     "This model learnt a simulated market with a planted signal: its answers are an exercise, no forecast of any real "
     "coin"
 )
+FITTED_AGAIN = (
+    "After the choice on validation, these weights were fitted again on training and validation together, as many "
+    "updates on the same schedule. Verdict and figures are those of the fit that had not seen validation."
+)
 ROWS_AT_ONCE = 1024  # predicted
 
 
@@ -179,13 +183,15 @@ class SignalModel(io.Model):
 
     def load_beside(self, folder: Path) -> None:
         """Read the rule of the newest evaluation and show it in the card. Raises ValueError for a damaged file."""
-        self.rule = load(folder, self)
+        judged = self.config.about.get("judged")
+        self.rule = load(folder, self, judged)
+        self.card = {**type(self).card, **({"Fit": FITTED_AGAIN} if judged else {})}
         if self.rule:
             each = "".join(
                 f"- {own.verdict}" + (f". NO_TRADE: {own.reason}\n" if own.threshold is None else "\n")
                 for own in self.rule.coins.values()
             )
-            self.card = {**type(self).card, "Verdict": f"**{self.rule.headline}**\n\n{each}".rstrip()}
+            self.card = {**self.card, "Verdict": f"**{self.rule.headline}**\n\n{each}".rstrip()}
 
     def save_beside(self, folder: Path) -> list[str]:
         """Write the rule; return the names of the files."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,17 +12,19 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import ProjectConfiguration
 
-from common.disk.files import digests, write_json
+from common.disk.files import digests, folder_at_once, remove, write_json
 from common.errors import UserError
+from models import io
 from pipelines.distributed import ranks
 from pipelines.engine.batches import is_out_of_memory
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.stepping import LARGER
-from pipelines.engine.workload import Workload
+from pipelines.engine.workload import Task, Workload
 from pipelines.run.folder import Run
 from pipelines.tracking import trackers
 
 if TYPE_CHECKING:
+    from pipelines.engine.loop import Loop
     from pipelines.engine.update import Progress
 
 
@@ -68,16 +71,60 @@ def train(
     for note in task.notes:
         accelerator.print(note)
 
+    ranks.on_main(lambda: _take_back(run))
     loop = Loop(task, config, accelerator, run, workload.metric)
     ranks.on_main(lambda: _check_precision(config, run, accelerator.mixed_precision))
     ranks.on_main(lambda: run.begin(config, accelerator.num_processes, facts, accelerator.mixed_precision))
     trackers.start(accelerator, config, run)
     progress = loop.fit(resume)
+    if task.fits_again and progress.best is not None:
+        _fit_again(workload, config, folder, run, accelerator, task, loop)
     outcome = {"state": "done", "select": loop.metric.name, "best": progress.best}
     outcome |= {"best_step": progress.best_step, "step": progress.step}
     ranks.on_main(lambda: write_json(run.outcome_file, {**outcome, "models": digests(run.best.parent)}))
     accelerator.end_training()
     return progress
+
+
+def _fit_again(
+    workload: Workload, config: BaseConfig, folder: Path, run: Run, accelerator: Accelerator, first: Task, loop: Loop
+) -> None:
+    """Fit on training and validation together, as many updates as led to the best model, on the same schedule."""
+    again, steps = run.within("again"), loop.progress.best_step
+    ranks.on_main(lambda: remove(again.folder))
+    ranks.on_main(again.folder.mkdir)
+    accelerator.print(f"fitting again, on training and validation together: {steps} updates")
+    torch.manual_seed(config.seed)
+    first.model = ranks.agree(lambda: io.load(run.best, accelerator.device))
+    task = ranks.agree(lambda: workload.task(config, folder, accelerator.device, first))
+    config.hardware.apply_to(task.model)
+    length = config.training.model_copy(update={"steps": loop.updater.steps, "epochs": None})
+    config = config.model_copy(update={"training": length})
+    followed, accelerator.trackers = accelerator.trackers, []  # by the first fit's figures alone
+    last = type(loop)(task, config, accelerator, again, loop.metric)
+    last.steps = last.progress.validated = steps  # where nothing is left to validate on
+    last.fit()
+    accelerator.trackers = followed
+    ranks.on_main(lambda: _ship(run, again))
+
+
+def _ship(run: Run, again: Run) -> None:
+    """Put a model fitted again in the place of the best one, with the files beside that, which is kept to be judged."""
+    run.best.rename(run.judged)
+    with folder_at_once(run.best) as temporary:
+        for folder in (run.judged, again.last):
+            shutil.copytree(folder, temporary, dirs_exist_ok=True)
+    remove(again.folder)
+
+
+def _take_back(run: Run) -> None:
+    """Put the best model back into its place, with the files that were added beside the one fitted again."""
+    if run.judged.is_dir():
+        for path in run.best.glob("*"):
+            if not (run.judged / path.name).exists():
+                shutil.copy(path, run.judged)
+        remove(run.best)
+        run.judged.rename(run.best)
 
 
 def _check_precision(config: BaseConfig, run: Run, now: str) -> None:

@@ -56,6 +56,7 @@ class Task(Protocol):
     train: Source
     validation: Source  # finite
     notes: Sequence[str] = ()  # what a user should read before training starts, a line each
+    fits_again: bool = False  # on training and validation together, once the best model is chosen; that fit ships
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         """Return the loss; all differentiable work goes through `model(...)`, which synchronises gradients."""
@@ -126,7 +127,8 @@ class Workload:
     config: type[BaseConfig]
     # (config, folder) -> facts for the manifest; (config, folder, earlier) if the data section `renews`
     prepare: Callable[..., Mapping[str, object]]
-    task: Callable[..., Task]  # (config, folder, device)
+    # (config, folder, device); to fit again (config, folder, device, task), the first one with the best model
+    task: Callable[..., Task]
     evaluate: Callable[..., Sequence[Evaluation]]  # (config, models, folder, device, map_items)
     # (config, models, evaluations, run) -> (heading, HTML) sections; the first, the verdict, stands above everything.
     report: Callable[..., Sequence[tuple[str, str]]]

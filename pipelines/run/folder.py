@@ -40,7 +40,10 @@ class Run:
             raise UserError(f"--name {name!r}: {allowed}; a member of a run of many models is RUN/MEMBER")
         self.workload, self.name, self.package = workload, name, package
         self.root = Path("runs") / workload
-        self.folder = self.root / name.replace("/", "/members/")
+        self._place(self.root / name.replace("/", "/members/"))
+
+    def _place(self, folder: Path) -> None:
+        self.folder = folder
         self.config_file = self.folder / "config.yaml"
         self.lock_file = self.folder / ".lock"
         self.provenance_file = self.folder / "provenance.json"
@@ -48,6 +51,7 @@ class Run:
         self.checkpoints = self.folder / "checkpoints"
         self.best = self.folder / "model" / "best"
         self.last = self.folder / "model" / "last"
+        self.judged = self.folder / "model" / "judged"  # the best one, where one fitted again ships in its place
         self.evaluations = self.folder / "evaluations"
         self.report = self.folder / "report.html"
         self.outcome_file = self.folder / "outcome.json"
@@ -56,6 +60,17 @@ class Run:
     def member(self, name: str) -> "Run":
         """Return the run of one member of a run of many models."""
         return Run(self.workload, f"{self.name}/{name}", self.package)
+
+    def within(self, name: str) -> "Run":
+        """Return the paths of a further fit, in a folder of this run."""
+        found = Run(self.workload, self.name, self.package)
+        found._place(self.folder / name)
+        return found
+
+    @property
+    def evaluated(self) -> Path:
+        """The folder of the model that evaluations judge: what ships may have learnt from its validation part."""
+        return self.judged if self.judged.is_dir() else self.best
 
     def outcome(self) -> dict[str, Plain] | None:
         """Return how training ended: "state" is done, or of a member failed or stopped; None if it has not."""

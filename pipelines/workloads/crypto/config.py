@@ -173,6 +173,9 @@ class SignalTraining(Training):
         description="weights of the classes in the loss; balanced: inverse to their counts in training; null: none for "
         "pooled_experts, else balanced",
     )
+    refit: bool = Field(
+        False, description="fit the model that ships again on training and validation; the test judges the first fit"
+    )
     window: int | None = Field(
         None, ge=1, description="candles that a model learns from, the newest before its validation part; null: all"
     )

@@ -59,6 +59,11 @@ class Coin:
         folds = zip(self.folds, newest, strict=True)
         return replace(self, folds=tuple({**parts, "train": rows} for parts, rows in folds))
 
+    def joined(self) -> "Coin":
+        """Return the coin with the validation rows of each fold among its training rows."""
+        folds = [{**parts, "train": np.concatenate([parts["train"], parts["validation"]])} for parts in self.folds]
+        return replace(self, folds=tuple(folds))
+
     def scaled(self, fold: int) -> np.ndarray:
         """Return features (N, F) float32, scaled to mean 0 and deviation 1 over the training rows of that fold."""
         return self.scalers[fold].transform(self.features)

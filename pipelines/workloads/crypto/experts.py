@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -27,6 +28,8 @@ LEAST_SIZE = 1e-6  # deviation below which an input counts as constant
 LARGEST_WEIGHT = 1.5  # of an expert in the pool
 EQUALITY = 3e-3  # nats that the squares of the weights' distances from equal ones cost
 AT_ONCE = 32  # stretches
+THEIRS = -1  # rounds of boosting, where the trees are a base's
+Penalty: TypeAlias = tuple[bool, float]  # on the distance from a base's weights rather than from 0, and how much
 
 
 def over(source: Windows, function: Callable[[Tensor, Tensor], tuple[Tensor, ...]]) -> list[Tensor]:
@@ -112,13 +115,18 @@ class _Linear:
 
 
 def fit_linear(
-    model: PooledExperts, train: Windows, validation: Windows, returns: Tensor, base: PooledExperts | None = None
-) -> None:
+    model: PooledExperts,
+    train: Windows,
+    validation: Windows,
+    returns: Tensor,
+    base: PooledExperts | None = None,
+    known: Penalty | None = None,
+) -> Penalty:
     """Set the linear expert by maximum likelihood of the classes and of the return over the horizon.
 
     `returns` (N,) are those after each row of the table, in units of the deviation of so many candles. The penalty is
     the one of PENALTIES with the lowest log loss on the validation windows, on the distance from 0 or, with a `base`,
-    from the weights of that.
+    from the weights of that. It is returned, and may be `known` from an earlier fit.
     """
     seen = [over(source, model.linear_inputs) for source in (train, validation)]
     moments = [(each.mean(0), each.std(0).clamp(min=LEAST_SIZE)) for each in seen[0][:2]]
@@ -137,15 +145,19 @@ def fit_linear(
     lags = torch.arange(model.config.lookback - 1, -1, -1.0)
     costs = LOCATION * torch.cat([1 + AGEING * lags, 1 + AGEING * lags, torch.ones(len(model.config.features))])
     thresholds, best = torch.tensor([ends[0], -ends[1]], dtype=torch.float32), math.inf
+    chosen = False, PENALTIES[0]
     for centre in (None,) if base is None else (None, base):
         linear = _Linear(thresholds, costs, _centre(centre, moments))
         for penalty in PENALTIES:
             linear.fit(fitted, moves, penalty)
             with torch.no_grad():
                 reached = float(F.nll_loss(linear(judged)[2], judged.labels))
-                if reached < best:
-                    best = reached
+                if (centre is not None, penalty) == known or (known is None and reached < best):
+                    best, chosen = reached, (centre is not None, penalty)
                     _set_linear(model, linear.weights, moments)
+            if chosen == known:
+                return chosen
+    return chosen
 
 
 def _centre(base: PooledExperts | None, moments: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
@@ -166,29 +178,43 @@ def _set_linear(model: PooledExperts, weights: Mapping[str, Tensor], moments: li
         getattr(model, name).copy_(weights[name])
 
 
-def fit_trees(model: PooledExperts, train: Windows, validation: Windows, base: PooledExperts | None = None) -> None:
+def fit_trees(
+    model: PooledExperts,
+    train: Windows,
+    validation: Windows,
+    base: PooledExperts | None = None,
+    known: int | None = None,
+) -> int:
     """Set the trees by gradient boosting, stopped by the log loss on the validation windows.
 
     Without all three classes in training they give the classes' shares. Those of a `base` are taken over if their log
-    loss on the validation windows is lower.
+    loss on the validation windows is lower. Returns the number of rounds, THEIRS for a base's, which may be `known`.
     """
     labels = [source.labels[rows_of(source)] for source in (train, validation)]
     seen = [over(source, lambda *given: (model.tree_inputs(*given),))[0] for source in (train, validation)]
     model.trees.start.copy_(torch.from_numpy(np.log(class_shares(labels[0].numpy()))))
-    if len(np.unique(labels[0].numpy())) == len(CLASSES):
-        set_trees(model.trees, _boosted(model, *(each.numpy() for each in (*seen, *labels))))
-    if base is not None:
+    rounds = 0
+    if len(np.unique(labels[0].numpy())) == len(CLASSES) and known not in (0, THEIRS):
+        rounds = set_trees(model.trees, _boosted(model, *(each.numpy() for each in (*seen, *labels)), rounds=known))
+    if base is not None and known in (None, THEIRS):
         own, others = (F.cross_entropy(trees(seen[1]), labels[1]) for trees in (model.trees, base.trees))
-        if others < own:
+        if others < own or known == THEIRS:
             model.trees.load_state_dict(base.trees.state_dict())
+            return THEIRS
+    return rounds
 
 
 def _boosted(
-    model: PooledExperts, inputs: np.ndarray, judged_inputs: np.ndarray, labels: np.ndarray, judged_labels: np.ndarray
+    model: PooledExperts,
+    inputs: np.ndarray,
+    judged_inputs: np.ndarray,
+    labels: np.ndarray,
+    judged_labels: np.ndarray,
+    rounds: int | None,
 ) -> HistGradientBoostingClassifier:
     boosted = HistGradientBoostingClassifier(
-        max_iter=model.config.rounds,
-        early_stopping=True,
+        max_iter=rounds or model.config.rounds,
+        early_stopping=rounds is None,
         n_iter_no_change=10,
         learning_rate=0.08,
         max_leaf_nodes=(model.config.nodes + 1) // 2,
@@ -197,14 +223,18 @@ def _boosted(
         random_state=0,
     )
     with threadpool_limits(1):
-        return boosted.fit(inputs, labels, X_val=judged_inputs, y_val=judged_labels)
+        judged = {"X_val": judged_inputs, "y_val": judged_labels} if rounds is None else {}
+        return boosted.fit(inputs, labels, **judged)
 
 
-def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> None:
-    """Copy the trees, up to the best round, of a HistGradientBoostingClassifier, which has no public way to them."""
+def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> int:
+    """Copy the trees, up to the best round, of a HistGradientBoostingClassifier; return the number of rounds.
+
+    It has no public way to them.
+    """
     trees.start.copy_(torch.from_numpy(boosted._baseline_prediction.ravel()))
     # It keeps the rounds after the best one too. The first score is that before any round.
-    best = np.argmax(boosted.validation_score_) if boosted.do_early_stopping_ else None
+    best = int(np.argmax(boosted.validation_score_)) if boosted.do_early_stopping_ else len(boosted._predictors)
     for number, each in enumerate(tree.nodes for of_round in boosted._predictors[:best] for tree in of_round):
         inner = each["is_leaf"] == 0
         # A number of float32 is at most the exact threshold if it is at most the next lower float32.
@@ -220,6 +250,7 @@ def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> None:
         for name, column in table.items():
             held = getattr(trees, name)
             held[number, : len(each)] = torch.from_numpy(column.astype(np.float64)).to(held.dtype)
+    return best
 
 
 def pool_weights(log_probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:

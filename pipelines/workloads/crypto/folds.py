@@ -84,8 +84,8 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
     recalibration, (validation, test) = _recalibrated(config, coin, place.fold, logits)
     rivals, all_moves, volatility = _rivals(config, place.model, coin, place.fold)
     ends = np.concatenate([coin.folds[place.fold][part] for part in PARTS])
-    before = np.maximum(ends - config.data.horizon, 0)
     returns = np.diff(np.log(coin.candles.close), prepend=np.log(coin.candles.close[0]))
+    columns = np.column_stack([coin.features, coin.candles.volume])[ends]
     rows = strategy.traded_rows(validation.ends, config.data.horizon)
     probabilities = strategy.spread(validation.probabilities, validation.ends, rows)
     choice, tried = choose_threshold(probabilities, strategy.market(config, coin, rows))
@@ -99,7 +99,7 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
         moves=all_moves[test.ends] / volatility,
         later=all_moves[test.ends + 1] / volatility,
         last=returns[test.ends] / volatility,
-        leaks=judge.leaking(coin.names, coin.features[ends], all_moves[before], all_moves[ends], config.data.horizon),
+        leaks=judge.leaking((*coin.names, "volume"), columns, returns, ends, config.data.horizon),
         temperature=fit_temperature(validation.logits, validation.labels),
         recalibration=recalibration,
         recalibration_gain=_log_loss(softmax(test.logits), test) - _log_loss(test.probabilities, test),

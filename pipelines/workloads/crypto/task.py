@@ -15,6 +15,7 @@ from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models.market.inputs import CLASSES
 from models.market.pooled_experts import EXPERTS, PooledExperts
+from models.market.rule import fingerprint
 from models.market.signal_model import SignalModel
 from pipelines.distributed import ranks
 from pipelines.engine.workload import Loss, MapItems, Task
@@ -62,9 +63,9 @@ def expand(config: Config, folder: Path) -> dict[str, Config]:
     return found
 
 
-def task(config: Config, folder: Path, device: torch.device) -> "SignalTask":
-    """Return the task of the configured kind of model."""
-    return (ExpertsTask if config.model.chosen == "pooled_experts" else SignalTask)(config, folder, device)
+def task(config: Config, folder: Path, device: torch.device, first: "SignalTask | None" = None) -> "SignalTask":
+    """Return the task of the configured kind of model; to fit again, after a `first` one, which has the best model."""
+    return (ExpertsTask if config.model.chosen == "pooled_experts" else SignalTask)(config, folder, device, first)
 
 
 class SignalTask(Task):
@@ -77,7 +78,7 @@ class SignalTask(Task):
     model: SignalModel
     usual_weights = "balanced"
 
-    def __init__(self, config: Config, folder: Path, device: torch.device):
+    def __init__(self, config: Config, folder: Path, device: torch.device, first: "SignalTask | None" = None):
         facts = json.loads((folder / MANIFEST).read_text())
         symbols, fold = config.model.coins or (), config.model.fold
         for symbol in symbols:
@@ -91,8 +92,13 @@ class SignalTask(Task):
                 f"{', '.join(symbols)}: a model of several coins needs them cut into parts at the same times, but some "
                 f"files have grown since {folder} was prepared; delete that folder to prepare all anew"
             )
+        self.first, self.fits_again = first, config.training.refit
+        if first:
+            self.coins = [coin.joined() for coin in self.coins]
         base = ranks.on_main(lambda: load_base(config, _name(POOLED, fold, len(facts["folds"]))))
         self.model = untrained(config, self.coins, fold, base)
+        if first:
+            self.model.config.about["judged"] = fingerprint(first.model)
         sources = [pooled(self.coins, fold, part, self.model.stretch) for part in ("train", "validation")]
         self.train, self.validation = sources
         self._fit(config, base.model if base else None)
@@ -144,15 +150,18 @@ class ExpertsTask(SignalTask):
 
     model: PooledExperts
     usual_weights = "none"
+    chosen: tuple[experts.Penalty, int]  # on validation, of the linear expert and the trees; on the main process
 
     def _fit(self, config: Config, base: PooledExperts | None) -> None:
         train, validation = self.train, self.validation
+        first = self.first if isinstance(self.first, ExpertsTask) else None
         moves = [horizon_moves(coin, config.data.horizon, self.model) for coin in self.coins]
         returns = torch.from_numpy(below_each_other(moves, self.model.stretch))
 
         def fit() -> dict[str, Tensor]:
-            experts.fit_linear(self.model, train, validation, returns, base)
-            experts.fit_trees(self.model, train, validation, base)
+            known = first.chosen if first else (None, None)
+            penalty = experts.fit_linear(self.model, train, validation, returns, base, known[0])
+            self.chosen = penalty, experts.fit_trees(self.model, train, validation, base, known[1])
             return dict(self.model.named_buffers())
 
         # What is optimised may differ in its last bits between machines.
@@ -160,6 +169,8 @@ class ExpertsTask(SignalTask):
             self.model.get_buffer(name).copy_(value)
         if base:
             self.model.network.load_state_dict(base.network.state_dict())
+        if first:
+            self.model.weights.copy_(first.model.weights)
         validation.fixed = experts.fixed(self.model, validation)
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:

@@ -18,7 +18,6 @@ from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
 
 SIZES = ("width", "rounds", "nodes")  # taken from the base
-BEST = "model/best"
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,9 @@ def load_base(config: Config, member: str) -> Base | None:
     if config.model.base is None:
         return None
     run = Path(config.model.base)
-    folder = next((each for each in (run / "members" / member / BEST, run / BEST) if each.is_dir()), run)
+    folders = (each / "model" for each in (run / "members" / member, run))
+    # Not a fit that has seen its validation part, in which coins here may begin to be judged.
+    folder = next((each / name for each in folders for name in ("judged", "best") if (each / name).is_dir()), run)
     try:
         model = io.load(folder)
     except ValueError as error:

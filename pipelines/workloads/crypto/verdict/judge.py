@@ -43,7 +43,9 @@ LEAK_BALANCED_ACCURACY = 0.8  # at or above
 LEAK_LOG_LOSS = 0.4  # at or below this share of the prior's log loss
 LEAK_HIT_RATE = 0.8  # lower end of the interval of the directional hit rate, at or above,
 LEAK_HIT_SHARE = 0.5  # if it covers this share of the moves: a model may be right about the few it is surest of
-LEAK_CORRELATION = 0.15  # above, of a feature's rank with the coming move's, the last one's being half of it or less
+LEAK_CORRELATION = 0.15  # above, of a feature's rank with that of what comes,
+LEAK_RATIO = 1.5  # and more than this many times that with what was,
+LEAK_PAST = 24  # candles back
 LEAK_ROWS = 30  # fewer rows prove nothing
 
 
@@ -134,20 +136,36 @@ def judge(
 
 
 def leaking(
-    names: Sequence[str], features: np.ndarray, past: np.ndarray, coming: np.ndarray, horizon: int
+    names: Sequence[str], features: np.ndarray, returns: np.ndarray, ends: np.ndarray, horizon: int
 ) -> list[str]:
-    """Name each of the features (N, F) that goes with the coming move (N,) and hardly with the past one (N,).
+    """Name each of the features (N, F) at the rows `ends` (N,) that goes with what comes more than with what was.
 
-    What is computed from past candles knows the last move better than the next.
+    What is computed from past candles knows them better than the next. Both are the rank correlation with the move over
+    the horizon, or the largest with the return of one candle, of `returns` (M,), up to the horizon or LEAK_PAST away: a
+    leak of the next candle alone is small in a long move.
     """
-    ranks = (np.column_stack([features, past, coming]).argsort(0).argsort(0) + 0.5) / len(features) - 0.5
-    correlations = 12 * ranks.T @ ranks[:, -2:] / len(features)
-    least = max(LEAK_CORRELATION, 5 * np.sqrt(horizon / len(features)))  # by chance there is more in a short test
-    return [
-        f"{name} goes with the coming move (rank correlation {ahead:.2f}) more than with the last one ({behind:.2f})"
-        for name, (behind, ahead) in zip(names, correlations[:-2], strict=True)
-        if abs(ahead) > max(least, 2 * abs(behind))
-    ]
+    sums, single, own = returns.cumsum(), _ranks(returns), _ranks(features)
+    moves = sums[ends + horizon] - sums[ends], sums[ends] - sums[np.maximum(ends - horizon, 0)]
+    lags = np.arange(1, horizon + 1), np.arange(1 - LEAK_PAST, 1)
+    compared = {
+        horizon: [_ranks(each)[:, None] for each in moves],
+        1: [single[np.maximum(ends[:, None] + each, 0)] for each in lags],
+    }
+    found = {}
+    for candles, columns in compared.items():
+        ahead, behind = (np.abs(12 * own.T @ each / len(ends)).max(1) for each in columns)
+        least = max(LEAK_CORRELATION, 5 * np.sqrt(candles / len(ends)))  # by chance there is more in a short test
+        for place in np.flatnonzero(ahead > np.maximum(least, LEAK_RATIO * behind)):
+            found[names[place]] = (
+                f"{names[place]} goes with the coming move of {candles} candle{'s' * (candles > 1)} (rank correlation "
+                f"{ahead[place]:.2f}) more than with the last ones ({behind[place]:.2f})"
+            )
+    return list(found.values())
+
+
+def _ranks(columns: np.ndarray) -> np.ndarray:
+    """Return the ranks of each column, from -0.5 to 0.5."""
+    return np.asarray((columns.argsort(0).argsort(0) + 0.5) / len(columns) - 0.5)
 
 
 def _lean(probabilities: np.ndarray, priors: np.ndarray) -> np.ndarray:

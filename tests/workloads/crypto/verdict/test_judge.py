@@ -1,10 +1,13 @@
 """Verdicts: no skill for noise, skill for a signal, a suspected leak for a leak."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from models.market import candle_features
+from pipelines.workloads.crypto.candles.simulated import simulate
 from pipelines.workloads.crypto.verdict.baselines import fit_and_predict
 from pipelines.workloads.crypto.verdict.classification import class_shares, softmax
 from pipelines.workloads.crypto.verdict.judge import (
@@ -210,12 +213,33 @@ def test_a_lean_against_the_newest_candle_is_a_bounce_and_one_against_older_ones
 
 def test_a_feature_that_holds_part_of_the_coming_move_is_a_leak_and_a_signal_is_none():
     generator = np.random.default_rng(0)
-    prices = np.cumsum(generator.normal(size=5003))
-    rows = np.arange(3, 5000)
+    returns = generator.normal(size=5003)
+    prices, rows = returns.cumsum(), np.arange(3, 5000)
     past, coming = prices[rows] - prices[rows - 3], prices[rows + 3] - prices[rows]
     volume = generator.normal(size=len(rows))
     features = np.stack([past + generator.normal(size=len(rows)), volume, 0.35 * coming / coming.std() + volume], 1)
-    (found,) = leaking(("return", "volume", "spoilt volume"), features, past, coming, 3)
-    assert found.startswith("spoilt volume goes with the coming move (rank correlation 0.3")
+    (found,) = leaking(("return", "volume", "spoilt volume"), features, returns, rows, 3)
+    assert found.startswith("spoilt volume goes with the coming move of 1 candle (rank correlation 0.")
     # A market that goes on as it went before is no leak, though its returns are worth as much.
-    assert leaking(("return",), features[:, :1], past, past + 2 * coming, 3) == []
+    for t in range(1, 5003):
+        returns[t] += 0.6 * returns[t - 1]
+    assert leaking(("return",), returns[rows, None], returns, rows, 3) == []
+
+
+@pytest.mark.parametrize(
+    ("horizon", "ahead", "candles"), [(3, 3, 8000), (48, 1, 8000), pytest.param(48, 48, 35_000, marks=pytest.mark.slow)]
+)
+def test_volume_that_correlates_with_what_comes_at_035_is_a_leak_at_every_horizon(horizon, ahead, candles):
+    for signal in (0.0, 1.0):
+        (clean,) = simulate(["AAAUSDT"], candles, "15m", 0, signal).values()
+        returns = np.diff(np.log(clean.close), prepend=np.log(clean.close[0]))
+        coming = np.append(np.log(clean.close[ahead:] / clean.close[:-ahead]), np.zeros(ahead))
+        noise = np.random.default_rng(0).normal(size=candles)[: len(clean)]
+        spoilt = replace(clean, volume=np.exp(0.35 * coming / coming.std() + np.sqrt(1 - 0.35**2) * noise))
+        found = []
+        for each in (clean, spoilt):
+            columns = np.column_stack([candle_features.compute(each), each.volume])
+            rows = np.flatnonzero(np.isfinite(columns).all(1))[:-horizon]
+            said = leaking((*candle_features.NAMES, "volume"), columns[rows], returns, rows, horizon)
+            found.append([each.split()[0] for each in said])
+        assert (found[0], found[1][-1:]) == ([], ["volume"])
