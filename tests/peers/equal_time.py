@@ -20,9 +20,9 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from common.statistics import mean_and_half_width
+from models import io, shipped
 from models.routing.environment import routes_of
 from models.routing.inputs import SearchSettings
-from models.routing.policy import RoutingPolicy
 from models.routing.problems import cost_of, to_instances
 from models.routing.solve import best_tours
 from pipelines.workloads.cvrp import Data
@@ -35,7 +35,7 @@ def main(distribution: str, customers: int, instances: int, milliseconds: float,
     """Solve by all ways and print a table and the line."""
     torch.set_num_threads(1)
     name = next((name for name, most in FITTING.items() if customers <= most), "cvrp-mixed")
-    policy = RoutingPolicy.load_pretrained(name).eval()
+    policy = io.load(shipped.FOLDER / name).eval()
     capacity = {} if distribution == "x" else {"capacity": CAPACITY.get(customers, max(50, customers // 3))}
     data = Data.model_validate({"distribution": distribution, "customers": customers, **capacity})
     problems = problems_of(generate(data, 20261123, torch.arange(instances)))
