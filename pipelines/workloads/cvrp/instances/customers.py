@@ -273,29 +273,21 @@ def _time(at: float, clock: bool) -> str:
 
 def _geojson(table: Customers, routes: Sequence[Sequence[int]], times: Sequence[Sequence[str]]) -> dict[str, object]:
     """Return the tours as lines and the places as points (RFC 7946)."""
-    features: list[tuple[dict[str, object], str, list[object]]] = []  # properties, kind and coordinates
+    shapes: list[dict[str, object]] = []
+    visits: dict[int, dict[str, object]] = {}
+
+    def drawn(kind: str, coordinates: list[object], **about: object) -> None:
+        shapes.append({"type": "Feature", "properties": about, "geometry": {"type": kind, "coordinates": coordinates}})
+
     for number, route in enumerate(routes, 1):
-        path = table.places[route]
-        about = {
-            "route": number,
-            "stops": len(route) - 2,
-            "load": round(sum(table.demands[node] for node in route), 6),
-            "km": round(float(great_circle(path[1:], path[:-1]).sum()), 3),
-            **({"leaves": times[number - 1][0], "back": times[number - 1][-1]} if times else {}),
-        }
-        features.append((dict(about), "LineString", path.tolist()))
-    visits = {
-        node: {"route": number, "stop": stop, **({"time": times[number - 1][stop]} if times else {})}
-        for number, route in enumerate(routes, 1)
-        for stop, node in enumerate(route)
-    }
+        path, when = table.places[route], times[number - 1] if times else []
+        for stop, node in enumerate(route):
+            visits[node] = {"route": number, "stop": stop, **({"time": when[stop]} if when else {})}
+        load = round(sum(table.demands[node] for node in route), 6)
+        km = round(float(great_circle(path[1:], path[:-1]).sum()), 3)
+        hours = {"leaves": when[0], "back": when[-1]} if when else {}
+        drawn("LineString", path.tolist(), route=number, stops=len(route) - 2, load=load, km=km, **hours)
     for node, place in enumerate(table.places.tolist()):
-        own = {"name": table.names[node], "row": table.rows[node], "demand": table.demands[node]}
-        depot = not 0 < node <= table.customers
-        visit = {"depot": True} if depot else visits.get(node, {})
-        features.append(({**own, **visit}, "Point", place))
-    shapes = [
-        {"type": "Feature", "properties": about, "geometry": {"type": kind, "coordinates": coordinates}}
-        for about, kind, coordinates in features
-    ]
+        visit = visits.get(node, {}) if 0 < node <= table.customers else {"depot": True}
+        drawn("Point", place, name=table.names[node], row=table.rows[node], demand=table.demands[node], **visit)
     return {"type": "FeatureCollection", "features": shapes}
