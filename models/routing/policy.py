@@ -102,7 +102,9 @@ class RoutingPolicy(io.Model):
         """
         num_customers = instances.demand.shape[1] - 1
         if not 1 <= num_starts <= num_customers:
-            raise ValueError(f"num_starts is {num_starts}; it must be from 1 to {num_customers}, one a customer")
+            raise ValueError(
+                f"num_starts is {num_starts}; it must be from 1 to {num_customers}, the number of customers"
+            )
         cache = self.encode(instances)
         if tours is not None:
             cost = tour_length(instances.locs, tours)
