@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from common.config import checked
 from common.random import derive_key, random_bits
-from models import io, shipped
+from models import io
 from models.routing import fleet, kernels, native, stepwise
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import Cache, PointerDecoder
@@ -64,16 +64,6 @@ class RoutingPolicy(io.Model):
             EncoderLayer(config.width, attention(config.width, config.heads)) for _ in range(config.layers)
         )
         self.decoder = PointerDecoder(config.width, config.heads, dynamic=config.kind == "dgt")
-
-    @staticmethod
-    def load_pretrained(name: str, device: str | torch.device = "cpu") -> "RoutingPolicy":
-        """Return a policy shipped with this project: `load_pretrained("cvrp-20")`.
-
-        Its card, README.md, says how it was trained and how good it is. Raises ValueError for an unknown name.
-        """
-        if name not in (known := shipped.names("cvrp")):
-            raise ValueError(f"there is no pretrained policy {name!r}; there are {', '.join(known)}")
-        return cast(RoutingPolicy, io.load(shipped.FOLDER / name, device))
 
     def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return weights stored in half precision as float32, to compute with."""

@@ -2,8 +2,9 @@
 
     python tests/peers/division.py CUSTOMERS INSTANCES MILLISECONDS
 
-Standard instances are solved on one thread, in the same time by each way: start tours of savings or of all kinds, the
-local search of the best of each group, and the share of the time after which ruin and recreate begins.
+The first standard instances of 10, 20, 50 or 100 customers, or generated ones of another size as in the set X, are
+solved on one thread, in the same time by each way: start tours of savings or of all kinds, the local search of the best
+of each group, and the share of the time after which ruin and recreate begins.
 The last line is JSON: the mean cost of each way, and its mean excess over the best on each instance in %.
 """
 
@@ -23,6 +24,7 @@ from models.routing.environment import routes_of
 from models.routing.problems import cost_of
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
+from tests.peers.equal_time import drawn
 
 SHARES, GROUPS = (0.1, 0.2, 0.35, 0.6, 1.0), (1, 4)
 
@@ -30,7 +32,8 @@ SHARES, GROUPS = (0.1, 0.2, 0.35, 0.6, 1.0), (1, 4)
 def main(customers: int, instances: int, milliseconds: float) -> None:
     """Measure the ways and print a table and the line."""
     torch.set_num_threads(1)
-    problems, costs = standard_test_set(customers, instances), {}
+    problems = standard_test_set(customers, instances) if customers in CAPACITY else drawn("x", customers, instances)
+    costs = {}
     for kinds, group, share in itertools.product((("savings",), tuple(native.KINDS)), GROUPS, SHARES):
         solve.DIVISIONS = (solve.Division(customers, kinds, group, share, 0),)
         tours = solve.searched(problems, torch.arange(instances), 0, milliseconds / 1000)
@@ -47,6 +50,6 @@ def main(customers: int, instances: int, milliseconds: float) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4 or int(sys.argv[1]) not in CAPACITY:
+    if len(sys.argv) != 4:
         sys.exit(__doc__)
     main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))

@@ -20,10 +20,10 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from common.statistics import mean_and_half_width
+from models import io, shipped
 from models.routing.environment import routes_of
 from models.routing.inputs import SearchSettings
-from models.routing.policy import RoutingPolicy
-from models.routing.problems import cost_of, to_instances
+from models.routing.problems import Problem, cost_of, to_instances
 from models.routing.solve import best_tours
 from pipelines.workloads.cvrp import Data
 from pipelines.workloads.cvrp.input_files import FITTING
@@ -31,14 +31,19 @@ from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of
 
 
+def drawn(distribution: str, customers: int, instances: int) -> list[Problem]:
+    """Return generated problems, the same at every call."""
+    capacity = {} if distribution == "x" else {"capacity": CAPACITY.get(customers, max(50, customers // 3))}
+    data = Data.model_validate({"distribution": distribution, "customers": customers, **capacity})
+    return problems_of(generate(data, 20261123, torch.arange(instances)))
+
+
 def main(distribution: str, customers: int, instances: int, milliseconds: float, ways: list[str]) -> None:
     """Solve by all ways and print a table and the line."""
     torch.set_num_threads(1)
     name = next((name for name, most in FITTING.items() if customers <= most), "cvrp-mixed")
-    policy = RoutingPolicy.load_pretrained(name).eval()
-    capacity = {} if distribution == "x" else {"capacity": CAPACITY.get(customers, max(50, customers // 3))}
-    data = Data.model_validate({"distribution": distribution, "customers": customers, **capacity})
-    problems = problems_of(generate(data, 20261123, torch.arange(instances)))
+    policy = io.load(shipped.FOLDER / name).eval()
+    problems = drawn(distribution, customers, instances)
     costs, seconds = {way: np.zeros(instances) for way in ways}, dict.fromkeys(ways, 0.0)
     for i, problem in enumerate(problems):
         for way in ways:  # in turns, so that a machine that slows down slows all

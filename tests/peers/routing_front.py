@@ -21,8 +21,8 @@ if __name__ == "__main__":
 
 from accelerate import Accelerator
 
+from models import io, shipped
 from models.routing.inputs import STARTS_FROM
-from models.routing.policy import RoutingPolicy
 from pipelines.engine.batches import mapper
 from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
@@ -36,7 +36,7 @@ def main(name: str, customers: int, instances: int, rounds: int, methods: list[s
     accelerator = Accelerator(cpu=True)
     common = {"data": {"customers": customers}, "hardware": {"threads": 1}}
     Config.model_validate(common).hardware.apply(accelerator.device, print)
-    policy, map_items = RoutingPolicy.load_pretrained(name).eval(), mapper(accelerator)
+    policy, map_items = io.load(shipped.FOLDER / name).eval(), mapper(accelerator)
     problems = standard_test_set(customers, instances)
 
     def solve(method: str) -> Solved:

@@ -34,6 +34,13 @@ def test_searches_are_measured_side_by_side_in_their_time():
     assert found["local:0.6"]["core ms"][0] >= 0.6
 
 
+@pytest.mark.parametrize("customers", ["20", "150"])  # standard instances, and generated ones
+def test_ways_to_divide_the_time_are_measured_for_any_size(customers):
+    found = measured("division.py", customers, "2", "3")
+    assert len(found) == 20
+    assert all(cost > 0 and above >= 0 for cost, above in found.values())
+
+
 def test_a_search_trains_each_candidate_once(tmp_path):
     text = tmp_path / "stories.txt"
     text.write_text("\n\n".join(stories.generate(0, 60_000)))

@@ -86,9 +86,7 @@ def variants(tour: Tensor, keys: Tensor, flips: Tensor, steps: int) -> Tensor:
     batch, num_variants, num_customers = keys.shape
     route = (tour == DEPOT).cumsum(1)  # of the customer at each place
     place = torch.arange(tour.shape[1], device=tour.device).expand_as(tour)
-    customers = tour.argsort(dim=1, descending=True, stable=True)[
-        :, :num_customers
-    ]  # places of customers n, n - 1, ...
+    customers = tour.argsort(dim=1, descending=True, stable=True)[:, :num_customers]  # places of n, n - 1, ...
     route, place = (x.gather(1, customers)[:, None].expand(-1, num_variants, -1) for x in (route, place))
     rank = keys.argsort(2).argsort(2).gather(2, route)
     place = torch.where(flips.gather(2, route), -place, place)

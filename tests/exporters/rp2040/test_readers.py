@@ -17,15 +17,17 @@ import pytest
 import torch
 
 from exporters import to_rp2040
-from exporters.rp2040.layout import Vocabulary
+from exporters.rp2040.layout import Vocabulary, pack_model, pack_vocabulary
 from models import io
 from models.stories import rp2040
 from models.stories.config import PRESETS
+from models.stories.integer_transformer import Sampler
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.stories import generate
 from pipelines.workloads.tinystories.tokenization import train_tokenizer
+from tests.exporters.rp2040.c_reader import CReader
 from tests.exporters.rp2040.chip import run
 
 FOLDER = Path(__file__).parent
@@ -139,6 +141,20 @@ def test_the_host_program_chooses_as_the_reference_does(exported, tmp_path):
     for options in ([], ["--stream"]):  # with it, `rp2040-story` leaves its matrices in the file
         done = subprocess.run([*command, *options], input=lines, capture_output=True, text=True, check=True)
         assert [list(map(int, line.split())) for line in done.stdout.splitlines()] == chosen(PROMPTS)
+
+
+@pytest.mark.slow
+def test_the_preset_that_a_chip_streams_from_flash_chooses_as_the_reference_does():
+    integers = quantize(untrained("rp2040-reader"))
+    assert rp2040.streams(integers.config)
+    vocabulary = pack_vocabulary(integers.config.tokenizer)
+    reader = CReader(pack_model(integers, vocabulary), vocabulary, streamed=True)
+    for prompt in PROMPTS:
+        ids = reader.encode(prompt.encode())
+        assert ids == Vocabulary(vocabulary).encode(prompt.encode())
+        assert list(reader.tokens(ids, TOKENS)) == list(integers.decode(ids, TOKENS))
+    drawn = Sampler(integers, 205, 40, 3)
+    assert list(reader.tokens(ids, TOKENS, 205, 40, 3)) == list(integers.decode(ids, TOKENS, drawn))
 
 
 @PROMPTED

@@ -29,7 +29,7 @@ const PLAYED = {
     await tabTo(page, "input[type=file]");
     await within(page, "input[type=file]").setInputFiles({ name: "mine.csv", mimeType: "text/csv", buffer: Buffer.from("name,lat,lng,demand\nYard,52.52,13.405,\nA,52.53,13.2,4\nB,52.39,13.06,7\nC,52.68,13.59,2.5\n") });
     await page.waitForFunction(() => /\skm/.test(document.querySelector("#panel [role=status]").textContent));
-    const csv = await within(page, "[role=status]").textContent();
+    const csv = await within(page, "[role=status]").textContent(), times = await hoursDropped(page);
     await tabTo(page, "svg.map");
     for (const key of ["ArrowRight", "Enter", "ArrowUp", "ArrowUp", "Enter", "ArrowLeft", "ArrowLeft", "Enter", "Enter", "Backspace"]) await page.keyboard.press(key);
     await page.waitForFunction(() => /^Tours through 6 customers/.test(document.querySelector("#panel caption")?.textContent));
@@ -37,7 +37,7 @@ const PLAYED = {
     const first = await shown();
     await page.keyboard.press("ArrowUp");
     const told = await within(page, "[role=status]").textContent();
-    return { told, opened, csv, width, first, then: await shown(), customers: await within(page, "circle").count(), tours: await ways.count(), rows: await within(page, "tbody tr").count() };
+    return { told, opened, csv, times, width, first, then: await shown(), customers: await within(page, "circle").count(), tours: await ways.count(), rows: await within(page, "tbody tr").count() };
   },
   async tinystories(page) {
     const written = () => within(page, "output").textContent(), seed = within(page, "label:has-text('seed') input");
@@ -88,6 +88,25 @@ const PLAYED = {
     return { told: await within(page, "[role=status]").textContent(), drawn, rows: scores.length, scores: scores.map(Number), head, answer: await within(page, "> p:not([role]):not(.note)").textContent() };
   },
 };
+
+// Drops a CSV with opening hours on the map, and later one without; returns the table of times of each, or why there is none.
+async function hoursDropped(page) {
+  const found = [], rows = ["Yard,52.52,13.405,,7:00,18:00,", "Anna,52.5,13.45,3,8:00,9:00,10", "Bert,52.55,13.3,4,9:00,12:00,10", "Dora,52.56,13.5,5,14:00,16:00,5"];
+  const without = rows.map(row => row.split(",").slice(0, 4).join(","));
+  for (const [name, lines] of [["hours.csv", ["name,lat,lng,demand,open,close,service", ...rows]], ["plain.csv", ["name,lat,lng,demand", ...without.with(0, "Yard,52.52,13.405,")]]]) {
+    const files = await page.evaluateHandle(([name, text]) => {
+      const dropped = new DataTransfer();
+      dropped.items.add(new File([text], name, { type: "text/csv" }));
+      return dropped;
+    }, [name, lines.join("\n")]);
+    await within(page, "svg.map").dispatchEvent("drop", { dataTransfer: files });
+    await page.waitForFunction(() => /^hours|^plain/.test(document.querySelector("#panel [role=status]").textContent));
+    await page.waitForFunction(() => /model: .*km/.test(document.querySelector("#panel [role=status]").textContent) || document.querySelector("#panel [role=alert]").textContent);
+    const refused = await within(page, "[role=alert]").textContent();
+    found.push(refused || await within(page, ".wide").last().locator("tbody tr").allTextContents());
+  }
+  return found;
+}
 
 const isContinued = page => page.waitForFunction(() => / pieces in /.test(document.querySelector("#panel [role=status]").textContent) || document.querySelector("#panel [role=alert]").textContent);
 

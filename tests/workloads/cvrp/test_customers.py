@@ -353,3 +353,27 @@ def test_predict_answers_a_folder_of_tables_beside_its_own_tours(tmp_path):
     assert tours == ["a.cvrp-20.routes.csv", "a.cvrp-20.routes.geojson", "plane.cvrp-20.routes.csv"]
     problems = read(tmp_path, capacity=15)
     assert cost_of(problems["a"][0], one["routes"]) == pytest.approx(one["cost"])
+
+
+OPEN = """name,lon,lat,parcels,open,close
+depot,13.40,52.52,,7:00,18:00
+Anna,13.45,52.50,3,8:00,9:00
+Bert,13.30,52.55,1234567,9:05,12:00
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [(OPEN, ["8:52", "8:00", "9:05", "9:18"]), (OPEN.replace(":", ""), None)]
+)
+def test_tours_have_times_as_hours_were_given(tmp_path, text, expected):
+    path = written(tmp_path, text)
+    arrivals = [[531.9, 480.0, 545.2, 557.6]]
+    answer = {"routes": [[1, 2]], "arrivals": arrivals}
+    table, shapes = write_routes(path, answer, "mine")
+    rows, features = list(csv.DictReader(table.read_text().splitlines())), json.loads(shapes.read_text())["features"]
+    times = expected or ["531.9", "480", "545.2", "557.6"]
+    assert [row["time"] for row in rows] == times
+    assert rows[2]["demand"] == "1234567"
+    line, *points = [each["properties"] for each in features]
+    assert (line["leaves"], line["back"]) == (times[0], times[-1])
+    assert [point.get("time") for point in points] == [None, *times[1:3]]

@@ -39,7 +39,10 @@ def test_whole_demands_are_never_taken_for_divided_ones(tmp_path):
     ("changes", "message"),
     [
         ({"demand": None, "depot": None}, "depot, demand missing; it holds ['capacity', 'locs']"),
-        ({"time_windows": np.zeros(3)}, "['time_windows'] cannot be solved here; save it without, or as distances,"),
+        (
+            {"time_windows": np.zeros(3)},
+            "['time_windows'] cannot be solved here; save it without, or as degrees, depot_hours,",
+        ),
         ({"demand": np.zeros(3)}, "'demand' has shape (3,); it must be (instances, customers)"),
         ({"demand": np.zeros((0, 4))}, "'demand' has shape (0, 4)"),
         ({"locs": np.zeros((3, 8))}, "'locs' has shape (3, 8); it must be (instances, customers, 2)"),

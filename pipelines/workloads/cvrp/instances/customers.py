@@ -62,6 +62,7 @@ class Customers:
     customers: int
     others: dict[str, object]  # fields of an input that the table has columns for
     found: str  # what was read from where, in a line
+    clock: bool = False  # opening hours are times of day
 
     def as_input(self) -> dict[str, object]:
         """Return the fields of an input of the models; the capacity is missing where the table has none."""
@@ -155,7 +156,8 @@ def read_table(path: Path) -> Customers:
     if (capacity := _capacity(path, rows)) is not None:
         others["capacity"] = capacity
     demands = [0.0, *loads, *(0.0 for _ in further)]
-    return Customers(list(rows), names, places, demands, degrees, len(served), others, printable(found, 400))
+    clock = any(":" in _text(cells.get(what)) for cells in rows.values() for what in ("open", "close"))
+    return Customers(list(rows), names, places, demands, degrees, len(served), others, printable(found, 400), clock)
 
 
 def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequence[object]]]) -> dict[str, int]:
@@ -244,45 +246,48 @@ def _looks_like_degrees(places: np.ndarray) -> bool:
 
 def write_routes(path: Path, answer: Mapping[str, Any], run: str) -> list[Path]:
     """Write tours beside the table: NAME.RUN.routes.csv, and .routes.geojson if it has degrees; return the paths."""
-    table, arrivals = read_table(path), answer.get("arrivals", ())
+    table = read_table(path)
+    times = [[_time(at, table.clock) for at in each] for each in answer.get("arrivals", ())]
     axes = ("lon", "lat") if table.degrees else ("x", "y")
     depots = [each and table.customers + each for each in answer.get("depots", [0] * len(answer["routes"]))]
     routes = [[depot, *route, depot] for depot, route in zip(depots, answer["routes"], strict=True)]
     stops = [
         (
             *(number, stop, table.rows[node], table.names[node], *table.places[node].tolist()),
-            *(f"{amount:g}" for amount in (table.demands[node], *([arrivals[number - 1][stop]] if arrivals else []))),
+            *(f"{table.demands[node]:.15g}", *([times[number - 1][stop]] if times else [])),
         )
         for number, route in enumerate(routes, 1)
         for stop, node in enumerate(route)
     ]
     written = [path.with_suffix(f".{run}{ending}") for ending in (WRITTEN if table.degrees else WRITTEN[:1])]
-    write_text(written[0], to_csv(("route", "stop", "row", "name", *axes, "demand", *["time"] * bool(arrivals)), stops))
+    write_text(written[0], to_csv(("route", "stop", "row", "name", *axes, "demand", *["time"] * bool(times)), stops))
     for file in written[1:]:
-        write_text(file, json.dumps(_geojson(table, routes), ensure_ascii=False) + "\n")
+        write_text(file, json.dumps(_geojson(table, routes, times), ensure_ascii=False) + "\n")
     return written
 
 
-def _geojson(table: Customers, routes: Sequence[Sequence[int]]) -> dict[str, object]:
+def _time(at: float, clock: bool) -> str:
+    """Return a time as hours are given: 8:52, or a number."""
+    return "{}:{:02}".format(*divmod(round(at), 60)) if clock else f"{at:.15g}"
+
+
+def _geojson(table: Customers, routes: Sequence[Sequence[int]], times: Sequence[Sequence[str]]) -> dict[str, object]:
     """Return the tours as lines and the places as points (RFC 7946)."""
-    features: list[tuple[dict[str, object], str, list[object]]] = []  # properties, kind and coordinates
+    shapes: list[dict[str, object]] = []
+    visits: dict[int, dict[str, object]] = {}
+
+    def drawn(kind: str, coordinates: list[object], **about: object) -> None:
+        shapes.append({"type": "Feature", "properties": about, "geometry": {"type": kind, "coordinates": coordinates}})
+
     for number, route in enumerate(routes, 1):
-        path = table.places[route]
-        about = {
-            "route": number,
-            "stops": len(route) - 2,
-            "load": round(sum(table.demands[node] for node in route), 6),
-            "km": round(float(great_circle(path[1:], path[:-1]).sum()), 3),
-        }
-        features.append((dict(about), "LineString", path.tolist()))
-    visits = {node: (number, stop) for number, route in enumerate(routes, 1) for stop, node in enumerate(route) if stop}
+        path, when = table.places[route], times[number - 1] if times else []
+        for stop, node in enumerate(route):
+            visits[node] = {"route": number, "stop": stop, **({"time": when[stop]} if when else {})}
+        load = round(sum(table.demands[node] for node in route), 6)
+        km = round(float(great_circle(path[1:], path[:-1]).sum()), 3)
+        hours = {"leaves": when[0], "back": when[-1]} if when else {}
+        drawn("LineString", path.tolist(), route=number, stops=len(route) - 2, load=load, km=km, **hours)
     for node, place in enumerate(table.places.tolist()):
-        own = {"name": table.names[node], "row": table.rows[node], "demand": table.demands[node]}
-        depot = not 0 < node <= table.customers
-        visit = {"depot": True} if depot else dict(zip(("route", "stop"), visits.get(node, ()), strict=False))
-        features.append(({**own, **visit}, "Point", place))
-    shapes = [
-        {"type": "Feature", "properties": about, "geometry": {"type": kind, "coordinates": coordinates}}
-        for about, kind, coordinates in features
-    ]
+        visit = visits.get(node, {}) if 0 < node <= table.customers else {"depot": True}
+        drawn("Point", place, name=table.names[node], row=table.rows[node], demand=table.demands[node], **visit)
     return {"type": "FeatureCollection", "features": shapes}

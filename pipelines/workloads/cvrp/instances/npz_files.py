@@ -22,10 +22,7 @@ from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import Problem
 
 KEYS = {"depot": "depot", "locs": "customers", "demand": "demands", "capacity": "capacity"}  # of RL4CO: ours
-OWN = (
-    *("distances", "durations", "speed", "windows", "hours", "service_times", "num_vehicles", "max_length"),
-    *("max_duration", "depots", "depot_hours", "open_routes", "prizes"),
-)
+OWN = RoutingInput.model_fields.keys() - {*KEYS.values(), "name", "rounding", "vehicles", "initial", "item"}
 # RL4CO divides demands by the capacity in float32; the products miss whole numbers by far less than this.
 DIVIDED_DEMAND_TOLERANCE = 0.01
 
@@ -86,7 +83,9 @@ def _load(path: Path) -> dict[str, np.ndarray]:
     if missing := [key for key in needed if key not in arrays]:
         raise UserError(f"{path}: {', '.join(missing)} missing; it holds {str(sorted(arrays))[:200]}; {remedy}")
     if extra := sorted(arrays.keys() - {*KEYS, *OWN}):
-        raise UserError(f"{path}: {str(extra)[:200]} cannot be solved here; save it without, or as {', '.join(OWN)}")
+        raise UserError(
+            f"{path}: {str(extra)[:200]} cannot be solved here; save it without, or as {', '.join(sorted(OWN))}"
+        )
     return arrays
 
 
