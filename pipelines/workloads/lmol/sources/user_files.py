@@ -15,6 +15,7 @@ from common.workers import in_order
 from models.images import image_files
 from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.config import Data
+from pipelines.workloads.lmol.sources.columns import lists_in
 from pipelines.workloads.lmol.sources.finding import find_table
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
 from pipelines.workloads.lmol.sources.scores import LabelledPair, fit_theta, in_units, whole
@@ -38,12 +39,14 @@ class Usable:
 def read_user_files(data: Data, path: Path) -> ImageSet:
     """Return the images that the user's CSV lists, except those that cannot be used, which the facts name."""
     table = find_table(data.source, data.columns.given())
-    listed = read_table(table, data.columns.given())
+    root = home(table, Path(data.source))
+    listed = read_table(table, data.columns.given(), root)
     if Path(data.source).is_dir():
-        used = [table, *(home(table) / name for name in (*listed.scores, *listed.refused) if "\0" not in name)]
+        lists = lists_in(table) if table.is_dir() else []
+        used = [table, *lists, *(root / name for name in (*listed.scores, *listed.refused) if "\0" not in name)]
         listed.notes += passed_over(Path(data.source), used, f"images that {table.name} does not list")
     found = Usable(refused=dict(listed.refused))
-    squares = write(path, _decoded(listed, home(table), data, found))
+    squares = write(path, _decoded(listed, root, data, found))
     count = len(listed.scores) + len(listed.refused)
     if len(found.names) < 2:
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in list(found.refused.items())[:5])
