@@ -98,7 +98,7 @@ def _decoded(listed: Listed, folder: Path, data: Data, found: Usable) -> Iterato
     """Yield the listed images that can be used; `found` learns which these are, and why others cannot be."""
     names = list(listed.scores)
     some = [names[start : start + FILES_AT_ONCE] for start in range(0, len(names), FILES_AT_ONCE)]
-    decode = partial(_decode, folder, data.size, data.maximum_pixels)
+    decode = partial(_decode, folder, data)
     for squares, part in in_order(decode, some, f"decoding images, {FILES_AT_ONCE} at a time"):
         found.names += part.names
         found.refused |= part.refused
@@ -106,14 +106,14 @@ def _decoded(listed: Listed, folder: Path, data: Data, found: Usable) -> Iterato
         yield squares
 
 
-def _decode(folder: Path, size: int, maximum_pixels: int, names: Sequence[str]) -> tuple[Squares, Usable]:
+def _decode(folder: Path, data: Data, names: Sequence[str]) -> tuple[Squares, Usable]:
     """Return the images that can be decoded within bounds, their names, and the reasons why others cannot."""
     images, found = [], Usable()
     for name in names:
         try:
-            image, animated = image_files.read(within(folder, name), size, maximum_pixels)
+            image, animated = image_files.read(within(folder, name), data.size, data.maximum_pixels, data.fit)
         except image_files.TooLargeError as error:
-            found.refused[name] = f"{error}, or raise data.maximum_pixels={maximum_pixels}"
+            found.refused[name] = f"{error}, or raise data.maximum_pixels={data.maximum_pixels}"
             continue
         except ValueError as error:
             found.refused[name] = str(error)
