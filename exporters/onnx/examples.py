@@ -206,9 +206,11 @@ def judge_file() -> None:
 
 
 def pixels(image: Image.Image) -> np.ndarray:
-    """Return the middle square of an opaque image, scaled, as (C, S, S) uint8."""
-    side = (settings().size, settings().size)
-    square = ImageOps.fit(ImageOps.exif_transpose(image).convert("RGB"), side, Image.Resampling.LANCZOS)
+    """Return an opaque image as a square, the middle or the whole of it, scaled, as (C, S, S) uint8."""
+    whole, fit, side = ImageOps.exif_transpose(image).convert("RGB"), settings().fit, (settings().size,) * 2
+    square = ImageOps.fit(whole, side, Image.Resampling.LANCZOS) if fit == "crop" else whole
+    square = ImageOps.pad(whole, side, Image.Resampling.LANCZOS, "white") if fit == "pad" else square
+    square = square.resize(side, Image.Resampling.LANCZOS)  # where it is not yet of this size
     found = np.asarray(square).transpose(2, 0, 1)
     grey = (found * np.array([0.299, 0.587, 0.114], np.float32)[:, None, None]).sum(0, keepdims=True)
     return found if settings().channels == 3 else grey.round().astype(np.uint8)

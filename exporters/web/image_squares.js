@@ -1,4 +1,4 @@
-// The middle square of an image in the size of a model's input, as models/images/image_files.py and Pillow make it.
+// An image as a square in the size of a model's input, as models/images/image_files.py and Pillow make it.
 
 const PRECISION = 2 ** 22;  // of Pillow's coefficients
 
@@ -15,13 +15,20 @@ async function decodedImage(url) {
   return context.getImageData(0, 0, canvas.width, canvas.height);
 }
 
-// Pixels (channels, size, size) from 0 to 255 of the middle square.
-function middleSquare({ width, height, data }, size, channels) {
-  const side = Math.min(width, height), left = (width - side) / 2, top = (height - side) / 2;
+// Pixels (channels, size, size) from 0 to 255 of the middle square, or of the whole image, padded or stretched.
+function fitted({ width, height, data }, size, channels, fit = "crop") {
+  const side = Math.min(width, height), whole = fit != "crop", longer = Math.max(width, height);
+  const [left, top, across, down] = whole ? [0, 0, width, height] : [(width - side) / 2, (height - side) / 2, side, side];
+  const [columns, rows] = fit == "pad" ? [width, height].map(length => rounded(length / longer * size)) : [size, size];
+  const [before, above] = [rounded((size - columns) * 0.5), rounded((size - rows) * 0.5)];
   const planes = [0, 1, 2].map(channel => {
     const plane = Uint8Array.from({ length: width * height }, (_, i) => data[4 * i + channel]);
-    const narrow = resampled(plane, width, height, left, side, size);
-    return transposed(resampled(transposed(narrow, size, height), height, size, top, side, size), size, size);
+    const narrow = resampled(plane, width, height, left, across, columns);
+    const inner = transposed(resampled(transposed(narrow, columns, height), height, columns, top, down, rows), rows, columns);
+    if (columns == size && rows == size) return inner;
+    const square = new Uint8Array(size * size).fill(255);
+    for (let row = 0; row < rows; row++) square.set(inner.subarray(row * columns, (row + 1) * columns), (above + row) * size + before);
+    return square;
   });
   if (channels == 3) return Uint8Array.from({ length: 3 * size * size }, (_, i) => planes[Math.floor(i / size / size)][i % (size * size)]);
   return planes[0].map((red, i) => rounded(Math.fround(Math.fround(0.299) * red + Math.fround(0.587) * planes[1][i] + Math.fround(0.114) * planes[2][i])));

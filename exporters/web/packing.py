@@ -304,7 +304,7 @@ def _images(model: Siamese, run: Path) -> Packed:
         panel="images",
         kernels=["tensors.js", "image_squares.js", "siamese.js"],
         config={
-            **{name: getattr(config, name) for name in ("channels", "size", "layers", "theta", "unit")},
+            **{name: getattr(config, name) for name in ("channels", "size", "fit", "layers", "theta", "unit")},
             "references": references,
             "note": familiarity.NOTE if len(references) >= familiarity.FEWEST else None,
             "cells": familiarity.CELLS,

@@ -7,7 +7,7 @@ async function openModel(config, files) {
   const tensors = readTensors(files["model.safetensors"]), count = config.references.length;
   const rows = ({ data }) => config.references.map((_, i) => data.subarray(i * data.length / count, (i + 1) * data.length / count));
   const references = count ? rows(tensors.encoded_references) : [];  // by PyTorch
-  const square = async image => image.pixels ?? middleSquare(await decodedImage(image), config.size, config.channels);
+  const square = async image => image.pixels ?? fitted(await decodedImage(image), config.size, config.channels, config.fit);
   const noted = config.note ? familiarity(config, rows(tensors.reference_levels)) : () => ({});
   const seen = async image => {
     const found = await square(image);
@@ -36,7 +36,7 @@ async function openModel(config, files) {
   }
 
   return {
-    square: middleSquare,
+    square: fitted,
     predict: async input => {
       try {
         return input.images ? await ranking(input.images) : await comparison(input);

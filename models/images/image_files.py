@@ -3,6 +3,7 @@
 import functools
 import io
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,14 +27,20 @@ NEAR_LEVELS = 7.0  # of 255: largest mean absolute difference of near duplicates
 NEAR_SHARE = 0.7  # and of the mean deviation of an image's levels
 DARKEST, FARTHEST = 0.7, 0.7  # least ratio of brightness; pixels of 16 that a near duplicate is moved or scaled by
 PLAIN = 2.0  # of 255: mean deviation of levels, below which an image shows its shade only
+# How an image becomes a square of so many pixels a side: (image, (side, side), filter) -> square.
+FITS: dict[str, Callable[[Image.Image, tuple[int, int], Image.Resampling], Image.Image]] = {
+    "crop": ImageOps.fit,
+    "pad": functools.partial(ImageOps.pad, color=BACKGROUND),
+    "stretch": Image.Image.resize,
+}
 
 
-def decode(source: Path | bytes, size: int, maximum_pixels: int) -> np.ndarray:
-    """Return the middle square of an image, scaled, as (size, size, 3) uint8; ValueError says why it fails."""
-    return read(source, size, maximum_pixels)[0]
+def decode(source: Path | bytes, size: int, maximum_pixels: int, fit: str = "crop") -> np.ndarray:
+    """Return an image as a square, by FITS, (size, size, 3) uint8; ValueError says why it fails."""
+    return read(source, size, maximum_pixels, fit)[0]
 
 
-def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarray, bool]:
+def read(source: Path | bytes, size: int, maximum_pixels: int, fit: str = "crop") -> tuple[np.ndarray, bool]:
     """Return the square as `decode` does, and True if the file has more frames than the first, the one decoded.
 
     The image is turned as its EXIF data say, transparent parts become white, and 16 bits are scaled to 8; colour
@@ -51,7 +58,7 @@ def read(source: Path | bytes, size: int, maximum_pixels: int) -> tuple[np.ndarr
                 animated = bool(getattr(image, "is_animated", False))
                 image.load()
                 upright = ImageOps.exif_transpose(_rgb(image))
-                square = ImageOps.fit(upright, (size, size), Image.Resampling.LANCZOS)
+                square = FITS[fit](upright, (size, size), Image.Resampling.LANCZOS)
         except UnidentifiedImageError:
             raise ValueError(f"not an image, or of none of the formats {', '.join(FORMATS)}, AVIF, HEIC") from None
         except Image.DecompressionBombError:

@@ -15,11 +15,14 @@ class Question:
     attribute: str = "score"  # the image that ranks higher has more of it
     theta: int = 0  # images whose scores differ by this many units or fewer are SIMILAR
     unit: float = 1.0  # one step of the integer scores, on the user's scale
+    fit: str = "crop"  # how images become squares: the middle one, padded with white, or stretched
     references: int = 0  # R: training images with known scores, against which other images are placed
 
     def __post_init__(self) -> None:
         if not 1 <= self.size <= LONGEST_SIDE:
             raise ValueError(f"size is {self.size}; it must be 1 to {LONGEST_SIDE} pixels a side")
+        if self.fit not in ("crop", "pad", "stretch"):
+            raise ValueError(f"fit is {self.fit!r}; it must be crop, pad or stretch")
         if self.theta < 0 or self.references < 0 or not 0 < self.unit < math.inf:
             raise ValueError(
                 f"theta is {self.theta}, references {self.references}, unit {self.unit}; the first two must not be "

@@ -233,6 +233,7 @@ class Comparator(io.Model):
             "answers": ["First", "Second", "Similar"],  # in the order of the logits
             "theta": config.theta * config.unit,
             "unit": config.unit,
+            "fit": config.fit,
             "references": (self.reference_scores * config.unit).tolist(),
             "bradley_terry_with_ties": fitted if self.fitted.any() else None,
             "prior": self.prior.tolist() if self.fitted.any() else None,
@@ -314,7 +315,8 @@ class Comparator(io.Model):
 
         config = self.config
         try:
-            square = image_files.decode(image if isinstance(image, bytes) else Path(image), config.size, MOST_PIXELS)
+            source = image if isinstance(image, bytes) else Path(image)
+            square = image_files.decode(source, config.size, MOST_PIXELS, config.fit)
         except ValueError as error:
             raise ValueError(f"{'image' if isinstance(image, bytes) else image}: {error}") from error
         found = torch.from_numpy(square.copy()).movedim(-1, 0)

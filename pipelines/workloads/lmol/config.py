@@ -66,6 +66,10 @@ class Data(LoadedData):
         description="side of the square that images are scaled to, in pixels; with model.base of siamese, "
         "that of the tower's images unless given",
     )
+    fit: Literal["crop", "pad", "stretch"] = Field(
+        "crop",
+        description="what becomes of images that are no squares: the middle is cut out, white added, or stretched",
+    )
     train_pairs: int = Field(15_000, ge=1, description="maximum number of training pairs of each answer")
     evaluation_pairs: int = Field(
         3_000, ge=1, description="maximum number of validation pairs, and of test pairs, drawn uniformly from all pairs"
@@ -90,6 +94,8 @@ class Data(LoadedData):
 
     @model_validator(mode="after")
     def _fold_exists(self) -> "Data":
+        if self.fit != "crop" and self.source in ("digits", "photos"):
+            raise ValueError(f"data.fit={self.fit} does nothing for {self.source}, which are squares; leave it out")
         if self.fold != "all" and not 0 <= self.fold < self.folds:
             raise ValueError(f"data.fold={self.fold} must be below data.folds={self.folds}; folds are counted from 0")
         return self

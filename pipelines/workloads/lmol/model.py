@@ -24,7 +24,7 @@ from pipelines.workloads.lmol.config import Config
 
 def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
     """Return the config's comparator for these images, holding the references by which it will score others."""
-    model, question = config.model, _question(comparisons)
+    model, question = config.model, _question(config, comparisons)
     if model.base:
         _check_named(model.base, model.kind)
     references = torch.from_numpy(comparisons.references)
@@ -85,7 +85,7 @@ def scorer_for(config: Config, comparisons: data.Comparisons, base: str | None =
 
     The comparator in the model folder `base` becomes its teacher, with whose encoder it begins if the shapes agree.
     """
-    fields = {**_question(comparisons), "references": 0, **_convolutional(config, comparisons)}
+    fields = {**_question(config, comparisons), "references": 0, **_convolutional(config, comparisons)}
     teacher = io.load(base) if base else None
     if teacher is not None:
         fields["teacher"] = {"family": teacher.family, "config": asdict(teacher.config)}
@@ -110,10 +110,11 @@ def prior(comparisons: data.Comparisons) -> torch.Tensor:
     return reliability.quantiles(scores.double() * comparisons.unit)
 
 
-def _question(comparisons: data.Comparisons) -> dict[str, object]:
+def _question(config: Config, comparisons: data.Comparisons) -> dict[str, object]:
     """Return the fields of `models.images.comparator.config.Question`."""
     return {
         "size": comparisons.images.shape[1],
+        "fit": config.data.fit,
         "channels": comparisons.images.shape[3],
         "attribute": comparisons.attribute,
         "theta": comparisons.theta,

@@ -213,8 +213,10 @@ def test_squares_of_images_have_the_pixels_that_pillow_makes(answers, tmp_path, 
     Image.fromarray(pixels).save(tmp_path / "image.png")
     rgba = np.concatenate([pixels, np.full((height, width, 1), 255, np.uint8)], 2).ravel().tolist()
     picture = {"width": width, "height": height, "data": rgba}
-    _, (colour, grey) = answers("lmol", ["square", picture, 32, 3], ["square", picture, 32, 1])
-    square = image_files.decode(tmp_path / "image.png", 32, 10**6)
-    assert colour == np.moveaxis(square, 2, 0).ravel().tolist()
+    asked = (["square", picture, 32, 3, fit] for fit in image_files.FITS)
+    _, (grey, *found) = answers("lmol", ["square", picture, 32, 1], *asked)
+    for fit, colour in zip(image_files.FITS, found, strict=True):
+        square = image_files.decode(tmp_path / "image.png", 32, 10**6, fit)
+        assert colour == np.moveaxis(square, 2, 0).ravel().tolist()
     model = MODELS["lmol"]()
     assert grey == model.read(tmp_path / "image.png").ravel().tolist()

@@ -4,11 +4,13 @@ import os
 import struct
 import sys
 import zlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image, ImageOps, PngImagePlugin, features
 
+from exporters.onnx import examples
 from models.images import image_files
 from tests.models.images.made_files import LIMIT, encoded, picture, refusal
 
@@ -42,6 +44,29 @@ def test_the_middle_square_of_a_wide_image_is_kept():
     wide = np.zeros((32, 96, 3), np.uint8)
     wide[:, 32:64] = np.asarray(picture())
     assert (image_files.decode(encoded(Image.fromarray(wide)), 32, LIMIT) == np.asarray(picture())).all()
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_whole_of_a_wide_image_is_padded_with_white_or_stretched(turned):
+    wide = np.zeros((32, 96, 3), np.uint8)
+    wide[:, 48:] = 200
+    turn = (lambda square: square.swapaxes(0, 1)) if turned else (lambda square: square)
+    given = encoded(Image.fromarray(np.ascontiguousarray(turn(wide))))
+    padded = turn(image_files.decode(given, 48, LIMIT, "pad"))
+    assert (padded[:16] == 255).all()
+    assert (padded[32:] == 255).all()
+    assert (padded[16:32, :20] == 0).all()
+    assert (padded[16:32, 28:] == 200).all()
+    stretched = turn(image_files.decode(given, 48, LIMIT, "stretch"))
+    assert (stretched[:, :20] == 0).all()
+    assert (stretched[:, 28:] == 200).all()
+
+
+@pytest.mark.parametrize("fit", image_files.FITS)
+def test_an_exported_program_sees_what_the_model_does(fit, monkeypatch):
+    monkeypatch.setattr(examples, "settings", lambda: SimpleNamespace(size=32, channels=3, fit=fit))
+    image = picture().resize((50, 81))
+    assert (examples.pixels(image).transpose(1, 2, 0) == image_files.decode(encoded(image), 32, LIMIT, fit)).all()
 
 
 @pytest.mark.parametrize(

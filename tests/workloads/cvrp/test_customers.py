@@ -230,7 +230,7 @@ def test_unusable_files_are_named(tmp_path):
 def test_without_openpyxl_the_extra_is_named(tmp_path, monkeypatch):
     path = as_xlsx(tmp_path, BERLIN)
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    assert refusal(path) == "needs openpyxl (pip install -e '.[cvrp]'); or save the sheet as CSV"
+    assert refusal(path) == "needs openpyxl (pip install openpyxl); or save the sheet as CSV"
 
 
 def test_a_capacity_is_a_column_and_a_word_overrides_it(tmp_path):

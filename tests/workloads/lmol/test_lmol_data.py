@@ -29,6 +29,7 @@ def config(source="digits", **fields):
         "folds": 5,
         "fold": 0,
         "size": 16,
+        "fit": "crop",
         "train_pairs": 2000,
         "evaluation_pairs": 1500,
         "degree": 200,

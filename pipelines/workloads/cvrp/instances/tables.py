@@ -3,10 +3,10 @@
 import csv
 import io
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+from common import sheets
 from common.errors import UserError
 
 Rows = list[tuple[int, list[object]]]  # (number, cells) of each row that is not blank, the header first
@@ -39,22 +39,6 @@ def _with_point(cell: str, divider: str) -> str:
     return cell.replace(",", ".") if divider != "," and cell.count(",") == 1 and "." not in cell else cell
 
 
-def _xlsx(path: Path) -> Rows:
-    """Read the first sheet, formulas as the values that the spreadsheet saved."""
-    try:
-        import openpyxl
-    except ImportError as error:
-        raise UserError(f"{path}: needs openpyxl (pip install -e '.[cvrp]'); or save the sheet as CSV") from error
-    try:
-        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        rows = [list(row) for row in book.worksheets[0].iter_rows(values_only=True)]
-        book.close()
-    except (zipfile.BadZipFile, KeyError, ValueError, IndexError, OSError) as error:
-        kind = type(error).__name__
-        raise UserError(f"{path}: not an .xlsx file, or a damaged one ({kind}); save it again") from error
-    return [(number, row) for number, row in enumerate(rows, 1) if any(str(cell or "").strip() for cell in row)]
-
-
 def _geojson(path: Path) -> Rows:
     """Read points as rows, numbered from 1 as the features are, their properties under lon and lat as columns."""
     try:
@@ -69,4 +53,4 @@ def _geojson(path: Path) -> Rows:
     return [(0, ["lon", "lat", *columns]), *enumerate(rows, 1)]
 
 
-TABLES: dict[str, Callable[[Path], Rows]] = {".csv": _csv, ".geojson": _geojson, ".xlsx": _xlsx}
+TABLES: dict[str, Callable[[Path], Rows]] = {".csv": _csv, ".geojson": _geojson, ".xlsx": sheets.rows}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from common import sheets
 from common.errors import UserError
 from common.foreign_text import unguarded
 from models.images.comparator.interface import ENDINGS
@@ -50,9 +51,16 @@ NEEDED = (
     "img1,img2,score1,score2,label"
 )
 ANSWERS = "answers are img1,img2,label; img1,img2,winner; or winner,loser (and tie)"
+SHEET = ".xlsx"
 SEPARATORS = ",;\t|"  # or else spaces
-# Lists without a header, by the first row: names of images (N) and numbers (D), as of PIPAL and of TID2013.
-HEADERLESS = {"ND": ["image", "score"], "DN": ["score", "image"]}
+# Lists without a header, by the first row: names of images (N) and numbers (D), as of PIPAL, of TID2013 and of AVA.
+HEADERLESS = {
+    "ND": ["image", "score"],
+    "DN": ["score", "image"],
+    "D" * 15: ["index", "image", *map(str, range(1, 11)), "tag1", "tag2", "challenge"],
+}
+VOTES = r"(?:c|n|count|votes?|ratings?|scores?)?[ _]?(\d+)"  # a column of how many gave an image this score
+COUNTED = ["score", "std", "count"]  # columns that are made of such columns
 VERSION = r"(.+?)_\d+_\d+\.\w+"  # in these, the name of a distorted version of an image
 LONGEST_HEADER = 100_000  # characters
 RENAMED = "rename them"  # where no config can name the columns
@@ -73,8 +81,8 @@ def assigned(
             raise UserError(
                 f"data.columns.{holds}={column}: {table} has no such column; it has {', '.join(header) or 'none'}"
             )
-    plain = {re.sub(r"[^0-9a-z]", "", column.lower()): column for column in reversed(header)}
-    free = {name: column for name, column in plain.items() if column not in given.values()}
+    known = {plain(column): column for column in reversed(header)}
+    free = {name: column for name, column in known.items() if column not in given.values()}
     guessed = {
         holds: next(free[name] for name in names if name in free)
         for holds, names in USUAL.items()
@@ -95,20 +103,21 @@ def assigned(
     return layout, used, notes + ([f"not used: the columns {', '.join(ignored)}"] if ignored else [])
 
 
+def plain(column: str) -> str:
+    """Return a column's name without case, spaces and signs."""
+    return re.sub(r"[^0-9a-z]", "", column.lower())
+
+
 def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Return a table's columns and (line, {column: value}) of each row; the header's commonest separator is taken."""
-    try:
-        text = table.read_text(encoding="utf-8-sig")
-        separator = _separator(text)
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
-        rows = [(reader.line_num, [unguarded(value.strip()) for value in row]) for row in reader if row]
-        columns = headed(rows[0][1]) if rows else []
-    except UnicodeDecodeError as error:
-        raise UserError(f"{table} is not UTF-8 (byte {error.start}); save it as CSV in UTF-8") from error
-    except OSError as error:
-        raise UserError(f"cannot read {table}: {error.strerror}") from error
-    except csv.Error as error:
-        raise UserError(f"{table}, line {reader.line_num}: this is not CSV: {error}") from error
+    """Return a table's columns and (line, {column: value}) of each row; the header's commonest separator is taken.
+
+    A folder of lists without a header is one table.
+    """
+    if table.is_dir():
+        parts = [rows_of(each) for each in lists_in(table)]
+        return parts[0][0], [row for _, rows in parts for row in rows]
+    rows, separator = _cells(table)
+    columns = headed(rows[0][1]) if rows else []
     if rows and columns == rows[0][1]:
         del rows[0]
     elif rows and all(len(row) == 2 and re.fullmatch(VERSION, row[columns.index("image")]) for _, row in rows):
@@ -122,7 +131,63 @@ def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         )
     if separator != ",":  # such files often write decimals with a comma
         rows = [(line, [re.sub(r"^(-?\d+),(\d+)$", r"\1.\2", value) for value in row]) for line, row in rows]
-    return columns, [(line, dict(zip(columns, row, strict=True))) for line, row in rows]
+    found = [(line, dict(zip(columns, row, strict=True))) for line, row in rows]
+    if levels := levels_of(columns):
+        columns = [*columns, *COUNTED]
+        for line, row in found:
+            row |= _counted(table, line, {level: row[name] for name, level in levels.items()})
+    return columns, found
+
+
+def _cells(table: Path) -> tuple[list[tuple[int, list[str]]], str]:
+    """Return (line, values) of each row of a file, and what separates them."""
+    if table.suffix.lower() == SHEET:
+        return [
+            (line, ["" if cell is None else str(cell).strip() for cell in row]) for line, row in sheets.rows(table)
+        ], ","
+    try:
+        text = table.read_text(encoding="utf-8-sig")
+        separator = _separator(text)
+        reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
+        return [(reader.line_num, [unguarded(value.strip()) for value in row]) for row in reader if row], separator
+    except UnicodeDecodeError as error:
+        raise UserError(f"{table} is not UTF-8 (byte {error.start}); save it as CSV in UTF-8") from error
+    except OSError as error:
+        raise UserError(f"cannot read {table}: {error.strerror}") from error
+    except csv.Error as error:
+        raise UserError(f"{table}, line {reader.line_num}: this is not CSV: {error}") from error
+
+
+def levels_of(columns: Sequence[str]) -> dict[str, int]:
+    """Return the columns that count how many gave each score, from 0 or 1 on, {column: score}; {} if there are none."""
+    found = {name: int(level[1]) for name in columns if (level := re.fullmatch(VOTES, name.lower()))}
+    first, scored = min(found.values(), default=0), any(plain(name) in USUAL["score"] for name in columns)
+    whole = sorted(found.values()) == list(range(first, first + len(found)))
+    return found if len(found) > 2 and whole and first < 2 and not scored else {}
+
+
+def _counted(table: Path, line: int, votes: Mapping[int, str]) -> dict[str, str]:
+    """Return the mean, the deviation and the number of the votes for each score."""
+    if not all(count.isdecimal() for count in votes.values()) or not any(map(int, votes.values())):
+        raise UserError(
+            f"{table}, line {line}: the votes are {', '.join(votes.values())}; give whole numbers, not all 0"
+        )
+    counts = {level: int(count) for level, count in votes.items()}
+    number = sum(counts.values())
+    mean = sum(level * count for level, count in counts.items()) / number
+    square = sum((level - mean) ** 2 * count for level, count in counts.items()) / max(1, number - 1)
+    return dict(zip(COUNTED, (f"{mean:.6f}", f"{square**0.5:.6f}", str(number)), strict=True))
+
+
+def lists_in(folder: Path) -> list[Path]:
+    """Return the text files in a folder that are lists without a header, if all of them are of one form."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() == ".txt" and path.is_file():
+            header = _first_row(path)
+            if headed(header) != header:
+                found[path] = headed(header)
+    return list(found) if len({tuple(columns) for columns in found.values()}) == 1 else []
 
 
 def headed(first: Sequence[str]) -> list[str]:
@@ -141,14 +206,25 @@ def _separator(text: str) -> str:
 
 def layout_of(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict[str, str], str]:
     """Return a table's layout and columns by its first line; for what is no table an empty layout, and why."""
+    header = headed(_first_row(next(iter(lists_in(table)), table) if table.is_dir() else table))
+    header = [column.strip() for column in header]
+    header += COUNTED if levels_of(header) else []
+    try:
+        layout, used, _ = assigned(str(table), header, columns)
+    except UserError as error:
+        return "", {}, str(error)
+    return layout, used, ""
+
+
+def _first_row(table: Path) -> list[str]:
+    if table.suffix.lower() == SHEET:
+        try:
+            return next((row for _, row in _cells(table)[0]), [])
+        except UserError:
+            return []  # a damaged one, which another table may lie beside
     try:
         with table.open(encoding="utf-8-sig", errors="replace") as file:
             text = file.readline(LONGEST_HEADER)
     except OSError as error:
         raise UserError(f"cannot read {table}: {error.strerror}") from error
-    header = headed(next(csv.reader([text], delimiter=_separator(text)), []))
-    try:
-        layout, used, _ = assigned(str(table), [column.strip() for column in header], columns)
-    except UserError as error:
-        return "", {}, str(error)
-    return layout, used, ""
+    return next(csv.reader([text], delimiter=_separator(text)), [])

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from common.errors import UserError
 from models.images.comparator.interface import ENDINGS
-from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, layout_of, rows_of
+from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, SHEET, layout_of, lists_in, rows_of
 from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, home, ranks, read_table, within
 
-TABLES = (".csv", ".tsv")  # and lists in .txt
+TABLES = (".csv", ".tsv", SHEET)  # and lists in .txt
 # Of tables, by what they hold: answers about pairs, scores, and what `ask.py` writes, a ranking and pairs to label.
 ANSWERS, SCORES, RANKING, UNLABELLED, UNKNOWN = "answers", "scores", "ranking", "unlabelled", "unknown"
 
@@ -22,7 +22,11 @@ def find_table(source: str, columns: Mapping[str, str]) -> Path:
     if path.is_dir():
         kinds = {each: kind_of(each, columns) for each in _tables(path)}
         tables = [each for each, kind in kinds.items() if kind in (ANSWERS, SCORES)]
-        if not tables and ranks(path):
+        of_ranks = ranks(path)
+        if not tables and not (of_ranks and all(of_ranks.values())):  # below, where a data set has a folder of them
+            inner = (table for each in sorted(path.iterdir()) if each.is_dir() for table in _tables(each))
+            tables = [table for table in inner if kind_of(table, columns) in (ANSWERS, SCORES)]
+        if not tables and of_ranks:
             return path
         tables = tables or [each for each in _above(path, columns) if kind_of(each, columns) in (ANSWERS, SCORES)]
         for last in (RANKING, UNLABELLED, UNKNOWN):
@@ -77,13 +81,14 @@ def files_of(source: str, columns: Mapping[str, str]) -> list[Path]:
     if source in EMBEDDED or not Path(source).exists():
         return []
     table, found = find_table(source, columns), []
-    for name in read_table(table, columns).scores:
+    root = home(table, Path(source))
+    for name in read_table(table, columns, root).scores:
         try:
-            path = within(home(table), name)
+            path = within(root, name)
         except ValueError:
             continue
         found += [path] if path.is_file() else []
-    return [*([] if table.is_dir() else [table]), *found]
+    return [*(lists_in(table) if table.is_dir() else [table]), *found]
 
 
 def _named(tables: Sequence[Path]) -> str:
@@ -91,8 +96,10 @@ def _named(tables: Sequence[Path]) -> str:
 
 
 def _tables(folder: Path) -> list[Path]:
-    listed = [each for each in folder.iterdir() if each.suffix.lower() in (*TABLES, ".txt")]
-    return sorted(each for each in listed if each.suffix.lower() in TABLES or layout_of(each, None)[0])
+    lists = lists_in(folder)
+    listed = [each for each in folder.iterdir() if each.suffix.lower() in (*TABLES, ".txt") and each not in lists[1:]]
+    found = sorted(each for each in listed if each.suffix.lower() in TABLES or layout_of(each, None)[0])
+    return [folder if len(lists) > 1 and each == lists[0] else each for each in found]
 
 
 def _parent(folder: Path) -> Path:
@@ -114,6 +121,6 @@ def _above(folder: Path, columns: Mapping[str, str] | None) -> list[Path]:
 
 def _mentions(table: Path, images: AbstractSet[str]) -> bool:
     """Return True if the name of an image is in the first lines of a table, whatever its columns."""
-    with table.open(encoding="utf-8-sig", errors="replace") as file:
+    with (lists_in(table)[0] if table.is_dir() else table).open(encoding="utf-8-sig", errors="replace") as file:
         cells = re.split(r"[,;\t|\n/\\\"]", file.read(LONGEST_HEADER))
     return any(cell.strip() in images for cell in cells)

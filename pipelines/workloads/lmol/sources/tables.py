@@ -15,7 +15,7 @@ from common.errors import UserError
 from common.foreign_text import printable
 from models.images.comparator.interface import ENDINGS
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.sources.columns import NEEDED, assigned, rows_of
+from pipelines.workloads.lmol.sources.columns import NEEDED, assigned, lists_in, rows_of
 from pipelines.workloads.lmol.sources.scores import (
     LONE_RATING,
     LONE_SCORE,
@@ -64,25 +64,32 @@ class Listed:
         self.scores.setdefault(name, score)
 
 
-def read_table(table: Path, columns: Mapping[str, str] | None) -> Listed:
-    """Return what a table lists, its columns as named or as usual; UserError if columns or labels make no sense."""
-    if table.is_dir():
+def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None = None) -> Listed:
+    """Return what a table lists, its columns as named or as usual; UserError if columns or labels make no sense.
+
+    Names are relative to the folder `root`, else to the table's.
+    """
+    root = root or home(table)
+    if table.is_dir() and not lists_in(table):
         return _of_ranks(table)
     header, rows = rows_of(table)
     layout, used, notes = assigned(str(table), header, columns)
     named = [(line, {holds: row[column] for holds, column in used.items()}) for line, row in rows]
     for name in NAMES & used.keys():
         for _, row in named:
-            row[name] = _plain(table, row[name])
-    moved, found = located(dict.fromkeys(row[name] for name in NAMES & used.keys() for _, row in named), home(table))
+            row[name] = _plain(root, row[name])
+    moved, found = located(dict.fromkeys(row[name] for name in NAMES & used.keys() for _, row in named), root)
     for _, row in named:
         row |= {name: moved[row[name]] for name in NAMES & used.keys() if row[name] in moved}
         if moved and "label" in row:
-            row["label"] = moved.get(_plain(table, row["label"]), row["label"])
+            row["label"] = moved.get(_plain(root, row["label"]), row["label"])
     listed = Listed(notes=notes + found, scored=layout in ("images", "scored pairs"))
     if layout == "choices":
         named = [(line, _as_pair(table, line, row)) for line, row in named]
-    (_images if layout == "images" else _pairs)(listed, table, named)
+    if layout == "images":
+        _images(listed, table, named)
+    else:
+        _pairs(listed, table, named, root)
     if rows and layout == "pairs" and not listed.pairs:
         raise UserError(f"{table} has no label yet; fill in its column {used['label']} with First, Second or Similar")
     if not listed.scores:
@@ -92,13 +99,13 @@ def read_table(table: Path, columns: Mapping[str, str] | None) -> Listed:
     return listed
 
 
-def _plain(table: Path, name: str) -> str:
+def _plain(root: Path, name: str) -> str:
     """Return `./a.png` or `.\\a.png` as `a.png`; paths outside the folder stay as given, to be refused by that name."""
     if not name or "\0" in name:
         return name
-    if "\\" in name and not (home(table) / name).exists():  # as Windows writes paths
+    if "\\" in name and not (root / name).exists():  # as Windows writes paths
         name = name.replace("\\", "/")
-    plain = os.path.relpath(name, home(table).absolute()) if os.path.isabs(name) else os.path.normpath(name)
+    plain = os.path.relpath(name, root.absolute()) if os.path.isabs(name) else os.path.normpath(name)
     return name if plain.startswith(os.pardir) else plain
 
 
@@ -180,7 +187,7 @@ def _averaged(listed: Listed, given: Mapping[str, Sequence[tuple[str, str]]]) ->
         )
 
 
-def _pairs(listed: Listed, table: Path, rows: Rows) -> None:
+def _pairs(listed: Listed, table: Path, rows: Rows, root: Path) -> None:
     """Note pairs with their labels, and scores where the rows have them."""
     open_rows = [line for line, row in rows if not row["label"]]
     if open_rows:
@@ -190,7 +197,7 @@ def _pairs(listed: Listed, table: Path, rows: Rows) -> None:
     for line, row in ((line, row) for line, row in rows if row["label"]):
         text = row["label"].rstrip(".").lower()
         own = {row["first"].lower(): FIRST, row["second"].lower(): SECOND}
-        label = LABELS.get(text, own.get(_plain(table, row["label"]).lower()))
+        label = LABELS.get(text, own.get(_plain(root, row["label"]).lower()))
         if label is None and text in ALSO:
             label = ALSO[text]
             others.setdefault(text, line)
@@ -305,8 +312,10 @@ def passed_over(folder: Path, used: Collection[Path], images: str) -> list[str]:
     return [f"passed over in {folder}: {listed}"] if listed else []
 
 
-def home(table: Path) -> Path:
-    """Return the folder that the names in a table are relative to."""
+def home(table: Path, source: Path | None = None) -> Path:
+    """Return the folder that the names in a table are relative to: its own, or the `source` if that is above it."""
+    if source and source.is_dir() and table.is_relative_to(source):
+        return source
     return table if table.is_dir() else table.parent
 
 

@@ -15,6 +15,7 @@ from common.workers import in_order
 from models.images import image_files
 from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.config import Data
+from pipelines.workloads.lmol.sources.columns import lists_in
 from pipelines.workloads.lmol.sources.finding import find_table
 from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
 from pipelines.workloads.lmol.sources.scores import LabelledPair, fit_theta, in_units, whole
@@ -38,12 +39,14 @@ class Usable:
 def read_user_files(data: Data, path: Path) -> ImageSet:
     """Return the images that the user's CSV lists, except those that cannot be used, which the facts name."""
     table = find_table(data.source, data.columns.given())
-    listed = read_table(table, data.columns.given())
+    root = home(table, Path(data.source))
+    listed = read_table(table, data.columns.given(), root)
     if Path(data.source).is_dir():
-        used = [table, *(home(table) / name for name in (*listed.scores, *listed.refused) if "\0" not in name)]
+        lists = lists_in(table) if table.is_dir() else []
+        used = [table, *lists, *(root / name for name in (*listed.scores, *listed.refused) if "\0" not in name)]
         listed.notes += passed_over(Path(data.source), used, f"images that {table.name} does not list")
     found = Usable(refused=dict(listed.refused))
-    squares = write(path, _decoded(listed, home(table), data, found))
+    squares = write(path, _decoded(listed, root, data, found))
     count = len(listed.scores) + len(listed.refused)
     if len(found.names) < 2:
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in list(found.refused.items())[:5])
@@ -95,7 +98,7 @@ def _decoded(listed: Listed, folder: Path, data: Data, found: Usable) -> Iterato
     """Yield the listed images that can be used; `found` learns which these are, and why others cannot be."""
     names = list(listed.scores)
     some = [names[start : start + FILES_AT_ONCE] for start in range(0, len(names), FILES_AT_ONCE)]
-    decode = partial(_decode, folder, data.size, data.maximum_pixels)
+    decode = partial(_decode, folder, data)
     for squares, part in in_order(decode, some, f"decoding images, {FILES_AT_ONCE} at a time"):
         found.names += part.names
         found.refused |= part.refused
@@ -103,14 +106,14 @@ def _decoded(listed: Listed, folder: Path, data: Data, found: Usable) -> Iterato
         yield squares
 
 
-def _decode(folder: Path, size: int, maximum_pixels: int, names: Sequence[str]) -> tuple[Squares, Usable]:
+def _decode(folder: Path, data: Data, names: Sequence[str]) -> tuple[Squares, Usable]:
     """Return the images that can be decoded within bounds, their names, and the reasons why others cannot."""
     images, found = [], Usable()
     for name in names:
         try:
-            image, animated = image_files.read(within(folder, name), size, maximum_pixels)
+            image, animated = image_files.read(within(folder, name), data.size, data.maximum_pixels, data.fit)
         except image_files.TooLargeError as error:
-            found.refused[name] = f"{error}, or raise data.maximum_pixels={maximum_pixels}"
+            found.refused[name] = f"{error}, or raise data.maximum_pixels={data.maximum_pixels}"
             continue
         except ValueError as error:
             found.refused[name] = str(error)

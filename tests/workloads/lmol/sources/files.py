@@ -28,6 +28,7 @@ def data(source, **fields):
         "attribute": None,
         "theta": None,
         "size": 16,
+        "fit": "crop",
         "photos_crops": 1,
         "maximum_pixels": 1_000_000,
         "seed": 0,
