@@ -31,7 +31,8 @@ def compute(candles: Candles, names: Sequence[str] = ()) -> np.ndarray:
     """
     missing = [name for name in names if name not in NAMES]
     if missing:
-        raise ValueError(f"there is no feature {', '.join(missing)}; train the model again with this version")
+        own = "features of your own are for predict.py and serve.py alone; train without them, or an old model again"
+        raise ValueError(f"there is no feature {', '.join(missing)} here: {own}")
     chosen = [NAMES.index(name) for name in names or NAMES]
     table = np.full((len(candles), len(chosen)), np.nan)
     for segment in candles.segments():

@@ -43,9 +43,8 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def load(folder: Path, model: nn.Module, judged: object = None) -> Rule | None:
-    """Return the rule in a model's folder; None without one, or where weights other than its own were evaluated.
+    """Return the rule in a model's folder; None without one, or where neither its weights nor `judged` were evaluated.
 
-    Those of a model that was fitted again are `judged`, the fingerprint of the fit whose test it goes by.
     Raises ValueError for a damaged file.
     """
     path = folder / RULE

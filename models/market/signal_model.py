@@ -18,7 +18,7 @@ from torch import Tensor
 from common.disk.files import write_json
 from common.plain import Plain
 from models import io
-from models.market import candle_features
+from models.market import candle_features, own_features
 from models.market.candle_tables import RULES
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES, CandlesInput, SignalSettings
@@ -90,7 +90,8 @@ class SignalModel(io.Model):
     @property
     def candles_needed(self) -> int:
         """Number of candles without a gap from which the signal after the newest of them can be predicted."""
-        return candle_features.MEMORY + self.config.lookback - 1
+        own = self.config.about.get("own") or {"memory": 0}
+        return max(candle_features.MEMORY, int(own["memory"])) + self.config.lookback - 1
 
     def recalibration(self, coin: str | None) -> int:
         """Return how many of the newest labels correct the probabilities of a coin, by the evaluated rule."""
@@ -202,7 +203,11 @@ class SignalModel(io.Model):
     def _scaled(self, known: Candles) -> Tensor:
         """Return the scaled features of all candles that have enough before them, as training has them."""
         # Features in float32, scaled in float64.
-        rows = candle_features.compute(known, self.config.features)[candle_features.MEMORY - 1 :].astype(np.float32)
+        _, table = own_features.compute(known, own_features.of(self.config.about.get("own")), self.config.features)
+        rows = table[self.candles_needed - self.config.lookback :].astype(np.float32)
+        if not np.isfinite(rows).all():
+            unknown = self.config.features[int(np.isfinite(rows).all(0).argmin())]
+            raise ValueError(f"the feature {unknown} is no number after some of the last {len(rows)} candles")
         scaler = self.config.scalers[self.config.coins[self.config.place(known.symbol)]]
         return torch.from_numpy(((rows - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
 

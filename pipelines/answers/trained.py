@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from common.config import Section, checked
+from common.config import Section, checked, plain_yaml
 from common.errors import UserError
 from common.input_files import Given, Inputs
 from common.plain import Plain
@@ -121,6 +121,8 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
     run = Run(workloads.name_of(word), str(name))
     if not (folders := folders_of(run)):
         raise UserError(run.unknown(shipped.names(run.workload)) + " --model FOLDER takes a folder with a model")
+    if (code := workloads.inputs(word).code) and run.started():
+        code(plain_yaml.parse(run.config_file.read_bytes()))
     return _trained(word, run.name, folders, device)
 
 

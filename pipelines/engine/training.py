@@ -19,7 +19,7 @@ from pipelines.distributed import ranks
 from pipelines.engine.batches import is_out_of_memory
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.stepping import LARGER
-from pipelines.engine.workload import Task, Workload
+from pipelines.engine.workload import Workload
 from pipelines.run.folder import Run
 from pipelines.tracking import trackers
 
@@ -78,7 +78,7 @@ def train(
     trackers.start(accelerator, config, run)
     progress = loop.fit(resume)
     if task.fits_again and progress.best is not None:
-        _fit_again(workload, config, folder, run, accelerator, task, loop)
+        _fit_again(workload, folder, loop)
     outcome = {"state": "done", "select": loop.metric.name, "best": progress.best}
     outcome |= {"best_step": progress.best_step, "step": progress.step}
     ranks.on_main(lambda: write_json(run.outcome_file, {**outcome, "models": digests(run.best.parent)}))
@@ -86,25 +86,22 @@ def train(
     return progress
 
 
-def _fit_again(
-    workload: Workload, config: BaseConfig, folder: Path, run: Run, accelerator: Accelerator, first: Task, loop: Loop
-) -> None:
+def _fit_again(workload: Workload, folder: Path, loop: Loop) -> None:
     """Fit on training and validation together, as many updates as led to the best model, on the same schedule."""
-    again, steps = run.within("again"), loop.progress.best_step
+    run, config, first, steps = loop.run, loop.config, loop.task, loop.progress.best_step
+    again, device = Run(run.workload, run.name, within="again"), loop.accelerator.device
     ranks.on_main(lambda: remove(again.folder))
     ranks.on_main(again.folder.mkdir)
-    accelerator.print(f"fitting again, on training and validation together: {steps} updates")
+    loop.accelerator.print(f"fitting again, on training and validation together: {steps} updates")
     torch.manual_seed(config.seed)
-    first.model = ranks.agree(lambda: io.load(run.best, accelerator.device))
-    task = ranks.agree(lambda: workload.task(config, folder, accelerator.device, first))
+    first.model = ranks.agree(lambda: io.load(run.best, device))
+    task = ranks.agree(lambda: workload.task(config, folder, device, first))
     config.hardware.apply_to(task.model)
-    length = config.training.model_copy(update={"steps": loop.updater.steps, "epochs": None})
-    config = config.model_copy(update={"training": length})
-    followed, accelerator.trackers = accelerator.trackers, []  # by the first fit's figures alone
-    last = type(loop)(task, config, accelerator, again, loop.metric)
+    length = config.training.model_copy(update={"steps": loop.updater.steps, "epochs": None, "hooks": ()})
+    config = config.model_copy(update={"training": length, "tracking": type(config.tracking)()})
+    last = type(loop)(task, config, make_accelerator(config, again), again, loop.metric)
     last.steps = last.progress.validated = steps  # where nothing is left to validate on
     last.fit()
-    accelerator.trackers = followed
     ranks.on_main(lambda: _ship(run, again))
 
 
@@ -118,11 +115,7 @@ def _ship(run: Run, again: Run) -> None:
 
 
 def _take_back(run: Run) -> None:
-    """Put the best model back into its place, with the files that were added beside the one fitted again."""
     if run.judged.is_dir():
-        for path in run.best.glob("*"):
-            if not (run.judged / path.name).exists():
-                shutil.copy(path, run.judged)
         remove(run.best)
         run.judged.rename(run.best)
 

@@ -31,8 +31,8 @@ def keep(run: Run, evaluations: Sequence[Evaluation]) -> list[Evaluation]:
         if evaluation.examples:
             rows = zip(*evaluation.examples.values(), strict=True)
             write_text(own.evaluations / f"{evaluation.split}.csv", to_csv(evaluation.examples, rows))
-        for folder, files in ((own.evaluations, evaluation.files), (own.best, evaluation.beside)):
-            for name, content in files.items():
+        for folder in (own.evaluations, *{own.best, own.evaluated}):
+            for name, content in (evaluation.files if folder == own.evaluations else evaluation.beside).items():
                 write_text(folder / name, content)
     whole = [evaluation for evaluation in evaluations if evaluation.member is None]
     known = {evaluation.split: evaluation for evaluation in (*kept(run.evaluations), *whole)}

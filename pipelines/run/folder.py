@@ -34,16 +34,13 @@ Config = TypeVar("Config", bound=Section)
 class Run:
     """Paths and records of a run, which the main process writes; `default/BTCUSDT` is a member of the run `default`."""
 
-    def __init__(self, workload: str, name: str, package: Path | None = None):
+    def __init__(self, workload: str, name: str, package: Path | None = None, within: str = ""):
         if not re.fullmatch(f"{NAME}(/{NAME})?", name):
             allowed = "a run's name is letters, digits, '.', '_' and '-', as in dgt-50"
             raise UserError(f"--name {name!r}: {allowed}; a member of a run of many models is RUN/MEMBER")
         self.workload, self.name, self.package = workload, name, package
         self.root = Path("runs") / workload
-        self._place(self.root / name.replace("/", "/members/"))
-
-    def _place(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = self.root / name.replace("/", "/members/") / within
         self.config_file = self.folder / "config.yaml"
         self.lock_file = self.folder / ".lock"
         self.provenance_file = self.folder / "provenance.json"
@@ -60,12 +57,6 @@ class Run:
     def member(self, name: str) -> "Run":
         """Return the run of one member of a run of many models."""
         return Run(self.workload, f"{self.name}/{name}", self.package)
-
-    def within(self, name: str) -> "Run":
-        """Return the paths of a further fit, in a folder of this run."""
-        found = Run(self.workload, self.name, self.package)
-        found._place(self.folder / name)
-        return found
 
     @property
     def evaluated(self) -> Path:

@@ -6,9 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from common.config import Section
+from common.disk.files import sha256
 from common.errors import UserError
 from pipelines.engine.config import BaseConfig, DataSection, Training
 
@@ -41,7 +42,9 @@ class Data(DataSection):
     )
     lookback: int = Field(60, ge=4, le=100_000, description="number of candles in a window")
     horizon: int = Field(3, ge=1, description="number of candles that a label looks ahead")
-    features: Literal["default"] = Field("default", description="set of features")
+    features: str = Field(
+        "default", description="default, or FILE.py:FUNCTION for your own beside these; @SHA256 of the file is added"
+    )
     label: Literal["fixed", "volatility", "triple_barrier"] = Field(
         "fixed", description="rule by which moves are labelled"
     )
@@ -53,6 +56,12 @@ class Data(DataSection):
     simulated_candles: int = Field(35_000, ge=1, description="length of the simulated market, in candles")
     signal: float = Field(0.0, ge=0, le=1, description="predictability of the simulated market, 0 (none) to 1")
     seed: int = Field(0, ge=0, description="random seed of the simulated market")
+
+    @field_validator("features")
+    @classmethod
+    def _features_are_known_by_their_file(cls, word: str) -> str:
+        path = Path(word.rpartition(":")[0])
+        return f"{word}@{sha256(path)}" if "@" not in word and path.is_file() else word
 
     @model_validator(mode="after")
     def _a_folder_has_files(self) -> "Data":
@@ -173,9 +182,7 @@ class SignalTraining(Training):
         description="weights of the classes in the loss; balanced: inverse to their counts in training; null: none for "
         "pooled_experts, else balanced",
     )
-    refit: bool = Field(
-        False, description="fit the model that ships again on training and validation; the test judges the first fit"
-    )
+    refit: bool = Field(False, description="fit again on training and validation, and ship that; the first is judged")
     window: int | None = Field(
         None, ge=1, description="candles that a model learns from, the newest before its validation part; null: all"
     )

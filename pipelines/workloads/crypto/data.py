@@ -23,6 +23,7 @@ from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models.market import candle_features as indicators
 from models.market import labels as outcomes
+from models.market import own_features
 from models.market.candle_tables import canonical, milliseconds
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
@@ -81,6 +82,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     data = config.data
     source, wanted = data.origin, data.coins()
     milliseconds(data.timeframe)  # which is known
+    own = own_features.load(data.features)
     if source == "files" and not data.candles_folder.is_dir():
         raise UserError(f"data.folder={data.folder}: no such folder; give the one that holds the files of candles")
     known = json.loads((earlier / MANIFEST).read_text()) if earlier else None
@@ -96,7 +98,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
         try:
             candles, checks = _obtain(data, symbol, market)
             candles, num_filled = filled(candles, data.fill)
-            coins[symbol], ends[symbol] = _coin(data, candles, {**checks, "filled": num_filled})
+            coins[symbol], ends[symbol] = _coin(data, candles, {**checks, "filled": num_filled}, own)
         except UserError as error:
             failed[symbol] = str(error)
     divided, short = _divide(data, {symbol: coins[symbol].candles.time[ends[symbol]] for symbol in coins}, span)
@@ -120,8 +122,6 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
         "note": _note(data, in_order),
         "symbols": in_order,
         "failed": failed,
-        "features": list(indicators.NAMES),
-        "memory": indicators.MEMORY,
         "classes": list(CLASSES),
         "folds": known["folds"]
         if known
@@ -192,13 +192,18 @@ def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Can
     return candles, describe(candles)
 
 
-def _coin(data: Data, candles: Candles, checks: Mapping[str, object]) -> tuple[Coin, np.ndarray]:
+def _coin(
+    data: Data, candles: Candles, checks: Mapping[str, object], own: own_features.Own | None
+) -> tuple[Coin, np.ndarray]:
     """Return a coin with features and labels but without folds, and all rows (M,) at which a window can end."""
-    table = indicators.compute(candles).astype(np.float32)
+    if own:
+        own.check(candles.rows(max(candles.segments(), key=lambda each: each.stop - each.start)))
+    names, found = own_features.compute(candles, own)
+    table = found.astype(np.float32)
     labels = outcomes.label(candles, data.label, data.horizon, data.threshold)
     ends = splits.usable(candles, table, labels, data.lookback)
     if not len(ends):
-        needed = indicators.MEMORY + data.lookback - 1 + data.horizon
+        needed = max(indicators.MEMORY, own.memory if own else 0) + data.lookback - 1 + data.horizon
         longest = max(segment.stop - segment.start for segment in candles.segments())
         raise UserError(
             f"{candles.symbol}: no window fits: {needed} candles without a gap are needed (data.features, "
@@ -212,11 +217,12 @@ def _coin(data: Data, candles: Candles, checks: Mapping[str, object]) -> tuple[C
         "label": {"rule": data.label, "horizon": data.horizon, "threshold": data.threshold},
         "checks": dict(checks),
         "hash": candles.digest(),
+        "own": dict(zip(own._fields[:3], own, strict=False)) if own else {},
         "windows": len(ends),
         "rows_without_features": int((~np.isfinite(table).all(1)).sum()),
         "rows_without_label": int((labels == outcomes.UNKNOWN).sum()),
     }
-    return Coin(candles, indicators.NAMES, table, labels, (), (), data.lookback, facts), ends
+    return Coin(candles, names, table, labels, (), (), data.lookback, facts), ends
 
 
 def _divide(data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] | None) -> tuple[Folds, dict[str, str]]:

@@ -1,7 +1,7 @@
 """Fits of what pooled experts do not learn by gradients: the linear expert, the trees, and the weights of the pool."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -29,7 +29,8 @@ LARGEST_WEIGHT = 1.5  # of an expert in the pool
 EQUALITY = 3e-3  # nats that the squares of the weights' distances from equal ones cost
 AT_ONCE = 32  # stretches
 THEIRS = -1  # rounds of boosting, where the trees are a base's
-Penalty: TypeAlias = tuple[bool, float]  # on the distance from a base's weights rather than from 0, and how much
+Base: TypeAlias = "PooledExperts | None"
+Known: TypeAlias = "tuple[bool, float] | None"
 
 
 def over(source: Windows, function: Callable[[Tensor, Tensor], tuple[Tensor, ...]]) -> list[Tensor]:
@@ -115,18 +116,13 @@ class _Linear:
 
 
 def fit_linear(
-    model: PooledExperts,
-    train: Windows,
-    validation: Windows,
-    returns: Tensor,
-    base: PooledExperts | None = None,
-    known: Penalty | None = None,
-) -> Penalty:
+    model: PooledExperts, train: Windows, validation: Windows, returns: Tensor, base: Base = None, known: Known = None
+) -> tuple[bool, float]:
     """Set the linear expert by maximum likelihood of the classes and of the return over the horizon.
 
     `returns` (N,) are those after each row of the table, in units of the deviation of so many candles. The penalty is
     the one of PENALTIES with the lowest log loss on the validation windows, on the distance from 0 or, with a `base`,
-    from the weights of that. It is returned, and may be `known` from an earlier fit.
+    from the weights of that. Returns whether from those, and the penalty, which may be `known` from an earlier fit.
     """
     seen = [over(source, model.linear_inputs) for source in (train, validation)]
     moments = [(each.mean(0), each.std(0).clamp(min=LEAST_SIZE)) for each in seen[0][:2]]
@@ -179,11 +175,7 @@ def _set_linear(model: PooledExperts, weights: Mapping[str, Tensor], moments: li
 
 
 def fit_trees(
-    model: PooledExperts,
-    train: Windows,
-    validation: Windows,
-    base: PooledExperts | None = None,
-    known: int | None = None,
+    model: PooledExperts, train: Windows, validation: Windows, base: Base = None, known: int | None = None
 ) -> int:
     """Set the trees by gradient boosting, stopped by the log loss on the validation windows.
 
@@ -195,7 +187,7 @@ def fit_trees(
     model.trees.start.copy_(torch.from_numpy(np.log(class_shares(labels[0].numpy()))))
     rounds = 0
     if len(np.unique(labels[0].numpy())) == len(CLASSES) and known not in (0, THEIRS):
-        rounds = set_trees(model.trees, _boosted(model, *(each.numpy() for each in (*seen, *labels)), rounds=known))
+        rounds = set_trees(model.trees, _boosted(model, seen, labels, known))
     if base is not None and known in (None, THEIRS):
         own, others = (F.cross_entropy(trees(seen[1]), labels[1]) for trees in (model.trees, base.trees))
         if others < own or known == THEIRS:
@@ -205,12 +197,7 @@ def fit_trees(
 
 
 def _boosted(
-    model: PooledExperts,
-    inputs: np.ndarray,
-    judged_inputs: np.ndarray,
-    labels: np.ndarray,
-    judged_labels: np.ndarray,
-    rounds: int | None,
+    model: PooledExperts, inputs: Sequence[Tensor], labels: Sequence[Tensor], rounds: int | None
 ) -> HistGradientBoostingClassifier:
     boosted = HistGradientBoostingClassifier(
         max_iter=rounds or model.config.rounds,
@@ -223,15 +210,12 @@ def _boosted(
         random_state=0,
     )
     with threadpool_limits(1):
-        judged = {"X_val": judged_inputs, "y_val": judged_labels} if rounds is None else {}
-        return boosted.fit(inputs, labels, **judged)
+        judged = {"X_val": inputs[1].numpy(), "y_val": labels[1].numpy()} if rounds is None else {}
+        return boosted.fit(inputs[0].numpy(), labels[0].numpy(), **judged)
 
 
 def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> int:
-    """Copy the trees, up to the best round, of a HistGradientBoostingClassifier; return the number of rounds.
-
-    It has no public way to them.
-    """
+    """Copy the trees of a HistGradientBoostingClassifier, which has no public way to them; return the best round."""
     trees.start.copy_(torch.from_numpy(boosted._baseline_prediction.ravel()))
     # It keeps the rounds after the best one too. The first score is that before any round.
     best = int(np.argmax(boosted.validation_score_)) if boosted.do_early_stopping_ else len(boosted._predictors)

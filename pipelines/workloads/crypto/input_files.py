@@ -51,4 +51,11 @@ def about(models: Sequence[object]) -> dict[str, Plain]:
     return facts([model for model in models if isinstance(model, SignalModel)])
 
 
-INPUTS = Inputs(input=CandlesInput, settings=SignalSettings, read=read, about=about)
+def code(config: Mapping[str, Mapping[str, str]]) -> None:
+    """Load features of the user's own. Raises UserError where their file is gone or has changed since training."""
+    from models.market.own_features import load
+
+    load(config["data"].get("features", "default"))
+
+
+INPUTS = Inputs(input=CandlesInput, settings=SignalSettings, read=read, about=about, code=code)

@@ -150,7 +150,7 @@ class ExpertsTask(SignalTask):
 
     model: PooledExperts
     usual_weights = "none"
-    chosen: tuple[experts.Penalty, int]  # on validation, of the linear expert and the trees; on the main process
+    chosen: tuple[experts.Known, int | None] = None, None  # on validation: penalty and rounds; on the main process
 
     def _fit(self, config: Config, base: PooledExperts | None) -> None:
         train, validation = self.train, self.validation
@@ -159,9 +159,9 @@ class ExpertsTask(SignalTask):
         returns = torch.from_numpy(below_each_other(moves, self.model.stretch))
 
         def fit() -> dict[str, Tensor]:
-            known = first.chosen if first else (None, None)
-            penalty = experts.fit_linear(self.model, train, validation, returns, base, known[0])
-            self.chosen = penalty, experts.fit_trees(self.model, train, validation, base, known[1])
+            penalty, rounds = first.chosen if first else self.chosen
+            penalty = experts.fit_linear(self.model, train, validation, returns, base, penalty)
+            self.chosen = penalty, experts.fit_trees(self.model, train, validation, base, rounds)
             return dict(self.model.named_buffers())
 
         # What is optimised may differ in its last bits between machines.

@@ -104,7 +104,7 @@ def test_candles_that_are_not_what_training_had_are_refused(model):
 
 def test_features_that_this_version_does_not_compute_are_named(model):
     old = CNNLSTM(CNNLSTMConfig("default", features=("moon",), lookback=8, timeframe_ms=STEP))
-    with pytest.raises(ValueError, match="there is no feature moon; train the model again"):
+    with pytest.raises(ValueError, match="there is no feature moon here: "):
         old.probabilities(candles(), now=now(NEEDED + 12))
 
 

@@ -141,25 +141,21 @@ def leaking(
     """Name each of the features (N, F) at the rows `ends` (N,) that goes with what comes more than with what was.
 
     What is computed from past candles knows them better than the next. Both are the rank correlation with the move over
-    the horizon, or the largest with the return of one candle, of `returns` (M,), up to the horizon or LEAK_PAST away: a
-    leak of the next candle alone is small in a long move.
+    the horizon, or the largest with one of `returns` (M,): a leak of the next candle alone is small in a long move.
     """
     sums, single, own = returns.cumsum(), _ranks(returns), _ranks(features)
     moves = sums[ends + horizon] - sums[ends], sums[ends] - sums[np.maximum(ends - horizon, 0)]
     lags = np.arange(1, horizon + 1), np.arange(1 - LEAK_PAST, 1)
-    compared = {
-        horizon: [_ranks(each)[:, None] for each in moves],
-        1: [single[np.maximum(ends[:, None] + each, 0)] for each in lags],
-    }
+    alone = [single[np.maximum(ends[:, None] + each, 0)] for each in lags]
     found = {}
-    for candles, columns in compared.items():
+    for candles, columns in {horizon: [_ranks(each)[:, None] for each in moves], 1: alone}.items():
         ahead, behind = (np.abs(12 * own.T @ each / len(ends)).max(1) for each in columns)
         least = max(LEAK_CORRELATION, 5 * np.sqrt(candles / len(ends)))  # by chance there is more in a short test
-        for place in np.flatnonzero(ahead > np.maximum(least, LEAK_RATIO * behind)):
-            found[names[place]] = (
+        for place in np.flatnonzero(ahead > np.maximum(least, LEAK_RATIO * behind)).tolist():
+            said = (
                 f"{names[place]} goes with the coming move of {candles} candle{'s' * (candles > 1)} (rank correlation "
-                f"{ahead[place]:.2f}) more than with the last ones ({behind[place]:.2f})"
             )
+            found[names[place]] = f"{said}{ahead[place]:.2f}) more than with the last ones ({behind[place]:.2f})"
     return list(found.values())
 
 

@@ -1,0 +1,119 @@
+"""Features of a user's own: causal by test, known by their file's hash, the same in training and in an answer."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from common.config import build
+from common.disk.prepared import MANIFEST, folder_for
+from common.errors import UserError
+from exporters.onnx.cnn_lstm import random_candles
+from models import io
+from models.market import candle_features, own_features
+from models.market.candles import COLUMNS
+from pipelines.answers import trained
+from pipelines.run.folder import Run
+from pipelines.workloads.crypto import Config, data, task
+
+SOUND = """
+import numpy as np
+MEMORY = 250
+
+def features(candles):
+    close = np.log(candles.close)
+    slow = np.full(len(close), np.nan)
+    slow[249:] = close[249:] - close[:-249]
+    return {"drift_249": slow, "heat": candles.volume / candles.volume.clip(min=1e-9)}
+"""
+CANDLES = random_candles(0, 700, 900_000)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(SOUND)
+    return tmp_path
+
+
+def config_of(*words):
+    words = ["data.simulated_candles=3000", "data.symbols=[AAAUSDT]", "data.lookback=12", *words]
+    return build(Config, {}, [*words, "data.features=mine.py:features", "model.coins=[AAAUSDT]"], "")
+
+
+def test_they_stand_behind_the_default_ones_and_hold_where_candles_are_cut(here):
+    own = own_features.load("mine.py:features")
+    own.check(CANDLES)
+    names, table = own_features.compute(CANDLES, own)
+    assert names == (*candle_features.NAMES, "drift_249", "heat")
+    np.testing.assert_array_equal(table[:, :-2], candle_features.compute(CANDLES))
+    np.testing.assert_array_equal(own_features.compute(CANDLES, own, ["heat", "body"])[1][:, 0], table[:, -1])
+    assert np.isfinite(table[249:]).all()
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("{'x': np.append(candles.close[1:], 0)}", "x of candle .* looks ahead: it is another once later candles"),
+        ("{'x': candles.close / candles.close.mean()}", "looks ahead"),
+        ("{'x': candles.close.cumsum()}", "x of candle .* depends on more than 174 candles: say so in that file"),
+        ("{'body': candles.close}", r"gives body of shape \(700,\) for 700 candles; give .* no default feature's name"),
+        ("{'x': candles.close[1:]}", r"gives x of shape \(699,\)"),
+    ],
+)
+def test_what_looks_ahead_or_too_far_back_is_refused(here, body, said):
+    (here / "mine.py").write_text(f"import numpy as np\ndef features(candles):\n    return {body}\n")
+    with pytest.raises(UserError, match=said):
+        own_features.load("mine.py:features").check(CANDLES)
+
+
+def test_a_file_or_a_function_that_there_is_not_is_named(here):
+    with pytest.raises(UserError, match=r"data.features=mine.py:other: mine.py has no function other"):
+        own_features.load("mine.py:other")
+    with pytest.raises(UserError, match=r"there is no file 'my.py'; give default, or FILE.py:FUNCTION"):
+        data.prepare(build(Config, {}, ["data.features=my.py:features"], ""), here / "data")
+
+
+def test_a_model_answers_with_the_file_it_was_trained_with_or_not_at_all(here, monkeypatch):
+    monkeypatch.setattr(own_features, "LOADED", {})
+    config, folder = config_of(), here / "data"
+    (folder / MANIFEST).parent.mkdir()
+    (folder / MANIFEST).write_text(json.dumps(data.prepare(config, folder)))
+    coin = data.load(folder, "AAAUSDT")
+    assert coin.names[-2:] == ("drift_249", "heat")
+    run = Run("crypto", "mine")
+    run.keep_config(config)
+    model = task.untrained(config, [coin], 0)
+    assert model.config.about["own"] == {
+        "word": "mine.py:features",
+        "sha256": config.data.features.partition("@")[2],
+        "memory": 250,
+    }
+    io.save(model, run.best)
+    # What it scales for an answer is what training had.
+    ends = coin.folds[0]["test"][:1]
+    used = coin.candles.rows(slice(ends[0] - model.candles_needed + 1, ends[0] + 1))
+    assert model.candles_needed == 250 + 12 - 1
+    torch.testing.assert_close(
+        model._scaled(used), torch.from_numpy(coin.scaled(0)[ends[0] - 11 : ends[0] + 1]), rtol=1e-5, atol=1e-5
+    )
+    given = {"coin": "AAAUSDT", "candles": {name: getattr(used, name).tolist() for name in COLUMNS}}
+
+    def asked(known):
+        return known.together([known.read(given)], {"now": "newest"})[0]
+
+    own_features.LOADED.clear()
+    alone = trained.of_folder("crypto", run.best, "cpu")
+    with pytest.raises(UserError, match=r"needs mine.py:features, SHA-256 \w+: give --name RUN, or call models.market"):
+        asked(alone)
+    assert own_features.LOADED == {}  # a model's folder runs no code
+    assert set(asked(trained.find("crypto", "mine", None, "cpu"))["probabilities"]) == {"SHORT", "NO_TRADE", "LONG"}
+    # Another file is another data set, and no answer of the old model.
+    (here / "mine.py").write_text(SOUND.replace('"heat"', '"warmth"'))
+    assert folder_for("crypto", config_of().data, 2) != folder_for("crypto", config.data, 2)
+    assert run.config(Config) == config
+    with pytest.raises(UserError, match=r"mine.py has changed: .* bring that version back, or train again"):
+        trained.find("crypto", "mine", None, "cpu")
+    with pytest.raises(UserError, match=r"mine.py has changed"):
+        data.prepare(run.config(Config), here / "again")
