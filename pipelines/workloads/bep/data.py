@@ -22,7 +22,7 @@ from models.plans.outline import divide as clauses
 from pipelines.workloads.bep.config import Config, Data
 from pipelines.workloads.bep.documents import families, sources
 from pipelines.workloads.bep.documents.cleaning import Cleaned, clean
-from pipelines.workloads.bep.documents.names import lower_case
+from pipelines.workloads.bep.documents.lexicon import lower_case
 from pipelines.workloads.bep.documents.parts import PARTS, SPAN, Rows, check_sizes, described_overlap, divide, held_out
 from pipelines.workloads.bep.documents.sources import Document
 

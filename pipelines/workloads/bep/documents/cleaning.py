@@ -10,8 +10,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from models.plans.characters import normalise
+from pipelines.workloads.bep.documents.lexicon import lower_case
 from pipelines.workloads.bep.documents.masking import NAME, Masked, Masker, mask_secrets
-from pipelines.workloads.bep.documents.names import Reader, lower_case, mask_places
+from pipelines.workloads.bep.documents.names import Reader
+from pipelines.workloads.bep.documents.places import mask_places
 
 # Symbol fonts of word processors have their glyphs in the private-use area, at U+F000 plus the glyph's code.
 BULLETS, GLYPHS = json.loads(Path(__file__).with_suffix(".json").read_text()).values()

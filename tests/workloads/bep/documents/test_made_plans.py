@@ -1,18 +1,24 @@
-"""Of the names, addresses and numbers of sixteen made plans, nearly all are masked, and little else."""
+"""Of the names, addresses and numbers of 28 made plans, nearly all are masked, and little else."""
+
+import re
 
 import pytest
 
 from pipelines.workloads.bep.documents.cleaning import clean
+from pipelines.workloads.bep.documents.lexicon import sound
+from pipelines.workloads.bep.documents.names import LIKELY, UNLIKELY
 from tests.workloads.bep.documents.made_plans import all_names, measured
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["development", "held_out"])
+@pytest.mark.parametrize("part", ["development", "held_out", "fresh", "later"])
 def test_nearly_all_is_masked_and_little_else(part):
-    assert sum(map(len, all_names().values())) == 400
+    assert [
+        sum(map(len, all_names(file).values())) for file in ("names.txt", "fresh_names.txt", "later_names.txt")
+    ] == [400, 216, 108]
     shares, said = measured(part)
     precision, recall, labels = shares.pop("person")
-    assert labels > 150
+    assert labels > 125
     assert (precision >= 0.9, recall >= 0.97) == (True, True), "\n".join(said)
     assert {kind: recall for kind, (_, recall, _) in shares.items() if recall < 0.95} == {}, "\n".join(said)
 
@@ -30,6 +36,27 @@ def test_nearly_all_is_masked_and_little_else(part):
 )
 def test_terms_of_building_are_no_names(text):
     assert clean(text, mask=True, names=True).text == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The model is checked by Qasira Velhomov before the review.",
+        "Qasira Velhomov is our Information Manager.",
+        "Discipline | Who\nSteel | Tom Barlow\nGlass | Priya Menon\nTimber | Ebbo Krelst",
+        "Present: Eng. Ada Lovelace (Client), Mbego Tsvalu (Designer)",
+        "Adresse du chantier : 17 bis, rue des Tanneurs, 57320 Bouzonville",
+    ],
+)
+def test_a_name_that_no_list_has_is_known_by_its_sound_and_by_what_stands_beside_it(text):
+    """Until now, each of these stayed, in whole or in part."""
+    found = clean(text, mask=True, names=True).text
+    assert not re.search("Qasira|Velhomov|Krelst|Mbego|Tsvalu|Tanneurs", found), found
+
+
+def test_words_sound_like_names_or_not():
+    assert min(map(sound, ["Alemayehu", "Moradi", "Shoshan"])) > LIKELY
+    assert max(map(sound, ["Navisworks", "Informativa", "Overzicht"])) < UNLIKELY
 
 
 def test_one_doubtful_hit_is_not_looked_for_elsewhere():

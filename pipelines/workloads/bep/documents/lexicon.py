@@ -1,0 +1,80 @@
+"""Known names, ordinary words and terms of building, and which of both an unknown word sounds like."""
+
+import importlib
+import pkgutil
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from math import log
+from pathlib import Path
+from types import ModuleType
+
+from pipelines.workloads.bep.documents.masking import WORDS
+
+LETTER = r"[^\W\d_]"
+HERE = Path(__file__)
+UPPER = "".join(filter(str.isupper, map(chr, [*range(0x250), *range(0x1E00, 0x1F00)])))
+WORD = rf"(?:(?:al|el|as|ash|an|ar)-|[dl{UPPER}]['\u2019])?[{UPPER}]{LETTER}+(?:[-'\u2019]{LETTER}+)*"
+
+
+@cache
+def known_names() -> tuple[frozenset[str], frozenset[str]]:
+    """Return given names and surnames in Latin letters: those of the package Faker and of masking.json."""
+    kinds: tuple[set[str], set[str]] = set(WORDS["given_names"]), set(WORDS["surnames"])
+    for module in _modules("person"):
+        for attribute in dir(module.Provider):
+            values = getattr(module.Provider, attribute) if "_name" in attribute else None
+            if isinstance(values, tuple | list | dict):
+                kinds[attribute.startswith("last")].update(word for value in values for word in str(value).split())
+    given, surnames = (frozenset(filter(re.compile(WORD).fullmatch, names)) for names in kinds)
+    return given, surnames
+
+
+@cache
+def terms() -> frozenset[str]:
+    """Return the words, in lower case, of terms.txt, of the embedded documents and of Faker's lists of words."""
+    listed = HERE.with_name("terms.txt").read_text(encoding="utf-8")
+    words = {word.lower() for word in re.findall(r"[^\W\d_]+", re.sub("(?m)^#.*", "", listed))}
+    for path in (HERE.parents[1] / "corpus").glob("*.md"):
+        words |= lower_case(path.read_text(encoding="utf-8"))
+    return frozenset(words | _lower("en_US"))
+
+
+def _modules(kind: str) -> Iterator[ModuleType]:
+    package = importlib.import_module(f"faker.providers.{kind}")
+    return (
+        importlib.import_module(f"{package.__name__}.{each.name}") for each in pkgutil.iter_modules(package.__path__)
+    )
+
+
+def _lower(locale: str = "") -> set[str]:
+    """Return Faker's ordinary words of a locale or of all."""
+    found = (module.Provider.word_list for module in _modules("lorem") if module.__name__.endswith(locale))
+    return {word for words in found for word in words if word.islower()}
+
+
+@cache
+def sound(word: str) -> float:
+    """Return how much likelier the trigrams of a word are in names than in ordinary words: 1.6 and -0.7 on average."""
+    parts = _trigrams(word.lower())
+    return sum(_weights().get(part, 0) for part in parts) / len(parts) ** 0.5
+
+
+def _trigrams(word: str) -> list[str]:
+    return ["".join(part) for part in zip(f"^{word}", f"{word}$", f"{word}$"[1:], strict=False)]
+
+
+@cache
+def _weights() -> dict[str, float]:
+    """Return the log-ratio of each trigram's frequencies in names and in ordinary words."""
+    names = {word.lower() for kind in known_names() for word in kind}
+    words = (terms() | _lower()) - names
+    first, second = (Counter(part for word in kind for part in _trigrams(word)) for kind in (names, words))
+    base = log(second.total() / first.total())
+    return {part: log((first[part] + 0.5) / (second[part] + 0.5)) + base for part in first | second}
+
+
+def lower_case(text: str) -> set[str]:
+    """Return the words that a text writes in lower case, which are no names there."""
+    return {word for word in re.findall(r"(?<![\w@.-])[^\W\d_]+(?![\w@])", text) if word.islower()}

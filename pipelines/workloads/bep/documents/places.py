@@ -1,0 +1,52 @@
+"""Addresses, project numbers, clients and sites, found by their form or their labels.
+
+What a label names is a number or a name of the project, and is masked wherever the document repeats it.
+"""
+
+import re
+
+from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, terms
+from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker
+from pipelines.workloads.bep.documents.names import FIRM
+
+SLOTS = {"project": "<project>", "client": "<client>", "site": "<site>"}
+# In masking.json, @ stands for capital letters.
+_FORMS = "|".join(WORDS["address_forms"]).replace("[@", f"[{UPPER}")
+ADDRESSES = re.compile(rf"(?<![\w/-])(?:{_FORMS})", re.MULTILINE)
+_BEFORE = r"(?:^|\||(?<=[.;] ))[ \t#*\d.]{0,8}"
+LABELS = {
+    kind: re.compile(
+        rf"{_BEFORE}(?i:{WORDS[f'{words}_labels']}) ?(?::? ?\||:) ?(?P<it>{value})(?=[ \t]*(?:\||$)|\.$|\. |, [a-z])",
+        re.MULTILINE,
+    )
+    for kind, words, value in (
+        ("address", "address", r"[^|\n]*\d[^|\n]*?"),
+        ("project", "number", r"(?=[\w./-]*\d)[\w./-]{3,30}"),
+        ("client", "client", rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?"),
+        ("site", "site", rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?"),
+    )
+}
+
+
+def mask_places(text: str, masker: Masker) -> str:
+    """Mask addresses, project numbers, clients and sites."""
+    text = masker.matches(text, "address", ADDRESS, LABELS["address"])
+    text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
+    for kind, mask in SLOTS.items():
+        named = {match["it"] for match in LABELS[kind].finditer(text) if _is_own(match["it"], kind)}
+        if named:
+            listed = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))
+            text = masker.matches(text, kind, mask, re.compile(rf"(?<![^\W_])(?:{listed})(?![^\W_])", re.I))
+    return text
+
+
+def _is_own(named: str, kind: str) -> bool:
+    """Return whether a value is a name of its own, not a mask, a placeholder or a description by ordinary words."""
+    if "<" in named:
+        return False
+    words = re.findall(r"[^\W\d_]{2,}", named)
+    person = 1 < len(words) < 4 and words[0] in known_names()[0] and words[0].lower() not in terms()
+    prose = len(re.findall(r"\b[a-z]{4,}", named)) > (1 if kind == "client" else 3)
+    if kind != "project" and (prose or (person and not FIRM.search(named))):
+        return False
+    return kind == "project" or any(word.lower() not in terms() for word in words)
