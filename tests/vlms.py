@@ -7,7 +7,8 @@ are cut up, enlarged or brought to windows as the family does with large ones.
 import torch
 
 SIZE = 16  # pixels a side of the images that they are shown
-WORDS = "Which of the two images ranks higher in glow: First, Second or Similar? First Second Similar USER: ASSISTANT:"
+WORDS = "Which of the two images ranks higher in glow: First, Second or Similar? First Second Similar USER: ASSISTANT: "
+WORDS += "How would you rate the glow of the image: Excellent, Good, Fair, Poor or Bad? Bad Poor Fair Good Excellent"
 LLAVA_CHAT = (
     "{% for message in messages %}USER: {% for part in message['content'] %}{% if part['type'] == 'image' %}<image>\n"
     "{% else %}{{ part['text'] }} {% endif %}{% endfor %}{% endfor %}ASSISTANT:"

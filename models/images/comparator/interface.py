@@ -81,6 +81,7 @@ class Comparator(io.Model):
         self.register_buffer("prior", torch.zeros(QUANTILES, dtype=torch.float64))
         # The numbers of `ranking.Scale`: Davidson's model, then its reliability; zero before `fit_scale`.
         self.register_buffer("fitted", torch.zeros(len(FITTED), dtype=torch.float64))
+        self.compared = 0  # comparisons for scores, two for each pair, since a scale was fitted
         self._kept: tuple[list[tuple[int, torch.dtype, torch.device]], Tensor] | None = None  # see `encoded_references`
 
     def encode(self, images: Tensor) -> Tensor:
@@ -176,7 +177,9 @@ class Comparator(io.Model):
 
     def _scale_of_references(self, budget: int, seed: int) -> ranking.Scale:
         prior = self.prior.cpu() if self.prior.unique().numel() > 1 else None
-        return ranking.fit_scale(self._references(None, budget), seed=seed, prior=prior)
+        found = ranking.fit_scale(self._references(None, budget), seed=seed, prior=prior)
+        self.compared = 0
+        return found
 
     @torch.no_grad()
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
@@ -189,6 +192,12 @@ class Comparator(io.Model):
         scale = self._usable_scale(budget)
         estimates, information = self._placed(scale, encoded, budget)
         return scale.scores(self.joined(encoded, estimates), information)
+
+    @torch.no_grad()
+    def score_by_comparisons(self, encoded: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+        """Return what `score_encoded` does from comparisons alone, by a scale that is fitted to the references."""
+        scale = self._scale_of_references(budget, 0)
+        return scale.scores(*ranking.place(scale, self._references(encoded, budget), len(encoded)))
 
     @torch.no_grad()
     def update(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
@@ -207,6 +216,7 @@ class Comparator(io.Model):
         scores, theta = self.reference_scores * unit, self.config.theta * unit
 
         def log_odds(first: Tensor, second: Tensor) -> Tensor:
+            self.compared += len(first)
             pairs = zip(first.to(encoded.device).split(AT_ONCE), second.to(encoded.device).split(AT_ONCE), strict=True)
             return torch.cat([self.compare_encoded(encoded, *pair).float() for pair in pairs])
 

@@ -58,6 +58,11 @@ class Scorer(Comparator):
         half = self.log_discrimination.exp() / 2 * (encoded[first, 0] - encoded[second, 0])
         return torch.stack([half, -half, self.tie.expand_as(half)], -1)
 
+    def goals(self, scores: Tensor, errors: Tensor | None) -> Tensor:
+        """Return what encodings are to say of scores (N,) on the user's scale, standardised; errors are not used."""
+        centre, spread = self.standard
+        return (scores - centre).float() / spread
+
     def score_loss(self, encoded: Tensor, known: Tensor) -> Tensor:
         """Return the loss (U,) of encodings (U, 2) for known scores (U,), standardised as encodings are.
 

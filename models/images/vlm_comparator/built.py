@@ -9,7 +9,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.images.vlm_comparator.config import IMAGE, PRESETS, PROMPT, WORDS, VlmComparatorConfig
+from models.images.vlm_comparator.config import IMAGE, MORE_WORDS, PAIRS, PRESETS, PROMPTS, WORDS, VlmComparatorConfig
 
 
 class Vision(Protocol):
@@ -19,10 +19,17 @@ class Vision(Protocol):
     patch_size: int
 
 
+class Text(Protocol):
+    """Sizes of a language model in transformers' config."""
+
+    vocab_size: int
+
+
 class Settings(Protocol):
     """The part of a LLaVA's config in transformers that is read here."""
 
     vision_config: Vision
+    text_config: Text
     image_seq_length: int
     vision_feature_select_strategy: str
 
@@ -81,7 +88,7 @@ def _settings(config: VlmComparatorConfig) -> object:
             "num_attention_heads": config.heads,
         }
         vision = {**shape, "image_size": config.size, "patch_size": config.patch}
-        text = {**shape, "vocab_size": len(WORDS)}
+        text = {**shape, "vocab_size": len(WORDS if config.question == PAIRS else MORE_WORDS)}
     else:
         vision, text = preset["vision"], preset["text"]
     ids = {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
@@ -95,11 +102,12 @@ def _settings(config: VlmComparatorConfig) -> object:
 
 
 def processor_for(settings: Settings) -> Processor:
-    """Return the processor of a model that is built here, whose tokenizer knows WORDS and nothing else."""
+    """Return the processor of a model that is built here, with a token for each of MORE_WORDS that it knows."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import CLIPImageProcessorPil, LlavaProcessor, PreTrainedTokenizerFast
 
-    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="<pad>"))
+    known = MORE_WORDS[: settings.text_config.vocab_size]
+    words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(known)}, unk_token="<pad>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=words,
@@ -120,14 +128,14 @@ def processor_for(settings: Settings) -> Processor:
         patch_size=settings.vision_config.patch_size,
         vision_feature_select_strategy=settings.vision_feature_select_strategy,
         num_additional_image_tokens=1,
-        chat_template=PROMPT,  # it has one question only
+        chat_template=PROMPTS[PAIRS],  # it has one question about two images
     )
 
 
-def prompt_ids(settings: Settings) -> Tensor:
-    """Return what `processor_for` makes of PROMPT, (1, L), without making a text of as many words."""
+def prompt_ids(settings: Settings, prompt: str) -> Tensor:
+    """Return what `processor_for` makes of a prompt, (1, L), without making a text of as many words."""
     marks = {IMAGE: settings.image_seq_length}
-    return torch.tensor([[WORDS.index(word) for word in PROMPT.split() for _ in range(marks.get(word, 1))]])
+    return torch.tensor([[MORE_WORDS.index(word) for word in prompt.split() for _ in range(marks.get(word, 1))]])
 
 
 def pixel_values(images: Tensor, settings: Settings, dtype: torch.dtype) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""The config of a vision-language comparator, sizes of published models, the words of a model that is built here."""
+"""The config of a vision-language comparator, its questions, sizes of published models, words of models built here."""
 
 import importlib.util
 import re
@@ -7,11 +7,20 @@ from dataclasses import dataclass
 from models.images.comparator.config import Question
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")  # that Hu et al. adapt, by transformers' names
-ANSWERS = ("First", "Second", "Similar")
+PAIRS, LEVELS, BOTH = "pairs", "levels", "both"  # what a model is asked
+ANSWERS = {PAIRS: ("First", "Second", "Similar"), LEVELS: ("Bad", "Poor", "Fair", "Good", "Excellent")}
+ASKED = {
+    PAIRS: "Which of the two images ranks higher in {attribute}: First, Second or Similar?",
+    LEVELS: "How would you rate the {attribute} of the image: Excellent, Good, Fair, Poor or Bad?",
+}
 IMAGE = "<image>"
-# The vocabulary of a model that is built from its config is made of the words of this prompt and the answers.
-PROMPT = f"<s> USER: {IMAGE} {IMAGE} which image ranks higher ? ASSISTANT:"
-WORDS = ("<pad>", "</s>", *dict.fromkeys(PROMPT.split()), *ANSWERS)
+# The vocabulary of a model that is built from its config is made of the words of these prompts and the answers.
+PROMPTS = {
+    PAIRS: f"<s> USER: {IMAGE} {IMAGE} which image ranks higher ? ASSISTANT:",
+    LEVELS: f"<s> USER: {IMAGE} {IMAGE} rate the image ? ASSISTANT:",
+}
+WORDS = ("<pad>", "</s>", *dict.fromkeys(PROMPTS[PAIRS].split()), *ANSWERS[PAIRS])
+MORE_WORDS = tuple(dict.fromkeys([*WORDS, *PROMPTS[LEVELS].split(), *ANSWERS[LEVELS]]))  # with those of levels
 # Sizes of published models. Their weights are random here: they serve to measure speed and memory without a download.
 PRESETS: dict[str, dict[str, dict[str, int]]] = {
     "llava-1.5-7b": {
@@ -36,7 +45,8 @@ class VlmComparatorConfig(Question):
     lora_rank: int = 8
     lora_alpha: float = 32.0  # the adapters' output is multiplied by lora_alpha / lora_rank
     lora_dropout: float = 0.05
-    prompt: str = ""  # with {question} and <image> twice; "": the base's chat template
+    question: str = PAIRS  # which of two images ranks higher; LEVELS: the level of one; BOTH
+    prompt: str = ""  # with {question}, perhaps {attribute}, and <image> twice; "": the base's chat template
     four_bit: bool = False  # keep the base's weights in 4 bits (Dettmers et al. 2023); needs bitsandbytes and CUDA
     preset: str = "small"  # of a base that is built here: small has the sizes below, one of PRESETS is in bfloat16
     width: int = 96
@@ -50,6 +60,8 @@ def check(config: VlmComparatorConfig) -> None:
     """Raise ValueError for settings that contradict each other."""
     if config.base and not config.lora:
         raise ValueError(f"base {config.base!r} is given, so set lora=true too: on a base only adapters are trained")
+    if config.question not in (PAIRS, LEVELS, BOTH):
+        raise ValueError(f"question is {config.question!r}; known questions: {PAIRS}, {LEVELS}, {BOTH}")
     if config.four_bit and not config.base:
         raise ValueError("four_bit is for the weights of a base; give base, or set four_bit=false")
     if config.four_bit and importlib.util.find_spec("bitsandbytes") is None:

@@ -4,7 +4,7 @@ import contextlib
 import copy
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,10 +19,10 @@ from models.images.comparator.interface import Comparator, pixels
 from models.images.vision_tower import AT_ONCE as IMAGES_AT_ONCE
 from models.images.vision_tower import layers_of, leave_out, quietly
 from models.images.vlm_comparator import bases
-from models.images.vlm_comparator.bases import LoadedBase
 from models.images.vlm_comparator.built import pixel_values
-from models.images.vlm_comparator.config import VlmComparatorConfig, check
+from models.images.vlm_comparator.config import LEVELS, PAIRS, VlmComparatorConfig, check
 from models.images.vlm_comparator.memory import Live
+from models.images.vlm_comparator.prompts import Prompt, processed
 
 KEPT_AT_ONCE = 64  # at most so many pairs' keys and values are held at once
 KEPT_SHARE = 0.4  # and at most so much of the free memory: those of a pair take 0.6 GiB in a 7B model
@@ -36,10 +36,6 @@ class VlmComparator(Comparator):
     config: VlmComparatorConfig
     network: Any  # transformers' model, or peft's around it
     rate_factors: dict[str, float]  # shares of the learning rate, by part of parameters' names
-    ids: Tensor  # (1, L) of the prompt with the places of both images' tokens
-    ids_answers: Tensor  # (3,)
-    positions: Tensor | None  # (3, 1, L) of models whose positions have several axes
-    kinds: Tensor | None  # (1, L) of models that let some tokens see later ones
 
     def __init__(self, config: VlmComparatorConfig):
         super().__init__(config)
@@ -47,10 +43,8 @@ class VlmComparator(Comparator):
         base = bases.load_base(config)
         self.config = dataclasses.replace(config, revision=base.revision)
         self.kind, self.processor, self.built = base.family, base.processor, base.ours
-        self.prompt = bases.text_of(config, base)
-        self.inputs = bases.inputs_of(config, base, self.prompt)
-        self._read_prompt(config, base)
-        self.inputs.pop("pixel_values", None)
+        self.pair = Prompt(config, base, PAIRS)
+        self.level = None if config.question == PAIRS else Prompt(config, base, LEVELS)
         self._no_split_modules = layers_of(base.network)
         self.frozen = self.large_base = config.lora
         self.projectors = base.projectors
@@ -61,25 +55,6 @@ class VlmComparator(Comparator):
                 parameter.requires_grad_(False)
         if config.lora:
             leave_out(self, "network")
-
-    def _read_prompt(self, config: VlmComparatorConfig, base: LoadedBase) -> None:
-        """Set the tokens of prompt and answers. Raises ValueError where they cannot hold two images or three words."""
-        ids, place = self.inputs["input_ids"], base.network.config.image_token_id
-        marks = (ids[0] == place).nonzero().flatten()
-        if not len(marks) or len(marks) % 2:
-            raise ValueError(
-                f"base {self.config.base}: its tokenizer does not know the mark for an image, or its prompt has not "
-                f"two of them, so it cannot take two images: {self.prompt!r}"
-            )
-        kinds = self.inputs.get("token_type_ids")
-        self.begun = int(marks[len(marks) // 2 - 1]) + 1  # the first token after the first image
-        positions = None
-        if hasattr(base.network.model, "get_rope_index"):
-            further = {name: self.inputs[name] for name in ("mm_token_type_ids", "image_grid_thw")}
-            positions = base.network.model.get_rope_index(ids, **further)[0]
-        answers = torch.tensor(bases.answers_of(config, base, self.prompt))
-        for name, tensor in (("ids", ids), ("ids_answers", answers), ("positions", positions), ("kinds", kinds)):
-            self.register_buffer(name, tensor, persistent=False)
 
     @property
     def base(self) -> Any:
@@ -111,8 +86,8 @@ class VlmComparator(Comparator):
         """Extend a comparator's description by what is needed to ask the base without this package."""
         return {
             **super().describe(),
-            "prompt": self.prompt,
-            "label_ids": self.ids_answers.tolist(),
+            "prompt": self.pair.text,
+            "label_ids": self.pair.answers.tolist(),
             "base": self.config.base,
             "revision": self.config.revision,
         }
@@ -161,11 +136,11 @@ class VlmComparator(Comparator):
         if self.built:
             inputs = pixel_values(pixels(images), self.base.config, self.base.dtype)
         else:
-            inputs = bases.processed(self.processor, self.prompt, images)
+            inputs = processed(self.processor, self.pair.text, images)
         model = self.base.model
         taken = inspect.signature(model.get_image_features).parameters.keys() & inputs.keys()
         given = {
-            name: inputs[name].to(self.ids.device, self.base.dtype if inputs[name].is_floating_point() else None)
+            name: inputs[name].to(self.pair.ids.device, self.base.dtype if inputs[name].is_floating_point() else None)
             for name in taken
         }
         entered: list[Tensor] = []
@@ -183,7 +158,7 @@ class VlmComparator(Comparator):
         for name, part in zip(self.projectors, parts.chunk(len(self.projectors), -1), strict=True):
             tokens = model.get_submodule(name)(part.contiguous())
             tokens = tokens.reshape(len(encoded), -1, tokens.shape[-1]).to(self.base.dtype)
-            found.append(self.kind.arrange(model, tokens, self.inputs))
+            found.append(self.kind.arrange(model, tokens, self.pair.inputs))
         return found
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -194,32 +169,40 @@ class VlmComparator(Comparator):
         """
         if torch.is_grad_enabled():
             return self._both(self.project(encoded), first, second)
-        order, logits = first.argsort(stable=True), []
-        at_once, done = self._kept_at_once(), 0
-        while done < len(order):
-            rows = order[done : done + at_once]
+        order = first.argsort(stable=True)
+        one, other = first[order], second[order]
+        found = self.in_parts(lambda part: self.compare_sorted(encoded, one[part], other[part]), len(order))
+        return found[order.argsort()]
+
+    def in_parts(self, ask: Callable[[slice], Tensor], count: int) -> Tensor:
+        """Return the rows of ask(0 to count), asked in parts that fit the free memory."""
+        at_once, done, found = self._kept_at_once(), 0, [ask(slice(0, 0))] if not count else []
+        while done < count:
+            part = slice(done, min(count, done + at_once))
             try:
-                logits.append(self.compare_sorted(encoded, first[rows], second[rows]))
-                done += len(rows)
+                found.append(ask(part))
+                done = part.stop
             except torch.OutOfMemoryError:
                 if at_once == 1:
                     raise
-                at_once = max(1, len(rows) // 2)
-        return torch.cat(logits)[order.argsort()] if logits else self.compare_sorted(encoded, first, second)
+                at_once = max(1, (part.stop - done) // 2)
+        return torch.cat(found)
 
     def compare_sorted(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return logits (P, 3) of pairs that are sorted by `first`."""
         used, places = torch.cat([first, second]).unique(return_inverse=True)
         # Only these images' tokens, because each takes 5 MB in a 7B model.
         tokens, (one, other) = self.project(encoded[used]), places.chunk(2)
-        if self.kinds is not None:
+        if self.pair.kinds is not None:
             return self._both(tokens, one, other)
         heads, which = one.unique(return_inverse=True)
-        begun = self._ask(slice(0, self.begun), [each[heads] for each in tokens], use_cache=True).past_key_values
+        begun = self.ask(
+            self.pair, slice(0, self.pair.begun), [each[heads] for each in tokens], use_cache=True
+        ).past_key_values
         begun.batch_select_indices(which)
         rest = [each[other] for each in tokens]
-        found = self._ask(slice(self.begun, None), rest, past_key_values=begun, use_cache=True)
-        logits: Tensor = found.logits[:, -1, self.ids_answers]
+        found = self.ask(self.pair, slice(self.pair.begun, None), rest, past_key_values=begun, use_cache=True)
+        logits: Tensor = found.logits[:, -1, self.pair.answers]
         return logits
 
     def training_bytes(self, pairs: int, entered: Sequence[int]) -> int:
@@ -242,37 +225,47 @@ class VlmComparator(Comparator):
 
     def _plan(self, encoded: Tensor) -> None:
         """Run a pass over as many sequences as `encoded` has images; values do not matter."""
-        tokens = self.project(encoded)[-1]
-        words = self.base.get_input_embeddings()(self.ids[:, : self.ids.shape[1] - 2 * tokens.shape[1]])
-        inputs = torch.cat([tokens, tokens.clone(), words.expand(len(tokens), -1, -1)], 1)
-        found = self.base(inputs_embeds=inputs, logits_to_keep=1, use_cache=False)
-        found.logits[:, -1, self.ids_answers].float().logsumexp(-1).sum().backward()
+        tokens, nats = self.project(encoded)[-1], []
+        for prompt in self.prompts:
+            words = self.base.get_input_embeddings()(
+                prompt.ids[:, : prompt.ids.shape[1] - prompt.images * tokens.shape[1]]
+            )
+            shown = [tokens.clone() for _ in range(prompt.images)]
+            inputs = torch.cat([*shown, words.expand(len(tokens), -1, -1)], 1)
+            found = self.base(inputs_embeds=inputs, logits_to_keep=1, use_cache=False)
+            nats.append(found.logits[:, -1, prompt.answers].float().logsumexp(-1).sum())
+        torch.stack(nats).sum().backward()
+
+    @property
+    def prompts(self) -> list[Prompt]:
+        """What is asked in training."""
+        return [self.pair]
 
     def _kept_at_once(self) -> int:
         """Return how many pairs' keys and values are held at once."""
         text = self.base.config.get_text_config()
         heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
         width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
-        pair: int = 2 * text.num_hidden_layers * heads * width * self.ids.shape[1] * self.base.dtype.itemsize
-        return min(KEPT_AT_ONCE, max(1, int(KEPT_SHARE * free_memory_bytes(self.ids.device)) // pair))
+        pair: int = 2 * text.num_hidden_layers * heads * width * self.pair.ids.shape[1] * self.base.dtype.itemsize
+        return min(KEPT_AT_ONCE, max(1, int(KEPT_SHARE * free_memory_bytes(self.pair.ids.device)) // pair))
 
     def _both(self, tokens: Sequence[Tensor], first: Tensor, second: Tensor) -> Tensor:
         """Return logits (P, 3) of the whole prompt for pairs of rows of `tokens`, each (U, T, D)."""
         images = [torch.stack([each[first], each[second]], 1).flatten(0, 1) for each in tokens]
-        logits: Tensor = self._ask(slice(0, None), images, use_cache=False).logits[:, -1, self.ids_answers]
+        found = self.ask(self.pair, slice(0, None), images, use_cache=False)
+        logits: Tensor = found.logits[:, -1, self.pair.answers]
         return logits
 
-    def _ask(self, span: slice, images: Sequence[Tensor], **further: object) -> Any:
-        """Return the base's outputs after a `span` of the prompt, with the tokens (..., T, D) of the images in it."""
-        ids = self.ids[:, span]
-        marks = 2 if span == slice(0, None) else 1
-        count = len(images[-1]) // marks
+    def ask(self, prompt: Prompt, span: slice, images: Sequence[Tensor], **further: object) -> Any:
+        """Return the base's outputs after a `span` of a prompt, with the tokens (..., T, D) of the images in it."""
+        ids = prompt.ids[:, span]
+        count = len(images[-1]) // (prompt.images if span == slice(0, None) else 1)
         shown = list(images[-1]) if self.kind.listed else images[-1]
         seen = SimpleNamespace(pooler_output=shown, deepstack_features=[list(each) for each in images[:-1]])
-        if self.positions is not None:
-            further["position_ids"] = self.positions[..., span].expand(-1, count, -1)
-        if self.kinds is not None:
-            further["token_type_ids"] = self.kinds[:, span].expand(count, -1)
+        if prompt.positions is not None:
+            further["position_ids"] = prompt.positions[..., span].expand(-1, count, -1)
+        if prompt.kinds is not None:
+            further["token_type_ids"] = prompt.kinds[:, span].expand(count, -1)
         ids = ids.expand(count, -1)
         return self.base(input_ids=ids, mm_encoder_outputs={"image": seen}, logits_to_keep=1, **further)
 

@@ -140,8 +140,13 @@ class Model(Section):
     lora_dropout: float = Field(0.05, ge=0, lt=1, description="vlm: share of the adapters' inputs that is dropped")
     prompt: str | None = Field(
         None,
-        description="vlm: the prompt, with {question} and twice the base's mark for an image; null: by the base's chat "
-        "template",
+        description="vlm: the prompt, with {question}, or words of its own for an attribute, and twice the base's mark "
+        "for an image; null: by the base's chat template",
+    )
+    question: Literal["pairs", "levels", "both"] = Field(
+        "pairs",
+        description="vlm: pairs: which of two images ranks higher, so that a score takes many comparisons; levels: how "
+        "one image is rated, from Bad to Excellent, so that a score takes one pass; both: trained on both",
     )
     four_bit: bool = Field(False, description="vlm: keep the base's weights in 4 bits; needs bitsandbytes and CUDA")
 
@@ -149,9 +154,9 @@ class Model(Section):
     def _only_what_the_kind_has(self) -> "Model":
         kinds = {
             "texture": ("siamese", "scorer"),
-            **dict.fromkeys(("heads", "preset", "lora", "lora_targets", "prompt", "four_bit"), ("vlm",)),
+            **dict.fromkeys(("heads", "preset", "lora", "lora_targets", "prompt", "four_bit", "question"), ("vlm",)),
         }
-        given = [name for name in kinds if getattr(self, name) and getattr(self, name) != "small"]
+        given = [name for name in kinds if getattr(self, name) and getattr(self, name) not in ("small", "pairs")]
         given = [name for name in given if self.kind not in kinds[name]]
         if given:
             raise ValueError(

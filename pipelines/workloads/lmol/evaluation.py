@@ -43,6 +43,7 @@ from pipelines.workloads.lmol.judging.pair_figures import (
 from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, place, score_figures, scores_csv
 
 STRIP, MISTAKES = 36, 12  # images in the report, at most
+PASSES = "passes an image"  # column of a vlm's passes for a score, beside encoding it
 COST = "ms a pair"  # column of the time that it takes to look at two new images and to answer
 Orders = tuple[np.ndarray, np.ndarray]  # (P, 3) in the order given, and swapped, both in terms of the order given
 
@@ -75,6 +76,7 @@ def evaluate(
     source = data.Images(comparisons.images, seen, config.data.workers)
     answers = ModelAnswers(model, source, device, map_items)
     found = _ask(answers, comparisons, config)
+    passes = _passes(answers, found.placed, config)
     tower = answers.of_tower()
     parts = () if tower is None else (tower[:, :2], tower[:, 2:])  # moments and cells
     features = [(each.flatten(1).cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]
@@ -87,7 +89,10 @@ def evaluate(
     sharpness = next(each for each in others if each.name == SHARPNESS).answer(first, second)
     families = by_family(comparisons, {"model": found.probabilities, "sharpness_rule": sharpness})
     cost = answers.cost()
-    table = [_model_row(found, config.model.kind, cost), *(_baseline_row(each, found) for each in others)]
+    own = {PASSES: passes["passes_per_image"]} if passes else {}
+    table = [_model_row(found, config.model.kind, cost) | own, *(_baseline_row(each, found) for each in others)]
+    if isinstance(compared := passes.get("by_comparisons"), dict):
+        table.insert(1, compared)
     summary = {
         **_pair_summary(found, config.seed),
         **found.scored,
@@ -98,6 +103,7 @@ def evaluate(
         "coverage": float((np.abs(found.placed.scores - found.placed.known) <= Z95 * found.placed.errors).mean()),
         **_against_one_image(found, others),
         **found.triples,
+        **passes,
         **_against_teacher(model, comparisons, found.placed, config.evaluation.comparisons),
         "family": families,
         "n": len(comparisons.pairs["test"]),
@@ -166,6 +172,20 @@ def _errors(scores: np.ndarray, placed: Placed) -> dict[str, float | None]:
     same = np.ptp(scores) == 0  # constant scores: correlation undefined, whatever rounding makes of it
     pearson, spearman = (None if same or np.isnan(found[name]) else found[name] for name in ("pearson", "spearman"))
     return {"MAE": found["mae"], "RMSE": found["rmse"], "Pearson": pearson, "Spearman": spearman}
+
+
+def _passes(answers: ModelAnswers, placed: Placed, config: Config) -> dict[str, Plain]:
+    """Return how many passes of a vlm a score took, and what comparisons give where it was trained on both."""
+    if config.model.kind != "vlm":
+        return {}
+    own: dict[str, Plain] = {"passes_per_image": answers.passes}
+    if config.model.question != "both":
+        return own
+    scores, _ = answers.scores(placed.images, config.evaluation.comparisons, compared=True)
+    return {
+        **own,
+        "by_comparisons": {"predictor": "vlm by comparisons", **_errors(scores, placed), PASSES: answers.passes},
+    }
 
 
 def _against_teacher(model: Comparator, comparisons: Comparisons, placed: Placed, budget: int) -> dict[str, Plain]:

@@ -143,7 +143,17 @@ def _vlm(config: Config, question: Mapping[str, object]) -> Comparator:
     from models.images import vlm_comparator
 
     model = config.model
-    names = ("preset", "lora", "lora_targets", "lora_rank", "lora_alpha", "lora_dropout", "prompt", "four_bit")
+    names = (
+        "preset",
+        "lora",
+        "lora_targets",
+        "lora_rank",
+        "lora_alpha",
+        "lora_dropout",
+        "prompt",
+        "four_bit",
+        "question",
+    )
     choices: dict[str, object] = {name: value for name in names if (value := getattr(model, name)) is not None}
     return vlm_comparator.build(
         {**question, **choices, "base": model.base or "", **_given(config), "seed": config.seed}

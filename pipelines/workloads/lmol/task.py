@@ -14,6 +14,7 @@ from models.images.comparator.scorer import Scorer
 from models.images.comparator.siamese import TowerSiamese
 from models.images.ranking import SWAPPED, Davidson
 from models.images.vision_tower import Tower
+from models.images.vlm_comparator.levels import LevelComparator
 from models.images.vlm_comparator.model import VlmComparator
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.lmol import data
@@ -57,9 +58,10 @@ class ComparisonTask(Task):
         known = None
         if isinstance(self.model, Scorer):
             targets = self._taught(self.model, stored, parts["train"], targets)
-            centre, spread = self.model.standard
-            scores = torch.from_numpy(self.comparisons.scores)[used] * self.comparisons.unit
-            known = ((scores - centre).float() / spread).to(home)
+        if isinstance(self.model, Scorer | LevelComparator):
+            errors = self.comparisons.errors
+            doubt = None if errors is None else torch.from_numpy(errors)[used]
+            known = self.model.goals(self._known(torch.arange(len(used))), doubt).to(home)
         self.train = Pairs(
             images,
             parts["train"],
@@ -164,35 +166,24 @@ class ComparisonTask(Task):
         """Return cross-entropy, the mean over both orders, plus the weighted divergence between them; sums over pairs.
 
         The logits are adjusted to the frequencies of the training pairs inside the loss only (Menon et al. 2021), so
-        that the model's own logits are right for unselected pairs.
+        that the model's own logits are right for unselected pairs. Where scores are learnt, their loss is added.
         """
-        if "known" in batch:
-            return self._scorer_loss(model, batch)
-        one, other = logits_of_orders(model, batch)
+        one, other, told = logits_of_orders(model, batch, with_encodings="known" in batch)
         nats = cross_entropy(one + self.prior, other + self.prior, batch.get("target", batch["label"]))
         difference = one.log_softmax(-1) - other.log_softmax(-1)
         divergence = ((one.softmax(-1) - other.softmax(-1)) * difference).sum(-1) / 2
         right = (one.softmax(-1) + other.softmax(-1)).argmax(-1) == batch["label"]
         value = nats + self.config.training.consistency * divergence
         metrics = {"accuracy": right.float().sum(), "answer_loss": nats.sum(), "order_loss": divergence.sum()}
+        if isinstance(self.model, Scorer | LevelComparator):
+            off = self.model.score_loss(told, batch["known"])
+            wrong = (off[batch["first"]] + off[batch["second"]]) / 2
+            value, metrics = value + wrong, {**metrics, "score_loss": wrong.sum()}
         return Loss(value.sum(), len(nats), metrics)
-
-    def _scorer_loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """Return cross-entropy of the answers, the same in both orders, plus the loss of scores; sums over pairs."""
-        first, second = batch["first"], batch["second"]
-        given = {"numbers": batch["numbers"], "with_encodings": True}
-        logits, encoded = model(batch.get("images"), first, second, **given)
-        nats = functional.cross_entropy(logits + self.prior, batch.get("target", batch["label"]), reduction="none")
-        assert isinstance(self.model, Scorer)
-        off = self.model.score_loss(encoded, batch["known"])
-        wrong = (off[first] + off[second]) / 2
-        right = logits.argmax(-1) == batch["label"]
-        metrics = {"accuracy": right.float().sum(), "answer_loss": nats.sum(), "score_loss": wrong.sum()}
-        return Loss((nats + wrong).sum(), len(nats), metrics)
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return, per pair, cross-entropy in nats, accuracy of the mean over both orders, and agreement of both."""
-        one, other = logits_of_orders(model, batch)
+        one, other, _ = logits_of_orders(model, batch)
         return {
             "loss": cross_entropy(one, other, batch["label"]),
             "accuracy": ((one.softmax(-1) + other.softmax(-1)).argmax(-1) == batch["label"]).float(),
@@ -251,14 +242,21 @@ def in_parts(function: Callable[[Tensor], Tensor], count: int, home: torch.devic
     return whole
 
 
-def logits_of_orders(model: nn.Module, batch: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return logits (b, 3) of the pairs in the order given, and swapped, both in terms of the order given."""
+def logits_of_orders(
+    model: nn.Module, batch: Mapping[str, Tensor], with_encodings: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return logits (b, 3) of the pairs in the order given, and swapped, both in terms of the order given.
+
+    What a forward pass returns `with_encodings` comes third; if that is not wanted, the logits again.
+    """
     first, second = batch["first"], batch["second"]
     both = torch.cat([first, second]), torch.cat([second, first])
-    logits = model(batch.get("images"), *both, encoded=batch.get("encoded"), numbers=batch["numbers"])
+    given = {"encoded": batch.get("encoded"), "numbers": batch["numbers"]}
+    found = model(batch.get("images"), *both, **given, **({"with_encodings": True} if with_encodings else {}))
+    logits, told = found if with_encodings else (found, found)
     one, other = logits.float().chunk(2)
     # An index by a list would be copied to the device, which waits for it.
-    return one, torch.stack([other[:, answer] for answer in SWAPPED], -1)
+    return one, torch.stack([other[:, answer] for answer in SWAPPED], -1), told
 
 
 def cross_entropy(one: Tensor, other: Tensor, label: Tensor) -> Tensor:

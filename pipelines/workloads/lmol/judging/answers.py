@@ -24,7 +24,7 @@ class ModelAnswers:
 
     def __init__(self, model: Comparator, source: data.Images, device: torch.device, map_items: MapItems):
         self.model, self.device, self.map_items = model, device, map_items
-        self.comparisons, self.seconds = 0, 0.0
+        self.comparisons, self.seconds, self.passes = 0, 0.0, 0.0
         began = time.perf_counter()
         encoded = map_items(source, lambda batch: {"features": model.encode(batch["image"].to(device))}, IMAGES_AT_ONCE)
         # If the images do not fit on the device, their encodings may not fit either.
@@ -51,10 +51,16 @@ class ModelAnswers:
         self.seconds += time.perf_counter() - began
         return answers
 
-    def scores(self, numbers: np.ndarray, budget: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return scores (N,) and standard errors (N,) of images (N,)."""
+    def scores(self, numbers: np.ndarray, budget: int, compared: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Return scores (N,) and standard errors (N,) of images (N,), from comparisons alone if `compared`.
+
+        `passes` is then how many each image took after it was encoded: comparisons, or one if its level was asked.
+        """
         encoded = self.features[self.row[numbers].to(self.features.device)].to(self.device)
-        scores, errors = self.model.score_encoded(encoded, budget)
+        self.model.compared = 0
+        score = self.model.score_by_comparisons if compared else self.model.score_encoded
+        scores, errors = score(encoded, budget)
+        self.passes = max(1.0, self.model.compared / len(numbers))
         return scores.numpy(), errors.numpy()
 
     def of_tower(self) -> Tensor | None:

@@ -137,8 +137,8 @@ def test_a_base_without_chat_template_needs_a_prompt(hub_folder, tmp_path):
     with pytest.raises(ValueError, match=r"has no chat template; give prompt, with \{question\} and <image> twice"):
         make(base=str(tmp_path), lora=True)
     model = make(base=str(tmp_path), lora=True, prompt="USER: <image> <image> {question} ASSISTANT:", attribute="glow")
-    assert model.prompt.startswith("USER: <image> <image> Which of the two images ranks higher in glow:")
-    assert model.describe()["prompt"] == model.prompt
+    assert model.pair.text.startswith("USER: <image> <image> Which of the two images ranks higher in glow:")
+    assert model.describe()["prompt"] == model.pair.text
     for prompt in ("<image> {question}", "{question}"):
         with pytest.raises(ValueError, match=r"its processor takes no two images with this prompt: .* 2 images"):
             make(base=str(tmp_path), lora=True, prompt=prompt)

@@ -72,14 +72,51 @@ def test_answers_are_those_of_transformers_own_forward(folder):
 
     model, images = make(folder), pictures()
     network, processor = AutoModelForImageTextToText.from_pretrained(folder).eval(), load_processor(Base(folder))
-    expected = asked_by_the_library(network, processor, images, model.ids_answers)
+    expected = asked_by_the_library(network, processor, images, model.pair.answers)
     assert (expected[0] - expected[1]).abs().max() > 1e-2
-    words = [processor.tokenizer.convert_ids_to_tokens(int(i)) for i in model.ids_answers]
+    words = [processor.tokenizer.convert_ids_to_tokens(int(i)) for i in model.pair.answers]
     assert words == ["First", "Second", "Similar"]
     first, second = torch.tensor(PAIRS).T
     torch.testing.assert_close(model(images, first, second), expected, rtol=1e-4, atol=1e-4)
     with torch.no_grad():  # reads a first image once
         torch.testing.assert_close(model(images, first, second), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_levels_are_those_of_transformers_own_forward_of_one_image(folder):
+    from transformers import AutoModelForImageTextToText
+
+    model, images = make(folder, question="levels"), pictures()
+    network, processor = AutoModelForImageTextToText.from_pretrained(folder).eval(), load_processor(Base(folder))
+    told = model.describe()["levels"]
+    words = [processor.tokenizer.convert_ids_to_tokens(i) for i in told["label_ids"]]
+    assert words == ["Bad", "Poor", "Fair", "Good", "Excellent"] == told["words"]
+    starts = told["prompt"].startswith(processor.tokenizer.bos_token)
+    expected = []
+    for image in images:
+        shown = [[Image.fromarray(image.movedim(0, -1).numpy())]]
+        if network.config.model_type == "llava_onevision":  # it would cut up an image that comes alone
+            shown, prompt = [[*shown[0], *shown[0]]], model.level.text
+        else:
+            prompt = told["prompt"]
+        inputs = processor(text=[prompt], images=shown, return_tensors="pt", add_special_tokens=not starts)
+        inputs.pop("labels", None)
+        if network.config.model_type == "llava_onevision":
+            marks = (inputs["input_ids"][0] == network.config.image_token_id).nonzero().flatten()
+            half = len(marks) // 2
+            kept = torch.ones(inputs["input_ids"].shape[1], dtype=torch.bool)
+            kept[marks[half - 1] + 1 : marks[-1] + 1] = False
+            features = network.model.get_image_features(
+                inputs["pixel_values"], inputs["image_sizes"], batch_num_images=torch.tensor([2])
+            ).pooler_output
+            embedded = network.get_input_embeddings()(inputs["input_ids"][:, kept])
+            embedded[0, marks[:half]] = features[0]
+            inputs = {"inputs_embeds": embedded}
+        with torch.no_grad():
+            expected.append(network(**inputs).logits[0, -1, told["label_ids"]])
+    expected = torch.stack(expected)
+    assert (expected[0] - expected[1]).abs().max() > 1e-3
+    with torch.no_grad():
+        torch.testing.assert_close(model.levels(model.encode(images)), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_adapters_and_projector_train_are_stored_and_merged(folder, tmp_path):
