@@ -37,9 +37,14 @@ def parse(
     resume: bool = False,
     steps: int | None = None,
     argv: Sequence[str] | None = None,
+    further: Callable[[Parser], None] = lambda known: None,
 ) -> argparse.Namespace:
-    """Parse a command's words by `parser`; --help and --print-config, which prints what `configure` returns, end it."""
+    """Parse a command's words by `parser` and the options that `further` adds.
+
+    --help and --print-config, which prints what `configure` returns, end the program.
+    """
     known = parser(description, resume, steps)
+    further(known)
     offer(known)
     args = known.parse_intermixed_args(argv)
     if args.help or args.keys is not None:

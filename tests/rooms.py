@@ -56,12 +56,13 @@ ROOMS = {
         *(f"pipelines.{name}" for name in ("checks", "distributed", "engine", "run", "workloads")),
     ),
     "pipelines.answers": ("models", "pipelines.cli", "pipelines.run", "pipelines.workloads"),
+    "pipelines.following": ("pipelines.answers", "pipelines.engine", "pipelines.run"),
     "pipelines.server": ("pipelines.answers", "pipelines.report"),
     "pipelines": (
         *("models.io", "models.shipped"),
         *(
             f"pipelines.{name}"
-            for name in ("answers", "checks", "cli", "distributed", "engine", "inventory", "members")
+            for name in ("answers", "checks", "cli", "distributed", "engine", "following", "inventory", "members")
         ),
         *(f"pipelines.{name}" for name in ("report", "run", "server", "tracking", "workloads", "workloads.lmol")),
     ),

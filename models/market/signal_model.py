@@ -120,7 +120,7 @@ class SignalModel(io.Model):
     def _judged(self, known: Candles) -> Tensor:
         """Return the probabilities (S, 3) after each candle that has enough before it, by the evaluated rule."""
         config, device = self.config, next(self.parameters()).device
-        scaled, number = self._scaled(known), torch.tensor([config.place(known.symbol)], device=device)
+        scaled, number = self.scaled(known), torch.tensor([config.place(known.symbol)], device=device)
         past, found = config.lookback - 1, []
         for start in range(0, len(scaled) - past, ROWS_AT_ONCE):
             part = scaled[None, start : start + past + ROWS_AT_ONCE].to(device)
@@ -200,7 +200,7 @@ class SignalModel(io.Model):
             write_json(folder / RULE, self.rule.model_dump())
         return [RULE] * (self.rule is not None)
 
-    def _scaled(self, known: Candles) -> Tensor:
+    def scaled(self, known: Candles) -> Tensor:
         """Return the scaled features of all candles that have enough before them, as training has them."""
         # Features in float32, scaled in float64.
         _, table = own_features.compute(known, own_features.of(self.config.about.get("own")), self.config.features)

@@ -3,13 +3,17 @@
 import importlib
 import importlib.util
 import os
+from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 from common.errors import UserError
 from common.input_files import Inputs
 from common.packages import import_folder, recorded_folder
+from pipelines.engine.config import BaseConfig
+from pipelines.engine.feed import Feed
 from pipelines.engine.workload import Workload
 
 FOLDER = Path(__file__).resolve().parent
@@ -48,10 +52,24 @@ def inputs(word: str) -> Inputs:
 
     Raises UserError where there is no such workload, or its models have no predictions.
     """
-    module = f"{_package(word).__name__}.input_files"
-    found = getattr(importlib.import_module(module), "INPUTS", None) if importlib.util.find_spec(module) else None
-    if not isinstance(found, Inputs):
-        raise UserError(f"--workload {word}: its models have no predictions; there is no INPUTS in {module}")
+    found = _part(word, "input_files", "INPUTS", "its models have no predictions")
+    assert isinstance(found, Inputs), f"INPUTS of {word}"
+    return found
+
+
+def feed(word: str) -> Callable[[BaseConfig, Path], Feed]:
+    """Return `feed` in the module `following` of a workload's package: (run's config, folder of its own) -> Feed.
+
+    Raises UserError where there is no such workload, or nothing to follow.
+    """
+    return cast("Callable[[BaseConfig, Path], Feed]", _part(word, "following", "feed", "it has nothing to follow"))
+
+
+def _part(word: str, file: str, name: str, lacking: str) -> object:
+    module = f"{_package(word).__name__}.{file}"
+    found = getattr(importlib.import_module(module), name, None) if importlib.util.find_spec(module) else None
+    if found is None:
+        raise UserError(f"--workload {word}: {lacking}; there is no {name} in {module}")
     return found
 
 

@@ -61,6 +61,7 @@ ELSEWHERE = {
     "python tests/gpu/": "tests/gpu/test_figures.py",
     "python tests/peers/": "tests/peers/test_peers.py",
     "python pipelines/serve.py": "tests/server/test_server.py",
+    "python pipelines/follow.py": "tests/following/test_follow.py",
     "python tests/server/load.py": "tests/server/test_server.py",
     "python pipelines/ask.py": "tests/workloads/lmol/people/test_preferences.py",
     "python tests/evidence.py": "tests/test_evidence.py",

@@ -36,6 +36,7 @@ class Data(DataSection):
     )
     timeframe: str = Field("15m", description="length of a candle: 1m, 5m, 15m, 1h, ...")
     days: int = Field(365, ge=1, description="days of history to download; ccxt only")
+    exchange: str = Field("binance", description="exchange to download from, by its name in ccxt; ccxt only")
     minimum_rows: int = Field(500, ge=1, description="smallest number of candles that a coin must have")
     fill: int = Field(
         0, ge=0, description="longest gap, in candles, that is filled at the last close, without volume; 0: none"

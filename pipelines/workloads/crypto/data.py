@@ -182,7 +182,7 @@ def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Can
         paths = files.find(data.candles_folder, symbol, data.timeframe)
         return files.read(paths, symbol, data.timeframe, minimum_rows=data.minimum_rows)
     if data.origin == "ccxt":
-        return exchange.download(symbol, data.timeframe, data.days, minimum_rows=data.minimum_rows)
+        return exchange.download(symbol, data.timeframe, data.days, data.exchange, minimum_rows=data.minimum_rows)
     candles = market[symbol]
     if len(candles) < data.minimum_rows:
         raise UserError(

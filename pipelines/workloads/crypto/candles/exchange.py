@@ -1,20 +1,31 @@
 """Candles downloaded from an exchange through ccxt."""
 
+import functools
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from models.market.candle_tables import RULES, canonical, letters_and_digits
 from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto.candles.checks import MINIMUM_ROWS, check
 
+if TYPE_CHECKING:
+    import ccxt
+
 DAY = 86_400_000
 PAGE = 1000  # candles per request
 
 
 def download(
-    symbol: str, timeframe: str, days: int, *, exchange: str = "binance", minimum_rows: int = MINIMUM_ROWS
+    symbol: str,
+    timeframe: str,
+    days: int,
+    exchange: str = "binance",
+    *,
+    minimum_rows: int = MINIMUM_ROWS,
+    since: int | None = None,
 ) -> tuple[Candles, dict[str, object]]:
-    """Return the last `days` of candles from an exchange, checked like a file, and the counts of all checks.
+    """Return the last `days` of candles, or those `since` a time (ms), checked like a file, and counts of all checks.
 
     Raises UserError if ccxt is not installed, the exchange or the coin is unknown, or the network fails.
     """
@@ -25,13 +36,15 @@ def download(
     except ImportError as error:
         raise UserError("data.source=ccxt needs the package ccxt: .venv/bin/pip install ccxt") from error
     if exchange not in ccxt.exchanges:
-        raise UserError(f"{symbol}: ccxt knows no exchange {exchange!r}; give one like binance")
-    client = getattr(ccxt, exchange)({"enableRateLimit": True})
+        raise UserError(f"{symbol}: ccxt knows no exchange {exchange!r}; give data.exchange=binance, say")
+    client = _client(getattr(ccxt, exchange))
     try:
         market = _market(symbol, client.load_markets())
         now = int(client.milliseconds())
+        if client.has.get("fetchTime"):  # a clock that is fast here must not take an open candle for a closed one
+            now = min(now, int(client.fetch_time()))
         rows: list[list[float]] = []
-        since = now - days * DAY
+        since = now - days * DAY if since is None else since
         while since <= now:
             page = client.fetch_ohlcv(market, timeframe, since=since, limit=PAGE)
             page = [row for row in page if row[0] >= since]
@@ -49,6 +62,11 @@ def download(
     table.index += 1
     candles, facts = check(table, symbol, timeframe, exchange, now, minimum_rows)
     return candles, {"exchange": exchange, "market": market, **facts}
+
+
+@functools.cache
+def _client(kind: "type[ccxt.Exchange]") -> "ccxt.Exchange":
+    return kind({"enableRateLimit": True})  # which keeps the markets it has loaded
 
 
 def _market(symbol: str, markets: Iterable[str]) -> str:

@@ -14,6 +14,8 @@ class Exchange:
     """Exchange with two pages of candles, the last of which is still open."""
 
     failing = False
+    has = {"fetchTime": True}  # noqa: RUF012 (as ccxt has it)
+    fast = 0  # ms by which the clock here is ahead of the exchange's
 
     def __init__(self, options):
         self.rows = [[int(row[0]), *row[1:]] for row in table(1500).to_numpy().tolist()]
@@ -22,6 +24,9 @@ class Exchange:
         return {"BTC/USDT:USDT": {}, "BTC/USDT": {}}
 
     def milliseconds(self):
+        return self.fetch_time() + self.fast
+
+    def fetch_time(self):
         return self.rows[-1][0] + 1
 
     def fetch_ohlcv(self, market, timeframe, since, limit):
@@ -31,7 +36,9 @@ class Exchange:
         return [row for row in self.rows if row[0] >= since][:limit]
 
 
-def test_candles_are_downloaded_in_pages_without_the_open_one(monkeypatch):
+@pytest.mark.parametrize("fast", [0, 3_600_000])
+def test_candles_are_downloaded_in_pages_without_the_open_one(monkeypatch, fast):
+    monkeypatch.setattr(Exchange, "fast", fast)
     ccxt = SimpleNamespace(exchanges=["binance"], binance=Exchange, BaseError=ConnectionError)
     monkeypatch.setitem(sys.modules, "ccxt", ccxt)
     candles, facts = download("BTCUSDT", "15m", 365)

@@ -1,0 +1,76 @@
+"""Follow a stream: answer what is new, log it, train anew now and then, and say when the model no longer fits.
+
+    python pipelines/follow.py --workload crypto --name mine
+    python pipelines/follow.py --workload crypto --name mine --once
+    python pipelines/follow.py --workload crypto --name mine --refit-hours 24 \\
+        data.folder=null data.source=ccxt data.exchange=kraken
+
+The trained run --name answers each new candle of data.folder, or of an
+exchange, as predict.py does. A line of JSON for each goes into
+runs/<workload>/<name>/follow/answers.jsonl, once, whenever the program is
+killed; start it again to go on.
+
+Exit status: 0 with --once; 128 + n ended by signal n; 2 a mistake that you can
+fix. A file or an exchange that fails is tried again.
+"""
+
+import argparse
+import sys
+import threading
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
+
+from common.config.arguments import Parser
+from common.disk.lock import held
+from common.errors import Stopped
+from common.stopping import StopRequest
+from pipelines import arguments, cli, workloads
+from pipelines.engine.config import BaseConfig
+from pipelines.engine.workload import Workload
+from pipelines.run.folder import Run
+
+
+def main() -> None:
+    """Run the command."""
+    args = arguments.parse(__doc__, config_of, further=options)
+    workload, opened, run = workloads.find(args.workload), workloads.feed(args.workload), cli.run_of(args)
+    config = config_of(args, workload, run)
+    folder = run.folder / "follow"
+    feed = opened(config, folder)
+    cli.announce(f"following {', '.join(feed.series)} into {folder / 'answers.jsonl'}")
+    from pipelines.answers import trained
+    from pipelines.following.loop import Follower
+    from pipelines.following.refits import Refits
+
+    stop, wake = StopRequest(), threading.Event()
+    with held(folder / ".lock"), stop.listening(wake.set):
+        follower = Follower(run.name, folder, feed, lambda name: trained.find(args.workload, name, None, args.device))
+        refits = Refits(follower, args.workload, run, folder, args.refit_hours)
+        try:
+            while not stop.number:
+                follower.look()
+                if args.once:
+                    return
+                if args.refit_hours:
+                    refits.step()
+                wake.wait(0 if refits.busy else feed.every)
+        finally:
+            refits.end()
+        raise Stopped(stop.number, then="start it again to go on")
+
+
+def config_of(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
+    """Return the run's config with the words, which may say where what is new comes from."""
+    return run.config(workload.config, args.words)
+
+
+def options(known: Parser) -> None:
+    """Add the options of this command."""
+    known.add_argument("--once", action="store_true", help="answer what is new, and end")
+    known.add_argument("--refit-hours", type=float, default=0, metavar="H", help="hours between trainings; 0: none")
+    known.add_argument("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
+
+
+if __name__ == "__main__":
+    cli.run_main(main)

@@ -1,0 +1,1 @@
+"""Following a stream: answers as its moments come, a log of them, alarms on drift, and models that are trained anew."""

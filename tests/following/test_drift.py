@@ -1,0 +1,57 @@
+"""Tests for drift: false alarms no oftener than stated, whatever the outcomes depend on, and real changes found."""
+
+import numpy as np
+import pytest
+
+from pipelines.following import drift
+from pipelines.following.drift import BLOCK, Answered, advanced, begun
+
+CLASSES = ("SHORT", "NO_TRADE", "LONG")
+LAG = 3  # outcomes overlap
+
+
+def alarms(count, seed, shift=0.0, overconfident=1.0, strange=1.0):
+    """The tests that alarm, with the moment, over answers whose truth differs from what they say by a log odds."""
+    generator = np.random.default_rng(seed)
+    logits = np.cumsum(generator.normal(0, 0.2, (count, 3)), 0)  # forecasts wander, as those of a market
+    logits = np.tanh(logits - logits.mean(1, keepdims=True))
+    claimed = np.exp(overconfident * logits)
+    claimed /= claimed.sum(1, keepdims=True)
+    true = np.exp(logits + shift * np.eye(3)[2])
+    true /= true.sum(1, keepdims=True)
+    outcomes = (generator.random(count)[:, None] > true.cumsum(1)).sum(1)
+    strangeness = strange * generator.lognormal(0, 0.5, count)
+    state, found = begun(generator.lognormal(0, 0.5, 100 * BLOCK).tolist()), []
+    for now in range(count):
+        outcome = (now - LAG, CLASSES[outcomes[now - LAG]]) if now >= LAG else None
+        probabilities = dict(zip(CLASSES, claimed[now].tolist(), strict=True))
+        answer = Answered(
+            source="A", time=now, probabilities=probabilities, outcome=outcome, strangeness=strangeness[now]
+        )
+        state, now_found = advanced(state, answer, 1)
+        found += [(each, now) for each in now_found]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "test", "within"),
+    [
+        ({"shift": 1.0}, "calibration", 700),
+        ({"overconfident": 2.5}, "calibration", 300),
+        ({"overconfident": 2.5}, "hits", 3000),
+        ({"strange": 2.0}, "features", 12 * BLOCK),
+        ({"strange": 0.5}, "features", 8 * BLOCK),
+    ],
+)
+def test_a_change_is_found(change, test, within):
+    assert test in [name for name, _ in alarms(within, 1, **change)]
+    assert not alarms(within, 1)
+
+
+@pytest.mark.slow
+def test_false_alarms_are_no_oftener_than_stated(monkeypatch):
+    monkeypatch.setattr(drift, "CALM", 300)
+    names = [name for seed in range(10) for name, _ in alarms(4000, seed)]
+    for test in ("calibration", "hits", "features"):
+        assert names.count(test) <= 10 * 4000 / 300
+    assert len(alarms(4000, 0, shift=0.5)) > 4000 / 300  # which are not false

@@ -1,0 +1,105 @@
+"""`follow.py` as its users run it: files that grow, signals, refusals, and models trained meanwhile."""
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+from itertools import pairwise
+
+import pytest
+
+from tests.following.replay import answers
+from tests.stages import command, refused, stage
+from tests.workloads.crypto.test_crypto import WORDS, write
+
+COIN = "AUSDT"
+
+
+def follow(folder, *words, **options):
+    return stage(folder, "follow.py", "--workload", "crypto", *words, **options)
+
+
+def test_what_cannot_be_followed_is_refused(tmp_path):
+    refused(follow(tmp_path, "--once"), "there is no run runs/crypto/default")
+    refused(stage(tmp_path, "follow.py", "--workload", "cvrp"), "cvrp: it has nothing to follow")
+    (tmp_path / "runs/crypto/mine").mkdir(parents=True)
+    (tmp_path / "runs/crypto/mine/config.yaml").write_text("data:\n  source: simulate\n")
+    refused(follow(tmp_path, "--name", "mine"), "a simulated market has no new candles; give data.folder=FOLDER")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a coin's candles, and a run that learnt from them and was evaluated."""
+    folder = tmp_path_factory.mktemp("followed")
+    write(folder / "market", COIN, 2600)
+    words = [word for word in WORDS if not word.startswith("data.symbols")]
+    for script, own in (("train.py", words), ("evaluate.py", [])):
+        done = stage(folder, script, "--workload", "crypto", *own)
+        assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_files_that_grow_are_answered_by_the_evaluated_rule(trained):
+    folder, log = trained, trained / "runs/crypto/default/follow"
+    assert follow(folder, "--once").returncode == 0
+    write(folder / "market", COIN, 2610)
+    assert follow(folder, "--once").returncode == 0
+    assert follow(folder, "--once").returncode == 0  # nothing new
+    found = answers(log)
+    assert len(found) == 11
+    assert {each["time"] - before["time"] for before, each in pairwise(found)} == {900_000}
+    told = json.loads(stage(folder, "predict.py", "--workload", "crypto", "market", "now=newest").stdout)
+    assert {**found[-1], "source": "market/AUSDT-15m.csv"} | told == {**found[-1], "source": "market/AUSDT-15m.csv"}
+    assert "reason" in told or told["signal"] in ("SHORT", "NO_TRADE", "LONG")
+    assert found[-1]["outcome"][0] == found[-4]["time"]
+
+
+@pytest.mark.slow
+def test_a_damaged_state_file_costs_no_answer(trained, tmp_path):
+    folder = shutil.copytree(trained, tmp_path / "copy")
+    log = folder / "runs/crypto/default/follow"
+    follow(folder, "--once")
+    write(folder / "market", COIN, 2620)
+    (log / "state.json").write_text("{")
+    done = follow(folder, "--once")
+    assert "state.json is damaged, going on by the log" in done.stderr
+    times = [each["time"] for each in answers(log)]
+    assert times == list(range(times[0], times[-1] + 1, 900_000))
+
+
+@pytest.mark.slow
+def test_a_model_trained_meanwhile_takes_over_and_a_damaged_one_gives_way(trained, tmp_path):
+    folder = shutil.copytree(trained, tmp_path / "copy")
+    log = folder / "runs/crypto/default/follow"
+    follow(folder, "--once")
+    state = json.loads((log / "state.json").read_text())
+    (log / "state.json").write_text(json.dumps({**state, "tried": 1}))
+    write(folder / "market", COIN, 2650)
+    for number, awaited in ((signal.SIGKILL, "training default-"), (signal.SIGTERM, "answers from now on")):
+        words = command("follow.py", "--workload", "crypto", "--refit-hours", "24")
+        with (folder / "said").open("a") as said:
+            process = subprocess.Popen(words, cwd=folder, stderr=said)
+        wait_for(awaited, folder / "said", process)
+        process.send_signal(number)
+        assert process.wait() == (-number if number == signal.SIGKILL else 128 + number)
+    new, old = json.loads((log / "state.json").read_text())["models"]
+    assert (old, new[:8]) == ("default", "default-")
+    write(folder / "market", COIN, 2651)
+    follow(folder, "--once")
+    assert answers(log)[-1]["model"] == new
+    (weights,) = (folder / "runs/crypto" / new).glob("members/*/model/best/model.safetensors")
+    weights.write_bytes(weights.read_bytes()[:1000])
+    write(folder / "market", COIN, 2652)
+    assert f"{new} cannot be loaded, default answers" in follow(folder, "--once").stderr
+    assert answers(log)[-1]["model"] == "default"
+
+
+def wait_for(text, path, process, seconds=240):
+    """Wait until a process has said a text."""
+    end = time.monotonic() + seconds
+    while text not in path.read_text():
+        assert process.poll() is None, path.read_text()
+        assert time.monotonic() < end, path.read_text()
+        time.sleep(0.2)

@@ -1,0 +1,95 @@
+"""A market followed through deaths, gaps, wrong clocks and a failing exchange: the answers are those of one piece."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from pipelines.answers import trained
+from pipelines.following import log, loop
+from tests.following.replay import COIN, FIRST, NAME, STEP, Exchange, answers, follower, inputs, market
+from tests.stages import PYTHONPATH, ROOT, stage
+
+
+class Death(BaseException):
+    """Ends a follower as kill -9 would."""
+
+
+@pytest.fixture(scope="module")
+def model():
+    return trained.find("crypto", NAME, None, "cpu")
+
+
+def in_one_piece(folder, candles, model):
+    """The answers of a follower that sees all candles at once, after the last has closed."""
+    exchange = Exchange(market(candles), lambda: FIRST + candles * STEP, 0)
+    exchange.random.random = lambda: 1.0
+    one = follower(folder, exchange, model, clock=exchange.now)
+    one.look()
+    return answers(folder)
+
+
+@pytest.mark.parametrize("candles", [20, pytest.param(96, marks=pytest.mark.slow)])
+def test_a_day_through_deaths_gaps_wrong_clocks_and_failures(tmp_path, model, monkeypatch, capsys, candles):
+    chance = random.Random(1)
+    whole = in_one_piece(tmp_path / "whole", candles, model)
+    now = [FIRST]
+    exchange = Exchange(market(candles), lambda: now[0], 3)
+
+    def torn(path, *rest):
+        if chance.random() < 0.1:
+            raise Death
+        if chance.random() < 0.1:
+            with path.open("a") as file:
+                file.write('{"source": "BBBU')
+            raise Death
+
+    add, write = log.Log.add, loop.write_json
+    monkeypatch.setattr(log.Log, "add", lambda self, entries: (torn(self.path), add(self, entries)))
+    monkeypatch.setattr(loop, "write_json", lambda path, value: (chance.random() < 0.1 and die()) or write(path, value))
+    deaths, following = 0, None
+    while following is None or following.state.answered[COIN] < exchange.rows[-1][0]:
+        now[0] += STEP // 2
+        try:
+            following = following or follower(tmp_path / "torn", exchange, model, clock=exchange.clock)
+            following.look()
+        except Death:
+            deaths, following = deaths + 1, None
+    assert deaths > candles // 10
+    assert answers(tmp_path / "torn") == whole
+    assert "no network" in capsys.readouterr().err
+
+
+def die():
+    raise Death
+
+
+@pytest.mark.parametrize(
+    ("candles", "speed"),
+    [pytest.param(96, 1000, marks=pytest.mark.slow), pytest.param(672, 5000, marks=pytest.mark.exhaustive)],
+)
+def test_processes_that_are_killed_answer_as_one_piece_and_as_predict(tmp_path, model, candles, speed):
+    whole, chance = in_one_piece(tmp_path / "whole", candles, model), random.Random(2)
+    words = [sys.executable, str(ROOT / "tests/following/replay.py"), tmp_path / "torn", candles, speed]
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
+    kills, process = 0, None
+    while process is None or process.returncode:
+        process = subprocess.Popen([*map(str, words), str(kills)], env=environment)
+        try:
+            process.wait(chance.uniform(5, 25))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            assert process.wait() == -signal.SIGKILL
+            kills += 1
+    assert kills > 2
+    assert answers(tmp_path / "torn") == whole
+    (tmp_path / "cut.jsonl").write_text("".join(json.dumps(each) + "\n" for each in inputs(candles)))
+    done = stage(tmp_path, "predict.py", "--workload", "crypto", "--name", NAME, "cut.jsonl", "now=newest")
+    own = {"source", "time", "model", "outcome", "strangeness", "alarms"}
+    for line, answer in zip(done.stdout.splitlines(), whole, strict=True):
+        told = {key: value for key, value in json.loads(line).items() if key not in own}
+        assert told == {key: value for key, value in answer.items() if key not in own}
