@@ -81,7 +81,7 @@ class NgramMemory(nn.Module):
 
     def count(self, tokens: np.ndarray, stories: np.ndarray) -> None:
         """Choose the contexts of the tables and count what follows them in a text (N,) with its stories (N,)."""
-        device = self.prior.device
+        device = self.fingerprint(0).device  # not of weights, which may come later
         self.counted = []
         for number, size in enumerate(self.rows):
             occurrences = np.zeros(size * FINGERPRINTS, np.int64)

@@ -6,7 +6,9 @@ give when repeated: the same bits as if the model had been built whole, with one
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -22,6 +24,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -32,14 +35,22 @@ ATTRIBUTE = "deferred"  # of a model that lacks its weights
 AModel = TypeVar("AModel", bound=nn.Module)
 
 
+class _Place:
+    """Where a tensor without memory lies. The tensor itself is not kept: modules refuse to convert one that is."""
+
+    def __init__(self, tensor: Tensor):
+        self.storage, self.number = tensor.untyped_storage(), int(tensor.untyped_storage()._cdata)
+        self.form = tensor.shape, tensor.stride(), tensor.storage_offset()
+
+
 @dataclass(frozen=True)
 class _Call:
-    """An operation that was not computed: memory is known by its storage."""
+    """An operation that was not computed."""
 
     function: Callable[..., object]
-    args: tuple[object, ...]
+    args: tuple[object, ...]  # with places in place of tensors without memory
     kwargs: dict[str, object]
-    made: list[Tensor]
+    made: list[_Place]
     reads: set[int]
     writes: set[int]
     generator: torch.Generator
@@ -76,13 +87,19 @@ class Recorder(TorchDispatchMode):
                 found = func(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException):
             return func(*self.valued(args), **self.valued(kwargs))
-        if random:  # the generator moves on
-            drawn = tree_map_only(Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype), args)
-            func(*drawn, **kwargs)
-        made = _tensors(found)
-        reads, writes = ({_storage(x) for x in part if _is_fake(x)} for part in (given, [*made, *changed]))
+        if random:
+            self.advance(func, args, kwargs)
+        self.fake.fake_tensor_converter.meta_converter.tensor_memo.clear()  # of weak references, as above
+        made = [_Place(x) for x in _tensors(found)]
+        reads, writes = ({_Place(x).number for x in part if _is_fake(x)} for part in (given, changed))
+        args, kwargs = tree_map_only(Tensor, lambda x: _Place(x) if _is_fake(x) else x, (args, kwargs))
+        writes |= {place.number for place in made}
         self.calls.append(_Call(func, args, kwargs, made, reads, writes, generator, state))
         return found
+
+    def advance(self, func: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Draw an operation's random numbers, to no other end than that the generator moves on."""
+        func(*tree_map_only(Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype), args), **kwargs)
 
     def valued(self, tree: Any) -> Any:
         """Return `tree` with tensors that have their values."""
@@ -91,26 +108,27 @@ class Recorder(TorchDispatchMode):
     @torch.no_grad()
     def value(self, tensor: Tensor) -> Tensor:
         """Compute a recorded tensor. The state of random numbers stays as it is."""
-        needed, calls = {_storage(tensor)}, list[_Call]()
+        asked = _Place(tensor)
+        needed, calls = {asked.number}, list[_Call]()
         for call in reversed(self.calls):
             if call.writes & needed:
                 calls.append(call)
                 needed |= call.reads
         memory: dict[int, Tensor] = {}
 
-        def real(x: Tensor) -> Tensor:
-            return memory[_storage(x)].as_strided(x.shape, x.stride(), x.storage_offset()) if _is_fake(x) else x
+        def real(place: _Place) -> Tensor:
+            return memory[place.number].as_strided(*place.form)
 
         for call in reversed(calls):
-            args, kwargs = tree_map_only(Tensor, real, (call.args, call.kwargs))
+            args, kwargs = tree_map_only(_Place, real, (call.args, call.kwargs))
             before = call.generator.get_state()
             if call.state is not None:
                 call.generator.set_state(call.state)
             found = call.function(*args, **kwargs)
             call.generator.set_state(before)
-            for meta, value in zip(call.made, _tensors(found), strict=True):
-                memory.setdefault(_storage(meta), value)
-        return real(tensor)
+            for place, value in zip(call.made, _tensors(found), strict=True):
+                memory.setdefault(place.number, value)
+        return real(asked)
 
 
 def _tensors(tree: object) -> list[Tensor]:
@@ -121,15 +139,13 @@ def _is_fake(tensor: Tensor) -> bool:
     return isinstance(tensor, FakeTensor)
 
 
-def _storage(tensor: Tensor) -> int:
-    return int(tensor.untyped_storage()._cdata)
-
-
-def made(make: Callable[[], AModel], device: torch.device) -> AModel:
-    """Return a new model on `device`; in sharded training its weights are on the meta device until `fill`."""
-    if AcceleratorState._shared_state.get("distributed_type") != DistributedType.FSDP:
+def made(make: Callable[[], AModel], device: torch.device, whole: bool = False) -> AModel:
+    """Return a new model on `device`; in sharded training, unless `whole`, its weights are on meta until `fill`."""
+    if whole or AcceleratorState._shared_state.get("distributed_type") != DistributedType.FSDP:
         return make().to(device)
     return_large_tensors()
+    # peft copies modules, and torch looks for memory first.
+    warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
     with Recorder() as recorder:
         model = make()
     recorder.left = {name: weight for name, weight in model.named_parameters() if _is_fake(weight) and weight.ndim}
@@ -149,6 +165,25 @@ def _with_memory(recorder: Recorder, tensor: Tensor, device: torch.device) -> Te
     deferred = _is_fake(tensor) and tensor.ndim
     kept = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
     return nn.Parameter(kept if deferred else recorder.valued(tensor.data).to(device), tensor.requires_grad)
+
+
+@contextlib.contextmanager
+def lent(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """Within the block, modules that `made` left without weights have them, whole, from their first call on."""
+    names, taken = {parameter: name for name, parameter in model.named_parameters()}, []
+
+    def give(module: nn.Module, inputs: object) -> None:
+        for name, parameter in module._parameters.items():
+            if parameter is not None and parameter.is_meta:
+                recorder = model.__dict__[ATTRIBUTE]
+                taken.append((module, name, parameter))
+                value = recorder.value(recorder.left[names[parameter]]).to(device)
+                module._parameters[name] = nn.Parameter(value, requires_grad=False)
+
+    with register_module_forward_pre_hook(give):
+        yield
+    for module, name, parameter in taken:
+        module._parameters[name] = parameter
 
 
 @torch.no_grad()

@@ -111,7 +111,7 @@ class Updater:
         finally:
             noise.end()
         self._zero_grad()
-        self._announce(failed)()
+        self._agree(failed)
 
     def batches(self) -> Iterator[tuple[Tensor, object]]:
         """Yield (items, batch) for every micro-batch of this process from the current step on."""
@@ -131,14 +131,13 @@ class Updater:
         try:
             with self.own.measured():
                 part = self._accumulate(batches)
-            agreement = self._announce(part.failed)
             with ranks.waiting():
+                stop = self._agree(part.failed)
                 if not self.plain:
                     assert part.loss is not None, "an update without a micro-batch"
                     with self._out_of_memory("backward pass"):
                         self._backward(part.loss)  # in which gradients are exchanged
                     sharding.average_whole(self.accelerator, self.model)
-                stop = agreement()
                 self._average(part.flat)
         finally:
             noise.end()
@@ -264,22 +263,15 @@ class Updater:
         with self.accelerator.autocast():
             return self.task.loss(self.model, batch)
 
-    def _announce(self, failed: BaseException | None) -> Callable[[], int | None]:
-        """Tell other ranks, host to host, of lack of memory and a signal; return a function that receives theirs."""
-        mine, flags, work = [int(failed is not None), self.stop.number or 0], None, None
+    def _agree(self, failed: BaseException | None) -> int | None:
+        """Tell other ranks, host to host, of lack of memory, which all raise, and of a signal; return that of any."""
+        flags = torch.tensor([int(failed is not None), self.stop.number or 0])
         if self.accelerator.num_processes > 1:
-            flags = torch.tensor(mine)
-            work = distributed.all_reduce(flags, distributed.ReduceOp.MAX, ranks.group(), async_op=True)
-
-        def hear() -> int | None:
-            if work is not None:
-                work.wait()
-            out_of_memory, stop = mine if flags is None else flags.tolist()
-            if out_of_memory:
-                raise LackOfMemoryError from failed
-            return stop or None
-
-        return hear
+            distributed.all_reduce(flags, distributed.ReduceOp.MAX, ranks.group())
+        out_of_memory, stop = flags.tolist()
+        if out_of_memory:
+            raise LackOfMemoryError from failed
+        return stop or None
 
     def _smaller(self) -> int | None:
         return smaller(self.progress.micro_batch_size, self.local_batch_size)

@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from pipelines import cli
 from pipelines import train as stage
-from pipelines.engine import loop, training  # noqa: F401 (the loop's imports come before the cap)
+from pipelines.engine import loop, training  # noqa: F401 (imports come before the cap)
 from tests.distributed.one_model import shard
 
 
@@ -28,6 +28,8 @@ if __name__ == "__main__":
     os.environ["ACCELERATE_USE_CPU"] = "true"
     if sys.argv.pop(1) == "fsdp":
         shard()
+    if "model.kind=vlm" in sys.argv:
+        import transformers.models.llava.modeling_llava  # noqa: F401
     size, begin = int(sys.argv.pop(1)), training.train
 
     def train(*arguments):

@@ -2,8 +2,8 @@
 
     python tests/distributed/shares.py          # a table for 1, 2, 4 and 8 GPUs
 
-The base is built on torch's meta device, and FSDP2 splits it over pretended ranks. Bytes are those of weights,
-gradients and AdamW's two moments; `gathered` is the largest part whose weights are whole at once while training.
+The model is made without weights, as training makes it, and FSDP2 splits it over pretended ranks. Bytes are those of
+weights, gradients and AdamW's two moments; `gathered` is the largest part that is whole at once while training.
 """
 
 import sys
@@ -12,6 +12,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
+from accelerate import DistributedType
+from accelerate.state import AcceleratorState
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
@@ -19,25 +21,24 @@ from torch.distributed.tensor import DTensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from models.images import vlm_comparator
-from models.images.vlm_comparator import bases, built
+from pipelines.distributed import deferred
+from pipelines.distributed.deferred import Recorder
 
 WORLDS = (1, 2, 4, 8)
 MOMENTS = 2  # of AdamW, in the weights' own type
 FIELDS = {"size": 336, "channels": 3, "attribute": "sharpness", "theta": 1, "unit": 1.0, "references": 0}
 
 
-def on_meta(config):
-    """Return the base of a config without its weights."""
-    with torch.device("meta"):
-        return built.built(config)
-
-
 def held(world: int, whole: bool, preset: str = "llava-1.5-7b") -> dict[str, int]:
     """Return the bytes that rank 0 of `world` holds, by what they are for; `whole`: as if adapters and base trained."""
     distributed.init_process_group("fake", store=FakeStore(), rank=0, world_size=world)
-    own, bases.built = bases.built, on_meta
+    known, advance = dict(AcceleratorState._shared_state), Recorder.advance
+    AcceleratorState._shared_state["distributed_type"] = DistributedType.FSDP
+    Recorder.advance = lambda *_: None  # it would draw seven billion numbers
     try:
-        model = vlm_comparator.build({**FIELDS, "preset": preset, "lora": True})
+        fields = {**FIELDS, "preset": preset, "lora": True}
+        model = deferred.made(lambda: vlm_comparator.build(fields), torch.device("cpu"))
+        assert all(parameter.is_meta for parameter in model.parameters()), "nothing was drawn"
         layers = [module for module in model.modules() if type(module).__name__ in model._no_split_modules]
         mesh = init_device_mesh("cpu", (world,))
         for part in (*layers, model):
@@ -57,7 +58,9 @@ def held(world: int, whole: bool, preset: str = "llava-1.5-7b") -> dict[str, int
             found["gathered"] = max(found["gathered"], sum(p.numel() * p.element_size() for p in own_weights))
         return found
     finally:
-        bases.built = own
+        Recorder.advance = advance
+        AcceleratorState._shared_state.clear()
+        AcceleratorState._shared_state.update(known)
         distributed.destroy_process_group()
 
 

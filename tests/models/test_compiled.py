@@ -10,6 +10,10 @@ from models.images.comparator.siamese import Siamese, TowerSiamese
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
 from models.plans.char_lstm import PRESETS, CharLSTM
 from models.plans.char_network import CharLSTMConfig
+from models.routing import native
+from models.routing.config import RoutingConfig
+from models.routing.environment import Instances
+from models.routing.policy import RoutingPolicy
 from models.stories.config import TinyTransformerConfig
 from models.stories.tiny_transformer import TinyTransformer
 from tests.models.images.comparator.small import SMALL
@@ -49,7 +53,15 @@ def siamese():
     return Dropping(config), (None, torch.tensor([0, 1]), torch.tensor([2, 3]), torch.randn(4, 12), torch.arange(5, 9))
 
 
-MADE = (stories, siamese, bep, crypto)
+def cvrp():
+    """A policy of the most elaborate kind, which scores tours by torch. What is compiled is its decoder."""
+    torch.manual_seed(0)
+    policy = RoutingPolicy(RoutingConfig(kind="dgt", width=16, heads=2, layers=1))
+    instances = Instances(torch.rand(4, 7, 2), torch.tensor([0.0, *[3.0] * 6]).repeat(4, 1), torch.full((4,), 6.0))
+    return policy, (instances, 1, None, torch.tensor([1, 2, 0, 3, 4, 0, 5, 6]).repeat(4, 2, 1))
+
+
+MADE = (stories, siamese, bep, crypto, cvrp)
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
@@ -63,12 +75,13 @@ def test_a_compiled_model_computes_the_same_gradient_in_one_graph(make, backend,
         model.zero_grad()
         noise.begin(0, step, torch.arange(4), CPU)
         found = model(*inputs)
-        found = found[0] if make is bep else found
+        found = {bep: lambda: found[0], cvrp: lambda: found.log_prob}.get(make, lambda: found)()
         found.square().sum().backward()
         noise.end()
         return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
 
     monkeypatch.setattr(noise, "_num_keys", 0)  # put back afterwards
+    monkeypatch.setattr(native, "scores", lambda *_: False)  # native code is not compiled
     noise.by_item(model)
     by_generator = gradient()
     noise.by_item(model, compiled=True)

@@ -71,10 +71,8 @@ class CvrpTask(Task):
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         self.config, self.device = config, device
         sizes = config.model.resolved(len(config.data.sizes) > 1)
-        if config.training.baseline == "rollout":  # a copy of the whole model
-            self.model = RoutingPolicy(sizes).to(device)
-        else:
-            self.model = deferred.made(lambda: RoutingPolicy(sizes), device)
+        copied = config.training.baseline == "rollout"
+        self.model = deferred.made(lambda: RoutingPolicy(sizes), device, whole=copied)
         key, size = stream_key(config.seed, "train"), config.training.batch_size
         self.train: Source = Generated(config.data, key, device, group=size)
         if config.training.imitation_steps:
@@ -85,7 +83,7 @@ class CvrpTask(Task):
         self.noise_key = derive_key(config.seed, "cvrp", "sampling")
         self.baseline: nn.Module | None = None
         self.replacements = 0
-        if config.training.baseline == "rollout":
+        if copied:
             self.baseline = copy.deepcopy(self.model).eval().requires_grad_(False)
 
     @property

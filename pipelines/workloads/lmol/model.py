@@ -40,7 +40,7 @@ def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
     _check_unseen(model.base, comparisons)
     if model.kind == "scorer":
         return built
-    built.reference_images.copy_(data.Images(comparisons.images, references.numpy())[torch.arange(len(references))])
+    built.reference_images.copy_(torch.from_numpy(comparisons.images[comparisons.references]).movedim(-1, 1))
     scores = torch.from_numpy(comparisons.scores)
     built.reference_scores.copy_(scores[references])
     built.prior.copy_(prior(comparisons))

@@ -16,6 +16,7 @@ from models.images.ranking import SWAPPED, Davidson
 from models.images.vision_tower import Tower
 from models.images.vlm_comparator.levels import LevelComparator
 from models.images.vlm_comparator.model import VlmComparator
+from pipelines.distributed import deferred
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.config import Config
@@ -36,7 +37,8 @@ class ComparisonTask(Task):
     def __init__(self, config: Config, folder: Path, device: torch.device):
         self.config, self.comparisons = config, data.load(folder, config.data.fold)
         began = time.perf_counter()
-        self.model = make_model(config, self.comparisons).to(device)
+        based = bool(config.model.base)  # which is read whole
+        self.model = deferred.made(lambda: make_model(config, self.comparisons), device, whole=based)
         parts = {name: torch.as_tensor(self.comparisons.pairs[name]).long() for name in ("train", "validation")}
         parts["validation"] = parts["validation"][: config.training.validation_pairs]
         # Test images are kept off the device.
@@ -50,7 +52,8 @@ class ComparisonTask(Task):
         home = torch.device("cpu") if workers else device
         encoded = None
         if self.model.frozen:
-            encoded = in_parts(lambda items: self.model.encode_all(stored[items]), len(used), home)
+            with deferred.lent(self.model, device):
+                encoded = in_parts(lambda items: self.model.encode_all(stored[items]), len(used), home)
         self.used = used
         if isinstance(self.model, TowerSiamese) and encoded is not None:
             self.model.fit_ridge(*((encoded[rows], self._known(rows)) for rows in map(self._of_part, PARTS[:2])))
@@ -81,8 +84,9 @@ class ComparisonTask(Task):
             self.model.rate_factors = dict.fromkeys(self.model.projectors, config.training.projector_rate)
             if config.hardware.gradient_checkpointing:
                 self.model.gradient_checkpointing = True  # before the trial steps, which must fit in memory too
-        self.notes += memory_note(self.model, config, self.train.encoded, device)
-        self.notes.append(check_trains(self.model, self.train, self.loss))
+        if not any(parameter.is_meta for parameter in self.model.parameters()):  # as a trial takes them all
+            self.notes += memory_note(self.model, config, self.train.encoded, device)
+            self.notes.append(check_trains(self.model, self.train, self.loss))
 
     def _of_part(self, part: str) -> Tensor:
         """Return the rows of the images in use (n,) that belong to a part."""

@@ -15,7 +15,7 @@ from models.stories import rp2040
 from models.stories.config import END
 from models.stories.ngram_counts import MOST_COUNTED
 from models.stories.tiny_transformer import TinyTransformer
-from pipelines.distributed import ranks
+from pipelines.distributed import deferred, ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.config import Config
@@ -90,7 +90,7 @@ class StoriesTask(Task):
     def __init__(self, config: Config, folder: Path, device: torch.device):
         sequence = config.sequence
         sizes = replace(config.model.resolved(data.tokenizer(folder)), vocabulary=data.facts(folder)["vocabulary"])
-        self.model = TinyTransformer(sizes).to(device)
+        self.model = deferred.made(lambda: TinyTransformer(sizes), device)
         training = data.tokens(folder, "train")
         remembered, counted = training[:MOST_REMEMBERED], training[-MOST_COUNTED:]
         if self.model.memory is not None:
