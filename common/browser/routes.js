@@ -9,8 +9,8 @@ const ALWAYS = [0, 1e9];  // minutes
 const COLUMNS = {
   lon: ["lon", "lng", "long", "longitude"], lat: ["lat", "latitude"], x: ["x", "xcoord"], y: ["y", "ycoord"],
   demand: ["demand", "quantity", "qty", "weight", "load", "amount", "volume", "units", "parcels", "packages"],
-  open: ["open", "opens", "opening", "earliest", "readytime", "from"], close: ["close", "closes", "closing", "latest", "duedate", "until"],
-  service: ["service", "servicetime", "unloading"],
+  open: ["open", "opens", "opening", "earliest", "readytime", "from"], close: ["close", "closes", "closing", "latest", "duedate", "duetime", "until"],
+  service: ["service", "servicetime", "serviceminutes", "unloading"], prize: ["prize", "penalty", "profit", "reward"],
   name: ["name", "customer", "stop", "address", "place"], capacity: ["capacity"], depot: ["depot", "isdepot"],
 };
 
@@ -42,6 +42,7 @@ function routesPanel(place, backend, about) {
     const at = place => place.map(each => each / 100);
     const plain = { depot: at(where.depot), customers: customers.map(each => at(each.at)), demands: customers.map(each => whole(each.demand)), capacity: whole(most) };
     if (where.depots?.length) plain.depots = where.depots.map(each => at(each.at));
+    if (where.prizes) plain.prizes = customers.map(each => each.prize === undefined ? null : each.prize / (100 * where.scale));
     if (!where.hours) return plain;
     return { ...plain, hours: where.hours, depot_hours: (where.depots ?? []).map(each => each.hours), windows: customers.map(each => each.hours ?? ALWAYS), service_times: customers.map(each => each.service ?? 0), speed: Number(speed.value) / (100 * where.scale) };
   }
@@ -125,8 +126,8 @@ function routesPanel(place, backend, about) {
   function show() {
     const order = [...ways].sort(([a], [b]) => (a == chosen) - (b == chosen));
     tours.replaceChildren(...order.map(([name, way]) => tour(name, way, depotsOf(where), customers, name == chosen)));
-    const { routes, arrivals } = ways.find(([name]) => name == chosen)?.[1] ?? {};
-    times.replaceChildren(...(arrivals ? [table("Times: leave the depot, serve customers, come back", ["route", "leaves", "customers", "is back"], routes.map((route, i) =>
+    const { routes, arrivals, left_out } = ways.find(([name]) => name == chosen)?.[1] ?? {};
+    times.replaceChildren(...(left_out ? [element("p", {}, `Not worth their detour: ${left_out.map(each => customers[each - 1].name || each).join(", ") || "none"}`)] : []), ...(arrivals ? [table("Times: leave the depot, serve customers, come back", ["route", "leaves", "customers", "is back"], routes.map((route, i) =>
       [i + 1, clock(arrivals[i][0]), route.map((each, k) => `${customers[each - 1].name || each} ${clock(arrivals[i][k + 1])}`).join(", "), clock(arrivals[i].at(-1))]))] : []));
   }
 
@@ -141,7 +142,7 @@ function routesPanel(place, backend, about) {
       button("Place at random", () => replaced({ customers: Array.from({ length: Math.min(Number(count.value), MOST_SHOWN) }, random) }, `${count.value} customers`), { class: "main" }),
       button("Clear", () => replaced({ customers: [] }, "no customers")),
       labelled("your customers (CSV)", file)),
-    element("p", { class: "note" }, "Click on the map to add a customer with a demand of 1 to 9. A CSV, opened or dropped on the map, has columns lon and lat (or x and y) and demand; its first row is the depot, or those with 1 in a column depot. Columns open and close (8:30) and service (minutes) are kept to."),
+    element("p", { class: "note" }, "Click on the map to add a customer with a demand of 1 to 9. A CSV, opened or dropped on the map, has columns lon and lat (or x and y) and demand; its first row is the depot, or those with 1 in a column depot. Columns open and close (8:30) and service (minutes) are kept to, and a customer with a prize is left out where the detour costs more."),
     ...report.parts,
     element("div", { class: "tours", dragover: event => event.preventDefault(), drop: dropped }, map, results), times);
   draw();
@@ -171,7 +172,8 @@ function readCustomers(text) {
     const hours = [minutes("open", ALWAYS[0]), minutes("close", ALWAYS[1])];
     if (hours[0] > hours[1]) throw new Error(`row ${number}: opens after it closes`);
     const marked = ["1", "true", "yes", "depot"].includes(row[at.depot]?.toLowerCase()) || row[at.name]?.toLowerCase() == "depot";
-    return { number, place: axes.map(value), marked, hours, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity: row[at.capacity] };
+    const prize = row[at.prize] ? value("prize") : undefined;
+    return { number, place: axes.map(value), marked, hours, prize, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity: row[at.capacity] };
   });
   if (rows.length > MOST_SHOWN + 1) throw new Error(`it has ${rows.length - 1} customers; at most ${MOST_SHOWN} can be shown`);
   const marked = rows.filter(each => each.marked), depot = marked[0] ?? rows[0], others = rows.filter(each => each != depot && !each.marked);
@@ -183,8 +185,8 @@ function readCustomers(text) {
   const extent = Math.max(across * (east - west), up * (north - south)) || 1;
   const onMap = ([x, y]) => [4 + 92 * across * (x - west) / extent, 4 + 92 * up * (north - y) / extent];
   return {
-    where: { depot: onMap(depot.place), depots: marked.slice(1).map(each => ({ at: onMap(each.place), hours: each.hours })), scale: extent / 92, unit: degrees ? "\u00a0km" : "", hours: at.open >= 0 || at.close >= 0 ? depot.hours : null },
-    customers: others.map(each => ({ at: onMap(each.place), demand: each.demand(), hours: each.hours, service: each.service, name: each.name })),
+    where: { depot: onMap(depot.place), depots: marked.slice(1).map(each => ({ at: onMap(each.place), hours: each.hours })), scale: extent / 92, unit: degrees ? "\u00a0km" : "", hours: at.open >= 0 || at.close >= 0 ? depot.hours : null, prizes: at.prize >= 0 },
+    customers: others.map(each => ({ at: onMap(each.place), demand: each.demand(), hours: each.hours, service: each.service, prize: each.prize, name: each.name })),
     capacity: Number(rows.find(each => each.capacity)?.capacity) || null,
   };
 }

@@ -20,8 +20,8 @@ function timed(compute) {
   return { ...found, milliseconds: performance.now() - began };
 }
 
-function checkedInstance({ name, depot, customers, demands, capacity, windows, depots }) {
-  if (windows || depots) throw new Unusable("opening hours and several depots are kept to by the served page only, as python pipelines/serve.py shows it");
+function checkedInstance({ name, depot, customers, demands, capacity, windows, depots, prizes }) {
+  if (windows || depots || prizes) throw new Unusable("opening hours, several depots and prizes are kept to by the served page only, as python pipelines/serve.py shows it");
   const whole = value => Number.isSafeInteger(value) && value >= 0;
   if (![depot, ...customers].every(each => each.length == 2 && each.every(Number.isFinite)))
     throw new Unusable("the depot and the customers must be pairs of finite numbers");

@@ -89,21 +89,21 @@ const PLAYED = {
   },
 };
 
-// Drops a CSV with opening hours on the map, and later one without; returns the table of times of each, or why there is none.
+// Drops a CSV with opening hours on the map, and later one without; returns who is left out and the times of each, or why there are none.
 async function hoursDropped(page) {
-  const found = [], rows = ["Yard,52.52,13.405,,7:00,18:00,", "Anna,52.5,13.45,3,8:00,9:00,10", "Bert,52.55,13.3,4,9:00,12:00,10", "Dora,52.56,13.5,5,14:00,16:00,5"];
+  const found = [], rows = ["Yard,52.52,13.405,,7:00,18:00,,", "Anna,52.5,13.45,3,8:00,9:00,10,", "Bert,52.55,13.3,4,9:00,12:00,10,0.1", "Dora,52.56,13.5,5,14:00,16:00,5,"];
   const without = rows.map(row => row.split(",").slice(0, 4).join(","));
-  for (const [name, lines] of [["hours.csv", ["name,lat,lng,demand,open,close,service", ...rows]], ["plain.csv", ["name,lat,lng,demand", ...without.with(0, "Yard,52.52,13.405,")]]]) {
+  for (const [name, lines] of [["hours.csv", ["name,lat,lng,demand,open,close,service,prize", ...rows]], ["plain.csv", ["name,lat,lng,demand", ...without.with(0, "Yard,52.52,13.405,")]]]) {
     const files = await page.evaluateHandle(([name, text]) => {
       const dropped = new DataTransfer();
       dropped.items.add(new File([text], name, { type: "text/csv" }));
       return dropped;
     }, [name, lines.join("\n")]);
+    await within(page, "[role=status]").evaluate(status => { status.textContent = ""; });
     await within(page, "svg.map").dispatchEvent("drop", { dataTransfer: files });
-    await page.waitForFunction(() => /^hours|^plain/.test(document.querySelector("#panel [role=status]").textContent));
     await page.waitForFunction(() => /model: .*km/.test(document.querySelector("#panel [role=status]").textContent) || document.querySelector("#panel [role=alert]").textContent);
     const refused = await within(page, "[role=alert]").textContent();
-    found.push(refused || await within(page, ".wide").last().locator("tbody tr").allTextContents());
+    found.push(refused || await within(page, ".wide").last().locator("p, tbody tr").allTextContents());
   }
   return found;
 }

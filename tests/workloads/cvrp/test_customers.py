@@ -288,16 +288,18 @@ const script = require("fs").readFileSync(process.argv[1], "utf8");
 const { readCustomers, depotsOf } = require("vm").runInNewContext(`${script}\\n({ readCustomers, depotsOf })`);
 const { where, customers } = readCustomers(require("fs").readFileSync(0, "utf8"));
 const hours = [where.hours, ...where.depots.map(each => each.hours)], names = customers.map(each => each.name);
-console.log(JSON.stringify({ hours, depots: depotsOf(where).length, customers: names }));
+const prizes = where.prizes && customers.map(each => each.prize ?? null);
+console.log(JSON.stringify({ hours, depots: depotsOf(where).length, customers: names, prizes }));
 """
 
 
-def test_the_page_reads_depots_as_a_table_is_read():
+def test_the_page_reads_depots_and_prizes_as_a_table_is_read():
     done = subprocess.run(
         ["node", "-e", ASK, str(browser.FOLDER / "routes.js")], input=MANY, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {"hours": [[420, 720], [480, 1080]], "depots": 2, "customers": ["Anna", "Bert"]}
+    read = {"hours": [[420, 720], [480, 1080]], "depots": 2, "customers": ["Anna", "Bert"], "prizes": [None, 7.5]}
+    assert json.loads(done.stdout) == read
 
 
 @given(st.lists(st.decimals(0, 1000, places=3), min_size=1, max_size=20))
