@@ -53,8 +53,7 @@ def main() -> None:
     if twice := [name for name in names if names.count(name) > 1]:
         raise UserError(f"two runs are called {twice[0]}; give one of them, or rename a folder")
     listener = listening(args.host, args.port)
-    host, port = listener.getsockname()[:2]
-    print(f"http://{f'[{host}]' if ':' in host else host}:{port}/ answers with {', '.join(args.runs)}", flush=True)
+    certificate, key = args.certificate or (None, None)
     config = uvicorn.Config(
         app.make(runs, limits, hosts(args.host, limits.token)),
         log_level="warning",
@@ -63,7 +62,16 @@ def main() -> None:
         server_header=False,
         timeout_keep_alive=10,
         timeout_graceful_shutdown=args.seconds,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
     )
+    try:
+        config.load()
+    except OSError as error:  # an SSLError is one
+        raise UserError(f"--certificate {certificate} {key}: these are no certificate and its key ({error})") from error
+    host, port = listener.getsockname()[:2]
+    shown = f"http{'s' if certificate else ''}://{f'[{host}]' if ':' in host else host}"
+    print(f"{shown}:{port}/ answers with {', '.join(args.runs)}", flush=True)
     uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -75,6 +83,7 @@ def parser() -> Parser:
     add("--host", default="127.0.0.1", help="address to listen on; 127.0.0.1")
     add("--port", type=int, default=8000, help="8000; 0: any free one")
     add("--token-file", type=Path, metavar="FILE", help="file with the token required of requests")
+    add("--certificate", nargs=2, metavar=("CRT", "KEY"), help="files of a certificate: answer by https, as Word needs")
     add("--body-megabytes", type=float, default=8, metavar="N", help="largest body of a request; 8")
     add("--waiting", type=int, default=256, metavar="N", help="most unanswered requests of a run; 256")
     add("--seconds", type=int, default=60, metavar="N", help="longest time for an answer; 60")

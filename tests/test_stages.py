@@ -118,7 +118,8 @@ def test_the_report_is_one_page_that_needs_nothing_else(trained):
     assert "savings (Clarke-Wright)" in page
     headings = checked(page).headings()
     assert re.match(r"Within [\d.e-]+ core-ms: ", headings[0])
-    assert headings[1:3] == ["Evaluation: test", "Cost against time: test"]
+    assert headings[1] == "Cost against time: test"
+    assert "Evaluation: test" in headings
 
 
 def test_a_users_vrp_file_is_solved_and_its_solution_written(trained, tmp_path):

@@ -29,7 +29,7 @@ HEADERS = {
     b"referrer-policy": b"no-referrer",
     b"cross-origin-resource-policy": b"same-origin",
     b"content-security-policy": b"default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; "
-    b"frame-ancestors 'none'",
+    b"script-src 'self' https://appsforoffice.microsoft.com; frame-ancestors 'none'",  # Word's pane
 }
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)  # seconds
 OPEN = ("/health", "/docs", "/openapi.json")  # without a token, like the files of the page

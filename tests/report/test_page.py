@@ -48,7 +48,7 @@ def test_the_page_leads_with_the_verdict_and_ends_with_how_it_was_made(run):
     page.keep(run, [Evaluation("test", {"cost": 1.5}, ({"method": "model", "cost": 1.5},))])
     text = written(run, [("Better", "<p>by 1 %</p><table></table>"), ("Tours", "<p>drawn</p>")])
     assert checked(text).headings() == [
-        *("Better", "Evaluation: test", "Tours", "Training", "How it was made", "Configuration")
+        *("Better", "Tours", "Evaluation: test", "Training", "How it was made", "Configuration")
     ]
     assert "<h1>toy / default</h1>" in text
     assert '<th scope="row">model</th>' in text

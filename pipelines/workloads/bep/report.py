@@ -1,4 +1,4 @@
-"""The workload's sections of report.html: the verdict, keystrokes, and suggestions for each field."""
+"""The workload's sections of report.html: savings, silence, suggestions, and likelihoods at the end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import beside, shown
 from pipelines.report.plots import comparison
 from pipelines.report.tables import table
-from pipelines.report.verdict import Comparison, answer, compare, divide
+from pipelines.report.verdict import BETTER, EVEN, Comparison, answer, compare, divide
 from pipelines.run.folder import Run
 from pipelines.workloads.bep.config import Config
 
@@ -23,21 +23,52 @@ SHOWN = 8  # fields whose suggestions are not folded
 def sections(
     config: Config, models: Mapping[str, CharLSTM], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, Markup]]:
-    """Return the sections as (heading, HTML)."""
-    found = _compared(evaluations[0])
-    heading = f"{found.heading}: {found.rival['predictor']}; zpaq, often stronger, is not compared"
-    parts = [(heading, _verdict(evaluations[0], found))]
+    """Return the sections as (heading, HTML): what a manager asks first, and likelihoods last."""
+    parts = []
     for evaluation in evaluations:
         if "typing" in evaluation.summary:
             parts.append((f"Keystrokes saved: {evaluation.split}", _typing(evaluation)))
         if evaluation.summary.get("clauses"):
             parts.append(("Clauses: how often they say what a plan says next", _clauses(evaluation)))
+    fields: list[list[dict[str, str]]] = []
+    for evaluation in evaluations:
         suggested = evaluation.files.get(f"{evaluation.split}.suggestions.csv")
         if suggested is not None:
             fields = [list(rows) for _, rows in groupby(from_csv(suggested), key=lambda row: row["field"])]
             page = beside(__file__, "suggestions.html", fields=fields, shown=SHOWN)
             parts.append(("Suggestions for the fields", page))
-    return parts
+    found = _compared(evaluations[0])
+    parts.append(
+        (
+            f"Likelihood of unseen text: {found.heading.lower()}, {found.rival['predictor']}",
+            _verdict(evaluations[0], found),
+        )
+    )
+    return [answered(evaluations, fields, run), *parts]
+
+
+def answered(
+    evaluations: Sequence[Evaluation], fields: Sequence[Sequence[Mapping[str, str]]], run: Run
+) -> tuple[str, Markup]:
+    """Return what the model saves, where it is silent, and what it read and masked, with its heading."""
+    facts = run.provenance().get("data", {})
+    silent = [each[0]["field"] for each in fields if each[0]["rank"] == "0"]
+    saved = next((each.summary for each in evaluations if "keystrokes_saved" in each.summary), None)
+    outcome, headings, sentences = EVEN, [], []
+    if saved:
+        interval = saved["keystrokes_saved_interval"]
+        outcome = BETTER if interval and interval[0] > 0 else EVEN
+        width = f" [{100 * interval[0]:.0f}, {100 * interval[1]:.0f}]" if interval else ""
+        headings.append(f"Saves {100 * saved['keystrokes_saved']:.0f} % of the keystrokes{width}")
+    if fields:
+        headings.append(f"clauses for {len(fields) - len(silent)} of {len(fields)} fields")
+        sentences.append(f"Nothing fits, and nothing is suggested, for: {', '.join(silent) or 'no field'}.")
+    if files := facts.get("files"):
+        masked = ", ".join(f"{count:,} x {kind}" for kind, count in facts["masked"].items()) or "nothing"
+        kept = sum(each["kept"] for each in files.values())
+        sentences.append(f"It read {len(files)} documents with {kept:,} characters. Masked: {masked}.")
+    heading = "; ".join(headings) or "No keystrokes were counted, and nothing is suggested"
+    return heading[0].upper() + heading[1:], answer(outcome, *sentences)
 
 
 def _compared(evaluation: Evaluation) -> Comparison:

@@ -3,6 +3,8 @@
 import csv
 import json
 import random
+import re
+from types import SimpleNamespace
 
 import pytest
 import safetensors.torch
@@ -10,6 +12,8 @@ import torch
 
 from models import io
 from models.plans.fields import FIELDS
+from pipelines.engine.workload import Evaluation
+from pipelines.workloads.bep import report
 from tests.report.pages import checked
 from tests.stages import export, records, refused, stage
 
@@ -102,8 +106,26 @@ def test_the_report_shows_every_field(trained):
     found = json.loads((run / "evaluations/test.json").read_text())
     low, high = found["gain_percent_interval"]
     outcome = "Better than" if low > 0 else "Worse than" if high < 0 else "No clear difference from"
-    assert headings[0].startswith(f"{outcome} the strongest alternative: {found['strongest_baseline']}; zpaq")
-    assert headings[1:3] == ["Evaluation: test", "Evaluation: validation"]
+    with (run / "evaluations/test.suggestions.csv").open(newline="") as file:
+        silent = {row["field"] for row in csv.DictReader(file) if row["rank"] == "0"}
+    assert headings[0] == f"Clauses for {len(FIELDS) - len(silent)} of {len(FIELDS)} fields"
+    assert f"for: {', '.join(name for name in FIELDS if name in silent)}." in page
+    assert re.search(r"It read \d+ documents with [\d,]+ characters\. Masked: ", page)
+    likelihood = (
+        f"Likelihood of unseen text: {outcome.lower()} the strongest alternative, {found['strongest_baseline']}"
+    )
+    last = headings.index(likelihood)
+    assert headings[last + 1 : last + 3] == ["Evaluation: test", "Evaluation: validation"]
+
+
+def test_the_report_begins_with_what_is_saved(tmp_path):
+    summary = {"keystrokes_saved": 0.314, "keystrokes_saved_interval": [0.283, 0.347]}
+    facts = {"files": {"a": {"kept": 1200}, "b": {"kept": 34}}, "masked": {"name": 7, "address": 1}}
+    run = SimpleNamespace(provenance=lambda: {"data": facts})
+    heading, said = report.answered([Evaluation("test", summary)], [[{"field": "bimUses", "rank": "0"}]], run)
+    assert heading == "Saves 31 % of the keystrokes [28, 35]; clauses for 0 of 1 fields"
+    assert "Nothing fits, and nothing is suggested, for: bimUses." in said
+    assert "It read 2 documents with 1,234 characters. Masked: 7 x name, 1 x address." in said
 
 
 def test_predictions_are_the_models_completions(trained, tmp_path):

@@ -141,7 +141,7 @@ def test_the_whole_page_is_written_from_the_runs_files(run, shown):
     report.write(run[3], run[2], shown)
     headings = checked(run[3].report.read_text()).headings()
     assert "their costs" in headings[0]
-    assert headings[1:] == ["Evaluation: test", "Coin by coin", "How it was made", "Configuration"]
+    assert headings[1:] == ["Coin by coin", "Evaluation: test", "How it was made", "Configuration"]
 
 
 @pytest.mark.parametrize("end", [1.0003, 40_000.0])

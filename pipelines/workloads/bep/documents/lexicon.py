@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from math import log
+from math import log, sqrt
 from pathlib import Path
 from types import ModuleType
 
@@ -21,7 +21,7 @@ WORD = rf"(?:(?:al|el|as|ash|an|ar)-|[dl{UPPER}]['\u2019])?[{UPPER}]{LETTER}+(?:
 @cache
 def known_names() -> tuple[frozenset[str], frozenset[str]]:
     """Return given names and surnames in Latin letters: those of the package Faker and of masking.json."""
-    kinds: tuple[set[str], set[str]] = set(WORDS["given_names"]), set(WORDS["surnames"])
+    kinds: tuple[set[str], set[str]] = set(WORDS["given_names"]), set(WORDS["surnames"] + WORDS["eastern_surnames"])
     for module in _modules("person"):
         for attribute in dir(module.Provider):
             values = getattr(module.Provider, attribute) if "_name" in attribute else None
@@ -58,7 +58,7 @@ def _lower(locale: str = "") -> set[str]:
 def sound(word: str) -> float:
     """Return how much likelier the trigrams of a word are in names than in ordinary words: 1.6 and -0.7 on average."""
     parts = _trigrams(word.lower())
-    return sum(_weights().get(part, 0) for part in parts) / len(parts) ** 0.5
+    return sum(_weights().get(part, 0) for part in parts) / sqrt(len(parts))
 
 
 def _trigrams(word: str) -> list[str]:

@@ -7,11 +7,10 @@ initials.
 """
 
 import re
-from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
-from pipelines.workloads.bep.documents.lexicon import LETTER, UPPER, WORD, known_names, sound, terms
+from pipelines.workloads.bep.documents.lexicon import UPPER, WORD, known_names, sound, terms
 from pipelines.workloads.bep.documents.masking import WORDS, columns
 
 _PARTICLE = WORDS["particles"]
@@ -30,12 +29,11 @@ USERS = re.compile(rf"(?:{WORDS['users']})", re.I)
 LOGIN = re.compile(r"(?<!\S)[a-z][\w.-]{3,}(?!\S)")
 USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<user>[\w.-]{{3,}})")
 FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
+NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})", re.I)
 PLACE = re.compile(
     rf"(?:^|[^\w])(?:{WORDS['before_places']}|\w+(?:straße|strasse|straat|gasse))\.? (?:(?:de|du|des|di|della|la) )?$",
     re.I,
 )
-# Wei, Weiming, Min-jun
-EASTERN = re.compile(rf"(?:{WORDS['eastern_syllables']}){{1,2}}|{LETTER}{{2,5}}-{LETTER}{{2,6}}", re.I)
 INVERTED = re.compile(
     rf"(?<![\w-])(?<![{UPPER}]\.)((?:{_PARTICLE} ){{0,3}}{WORD})(?=, ({WORD}|{_INITIAL})(?! [{UPPER}]|[\w@]))"
 )
@@ -158,20 +156,16 @@ class Reader:
         if best and best.evidence >= ENOUGH:
             while end < len(run) and self._goes_on(run[end]):
                 end += 1
-            while begin and self._goes_on(run[begin - 1]) and self._sounds(run[begin - 1]):
+            while begin and self._goes_on(run[begin - 1]) and sound(run[begin - 1].word) > 0:
                 begin -= 1
             words = tuple(piece.word for piece in run[begin:end] if not piece.initial and piece.word not in SUFFIXES)
             yield from self._in_run(run[:begin], begins, ends)
             yield Name(min(best.begin, run[begin].begin), run[end - 1].end, words, best.evidence)
             yield from self._in_run(run[end:], begins, ends)
 
-    def _sounds(self, piece: Piece) -> bool:
-        return sound(piece.word) > (0 if self.expected[piece.begin] else LIKELY)
-
     def _goes_on(self, piece: Piece) -> bool:
         """Return whether a word beside a name belongs to it."""
-        no_name = self._ordinary(piece.word) or FIRM.fullmatch(piece.word) or re.fullmatch(WORDS["titles"], piece.word)
-        return not (piece.initial or no_name)
+        return not (piece.initial or self._ordinary(piece.word) or NO_NAME.fullmatch(piece.word))
 
     def _judged(
         self, run: list[Piece], first: int, last: int, begins: Collection[int], ends: Collection[int]
@@ -181,12 +175,7 @@ class Reader:
         words = tuple(piece.word for piece in part if not piece.initial and piece.word not in SUFFIXES)
         begin, end = part[0].begin, part[-1].end
         titled = [word.title() if word.isupper() else word.removesuffix("'s") for word in words]
-        eastern = (
-            bool(words)
-            and titled[0] in WORDS["eastern_surnames"]
-            and (all(map(EASTERN.fullmatch, titled[1:])) or (len(words) == 3 and max(map(len, words)) <= 6))
-        )
-        if not words or self._is_other(part, words, eastern) or any(FIRM.fullmatch(each.word) for each in run[last:]):
+        if not words or self._is_other(part, words) or any(FIRM.fullmatch(each.word) for each in run[last:]):
             return None
         title = [match for match in TITLE.finditer(self.text, max(0, begin - 30), begin) if match.end() == begin]
         weight = min(self.expected[begin], self.expected[end - 1])
@@ -196,8 +185,7 @@ class Reader:
             [not {word, word.split("-")[part]}.isdisjoint(known) for word in titled]
             for part, known in zip((0, -1), known_names(), strict=True)
         )
-        if particles[0] and not eastern:
-            given[0] = family[0] = False
+        given[0] &= not particles[0]
         term = all(word.lower() in terms() for word in words)
         sure = weight and (part[0].initial or (given[0] and family[-1] and len(words) > 1))
         if all(plain) and (term or not title) and not sure:
@@ -213,28 +201,26 @@ class Reader:
         evidence += (1 if plain[0] else 2) * given[0] * (len(words) > 1) + (1 if plain[-1] else 2) * family[-1]
         unknown = [at for at, known in ((0, given[0]), (-1, family[-1])) if not (known or plain[at] or particles[at])]
         sounds = [sound(words[at]) for at in unknown]
-        evidence += sum(each > LIKELY for each in sounds) + 2 * (eastern and not all(plain[1:]))
+        evidence += sum(each > LIKELY for each in sounds)
         evidence -= not weight and last < len(run) and not run[last].initial and self._ordinary(run[last].word)
         if any(plain):
-            evidence -= (0 if eastern else sum(plain[1:-1])) + (plain[-1] and not family[-1])
+            evidence -= sum(plain[1:-1]) + (plain[-1] and not family[-1])
         else:
             evidence += (bool(weight) or min(sounds, default=0) > UNLIKELY) + 2 * self._beside(begin, end, begins, ends)
         if not any(plain) or (given[0] and not plain[0]):
             evidence += 2 * bool(ROLE.match(self.text, end) or BY.search(self.text[max(0, begin - 60) : begin]))
         return Name(named, end, words, evidence + 2 * (any(each.initial for each in part) and not plain[-1]))
 
-    def _is_other(self, part: list[Piece], words: tuple[str, ...], eastern: bool) -> bool:
+    def _is_other(self, part: list[Piece], words: tuple[str, ...]) -> bool:
         """Return whether words are a firm, a place or a title by their form, or no whole name."""
         begin, following = part[0].begin, self.text[part[-1].end : part[-1].end + 30]
         return bool(
             (FIRM.match(following.lstrip(" ")) and following.startswith(" "))
-            or re.match(r" ?and Sons?\b" if len(words) > 1 else r" ?(?:&|and Sons?\b|\+)", following)
-            or any(map(FIRM.fullmatch, words[1:] if eastern else words))
+            or re.match(r" ?and Sons?\b", following)
+            or FIRM.fullmatch(words[0])
+            or any(map(NO_NAME.fullmatch, words[1:]))
             or (PLACE.match(f"{words[0]} ") and not part[0].initial)
             or PLACE.search(self.text[max(0, begin - 30) : begin])
-            or part[-1].initial
-            or (not eastern and any(re.fullmatch(WORDS["titles"], word) for word in words[1:]))
-            or words[-1].lower() in WORDS["capital_particles"]
         )
 
     def _beside(self, begin: int, end: int, begins: Collection[int], ends: Collection[int]) -> bool:
@@ -246,25 +232,19 @@ class Reader:
 
     def _inverted(self, runs: list[list[Piece]]) -> Iterator[Name]:
         """Yield names such as "Lovelace, Ada"."""
-        given_names, surnames = known_names()
+        given_names, _ = known_names()
         begins = {piece.begin for run in runs for piece in run}
         for match in INVERTED.finditer(self.text):
             surname, given = match[1].split()[-1], match[2]
             certain = given in given_names and surname not in given_names
-            certain |= (
-                surname in surnames and BY.search(self.text[max(0, match.start() - 12) : match.start()]) is not None
-            )
             if certain and match.start() in begins and not (self._ordinary(given) or self._ordinary(surname)):
                 yield Name(match.start(), match.end(2), (given, surname), STRONG_ENOUGH)
 
     def _elsewhere(self, runs: list[list[Piece]], found: list[Name]) -> Iterator[tuple[int, int]]:
         """Yield single words that name a person of strong evidence; ordinary words only where one is expected."""
-        given_names, _ = known_names()
         taken = {begin for name in found for begin in range(name.begin, name.end)}
-        twice = Counter(name.words for name in found)
-        sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH or twice[name.words] > 1]
+        sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH]
         alone = {word.lower() for words in sure for word in words}
-        alone |= {name.words[-1].lower() for name in found if name.words[0].title() in given_names}
         firsts = {"".join(word[0] for word in words).upper() for words in sure if len(words) > 1}
         initials = firsts | {each[0] + each[-1] for each in firsts}
         for before, piece, following in (
