@@ -29,7 +29,8 @@ def in_one_piece(folder, candles, model):
     exchange = Exchange(market(candles), lambda: FIRST + candles * STEP, 0)
     exchange.random.random = lambda: 1.0
     one = follower(folder, exchange, model, clock=exchange.now)
-    one.look()
+    while one.look():
+        pass
     return answers(folder)
 
 
