@@ -10,8 +10,8 @@ exchange, as predict.py does. A line of JSON for each goes into
 runs/<workload>/<name>/follow/answers.jsonl, once, whenever the program is
 killed; start it again to go on.
 
-Exit status: 0 with --once; 128 + n ended by signal n; 2 a mistake that you can
-fix. A file or an exchange that fails is tried again.
+Exit status: 128 + n ended by signal n; with --once 0, or 1 where a file or an
+exchange failed, which else is tried again; 2 a mistake that you can fix.
 """
 
 import argparse
@@ -49,12 +49,12 @@ def main() -> None:
         refits = Refits(follower, args.workload, run, folder, args.refit_hours)
         try:
             while not stop.number:
-                follower.look()
-                if args.once:
-                    return
-                if args.refit_hours:
+                new = follower.look()
+                if args.once and not new:
+                    sys.exit(1 if follower.failing else 0)
+                if args.refit_hours and not args.once:
                     refits.step()
-                wake.wait(0 if refits.busy else feed.every)
+                wake.wait(0 if new or refits.judging else feed.every)
         finally:
             refits.end()
         raise Stopped(stop.number, then="start it again to go on")

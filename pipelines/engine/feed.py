@@ -1,6 +1,6 @@
 """What a program that follows a stream asks of a workload: series of moments, each to be answered once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from pipelines.engine.config import BaseConfig
@@ -17,17 +17,14 @@ class Moment(NamedTuple):
 class Feed(Protocol):
     """Where moments come from."""
 
-    @property
-    def config(self) -> BaseConfig:
-        """By which a training learns from what was followed."""
-
+    config: BaseConfig  # by which a training learns from what was saved
     series: Sequence[str]  # names
     step: int  # ms from one moment to the next
     every: float  # seconds between looks
     settings: Mapping[str, object]  # with which the models answer
 
-    def new(self, series: str, after: int | None, now: int) -> list[Moment]:
-        """Return the moments after a time that are complete at `now` (ms since 1970); None: the newest one.
+    def new(self, series: str, after: int | None, now: int) -> Iterator[Moment]:
+        """Yield the moments after a time that are complete at `now` (ms since 1970); None: the newest one.
 
         Raises an error, a UserError if it can, where the series cannot be read at present.
         """
@@ -36,4 +33,4 @@ class Feed(Protocol):
         """Return how far inputs in after < time <= until are from a model's training data: 1 for an average one."""
 
     def save(self) -> None:
-        """Write to disk what a training by `config` reads."""
+        """Write what was read to disk, for a training by `config`."""

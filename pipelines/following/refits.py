@@ -1,4 +1,4 @@
-"""Models that are trained anew while others answer: train.py and evaluate.py in child processes, then a comparison.
+"""Models that are trained while others answer: train.py and evaluate.py in child processes, then a comparison.
 
 A training that was killed goes on with --resume at the next start; one that outlived its parent is waited for. A new
 model takes over if it answers and its log loss on the newest moments, which neither model learnt from, is not worse.
@@ -21,18 +21,19 @@ from common.disk.files import remove_folder, write_text
 from common.disk.lock import is_held
 from common.errors import UserError
 from pipelines.engine.feed import Moment
-from pipelines.following.loop import Follower, Refit, say
+from pipelines.following.loop import Follower, say
 from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
     from pipelines.answers.trained import Trained
 
 SCRIPTS = Path(__file__).resolve().parents[1]
-MOST_ATTEMPTS = 3  # of a training that is killed
+MOST_KILLS = 3  # of a training, after which it is given up
 NEWEST = 300  # moments of each series that old and new model are compared on
+AT_ONCE = 16  # answers of each model in a step
 BLOCK = 10  # neighbouring moments that count as one, as their outcomes overlap
 WORSE = 1.645  # standard errors: a model that is as good is turned down once in 20
-AT_ONCE = 16  # answers of each model in a step
+KEPT = 3  # models: the one that answers, and those to fall back to
 PATIENCE = 60.0  # seconds in which a training saves and ends
 
 
@@ -42,36 +43,32 @@ class Refits:
     def __init__(self, follower: Follower, workload: str, run: Run, folder: Path, hours: float):
         self.follower, self.workload, self.run, self.folder, self.hours = follower, workload, run, folder, hours
         self.child: subprocess.Popen[bytes] | None = None
-        self.left: list[str] = []  # commands to run, of this training
+        self.evaluated, self.kills = False, 0  # of the training under way
         self.judging: Generator[None, None, tuple[Trained, str]] | None = None
-
-    @property
-    def busy(self) -> bool:
-        """Whether the next `step` has something to compute."""
-        return self.judging is not None
 
     def step(self) -> None:
         """Begin a training that is due, or see to the one under way; this takes no longer than a few answers."""
         state, now = self.follower.state, self.follower.clock()
         if not state.refit:
             if not 0 <= now - state.tried < self.hours * 3_600_000:
+                # At the first start the run's own model is taken for a fresh one.
                 name = f"{self.run.name}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now / 1000))}"
-                first = state.tried == 0  # at which the run's own model is taken for a fresh one
-                self.follower.save(refit=None if first else Refit(name=name), tried=now)
+                self.follower.save(refit=name if state.tried else None, tried=now)
         elif self.judging:
-            self._judge(state.refit.name)
+            self._judge(state.refit)
         elif self.child is None:
             self._start(state.refit)
         elif (status := self.child.poll()) is not None:
             self.child = None
-            if status in (0, 1) and self.left:  # 1: a coin could not be trained, perhaps as before
-                self._run(self.left.pop(0), state.refit.name)
+            if status in (0, 1) and not self.evaluated:  # 1: a series could not be trained, perhaps as before
+                self.evaluated = True
+                self._run("evaluate.py", state.refit)
             elif status == 0:
-                self.judging = self._compared(state.refit.name)
-            elif (status < 0 or status > 128) and state.refit.attempts < MOST_ATTEMPTS:
-                self.follower.save(refit=Refit(name=state.refit.name, attempts=state.refit.attempts + 1))
+                self.judging = self._compared(state.refit)
+            elif not 0 < status < 128 and self.kills < MOST_KILLS:
+                self.kills += 1
             else:
-                self._turn_down(f"it ended with status {status}; see {self.folder / 'refit.log'}")
+                self._turn_down(f"its training ended with status {status}; see {self.folder / 'refit.log'}")
 
     def end(self) -> None:
         """Let a training save and end."""
@@ -81,17 +78,15 @@ class Refits:
                 self.child.wait(PATIENCE)
             except subprocess.TimeoutExpired:
                 self.child.kill()
-                self.child.wait()
 
-    def _start(self, refit: Refit) -> None:
-        run = self._of(refit.name)
-        if is_held(run.lock_file):
-            return
-        self.follower.feed.save()
-        write_text(self.folder / "refit.yaml", configs.dump(self.follower.feed.config))
-        self.left = ["evaluate.py"]
-        say(f"training {refit.name}")
-        self._run("train.py", refit.name, "--config", str(self.folder / "refit.yaml"), *["--resume"] * run.started())
+    def _start(self, name: str) -> None:
+        run, file = self._of(name), self.folder / "refit.yaml"
+        if not is_held(run.lock_file):  # by a training whose parent was killed
+            say(f"training {name}")
+            self.follower.feed.save()
+            write_text(file, configs.dump(self.follower.feed.config))
+            self.evaluated = False
+            self._run("train.py", name, "--config", str(file), *["--resume"] * run.started())
 
     def _run(self, script: str, name: str, *words: str) -> None:
         import psutil
@@ -107,44 +102,49 @@ class Refits:
         try:
             next(self.judging)
         except StopIteration as passed:
-            (model, why), self.judging = passed.value, None
-            for former in self.follower.take_over(name, model):
-                if former != self.run.name:
-                    remove_folder(self._of(former).folder)
+            self.follower.model, why = passed.value
+            models = (name, *self.follower.state.models)
+            self._done(models[:KEPT], {}, models[KEPT:])
             say(f"{name} answers from now on: {why}")
         except (UserError, OSError) as error:
             self._turn_down(str(error))
 
     def _turn_down(self, reason: str) -> None:
-        name, self.judging = self.follower.state.models[0], None
-        if (refit := self.follower.state.refit) and self._of(refit.name).folder.exists():
-            remove_folder(self._of(refit.name).folder)
-        self.follower.save(refit=None)
-        say(f"the new model is turned down, {name} goes on: {reason}")
+        state = self.follower.state
+        self._done(state.models, state.drift, [state.refit or ""])
+        say(f"the new model is turned down, {state.models[0]} goes on: {reason}")
+
+    def _done(self, models: Sequence[str], drift: object, former: Sequence[str]) -> None:
+        """Let a training be over; remove the runs in `former`, except the user's own."""
+        self.judging, self.kills = None, 0
+        self.follower.save(models=tuple(models), drift=drift, refit=None)
+        for run in (self._of(name) for name in former if name != self.run.name):
+            if run.folder.exists():
+                remove_folder(run.folder)
 
     def _of(self, name: str) -> Run:
         return Run(self.run.workload, name, self.run.package)
 
     def _compared(self, name: str) -> Generator[None, None, tuple[Trained, str]]:
-        """Return the new model, and why it is taken; a yield after every few answers. Raises UserError if it fails."""
+        """Return the new model and why it is taken, after a yield every few answers. Raises UserError if it fails."""
         feed, state, now = self.follower.feed, self.follower.state, self.follower.clock()
         old, new, gains = self.follower.model, self.follower.load(name), dict[int, list[float]]()
         for series in feed.series:
-            moments = feed.new(series, state.answered.get(series, now) - NEWEST * feed.step, now)
+            moments = list(feed.new(series, state.answered.get(series, now) - NEWEST * feed.step, now))
             known = dict(moment.outcome for moment in moments if moment.outcome)
             judged = [moment for moment in moments if moment.time in known]
             for start in range(0, len(judged), AT_ONCE):
-                part = judged[start : start + AT_ONCE]
                 yield
+                part = judged[start : start + AT_ONCE]
                 before, after = (_losses(model, part, known, feed.settings) for model in (old, new))
-                if any(one is not None and other is None for one, other in zip(before, after, strict=True)):
-                    raise UserError(f"it has no answers for {series}, for which {state.models[0]} has some")
                 for moment, one, other in zip(part, before, after, strict=True):
+                    if one is not None and other is None:
+                        raise UserError(f"it has no answers for {series}, for which {state.models[0]} has some")
                     if one is not None and other is not None:
                         gains.setdefault(moment.time, []).append(one - other)
-        means = [float(np.mean(gains[time])) for time in sorted(gains)]
-        blocks = np.array([np.mean(means[start : start + BLOCK]) for start in range(0, len(means), BLOCK)])
-        gain = float(np.mean(means)) if means else 0.0
+        means = np.array([np.mean(gains[moment]) for moment in sorted(gains)])
+        blocks = means[: len(means) // BLOCK * BLOCK].reshape(-1, BLOCK).mean(1)
+        gain = float(means.mean()) if len(means) else 0.0
         why = f"its log loss is {abs(gain):.4f} {'lower' if gain >= 0 else 'higher'} on the newest {len(means)} moments"
         if len(blocks) > 1 and gain < -WORSE * blocks.std(ddof=1) / len(blocks) ** 0.5:
             raise UserError(why)
@@ -156,7 +156,7 @@ def _losses(
 ) -> list[float | None]:
     """Return the log loss of a model at each moment; None where it gives no probabilities."""
     answers = model.together([model.read(moment.input) for moment in moments], settings)
-    found = [cast("Mapping[str, float] | None", answer.get("probabilities")) for answer in answers]
+    found = (cast("Mapping[str, float] | None", answer.get("probabilities")) for answer in answers)
     return [
         None if each is None else -math.log(max(each[known[moment.time]], 1e-9))
         for moment, each in zip(moments, found, strict=True)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import cast
 
 from common.errors import UserError
@@ -52,8 +52,8 @@ def inputs(word: str) -> Inputs:
 
     Raises UserError where there is no such workload, or its models have no predictions.
     """
-    found = _part(word, "input_files", "INPUTS", "its models have no predictions")
-    assert isinstance(found, Inputs), f"INPUTS of {word}"
+    found = _part(word, "input_files", "INPUTS", Inputs, "its models have no predictions")
+    assert isinstance(found, Inputs)
     return found
 
 
@@ -62,13 +62,15 @@ def feed(word: str) -> Callable[[BaseConfig, Path], Feed]:
 
     Raises UserError where there is no such workload, or nothing to follow.
     """
-    return cast("Callable[[BaseConfig, Path], Feed]", _part(word, "following", "feed", "it has nothing to follow"))
+    return cast(
+        "Callable[[BaseConfig, Path], Feed]", _part(word, "following", "feed", FunctionType, "it has nothing to follow")
+    )
 
 
-def _part(word: str, file: str, name: str, lacking: str) -> object:
+def _part(word: str, file: str, name: str, kind: type, lacking: str) -> object:
     module = f"{_package(word).__name__}.{file}"
     found = getattr(importlib.import_module(module), name, None) if importlib.util.find_spec(module) else None
-    if found is None:
+    if not isinstance(found, kind):
         raise UserError(f"--workload {word}: {lacking}; there is no {name} in {module}")
     return found
 

@@ -17,7 +17,7 @@ from pipelines.answers import trained
 from pipelines.following.loop import Follower, State
 from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.config import Config
-from pipelines.workloads.crypto.following import ExchangeFeed
+from pipelines.workloads.crypto.following import feed
 
 NAME, COIN, STEP = "crypto-simulated", "BBBUSDT", 900_000
 BEFORE = 700  # candles before the replay
@@ -85,13 +85,13 @@ def config():
 def follower(folder, exchange, model=None, every=0.0, **options):
     """One that has answered the candle before the first one."""
     sys.modules["ccxt"] = SimpleNamespace(exchanges=["binance"], binance=Made(exchange), BaseError=ConnectionError)
-    feed = ExchangeFeed(config(), folder / "candles")
-    feed.every = every
+    opened = feed(config(), folder)
+    opened.every = opened.read.every = every
     if not (folder / "answers.jsonl").exists():
         folder.mkdir(parents=True, exist_ok=True)
         state = State(models=(NAME,), answered={COIN: FIRST - STEP}, drift={}, tried=FIRST)
         (folder / "state.json").write_text(state.model_dump_json())
-    return Follower(NAME, folder, feed, lambda name: model or trained.find("crypto", name, None, "cpu"), **options)
+    return Follower(NAME, folder, opened, lambda name: model or trained.find("crypto", name, None, "cpu"), **options)
 
 
 class Made:

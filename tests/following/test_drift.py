@@ -38,8 +38,8 @@ def alarms(count, seed, shift=0.0, overconfident=1.0, strange=1.0):
     [
         ({"shift": 1.0}, "calibration", 700),
         ({"overconfident": 2.5}, "calibration", 300),
-        ({"overconfident": 2.5}, "hits", 3000),
-        ({"strange": 2.0}, "features", 12 * BLOCK),
+        pytest.param({"overconfident": 2.5}, "hits", 3000, marks=pytest.mark.slow),
+        ({"strange": 2.0}, "features", 8 * BLOCK),
         ({"strange": 0.5}, "features", 8 * BLOCK),
     ],
 )

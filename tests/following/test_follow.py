@@ -47,6 +47,10 @@ def test_files_that_grow_are_answered_by_the_evaluated_rule(trained):
     write(folder / "market", COIN, 2610)
     assert follow(folder, "--once").returncode == 0
     assert follow(folder, "--once").returncode == 0  # nothing new
+    (folder / "market/AUSDT-15m.csv").write_text("half,a,file")
+    done = follow(folder, "--once")
+    assert (done.returncode, "AUSDT: trying again" in done.stderr) == (1, True)
+    write(folder / "market", COIN, 2610)
     found = answers(log)
     assert len(found) == 11
     assert {each["time"] - before["time"] for before, each in pairwise(found)} == {900_000}

@@ -27,9 +27,10 @@ def model():
 def in_one_piece(folder, candles, model):
     """The answers of a follower that sees all candles at once, after the last has closed."""
     exchange = Exchange(market(candles), lambda: FIRST + candles * STEP, 0)
-    exchange.random.random = lambda: 1.0
+    exchange.random.random, exchange.milliseconds = lambda: 1.0, exchange.now
     one = follower(folder, exchange, model, clock=exchange.now)
-    one.look()
+    while one.look():
+        pass
     return answers(folder)
 
 

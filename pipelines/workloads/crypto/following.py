@@ -1,14 +1,13 @@
 """Candles as they close, from files or an exchange, for `pipelines/follow.py`."""
 
-import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
-from common.disk.files import write_text
+from common.disk.files import explained, write_whole
 from common.errors import UserError
 from models.market import candle_features
 from models.market.candle_tables import milliseconds
@@ -23,8 +22,9 @@ from pipelines.workloads.crypto.candles.checks import NEWEST
 from pipelines.workloads.crypto.config import Config
 
 FAR = 5.0  # deviations, beyond which a feature is no stranger
+MARGIN = 20  # candles that are downloaded again
 LONGEST = 64  # looks that an exchange without anything new is left alone at most
-MARGIN = 20  # candles that are downloaded again, and must be the same
+SETTLING = 0.5  # seconds in which a file that was changed may still be written to
 
 Read = Callable[[str, int], Candles]  # (coin, now in ms) -> all that is known of it, in order of time
 
@@ -32,33 +32,29 @@ Read = Callable[[str, int], Candles]  # (coin, now in ms) -> all that is known o
 class CandleFeed:
     """Candles of coins; `read` may also return such that are not yet closed, or from the future."""
 
-    def __init__(self, config: Config, coins: Sequence[str], read: Read, every: float = 1.0):
-        self.config, self.series, self.read, self.every = config, coins, read, every
-        self.step = milliseconds(config.data.timeframe)
-        data, self.settings = config.data, {"now": "newest"}  # what has closed is decided here
-        self.context = candle_features.MEMORY + data.lookback + reach(WINDOW, data.horizon)  # candles of an input
+    def __init__(self, config: Config, folder: Path, read: Read):
+        self.data, self.folder, self.read = config.data, folder, read
+        self.series, self.step, self.every = self.data.coins(), milliseconds(self.data.timeframe), 1.0
+        self.settings = {"now": "newest"}  # what has closed is decided here
+        kept = {"source": "files", "folder": str(folder), "symbols": tuple(self.series), "symbols_file": None}
+        self.config = config.model_copy(update={"data": self.data.model_copy(update=kept)})
         self.known: dict[str, Candles] = {}
 
-    def new(self, series: str, after: int | None, now: int) -> list[Moment]:
-        """Return the candles that have closed, each with those before it up to the newest gap."""
-        known = self.read(series, now)
+    def new(self, series: str, after: int | None, now: int) -> Iterator[Moment]:
+        """Yield the candles that have closed, each with as many before it as count, up to the newest gap."""
+        known, horizon = self.read(series, now), self.data.horizon
         self.known[series] = known = known.rows(known.time + self.step <= now)
-        data, found = self.config.data, []
-        first = len(known) - 1 if after is None else int(np.searchsorted(known.time, after, "right"))
-        if first == len(known) or not len(known):
-            return []
-        start = max(first - self.context, 0)
-        part = known.rows(slice(start, len(known)))
-        labels = label(part, data.label, data.horizon, data.threshold)
+        first = max(len(known) - 1, 0) if after is None else int(np.searchsorted(known.time, after, "right"))
+        context = candle_features.MEMORY + self.data.lookback + reach(WINDOW, horizon)
+        part = known.rows(slice(max(first - context, 0), len(known)))
+        labels = label(part, self.data.label, horizon, self.data.threshold)
         for segment in part.segments():
-            for row in range(max(segment.start, first - start, 0), segment.stop):
-                begin = max(segment.start, row + 1 - self.context)
-                columns = {name: getattr(part, name)[begin : row + 1].tolist() for name in COLUMNS}
-                past = row - data.horizon
-                outcome = labels[past] if past >= segment.start else UNKNOWN
-                learnt = (int(part.time[past]), CLASSES[outcome]) if outcome != UNKNOWN else None
-                found.append(Moment(int(part.time[row]), {"coin": series, "candles": columns}, learnt))
-        return found
+            for row in range(max(segment.start, first - max(first - context, 0)), segment.stop):
+                seen = slice(max(segment.start, row + 1 - context), row + 1)
+                columns = {name: getattr(part, name)[seen].tolist() for name in COLUMNS}
+                outcome = labels[row - horizon] if row - horizon >= segment.start else UNKNOWN
+                learnt = None if outcome == UNKNOWN else (int(part.time[row - horizon]), CLASSES[outcome])
+                yield Moment(int(part.time[row]), {"coin": series, "candles": columns}, learnt)
 
     def strangeness(self, model: object, series: str, after: int, until: int) -> dict[int, float]:
         """Return the mean square of the scaled features of candles, those without features left out."""
@@ -66,80 +62,78 @@ class CandleFeed:
         known, past = self.known[series], candle_features.MEMORY - 1
         first, last = np.searchsorted(known.time, [after, until], "right")
         part, found = known.rows(slice(max(first - past, 0), last)), dict[int, float]()
-        for segment in part.segments():
-            if segment.stop - segment.start > past:
-                rows = part.rows(segment)
+        for rows in (part.rows(segment) for segment in part.segments()):
+            if len(rows) > past:
                 squares = (model.scaled(rows).double().numpy().clip(-FAR, FAR) ** 2).mean(1)
                 found.update(zip(rows.time[past:].tolist(), squares.round(4).tolist(), strict=True))
         return {when: value for when, value in found.items() if when > after}
 
     def save(self) -> None:
-        """Write nothing: training reads the same files."""
+        """Write the candles that have closed: files that grow while a training reads them would be refused."""
+        for candles in self.known.values():
+            write(candles, self.folder, self.data.timeframe)
 
 
-class ExchangeFeed(CandleFeed):
-    """Candles of an exchange, kept in a folder of files from which training learns."""
+class Downloads:
+    """Candles of an exchange, of which those in `folder` are not downloaded again."""
 
     def __init__(self, config: Config, folder: Path):
-        self.folder, self.source, self.waits = folder, config.data, dict[str, tuple[float, float]]()
-        super().__init__(config, config.data.coins(), self.downloaded)
-        own = {"source": "files", "folder": str(folder), "symbols": tuple(self.series), "symbols_file": None}
-        self.config = config.model_copy(update={"data": config.data.model_copy(update=own)})
+        self.data, self.folder, self.every = config.data, folder, 1.0  # seconds
         self.kept: dict[str, Candles] = {}
+        self.waits: dict[str, tuple[float, float]] = {}  # coin -> when to ask again, and how long to wait then
 
-    def downloaded(self, coin: str, now: int) -> Candles:
+    def __call__(self, coin: str, now: int) -> Candles:
         """Return the candles kept and what is new; an exchange that has nothing new is asked ever more seldom."""
-        data, old, since = self.source, self.kept.get(coin), None
-        if old is None and self._file(coin).is_file():
-            with suppress(UserError):  # a damaged file is downloaded again
-                old, _ = files.read(self._file(coin), coin, data.timeframe, now=NEWEST, minimum_rows=1)
+        data, old, since = self.data, self.kept.get(coin), None
+        if old is None:
+            with suppress(UserError):  # there is none, or it is damaged
+                path = self.folder / f"{coin}-{data.timeframe}.feather"
+                old, _ = files.read(path, coin, data.timeframe, now=NEWEST, minimum_rows=1)
         again, wait = self.waits.get(coin, (0.0, self.every))
         if old is not None:
             self.kept[coin], since = old, int(old.time[-MARGIN:][0])
-            if now < old.time[-1] + 2 * self.step or time.monotonic() < again:
+            if now < old.time[-1] + 2 * old.timeframe_ms or time.monotonic() < again:
                 return old
         fresh, _ = exchange.download(coin, data.timeframe, data.days, data.exchange, minimum_rows=1, since=since)
         parts = [fresh] if old is None else [old.rows(old.time < fresh.time[0]), fresh]
         columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
-        self.kept[coin] = Candles(coin, self.step, **columns)
+        self.kept[coin] = known = Candles(coin, fresh.timeframe_ms, **columns)
+        self.waits.pop(coin, None)
         if old is None:
-            self._write(coin)
-        elif fresh.time[-1] > old.time[-1]:
-            self.waits.pop(coin, None)
-        else:
+            write(known, self.folder, data.timeframe)
+        elif known.time[-1] == old.time[-1]:
             self.waits[coin] = time.monotonic() + wait, min(2 * wait, LONGEST * self.every)
-        return self.kept[coin]
+        return known
 
-    def save(self) -> None:
-        """Write the candles of all coins."""
-        for coin in self.kept:
-            self._write(coin)
 
-    def _file(self, coin: str) -> Path:
-        return self.folder / f"{coin}-{self.source.timeframe}.json"
+def write(candles: Candles, folder: Path, timeframe: str) -> None:
+    """Write the candles of a coin into the folder's file of it."""
+    import pyarrow as pa
+    from pyarrow import feather
 
-    def _write(self, coin: str) -> None:
-        columns = (getattr(self.kept[coin], name).tolist() for name in COLUMNS)
-        write_text(self._file(coin), json.dumps(list(zip(*columns, strict=True))))
+    buffer = pa.BufferOutputStream()
+    feather.write_feather(pa.table({name: getattr(candles, name) for name in COLUMNS}), buffer)
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / f"{candles.symbol}-{timeframe}.feather", memoryview(buffer.getvalue()))
 
 
 def feed(config: Config, folder: Path) -> CandleFeed:
-    """Return the candles of a run's coins; those of an exchange are kept in `folder`. UserError for simulated ones."""
-    data = config.data
+    """Return the feed of a run's coins, which keeps what it has read in `folder`; UserError for simulated ones."""
+    data, read = config.data, dict[str, tuple[object, Candles]]()
     if data.origin == "simulate":
         raise UserError(
             "a simulated market has no new candles; give data.folder=FOLDER, whose files grow, or data.source=ccxt "
             "with data.symbols=[BTCUSDT,...] and data.exchange"
         )
-    if data.origin == "ccxt":
-        return ExchangeFeed(config, folder / "candles")
-    read: dict[str, tuple[object, Candles]] = {}
 
     def from_files(coin: str, now: int) -> Candles:
         paths = files.find(data.candles_folder, coin, data.timeframe)
         state = [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
-        if coin not in read or read[coin][0] != state:
+        settled = not 0 <= time.time() - max(each[1] for each in state) / 1e9 < SETTLING
+        if coin not in read or (settled and read[coin][0] != state):
             read[coin] = state, files.read(paths, coin, data.timeframe, now=NEWEST, minimum_rows=1)[0]
         return read[coin][1]
 
-    return CandleFeed(config, data.coins(), from_files)
+    own = folder / "candles"
+    return CandleFeed(config, own, Downloads(config, own) if data.origin == "ccxt" else from_files)

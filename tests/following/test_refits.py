@@ -1,0 +1,108 @@
+"""Trainings beside the answers: what is run, what a kill leads to, and which model answers afterwards."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+
+from common.disk.lock import held
+from pipelines.answers import trained
+from pipelines.following import refits
+from pipelines.run.folder import Run
+from tests.following.replay import COIN, FIRST, NAME, STEP, Exchange, follower, market
+
+CANDLES = 14
+
+
+@pytest.fixture(scope="module")
+def model():
+    return trained.find("crypto", NAME, None, "cpu")
+
+
+@pytest.fixture
+def training(tmp_path, monkeypatch, model):
+    """Refits after some answers, whose commands end at once with `status`; `ran` lists them."""
+    monkeypatch.chdir(tmp_path)
+    exchange = Exchange(market(CANDLES), lambda: FIRST + CANDLES * STEP, 0)
+    exchange.random.random = lambda: 1.0
+    following = follower(tmp_path / "follow", exchange, model, clock=exchange.now)
+    assert following.look() == CANDLES
+    run = Run("crypto", NAME)
+    made = refits.Refits(following, "crypto", run, tmp_path / "follow", hours=3)
+    made.ran, made.status = [], 0
+
+    def begin(script, name, *words):
+        made.ran.append((script, *words[2:]))
+        Run("crypto", name).folder.mkdir(parents=True, exist_ok=True)
+        (Run("crypto", name).folder / "config.yaml").touch()
+        made.child = SimpleNamespace(poll=lambda: made.status)
+
+    monkeypatch.setattr(made, "_run", begin)
+    return made
+
+
+def steps(training):
+    """Step until nothing is under way; the run that was trained."""
+    training.step()
+    name = training.follower.state.refit
+    while training.follower.state.refit:
+        training.step()
+    return Run("crypto", name)
+
+
+@pytest.mark.slow
+def test_a_training_is_due_after_its_hours_and_as_good_a_model_takes_over(training):
+    run = steps(training)
+    assert training.ran == [("train.py",), ("evaluate.py",)]
+    assert training.follower.state.models == (run.name, NAME)
+    assert run.folder.exists()
+    training.step()
+    assert training.follower.state.refit is None  # not due again
+    training.follower.state = training.follower.state.model_copy(update={"tried": FIRST + 10**12})
+    training.step()
+    assert training.follower.state.refit  # of a clock that was set back
+
+
+@pytest.mark.slow
+def test_a_worse_model_is_turned_down_and_removed(training, model, capsys):
+    def worse(name):
+        found = copy.deepcopy(model)
+        (own,) = found.models.values()
+        own.forward = lambda windows, coins: -5 * type(own).forward(own, windows, coins)
+        return found
+
+    training.follower.load = worse
+    run = steps(training)
+    assert training.follower.state.models == (NAME,)
+    assert training.follower.model is model
+    assert not run.folder.exists()
+    assert "turned down, crypto-simulated goes on: its log loss is" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("status", "times"), [(-9, 1 + refits.MOST_KILLS), (143, 1 + refits.MOST_KILLS), (2, 1)])
+def test_a_killed_training_is_resumed_a_few_times_and_a_refused_one_is_not(training, status, times, capsys):
+    training.status = status
+    steps(training)
+    assert training.ran == [("train.py",), *[("train.py", "--resume")] * (times - 1)]
+    assert training.follower.state.models == (NAME,)
+    assert f"its training ended with status {status}; see" in capsys.readouterr().err
+
+
+def test_a_training_that_outlived_its_parent_is_waited_for(training):
+    training.step()
+    run = Run("crypto", training.follower.state.refit)
+    with held(run.lock_file):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(refits, "is_held", lambda path: path == run.lock_file)  # by another process
+            training.step()
+        assert not training.ran
+    training.step()
+    assert training.ran == [("train.py",)]
+
+
+def test_what_is_answered_is_on_disk_for_trainings(training):
+    training.step()
+    training.step()
+    (file,) = (training.folder / "candles").iterdir()
+    assert file.name == f"{COIN}-15m.feather"
+    assert training.follower.feed.config.data.folder == str(training.folder / "candles")
