@@ -45,9 +45,7 @@ class Inputs:
     # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
     shipped: Callable[[Mapping[str, object]], str] | None = None
     about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs
-    code: Callable[[Mapping[str, Mapping[str, str]]], object] | None = (
-        None  # config of a run -> runs the user's files that it names
-    )
+    code: Callable[[Mapping[str, Mapping[str, str]]], None] | None = None  # runs the user's files that a config names
     rivals: Callable[[Any, float], Mapping[str, Plain]] | None = None  # (input, seconds) -> {method: its answer}
 
     def together(self, settings: object) -> int:

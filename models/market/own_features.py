@@ -66,12 +66,13 @@ def load(word: str) -> Own | None:
     return LOADED[found]
 
 
-def of(own: Mapping[str, str] | None) -> Own | None:
+def of(own: Mapping[str, str]) -> Own | None:
     """Return what a model's description names, None for the default features. Raises ValueError if it is not loaded."""
-    if own and own["sha256"] not in LOADED:
-        needed = f"this model needs {own['word']}, SHA-256 {own['sha256']}"
-        raise ValueError(f"{needed}: give --name RUN, or call models.market.own_features.load('{own['word']}')")
-    return LOADED[own["sha256"]] if own else None
+    word, known = own.get("word"), own.get("sha256", "")
+    if own and known not in LOADED:
+        needed = f"this model needs {word}, SHA-256 {known}"
+        raise ValueError(f"{needed}: give --name RUN, or call models.market.own_features.load('{word}')")
+    return LOADED[known] if own else None
 
 
 def compute(candles: Candles, own: Own | None, names: Sequence[str] = ()) -> tuple[tuple[str, ...], np.ndarray]:

@@ -65,6 +65,12 @@ class SignalConfig:
                 raise ValueError(f"the scaler of {coin!r} must be the mean and std of {len(self.features)} features")
 
     @property
+    def own(self) -> dict[str, str]:
+        """Return the word, the SHA-256 and the memory of a user's own features; {} without them."""
+        found = self.about.get("feature_set")
+        return found if isinstance(found, dict) else {}
+
+    @property
     def warning(self) -> dict[str, str]:
         """Return what every answer has to say of the market that was learnt."""
         return {"market": SIMULATED, "note": NOTE} if self.about.get("market") == SIMULATED else {}
@@ -90,8 +96,7 @@ class SignalModel(io.Model):
     @property
     def candles_needed(self) -> int:
         """Number of candles without a gap from which the signal after the newest of them can be predicted."""
-        own = self.config.about.get("own") or {"memory": 0}
-        return max(candle_features.MEMORY, int(own["memory"])) + self.config.lookback - 1
+        return max(candle_features.MEMORY, int(self.config.own.get("memory", 0))) + self.config.lookback - 1
 
     def recalibration(self, coin: str | None) -> int:
         """Return how many of the newest labels correct the probabilities of a coin, by the evaluated rule."""
@@ -203,7 +208,7 @@ class SignalModel(io.Model):
     def scaled(self, known: Candles) -> Tensor:
         """Return the scaled features of all candles that have enough before them, as training has them."""
         # Features in float32, scaled in float64.
-        _, table = own_features.compute(known, own_features.of(self.config.about.get("own")), self.config.features)
+        _, table = own_features.compute(known, own_features.of(self.config.own), self.config.features)
         rows = table[self.candles_needed - self.config.lookback :].astype(np.float32)
         if not np.isfinite(rows).all():
             unknown = self.config.features[int(np.isfinite(rows).all(0).argmin())]

@@ -94,7 +94,8 @@ def _fit_again(workload: Workload, folder: Path, loop: Loop) -> None:
     ranks.on_main(again.folder.mkdir)
     loop.accelerator.print(f"fitting again, on training and validation together: {steps} updates")
     torch.manual_seed(config.seed)
-    first.model = ranks.agree(lambda: io.load(run.best, device))
+    with ranks.copy_of(run.best) as best:
+        first.model = ranks.agree(lambda: io.load(best, device))
     task = ranks.agree(lambda: workload.task(config, folder, device, first))
     config.hardware.apply_to(task.model)
     length = config.training.model_copy(update={"steps": loop.updater.steps, "epochs": None, "hooks": ()})

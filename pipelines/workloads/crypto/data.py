@@ -55,15 +55,16 @@ class Coin:
         """Return the coin with only the last `window` training rows of each fold."""
         if window is None:
             return self
-        trained = [parts["train"] for parts in self.folds]
-        newest = [rows[rows > rows[-1] - window] for rows in trained]
-        folds = zip(self.folds, newest, strict=True)
-        return replace(self, folds=tuple({**parts, "train": rows} for parts, rows in folds))
+        newest = [parts["train"][parts["train"] > parts["train"][-1] - window] for parts in self.folds]
+        return self._trained_on(newest)
 
     def joined(self) -> "Coin":
         """Return the coin with the validation rows of each fold among its training rows."""
-        folds = [{**parts, "train": np.concatenate([parts["train"], parts["validation"]])} for parts in self.folds]
-        return replace(self, folds=tuple(folds))
+        return self._trained_on([np.concatenate([parts["train"], parts["validation"]]) for parts in self.folds])
+
+    def _trained_on(self, rows: Sequence[np.ndarray]) -> "Coin":
+        folds = zip(self.folds, rows, strict=True)
+        return replace(self, folds=tuple({**parts, "train": each} for parts, each in folds))
 
     def scaled(self, fold: int) -> np.ndarray:
         """Return features (N, F) float32, scaled to mean 0 and deviation 1 over the training rows of that fold."""
@@ -217,7 +218,7 @@ def _coin(
         "label": {"rule": data.label, "horizon": data.horizon, "threshold": data.threshold},
         "checks": dict(checks),
         "hash": candles.digest(),
-        "own": dict(zip(own._fields[:3], own, strict=False)) if own else {},
+        "feature_set": dict(zip(own._fields[:3], own, strict=False)) if own else data.features,
         "windows": len(ends),
         "rows_without_features": int((~np.isfinite(table).all(1)).sum()),
         "rows_without_label": int((labels == outcomes.UNKNOWN).sum()),

@@ -76,7 +76,7 @@ def _gains(summary: Row, pages: Sequence[Page]) -> Markup:
     gain, spread = "nats gained", f"{100 * summary['interval_confidence']:.3g} %"
     compared = {page["symbol"]: _compared(page) for page in pages}
     rows = [{"coin": name, gain: row["gain"], spread: interval(row)} for name, row in compared.items()]
-    clear = [row for row in rows if _outcome(compared[row["coin"]]) != EVEN]
+    clear = [row for row in rows if _outcome(compared[str(row["coin"])]) != EVEN]
     return comparison(rows, clear, gain, spread, "above 0 beats every rival")
 
 

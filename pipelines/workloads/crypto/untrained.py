@@ -59,7 +59,7 @@ def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfi
             "classes": list(CLASSES),
             "market": SIMULATED if config.data.origin == "simulate" else config.data.origin,
             "timeframe": first.facts["timeframe"],
-            "own": first.facts.get("own"),
+            "feature_set": first.facts.get("feature_set", config.data.features),
             "label": dict(first.facts["label"]),
             "data_sha256": {coin.candles.symbol: coin.facts["hash"] for coin in coins},
             "windows": {
@@ -112,7 +112,7 @@ def check_base(base: SignalConfig, own: SignalConfig, name: str) -> None:
         ("lookback", base.lookback, own.lookback),
         ("timeframe", base.timeframe_ms, own.timeframe_ms),
         ("label", base.about.get("label"), own.about["label"]),
-        ("file of features", base.about.get("own") or {}, own.about["own"] or {}),
+        ("file of features", base.about.get("feature_set"), own.about["feature_set"]),
     ):
         if theirs != ours:
             raise UserError(f"model.base={name} was trained with another {key}: {theirs}, here {ours}")

@@ -85,7 +85,7 @@ def test_a_model_answers_with_the_file_it_was_trained_with_or_not_at_all(here, m
     run = Run("crypto", "mine")
     run.keep_config(config)
     model = task.untrained(config, [coin], 0)
-    assert model.config.about["own"] == {
+    assert model.config.own == {
         "word": "mine.py:features",
         "sha256": config.data.features.partition("@")[2],
         "memory": 250,

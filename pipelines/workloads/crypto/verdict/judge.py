@@ -152,10 +152,8 @@ def leaking(
         ahead, behind = (np.abs(12 * own.T @ each / len(ends)).max(1) for each in columns)
         least = max(LEAK_CORRELATION, 5 * np.sqrt(candles / len(ends)))  # by chance there is more in a short test
         for place in np.flatnonzero(ahead > np.maximum(least, LEAK_RATIO * behind)).tolist():
-            said = (
-                f"{names[place]} goes with the coming move of {candles} candle{'s' * (candles > 1)} (rank correlation "
-            )
-            found[names[place]] = f"{said}{ahead[place]:.2f}) more than with the last ones ({behind[place]:.2f})"
+            said = f"{names[place]} goes with the coming {'move' if candles > 1 else 'candle'} (rank correlation"
+            found[names[place]] = f"{said} {ahead[place]:.2f}) more than with the last ones ({behind[place]:.2f})"
     return list(found.values())
 
 
