@@ -1,12 +1,12 @@
 // A panel for comparators: drop or choose images to rank them in a table; two are also compared.
 
-const MOST_IMAGES = 64, LARGEST_FILE = 5e6;  // bytes
-const DIGITS = "value";  // what models of the embedded handwritten digits rank by
-const SHOWN_DIGITS = 8;
+const MOST_IMAGES = 500, LARGEST_FILE = 5e6;  // bytes
+const AT_ONCE = 32, AT_ONCE_LENGTH = 6e6;  // images of a request, and characters of their URLs unless it is one
+const SHOWN_DIGITS = 8, NAMED = 5;
 
-// `about.attribute`: what higher-ranked images have more of.
+// `about.attribute`: what higher-ranked images have more of; `about.digits`: the model learnt from the embedded digits.
 function imagesPanel(place, backend, about) {
-  const report = reporting(), shown = element("div"), answer = element("p"), digits = about.attribute == DIGITS;
+  const report = reporting(), shown = element("div"), answer = element("p"), { digits } = about;
   const file = element("input", { type: "file", accept: "image/*", multiple: true, change: () => take([...file.files]) });
   const drop = element("div", {
     class: "drop",
@@ -14,7 +14,7 @@ function imagesPanel(place, backend, about) {
     dragleave: () => drop.classList.remove("over"),
     drop: event => { event.preventDefault(); drop.classList.remove("over"); take([...event.dataTransfer.files]); },
   }, labelled("images, or drop them here", file));
-  let images = [], example = false;
+  let images = [], example = false, turn = 0;  // images: {name, url, row} with the row of the table once it is known
 
   async function take(files) {
     const before = example ? [] : images, large = files.find(each => each.size > LARGEST_FILE), count = before.length + files.length;
@@ -26,23 +26,46 @@ function imagesPanel(place, backend, about) {
     await rank();
   }
 
+  // Images are compared with the model's own, not with each other, so each is asked about once, some at a time.
   async function rank() {
+    const own = ++turn, wrong = [];
     answer.textContent = "";
-    const given = images.slice();
-    if (!given.length) return shown.replaceChildren();
-    const found = await asked(report, () => {
-      report.say("comparing");
-      return backend.predict({ images: given.map(each => each.url) });
-    });
-    if (!found) return;
-    const wrong = found.errors ?? [];
-    shown.replaceChildren(rankingTable(`Ranked by ${about.attribute}, with 95 % intervals`, found.ranking.map(row => ({ ...row, ...given[row.image] }))));
-    const unlike = found.ranking.filter(row => row.note).map(row => given[row.image].name);
-    report.say(`${found.ranking.length} images, by ${about.attribute}, highest first` + (unlike.length
-      ? `. Unlike the images that the model was trained on, so that these scores mean little: ${unlike.join(", ")}` : ""));
-    if (wrong.length) report.fail(wrong.map(each => `${given[each.image].name} is left out: ${each.error}`).join("; "));
-    images = given.filter((_, number) => !wrong.some(each => each.image == number));
+    for (let waiting; (waiting = images.filter(each => !each.row)).length;) {
+      report.say(`comparing: ${images.length - waiting.length} of ${images.length} images are ranked`);
+      await new Promise(resolve => setTimeout(resolve));  // in which the line is shown
+      const some = together(waiting), left = new Set(some), found = await reply({ images: some.map(each => each.url) });
+      if (own != turn) return;  // images were given or cleared meanwhile
+      if (found.error) wrong.push(found.error);
+      if (found.later) break;  // the server did not judge these images, which are asked about again with the next ones
+      for (const row of found.ranking ?? []) {
+        some[row.image].row = row;
+        left.delete(some[row.image]);
+      }
+      images = images.filter(each => !left.has(each));
+      wrong.push(...(found.errors ?? []).map(each => `${some[each.image].name} is left out: ${each.error}`));
+    }
+    show();
+    if (wrong.length) report.fail(wrong.join("; "));
     if (images.length == 2) await compare(images);
+  }
+
+  const reply = async input => backend.predict(input).catch(error => ({ error: error.message, later: error.status != 422 }));
+
+  // The first of some images that fit into a request.
+  function together(waiting) {
+    let length = 0;
+    return waiting.slice(0, AT_ONCE).filter(({ url }, number) => (length += url.length) <= AT_ONCE_LENGTH || !number);
+  }
+
+  function show() {
+    const ranked = images.filter(each => each.row).sort((a, b) => b.row.score - a.row.score);
+    if (!ranked.length) return shown.replaceChildren();
+    const rows = ranked.map(({ name, url, row }, i) => ({ ...row, name, url, rank: i + 1 }));
+    shown.replaceChildren(button("Save as CSV", () => saved("ranking.csv", asCsv(rows))),
+      rankingTable(`Ranked by ${about.attribute}, with 95 % intervals`, rows));
+    const unlike = ranked.filter(each => each.row.note).map(each => each.name);
+    report.say(`${ranked.length} images, by ${about.attribute}, highest first` + (unlike.length
+      ? `. Unlike the images that the model was trained on, so that these scores mean little: ${unlike.slice(0, NAMED).join(", ")}${unlike.length > NAMED ? ` and ${unlike.length - NAMED} more` : ""}` : ""));
   }
 
   async function compare([first, second]) {
@@ -59,30 +82,29 @@ function imagesPanel(place, backend, about) {
   place.append(
     element("p", { class: "note" }, digits
       ? "Example: handwritten digits, ranked by a model that learnt only which of two is larger; bars are 95 % intervals."
-      : `Drop some images, and they are ranked by ${about.attribute} in a table, with 95 % intervals.`),
+      : `Drop up to ${MOST_IMAGES} images, and they are ranked by ${about.attribute} in a table, with 95 % intervals.`),
     drop, element("div", { class: "row" },
       button("Compare the last two", () => images.length > 1 ? compare(images.slice(-2)) : report.fail("give two images first")),
       ...(digits ? [button("Draw digits", drawDigits)] : []),
-      button("Clear", () => { images = []; rank(); report.say("no images"); })), ...report.parts, answer, shown);
+      button("Clear", () => { images = []; show(); turn++; answer.textContent = ""; report.say("no images"); })), ...report.parts, answer, shown);
   if (digits) drawDigits();
 }
 
-// A table of {name, url, score, low, high}, highest first, sorted anew by a click on a column's name.
+// A table of {rank, name, url, score, low, high}, highest first, sorted anew by a click on a column's name.
 function rankingTable(caption, rows) {
   const low = Math.min(...rows.map(each => each.low)), high = Math.max(...rows.map(each => each.high));
   const decimals = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(Math.max(...rows.map(row => row.high - row.low)) || 1))));
-  const entries = rows.map((row, i) => ({ ...row, rank: i + 1 }));
   const columns = { rank: "rank", image: "name", score: "score", "95 % interval": "low" };
   let by = "rank", sign = 1;
   const cells = ({ rank, name, url, score, low: from, high: to }) => [String(rank),
-    element("span", { class: "pictured" }, element("img", { src: url, alt: "" }), name), score.toFixed(decimals),
+    element("span", { class: "pictured" }, element("img", { src: url, alt: "", loading: "lazy", decoding: "async" }), name), score.toFixed(decimals),
     element("span", {}, `${from.toFixed(decimals)} to ${to.toFixed(decimals)}`, interval(from, score, to, low, high))];
-  const made = table(caption, Object.keys(columns).map(name => button(name, () => sort(columns[name]))), entries.map(cells));
+  const made = table(caption, Object.keys(columns).map(name => button(name, () => sort(columns[name]))), rows.map(cells));
   const heads = [...made.querySelectorAll("thead th")], body = made.querySelector("tbody"), lines = [...body.children];
 
   function sort(key) {
     [by, sign] = [key, key == by ? -sign : 1];
-    const order = entries.map((_, i) => i).sort((a, b) => sign * (entries[a][by] < entries[b][by] ? -1 : entries[a][by] > entries[b][by] ? 1 : 0));
+    const order = rows.map((_, i) => i).sort((a, b) => sign * (rows[a][by] < rows[b][by] ? -1 : rows[a][by] > rows[b][by] ? 1 : 0));
     body.replaceChildren(...order.map(i => lines[i]));
     mark();
   }
@@ -94,6 +116,22 @@ function rankingTable(caption, rows) {
   mark();
   made.classList.add("ranked");
   return element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "ranking" }, made);
+}
+
+// The ranking as a table for spreadsheets, which must not take an image's name for a formula.
+function asCsv(rows) {
+  const cell = value => {
+    const text = typeof value == "string" && /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(value) ? `'${value}` : String(value ?? "");
+    return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  const columns = { rank: "rank", image: "name", score: "score", low: "low", high: "high", note: "note" };
+  return [Object.keys(columns), ...rows.map(row => Object.values(columns).map(key => row[key]))].map(row => row.map(cell).join(",") + "\n").join("");
+}
+
+function saved(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
+  element("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url));
 }
 
 // A line from `from` to `to` with a dot at `score`, on a scale from `low` to `high`.

@@ -313,7 +313,7 @@ def _images(model: Siamese, run: Path) -> Packed:
             "prior": model.prior.tolist(),
             "budget": BUDGET,
         },
-        about={"attribute": config.attribute},
+        about={"attribute": config.attribute, "digits": config.channels == 1},
         files={WEIGHTS: _weights(model, {"reference_images": None, **carried})},
         expected=expected,
     )

@@ -5,6 +5,7 @@ import re
 import pytest
 import torch
 
+from common.foreign_text import from_csv
 from models import io
 from models.plans.fields import FIELDS
 from pipelines.server.limits import Limits
@@ -63,6 +64,13 @@ def test_a_workload_is_played_by_the_keyboard(found, workload):
         assert (panel["drawn"], panel["rows"], panel["head"]) == (8, 3, "score")
         assert panel["scores"] == sorted(panel["scores"])
         assert "ranks higher than" in panel["answer"]
+        rows = from_csv(panel["saved"])
+        assert list(rows[0]) == ["rank", "image", "score", "low", "high", "note"]
+        assert [int(row["rank"]) for row in rows] == list(range(1, 44))
+        ranked = [float(row["score"]) for row in rows]
+        assert ranked == sorted(ranked, reverse=True)
+        assert all(float(row["low"]) < float(row["score"]) < float(row["high"]) for row in rows)
+        assert {row["image"] for row in rows} >= {'=1,"1.png', "39.png", "drop.png"}
     elif workload == "tinystories":
         assert panel["told"].startswith("The cat")
         assert len(panel["told"]) > len("The cat")

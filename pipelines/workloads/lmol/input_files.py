@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from common.input_files import Given, Inputs, files_in
+from common.plain import Plain
 from models.images.inputs import ComparisonSettings, ImagesInput
 
 if TYPE_CHECKING:
@@ -26,9 +27,9 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
             yield Given(str(folder), None, str(error))
 
 
-def about(models: "Sequence[Comparator]") -> dict[str, str]:
-    """Return what the images are ranked by."""
-    return {"attribute": models[0].config.attribute}
+def about(models: "Sequence[Comparator]") -> dict[str, Plain]:
+    """Return what the images are ranked by, and whether the embedded digits were learnt, the only grey images."""
+    return {"attribute": models[0].config.attribute, "digits": models[0].config.channels == 1}
 
 
 INPUTS = Inputs(

@@ -149,6 +149,8 @@ class ComparisonTask(Task):
             f"train on, {self.validation.size:,} to validate on, of {images:,} images; similar up to a difference "
             f"of {found.theta * found.unit:g}"
         ]
+        if found.attribute == "score" and self.config.data.attribute is None:
+            notes.append("pages will say 'score' for what images are ranked by; give data.attribute=quality, say")
         tower = getattr(self.model, "tower", None)
         if isinstance(tower, Tower) and self.config.data.size < tower.sight.size:
             notes.append(

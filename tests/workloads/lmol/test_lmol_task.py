@@ -72,6 +72,13 @@ def test_images_that_are_set_aside_are_named_before_training(whole, monkeypatch,
     assert shown[-1] == f"set aside: 14 images in all; {tmp_path}/manifest.json lists them as quarantined"
 
 
+def test_the_attribute_is_asked_for_where_nobody_says_what_scores_are_of(whole, monkeypatch, tmp_path):
+    subject = whole["siamese"]
+    assert not any("data.attribute" in note for note in subject.data_notes(tmp_path, 5, 0.1))
+    monkeypatch.setattr(subject, "comparisons", replace(subject.comparisons, attribute="score"))
+    assert any("give data.attribute=quality" in note for note in subject.data_notes(tmp_path, 5, 0.1))
+
+
 def test_a_scorer_leaves_only_as_many_images_to_comparisons_as_its_scores_need():
     generator = torch.Generator().manual_seed(0)
     known = torch.randn(200, generator=generator, dtype=torch.float64)
