@@ -3,8 +3,9 @@
 <folder>/BTCUSDT-15m/       Arrow: time, open, high, low, close, volume, one column per feature (not scaled), label
 <folder>/BTCUSDT-15m.json   the order of the features, the rows of each fold's parts, scalers, class counts, checks
 
-All coins are cut into parts at the same times. When files have changed, what was prepared of other coins is taken over
-as it is, with its cuts; a coin whose candles now reach further moves on by itself: its own longer time is divided.
+Coins are cut into parts at the same times, but those that were listed late or have ended by their own. When files have
+changed, what was prepared of other coins is taken over as it is, with its cuts; a coin whose candles now reach further
+moves on by itself: its own longer time is divided.
 """
 
 import json
@@ -13,6 +14,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from common.errors import UserError
 from models.market import candle_features as indicators
 from models.market import labels as outcomes
 from models.market import own_features
-from models.market.candle_tables import canonical, milliseconds
+from models.market.candle_tables import canonical, iso, milliseconds
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
 from pipelines.workloads.crypto import splits
@@ -102,9 +104,16 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
             coins[symbol], ends[symbol] = _coin(data, candles, {**checks, "filled": num_filled}, own)
         except UserError as error:
             failed[symbol] = str(error)
-    divided, short = _divide(data, {symbol: coins[symbol].candles.time[ends[symbol]] for symbol in coins}, span)
-    failed |= short
-    coins = {symbol: coin for symbol, coin in coins.items() if symbol not in short}
+    times = {symbol: coins[symbol].candles.time[ends[symbol]] for symbol in coins}
+    divided, apart = _divide(data, times, span)
+    failed |= {
+        symbol: f"{symbol}: its {len(each)} windows ({iso(each[0])} to {iso(each[-1])}) are too few to train, validate "
+        "and test; give more candles (data.fill=3 fills gaps of 3), or fewer folds"
+        for symbol, each in times.items()
+        if symbol not in divided
+    }
+    coins = {symbol: coin for symbol, coin in coins.items() if symbol in divided}
+    apart += known.get("apart", []) if known else []
     if not coins and not kept:
         reasons = "\n".join(f"  {reason}" for reason in list(failed.values())[:10])
         which = f"none of the {len(wanted)} coins can be used" if len(wanted) > 1 else "the only coin cannot be used"
@@ -120,13 +129,14 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     in_order = [symbol for symbol in dict.fromkeys([*wanted, *kept]) if symbol in facts]
     return {
         "source": source,
-        "note": _note(data, in_order),
+        "note": _note(data, in_order, {symbol: facts[symbol]["cuts"] for symbol in in_order if symbol in apart}),
+        "apart": apart,
         "symbols": in_order,
         "failed": failed,
         "classes": list(CLASSES),
         "folds": known["folds"]
         if known
-        else [dict(zip(BOUNDS, fold.cuts, strict=True)) for fold in divided[in_order[0]]],
+        else [dict(zip(BOUNDS, fold.cuts, strict=True)) for fold in divided[min(in_order, key=apart.count)]],
         "coins": {symbol: facts[symbol] for symbol in in_order},
     }
 
@@ -165,12 +175,14 @@ def _take_over(earlier: Path, folder: Path, name: str) -> None:
                 shutil.copyfile(path, place)
 
 
-def _note(data: Data, symbols: Sequence[str]) -> str:
-    """Name the files passed over, or say that candles are simulated, and how to give real ones."""
+def _note(data: Data, symbols: Sequence[str], apart: Mapping[str, Sequence[Sequence[int]]]) -> str:
+    """Name the files passed over, or say that candles are simulated, and how to give real ones; name coins apart."""
+    cut = [f"{symbol} ({iso(cuts[0][0])} to {iso(cuts[-1][-1])})" for symbol, cuts in apart.items()]
+    own = [f"listed late or ended, and cut by their own time: {', '.join(cut)}"] if cut else []
     if data.origin == "files":
-        return "\n".join(files.in_folder(data.candles_folder, data.timeframe)[1])
+        return "\n".join(files.in_folder(data.candles_folder, data.timeframe)[1] + own)
     if data.origin != "simulate":
-        return ""
+        return "".join(own)
     names = ", ".join(symbols) if len(symbols) <= MOST_NAMED else f"all {len(symbols)} coins"
     return (
         f"the candles of {names} are simulated, no market's; data.folder=FOLDER takes files of real ones, "
@@ -226,24 +238,26 @@ def _coin(
     return Coin(candles, names, table, labels, (), (), data.lookback, facts), ends
 
 
-def _divide(data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] | None) -> tuple[Folds, dict[str, str]]:
-    """Return the folds of each coin, and the reasons for coins without; `times` (n,) are the ends of its windows.
+def _divide(data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] | None) -> tuple[Folds, list[str]]:
+    """Return the folds of each coin that has all parts, and the coins that others' cuts leave no part for.
 
-    `known` is the time that earlier folds divided, if there are any.
+    These were listed late or have ended, and are cut by their own time. `times` (n,) are the ends of windows, `known`
+    is the time that earlier folds divided, if there are any.
     """
     step = milliseconds(data.timeframe)
 
-    def divided(times: Mapping[str, np.ndarray], span: tuple[int, int] | None = None) -> tuple[Folds, dict[str, str]]:
-        settings = data.split, data.folds, data.horizon, data.lookback, step, span
-        return splits.together(times, lambda left: splits.divide(left, *settings))
+    def divide(left: Mapping[str, np.ndarray], span: tuple[int, int] | None = None) -> list[Fold]:
+        return splits.divide(left, data.split, data.folds, data.horizon, data.lookback, step, span)
 
-    if known is None:
-        return divided(times)
-    folds, failed = Folds(), dict[str, str]()
-    for symbol, each in times.items():  # a coin whose candles reach further has its own, longer time
-        own, short = divided({symbol: each}, (known[0], max(known[1], int(each[-1]) + step)))
-        folds, failed = folds | own, failed | short
-    return folds, failed
+    folds, apart = Folds() if known else splits.together(times, divide), list[str]()
+    for symbol, each in times.items():
+        if known:  # a coin whose candles reach further has its own, longer time
+            span = known[0], max(known[1], int(each[-1]) + step)
+            folds |= splits.together({symbol: each}, partial(divide, span=span))
+        if symbol not in folds:
+            apart += (own := splits.together({symbol: each}, divide))
+            folds |= own
+    return folds, apart
 
 
 def _finish(coin: Coin, divided: Sequence[Fold], ends: np.ndarray) -> Coin:

@@ -1,19 +1,18 @@
 """Division of time into training, validation and test, such that no part has seen anything of the next.
 
-A window ends at row t, holds the rows t - lookback + 1 to t, and its label is about the rows t + 1 to t + horizon. All
-coins are cut at the same times. Two kinds of windows are left out at every cut: those before it whose label reaches it
-(purge), and those that end within the first max(horizon, lookback) candles after it (embargo). So no candle of the
-windows or labels of one part is in those of another (Lopez de Prado 2018, chapter 7).
+A window ends at row t, holds the rows t - lookback + 1 to t, and its label is about the rows t + 1 to t + horizon. Two
+kinds of windows are left out at every cut: those before it whose label reaches it (purge), and those that end within
+the first max(horizon, lookback) candles after it (embargo). So no candle of the windows or labels of one
+part is in those of another (Lopez de Prado 2018, chapter 7).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
 from common.errors import UserError
-from models.market.candle_tables import iso
 from models.market.candles import Candles
 
 PARTS = ("train", "validation", "test")
@@ -76,36 +75,19 @@ def divide(
     return [_fold(times, each, horizon, lookback, timeframe_ms) for each in cuts]
 
 
-def together(
-    times: Mapping[str, np.ndarray], divide: Callable[..., list[Fold]]
-) -> tuple[dict[str, list[Fold]], dict[str, str]]:
-    """Return the folds of the coins that have all parts, cut at the same times, and the reason for each of the others.
+def together(times: Mapping[str, np.ndarray], divide: Callable[..., list[Fold]]) -> dict[str, list[Fold]]:
+    """Return the folds of the coins that have all parts, cut at the same times; `divide` maps `times` to folds.
 
-    `divide` maps `times` to folds. Coins are left out one by one, the shortest first.
+    Coins are left out one by one, the shortest first.
     """
-    left, failed = dict(times), dict[str, str]()
+    left, folds = dict(times), list[Fold]()
     while left:
         folds = divide(left)
-        short = _without_a_part(left, folds)
+        short = [name for name in left if not all(len(rows) for fold in folds for rows in fold.indices[name].values())]
         if not short:
-            return dict.fromkeys(left, folds), failed
-        symbol = min(short, key=lambda name: (len(left[name]), name))
-        failed[symbol] = short[symbol]
-        del left[symbol]
-    return {}, failed
-
-
-def _without_a_part(times: Mapping[str, np.ndarray], folds: Sequence[Fold]) -> dict[str, str]:
-    """Return a sentence for each coin that lacks a part."""
-    return {
-        symbol: f"{symbol}: none of its {len(times[symbol])} windows ({iso(times[symbol][0])} to "
-        f"{iso(times[symbol][-1])}) is in the {part} part from {iso(fold.span(part)[0])} to {iso(fold.span(part)[1])}; "
-        "give candles of the same period as the other coins, more of them (data.fill=3 fills gaps of 3), or fewer folds"
-        for fold in folds
-        for symbol, parts in fold.indices.items()
-        for part, indices in parts.items()
-        if not len(indices)
-    }
+            break
+        del left[min(short, key=lambda name: (len(left[name]), name))]
+    return dict.fromkeys(left, folds)
 
 
 def _fold(

@@ -43,7 +43,9 @@ def members(config: Config, folder: Path) -> dict[str, Member]:
     facts = json.loads((folder / MANIFEST).read_text())
     groups = {symbol: (symbol,) for symbol in (*facts["symbols"], *facts["failed"])}
     if config.model.pooled:
-        groups = {POOLED: tuple(facts["symbols"]), **{symbol: groups[symbol] for symbol in facts["failed"]}}
+        alone = {*facts["failed"], *facts.get("apart", ())}
+        pooled = tuple(symbol for symbol in facts["symbols"] if symbol not in alone)
+        groups = {POOLED: pooled, **{symbol: groups[symbol] for symbol in groups if symbol in alone}}
     folds = len(facts["folds"])
     return {_name(name, fold, folds): Member(groups[name], fold) for name in groups for fold in range(folds)}
 

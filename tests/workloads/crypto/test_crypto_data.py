@@ -1,6 +1,8 @@
 """Preparation as a whole: candles in, tables and facts out, a bad coin left out alone."""
 
 import json
+import re
+from datetime import UTC, datetime
 
 import numpy as np
 import pandas as pd
@@ -11,8 +13,9 @@ from common.errors import UserError
 from models.market.candles import VALUES
 from pipelines.workloads.crypto import data as stage
 from pipelines.workloads.crypto.candles import simulated
-from pipelines.workloads.crypto.config import Config, Data
+from pipelines.workloads.crypto.config import Config, Data, Model
 from pipelines.workloads.crypto.splits import PARTS, Fold
+from pipelines.workloads.crypto.task import members
 from tests.workloads.crypto.disjoint import assert_disjoint, windows
 
 COINS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
@@ -114,14 +117,37 @@ def test_unusable_coins_are_listed_and_do_not_stop_the_others(tmp_path, files):
         stage.load(tmp_path / "out", "XRPUSDT")
 
 
-def test_a_coin_of_another_period_is_left_out_and_does_not_move_the_cuts_of_the_others(tmp_path, files):
+@pytest.mark.parametrize(("rows", "shift"), [(slice(0, 800), -10_000), (slice(1600, None), 0)])
+def test_a_coin_that_ended_or_was_listed_late_is_cut_by_its_own_time(tmp_path, files, rows, shift):
     alone = stage.prepare(config(folder=str(files)), tmp_path / "alone")
-    old = MADE["BTCUSDT"].rows(np.arange(800))  # a copy
-    old.time[:] -= 10_000 * 900_000
-    write(files, old, "XRPUSDT-15m.csv")
+    other = MADE["BTCUSDT"].rows(np.arange(len(MADE["BTCUSDT"]))[rows])  # a copy
+    other.time[:] += shift * 900_000
+    write(files, other, "XRPUSDT-15m.csv")
+    settings = config(symbols=("XRPUSDT", *COINS), folder=str(files))
+    facts = stage.prepare(settings, tmp_path / "all")
+    assert facts["failed"] == {}
+    assert facts["folds"] == alone["folds"]
+    assert {symbol: facts["coins"][symbol] for symbol in COINS} == alone["coins"]
+    coin = stage.load(tmp_path / "all", "XRPUSDT")
+    assert_disjoint({"XRPUSDT": coin.candles.time}, Fold((0, 0, 0, 0), {"XRPUSDT": coin.folds[0]}), 3, 60, 900_000)
+    tested = coin.candles.time[coin.folds[0]["test"]]
+    (_, _, since, end), *_ = alone["coins"]["BTCUSDT"]["cuts"]
+    assert ((tested >= since) & (tested < end)).all() != bool(shift)  # the others' test holds that of a late one
+    first = datetime.fromtimestamp(facts["coins"]["XRPUSDT"]["cuts"][0][0] / 1000, UTC)
+    assert f"cut by their own time: XRPUSDT ({first:%Y-%m-%dT%H:%M:%SZ} to " in facts["note"]
+    # A model of all coins leaves it to a model of its own.
+    (tmp_path / "all/manifest.json").write_text(json.dumps(facts))
+    pooled = Config.model_construct(data=settings.data, model=Model(pooled=True))
+    found = {name: member.symbols for name, member in members(pooled, tmp_path / "all").items()}
+    assert found == {"all": COINS, "XRPUSDT": ("XRPUSDT",)}
+
+
+def test_a_coin_that_its_own_time_leaves_no_part_of_is_named_with_its_dates(tmp_path, files):
+    write(files, MADE["BTCUSDT"], "XRPUSDT-15m.csv", slice(0, 530))
     facts = stage.prepare(config(symbols=(*COINS, "XRPUSDT"), folder=str(files)), tmp_path / "all")
-    assert "windows (2023-" in facts["failed"]["XRPUSDT"]
-    assert (facts["folds"], facts["coins"]) == (alone["folds"], alone["coins"])
+    assert re.search(
+        r"XRPUSDT: its \d+ windows \(2024-.* to 2024-.*\) are too few to train", facts["failed"]["XRPUSDT"]
+    )
 
 
 def test_if_no_coin_can_be_used_all_reasons_are_given(tmp_path, files):
