@@ -23,7 +23,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 
 from common.config.arguments import Parser
 from common.disk.lock import held
-from common.errors import Stopped
+from common.errors import Stopped, UserError
 from common.stopping import StopRequest
 from pipelines import arguments, cli, workloads
 from pipelines.engine.config import BaseConfig
@@ -36,6 +36,10 @@ def main() -> None:
     args = arguments.parse(__doc__, config_of, further=options)
     workload, opened, run = workloads.find(args.workload), workloads.feed(args.workload), cli.run_of(args)
     config = config_of(args, workload, run)
+    if args.refit_hours < 0 or (args.refit_hours and args.once):
+        raise UserError(f"--refit-hours {args.refit_hours:g}: hours above 0, without --once, which ends before")
+    if "/" in run.name:
+        raise UserError(f"--name {args.name}: a member is followed with its run, --name {run.name.split('/')[0]}")
     folder = run.folder / "follow"
     feed = opened(config, folder)
     cli.announce(f"following {', '.join(feed.series)} into {folder / 'answers.jsonl'}")
@@ -52,7 +56,7 @@ def main() -> None:
                 new = follower.look()
                 if args.once and not new:
                     sys.exit(1 if follower.failing else 0)
-                if args.refit_hours and not args.once:
+                if args.refit_hours:
                     refits.step()
                 wake.wait(0 if new or refits.judging else feed.every)
         finally:

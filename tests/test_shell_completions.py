@@ -28,6 +28,7 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("python pipelines/train.py --workload cvrp --keys ev", ["evaluation"]),
         ("python pipelines/runs.py cl", ["clean"]),
         ("python pipelines/ask.py --ra", ["--ranking"]),
+        ("python pipelines/follow.py --workload crypto --on", ["--once"]),
         ("python pipelines/doctor.py --", [""]),
         ("accelerate launch -m pipelines evaluate --workload cv", ["cvrp"]),
         ("five-workloads predict --workload lmol --st", ["--stream"]),

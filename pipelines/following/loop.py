@@ -50,15 +50,9 @@ def say(text: str) -> None:
 class Follower:
     """Answers the moments of a feed by the models of a run, or those trained after it."""
 
-    def __init__(
-        self,
-        name: str,
-        folder: Path,
-        feed: Feed,
-        load: Callable[[str], Trained],
-        clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
-    ):
-        self.feed, self.load, self.clock = feed, load, clock  # which tells ms since 1970
+    def __init__(self, name: str, folder: Path, feed: Feed, load: Callable[[str], Trained]):
+        self.feed, self.load = feed, load
+        self.clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # ms since 1970
         self.log, self.state_file = Log(folder / "answers.jsonl"), folder / "state.json"
         self.failing: dict[str, tuple[int, float]] = {}  # series -> looks in vain, and when to look again
         self.state = self._recovered(name)
@@ -122,13 +116,17 @@ class Follower:
 
     def _answer(self, found: Sequence[tuple[str, Moment]]) -> None:
         asked = [self.model.read(moment.input) for _, moment in found]
+        for (series, moment), given in zip(found, asked, strict=True):
+            if series not in self.state.drift:
+                before = self._strangeness(series, moment.time - REFERENCE * self.feed.step, moment.time - 1, given)
+                self.state.drift[series] = begun(list(before.values()))
+                self.save()  # with which lines of the log begin
         answers = self.model.together(asked, self.feed.settings)
         entries = []
         for (series, moment), given, answer in zip(found, asked, answers, strict=True):
             entry: dict[str, Plain] = {"source": series, "time": moment.time, **answer}
             entry |= {"model": self.state.models[0], "answered": self.clock(), "outcome": moment.outcome}
-            with suppress(UserError):  # no model takes this series, as its answer says
-                entry["strangeness"] = self._strangeness(series, moment.time, given)
+            entry["strangeness"] = self._strangeness(series, moment.time - 1, moment.time, given).get(moment.time)
             if alarms := self._take_in(entry):
                 entry["alarms"] = alarms
                 say(f"alarm: {series} at {moment.time} ms: {', '.join(alarms)} changed")
@@ -136,13 +134,13 @@ class Follower:
         self.log.add(entries)
         self.save()
 
-    def _strangeness(self, series: str, moment: int, asked: object) -> float | None:
-        """Return the strangeness of a moment; with the first of a series, its tests for drift begin."""
-        model = self.model.models[self.model.member_for(asked)]
-        if series not in self.state.drift:
-            before = self.feed.strangeness(model, series, moment - REFERENCE * self.feed.step, moment - 1)
-            self.state.drift[series] = begun(list(before.values()))
-        return self.feed.strangeness(model, series, moment - 1, moment).get(moment)
+    def _strangeness(self, series: str, after: int, until: int, asked: object) -> dict[int, float]:
+        """Return how strange the moments in after < time <= until are; {} where no model takes the series."""
+        try:
+            model = self.model.models[self.model.member_for(asked)]
+        except UserError:
+            return {}
+        return self.feed.strangeness(model, series, after, until)
 
     def _take_in(self, entry: Mapping[str, object]) -> list[str]:
         """Let the state know an answer, unless it does; return the tests for drift that alarm."""

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -20,7 +21,6 @@ from common import config as configs
 from common.disk.files import remove_folder, write_text
 from common.disk.lock import is_held
 from common.errors import UserError
-from pipelines.engine.feed import Moment
 from pipelines.following.loop import Follower, say
 from pipelines.run.folder import Run
 
@@ -74,10 +74,9 @@ class Refits:
         """Let a training save and end."""
         if self.child:
             self.child.terminate()
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 self.child.wait(PATIENCE)
-            except subprocess.TimeoutExpired:
-                self.child.kill()
+            self.child.kill()
 
     def _start(self, name: str) -> None:
         run, file = self._of(name), self.folder / "refit.yaml"
@@ -136,28 +135,20 @@ class Refits:
             for start in range(0, len(judged), AT_ONCE):
                 yield
                 part = judged[start : start + AT_ONCE]
-                before, after = (_losses(model, part, known, feed.settings) for model in (old, new))
-                for moment, one, other in zip(part, before, after, strict=True):
-                    if one is not None and other is None:
+                asked = [old.read(moment.input) for moment in part]
+                answers = (model.together(asked, feed.settings) for model in (old, new))
+                for moment, *both in zip(part, *answers, strict=True):
+                    one, other = (cast("Mapping[str, float]", each.get("probabilities", {})) for each in both)
+                    if one and not other:
                         raise UserError(f"it has no answers for {series}, for which {state.models[0]} has some")
-                    if one is not None and other is not None:
-                        gains.setdefault(moment.time, []).append(one - other)
+                    if one:
+                        least, outcome = 1e-9, known[moment.time]
+                        gain = math.log(max(other[outcome], least)) - math.log(max(one[outcome], least))
+                        gains.setdefault(moment.time, []).append(gain)
         means = np.array([np.mean(gains[moment]) for moment in sorted(gains)])
         blocks = means[: len(means) // BLOCK * BLOCK].reshape(-1, BLOCK).mean(1)
-        gain = float(means.mean()) if len(means) else 0.0
+        gain = float(means.mean()) if len(means) else 0.0  # in log loss
         why = f"its log loss is {abs(gain):.4f} {'lower' if gain >= 0 else 'higher'} on the newest {len(means)} moments"
         if len(blocks) > 1 and gain < -WORSE * blocks.std(ddof=1) / len(blocks) ** 0.5:
             raise UserError(why)
         return new, why
-
-
-def _losses(
-    model: Trained, moments: Sequence[Moment], known: Mapping[int, str], settings: Mapping[str, object]
-) -> list[float | None]:
-    """Return the log loss of a model at each moment; None where it gives no probabilities."""
-    answers = model.together([model.read(moment.input) for moment in moments], settings)
-    found = (cast("Mapping[str, float] | None", answer.get("probabilities")) for answer in answers)
-    return [
-        None if each is None else -math.log(max(each[known[moment.time]], 1e-9))
-        for moment, each in zip(moments, found, strict=True)
-    ]

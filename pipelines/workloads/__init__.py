@@ -6,8 +6,7 @@ import os
 from collections.abc import Callable
 from difflib import get_close_matches
 from pathlib import Path
-from types import FunctionType, ModuleType
-from typing import cast
+from types import ModuleType
 
 from common.errors import UserError
 from common.input_files import Inputs
@@ -52,8 +51,10 @@ def inputs(word: str) -> Inputs:
 
     Raises UserError where there is no such workload, or its models have no predictions.
     """
-    found = _part(word, "input_files", "INPUTS", Inputs, "its models have no predictions")
-    assert isinstance(found, Inputs)
+    module = f"{_package(word).__name__}.input_files"
+    found = getattr(importlib.import_module(module), "INPUTS", None) if importlib.util.find_spec(module) else None
+    if not isinstance(found, Inputs):
+        raise UserError(f"--workload {word}: its models have no predictions; there is no INPUTS in {module}")
     return found
 
 
@@ -62,17 +63,11 @@ def feed(word: str) -> Callable[[BaseConfig, Path], Feed]:
 
     Raises UserError where there is no such workload, or nothing to follow.
     """
-    return cast(
-        "Callable[[BaseConfig, Path], Feed]", _part(word, "following", "feed", FunctionType, "it has nothing to follow")
-    )
-
-
-def _part(word: str, file: str, name: str, kind: type, lacking: str) -> object:
-    module = f"{_package(word).__name__}.{file}"
-    found = getattr(importlib.import_module(module), name, None) if importlib.util.find_spec(module) else None
-    if not isinstance(found, kind):
-        raise UserError(f"--workload {word}: {lacking}; there is no {name} in {module}")
-    return found
+    module = f"{_package(word).__name__}.following"
+    if not importlib.util.find_spec(module):
+        raise UserError(f"--workload {word}: it has nothing to follow; there is no {module}")
+    opened: Callable[[BaseConfig, Path], Feed] = importlib.import_module(module).feed
+    return opened
 
 
 def _package(word: str) -> ModuleType:

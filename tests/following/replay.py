@@ -82,7 +82,7 @@ def config():
     return Config.model_validate({"data": {"source": "ccxt", "symbols": [COIN], "days": 30}})
 
 
-def follower(folder, exchange, model=None, every=0.0, **options):
+def follower(folder, exchange, clock, model=None, every=0.0):
     """One that has answered the candle before the first one."""
     sys.modules["ccxt"] = SimpleNamespace(exchanges=["binance"], binance=Made(exchange), BaseError=ConnectionError)
     opened = feed(config(), folder)
@@ -91,7 +91,9 @@ def follower(folder, exchange, model=None, every=0.0, **options):
         folder.mkdir(parents=True, exist_ok=True)
         state = State(models=(NAME,), answered={COIN: FIRST - STEP}, drift={}, tried=FIRST)
         (folder / "state.json").write_text(state.model_dump_json())
-    return Follower(NAME, folder, opened, lambda name: model or trained.find("crypto", name, None, "cpu"), **options)
+    made = Follower(NAME, folder, opened, lambda name: model or trained.find("crypto", name, None, "cpu"))
+    made.clock = clock
+    return made
 
 
 class Made:
@@ -123,7 +125,7 @@ def main():
         start.write_text(str(time.time()))
     began, known = float(start.read_text()), market(candles)
     exchange = Exchange(known, lambda: FIRST + int((time.time() - began) * 1000 * speed), f"{seed} {time.time()}")
-    following = follower(folder, exchange, every=0.001, clock=exchange.clock)
+    following = follower(folder, exchange, exchange.clock, every=0.001)
     while following.state.answered[COIN] < known.time[-1]:
         following.look()
         time.sleep(0.001)

@@ -25,6 +25,9 @@ def test_what_cannot_be_followed_is_refused(tmp_path):
     refused(stage(tmp_path, "follow.py", "--workload", "cvrp"), "cvrp: it has nothing to follow")
     (tmp_path / "runs/crypto/mine").mkdir(parents=True)
     (tmp_path / "runs/crypto/mine/config.yaml").write_text("data:\n  source: simulate\n")
+    refused(
+        follow(tmp_path, "--name", "mine", "--refit-hours", "3", "--once"), "--refit-hours 3: hours above 0, without"
+    )
     refused(follow(tmp_path, "--name", "mine"), "a simulated market has no new candles; give data.folder=FOLDER")
 
 
@@ -58,6 +61,11 @@ def test_files_that_grow_are_answered_by_the_evaluated_rule(trained):
     assert {**found[-1], "source": "market/AUSDT-15m.csv"} | told == {**found[-1], "source": "market/AUSDT-15m.csv"}
     assert "reason" in told or told["signal"] in ("SHORT", "NO_TRADE", "LONG")
     assert found[-1]["outcome"][0] == found[-4]["time"]
+
+
+@pytest.mark.slow
+def test_a_member_is_followed_with_its_run(trained):
+    refused(follow(trained, "--name", "default/AUSDT"), "a member is followed with its run, --name default")
 
 
 @pytest.mark.slow

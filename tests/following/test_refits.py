@@ -25,7 +25,7 @@ def training(tmp_path, monkeypatch, model):
     monkeypatch.chdir(tmp_path)
     exchange = Exchange(market(CANDLES), lambda: FIRST + CANDLES * STEP, 0)
     exchange.random.random = lambda: 1.0
-    following = follower(tmp_path / "follow", exchange, model, clock=exchange.now)
+    following = follower(tmp_path / "follow", exchange, exchange.now, model)
     assert following.look() == CANDLES
     run = Run("crypto", NAME)
     made = refits.Refits(following, "crypto", run, tmp_path / "follow", hours=3)

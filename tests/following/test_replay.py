@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from pipelines.answers import trained
-from pipelines.following import log, loop
+from pipelines.following import drift, log, loop
 from tests.following.replay import COIN, FIRST, NAME, STEP, Exchange, answers, follower, inputs, market
 from tests.stages import PYTHONPATH, ROOT, stage
 
@@ -28,7 +28,7 @@ def in_one_piece(folder, candles, model):
     """The answers of a follower that sees all candles at once, after the last has closed."""
     exchange = Exchange(market(candles), lambda: FIRST + candles * STEP, 0)
     exchange.random.random, exchange.milliseconds = lambda: 1.0, exchange.now
-    one = follower(folder, exchange, model, clock=exchange.now)
+    one = follower(folder, exchange, exchange.now, model)
     while one.look():
         pass
     return answers(folder)
@@ -37,6 +37,7 @@ def in_one_piece(folder, candles, model):
 @pytest.mark.parametrize("candles", [20, pytest.param(96, marks=pytest.mark.slow)])
 def test_a_day_through_deaths_gaps_wrong_clocks_and_failures(tmp_path, model, monkeypatch, capsys, candles):
     chance = random.Random(1)
+    monkeypatch.setattr(drift, "CALM", 1.05)  # so that there are alarms
     whole = in_one_piece(tmp_path / "whole", candles, model)
     now = [FIRST]
     exchange = Exchange(market(candles), lambda: now[0], 3)
@@ -56,12 +57,13 @@ def test_a_day_through_deaths_gaps_wrong_clocks_and_failures(tmp_path, model, mo
     while following is None or following.state.answered[COIN] < exchange.rows[-1][0]:
         now[0] += STEP // 2
         try:
-            following = following or follower(tmp_path / "torn", exchange, model, clock=exchange.clock)
+            following = following or follower(tmp_path / "torn", exchange, exchange.clock, model)
             following.look()
         except Death:
             deaths, following = deaths + 1, None
     assert deaths > candles // 10
     assert answers(tmp_path / "torn") == whole
+    assert any("alarms" in each for each in whole)
     assert "no network" in capsys.readouterr().err
 
 
