@@ -61,6 +61,11 @@ def rows(items: Tensor | None) -> Iterator[None]:
         _items = before
 
 
+def again() -> tuple[contextlib.AbstractContextManager[None], contextlib.AbstractContextManager[None]]:
+    """Return contexts of a pass and of computing it again (torch's `context_fn`): rows belong to the same items."""
+    return contextlib.nullcontext(), rows(_items)
+
+
 def drawn(shape: Sequence[int], probability: float, device: torch.device) -> Tensor:
     """Return bool of `shape`, each true with `probability`; row r is of item r modulo their number, else ValueError."""
     global _items

@@ -4,6 +4,9 @@ Their tokenizers know few words; their chat templates are those of the families,
 are cut up, enlarged or brought to windows as the family does with large ones.
 """
 
+import json
+from pathlib import Path
+
 import torch
 
 SIZE = 16  # pixels a side of the images that they are shown
@@ -97,6 +100,32 @@ def llava():
     return config, processor
 
 
+def llava_next():
+    import transformers as t
+    from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+
+    words, grids = tokenizer(image_token="<image>"), [[SIZE, 2 * SIZE], [2 * SIZE, 2 * SIZE]]
+    processor = _processor(
+        t.LlavaNextProcessor,
+        LlavaNextImageProcessorPil(
+            size={"shortest_edge": SIZE}, crop_size={"height": SIZE, "width": SIZE}, image_grid_pinpoints=grids
+        ),
+        words,
+        patch_size=4,
+        vision_feature_select_strategy="default",
+        num_additional_image_tokens=1,
+        chat_template=LLAVA_CHAT,
+    )
+    config = t.LlavaNextConfig(
+        vision_config=t.CLIPVisionConfig(**VISION),
+        text_config=t.LlamaConfig(**TEXT, vocab_size=len(words)),
+        image_token_index=words.image_token_id,
+        image_grid_pinpoints=grids,
+        vision_feature_layer=-2,
+    )
+    return config, processor
+
+
 def llava_onevision():
     import transformers as t
     from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
@@ -138,6 +167,14 @@ def _qwen(kind, config_class, vision, text):
     }
     text = {**TEXT, "vocab_size": len(words), **text}
     return config_class(vision_config={**QWEN_VISION, **vision}, text_config=text, **marks), processor
+
+
+def qwen2_vl():
+    import transformers as t
+
+    rope = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 1, 1]}
+    vision = {"embed_dim": 16, "mlp_ratio": 2}
+    return _qwen(t.Qwen2VLProcessor, t.Qwen2VLConfig, vision, {"rope_parameters": rope})
 
 
 def qwen2_5_vl():
@@ -257,7 +294,30 @@ def gemma3():
 
 FAMILIES = {
     make.__name__: make
-    for make in (llava, llava_onevision, qwen2_5_vl, qwen3_vl, idefics3, smolvlm, internvl, paligemma, gemma3)
+    for make in (
+        llava,
+        llava_next,
+        llava_onevision,
+        qwen2_vl,
+        qwen2_5_vl,
+        qwen3_vl,
+        idefics3,
+        smolvlm,
+        internvl,
+        paligemma,
+        gemma3,
+    )
+}
+
+
+# The parts of processors that are for videos, as the hub's folders have them.
+VIDEO = {
+    "llava_onevision": "LlavaOnevisionVideoProcessor",
+    "qwen2_vl": "Qwen2VLVideoProcessor",
+    "qwen2_5_vl": "Qwen2VLVideoProcessor",
+    "qwen3_vl": "Qwen3VLVideoProcessor",
+    "smolvlm": "SmolVLMVideoProcessor",
+    "internvl": "InternVLVideoProcessor",
 }
 
 
@@ -273,4 +333,8 @@ def save(family, folder, seed=0):
             parameter.data += 0.2 * torch.randn_like(parameter)
     network.save_pretrained(folder)
     processor.save_pretrained(folder)
+    if family in VIDEO:
+        (Path(folder) / "video_preprocessor_config.json").write_text(
+            json.dumps({"video_processor_type": VIDEO[family]})
+        )
     return str(folder)

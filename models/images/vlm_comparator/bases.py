@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from common.disk.files import write_json
 from models import io, limits
-from models.images.vision_tower import Base, unchanged
+from models.images.vision_tower import Base, quietly, unchanged
 from models.images.vlm_comparator.built import Processor, built, processor_for
 from models.images.vlm_comparator.config import ATTENTION, PAIRS, VlmComparatorConfig
 
@@ -35,6 +36,17 @@ def _and_newline(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor])
     """Return tokens (U, T + 1, D): an image that is one of several is not cut up, and ends with a learnt token."""
     newline = model.get_parameter("image_newline").to(tokens.dtype)
     return torch.cat([tokens, newline.expand(len(tokens), 1, -1)], 1)
+
+
+def _tiled(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
+    """Return tokens (U, T, D) of a whole image, then of its tiles, put together as the model does."""
+    settings: Any = model.config
+    side = settings.vision_config.image_size // settings.vision_config.patch_size
+    pack: Callable[..., tuple[list[Tensor], Tensor]] = model.pack_image_features
+    sizes = inputs["image_sizes"][:1].expand(len(tokens), -1)
+    strategy = settings.vision_feature_select_strategy
+    parts, newline = list(tokens.unflatten(1, (-1, side**2))), model.get_parameter("image_newline")
+    return torch.stack(pack(parts, sizes, vision_feature_select_strategy=strategy, image_newline=newline)[0])
 
 
 def _row_by_row(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
@@ -62,7 +74,9 @@ class Family:
 # (Meng et al. 2024, DeepStack).
 FAMILIES = {
     "llava": Family(listed=True),
+    "llava_next": Family(arrange=_tiled, listed=True),
     "llava_onevision": Family(arrange=_and_newline, listed=True),
+    "qwen2_vl": Family(("visual.merger",), listed=True),
     "qwen2_5_vl": Family(("visual.merger",), _row_by_row, listed=True),
     "qwen3_vl": Family(("visual.deepstack_merger_list.*", "visual.merger"), listed=True),
     "idefics3": Family(("connector",), listed=True),
@@ -171,7 +185,7 @@ def load_processor(base: Base) -> Processor:
     if "video_processor" in accepted:
         given["video_processor"] = None
     try:
-        processor = without_videos(kind)(**given)
+        processor = without_videos(kind, _of_videos(base) if "video_processor" in accepted else None)(**given)
     except (ImportError, TypeError, ValueError) as error:
         raise ValueError(f"base {base.name}: its processor cannot be made ({error})") from error
     processor.chat_template = processor.chat_template or tokenizer.chat_template
@@ -179,10 +193,29 @@ def load_processor(base: Base) -> Processor:
     return found
 
 
-def without_videos(kind: "type[ProcessorMixin]") -> type:
-    """Return a class of processors that has no part for videos, whatever it is given."""
+def _of_videos(base: Base) -> dict[str, object] | None:
+    """Return the settings of the part of a base's processor that is for videos, if the base has any."""
+    from transformers.video_processing_utils import BaseVideoProcessor
+
+    try:
+        with quietly():
+            settings: dict[str, object] = BaseVideoProcessor.get_video_processor_dict(base.name, **base.given)[0]
+    except OSError:
+        return None
+    return settings
+
+
+def without_videos(kind: "type[ProcessorMixin]", videos: Mapping[str, object] | None = None) -> type:
+    """Return a class of processors that has no part for videos, but writes the settings of one where it is saved."""
     parts = [part for part in kind.get_attributes() if part != "video_processor"]
-    return type(kind.__name__, (kind,), {"get_attributes": classmethod(lambda cls: parts)})
+
+    def save_pretrained(self: "ProcessorMixin", save_directory: Path) -> None:
+        kind.save_pretrained(self, save_directory)
+        if videos:
+            write_json(Path(save_directory) / "video_preprocessor_config.json", videos)
+
+    changed = {"get_attributes": classmethod(lambda cls: parts), "save_pretrained": save_pretrained}
+    return type(kind.__name__, (kind,), changed)
 
 
 def _quantized(config: VlmComparatorConfig, family: Family) -> dict[str, object]:

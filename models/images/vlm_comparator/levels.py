@@ -72,15 +72,15 @@ class LevelComparator(VlmComparator):
         with_encodings: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Return logits (P, 3) as a comparator does; with them, if wanted, those of the levels (U, 5)."""
-        if encoded is None:
-            assert images is not None, "images or their encodings are needed"
-            with noise.rows(numbers):
+        both = self.config.question == BOTH
+        with noise.rows(numbers):  # of the images
+            if encoded is None:
+                assert images is not None, "images or their encodings are needed"
                 encoded = self.encode(images)
-        if self.config.question == BOTH:
-            logits = self.compare_encoded(encoded, first, second)
-            return (logits, self.levels(encoded)) if with_encodings else logits
-        levels = self.levels(encoded)
-        logits = self._answers(levels, first, second)
+            levels = self.levels(encoded) if with_encodings or not both else None
+        if levels is None:
+            return self.compare_encoded(encoded, first, second)
+        logits = self.compare_encoded(encoded, first, second) if both else self._answers(levels, first, second)
         return (logits, levels) if with_encodings else logits
 
     def levels(self, encoded: Tensor) -> Tensor:

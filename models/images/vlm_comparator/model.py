@@ -13,6 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
+from common import noise
 from common.machine import free_memory_bytes
 from common.plain import Plain
 from models.images.comparator.interface import Comparator, pixels
@@ -69,9 +70,24 @@ class VlmComparator(Comparator):
     @gradient_checkpointing.setter
     def gradient_checkpointing(self, wanted: bool) -> None:
         if wanted:
-            self.base.activation_checkpointing_enable()
+            self.base.activation_checkpointing_enable({"use_reentrant": False, "context_fn": noise.again})
         else:
             self.base.activation_checkpointing_disable()
+
+    @property
+    def attention(self) -> str:
+        """How attention is computed: sdpa, flash_attention_2 or eager; ValueError where a device or package lacks."""
+        found: str = self.base.config._attn_implementation
+        return found
+
+    @attention.setter
+    def attention(self, wanted: str) -> None:
+        if wanted.startswith("flash") and not torch.cuda.is_available():
+            raise ValueError(f"attention={wanted} needs a CUDA device; set attention=sdpa")
+        try:
+            self.base.set_attn_implementation(wanted)
+        except (ImportError, ValueError) as error:
+            raise ValueError(f"attention={wanted} is not possible here ({error}); set attention=sdpa") from error
 
     @property
     def unmergeable(self) -> str | None:

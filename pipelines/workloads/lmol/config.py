@@ -148,15 +148,24 @@ class Model(Section):
         description="vlm: pairs: which of two images ranks higher, so that a score takes many comparisons; levels: how "
         "one image is rated, from Bad to Excellent, so that a score takes one pass; both: trained on both",
     )
+    attention: Literal["sdpa", "flash_attention_2", "eager"] = Field(
+        "sdpa",
+        description="vlm: how attention is computed in training, by transformers' names; flash_attention_2 needs CUDA "
+        "and the package flash-attn; a stored model answers by sdpa",
+    )
     four_bit: bool = Field(False, description="vlm: keep the base's weights in 4 bits; needs bitsandbytes and CUDA")
 
     @model_validator(mode="after")
     def _only_what_the_kind_has(self) -> "Model":
         kinds = {
             "texture": ("siamese", "scorer"),
-            **dict.fromkeys(("heads", "preset", "lora", "lora_targets", "prompt", "four_bit", "question"), ("vlm",)),
+            **dict.fromkeys(
+                ("heads", "preset", "lora", "lora_targets", "prompt", "four_bit", "question", "attention"), ("vlm",)
+            ),
         }
-        given = [name for name in kinds if getattr(self, name) and getattr(self, name) not in ("small", "pairs")]
+        given = [
+            name for name in kinds if getattr(self, name) and getattr(self, name) not in ("small", "pairs", "sdpa")
+        ]
         given = [name for name in given if self.kind not in kinds[name]]
         if given:
             raise ValueError(

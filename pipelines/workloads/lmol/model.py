@@ -155,9 +155,12 @@ def _vlm(config: Config, question: Mapping[str, object]) -> Comparator:
         "question",
     )
     choices: dict[str, object] = {name: value for name in names if (value := getattr(model, name)) is not None}
-    return vlm_comparator.build(
+    built = vlm_comparator.build(
         {**question, **choices, "base": model.base or "", **_given(config), "seed": config.seed}
     )
+    if built.attention != model.attention:
+        built.attention = model.attention
+    return built
 
 
 @contextlib.contextmanager

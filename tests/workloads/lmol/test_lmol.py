@@ -148,13 +148,39 @@ def test_a_siamese_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [[], ["model.lora=true"], ["hardware.gradient_checkpointing=true"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["model.lora=true"],
+        ["hardware.gradient_checkpointing=true"],
+        ["model.question=levels", "model.lora=true", "hardware.gradient_checkpointing=true"],
+    ],
+)
 def test_a_stopped_and_resumed_vlm_ends_in_the_same_bits(trained, words):
     name = "vlm" + "".join(word.partition("=")[0].rpartition(".")[2] for word in words)
     done = succeeded(stage(trained, "train.py", *VLM, *words, "--name", name))
     assert "trial steps: " in done.stdout
     train_in_two(trained, f"{name}-resumed", [*VLM, *words])
     assert weights(trained / f"runs/lmol/{name}-resumed") == weights(trained / f"runs/lmol/{name}")
+
+
+@pytest.mark.slow
+def test_a_vlm_of_both_questions_scores_by_levels_in_one_pass_and_tells_what_comparisons_give(trained):
+    words = [*VLM, "model.question=both", "model.attention=eager", "model.lora=true"]
+    succeeded(stage(trained, "train.py", *words, "--name", "both"))
+    run = trained / "runs/lmol/both"
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    assert any("train/score_loss" in line and "train/answer_loss" in line for line in lines)
+    succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "both"))
+    summary = json.loads((run / "evaluations/test.json").read_text())
+    assert summary["passes_per_image"] == 1
+    assert 2 * 2 <= summary["by_comparisons"]["passes an image"] <= 2 * summary["comparisons_per_score"]
+    assert {"Pearson", "Spearman", "MAE", "RMSE"} <= summary["by_comparisons"].keys()
+    manifest = export(trained, "both", "--merged")
+    assert manifest["maximum_absolute_difference"]["merged_output"] < 1e-3
+    described = json.loads((run / "exports/safetensors/comparator.json").read_text())["levels"]
+    assert (described["scores"][0], described["scores"][4], len(described["label_ids"])) == (0, 9, 5)
 
 
 @pytest.mark.slow

@@ -123,9 +123,7 @@ def test_what_cannot_be_is_refused(changes, message, monkeypatch):
 def test_another_type_of_model_is_refused_with_those_that_fit(hub_folder, tmp_path):
     settings = json.loads((hub_folder / "config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(settings["text_config"]))
-    with pytest.raises(
-        ValueError, match=r"is a model of type llama; give one of type llava, llava_onevision, .*gemma3$"
-    ):
+    with pytest.raises(ValueError, match=r"is a model of type llama; give one of type llava, llava_next, .*gemma3$"):
         make(base=str(tmp_path), lora=True)
 
 

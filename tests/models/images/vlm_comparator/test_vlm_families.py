@@ -1,6 +1,10 @@
 """Each family of vision-language models: answers equal to transformers' own, trained, stored and merged."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +15,7 @@ from models.images.vision_tower import Base
 from models.images.vlm_comparator import build
 from models.images.vlm_comparator.bases import FAMILIES, load_processor
 from tests import vlms
+from tests.models.tiny import disturb
 
 pytestmark = [
     pytest.mark.slow,  # importing transformers alone takes seconds
@@ -80,6 +85,17 @@ def test_answers_are_those_of_transformers_own_forward(folder):
     torch.testing.assert_close(model(images, first, second), expected, rtol=1e-4, atol=1e-4)
     with torch.no_grad():  # reads a first image once
         torch.testing.assert_close(model(images, first, second), expected, rtol=1e-4, atol=1e-4)
+        model.attention = "eager"
+        assert {module.config._attn_implementation for module in layers_that_attend(model)} == {"eager"}
+        torch.testing.assert_close(model(images, first, second), expected, rtol=1e-4, atol=1e-4)
+        with pytest.raises(ValueError, match="attention=flash_attention_2 needs a CUDA device; set attention=sdpa"):
+            model.attention = "flash_attention_2"
+
+
+def layers_that_attend(model):
+    """The language model's attention modules."""
+    named = model.base.model.named_modules()
+    return [module for name, module in named if name.endswith("self_attn") and "vision" not in name]
 
 
 def test_levels_are_those_of_transformers_own_forward_of_one_image(folder):
@@ -160,3 +176,28 @@ def test_adapters_and_projector_train_are_stored_and_merged(folder, tmp_path):
         processor = load_processor(Base(folder if network is adapted else str(out / "merged")))
         found = asked_by_the_library(network, processor, images, label_ids)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_both_exports_answer_in_a_process_that_cannot_import_the_project(folder, tmp_path):
+    kind = json.loads((Path(folder) / "config.json").read_text())["model_type"]
+    model, images = disturb(make(folder, question="both")), pictures()[:2]
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    for each in (out, elsewhere):
+        each.mkdir()
+    for image, name in zip(images, ("a.png", "b.png"), strict=True):
+        Image.fromarray(image.movedim(0, -1).numpy()).save(elsewhere / name)
+    with torch.no_grad():
+        encoded = model.encode(images)
+        pair = model.compare_encoded(encoded, torch.tensor([0]), torch.tensor([1]))
+        levels = model.levels(encoded)
+    model.save_beside(out)
+    model.save_merged(out)
+    command = [sys.executable, "-P", Path(__file__).with_name("outside.py"), out, folder]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for found in json.loads(done.stdout.splitlines()[-1]).values():
+        assert found["video"] == (kind in vlms.VIDEO)
+        assert (torch.tensor([found["pair"]]) - pair).abs().max() <= 1e-5
+        if kind != "llava_onevision":  # whose processor cuts up an image that comes alone
+            assert (torch.tensor(found["levels"]) - levels).abs().max() <= 1e-5
