@@ -75,8 +75,8 @@ def _gains(summary: Row, pages: Sequence[Page]) -> Markup:
     """Plot the log loss gained on the strongest simple model of each coin."""
     gain, spread = "nats gained", f"{100 * summary['interval_confidence']:.3g} %"
     compared = {page["symbol"]: _compared(page) for page in pages}
-    rows = [{"coin": name, gain: row["gain"], spread: interval(row)} for name, row in compared.items()]
-    clear = [row for row in rows if _outcome(compared[str(row["coin"])]) != EVEN]
+    drawn = {name: {"coin": name, gain: row["gain"], spread: interval(row)} for name, row in compared.items()}
+    rows, clear = list(drawn.values()), [row for name, row in drawn.items() if _outcome(compared[name]) != EVEN]
     return comparison(rows, clear, gain, spread, "above 0 beats every rival")
 
 

@@ -58,7 +58,7 @@ def _lower(locale: str = "") -> set[str]:
 def sound(word: str) -> float:
     """Return how much likelier the trigrams of a word are in names than in ordinary words: 1.6 and -0.7 on average."""
     parts = _trigrams(word.lower())
-    return sum(_weights().get(part, 0) for part in parts) / sqrt(len(parts))
+    return float(sum(_weights().get(part, 0.0) for part in parts) / sqrt(len(parts)))
 
 
 def _trigrams(word: str) -> list[str]:
