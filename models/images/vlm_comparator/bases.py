@@ -40,9 +40,9 @@ def _and_newline(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor])
 
 def _tiled(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
     """Return tokens (U, T, D) of a whole image, then of its tiles, put together as the model does."""
-    settings: Any = model.config
+    whole: Any = model
+    settings, pack = whole.config, whole.pack_image_features
     side = settings.vision_config.image_size // settings.vision_config.patch_size
-    pack: Callable[..., tuple[list[Tensor], Tensor]] = model.pack_image_features
     sizes = inputs["image_sizes"][:1].expand(len(tokens), -1)
     strategy = settings.vision_feature_select_strategy
     parts, newline = list(tokens.unflatten(1, (-1, side**2))), model.get_parameter("image_newline")
