@@ -240,11 +240,7 @@ def shared(keys: np.ndarray, tokens: np.ndarray, documents: np.ndarray, least: i
 
 def _pairs(keys: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """Return a hash (N,) of each context with the token that follows it."""
-    pairs = tokens.astype(np.uint64)
-    pairs += np.uint64(1)
-    pairs *= np.uint64(BASE)
-    pairs += keys.view(np.uint64)
-    return mixed(pairs)
+    return mixed(keys.view(np.uint64) + (tokens + 1).astype(np.uint64) * np.uint64(BASE))
 
 
 def count(keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray) -> Counts:
@@ -262,12 +258,10 @@ def added(several: Sequence[Counts], most_rows: int | None = None) -> Counts:
         total = _summed(keys, tokens, counts)
     if most_rows is None or len(total.keys) <= most_rows:
         return total
-    sums = np.add.reduceat(total.counts, total.offsets[:-1])
-    kept = np.zeros(len(sums), bool)
-    kept[np.argsort(-sums, kind="stable")[:most_rows]] = True
+    kept = np.zeros(len(total.keys), bool)
+    kept[np.argsort(-np.add.reduceat(total.counts, total.offsets[:-1]), kind="stable")[:most_rows]] = True
     sizes = np.diff(total.offsets)
-    entries = np.repeat(kept, sizes)
-    offsets = np.append(0, np.cumsum(sizes[kept]))
+    entries, offsets = np.repeat(kept, sizes), np.append(0, np.cumsum(sizes[kept]))
     return Counts(total.keys[kept], offsets, total.tokens[entries], total.counts[entries])
 
 
