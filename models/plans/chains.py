@@ -210,13 +210,19 @@ def counted(keys: np.ndarray, tokens: np.ndarray, known: Sequence[Counts] = ()) 
         new = np.ones(len(keys), bool)
         for level in reversed(levels):
             found[:, level] = new
-            first = np.zeros(len(keys), bool)
-            first[np.unique(_pairs(keys[:, level], tokens), return_index=True)[1]] = True
-            new = new & first
-            for counts in known:
-                left = np.flatnonzero(new)  # few are left for short contexts, which are followed by many tokens
-                new[left] = ~counts.has(keys[left, level], tokens[left])
+            new = counted_below(keys[:, level], tokens, new, known)
     return found
+
+
+def counted_below(keys: np.ndarray, tokens: np.ndarray, new: np.ndarray, known: Sequence[Counts] = ()) -> np.ndarray:
+    """Return (N,) bool: the tokens that count in the next shorter context, of the `new` ones in the contexts (N,)."""
+    first = np.zeros(len(keys), bool)
+    first[np.unique(_pairs(keys, tokens), return_index=True)[1]] = True
+    new = new & first
+    for counts in known:
+        left = np.flatnonzero(new)  # few are left for short contexts, which are followed by many tokens
+        new[left] = ~counts.has(keys[left], tokens[left])
+    return new
 
 
 def shared(keys: np.ndarray, tokens: np.ndarray, documents: np.ndarray, least: int) -> np.ndarray:
@@ -245,17 +251,18 @@ def count(keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray) -> Counts:
 
 def added(several: Sequence[Counts], most_rows: int | None = None) -> Counts:
     """Add up counts; `most_rows` drops the contexts with the smallest totals, and of equals the larger keys."""
-    keys = np.concatenate([np.repeat(each.keys, np.diff(each.offsets)) for each in several])
-    tokens, counts = (np.concatenate([getattr(each, name) for each in several]) for name in ("tokens", "counts"))
-    total = _summed(keys, tokens, counts)
+    total = several[0]
+    if len(several) > 1:
+        keys = np.concatenate([np.repeat(each.keys, np.diff(each.offsets)) for each in several])
+        tokens, counts = (np.concatenate([getattr(each, name) for each in several]) for name in ("tokens", "counts"))
+        total = _summed(keys, tokens, counts)
     if most_rows is None or len(total.keys) <= most_rows:
         return total
-    sums = np.add.reduceat(total.counts, total.offsets[:-1])
-    kept = np.zeros(len(sums), bool)
-    kept[np.argsort(-sums, kind="stable")[:most_rows]] = True
+    kept = np.zeros(len(total.keys), bool)
+    kept[np.argsort(-np.add.reduceat(total.counts, total.offsets[:-1]), kind="stable")[:most_rows]] = True
     sizes = np.diff(total.offsets)
-    entries = np.repeat(kept, sizes)
-    return _summed(np.repeat(total.keys, sizes)[entries], total.tokens[entries], total.counts[entries])
+    entries, offsets = np.repeat(kept, sizes), np.append(0, np.cumsum(sizes[kept]))
+    return Counts(total.keys[kept], offsets, total.tokens[entries], total.counts[entries])
 
 
 def _summed(keys: np.ndarray, tokens: np.ndarray, counts: np.ndarray) -> Counts:

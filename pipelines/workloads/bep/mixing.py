@@ -35,6 +35,7 @@ FIFTHS = 5  # of a single document, each left out in turn
 BASE = "base/"  # before the name of a base's document that an own one has, too
 NO_OUTLINE = np.zeros((0, 4), np.int32)
 FOLDS = 6  # groups of pieces, each predicted from the counts of the others, ...
+AT_ONCE = 3  # kinds of contexts whose keys are in memory
 NETWORKS = 3  # ... and groups, each predicted by a network that has learnt from the others
 
 Learn = Callable[[CharLSTM, Sequence[np.ndarray], str], None]  # (network, texts, message): train it on them
@@ -112,6 +113,7 @@ class Mixer:
     ):
         self.seed, self.num_places = config.seed, config.model.mixing_places
         self.min_documents = config.model.min_documents
+        self.rows = None if base else config.model.context_rows  # with a base's, contexts may have more
         whole = [between_ends(document.tokens) for document in documents]
         predicted = _predictable(documents)
         texts, owners = [document.tokens for document in predicted], _families(predicted)
@@ -196,16 +198,33 @@ class Mixer:
         return Examples(predicted, frozen, targets), Examples(predicted, adapting, targets)
 
     def _count(self, sequences: Sequence[np.ndarray], owners: np.ndarray) -> chains.Counts:
-        """Count what follows contexts in sequences; `owners` are the families that these belong to."""
+        """Count what follows contexts in sequences, a few kinds of contexts at a time; `owners` are their families."""
         if not len(sequences):
             return chains.EMPTY
-        keys = np.concatenate([chains.contexts(each, self.classes)[1:, : chains.STORED] for each in sequences])
-        tokens = np.concatenate([each[1:] for each in sequences])
-        chosen = chains.counted(keys, tokens, self.known)
-        if self.min_documents > 1:
-            places = np.repeat(owners, [len(each) - 1 for each in sequences])
-            chosen &= chains.shared(keys, tokens, places, self.min_documents)
-        return chains.count(keys, tokens, chosen)
+        tokens = np.concatenate([each[1:].astype(np.int16) for each in sequences])
+        places = np.repeat(owners, [len(each) - 1 for each in sequences])
+        parts: list[chains.Counts] = []
+        for levels in chains.CHAINS[:-1]:
+            new = np.ones(len(tokens), bool)
+            for end in range(levels.stop, levels.start, -AT_ONCE):
+                own = range(max(levels.start, end - AT_ONCE), end)
+                for keys in self._keys(sequences, own)[::-1]:
+                    chosen, new = new, chains.counted_below(keys, tokens, new, self.known)
+                    if self.min_documents > 1:
+                        chosen = chosen & chains.shared(keys[:, None], tokens, places, self.min_documents)[:, 0]
+                    parts.append(chains.count(keys[:, None], tokens, chosen[:, None]))
+                    if self.rows and sum(len(each.keys) for each in parts) > 2 * self.rows:
+                        parts = [chains.added(parts, self.rows)]
+        return chains.added(parts, self.rows)
+
+    def _keys(self, sequences: Sequence[np.ndarray], levels: range) -> np.ndarray:
+        """Return keys (levels, N) of some contexts of all tokens but each sequence's first."""
+        keys = np.empty((len(levels), sum(len(each) - 1 for each in sequences)), np.int64)
+        at = 0
+        for each in sequences:
+            keys[:, at : at + len(each) - 1] = chains.contexts(each, self.classes)[1:, levels.start : levels.stop].T
+            at += len(each) - 1
+        return keys
 
     def predictions(self) -> dict[int, np.ndarray]:
         """Return log-probabilities (places, V) of each chosen piece by an LSTM that has not learnt from it.

@@ -2,6 +2,7 @@
 
 import io
 import re
+import shutil
 import subprocess
 import sys
 
@@ -90,3 +91,22 @@ def test_the_command_writes_the_document_or_says_why_not(template):
         done = subprocess.run([*command, folder / name, folder / "plan.md", folder / "out.docx"], capture_output=True)
         assert done.returncode == status, done.stderr
     assert docx.Document(folder / "out.docx").paragraphs[1].text == "Weekly."
+
+
+@pytest.mark.exhaustive
+def test_libreoffice_sees_all_that_the_template_had_and_the_texts(template):
+    office = shutil.which("soffice")
+    assert office, "apt-get install libreoffice-writer-nogui"
+    folder = template.parent
+    (folder / "filled.docx").write_bytes(filled(template.read_bytes(), PLAN)[0])
+    seen = {}
+    for name in ("template", "filled"):
+        command = [office, "--headless", f"-env:UserInstallation=file://{folder}/profile", "--convert-to", "fodt"]
+        subprocess.run([*command, "--outdir", folder, folder / f"{name}.docx"], check=True, capture_output=True)
+        text = (folder / f"{name}.fodt").read_text(encoding="utf-8")
+        text = re.sub(r">\s*<", ">\n<", re.sub("(<text:p [^>]*)/>", r"\1></text:p>", text))
+        seen[name] = [line for line in text.split("\n") if "document-statistic" not in line and "Rsid" not in line]
+    kept = iter("\n".join(seen["filled"]).replace("Alder Mill</text:p>", "\n</text:p>").split("\n"))
+    assert [line for line in seen["template"] if line not in kept] == []
+    for text in ("Weekly.", "- Hard clashes", "None.", "Alder Mill"):
+        assert any(text in line for line in seen["filled"])
