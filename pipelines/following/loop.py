@@ -26,7 +26,7 @@ from pipelines.following.log import Log
 if TYPE_CHECKING:
     from pipelines.answers.trained import Trained
 
-AT_ONCE = 64  # moments of a series in a look
+AT_ONCE = 16  # moments of a series in a look
 LONGEST_WAIT = 256  # looks that a failing series is left alone at most
 REFERENCE = 20_000  # moments before the first answer with which later ones are compared
 
@@ -57,6 +57,7 @@ class Follower:
         self.failing: dict[str, tuple[int, float]] = {}  # series -> looks in vain, and when to look again
         self.state = self._recovered(name)
         self.model = self._sound()
+        feed.fit(self.model.models)
 
     def look(self) -> int:
         """Answer what is new, the oldest first; return how many answers that were."""
@@ -135,12 +136,12 @@ class Follower:
         self.save()
 
     def _strangeness(self, series: str, after: int, until: int, asked: object) -> dict[int, float]:
-        """Return how strange the moments in after < time <= until are; {} where no model takes the series."""
+        """Return how strange the moments in after < time <= until are; {} without a model or features of the series."""
         try:
             model = self.model.models[self.model.member_for(asked)]
-        except UserError:
+            return self.feed.strangeness(model, series, after, until)
+        except ValueError:
             return {}
-        return self.feed.strangeness(model, series, after, until)
 
     def _take_in(self, entry: Mapping[str, object]) -> list[str]:
         """Let the state know an answer, unless it does; return the tests for drift that alarm."""

@@ -128,6 +128,7 @@ class Refits:
         """Return the new model and why it is taken, after a yield every few answers. Raises UserError if it fails."""
         feed, state, now = self.follower.feed, self.follower.state, self.follower.clock()
         old, new, gains = self.follower.model, self.follower.load(name), dict[int, list[float]]()
+        feed.fit(new.models)
         for series in feed.series:
             moments = list(feed.new(series, state.answered.get(series, now) - NEWEST * feed.step, now))
             known = dict(moment.outcome for moment in moments if moment.outcome)

@@ -1,7 +1,7 @@
 """Candles as they close, from files or an exchange, for `pipelines/follow.py`."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -9,12 +9,10 @@ import numpy as np
 
 from common.disk.files import explained, write_whole
 from common.errors import UserError
-from models.market import candle_features
 from models.market.candle_tables import milliseconds
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
 from models.market.labels import UNKNOWN, label
-from models.market.recalibration import WINDOW, reach
 from models.market.signal_model import SignalModel
 from pipelines.engine.feed import Moment
 from pipelines.workloads.crypto.candles import exchange, files
@@ -39,17 +37,24 @@ class CandleFeed:
         kept = {"source": "files", "folder": str(folder), "symbols": tuple(self.series), "symbols_file": None}
         self.config = config.model_copy(update={"data": self.data.model_copy(update=kept)})
         self.known: dict[str, Candles] = {}
+        self.context = 0  # candles of an input
+
+    def fit(self, models: Mapping[str, object]) -> None:
+        """Let inputs have the candles that signals of these models depend on, too."""
+        own = [model for model in models.values() if isinstance(model, SignalModel)]
+        used = (model.candles_used(coin) for model in own for coin in model.config.coins)
+        self.context = max([self.context, *used])
 
     def new(self, series: str, after: int | None, now: int) -> Iterator[Moment]:
         """Yield the candles that have closed, each with as many before it as count, up to the newest gap."""
-        known, horizon = self.read(series, now), self.data.horizon
+        known, horizon, context = self.read(series, now), self.data.horizon, self.context
         self.known[series] = known = known.rows(known.time + self.step <= now)
         first = max(len(known) - 1, 0) if after is None else int(np.searchsorted(known.time, after, "right"))
-        context = candle_features.MEMORY + self.data.lookback + reach(WINDOW, horizon)
-        part = known.rows(slice(max(first - context, 0), len(known)))
+        start = max(first - 2 * context - horizon, 0)  # a label needs a past, too
+        part = known.rows(slice(start, len(known)))
         labels = label(part, self.data.label, horizon, self.data.threshold)
         for segment in part.segments():
-            for row in range(max(segment.start, first - max(first - context, 0)), segment.stop):
+            for row in range(max(segment.start, first - start), segment.stop):
                 seen = slice(max(segment.start, row + 1 - context), row + 1)
                 columns = {name: getattr(part, name)[seen].tolist() for name in COLUMNS}
                 outcome = labels[row - horizon] if row - horizon >= segment.start else UNKNOWN
@@ -59,7 +64,7 @@ class CandleFeed:
     def strangeness(self, model: object, series: str, after: int, until: int) -> dict[int, float]:
         """Return the mean square of the scaled features of candles, those without features left out."""
         assert isinstance(model, SignalModel)
-        known, past = self.known[series], candle_features.MEMORY - 1
+        known, past = self.known[series], model.candles_needed - model.config.lookback
         first, last = np.searchsorted(known.time, [after, until], "right")
         part, found = known.rows(slice(max(first - past, 0), last)), dict[int, float]()
         for rows in (part.rows(segment) for segment in part.segments()):
