@@ -11,6 +11,7 @@ Shapes: U images, C channels (1 or 3), S pixels a side, T cells or tokens of an 
 import contextlib
 import hashlib
 import math
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 LAYER = -2
 SIDE = 224  # pixels, if neither the network nor its image processor states a size
 GRID = 8  # at most so many cells a side: 64 cells of 1024 channels take 256 KiB in float32 for each stored image
+TUNES = ("none", "head", "last", "all")  # what of a model over a tower trains; the first two: nothing of the tower
+LAST = 3  # the last of so many parts of the blocks
+RATE, FALL = 0.1, 0.8  # the rate of a tower's last block, as a share of the head's, and of each block below of the next
+BLOCK = r"(?:[^.]+\.)*?\d+(?=\.)|network\.[^.]+"  # beginning of the names of a block's parameters
 AT_ONCE = 16  # images in a pass, which holds all hidden states: 2 GiB for DINOv2 large at 518 pixels
 
 
@@ -126,15 +131,17 @@ class Sight(nn.Module):
 
 
 class Tower(nn.Module):
-    """The frozen vision model of a base: any of AutoModel or AutoBackbone, or the vision tower of a larger model.
+    """The vision model of a base: any of AutoModel or AutoBackbone, or the vision tower of a larger model.
 
     Of transformers (ViT, DINOv2 and 3, CLIP, SigLIP) the tokens of the patches are taken, of hierarchical networks
     (Swin, ConvNeXt, ResNet) the last map. It never enters training mode, because dropout must not touch features that
-    are kept. Raises ValueError, in one line, for a base that is missing, has changed, sees no images, or lacks weights.
+    are kept. `rates` are shares of the learning rate of what trains, by its name, {} of a frozen tower. Raises
+    ValueError, in one line, for a base that is missing, has changed, sees no images, or lacks weights.
     """
 
-    def __init__(self, name: str, revision: str = ""):
+    def __init__(self, name: str, revision: str = "", tune: str = "none"):
         super().__init__()
+        self.rates: dict[str, float] = {}
         self.of_package = name == efficientnet.NAME
         if self.of_package:
             self.revision = unchanged(name, revision, [efficientnet.weights_file()])
@@ -146,6 +153,21 @@ class Tower(nn.Module):
         with limits.paused():
             features = self(torch.zeros(1, 3, self.sight.size, self.sight.size))
         _, self.cells, self.channels = features.shape  # T, V
+        if tune in TUNES[2:]:
+            self._tune(tune == "all")
+
+    def _tune(self, whole: bool) -> None:
+        """Let the last blocks train, or all that features depend on, the lower they lie the slower."""
+        self.rates = dict.fromkeys((name for name, _ in self.requires_grad_(True).named_parameters()), 1.0)
+        with limits.paused(), torch.enable_grad():
+            self(torch.zeros(1, 3, self.sight.size, self.sight.size)).sum().backward()
+        used = (name for name, each in self.named_parameters() if each.grad is not None)
+        parts = {name: (re.match(BLOCK, name) or [name])[0] for name in used}
+        blocks = list(dict.fromkeys(parts.values()))[::-1]  # the last first
+        trained = blocks if whole else blocks[: -(-len(blocks) // LAST)]
+        self.rates = {name: RATE * FALL ** blocks.index(part) for name, part in parts.items() if part in trained}
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad, parameter.grad = name in self.rates, None
 
     def _load(self, base: Base) -> None:
         """Load the vision model of a base in the hub's layout."""
@@ -177,10 +199,10 @@ class Tower(nn.Module):
         """Stay in evaluation mode whatever `mode` is."""
         return super().train(False)
 
-    @torch.no_grad()
     def forward(self, images: Tensor) -> Tensor:
         """Return features (U, T, V), in the tower's type, of images (U, C, S, S) with values from 0 to 1."""
-        return torch.cat([self._cells(self._map(self.sight(part))) for part in images.split(AT_ONCE)])
+        with torch.set_grad_enabled(bool(self.rates) and torch.is_grad_enabled()):
+            return torch.cat([self._cells(self._map(self.sight(part))) for part in images.split(AT_ONCE)])
 
     def _map(self, pixels: Tensor) -> Tensor:
         """Return the tower's map (U, V, rows, columns) of pixels (U, 3, S, S)."""

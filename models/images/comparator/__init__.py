@@ -15,6 +15,7 @@ from models.images.comparator.config import ComparatorConfig
 from models.images.comparator.interface import Comparator
 from models.images.comparator.scorer import Scorer
 from models.images.comparator.siamese import Siamese, TowerSiamese
+from models.images.vision_tower import TUNES
 from models.io import config_from
 
 KINDS = ("siamese", "scorer")
@@ -42,6 +43,8 @@ def _check(sizes: ComparatorConfig) -> None:
         )
     if sizes.teacher and sizes.kind != "scorer":
         raise ValueError(f"teacher is for kind 'scorer', but kind is {sizes.kind!r}; leave teacher out")
+    if sizes.tune not in TUNES:
+        raise ValueError(f"tune is {sizes.tune!r}; it must be {', '.join(TUNES)}")
     if sizes.base and sizes.texture:
         raise ValueError(f"texture is an encoder of its own; set texture=false, or leave base {sizes.base!r} out")
     if sizes.base and sizes.channels not in (1, 3):

@@ -63,6 +63,7 @@ class Comparator(io.Model):
     input_type, settings_type = ImagesInput, ComparisonSettings
     frozen = False  # True where nothing in `encode` trains, so that encodings can be kept
     fixed = False  # True where no tensor that training or fitting changes takes part in `encode`
+    head_noise = False  # True where there is noise in `compare_encoded`, image by image
     large_base = False  # True where a second copy of the model might not fit the device
 
     config: Question
@@ -113,8 +114,7 @@ class Comparator(io.Model):
             assert images is not None, "images or their encodings are needed"
             with noise.rows(numbers):
                 encoded = self.encode(images)
-        # Over a fixed encoder all noise is in the head, which it enters image by image.
-        with noise.rows(numbers) if self.fixed else contextlib.nullcontext():
+        with noise.rows(numbers) if self.head_noise else contextlib.nullcontext():
             logits = self.compare_encoded(encoded, first, second)
         return (logits, encoded) if with_encodings else logits
 

@@ -54,21 +54,23 @@ class Siamese(Comparator):
 
 
 class TowerSiamese(Siamese):
-    """A siamese over a base's frozen vision tower, and a ridge regression on the same features.
+    """A siamese over a base's vision tower, frozen unless the config tunes it, and a ridge regression on its features.
 
     Encodings (U, 2 + T, V) are the mean and the deviation of the features of all cells, and those of each cell. The
     regression's scores take part in answers and scores, with weights that are fitted to validation images.
     """
 
-    frozen = fixed = True
+    head_noise = True
     ridge: Tensor
     share: Tensor
 
     def __init__(self, config: ComparatorConfig):
-        tower = Tower(config.base, config.revision)
+        tower = Tower(config.base, config.revision, config.tune)
+        self.rate_factors = {f"tower.{name}": rate for name, rate in tower.rates.items()}
         encoder = TowerEncoder(tower.cells, tower.channels, config.width)
         super().__init__(dataclasses.replace(config, revision=tower.revision), encoder)
         self.tower = tower
+        self.frozen = self.fixed = not tower.rates
         self._no_split_modules = layers_of(tower.network)
         leave_out(self, "tower")
         self.register_buffer("ridge", torch.zeros((2 + tower.cells) * tower.channels + 1))
@@ -165,7 +167,8 @@ def ridge(seen: tuple[Tensor, Tensor], unseen: tuple[Tensor, Tensor], parts: Seq
 
 def with_moments(cells: Tensor) -> Tensor:
     """Return mean and deviation of the features of all cells, then those of each cell: (U, 2 + T, V) of (U, T, V)."""
-    return torch.cat([torch.stack([cells.mean(1), cells.var(1, unbiased=False).sqrt()], 1), cells], 1)
+    deviation = cells.var(1, unbiased=False).clamp_min(1e-12).sqrt()  # whose slope at 0 is none
+    return torch.cat([torch.stack([cells.mean(1), deviation], 1), cells], 1)
 
 
 class TowerEncoder(nn.Sequential):

@@ -43,37 +43,14 @@ class Data(LoadedData):
         "per rank, or a CSV of scores, labelled pairs or choices",
     )
     columns: Columns = Columns()
-    attribute: str | None = Field(
-        None, description="name of the property that the image ranking higher has more of; null: the source's"
-    )
-    theta: float | None = Field(
-        None,
-        ge=0,
-        description="images are similar if their scores, on the source's scale, differ by no more; null: the source's",
-    )
-    folds: int = Field(
-        5,
-        ge=3,
-        description="parts that groups of images are split into: one is the test, one validation, the others train",
-    )
-    fold: int | Literal["all"] = Field(
-        0, description="number of the part that is the test, from 0; all: each part in turn, a model for each"
-    )
-    size: int = Field(
-        32,
-        ge=8,
-        le=4096,
-        description="side of the square that images are scaled to, in pixels; with model.base of siamese, "
-        "that of the tower's images unless given",
-    )
-    fit: Literal["crop", "pad", "stretch"] = Field(
-        "crop",
-        description="what becomes of images that are no squares: the middle is cut out, white added, or stretched",
-    )
+    attribute: str | None = Field(None, description="what images that rank higher have more of; null: the source's")
+    theta: float | None = Field(None, ge=0, description="largest difference of similar scores; null: the source's")
+    folds: int = Field(5, ge=3, description="parts that groups are split into: a test, a validation, the others train")
+    fold: int | Literal["all"] = Field(0, description="number of the part that is the test, from 0; all: each in turn")
+    size: int = Field(32, ge=8, le=4096, description="side of images, in pixels; over a tower its own if not given")
+    fit: Literal["crop", "pad", "stretch"] = Field("crop", description="how images that are no squares become some")
     train_pairs: int = Field(15_000, ge=1, description="maximum number of training pairs of each answer")
-    evaluation_pairs: int = Field(
-        3_000, ge=1, description="maximum number of validation pairs, and of test pairs, drawn uniformly from all pairs"
-    )
+    evaluation_pairs: int = Field(3_000, ge=1, description="maximum number of validation and of test pairs")
     degree: int = Field(200, ge=1, description="maximum number of training pairs that contain the same image")
     photos_crops: int = Field(8, ge=1, description="crops of each photo, if data.source is photos")
     maximum_pixels: int = Field(
@@ -124,6 +101,9 @@ class Model(Section):
         "trained on, null: a LLaVA built from the config; scorer: the model folder of the comparator whose answers it "
         "learns, null: it learns from scores and labels alone",
     )
+    tune: Literal["none", "head", "last", "all"] | None = Field(
+        None, description="of a base's tower trains: nothing (none, head, null), its last blocks, or all, by depth"
+    )
     preset: Literal["small", "llava-1.5-7b"] = Field(
         "small",
         description="vlm without a base: a small model, or random weights of LLaVA-1.5-7B's sizes in bfloat16 (needs "
@@ -162,6 +142,7 @@ class Model(Section):
             **dict.fromkeys(
                 ("heads", "preset", "lora", "lora_targets", "prompt", "four_bit", "question", "attention"), ("vlm",)
             ),
+            "tune": ("siamese",),
         }
         given = [
             name for name in kinds if getattr(self, name) and getattr(self, name) not in ("small", "pairs", "sdpa")
@@ -172,6 +153,8 @@ class Model(Section):
                 f"model.{given[0]}={getattr(self, given[0])} does nothing for model.kind={self.kind}; leave it out, "
                 f"or set model.kind={' or '.join(kinds[given[0]])}"
             )
+        if self.tune and not self.base:
+            raise ValueError(f"model.tune={self.tune} is of the tower of a base; give a model.base, or leave it out")
         if self.kind == "siamese" and self.base and self.texture:
             raise ValueError(f"model.texture=true is an encoder of its own; leave it or model.base={self.base} out")
         if self.kind == "vlm" and self.base and not self.lora:
@@ -188,12 +171,8 @@ class Model(Section):
 class ComparisonTraining(Training):
     """Cross-entropy over both orders of each pair, and a penalty on their disagreement."""
 
-    consistency: float = Field(
-        1.0, ge=0, description="weight of train/order_loss, how far the answers to the two orders of a pair differ"
-    )
-    shift: int | None = Field(
-        None, ge=0, description="maximum shift of training images in pixels; null: 3, or 0 if features are frozen"
-    )
+    consistency: float = Field(1.0, ge=0, description="weight of train/order_loss, how far a pair's two orders differ")
+    shift: int | None = Field(None, ge=0, description="largest shift in pixels; null: 3; tower: 0, tuned size / 16")
     validation_pairs: int | None = Field(
         None, ge=1, description="validation pairs that are asked at each validation; null: all that were drawn"
     )
@@ -207,15 +186,8 @@ class ComparisonTraining(Training):
 class EvaluationSettings(Section):
     """Scores made from answers."""
 
-    comparisons: int = Field(
-        32, ge=2, description="maximum number of reference images that an image is compared with to get its score"
-    )
-    network_steps: int | None = Field(
-        None,
-        ge=0,
-        description="steps by which the table's network that sees one image is trained; null: as many as the model; 0: "
-        "the table has no such network",
-    )
+    comparisons: int = Field(32, ge=2, description="maximum number of references that an image is compared with")
+    network_steps: int | None = Field(None, ge=0, description="of the single-image network; null: the model's; 0: none")
 
 
 class Config(BaseConfig):
@@ -229,7 +201,12 @@ class Config(BaseConfig):
     @property
     def frozen(self) -> bool:
         """True if images are encoded once in a run, because the encoder does not train."""
-        return self.model.lora or bool(self.tower)
+        return self.model.lora or (bool(self.tower) and not self.tuned)
+
+    @property
+    def tuned(self) -> bool:
+        """True if blocks of a tower train; training images are then mirrored."""
+        return self.model.tune in ("last", "all")
 
     @property
     def fine(self) -> bool:
@@ -244,7 +221,8 @@ class Config(BaseConfig):
     @property
     def shift(self) -> int:
         """The largest shift of training images in pixels."""
-        return (0 if self.frozen else 3) if self.training.shift is None else self.training.shift
+        usual = 0 if self.frozen else self.data.size // 16 if self.tuned else 3
+        return usual if self.training.shift is None else self.training.shift
 
     @model_validator(mode="after")
     def _as_the_tower_sees(self) -> "Config":

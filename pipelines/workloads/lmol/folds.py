@@ -8,7 +8,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,13 +16,13 @@ from common.plain import Plain
 from common.statistics import interval_around
 from models.images.comparator.interface import Comparator
 from pipelines.engine.workload import Evaluation, MapItems
+from pipelines.report.verdict import Row
 from pipelines.workloads.lmol import evaluation
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import fold_name
 
 WITH_INTERVALS, MEANS = ("accuracy", "Pearson"), ("Spearman", "RMSE", "MAE")  # columns of the table
 LEAD = "lead in"  # before the columns of what the model is ahead by
-Row = Mapping[str, Any]
 
 
 def expand(config: Config, folder: Path) -> dict[str, Config]:
@@ -52,13 +51,13 @@ def joined(found: Mapping[str, Evaluation], folds: int) -> Evaluation:
     each = list(found.values())
     first = each[0].summary
     numbers = [name for name, value in first.items() if isinstance(value, float) and name != "seconds"]
-    over = {name: _over_folds([one.summary[name] for one in each], folds) for name in numbers}
+    over = {name: _over_folds([one.summary.get(name) for one in each], folds) for name in numbers}
     summary = {
         **{name: mean for name, (mean, _) in over.items()},
         **{name: sum(one.summary[name] for one in each) for name in ("n", "images", "seconds")},
         **{name: first[name] for name in ("theta", "attribute")},
         "intervals": {name: interval for name, (_, interval) in over.items()},
-        "folds": {member: {name: one.summary[name] for name in numbers} for member, one in found.items()},
+        "folds": {member: {name: one.summary.get(name) for name in numbers} for member, one in found.items()},
     }
     by_name = [{row["predictor"]: row for row in one.table} for one in each]
     own, *others = ([rows.get(name, {}) for rows in by_name] for name in by_name[0])

@@ -36,7 +36,8 @@ def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
         elif model.kind == "siamese" and not model.base:
             built = build({"kind": model.kind, **question, **_convolutional(config, comparisons)})
         else:
-            built = build({"kind": model.kind, "layers": 2, "base": model.base or "", **question, **_given(config)})
+            sizes = {"layers": 2, "base": model.base or "", "tune": model.tune or "head", **_given(config)}
+            built = build({"kind": model.kind, **sizes, **question})
     _check_unseen(model.base, comparisons)
     if model.kind == "scorer":
         return built

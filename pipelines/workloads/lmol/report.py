@@ -108,8 +108,7 @@ def _over_folds(test: Evaluation) -> tuple[str, Markup]:
         f"pairs: {found.by('points', 'more', 'less')} than the strongest alternative, {alternative}."
     )
     second = "Intervals are over folds, and wide enough for training images that folds share."
-    heading = f"{found.heading}: {rival['predictor']}, over {folds} folds"
-    return heading, answer(found.outcome, first, second)
+    return f"{found.heading}: {rival['predictor']}, over {folds} folds", answer(found.outcome, first, second)
 
 
 def _compared(test: Evaluation) -> Comparison:

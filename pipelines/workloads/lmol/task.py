@@ -50,13 +50,8 @@ class ComparisonTask(Task):
             rows[:, :2] = torch.searchsorted(used, rows[:, :2].contiguous())
         # With workers, the encodings may be too large for the device just as the images are.
         home = torch.device("cpu") if workers else device
-        encoded = None
-        if self.model.frozen:
-            with deferred.lent(self.model, device):
-                encoded = in_parts(lambda items: self.model.encode_all(stored[items]), len(used), home)
-        self.used = used
-        if isinstance(self.model, TowerSiamese) and encoded is not None:
-            self.model.fit_ridge(*((encoded[rows], self._known(rows)) for rows in map(self._of_part, PARTS[:2])))
+        self.used, self.stored, self.home, self.device = used, stored, home, device
+        encoded = self._encoded() if self.model.frozen else None
         targets = self._targets(used[parts["train"][:, :2]])
         known = None
         if isinstance(self.model, Scorer):
@@ -73,6 +68,7 @@ class ComparisonTask(Task):
             targets,
             shift=config.shift,
             turn=config.texture,
+            mirror=config.tuned,
             key=derive_key(config.seed, "lmol", "moves"),
             workers=workers,
         )
@@ -87,6 +83,14 @@ class ComparisonTask(Task):
         if not any(parameter.is_meta for parameter in self.model.parameters()):  # as a trial takes them all
             self.notes += memory_note(self.model, config, self.train.encoded, device)
             self.notes.append(check_trains(self.model, self.train, self.loss))
+
+    def _encoded(self) -> Tensor:
+        """Return encodings (n, ...) of the images in use, to which the regression over a tower is fitted."""
+        with deferred.lent(self.model, self.device):
+            found = in_parts(lambda items: self.model.encode_all(self.stored[items]), len(self.used), self.home)
+        if isinstance(self.model, TowerSiamese):
+            self.model.fit_ridge(*((found[rows], self._known(rows)) for rows in map(self._of_part, PARTS[:2])))
+        return found
 
     def _of_part(self, part: str) -> Tensor:
         """Return the rows of the images in use (n,) that belong to a part."""
@@ -204,7 +208,8 @@ class ComparisonTask(Task):
         rows = rows[torch.linspace(0, len(rows) - 1, min(SCORED, len(rows))).long()]
         images = data.Images(self.comparisons.images, self.used[rows].numpy())[torch.arange(len(rows))]
         comparisons = self.config.evaluation.comparisons
-        if isinstance(model, TowerSiamese) and encoded is not None:
+        if isinstance(model, TowerSiamese):
+            encoded = self._encoded() if encoded is None else encoded  # a tuned tower sees otherwise than before
             model.weigh_answers(encoded.to(self.prior.device), self.validation.pairs)
         model.fit_scale(comparisons, self.config.seed)
         seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)

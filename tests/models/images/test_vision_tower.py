@@ -143,6 +143,36 @@ def test_nothing_of_the_tower_trains_or_is_stored_and_a_saved_model_answers_the_
     assert torch.equal(again.reference_images, model.reference_images)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_tuned_tower_learns_the_slower_the_lower_and_is_stored(bases, kind, tmp_path):
+    last, model = make(bases[kind], tune="last"), make(bases[kind], tune="all", references=2)
+    assert set(last.rate_factors) < set(model.rate_factors)
+    rates = list(model.rate_factors.values())
+    assert max(rates) == max(last.rate_factors.values()) == 0.1
+    assert rates[0] == min(rates) < min(last.rate_factors.values())
+    for each in (last, model):
+        trained = {name for name, parameter in each.named_parameters() if parameter.requires_grad}
+        assert {name for name in trained if name.startswith("tower.")} == set(each.rate_factors)
+        assert set(each.rate_factors) <= set(each.state_dict())
+        assert not each.frozen
+    before = {name: tensor.clone() for name, tensor in model.named_parameters()}
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.01)
+    model.train()
+    assert not model.tower.network.training
+    model(pictures(6), *torch.randint(6, (2, 12))).square().sum().backward()
+    optimizer.step()
+    model.eval()
+    moved = {name for name, tensor in model.named_parameters() if not torch.equal(before[name], tensor)}
+    assert set(model.rate_factors) <= moved
+    io.save(model, tmp_path)
+    assert torch.equal(io.load(tmp_path)(**model.example()), model(**model.example()))
+
+
+def test_what_can_be_tuned_is_listed(bases):
+    with pytest.raises(ValueError, match="tune is 'some'; it must be none, head, last, all"):
+        make(bases["vit"], tune="some")
+
+
 def test_image_files_are_compared_and_ranked(bases, tmp_path):
     model = make(bases["dinov2"], references=4)
     model.reference_images.copy_(pictures(4))

@@ -148,6 +148,28 @@ def test_a_siamese_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_
 
 
 @pytest.mark.slow
+def test_a_tuned_tower_ends_in_the_same_bits_when_resumed_and_is_evaluated_and_exported(trained):
+    towers.save_tower("vit", trained / "vit")
+    words = [*TINY, f"model.base={trained / 'vit'}", "model.tune=last", "evaluation.network_steps=4"]
+    done = succeeded(stage(trained, "train.py", *words, "--name", "tuned"))
+    assert "trial steps: " in done.stdout
+    train_in_two(trained, "tuned-resumed", words)
+    run = trained / "runs/lmol/tuned"
+    assert weights(run) == weights(trained / "runs/lmol/tuned-resumed")
+    succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "tuned"))
+    assert json.loads((run / "evaluations/test.json").read_text())["n"] == 100
+    export(trained, "tuned")
+    model = io.load(run / "model/last")
+    began = towers.tower("vit")
+    moved = {
+        name
+        for name, tensor in model.tower.network.named_parameters()
+        if not torch.equal(tensor, began.get_parameter(name))
+    }
+    assert {f"tower.network.{name}" for name in moved} == set(model.rate_factors)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

@@ -24,6 +24,7 @@ from pipelines.workloads.lmol.config import Config
         ({"data": {"maximum_pixels": image_files.MOST_PIXELS + 1}}, "less than or equal to 178956970"),
         ({"data": {"folds": 4, "fold": 4}}, "data.fold=4 must be below data.folds=4"),
         ({"data": {"fold": -1}}, "data.fold=-1 must be"),
+        ({"model": {"tune": "all"}}, "give a model.base"),
         ({"data": {"fit": "pad"}}, "data.fit=pad does nothing for digits"),
     ],
 )

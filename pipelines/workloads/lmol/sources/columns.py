@@ -142,9 +142,8 @@ def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
 def _cells(table: Path) -> tuple[list[tuple[int, list[str]]], str]:
     """Return (line, values) of each row of a file, and what separates them."""
     if table.suffix.lower() == SHEET:
-        return [
-            (line, ["" if cell is None else str(cell).strip() for cell in row]) for line, row in sheets.rows(table)
-        ], ","
+        found = sheets.rows(table)
+        return [(line, ["" if cell is None else str(cell).strip() for cell in row]) for line, row in found], ","
     try:
         text = table.read_text(encoding="utf-8-sig")
         separator = _separator(text)
@@ -169,9 +168,7 @@ def levels_of(columns: Sequence[str]) -> dict[str, int]:
 def _counted(table: Path, line: int, votes: Mapping[int, str]) -> dict[str, str]:
     """Return the mean, the deviation and the number of the votes for each score."""
     if not all(count.isdecimal() for count in votes.values()) or not any(map(int, votes.values())):
-        raise UserError(
-            f"{table}, line {line}: the votes are {', '.join(votes.values())}; give whole numbers, not all 0"
-        )
+        raise UserError(f"{table}, line {line}: the votes are {', '.join(votes.values())}; give counts, not all 0")
     counts = {level: int(count) for level, count in votes.items()}
     number = sum(counts.values())
     mean = sum(level * count for level, count in counts.items()) / number
@@ -181,13 +178,9 @@ def _counted(table: Path, line: int, votes: Mapping[int, str]) -> dict[str, str]
 
 def lists_in(folder: Path) -> list[Path]:
     """Return the text files in a folder that are lists without a header, if all of them are of one form."""
-    found = {}
-    for path in sorted(folder.iterdir()):
-        if path.suffix.lower() == ".txt" and path.is_file():
-            header = _first_row(path)
-            if headed(header) != header:
-                found[path] = headed(header)
-    return list(found) if len({tuple(columns) for columns in found.values()}) == 1 else []
+    headers = {path: headed(_first_row(path)) for path in sorted(folder.glob("*.txt")) if path.is_file()}
+    found = {path: tuple(columns) for path, columns in headers.items() if columns in HEADERLESS.values()}
+    return list(found) if len(set(found.values())) == 1 else []
 
 
 def headed(first: Sequence[str]) -> list[str]:

@@ -6,6 +6,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -86,10 +87,7 @@ def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None
     listed = Listed(notes=notes + found, scored=layout in ("images", "scored pairs"))
     if layout == "choices":
         named = [(line, _as_pair(table, line, row)) for line, row in named]
-    if layout == "images":
-        _images(listed, table, named)
-    else:
-        _pairs(listed, table, named, root)
+    (_images if layout == "images" else partial(_pairs, root=root))(listed, table, named)
     if rows and layout == "pairs" and not listed.pairs:
         raise UserError(f"{table} has no label yet; fill in its column {used['label']} with First, Second or Similar")
     if not listed.scores:

@@ -11,7 +11,8 @@ class Pairs:
     """Source of pairs of images, as uint8 or as encoded by a frozen encoder, on the device or read by workers.
 
     Item i is pair i. With a `shift`, each of its images is moved by up to that many pixels, and the edge is repeated
-    where nothing moves in. With `turn`, it is turned and mirrored in one of eight ways. Both depend on (key, i) only.
+    where nothing moves in. With `turn`, it is turned and mirrored in one of eight ways, with `mirror` in one of two.
+    All depend on (key, i) only.
     """
 
     def __init__(
@@ -23,6 +24,7 @@ class Pairs:
         targets: Tensor | None = None,
         shift: int = 0,
         turn: bool = False,
+        mirror: bool = False,
         key: int = 0,
         workers: int = 0,
     ):
@@ -30,7 +32,7 @@ class Pairs:
         self.known, self.targets = known, targets  # (N,) scores; (P, 3) probabilities of the answers
         self.device = images.device if isinstance(images, Tensor) and not workers else torch.device("cpu")
         self.workers = workers
-        self.shift, self.ways, self.key, self.size = shift, 8 if turn else 1, key, len(pairs)
+        self.shift, self.ways, self.key, self.size = shift, 8 if turn else 2 if mirror else 1, key, len(pairs)
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return first and second (b,), rows of images (U, C, S, S) or of encoded (U, ...), and label (b,).
@@ -67,6 +69,7 @@ class Pairs:
         """Return images (U, C, S, S), each moved and turned as its view (U,) says."""
         places = 2 * self.shift + 1
         turn, y, x = (part[:, None] for part in (view // places**2, view // places % places, view % places))
+        turn = 2 * turn if self.ways == 2 else turn  # from left to right alone
         line = torch.arange(images.shape[-1], device=view.device)
         y, x = (
             torch.where(turn & bit > 0, line.flip(0), line) + move - self.shift for move, bit in ((y, 1), (x, 2))

@@ -63,6 +63,17 @@ def test_a_turned_image_is_one_of_eight():
     assert len(seen) == 8
 
 
+def test_a_mirrored_image_is_turned_from_left_to_right_or_as_it_is():
+    shown = images()
+    source = Pairs(shown, PAIRS.repeat(50, 1), mirror=True, key=7)
+    batch = source.batch(torch.arange(200))
+    seen = []
+    for k in range(200):
+        original, found = shown[source.pairs[k, 1]], batch["images"][batch["second"][k]]
+        seen.append([torch.equal(way, found) for way in (original, original.flip(2))].index(True))
+    assert 60 < sum(seen) < 140
+
+
 def test_moves_follow_the_key_and_differ_between_the_images_of_a_pair():
     pairs = torch.tensor([[0, 1, 0]]).repeat(100, 1)
     same = images(1).repeat(2, 1, 1, 1)  # two equal images, so that what differs is their moves
