@@ -10,7 +10,7 @@ from common.statistics import RESAMPLES, moving_block_sums, percentiles
 from models.market.candle_tables import milliseconds
 from pipelines.workloads.crypto.verdict import judge
 from pipelines.workloads.crypto.verdict.significance import MIN_BLOCKS
-from pipelines.workloads.crypto.verdict.summary import Page
+from pipelines.workloads.crypto.verdict.summary import DAY, Page
 
 
 def headline(pages: Sequence[Page], simulated: bool) -> str:
@@ -64,10 +64,11 @@ def money(pages: Sequence[Page]) -> str:
 def net_return_interval(pages: Sequence[Page]) -> list[float] | None:
     """Return the 95 % interval of the coins' mean account, by moving blocks of its growth; None for too short a test.
 
-    It is that of the account's drawn curve, with points a few candles apart.
+    It is that of the account's drawn curve, with points a few candles apart, over the longest of their tests.
     """
     curves = [page["equity"] for page in pages]
-    times = np.array(curves[0]["time_ms"], float)
+    longest = max((curve["time_ms"] for curve in curves), key=lambda each: round((each[-1] - each[0]) / DAY))
+    times = np.array(longest, float)
     account = np.mean([np.interp(times, curve["time_ms"], curve["model"]) for curve in curves], axis=0)
     candles = (times[-1] - times[0]) / milliseconds(pages[0]["timeframe"]) / max(len(times) - 1, 1)
     block = math.ceil(max(judge.ACCOUNT_BLOCK, 3 * pages[0]["horizon"]) / max(candles, 1))
