@@ -17,7 +17,7 @@ WORDS = {
     "lmol": [*CASES["vlm"].split(), "model.width=512", "model.heads=8", "model.layers=20"],
 }
 WORDS["cvrp"] += ["data.validation_instances=2"]
-WORDS["lmol"] += ["data.train_pairs=4", "data.evaluation_pairs=4", "evaluation.comparisons=1", "data.size=8"]
+WORDS["lmol"] += ["data.train_pairs=4", "data.evaluation_pairs=4", "evaluation.comparisons=2", "data.size=8"]
 BYTES = {"cvrp": 345_556_676, "lmol": 380_618_752}  # of the weights
 CAP = 2.95  # times these; AdamW's moments are twice as large
 
