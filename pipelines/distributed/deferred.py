@@ -170,7 +170,8 @@ def _with_memory(recorder: Recorder, tensor: Tensor, device: torch.device) -> Te
 @contextlib.contextmanager
 def lent(model: nn.Module, device: torch.device) -> Iterator[None]:
     """Within the block, modules that `made` left without weights have them, whole, from their first call on."""
-    names, taken = {parameter: name for name, parameter in model.named_parameters()}, []
+    names = {parameter: name for name, parameter in model.named_parameters()}
+    taken: list[tuple[nn.Module, str, nn.Parameter]] = []
 
     def give(module: nn.Module, inputs: object) -> None:
         for name, parameter in module._parameters.items():
