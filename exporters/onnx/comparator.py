@@ -36,13 +36,10 @@ class Comparison(Part[Comparator]):
 
 
 def describe(model: Comparator) -> Artifact:
-    """Return the programs of a comparator whose encoder is its own."""
-    if isinstance(model, TowerSiamese):
-        raise ValueError(
-            f"its encoder is the vision tower of {model.config.base}, which is not stored with the model; export "
-            "safetensors, or give a run with model.kind=siamese without model.base"
-        )
+    """Return the programs of a comparator; a vision tower becomes part of the first."""
     config = model.config
+    if isinstance(model, TowerSiamese):
+        model.tower.sight.fix(config.size)
 
     def images(number: int) -> tuple[Tensor]:
         generator = torch.Generator().manual_seed(number)

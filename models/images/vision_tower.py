@@ -118,16 +118,27 @@ class Sight(nn.Module):
         super().__init__()
         if mean is None or std is None:
             raise ValueError("the base's image processor states no image_mean and image_std; give a base that does")
-        self.size = size
+        self.size, self.weights = size, torch.empty(0)
         self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(std).view(3, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return pixels (U, 3, S, S) of the tower's size from images (U, C, S, S) with values from 0 to 1."""
         x = images.expand(-1, 3, -1, -1)
-        if x.shape[-1] != self.size:
+        if len(self.weights):
+            across = functional.linear(x, self.weights).mT
+            x = functional.linear(across, self.weights).mT.clamp(0, 1)
+        elif x.shape[-1] != self.size:
             x = functional.interpolate(x, size=(self.size,) * 2, mode="bicubic", antialias=True).clamp(0, 1)
         return (x - self.mean) / self.std
+
+    def fix(self, side: int) -> None:
+        """Resize images of `side` pixels by a product with weights from now on, as a program of tensors can."""
+        if side != self.size:
+            rows = functional.interpolate(
+                torch.eye(side)[None, None], (self.size, side), mode="bicubic", antialias=True
+            )
+            self.weights = rows[0, 0]
 
 
 class Tower(nn.Module):
@@ -201,8 +212,13 @@ class Tower(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features (U, T, V), in the tower's type, of images (U, C, S, S) with values from 0 to 1."""
+<<<<<<< HEAD
         with torch.set_grad_enabled(bool(self.rates) and torch.is_grad_enabled()):
             return torch.cat([self._cells(self._map(self.sight(part))) for part in images.split(AT_ONCE)])
+=======
+        parts = [images] if torch.compiler.is_exporting() else images.split(AT_ONCE)  # a program is of one pass
+        return torch.cat([self._cells(self._map(self.sight(part))) for part in parts])
+>>>>>>> image2
 
     def _map(self, pixels: Tensor) -> Tensor:
         """Return the tower's map (U, V, rows, columns) of pixels (U, 3, S, S)."""
@@ -218,7 +234,7 @@ class Tower(nn.Module):
             last: Tensor = found.feature_maps[-1]
             return last
         hidden: Sequence[Tensor] = found.hidden_states
-        halves = len({each.shape for each in hidden}) > 1
+        halves = len({each.shape[1:] for each in hidden}) > 1
         tokens = hidden[-1 if halves else LAYER]
         if tokens.dim() == 4:
             return tokens

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 
+import onnxruntime
 import pytest
 import torch
 
@@ -13,7 +14,9 @@ from exporters import __main__ as exporters
 from exporters import onnx, portable, to_onnx
 from exporters.onnx import char_lstm, cnn_lstm, comparator, examples, routing, tiny_transformer
 from models import io, shipped
+from models.images.comparator import build
 from models.market.candle_features import NAMES
+from tests import towers
 from tests.exporters.commands import refusal
 from tests.models import hostile, tiny
 
@@ -117,6 +120,22 @@ def test_a_family_that_nobody_described_is_refused_by_name(tmp_path, capsys, mon
 def test_a_policy_whose_distances_are_scaled_by_the_number_of_customers_is_exported(tmp_path):
     said = exporters.export("onnx", shipped.FOLDER / "cvrp-mixed", "best", tmp_path / "out")
     assert "in 2 programs" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["clip", "resnet"])
+def test_a_siamese_over_a_tower_is_exported_with_the_tower(kind, tmp_path, monkeypatch):
+    few(monkeypatch)
+    base = towers.save_tower(kind, tmp_path / "base")
+    model = build({"kind": "siamese", "size": 32, "channels": 3, "base": base, "width": 8}).eval()
+    model.ridge.normal_()
+    model.share.copy_(torch.tensor([0.5, -0.2, 0.1, 0.3]))
+    io.save(model, tmp_path / "w/run/model/best")
+    exporters.export("onnx", tmp_path / "w/run", "best", tmp_path / "out")
+    images = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
+    session = onnxruntime.InferenceSession(tmp_path / "out/encoder.onnx")
+    (found,) = session.run(None, {"images": images.numpy()})
+    assert (torch.from_numpy(found) - model.encode(images)).abs().max() <= 1e-4
 
 
 def test_a_sparse_policy_is_refused(tmp_path):
