@@ -212,13 +212,9 @@ class Tower(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features (U, T, V), in the tower's type, of images (U, C, S, S) with values from 0 to 1."""
-<<<<<<< HEAD
-        with torch.set_grad_enabled(bool(self.rates) and torch.is_grad_enabled()):
-            return torch.cat([self._cells(self._map(self.sight(part))) for part in images.split(AT_ONCE)])
-=======
         parts = [images] if torch.compiler.is_exporting() else images.split(AT_ONCE)  # a program is of one pass
-        return torch.cat([self._cells(self._map(self.sight(part))) for part in parts])
->>>>>>> image2
+        with torch.set_grad_enabled(bool(self.rates) and torch.is_grad_enabled()):
+            return torch.cat([self._cells(self._map(self.sight(part))) for part in parts])
 
     def _map(self, pixels: Tensor) -> Tensor:
         """Return the tower's map (U, V, rows, columns) of pixels (U, 3, S, S)."""

@@ -40,12 +40,7 @@ def _and_newline(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor])
 
 def _tiled(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
     """Return tokens (U, T, D) of a whole image, then of its tiles, put together as the model does."""
-<<<<<<< HEAD
-    whole: Any = model
-    settings, pack = whole.config, whole.pack_image_features
-=======
     settings, pack = getattr(model, "config"), getattr(model, "pack_image_features")  # noqa: B009
->>>>>>> image2
     side = settings.vision_config.image_size // settings.vision_config.patch_size
     sizes = inputs["image_sizes"][:1].expand(len(tokens), -1)
     strategy = settings.vision_feature_select_strategy
