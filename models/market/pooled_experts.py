@@ -222,7 +222,7 @@ class Network(nn.Module):
             x = x[:, :, 2 * dilation :] + mixed(self.dropout(torch.tanh(signal) * torch.sigmoid(gate)))
         x = self.head(x[:, :, x.shape[2] - rows :])  # an even lookback leaves one candle more than is seen
         # The bias apart: from 16 sequences on, oneDNN adds the slopes of a convolution's bias in one running sum.
-        found = F.conv1d(self.dropout(F.gelu(x)), self.out.weight) + self.out.bias[:, None]
+        found = F.conv1d(self.dropout(F.gelu(x)), self.out.weight) + self.out.get_parameter("bias")[:, None]
         return found.transpose(1, 2)
 
 
