@@ -167,20 +167,13 @@ class Watch:
         elif rank not in self.lost and age > SILENT and (rank == 0 or not self._store_is_silent()):
             self._name(rank, sign, f"has given no sign of life for {age:.0f} s", age)
         if rank in self.lost and age > (GRACE if rank in self.dead else self.patience):
-            self._end(self.lost[rank])
+            _say(f"error: {self.lost[rank]}; ending (hardware.patience={self.patience:g})")
+            os._exit(1)
 
     def _judge_progress(self, rank: int, sign: Sign, seconds: float) -> None:
-        if seconds > SILENT and ranks.waits() and not sign.waits:
-            line = f"process {rank} on {sign.host} is still {sign.at} after {seconds:.0f} s; this one waits for it"
-            if rank not in self.stuck | self.lost.keys():
-                self.stuck.add(rank)
-                _say(line)
-            if seconds > self.patience:
-                self._end(line)
-
-    def _end(self, why: str) -> None:
-        _say(f"error: {why}; ending (hardware.patience={self.patience:g})")
-        os._exit(1)
+        if seconds > SILENT and ranks.waits() and not sign.waits and not self.stuck | self.lost.keys() >= {rank}:
+            self.stuck.add(rank)
+            _say(f"process {rank} on {sign.host} is still {sign.at} after {seconds:.0f} s; this one waits for it")
 
     def _is_gone(self, sign: Sign) -> bool:
         if (sign.host, sign.place) != (socket.gethostname(), self.place):
