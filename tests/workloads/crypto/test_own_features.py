@@ -96,7 +96,7 @@ def test_a_model_answers_with_the_file_it_was_trained_with_or_not_at_all(here, m
     used = coin.candles.rows(slice(ends[0] - model.candles_needed + 1, ends[0] + 1))
     assert model.candles_needed == 250 + 12 - 1
     torch.testing.assert_close(
-        model._scaled(used), torch.from_numpy(coin.scaled(0)[ends[0] - 11 : ends[0] + 1]), rtol=1e-5, atol=1e-5
+        model.scaled(used), torch.from_numpy(coin.scaled(0)[ends[0] - 11 : ends[0] + 1]), rtol=1e-5, atol=1e-5
     )
     given = {"coin": "AAAUSDT", "candles": {name: getattr(used, name).tolist() for name in COLUMNS}}
 

@@ -42,7 +42,9 @@ def terms() -> frozenset[str]:
 
 
 def _modules(kind: str) -> Iterator[ModuleType]:
-    package = importlib.import_module(f"faker.providers.{kind}")
+    from faker import providers
+
+    package = importlib.import_module(f"{providers.__name__}.{kind}")
     return (
         importlib.import_module(f"{package.__name__}.{each.name}") for each in pkgutil.iter_modules(package.__path__)
     )
