@@ -116,7 +116,11 @@ def _ship(run: Run, again: Run) -> None:
 
 
 def _take_back(run: Run) -> None:
+    """Put the best model back in its place, with what evaluations wrote beside the one fitted again."""
     if run.judged.is_dir():
+        for path in run.best.glob("*"):
+            if not (run.judged / path.name).exists():
+                shutil.copy(path, run.judged)
         remove(run.best)
         run.judged.rename(run.best)
 

@@ -79,7 +79,8 @@ def _images(folder):
         (folder / name).mkdir()
     scores = [generator.randint(0, 200) for _ in range(40)]
     for number, score in enumerate(scores):
-        image = Image.new("L", (16, 16), score)
+        image = Image.new("L", (16, 16))
+        image.putdata([score + generator.randint(0, 55) for _ in range(256)])  # unlike each other
         image.save(folder / f"my_images/{number}.png")
         image.save(folder / f"folder/{number}.png") if number < 3 else None
     rows = [f"{number}.png,{score / 200}" for number, score in enumerate(scores)]

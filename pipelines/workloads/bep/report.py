@@ -68,7 +68,9 @@ def answered(
         kept = sum(each["kept"] for each in files.values())
         sentences.append(f"It read {len(files)} documents with {kept:,} characters. Masked: {masked}.")
     heading = "; ".join(headings) or "No keystrokes were counted, and nothing is suggested"
-    return heading[0].upper() + heading[1:], answer(outcome, *sentences)
+    typing = saved["typing"] if saved else []
+    picture = comparison(typing, typing[:1], "keystrokes saved, %", "95 %", "higher is better") if typing else Markup()
+    return heading[0].upper() + heading[1:], answer(outcome, *sentences) + picture
 
 
 def _compared(evaluation: Evaluation) -> Comparison:

@@ -119,7 +119,8 @@ def test_the_report_shows_every_field(trained):
 
 
 def test_the_report_begins_with_what_is_saved(tmp_path):
-    summary = {"keystrokes_saved": 0.314, "keystrokes_saved_interval": [0.283, 0.347]}
+    typing = [{"suggestions by": name, "keystrokes saved, %": 31.4, "95 %": [28.3, 34.7]} for name in ("both", "words")]
+    summary = {"keystrokes_saved": 0.314, "keystrokes_saved_interval": [0.283, 0.347], "typing": typing}
     facts = {"files": {"a": {"kept": 1200}, "b": {"kept": 34}}, "masked": {"name": 7, "address": 1}}
     run = SimpleNamespace(provenance=lambda: {"data": facts})
     heading, said = report.answered([Evaluation("test", summary)], [[{"field": "bimUses", "rank": "0"}]], run)
