@@ -63,7 +63,8 @@ def show(accelerator: Accelerator, config: Section, run: Run, tables: Tables, pi
     if accelerator.log_with:
         start(accelerator, config, run)
         for tracker in accelerator.trackers:
-            TAKERS[tracker.name](tracker, tables, pictures, {}, None)
+            if take := TAKERS.get(tracker.name):
+                take(tracker, tables, pictures, {}, None)
         accelerator.end_training()
 
 
@@ -71,7 +72,8 @@ def track(accelerator: Accelerator, step: int, histograms: Mapping[str, Tensor],
     """Pass {name: numbers} and {name: (H, W, 3) uint8} of a step to the started trackers that take them."""
     numbers = {name: values.detach().float().flatten().cpu().numpy() for name, values in histograms.items()}
     for tracker in accelerator.trackers:
-        TAKERS[tracker.name](tracker, {}, images, numbers, step)
+        if take := TAKERS.get(tracker.name):
+            take(tracker, {}, images, numbers, step)
 
 
 def _to_tensorboard(
@@ -105,7 +107,7 @@ def _cells(rows: Rows) -> tuple[list[str], list[list[object]]]:
     return columns, [[row.get(column, "") for column in columns] for row in rows]
 
 
-# (tracker, tables, pictures, numbers of histograms, step)
+# (tracker, tables, pictures, numbers of histograms, step); others are sent figures alone, by Accelerate
 TAKERS: dict[str, Callable[[GeneralTracker, Tables, Arrays, Arrays, int | None], None]] = {
     "tensorboard": _to_tensorboard,
     "wandb": _to_library,
