@@ -158,21 +158,23 @@ def near_duplicates(thumbnails: np.ndarray) -> np.ndarray:
     close too, once the one is made as bright as the other and moved and scaled by as little as fits them best.
     """
     contrast = np.abs(thumbnails - thumbnails.mean((1, 2), keepdims=True)).mean((1, 2))
-    ways = [(each.reshape(-1, 256), _hashes(each)) for each in (thumbnails, thumbnails[:, :, ::-1])]
+    both = (thumbnails, thumbnails[:, :, ::-1])
+    ways = [(each.reshape(-1, 256).astype(np.float32), _hashes(each)) for each in both]
     (own, hashes), last = ways[0], len(thumbnails) - 1
     found = [np.empty((0, 2), np.int64)]
     for i in progress(range(last), last, "looking for near duplicates, images"):
         moved = _moved(thumbnails[i])
-        fitting = np.linalg.pinv(moved)
+        fitting = np.linalg.pinv(moved).astype(np.float32)
         for shown, marks in ways:
             near = i + 1 + np.flatnonzero(np.bitwise_count(marks[i + 1 :] ^ hashes[i]) <= NEAR_BITS)
-            levels = shown[near].T.astype(float)  # (256, n)
+            levels = shown[near].T  # (256, n)
             fitted = fitting @ levels
-            apart = np.abs(moved @ fitted - levels).mean(0)
-            little = (fitted[0] > DARKEST) & (fitted[0] < 1 / DARKEST) & (np.abs(fitted[1:]) < FARTHEST).all(0)
-            alike = little & (apart <= min(NEAR_LEVELS, NEAR_SHARE * contrast[i]))
-            same = np.abs(levels - own[i][:, None]).mean(0) <= NEAR_LEVELS
-            near = near[np.where(np.minimum(contrast[near], contrast[i]) < PLAIN, same, alike)]
+            alike = (fitted[0] > DARKEST) & (fitted[0] < 1 / DARKEST) & (np.abs(fitted[1:]) < FARTHEST).all(0)
+            plain = np.minimum(contrast[near], contrast[i]) < PLAIN
+            apart = np.abs(moved @ fitted[:, alike] - levels[:, alike]).mean(0)
+            alike[alike] = apart <= min(NEAR_LEVELS, NEAR_SHARE * contrast[i])
+            alike[plain] = np.abs(levels[:, plain] - own[i][:, None]).mean(0) <= NEAR_LEVELS
+            near = near[alike]
             found.append(np.stack([np.full(len(near), i), near], axis=1))
     return np.unique(np.concatenate(found), axis=0)
 
