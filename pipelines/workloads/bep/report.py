@@ -66,7 +66,7 @@ def answered(
     if files := facts.get("files"):
         masked = ", ".join(f"{count:,} x {kind}" for kind, count in facts["masked"].items()) or "nothing"
         kept = sum(each["kept"] for each in files.values())
-        sentences.append(f"It read {len(files)} documents with {kept:,} characters. Masked: {masked}.")
+        sentences.insert(0, f"It read {len(files)} documents with {kept:,} characters. Masked: {masked}.")
     heading = "; ".join(headings) or "No keystrokes were counted, and nothing is suggested"
     typing = saved["typing"] if saved else []
     picture = comparison(typing, typing[:1], "keystrokes saved, %", "95 %", "higher is better") if typing else Markup()
