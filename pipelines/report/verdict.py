@@ -65,7 +65,7 @@ class AtCost:
     own: Row
     cost: str  # column of the table
     found: Comparison | None  # with the strongest of those at that cost; None: all are dearer
-    cheapest: Comparison | None  # with the cheapest of those that are not clearly worse
+    cheapest: Comparison | None  # with the cheapest of those that are not clearly worse, if it costs clearly less
     place: int  # of the model, 1 for the best
     of: int
     dearer: int
@@ -84,10 +84,9 @@ class AtCost:
             said += "nothing to compare with"
         else:
             said += f"{ORDINALS.get(self.place) or f'{self.place}th'} of {self.of}"
-            if self.found.outcome == EVEN and self.cheapest:
-                rival, cost = self.cheapest.rival, self.cheapest.rival[self.cost]
-                said += f", no clear difference from {rival[name]}"
-                said += f", which takes {cost:.3g}" if cost * EQUAL_COST < self.own[self.cost] else ""
+            if self.found.outcome == EVEN:
+                said += f", no clear difference from {(self.cheapest or self.found).rival[name]}"
+                said += f", which takes {self.cheapest.rival[self.cost]:.3g}" if self.cheapest else ""
             elif self.place > 1:
                 said += f", behind {self.found.rival[name]}"
         if self.better is not None:
@@ -103,7 +102,8 @@ def at_cost(own: Row, others: Sequence[Row], cost: str, against: Callable[[Row],
     dearer = known[len(near) :]
     better = next((found for found in map(against, dearer) if found.outcome == WORSE), None)
     strongest = min(near, key=lambda found: found.gain, default=None)
-    cheapest = next((found for found in near if found.outcome != BETTER), None)
+    less = [found for found in near if found.rival[cost] * EQUAL_COST < own[cost]]
+    cheapest = next((found for found in less if found.outcome != BETTER), None)
     place = 1 + sum(found.gain < 0 for found in near)
     return AtCost(own, cost, strongest, cheapest, place, 1 + len(near), len(dearer), better)
 

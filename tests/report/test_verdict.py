@@ -82,6 +82,7 @@ def judged(own, *others):
         ),
         ((1, 2.7), [(1.05, 2.7)], "first of 2, no clear difference from a"),
         ((1, 2.7), [(5, 0.5), (1.1, 1), (1.05, 2.7)], "first of 4, no clear difference from b, which takes 1"),
+        ((1, 2.7), [(5, 0.5), (1.1, 2.6), (1.05, 2.7)], "first of 4, no clear difference from c"),
         ((9, 2.7), [(1, 1), (2, 1), (3, 1), (4, 1), (0.1, 4)], "5th of 5, behind a; from 4 ms on, e is better"),
         ((1, 2.7), [(9, 99)], "nothing to compare with; nothing dearer is clearly better"),
     ],
