@@ -5,6 +5,7 @@ import functools
 import os
 import platform
 import re
+import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # of malloc.h
-PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0  # bytes
+PAGE = os.sysconf("SC_PAGE_SIZE")  # bytes
 _needed = 0  # largest resident bytes after a batch that began with all freed memory returned
 _returned = True  # whether the present batch did
 
@@ -35,7 +36,7 @@ def physical_cores() -> int:
 def _available_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1  # macOS and Windows: every core of the machine
+    return os.cpu_count() or 1  # macOS: every core of the machine
 
 
 def launched_on_one_thread() -> bool:
@@ -110,12 +111,6 @@ def _cpus() -> str:
 
 def peak_memory_bytes() -> int:
     """Return the peak resident memory of this process."""
-    if sys.platform == "win32":  # which has no module `resource`
-        import psutil
-
-        return psutil.Process().memory_info().peak_wset
-    import resource
-
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # bytes on macOS, KiB on Linux
 

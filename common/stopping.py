@@ -11,7 +11,7 @@ from multiprocessing import connection
 from common.errors import Stopped
 
 # Ctrl-C, the end of a job, the end of a terminal, and what Slurm is told to send before a job's time is over.
-STOPPING = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1") if hasattr(signal, name)]
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 _listening: "StopRequest | None" = None
 _elsewhere: "list[StopRequest]" = []  # which listen in other threads than the main one, the only one that hears signals

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.context import ForkServerContext
 from typing import TypeVar
 
 from common.errors import UserError
@@ -63,10 +63,8 @@ def _pooled(function: Callable[[Task], Result], tasks: Sequence[Task], processes
         pool.shutdown(cancel_futures=True)
 
 
-def _context(function: Callable[..., object]) -> ForkServerContext | SpawnContext:
-    """Return a server to fork from, as a plain fork copies threads' locks; on Windows new interpreters."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
+def _context(function: Callable[..., object]) -> ForkServerContext:
+    """Return a server to fork from, as a plain fork copies threads' locks."""
     context = multiprocessing.get_context("forkserver")
     while isinstance(function, functools.partial):
         function = function.func

@@ -73,8 +73,7 @@ def show(text: str) -> NoReturn:
 
 def end_quietly() -> None:
     """Let the program end silently when a pager or head has read enough."""
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def parser(description: str | None, resume: bool = False, steps: int | None = None) -> Parser:

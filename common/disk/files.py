@@ -132,10 +132,7 @@ def remove_folder(folder: Path) -> None:
 
 def sync(path: Path) -> None:
     """Wait until `path`, a file or a folder's list of names, is on disk."""
-    if os.name == "nt" and path.is_dir():
-        return  # Windows opens no folder as a file, so a folder cannot be synced there
-    # Windows syncs only files that are open for writing.
-    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

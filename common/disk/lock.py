@@ -1,6 +1,7 @@
 """One writer at a time: a lock file that names its process, and that a killed process releases."""
 
 import errno
+import fcntl
 import json
 import os
 import socket
@@ -13,9 +14,6 @@ from typing import TypedDict
 
 from common.disk.files import explained
 from common.errors import UserError
-
-if sys.platform != "win32":
-    import fcntl
 
 # Errors of file systems without the operating system's locks, such as some shared ones.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -64,8 +62,6 @@ def is_held(path: Path) -> bool:
     except OSError:
         return False
     try:
-        if sys.platform == "win32":
-            return _is_alive(_holder(path))
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return False
     except OSError as error:
@@ -93,8 +89,6 @@ def _taken(path: Path, descriptor: int) -> bool:
     """Lock the open file and write this process into it; return False if another process has it."""
     mine = Holder(host=socket.gethostname(), process=os.getpid(), since=time.strftime("%Y-%m-%d %H:%M:%S"))
     try:
-        if sys.platform == "win32":
-            raise OSError(errno.ENOSYS, "no such locks")
         # The process's lock, not the open file's: a child that outlives it does not keep it. Closing the file also
         # releases it if the process opened it twice.
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,6 +7,7 @@ model takes over if it answers and its log loss on the newest moments, which nei
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 import time
@@ -88,13 +89,10 @@ class Refits:
             self._run("train.py", name, "--config", str(file), *["--resume"] * run.started())
 
     def _run(self, script: str, name: str, *words: str) -> None:
-        import psutil
-
         command = [sys.executable, str(SCRIPTS / script), "--workload", self.workload, "--name", name, *words]
         with (self.folder / "refit.log").open("ab") as log:
             self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        if sys.platform != "win32":
-            psutil.Process(self.child.pid).nice(10)  # answers go first
+        os.setpriority(os.PRIO_PROCESS, self.child.pid, 10)  # answers go first
 
     def _judge(self, name: str) -> None:
         assert self.judging is not None

@@ -13,7 +13,8 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from copy import deepcopy
-from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -39,12 +40,8 @@ FEWEST = 3  # members that are examined in several processes, whose start takes 
 EXAMINED_BYTES = 2**31  # of a GPU, for a process that examines one trained member after the other
 
 
-def start_server(modules: Sequence[str] = TRAINING) -> ForkServerContext | SpawnContext:
-    """Start the server that members are forked from, which imports `modules` beside the caller; on Windows none."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
-        return multiprocessing.get_context("spawn")
-    from multiprocessing import forkserver
-
+def start_server(modules: Sequence[str] = TRAINING) -> ForkServerContext:
+    """Start the server that members are forked from, which imports `modules` beside the caller."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(modules))
     # It looks for modules where a new interpreter would, which is not this project.

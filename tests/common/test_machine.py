@@ -40,7 +40,7 @@ def test_the_processes_of_a_launcher_share_the_cores(monkeypatch, processes, sha
 
 
 def test_without_affinity_every_core_counts(monkeypatch):
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)  # as on macOS and Windows
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)  # as on macOS
     monkeypatch.setattr(os, "cpu_count", lambda: 10)
     assert machine.cores() == 10
     monkeypatch.setattr(os, "cpu_count", lambda: None)
@@ -161,24 +161,16 @@ def test_peak_memory_holds_what_was_allocated():
 def test_peak_memory_is_in_bytes_whatever_the_kernel_counts(monkeypatch, system, unit):
     usage = types.SimpleNamespace(ru_maxrss=3000)
     module = types.SimpleNamespace(getrusage=lambda who: usage, RUSAGE_SELF=0)
-    monkeypatch.setitem(sys.modules, "resource", module)
+    monkeypatch.setattr(machine, "resource", module)
     monkeypatch.setattr(sys, "platform", system)
     assert machine.peak_memory_bytes() == 3000 * unit
 
 
-def test_peak_memory_on_windows_needs_no_resource_module(monkeypatch):
-    info = types.SimpleNamespace(memory_info=lambda: types.SimpleNamespace(peak_wset=5000))
-    monkeypatch.setitem(sys.modules, "resource", None)
-    monkeypatch.setattr(psutil, "Process", lambda: info)
-    monkeypatch.setattr(sys, "platform", "win32")
-    assert machine.peak_memory_bytes() == 5000
-
-
-def test_the_module_is_imported_without_psutil_and_resource(monkeypatch):
+def test_the_module_is_imported_without_psutil(monkeypatch):
     real = builtins.__import__
 
     def refuse(name, *args, **kwargs):
-        assert name not in ("psutil", "resource")
+        assert name != "psutil"
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", refuse)

@@ -1,7 +1,6 @@
 """Trained members are examined by several processes, and nothing depends on how many there are."""
 
 import functools
-import multiprocessing
 import os
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from threading import Event
@@ -70,8 +69,3 @@ def test_one_core_or_few_jobs_need_no_process(monkeypatch):
         assert found["a"]["items"] == [0, 3, 6, 9, 12]
     monkeypatch.setattr(processes, "pool", None)
     assert set(processes.map_parts(toys.process_of, dict.fromkeys("abc", 1)).values()) == {os.getpid()}
-
-
-def test_without_a_fork_server_each_member_gets_a_new_interpreter(monkeypatch):
-    monkeypatch.setattr(multiprocessing, "get_all_start_methods", lambda: ["spawn"])
-    assert processes.start_server().get_start_method() == "spawn"

@@ -94,23 +94,6 @@ def test_a_folder_that_fails_to_fill_leaves_nothing(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_windows_syncs_files_opened_for_writing_and_no_folders(tmp_path, monkeypatch):
-    path, opened = tmp_path / "weights", []
-    path.touch()
-    real = os.open
-
-    def windows_open(name, flags):
-        opened.append((name, flags))
-        return real(name, flags)
-
-    monkeypatch.setattr(os, "open", windows_open)
-    monkeypatch.setattr(files.os, "name", "nt")
-    files.sync(tmp_path)
-    files.sync(path)
-    monkeypatch.undo()
-    assert opened == [(path, os.O_RDWR)]
-
-
 def test_a_digest_is_the_published_sha256(tmp_path):
     (tmp_path / "abc").write_bytes(b"abc")
     assert files.sha256(tmp_path / "abc") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
