@@ -9,14 +9,24 @@ from common.disk.files import sha256, write_whole
 NAME = "manifest.json"
 
 
-def begin(out: Path, *model_folders: Path) -> None:
-    """Make the folder, without an earlier export's unchanged files; ValueError if models come from it."""
+def begin(out: Path, files: Mapping[str, bytes], *model_folders: Path) -> None:
+    """Write `files`, without an earlier export's unchanged ones; ValueError if models come from the folder `out`.
+
+    Raises RuntimeError for a file that the disk gives back otherwise.
+    """
     if out.resolve() in [folder.resolve() for folder in model_folders]:
         raise ValueError(f"--out {out} is the model's own folder; give another")
-    out.mkdir(parents=True, exist_ok=True)
+    if (out / NAME).is_file():
+        _remove_earlier(out)
+    for name, data in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out / name, data)
+        if (out / name).read_bytes() != data:
+            raise RuntimeError(f"{name} differs from what was written")
+
+
+def _remove_earlier(out: Path) -> None:
     earlier = out / NAME
-    if not earlier.is_file():
-        return
     try:
         stored = {name: facts["sha256"] for name, facts in json.loads(earlier.read_bytes())["files"].items()}
         if not stored:

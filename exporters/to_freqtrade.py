@@ -12,14 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from common.disk.files import write_whole
 from common.foreign_text import printable
 from exporters import manifest, portable
 from exporters.cards import title
 from exporters.freqtrade.classifier import Classifier
-from exporters.onnx.cnn_lstm import classified, random_candles
+from exporters.onnx import FRESH
+from exporters.onnx.cnn_lstm import largest_difference
 from models import io
 from models.market import candle_features
+from models.market.candles import Candles
 from models.market.pooled_experts import PooledExperts, dilations
 from models.market.rule import NEVER
 from models.market.signal_model import ANY
@@ -28,7 +29,6 @@ FOLDER = Path(__file__).parent / "freqtrade"
 STRATEGY = "SignalStrategy.py"
 COPIED = ("models.market.candle_features", "models.market.labels", "models.market.recalibration")
 COIN = re.compile(r"\w[\w.-]{0,99}")  # what can be the name of a file in the folder of a strategy
-FRESH, TOLERANCE = 100, 1e-4  # candle series, and the largest difference of probabilities
 
 
 def export(run: Path, model_folder: Path, out: Path) -> str:
@@ -78,10 +78,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         **{f"signals/{name}": data for name, data in portable.copies(*COPIED, prefix=".").items()},
         **{f"signals/{coin}.npz": _packed(each) for coin, each in arrays.items()},
     }
-    manifest.begin(out, *members.values())
-    (out / "signals").mkdir(exist_ok=True)
-    for name, data in files.items():
-        write_whole(out / name, data)
+    manifest.begin(out, files, *members.values())
     worst = {coin: _difference(out, coin, models[coin]) for coin in coins}
     size = manifest.finish(
         out,
@@ -159,14 +156,11 @@ def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def _difference(out: Path, coin: str, model: PooledExperts) -> float:
     """Return the largest difference of probabilities on random candles; RuntimeError if that is no rounding."""
-    config, worst = model.config, 0.0
     settings = json.loads((out / "signals/settings.json").read_text())["coins"][coin]
     classifier = Classifier(dict(np.load(out / "signals" / f"{coin}.npz")), **settings["classifier"])
-    for series in range(FRESH):
-        candles = random_candles(series, model.candles_needed + 3 + series % 5, config.timeframe_ms)
-        rows = candle_features.compute(candles, config.features)
-        found = classifier.probabilities(rows[np.isfinite(rows).all(1)].astype(np.float32))
-        worst = max(worst, float(abs(found - classified(model, candles, coin)).max()))
-    if not worst <= TOLERANCE:
-        raise RuntimeError(f"{coin}: the strategy's probabilities are {worst} from the model's")
-    return worst
+
+    def probabilities(candles: Candles, coin: str) -> np.ndarray:
+        rows = candle_features.compute(candles, model.config.features)
+        return classifier.probabilities(rows[np.isfinite(rows).all(1)].astype(np.float32))
+
+    return largest_difference(model, [coin], probabilities, f"the strategy of {coin}")

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.disk.files import write_whole
 from exporters import manifest, onnx, portable
 from exporters.cards import identity
 from exporters.onnx import FRESH, TOLERANCE, Program
@@ -29,11 +28,9 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         artifact = onnx.describe(model)
     except ValueError as error:
         raise ValueError(f"{model_folder} cannot be exported to ONNX: {error}") from error
-    manifest.begin(out, model_folder)
     files = {f"{program.name}.onnx": converted(program) for program in artifact.programs}
     files |= {EXAMPLE: artifact.example, **artifact.files}
-    for name, data in files.items():
-        write_whole(out / name, data)
+    manifest.begin(out, files, model_folder)
     described = {program.name: _proved(program, out) for program in artifact.programs}
     with portable.imported(out / EXAMPLE) as example:
         used = dict(artifact.check(example))

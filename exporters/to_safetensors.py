@@ -31,7 +31,7 @@ def export(
         raise ValueError(f"leave --merged out for {model_folder}: {obstacle}")
     source = source_of(run, model_folder)
     provenance = cards.read_object(run / "provenance.json") or {}
-    manifest.begin(out, model_folder)
+    manifest.begin(out, {}, model_folder)
     io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
     measured = cards.measured_of(run)
     write_whole(out / CARD, cards.card(model, run, source, provenance, measured, license).encode())

@@ -55,8 +55,7 @@ def write(packed: Packed, model: io.Model, run: Path, model_folder: Path, out: P
         # No text in it can end the element that holds it.
         model=Markup(json.dumps(carried, allow_nan=False).replace("<", "\\u003c")),
     )
-    manifest.begin(out, model_folder)
-    write_whole(out / PAGE, page.encode())
+    manifest.begin(out, {PAGE: page.encode()}, model_folder)
     facts = identity("web", run, model_folder, model)
     sizes = {name: len(content) for name, content in packed.files.items()}
     size = manifest.finish(out, [PAGE], {**facts, "model_bytes": sizes, "expected": packed.expected})

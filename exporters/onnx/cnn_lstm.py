@@ -7,7 +7,7 @@ Shapes as in models/market/signal_model.py: B windows, L candles of a window, F 
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from types import ModuleType
 
@@ -78,15 +78,24 @@ def describe(model: SignalModel) -> Artifact:
 
 def compare(model: SignalModel, example: ModuleType) -> Mapping[str, object]:
     """Classify random candles by the example and by the model; RuntimeError unless all probabilities agree."""
-    config, worst = model.config, 0.0
-    for number in range(FRESH):
-        candles = random_candles(number, model.candles_needed + number % 3, config.timeframe_ms)
-        coin = config.coins[number % len(config.coins)]
-        found, expected = example.probabilities(columns_of(candles), coin), classified(model, candles, coin)
-        worst = max(worst, float(abs(found - expected).max()))
-    if not worst <= TOLERANCE:
-        raise RuntimeError(f"the example's probabilities are {worst} from the model's")
+    worst = largest_difference(
+        model, model.config.coins, lambda candles, coin: example.probabilities(columns_of(candles), coin), "the example"
+    )
     return {"candle_series": FRESH, "largest_difference_of_probabilities": worst}
+
+
+def largest_difference(
+    model: SignalModel, coins: Sequence[str], probabilities: Callable[[Candles, str], np.ndarray], what: str
+) -> float:
+    """Return how far `probabilities` (n, 3) of random candles are from the model's; RuntimeError if no rounding."""
+    worst = 0.0
+    for number in range(FRESH):
+        candles = random_candles(number, model.candles_needed + number % 5, model.config.timeframe_ms)
+        coin = coins[number % len(coins)]
+        worst = max(worst, float(abs(probabilities(candles, coin) - classified(model, candles, coin)).max()))
+    if not worst <= TOLERANCE:
+        raise RuntimeError(f"probabilities of {what} are {worst} from the model's")
+    return worst
 
 
 def columns_of(candles: Candles) -> dict[str, np.ndarray]:

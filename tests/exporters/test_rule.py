@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from exporters import __main__ as exporters
-from exporters import to_freqtrade
+from exporters.onnx import cnn_lstm
 from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.market.candles import COLUMNS
@@ -98,7 +98,7 @@ def test_an_export_keeps_the_rule_and_its_card_begins_with_the_verdict(tmp_path,
 
 @pytest.mark.slow
 def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypatch, caplog):
-    monkeypatch.setattr(to_freqtrade, "FRESH", 2)
+    monkeypatch.setattr(cnn_lstm, "FRESH", 2)
     run = tmp_path / "crypto/one"
     folder = run / "model/best"
     io.save(model, folder)

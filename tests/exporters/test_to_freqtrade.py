@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from exporters import __main__ as exporters
-from exporters import to_freqtrade
+from exporters.onnx import cnn_lstm
 from exporters.onnx.cnn_lstm import random_candles
 from models import io
 from models.market.candle_features import NAMES
@@ -31,7 +31,7 @@ FEATURES = NAMES
 @pytest.fixture
 def many(tmp_path, monkeypatch):
     """A run of two coins, evaluated."""
-    monkeypatch.setattr(to_freqtrade, "FRESH", 2)
+    monkeypatch.setattr(cnn_lstm, "FRESH", 2)
     torch.manual_seed(0)
     run = tmp_path / "crypto" / "two"
     scaler = {"mean": [0.0] * len(FEATURES), "std": [0.5] * len(FEATURES)}
