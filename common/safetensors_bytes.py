@@ -42,8 +42,3 @@ def split(data: bytes) -> tuple[dict[str, object], bytes]:
     """Return (header, tensor bytes) of a safetensors file, whose first 8 bytes are the header's length."""
     start = 8 + int.from_bytes(data[:8], "little")
     return json.loads(data[8:start]), data[start:]
-
-
-def sha256(data: bytes) -> str:
-    """Return the hexadecimal SHA-256 digest."""
-    return hashlib.sha256(data).hexdigest()

@@ -13,6 +13,7 @@ package adds families of its own to FAMILIES. Beyond what `Model` asks for, a mo
 Nothing here is pickled, so loading a folder from a stranger does not run the stranger's code.
 """
 
+import hashlib
 import importlib
 import json
 import math
@@ -243,7 +244,7 @@ def stored_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise ValueError(f"{path} is damaged ({said}); copy it again from where it was saved") from error
     metadata = header.get("__metadata__")
     metadata = metadata if isinstance(metadata, dict) else {}  # null is allowed
-    if metadata.get("sha256", digest := safetensors_bytes.sha256(body)) != digest:
+    if metadata.get("sha256", digest := hashlib.sha256(body).hexdigest()) != digest:
         raise ValueError(f"{path} is damaged (its sha256 sum does not match); copy it again from where it was saved")
     for name, tensor in tensors.items():
         if not (tensor.float() if tensor.itemsize == 1 else tensor).isfinite().all():  # of one byte, torch cannot tell

@@ -61,7 +61,7 @@ def main() -> None:
     paths, settings, fields = words.sorted_out(args.words, inputs)
     if args.csv and (args.stream or not args.csv.parent.is_dir()):
         raise UserError(f"--csv {args.csv}: {'leave out --stream' if args.stream else 'there is no such folder'}")
-    pipe = words.standard_input()
+    pipe = None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer
     if not paths and not fields and pipe is None:
         raise UserError("no input: give files, folders, key=value words or a pipe; see --help")
     model = trained.find(args.workload, args.name, args.model, args.device)

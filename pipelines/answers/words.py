@@ -6,7 +6,6 @@ import itertools
 import json
 import os
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
@@ -119,8 +118,3 @@ def _object(source: str, text: str, number: int) -> Given:
     if isinstance(found, dict):
         return Given(source, {"item": number, **found})
     return Given(source, None, f"an input must be an object, as {{...}} (given {text[:40]})")
-
-
-def standard_input() -> IO[bytes] | None:
-    """Return the pipe into this command; None for a terminal."""
-    return None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer
