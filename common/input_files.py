@@ -1,7 +1,5 @@
 """Inputs that trained models answer, read from files without torch, so that a command's words are refused at once."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The type of values that JSON can hold."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 

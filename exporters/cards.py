@@ -5,13 +5,12 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from common.config import leaves
 from models import hub, io
-
-if TYPE_CHECKING:
-    from huggingface_hub import ModelCardData
 
 Object: TypeAlias = Mapping[str, Any]  # of JSON
 Figures: TypeAlias = Mapping[str, Mapping[str, object]]  # of evaluations, by split
@@ -61,8 +60,6 @@ def card(
 
     `license` is the identifier of the weights' license. Raises ValueError for metadata that the hub's library refuses.
     """
-    from huggingface_hub import ModelCard
-
     if (own := shipped(run)) is not None:
         kept, body = own
         if license:
@@ -92,10 +89,8 @@ def card(
     return text
 
 
-def shipped(folder: Path) -> "tuple[ModelCardData, str] | None":
+def shipped(folder: Path) -> tuple[ModelCardData, str] | None:
     """Return metadata and text of the card of a folder that is a model; None without one that states a license."""
-    from huggingface_hub import ModelCard, ModelCardData
-
     file = folder / CARD
     if not (folder / io.CONFIG).is_file() or not file.is_file() or not file.read_text().startswith("---\n"):
         return None
@@ -103,10 +98,8 @@ def shipped(folder: Path) -> "tuple[ModelCardData, str] | None":
     return (card.data, card.text) if isinstance(card.data, ModelCardData) and card.data.license else None
 
 
-def metadata(model: io.Model, run: Path, provenance: Object, measured: Figures, license: str | None) -> "ModelCardData":
+def metadata(model: io.Model, run: Path, provenance: Object, measured: Figures, license: str | None) -> ModelCardData:
     """Return the hub's metadata; this project's license holds by default for what learnt from its data alone."""
-    from huggingface_hub import EvalResult, ModelCardData
-
     data = provenance.get("data") or {}
     given, private = (data.get("data") or {}).get("source"), bool(data.get("inputs"))
     name = "files of the user's own" if private else str(data.get("source") or f"made for {title(run)}")

@@ -3,8 +3,6 @@
 They are parsed before torch is imported, so that help and refusals come at once.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -15,13 +15,8 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common.packages import version
-
-# The checks import torch and Accelerate late, so that a machine on which they are broken gets an answer too.
 from pipelines.checks import Finding
-from pipelines.checks.accelerate_config import check_accelerate
-from pipelines.checks.gpus import check_gpus
 from pipelines.checks.installation import check_disk, check_packages, check_python, check_torch_import
-from pipelines.checks.pytorch import check_precision, check_torch_build, check_training_step
 
 
 def main() -> int:
@@ -52,6 +47,10 @@ def diagnose() -> Iterator[Finding]:
     unusable = list(check_torch_import())
     yield from unusable
     if not unusable:
+        from pipelines.checks.accelerate_config import check_accelerate
+        from pipelines.checks.gpus import check_gpus
+        from pipelines.checks.pytorch import check_precision, check_torch_build, check_training_step
+
         for check in (check_torch_build, check_gpus, check_precision, check_training_step, check_accelerate):
             yield from check()
 

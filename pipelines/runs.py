@@ -27,8 +27,8 @@ DATA = Path("data")
 Waste = tuple[Path, str]  # a file or folder that may go, and why
 
 
-def parser() -> Parser:
-    """Return the parser of this command."""
+def main() -> None:
+    """Run the command."""
     parser = Parser(prog="python pipelines/runs.py", description=__doc__)
     commands = parser.add_subparsers(dest="command", metavar="compare or clean")
     compared = commands.add_parser("compare", help="figures, settings and curves of two or more runs")
@@ -38,14 +38,8 @@ def parser() -> Parser:
     cleaned.add_argument("runs", nargs="*", metavar="RUN", help="to remove; none: what no run needs any more")
     cleaned.add_argument("--checkpoints", action="store_true", help="also those of runs that are done")
     cleaned.add_argument("--yes", action="store_true", help="remove it; without, only show it")
-    return parser
-
-
-def main() -> None:
-    """Run the command."""
-    known = parser()
-    arguments.offer(known)
-    args = known.parse_args()
+    arguments.offer(parser)
+    args = parser.parse_args()
     if args.command == "compare":
         from pipelines.inventory import compare  # with numpy and matplotlib
 

@@ -13,14 +13,11 @@ machine is answered, unless --host says otherwise. SIGTERM and Ctrl-C let
 requests under way finish.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 import sys
 from argparse import Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
@@ -30,17 +27,13 @@ from models import shipped
 from pipelines import arguments, cli, workloads
 from pipelines.answers import trained
 from pipelines.run.folder import Run
-
-if TYPE_CHECKING:
-    from pipelines.server.answering import Answering
-    from pipelines.server.limits import Limits
+from pipelines.server.answering import Answering
+from pipelines.server.limits import Limits
 
 
 def main() -> None:
     """Run the command."""
-    known = parser()
-    arguments.offer(known)
-    args = known.parse_args()
+    args = parsed()
     args.runs = args.runs or usual_runs()
     cli.announce(f"loading {', '.join(args.runs)}")
     import uvicorn
@@ -75,10 +68,10 @@ def main() -> None:
     uvicorn.Server(config).run(sockets=[listener])
 
 
-def parser() -> Parser:
-    """Return the parser of this command."""
-    made = Parser(prog="python pipelines/serve.py", description=__doc__)
-    add = made.add_argument
+def parsed() -> Namespace:
+    """Return the words of the command line."""
+    known = Parser(prog="python pipelines/serve.py", description=__doc__)
+    add = known.add_argument
     add("runs", nargs="*", metavar="RUN", help="WORKLOAD/NAME, a run's folder, or WORKLOAD=FOLDER")
     add("--host", default="127.0.0.1", help="address to listen on; 127.0.0.1")
     add("--port", type=int, default=8000, help="8000; 0: any free one")
@@ -88,7 +81,8 @@ def parser() -> Parser:
     add("--waiting", type=int, default=256, metavar="N", help="most unanswered requests of a run; 256")
     add("--seconds", type=int, default=60, metavar="N", help="longest time for an answer; 60")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
-    return made
+    arguments.offer(known)
+    return known.parse_args()
 
 
 def usual_runs() -> list[str]:
@@ -108,8 +102,6 @@ def usual_runs() -> list[str]:
 
 def opened(word: str, device: str | None, limits: Limits) -> Answering:
     """Load the run that a word names. Raises UserError for an unknown one."""
-    from pipelines.server.answering import Answering
-
     workload, equals, folder = word.partition("=")
     if equals:
         if (Path(folder) / "config.yaml").is_file():
@@ -137,8 +129,6 @@ def opened(word: str, device: str | None, limits: Limits) -> Answering:
 
 def limits_of(args: Namespace) -> Limits:
     """Return the bounds set by the command's options. Raises UserError for an unusable token or bound."""
-    from pipelines.server.limits import Limits
-
     token = None
     if args.token_file:
         try:

@@ -1,7 +1,5 @@
 """Keys of a config as a user meets them: name, type, default, what may be given instead, and what it means."""
 
-from __future__ import annotations
-
 import textwrap
 import types
 import typing

@@ -174,10 +174,13 @@ def append_json_line(path: Path, entry: Mapping[str, object]) -> None:
         file.write(json.dumps(finite) + "\n")
 
 
-def read_json_lines(path: Path) -> list[dict[str, Any]]:
-    """Return the objects in a file of JSON lines, if it exists, without lines torn by a crash or damaged."""
-    entries = []
-    for line in path.read_bytes().splitlines() if path.exists() else ():
-        with suppress(ValueError):
-            entries.append(json.loads(line))
-    return [entry for entry in entries if isinstance(entry, dict)]
+def read_json_lines(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
+    """Yield the objects in a file of JSON lines from a byte on, if it exists; lines torn by a crash are left out."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        file.seek(start)
+        for line in file:
+            with suppress(ValueError):
+                if isinstance(entry := json.loads(line), dict):
+                    yield entry

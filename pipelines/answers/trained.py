@@ -39,6 +39,11 @@ class Trained:
     inputs: Inputs
     models: Mapping[str, Model]  # by member; a single model by the run's name
 
+    @property
+    def first(self) -> Model:
+        """The first model, by which a run of many is described."""
+        return next(iter(self.models.values()))
+
     def answers(
         self, given: Iterable[Given], settings: Mapping[str, object], at_once: int
     ) -> Iterator[tuple[Given, dict[str, Any]]]:

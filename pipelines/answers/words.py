@@ -1,7 +1,5 @@
 """Inputs of a command: files, folders, lines of a pipe, and words `key=value`."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import torch
+
 from common.gpu import GIB, driver_fault, read_driver
 from pipelines.checks import Finding, dotted, first_line, ok, problem, warning
 from pipelines.checks.installation import pip
@@ -16,8 +18,6 @@ UPDATE_DRIVER = "sudo ubuntu-drivers install && sudo reboot   # other systems: h
 
 def check_gpus() -> Iterator[Finding]:
     """Compare the driver's GPUs with torch's. The worst mismatch trains without an error, fifty times slower."""
-    import torch
-
     with warnings.catch_warnings():  # torch warns why there is no CUDA; _why_no_cuda puts that into the finding
         warnings.simplefilter("ignore")
         available = torch.cuda.is_available()
@@ -61,8 +61,6 @@ def hides_all(visible: str, num_gpus: int) -> bool:
 
 
 def _visible_gpus() -> Iterator[Finding]:
-    import torch
-
     count, driver = torch.cuda.device_count(), read_driver()
     if driver and count < len(driver.names):
         shown = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -86,8 +84,6 @@ def _visible_gpus() -> Iterator[Finding]:
 
 
 def _no_gpu(fault: str | None) -> Finding:
-    import torch
-
     if torch.backends.mps.is_available():
         return ok("mps: the GPU of this Mac")
     if fault == "no package":
@@ -116,8 +112,6 @@ def nvidia_card() -> bool:
 
 
 def _why_no_cuda() -> str:
-    import torch
-
     try:
         torch.cuda.init()
     except RuntimeError as error:

@@ -1,25 +1,20 @@
 """Checks of torch: its build, the number formats that devices compute in, and one real training step."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+
+import torch
+from torch import nn
 
 from pipelines.checks import Finding, first_line, ok, problem, warning
 from pipelines.checks.installation import pip
-
-if TYPE_CHECKING:
-    import torch
 
 AMPERE = (8, 0)  # the first compute capability with bf16 and tf32 in hardware
 
 
 def check_torch_build() -> Iterator[Finding]:
     """Check that torch was built for the GPUs of this machine."""
-    import torch
-
     cuda, rocm = torch.version.cuda, torch.version.hip
     kind = f"built for CUDA {cuda}" if cuda else f"built for ROCm {rocm}" if rocm else "a build without CUDA"
     yield ok(f"torch {torch.__version__}, {kind}")
@@ -31,8 +26,6 @@ def check_torch_build() -> Iterator[Finding]:
 
 def check_precision() -> Iterator[Finding]:
     """Try a matrix product in each number format that `mixed_precision` of an Accelerate config may name."""
-    import torch
-
     for device in devices():
         formats = ["fp32"]
         nvidia = device.type == "cuda" and torch.version.cuda is not None
@@ -51,8 +44,6 @@ def check_precision() -> Iterator[Finding]:
 
 def check_training_step() -> Iterator[Finding]:
     """Make one real update on every device."""
-    import torch
-
     for device in devices():
         fault, remedy = None, install_torch(installed_build())
         try:
@@ -69,9 +60,6 @@ def check_training_step() -> Iterator[Finding]:
 
 def training_step(device: torch.device) -> str | None:
     """Train a small convolutional net for one step; return what is wrong with the outcome, or None."""
-    import torch
-    from torch import nn
-
     model = nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(64, 1)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     before = [parameter.detach().clone() for parameter in model.parameters()]
@@ -87,8 +75,6 @@ def training_step(device: torch.device) -> str | None:
 
 def devices() -> list[torch.device]:
     """Return the CPU and every GPU that torch can use."""
-    import torch
-
     gpus = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
     mac = [torch.device("mps")] if torch.backends.mps.is_available() else []
     return [torch.device("cpu"), *(torch.device("cuda", index) for index in gpus), *mac]
@@ -121,15 +107,11 @@ def cuda_build(cuda_version: tuple[int, int] | None, capabilities: Sequence[tupl
 
 def installed_build() -> str:
     """Return the wheel index of the installed torch, such as "cu126" or "cpu"."""
-    import torch
-
     return "cu" + torch.version.cuda.replace(".", "") if torch.version.cuda else "cpu"
 
 
 def install_torch(build: str) -> str:
     """Return the command that installs this version of torch as `build` and leaves other packages alone."""
-    import torch
-
     # pip takes 2.13.0+cpu for 2.13.0 and would do nothing. Naming the build makes it replace torch and fetch what that
     # build needs; --force-reinstall alone would exchange numpy and the other pinned packages too.
     version = torch.__version__.partition("+")[0]

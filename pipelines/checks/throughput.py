@@ -1,17 +1,15 @@
 """Measurements of whole training steps: time, memory, utilisation, floating-point operations."""
 
-from __future__ import annotations
-
 import statistics
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.benchmark import Timer
@@ -25,9 +23,6 @@ from pipelines.engine.config import BaseConfig
 from pipelines.engine.update import Updater
 from pipelines.engine.workload import Task
 from pipelines.run.folder import Run
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
 
 WARM_UP = 3  # steps: allocations, kernel choices, compilation
 GROUPS = 5  # of timed steps on a GPU

@@ -1,14 +1,13 @@
 """Hooks: a user's own classes that watch training, named by `training.hooks`."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
+from accelerate import Accelerator
 from torch import Tensor, nn
 
 from common.config.arguments import nearest
@@ -16,10 +15,6 @@ from common.errors import UserError
 from pipelines.engine.config import BaseConfig
 from pipelines.run.folder import Run
 from pipelines.tracking import trackers
-
-if TYPE_CHECKING:
-    import numpy as np
-    from accelerate import Accelerator
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from common.disk.files import explained, sync
@@ -35,13 +34,3 @@ class Log:
             file.write(text.encode())
             file.flush()
             os.fsync(file.fileno())
-
-    def read(self, start: int = 0) -> Iterator[dict[str, Plain]]:
-        """Yield the entries from a byte on, but damaged ones."""
-        with self.path.open("rb") as file:
-            file.seek(start)
-            for line in file:
-                with suppress(ValueError):
-                    entry = json.loads(line)
-                    if isinstance(entry, dict):
-                        yield entry

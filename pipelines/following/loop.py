@@ -4,8 +4,6 @@ The log is the truth and the state a shortcut to it: whenever the process dies, 
 taken into it at the next start, and no moment is answered twice.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys
@@ -13,18 +11,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common.config import Section, checked
-from common.disk.files import write_json
+from common.disk.files import read_json_lines, write_json
 from common.errors import UserError
 from common.plain import Plain
+from pipelines.answers.trained import Trained
 from pipelines.engine.feed import Feed, Moment
 from pipelines.following.drift import Answered, Drift, advanced, begun
 from pipelines.following.log import Log
-
-if TYPE_CHECKING:
-    from pipelines.answers.trained import Trained
 
 AT_ONCE = 16  # moments of a series in a look
 LONGEST_WAIT = 256  # looks that a failing series is left alone at most
@@ -96,7 +91,7 @@ class Follower:
         except (OSError, ValueError, RecursionError) as error:
             say(f"{self.state_file} is damaged, going on by the log, with new tests for drift: {error}")
         start = self.state.logged if self.state.logged <= self.log.size else 0
-        for entry in self.log.read(start):
+        for entry in read_json_lines(self.log.path, start):
             with suppress(ValueError):  # of a line that was changed
                 self._take_in(entry)
                 name = str(entry.get("model", name)) if not start else name

@@ -4,8 +4,6 @@ A training that was killed goes on with --resume at the next start; one that out
 model takes over if it answers and its log loss on the newest moments, which neither model learnt from, is not worse.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import subprocess
@@ -14,7 +12,7 @@ import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 
@@ -22,11 +20,9 @@ from common import config as configs
 from common.disk.files import remove_folder, write_text
 from common.disk.lock import is_held
 from common.errors import UserError
+from pipelines.answers.trained import Trained
 from pipelines.following.loop import Follower, say
 from pipelines.run.folder import Run
-
-if TYPE_CHECKING:
-    from pipelines.answers.trained import Trained
 
 SCRIPTS = Path(__file__).resolve().parents[1]
 MOST_KILLS = 3  # of a training, after which it is given up

@@ -1,9 +1,6 @@
 """Runs of one workload side by side: figures of their evaluations, settings that differ, curves as a picture."""
 
-from __future__ import annotations
-
 import contextlib
-import csv
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +10,7 @@ import numpy as np
 from common.config import leaves
 from common.disk.files import write_text
 from common.errors import UserError
-from common.foreign_text import printable
+from common.foreign_text import from_csv, printable
 from common.statistics import mean_and_half_width
 from pipelines.inventory.found import Found
 from pipelines.report.markup import shown
@@ -82,8 +79,8 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
 def _columns(path: Path) -> dict[str, Sequence[str]]:
     """Return the columns of a file of examples; {} if it is not there, or empty."""
     text = path.read_text(errors="replace") if path.is_file() else ""
-    head, *rows = csv.reader(io.StringIO(text, newline="")) if text else [[]]
-    return dict(zip(head, zip(*rows, strict=True), strict=True)) if rows else {}
+    rows = from_csv(text) if text else []
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
 
 
 def _numbers(texts: Sequence[str]) -> np.ndarray | None:

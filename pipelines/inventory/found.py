@@ -1,7 +1,5 @@
 """Runs on disk as a table: the state, progress and size of each."""
 
-from __future__ import annotations
-
 import math
 import os
 import time

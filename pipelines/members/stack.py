@@ -5,8 +5,6 @@ One thread runs at a time. A loop that asks for a loss waits for all others to a
 shapes and steps together (vmap over stacked weights), so that a GPU, which waits for launches, launches once for all.
 """
 
-from __future__ import annotations
-
 import copy
 import sys
 import threading

@@ -5,8 +5,6 @@ those that wait, which get at least half of the time.
 Models that write texts side by side start new ones at once instead (`continuous_batching.py`).
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools
@@ -55,6 +53,27 @@ def usable(answer: dict[str, Plain]) -> dict[str, Plain]:
 Kind = tuple[str, int]  # of inputs that take about as long as each other
 
 
+@dataclass(eq=False)
+class Waiting:
+    """An unanswered request."""
+
+    asked: Sequence[object]
+    settings: Mapping[str, object]
+    at_once: int  # inputs, of any requests, to answer together
+    answers: asyncio.Future[list[dict[str, Plain]]]
+    found: list[dict[str, Plain]] = field(default_factory=list)  # answers to its first inputs
+
+    @functools.cached_property
+    def key(self) -> str:
+        """Equal for requests that can be answered together."""
+        return json.dumps(self.settings, sort_keys=True)
+
+    @functools.cached_property
+    def kinds(self) -> list[Kind]:
+        """The kind of each input: its settings, and its size within a fifth."""
+        return [(self.key, round(4 * math.log2(len(repr(asked))))) for asked in self.asked]
+
+
 class Pace:
     """Seconds that kinds of inputs have taken, and whose turns the time went to."""
 
@@ -86,27 +105,6 @@ class Pace:
             self.seconds[kind] = seconds * max(weight, 1e-6) / max(sum(weights), 1e-6)
         while len(self.seconds) > MOST_KINDS:
             del self.seconds[next(iter(self.seconds))]
-
-
-@dataclass(eq=False)
-class Waiting:
-    """An unanswered request."""
-
-    asked: Sequence[object]
-    settings: Mapping[str, object]
-    at_once: int  # inputs, of any requests, to answer together
-    answers: asyncio.Future[list[dict[str, Plain]]]
-    found: list[dict[str, Plain]] = field(default_factory=list)  # answers to its first inputs
-
-    @functools.cached_property
-    def key(self) -> str:
-        """Equal for requests that can be answered together."""
-        return json.dumps(self.settings, sort_keys=True)
-
-    @functools.cached_property
-    def kinds(self) -> list[Kind]:
-        """The kind of each input: its settings, and its size within a fifth."""
-        return [(self.key, round(4 * math.log2(len(repr(asked))))) for asked in self.asked]
 
 
 class Answering:

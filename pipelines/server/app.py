@@ -1,7 +1,5 @@
 """The HTTP application: its routes, and the runs that answer them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

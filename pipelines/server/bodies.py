@@ -1,7 +1,5 @@
 """Bodies of requests as pydantic classes, from which FastAPI checks them and writes the OpenAPI schema."""
 
-from __future__ import annotations
-
 from types import GenericAlias
 from typing import Any, Literal, TypeVar
 

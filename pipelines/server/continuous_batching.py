@@ -4,8 +4,6 @@ A text takes a place as soon as one is free and leaves it when it ends, so a sho
 request gets at most half of the places that the others leave.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

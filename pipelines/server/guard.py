@@ -3,8 +3,6 @@
 Refusals and errors become short JSON answers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import hmac
@@ -38,7 +36,7 @@ OPEN = ("/health", "/docs", "/openapi.json")  # without a token, like the files 
 class Guard:
     """The middleware; requests must address one of the `hosts`, if given, or an IP address."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, hosts: Collection[str] | None):
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: "Metrics", hosts: Collection[str] | None):
         self.app, self.limits, self.metrics, self.hosts = app, limits, metrics, hosts
         self.held = 0  # bytes in the bodies of unanswered requests
 

@@ -1,7 +1,5 @@
 """Bounds on what clients may ask, and the exception that refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

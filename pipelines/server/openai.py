@@ -1,7 +1,5 @@
 """Interfaces defined elsewhere: the form's /suggest, /sessions and /generate, and OpenAI's completions."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 import uuid
@@ -100,7 +98,7 @@ class Completions:
     def _form(self, name: str | None = None) -> tuple[Answering, object]:
         for run in self.runs.values():
             if name in (None, run.name) and "field" in run.trained.inputs.input.model_fields:
-                return run, next(iter(run.trained.models.values()))
+                return run, run.trained.first
         raise Refused(404, "no run that completes forms is served")
 
     async def models(self) -> Response:
@@ -155,7 +153,7 @@ class Completions:
                         if text:
                             yield _choice(index, delta, text)
                 # Of tokens that are no characters, the number is unknown.
-                cut = not isinstance(_model(run), Encoding) and written >= body.length
+                cut = not isinstance(run.trained.first, Encoding) and written >= body.length
                 yield _choice(index, delta, "", "length" if cut else "stop")
 
         streamed = pieces()
@@ -168,12 +166,8 @@ class Completions:
 
 def _tokens(run: Answering, text: str) -> int:
     """Return how many tokens a text has; those of a model of characters are these."""
-    model = _model(run)
+    model = run.trained.first
     return len(model.encoded(text)) if isinstance(model, Encoding) else len(text)
-
-
-def _model(run: Answering) -> object:
-    return next(iter(run.trained.models.values()))
 
 
 def _input(run: Answering, prompt: str, item: int) -> dict[str, object]:

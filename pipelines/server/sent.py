@@ -1,7 +1,5 @@
 """Responses: JSON, and server-sent events."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

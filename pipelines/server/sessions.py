@@ -1,7 +1,5 @@
 """The texts of plans being written, each in a file, so that a restart of the server loses none."""
 
-from __future__ import annotations
-
 import re
 import uuid
 from pathlib import Path

@@ -101,14 +101,14 @@ def test_a_digest_is_the_published_sha256(tmp_path):
 
 def test_lines_torn_by_crashes_are_left_out_wherever_they_are(tmp_path):
     path = tmp_path / "metrics.jsonl"
-    assert files.read_json_lines(path) == []
+    assert list(files.read_json_lines(path)) == []
     files.append_json_line(path, {"step": 1, "loss": 0.5})
     with path.open("a") as file:
         file.write('{"step": 2, "lo\n\x00\x00\n')
     files.append_json_line(path, {"step": 3, "loss": float("nan")})
     with path.open("a") as file:
         file.write('{"step": 4')
-    assert files.read_json_lines(path) == [{"step": 1, "loss": 0.5}, {"step": 3, "loss": None}]
+    assert list(files.read_json_lines(path)) == [{"step": 1, "loss": 0.5}, {"step": 3, "loss": None}]
 
 
 def test_a_file_that_cannot_be_replaced_is_no_success(tmp_path, monkeypatch):
