@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 
 from models.market import candle_features
 from models.market.candles import Candles
-from models.plans import chains
+from models.plans import chains, mixing
 
 if TYPE_CHECKING:
     import onnxruntime  # at run time in `program`, as importing it starts threads
@@ -131,8 +131,8 @@ class MixtureReader(NetworkReader):
     def __init__(self, adapting: bool = True) -> None:
         super().__init__()
         self.adapting, self.contexts = adapting, chains.CONTEXTS if adapting else chains.STORED
-        self.mixture = program("adapting" if adapting else "frozen")
         arrays = np.load(FOLDER / "counts.npz")
+        self.tables = [arrays[f"weights_{number}"][int(adapting)] for number in range(4)]
         self.counts = [chains.Counts(*(arrays[name] for name in ("keys", "offsets", "tokens", "counts")))]
         self.classes = chains.classes_of(settings().texts)
 
@@ -146,8 +146,7 @@ class MixtureReader(NetworkReader):
     def ahead(self) -> np.ndarray:
         """Return the log-probabilities (V,) of the next token."""
         found = chains.layers(self._keys(np.zeros(1)), np.zeros(1, np.int64), self.expected.shape[1], self.counts, None)
-        given = {"network": self.expected, "ratios": chains.sharpened(found, self.expected)}
-        expected: np.ndarray = self.mixture.run(None, {**given, "states": found.states.astype(np.int64)})[0][0]
+        expected: np.ndarray = mixing.mixture(self.expected, found, self.tables)[0]
         return expected
 
     def _keys(self, tokens: np.ndarray) -> np.ndarray:
@@ -258,6 +257,7 @@ STANDARD = {
 INSTALLED = {
     "candle_features": "import candle_features",
     "chains": "import chains",
+    "mixing": "import mixing",
     "np": "import numpy as np",
     "onnxruntime": "import onnxruntime",
     "Image": "from PIL import Image, ImageOps",

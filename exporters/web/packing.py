@@ -23,7 +23,7 @@ from models.market import candle_features, pooled_experts
 from models.market.pooled_experts import PooledExperts
 from models.market.rule import NEVER
 from models.market.signal_model import facts
-from models.plans import chains, mixture_weights, readers
+from models.plans import chains, mixing, readers
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.suggester import SUGGESTED
@@ -210,7 +210,7 @@ def _differences(ascending: np.ndarray) -> torch.Tensor:
 
 
 def _constants() -> dict[str, object]:
-    """Return the constants of models/plans (chains.py, mixture_weights.py) that its kernel needs."""
+    """Return the constants of models/plans (chains.py, mixing.py) that its kernel needs."""
     discounts = [chains.DISCOUNTS] * chains.STORED + [chains.OWN_DISCOUNTS] * len(chains.OWN_ORDERS)
     kinds = {"word": chains.WORD, "letter": chains.LETTER, "line_end": chains.LINE_END, "closing": chains.CLOSING}
     return {
@@ -223,7 +223,7 @@ def _constants() -> dict[str, object]:
         "kinds_borders": chains.KINDS,
         "at_once": readers.AT_ONCE,
         **_named(chains, "orders section_orders own_orders longest_heading bases totals least reach"),
-        **_named(mixture_weights, "entropies fine_entropies lengths"),
+        **_named(mixing, "entropies fine_entropies lengths"),
     }
 
 

@@ -18,7 +18,8 @@ from models.plans.char_network import CharLSTMConfig, State
 from models.plans.characters import COPIED, END, normalise
 from models.plans.inputs import LONGEST_DOCUMENT
 from models.plans.library import Document, Library
-from models.plans.mixture_weights import FEATURES, FROZEN, TABLES, Examples, fitted, mixture
+from models.plans.mixing import FEATURES, TABLES
+from models.plans.mixture_weights import FROZEN, Examples, fitted, mixture
 from models.plans.outline import divide, last_heading
 from models.plans.readers import MixtureReader, Readings, single_thread
 from models.plans.suggester import SUGGESTED, Suggester, Suggestion

@@ -23,7 +23,8 @@ from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
 from models.plans.char_network import CharLSTMConfig
 from models.plans.characters import END, Characters
-from models.plans.mixture_weights import ADAPTING, FEATURES, FROZEN, Examples
+from models.plans.mixing import FEATURES
+from models.plans.mixture_weights import ADAPTING, FROZEN, Examples
 from pipelines.distributed import ranks
 from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.data import Corpus, Text

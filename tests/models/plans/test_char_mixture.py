@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models import io
-from models.plans import chains, mixture_weights
+from models.plans import chains, mixing, mixture_weights
 from models.plans.char_lstm import PRESETS
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
 from models.plans.characters import END
@@ -195,11 +195,10 @@ def test_weights_are_looked_up_by_entropy_longest_contexts_and_states():
         seen = [[place for place, level in enumerate(levels, 1) if states[row, level]] for levels in chains.CHAINS]
         first, *others = [max(places, default=0) for places in seen]
         place, fine = (
-            sum(entropy > border for border in borders)
-            for borders in (mixture_weights.ENTROPIES, mixture_weights.FINE_ENTROPIES)
+            sum(entropy > border for border in borders) for borders in (mixing.ENTROPIES, mixing.FINE_ENTROPIES)
         )
-        weights = common + by_length[first * (len(mixture_weights.ENTROPIES) + 1) + place]
-        weights = weights + by_lengths[np.ravel_multi_index(others, mixture_weights.LENGTHS[1:])]
+        weights = common + by_length[first * (len(mixing.ENTROPIES) + 1) + place]
+        weights = weights + by_lengths[np.ravel_multi_index(others, mixing.LENGTHS[1:])]
         weights = weights + by_state[np.arange(len(weights)), [fine, *states[row]]]
         wanted = torch.log_softmax(torch.from_numpy(weights @ features[row]), -1)
         torch.testing.assert_close(mixed[row].float(), wanted.float(), atol=1e-4, rtol=1e-4)
