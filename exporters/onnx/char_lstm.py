@@ -62,7 +62,7 @@ def describe(model: CharLSTM) -> Artifact:
     counts = model.counted()
     arrays = io.BytesIO()
     tables = {f"weights_{number}": table.numpy() for number, table in enumerate(model.weights())}
-    np.savez_compressed(arrays, **vars(counts), **tables)
+    np.savez_compressed(arrays, **vars(counts), **tables)  # type: ignore[arg-type]
     files |= {"counts.npz": arrays.getvalue(), **portable.copies("models.plans.mixing")}
     return Artifact(programs, examples.script("char_mixture"), lambda example: compare(model, example), files)
 
