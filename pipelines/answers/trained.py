@@ -13,6 +13,7 @@ from common.input_files import Given, Inputs
 from common.plain import Plain
 from common.workers import batched
 from models import shipped
+from models.inputs import Input
 from pipelines import cli, workloads
 from pipelines.run.folder import Run
 
@@ -49,33 +50,24 @@ class Trained:
     ) -> Iterator[tuple[Given, dict[str, Any]]]:
         """Yield each input with its answer or {"error": what is wrong}, in order, `at_once` answered together."""
         for part in batched(given, at_once):
-            found: list[dict[str, Plain]] = []
-            usable = []
-            for each in part:
-                try:
-                    usable.append(self.asked(each))
-                    found.append({})
-                except UserError as error:
-                    found.append({"error": str(error)})
-            answers = iter(self.together(usable, settings))
-            yield from ((each, error or next(answers)) for each, error in zip(part, found, strict=True))
+            yield from zip(part, self.together(part, settings), strict=True)
 
-    def together(self, asked: Sequence[Any], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
-        """Return the answers to inputs from `asked` or `read`. Raises UserError for misfit settings."""
+    def together(self, given: Sequence[Any], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
+        """Return the answers to inputs, some of which `read` may have read. Raises UserError for misfit settings."""
         found: dict[int, dict[str, Plain]] = {}
-        places: dict[str, list[int]] = {}
-        for place, each in enumerate(asked):
+        inputs: dict[str, dict[int, Input]] = {}  # of each model, by their places
+        for place, each in enumerate(given):
             try:
-                places.setdefault(self.member_for(each), []).append(place)
+                read = self.asked(each) if isinstance(each, Given) else each
+                inputs.setdefault(self.member_for(read), {})[place] = read
             except UserError as error:
                 found[place] = {"error": str(error)}
-        for name, own in places.items():
+        for name, own in inputs.items():
             try:
-                answers = self.models[name].predict((asked[place] for place in own), len(own), **settings)
-                found |= zip(own, answers, strict=True)
+                found |= zip(own, self.models[name].predict(own.values(), len(own), **settings), strict=True)
             except ValueError as error:  # settings that this machine or model cannot follow
                 raise UserError(str(error)) from error
-        return [found[place] for place in range(len(asked))]
+        return [found[place] for place in range(len(given))]
 
     def pieces(self, asked: object, settings: Mapping[str, object]) -> Iterator[str]:
         """Yield an answer piece by piece; UserError, when called, for misfit settings and models that write no text."""
