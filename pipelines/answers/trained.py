@@ -13,7 +13,6 @@ from common.input_files import Given, Inputs
 from common.plain import Plain
 from common.workers import batched
 from models import shipped
-from models.inputs import Input
 from pipelines import cli, workloads
 from pipelines.run.folder import Run
 
@@ -52,10 +51,10 @@ class Trained:
         for part in batched(given, at_once):
             yield from zip(part, self.together(part, settings), strict=True)
 
-    def together(self, given: Sequence[Any], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
+    def together(self, given: Sequence[object], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
         """Return the answers to inputs, some of which `read` may have read. Raises UserError for misfit settings."""
         found: dict[int, dict[str, Plain]] = {}
-        inputs: dict[str, dict[int, Input]] = {}  # of each model, by their places
+        inputs: dict[str, dict[int, Any]] = {}  # of each model, by their places
         for place, each in enumerate(given):
             try:
                 read = self.asked(each) if isinstance(each, Given) else each
