@@ -5,19 +5,17 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 
-import torch
-
 from common.errors import UserError
 from common.machine import launched_on_one_thread, physical_cores
-from pipelines.checks import Finding, dotted, first_line, ok, problem, warning
+from pipelines.checks import AMPERE, Finding, dotted, first_line, ok, problem, warning
 from pipelines.checks.installation import install_requirements
-from pipelines.checks.pytorch import AMPERE
 
 
 def check_accelerate() -> Iterator[Finding]:
     """Start Accelerate under the command that started this program, and check what it chose."""
     try:
         import accelerate
+        import torch
 
         accelerator = accelerate.Accelerator()
     except ImportError as error:
@@ -50,6 +48,8 @@ def check_accelerate() -> Iterator[Finding]:
 
 def check_threads(processes: int) -> Iterator[Finding]:
     """Compare the threads of each process with its share of the cores."""
+    import torch
+
     threads, cores = torch.get_num_threads(), physical_cores()
     if threads < cores // processes and "OMP_NUM_THREADS" in os.environ and not launched_on_one_thread():
         yield warning(
@@ -60,6 +60,7 @@ def check_threads(processes: int) -> Iterator[Finding]:
 
 def check_accelerate_config() -> Iterator[Finding]:
     """Check the file that `accelerate launch` follows when it is given no --config_file."""
+    import torch
     import yaml
     from accelerate.commands.config.config_args import default_config_file, load_config_from_file
 
@@ -142,6 +143,8 @@ def launch_words(command_line: Sequence[str]) -> Sequence[str] | None:
 
 
 def _remedy(asked: int) -> str:
+    import torch
+
     gpus = torch.cuda.device_count()
     on_cpu = os.environ.get("ACCELERATE_USE_CPU", "false").lower() in ("true", "1", "yes", "y", "t", "on")
     precision, script = os.environ.get("ACCELERATE_MIXED_PRECISION"), shlex.join(sys.argv)

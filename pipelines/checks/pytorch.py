@@ -7,10 +7,8 @@ from contextlib import suppress
 import torch
 from torch import nn
 
-from pipelines.checks import Finding, first_line, ok, problem, warning
+from pipelines.checks import AMPERE, Finding, first_line, ok, problem, warning
 from pipelines.checks.installation import pip
-
-AMPERE = (8, 0)  # the first compute capability with bf16 and tf32 in hardware
 
 
 def check_torch_build() -> Iterator[Finding]:
