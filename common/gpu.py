@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import torch
 
 try:
     import pynvml
 except ImportError:
     pynvml = None
-
-if TYPE_CHECKING:  # torch takes seconds to import, and `doctor` reads the driver on machines where torch is broken
-    import torch
 
 GIB = 2**30
 FIGURES: dict[str, Callable[[Any], float]] = {
@@ -41,8 +40,6 @@ def read_gpu(device: torch.device) -> dict[str, float]:
     """Return the FIGURES of the GPU behind `device` that its driver supports; {} if it is not an NVIDIA GPU."""
     if device.type != "cuda":
         return {}
-    import torch
-
     handle = _handle(torch.cuda.current_device() if device.index is None else device.index)
     read = {name: None if handle is None else _supported(figure, handle) for name, figure in FIGURES.items()}
     return {name: float(value) for name, value in read.items() if value is not None}
@@ -84,8 +81,6 @@ def _handle(index: int) -> object | None:
     """Return NVML's handle of torch's device by its UUID: CUDA numbers visible GPUs, fastest first, NVML all by bus."""
     if driver_fault() is not None:
         return None
-    import torch
-
     uuid = torch.cuda.get_device_properties(index).uuid
     found = (_supported(pynvml.nvmlDeviceGetHandleByUUID, f"{kind}-{uuid}") for kind in ("GPU", "MIG"))  # or its slice
     return next((handle for handle in found if handle is not None), None)
