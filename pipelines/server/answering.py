@@ -135,7 +135,7 @@ class Answering:
     async def answers(self, inputs: Sequence[object], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
         """Return an answer or an error for each input. Raises Refused."""
         found, chosen = await asyncio.to_thread(self._read, inputs, settings)
-        usable = [asked for asked, _ in found if asked is not None]
+        usable = [asked for asked in found if not isinstance(asked, ValueError)]
         if usable and self.scheduler:
             request = Request(usable, chosen)
             with self._counted():
@@ -143,7 +143,7 @@ class Answering:
         else:
             written = await self._in_turn(usable, settings, chosen) if usable else []
         answers = iter(written)
-        return [next(answers) if asked is not None else {"error": error} for asked, error in found]
+        return [{"error": str(asked)} if isinstance(asked, ValueError) else next(answers) for asked in found]
 
     async def pieces(self, given: object, settings: Mapping[str, object]) -> AsyncGenerator[str]:
         """Return the text of an answer piece by piece; close it to give it up. Raises Refused."""
@@ -175,15 +175,13 @@ class Answering:
 
     def usable(self, given: object, settings: Mapping[str, object]) -> tuple[object, Section]:
         """Return an input and settings as the models take them. Raises Refused for misfits."""
-        ((asked, error),), chosen = self._read([given], settings)
-        if asked is None:
-            raise Refused(422, error)
+        (asked,), chosen = self._read([given], settings)
+        if isinstance(asked, ValueError):
+            raise Refused(422, str(asked))
         return asked, chosen
 
-    def _read(
-        self, inputs: Sequence[object], settings: Mapping[str, object]
-    ) -> tuple[list[tuple[object | None, str]], Section]:
-        """Return inputs and settings as the models take them. Raises Refused for misfit settings."""
+    def _read(self, inputs: Sequence[object], settings: Mapping[str, object]) -> tuple[list[object], Section]:
+        """Return inputs, or errors in their places, and settings as the models take them; Refused for misfit ones."""
         try:
             chosen = checked(self.trained.inputs.settings, settings, "settings")
         except UserError as error:
@@ -192,16 +190,16 @@ class Answering:
             raise Refused(422, f"settings: {large}")
         return [self._asked(each, chosen) for each in inputs], chosen
 
-    def _asked(self, given: object, settings: Section) -> tuple[object | None, str]:
-        """Return an input as the models take it, or None and what is wrong with it."""
+    def _asked(self, given: object, settings: Section) -> object:
+        """Return an input as the models take it, or what is wrong with it."""
         try:
             asked: object = self.trained.read(given, files=False)
             if self.writing:
                 asked = self.writing.prepared(asked, settings)
         except ValueError as error:  # a UserError is one
-            return None, str(error)
+            return error
         large = too_large(asked, self.trained.inputs.served)
-        return (None, large) if large else (asked, "")
+        return UserError(large) if large else asked
 
     async def _in_turn(
         self, asked: Sequence[object], settings: Mapping[str, object], chosen: Section
