@@ -6,21 +6,31 @@ positions kept from before, M recent tokens.
 
 import json
 from collections.abc import Mapping
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from exporters.onnx import FRESH, Artifact, Part, Program, examples
 from models.stories.config import END
-from models.stories.network import Block
+from models.stories.network import Past
 from models.stories.ngram_counts import ORDERS
-from models.stories.ngram_embedding import contexts
 from models.stories.tiny_transformer import TinyTransformer
 
 TOKENS = 48  # of each story that is compared
+
+
+class Given:
+    """Tensors of the past in the place of `network.Kept`, none of which is forgotten."""
+
+    def __init__(self, axis: int, *tensors: Tensor):
+        self.axis, self.tensors = axis, tensors
+
+    def extended(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """Return those of the past and then those given."""
+        self.tensors = tuple(torch.cat(pair, self.axis) for pair in zip(self.tensors, tensors, strict=True))
+        return self.tensors
 
 
 class Step(Part[TinyTransformer]):
@@ -33,44 +43,19 @@ class Step(Part[TinyTransformer]):
         (B, M) are the tokens before `tokens`, 0 before the story; it comes back with the last ones. Only a model with
         a memory or counts has it.
         """
-        model = self.model
-        new, past = tokens.shape[1], keys.shape[2]
-        distance = past + torch.arange(new)[:, None] - torch.arange(past + new)
-        seen = (distance >= 0) & (distance < model.config.context)
-        mask = torch.zeros(distance.shape).masked_fill(~seen, -torch.inf)
-        distance = distance.clamp(0, model.config.context - 1)
-        x = model.embedding(tokens)
+        heads = (self.model.config.heads, -1)
+        before = torch.zeros(keys.shape[1:3], dtype=torch.long)  # further back than `recent` no token matters
         if recent is not None:
-            tokens = torch.cat([recent, tokens], 1)
-        if recent is not None and model.memory is not None:
-            remembered = torch.zeros(())
-            for number, (row, fingerprint) in enumerate(contexts(tokens, None, model.memory.rows)):
-                matches = model.memory.fingerprint(number)[row] == fingerprint
-                remembered = remembered + model.memory.mean(number)[row] * matches[..., None]
-            x = x + remembered[:, recent.shape[1] :]
-        kept = []
-        for number, module in enumerate(model.blocks):
-            x, *found = _attended(cast(Block, module), x, keys[number], values[number], distance, mask)
-            kept.append(found)
-        logits = F.linear(F.layer_norm(x, x.shape[-1:]), model.embedding.weight, model.output_bias)
-        if model.counts is not None:
-            logits = model.counts(logits, tokens)
-        state = [torch.stack(each) for each in zip(*kept, strict=True)]
-        return (logits, *state) if recent is None else (logits, *state, tokens[:, -recent.shape[1] :])
-
-
-def _attended(
-    block: Block, x: Tensor, keys: Tensor, values: Tensor, distance: Tensor, mask: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what the block makes of x (B, S, D), with the keys and values (B, P + S, D) of all positions."""
-    width = x.shape[-1]
-    q, k, v = block.qkv(F.layer_norm(x, (width,))).chunk(3, -1)
-    keys, values = torch.cat([keys, k], 1), torch.cat([values, v], 1)
-    heads = [each.unflatten(-1, (block.heads, width // block.heads)).transpose(1, 2) for each in (q, keys, values)]
-    bias = block.distance_bias[:, distance] + mask  # (H, S, P + S)
-    scores = heads[0] @ heads[1].transpose(2, 3) * (width // block.heads) ** -0.5 + bias
-    x = x + block.out((scores.softmax(-1) @ heads[2]).transpose(1, 2).flatten(2))
-    return x + block.down(F.gelu(block.up(F.layer_norm(x, (width,))))), keys, values
+            before = torch.cat([before, recent], 1)[:, recent.shape[1] :]
+        split = (each.unflatten(-1, heads).transpose(2, 3) for each in (keys, values))  # (L, B, H, P, D / H)
+        layers = [Given(2, *pair) for pair in zip(*split, strict=True)]
+        past = SimpleNamespace(text=Given(1, before, torch.zeros_like(before)), layers=layers)
+        logits = self.model(tokens, torch.zeros_like(tokens), past=cast(Past, past))
+        kept = zip(*(layer.tensors for layer in layers), strict=True)
+        state = [torch.stack([each.transpose(1, 2).flatten(2) for each in whole]) for whole in kept]
+        if recent is None:
+            return (logits, *state)
+        return (logits, *state, torch.cat([recent, tokens], 1)[:, -recent.shape[1] :])
 
 
 def describe(model: TinyTransformer) -> Artifact:
@@ -85,14 +70,14 @@ def describe(model: TinyTransformer) -> Artifact:
     def fresh(number: int) -> tuple[Tensor, ...]:
         config = model.config
         generator = torch.Generator().manual_seed(number)
-        batch, before, new = 2 + number % 3, number % config.context, 1 + number * 7 % (2 * config.context)
+        batch, before, new = 2 + number % 3, (number + 1) % config.context, 1 + number * 7 % (2 * config.context)
         text = torch.randint(config.vocabulary, (batch, before + new), generator=generator)
         text[:, 0] = END
         state = empty(model, batch)
         if before:
             with torch.no_grad():
                 state = step(text[:, :before], *state)[1:]
-        return (text[:, before:], *state)
+        return (text[:, before:].clone(), *state)  # an export would keep the stride of a view
 
     settings = {"context": model.config.context, "layers": model.config.layers, "width": model.config.width}
     return Artifact(

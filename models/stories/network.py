@@ -147,7 +147,7 @@ class Block(nn.Module):
         q, k, v = self.qkv(_norm(x)).view(shape).permute(2, 0, 3, 1, 4)  # each (B, H, S, D / H)
         if past is not None:
             k, v = past.extended(k, v)
-        bias = (self.distance_bias[:, distance] + mask).expand(len(x), -1, -1, -1)
+        bias = (self.distance_bias[:, distance] + mask).expand(x.shape[0], -1, -1, -1)
         scores = torch.baddbmm(bias.flatten(0, 1), q.flatten(0, 1), k.flatten(0, 1).transpose(1, 2), alpha=scale)
         weights = scores.softmax(-1).view(bias.shape)
         x = x + self.dropout(self.out((weights @ v).transpose(1, 2).flatten(2)))
