@@ -379,3 +379,35 @@ def test_tours_have_times_as_hours_were_given(tmp_path, text, expected):
     line, *points = [each["properties"] for each in features]
     assert (line["leaves"], line["back"]) == (times[0], times[-1])
     assert [point.get("time") for point in points] == [None, *times[1:3]]
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes"),
+    [
+        *(("open", "close"), ("Öffnet", "Schließt"), ("Oeffnet", "Schliesst"), ("von", "bis")),
+        *(("geöffnet von", "geöffnet bis"), ("Öffnungszeit", "Schließzeit"), ("Lieferzeit ab", "Lieferzeit bis")),
+        *(("Frühestens", "Spätestens"), ("window_start", "window_end"), ("Time from", "Time to"), ("Start", "Ende")),
+    ],
+)
+def test_opening_hours_are_kept_whatever_their_columns_are_called_and_the_line_says_so(tmp_path, opens, closes):
+    text = f"Kunde;Breite;Länge;Menge;{opens};{closes}\nLager;50,9;6,9;;7:00;18:00\na;50,8;6,8;3;8:30;9:15\n"
+    path = written(tmp_path, (text + "b;50,7;6,95;4;;\n").encode("cp1252"))
+    problem = asked(path, capacity=10, service_times=5)
+    assert problem.hours == (420, 1080)
+    assert problem.windows is not None
+    assert problem.windows[0] == (510, 555)
+    assert problem.service_times == (5, 5)
+    found = read_table(path).found
+    assert "opening hours are kept: no time for service but by service_times=5 or the like, 60 km/h but by" in found
+    assert "not used" not in found
+
+
+def test_hours_in_one_column_are_taken_apart_and_columns_that_are_not_used_are_named(tmp_path):
+    text = "name,lat,lon,demand,Zeitfenster,Phone,Servicezeit\nYard,52.5,13.4,,7:00-18:00,,\na,52.6,13.5,7,8:30 bis 9,1,5\n"
+    path = written(tmp_path, text + "b,52.4,13.3,9,,2,\n")
+    problem = asked(path, capacity=10)
+    assert (problem.hours, problem.service_times) == ((420, 1080), (5, 0))
+    assert "opening hours are kept: 60 km/h but by speed=40 or the like" in read_table(path).found
+    assert "; not used: Phone" in read_table(path).found
+    wrong = written(tmp_path, text.replace("7:00-18:00", "all day") + "b,52.4,13.3,9,,2,\n", "wrong.csv")
+    assert refusal(wrong) == "row 2: hours are 'all day'; type them as 8:00-17:30"
