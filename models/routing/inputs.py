@@ -99,8 +99,9 @@ class RoutingInput(Input):
         """
         if not isinstance(given, dict):
             return given
-        if isinstance(one := given.get("service_times"), int | float) and isinstance(given.get("demands"), list | tuple):
-            given = {**given, "service_times": [one] * len(given["demands"])}
+        one, demands = given.get("service_times"), given.get("demands")
+        if isinstance(one, int | float) and isinstance(demands, list | tuple):
+            given = {**given, "service_times": [one] * len(demands)}
         if isinstance(vehicles := given.get("vehicles"), list | tuple):
             capacities = [each.get("capacity") for each in vehicles if isinstance(each, dict)]
             most = max((each for each in capacities if isinstance(each, int | float)), default=None)

@@ -43,8 +43,8 @@ USUAL = {
         *("lieferzeitab", "lieferzeitvon", "ab", "beginn", "fruhestens", "fruehestens"),
     ),
     "close": (
-        *("close", "closes", "closing", "closesat", "closingtime", "latest", "duedate", "duetime", "until", "end", "to"),
-        *("timeto", "windowend", "timewindowend", "schliesst", "geoffnetbis", "geoeffnetbis", "schliesszeit", "bis"),
+        *("close", "closes", "closing", "closesat", "closingtime", "latest", "duedate", "duetime", "until", "end"),
+        *("to", "timeto", "windowend", "timewindowend", "schliesst", "geoffnetbis", "geoeffnetbis", "schliesszeit", "bis"),
         *("lieferzeitbis", "ende", "spatestens", "spaetestens"),
     ),
     "hours": ("hours", "openinghours", "timewindow", "window", "zeitfenster", "lieferfenster", "offnungszeiten"),
@@ -230,7 +230,7 @@ def _hours(path: Path, row: int, cells: Row) -> tuple[float, float]:
     found = []
     texts = [_text(cells.get(what)) for what in ("open", "close")]
     if span := _text(cells.get("hours")):  # 8:00-17:30, or 8-17
-        texts = re.split(r"\s*(?:-|–|to|bis)\s*", span, maxsplit=1)
+        texts = re.split(r"\s*(?:-|\u2013|to|bis)\s*", span, maxsplit=1)
         texts = [f"{each}:00" if re.fullmatch(r"1?\d|2[0-4]", each) else each for each in texts]
         if len(texts) < 2:
             raise UserError(f"{path}: row {row}: hours are {printable(repr(span), 40)}; type them as 8:00-17:30")
