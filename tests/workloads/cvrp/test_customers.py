@@ -285,7 +285,8 @@ def test_depots_with_hours_of_their_own_prizes_and_kinds_of_vehicles(tmp_path):
 
 ASK = """
 const script = require("fs").readFileSync(process.argv[1], "utf8");
-const own = `${script}\\n({ readCustomers, depotsOf, decoded, COLUMNS })`, page = require("vm").runInNewContext(own, { TextDecoder });
+const own = `${script}\\n({ readCustomers, depotsOf, decoded, COLUMNS })`;
+const page = require("vm").runInNewContext(own, { TextDecoder });
 const { readCustomers, depotsOf, decoded, COLUMNS: columns } = page;
 const { where, customers, unused } = readCustomers(decoded(require("fs").readFileSync(0)));
 const hours = [where.hours, ...where.depots.map(each => each.hours)], names = customers.map(each => each.name);

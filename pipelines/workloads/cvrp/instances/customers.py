@@ -44,8 +44,8 @@ USUAL = {
     ),
     "close": (
         *("close", "closes", "closing", "closesat", "closingtime", "latest", "duedate", "duetime", "until", "end"),
-        *("to", "timeto", "windowend", "timewindowend", "schliesst", "geoffnetbis", "geoeffnetbis", "schliesszeit", "bis"),
-        *("lieferzeitbis", "ende", "spatestens", "spaetestens"),
+        *("to", "timeto", "windowend", "timewindowend", "schliesst", "geoffnetbis", "geoeffnetbis", "schliesszeit"),
+        *("bis", "lieferzeitbis", "ende", "spatestens", "spaetestens"),
     ),
     "hours": ("hours", "openinghours", "timewindow", "window", "zeitfenster", "lieferfenster", "offnungszeiten"),
     "service": (
