@@ -12,16 +12,16 @@ PARTS :=
 # Each of the many processes of tests would compile the same modules anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test lint docs evidence mutants pictures firmware
+.PHONY: help run test lint docs evidence mutants pictures firmware
 
-run: .venv/installed
+run: .venv/installed  # install, train the route planner, evaluate it
 	$(BIN)/accelerate launch pipelines/train.py --workload cvrp --name $(NAME) $(RESUME) $(WORDS)
 	$(BIN)/accelerate launch pipelines/evaluate.py --workload cvrp --name $(NAME)
 
-test: .venv/installed
+test: .venv/installed  # all quick tests, without network or GPU
 	$(BIN)/python -m pytest
 
-lint: .venv/installed
+lint: .venv/installed  # style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -45,6 +45,9 @@ pictures: .venv/installed
 # Rebuilds exporters/rp2040/runtime.bin and runtime_rp2350.bin byte for byte; needs Debian's gcc-arm-none-eabi.
 firmware:
 	$(MAKE) -C exporters/rp2040/firmware
+
+help:  # these lines
+	@sed -n 's/^\([a-z]*\):.*# /make \1: /p' Makefile
 
 .venv/installed: requirements.txt
 	@echo "installing the packages of requirements.txt into .venv: some minutes, some gigabytes"

@@ -22,6 +22,7 @@ that you can fix, which is reported in a few lines.
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -75,13 +76,15 @@ def main() -> None:
         files.write_text(args.csv, table.text())
         left_out = f"; left out, as a cell cannot hold them: {', '.join(table.left_out)}" if table.left_out else ""
         print(f"{args.csv}: {len(table.rows)} rows{left_out}")
+        for note, count in Counter(str(row["note"]) for row in table.rows if row.get("note")).items():
+            print(f"{count} of {len(table.rows)} rows: {note}")
     errors = [each.error for each in found if each.error]
     if errors:
         many = f"{len(errors)} inputs" if len(errors) > 1 else "1 input"
         print(f"{many} could not be used, or only in part; the first: {errors[0]}", file=sys.stderr)
     if not any(each.usable for each in found):
         none = f"there is no input{' in ' * bool(paths)}{', '.join(map(str, paths))}"
-        raise UserError("nothing could be answered" if errors else none)
+        raise UserError("nothing could be answered" if errors else f"{none}; see --help for what is answered")
     named = {words.FIELDS, *map(str, paths)}
     if errors:
         sys.exit(2 if any(not named.isdisjoint(each.failed) for each in found) else 1)

@@ -24,6 +24,19 @@ def test_the_version_is_that_of_the_project(tmp_path):
     assert f"## {stated} " in (ROOT / "CHANGELOG.md").read_text()
 
 
+@pytest.mark.parametrize(("imported", "frozen"), [("json", True), ("triton", False)])
+def test_nothing_of_triton_is_kept_from_being_collected_at_the_end(imported, frozen):
+    lines = f"""
+        import atexit, gc, sys, types
+        atexit.register(lambda: print(gc.get_freeze_count() > 0))
+        from pipelines.cli import run_main
+        run_main(lambda: sys.modules.setdefault({imported!r}, types.ModuleType({imported!r})))
+    """
+    program = "\n".join(map(str.strip, lines.splitlines()))
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == (f"{frozen}\n", "")
+
+
 @pytest.mark.parametrize(
     ("words", "answer"),
     [

@@ -6,12 +6,24 @@ const EXAMPLE = [  // x, y, demand
   [64, 41, 7], [93, 55, 2], [85, 68, 6], [72, 62, 8], [88, 87, 4], [66, 83, 5], [48, 91, 3], [36, 72, 9], [19, 80, 6], [9, 58, 4], [24, 52, 2],
 ];
 const ALWAYS = [0, 1e9];  // minutes
-const COLUMNS = {
-  lon: ["lon", "lng", "long", "longitude"], lat: ["lat", "latitude"], x: ["x", "xcoord"], y: ["y", "ycoord"],
-  demand: ["demand", "quantity", "qty", "weight", "load", "amount", "volume", "units", "parcels", "packages"],
-  open: ["open", "opens", "opening", "earliest", "readytime", "from"], close: ["close", "closes", "closing", "latest", "duedate", "duetime", "until"],
-  service: ["service", "servicetime", "serviceminutes", "unloading"], prize: ["prize", "penalty", "profit", "reward"],
-  name: ["name", "customer", "stop", "address", "place"], capacity: ["capacity"], depot: ["depot", "isdepot"],
+const COLUMNS = {  // those of pipelines/workloads/cvrp/instances/customers.py
+  lon: ["lon", "lng", "long", "longitude", "laengengrad", "langengrad", "laenge", "lange"],
+  lat: ["lat", "latitude", "breitengrad", "breite"],
+  x: ["x", "xcoord", "xcoordinate", "coordx", "east", "easting"],
+  y: ["y", "ycoord", "ycoordinate", "coordy", "north", "northing"],
+  demand: ["demand", "quantity", "qty", "weight", "weightkg", "kg", "load", "amount", "volume", "units", "parcels", "packages", "pallets", "boxes",
+    "items", "orderweight", "bedarf", "menge", "gewicht"],
+  name: ["name", "customer", "customername", "label", "stop", "address", "place", "city", "town", "id", "kunde"],
+  capacity: ["capacity", "vehiclecapacity", "maxload", "kapazitat", "kapazitaet"],
+  open: ["open", "opens", "opening", "opensat", "openingtime", "earliest", "readytime", "from", "start", "timefrom", "windowstart",
+    "timewindowstart", "offnet", "oeffnet", "geoffnetvon", "geoeffnetvon", "offnungszeit", "von", "lieferzeitab", "lieferzeitvon", "ab", "beginn",
+    "fruhestens", "fruehestens"],
+  close: ["close", "closes", "closing", "closesat", "closingtime", "latest", "duedate", "duetime", "until", "end", "to", "timeto", "windowend",
+    "timewindowend", "schliesst", "geoffnetbis", "geoeffnetbis", "schliesszeit", "bis", "lieferzeitbis", "ende", "spatestens", "spaetestens"],
+  hours: ["hours", "openinghours", "timewindow", "window", "zeitfenster", "lieferfenster", "offnungszeiten"],
+  service: ["service", "servicetime", "serviceminutes", "unloading", "stoptime", "servicezeit", "standzeit", "entladezeit"],
+  prize: ["prize", "penalty", "profit", "reward"],
+  depot: ["depot", "isdepot", "type", "kind", "role"],
 };
 
 // `about.rivals`: the backend has `rivals(input, milliseconds)`; `about.milliseconds`: the user may choose that time, which is
@@ -71,10 +83,12 @@ function routesPanel(place, backend, about) {
 
   async function opened(csv) {
     try {
-      const found = readCustomers(await csv.text());
+      const found = readCustomers(decoded(await csv.arrayBuffer()));
       if (found.capacity) capacity.value = found.capacity;
-      replaced(found, `${csv.name}: ${found.customers.length} customers`);
+      const unsaid = found.capacity ? "" : `; it names no capacity: a vehicle carries ${capacity.value} unless you type another`;
+      replaced(found, `${csv.name}: ${found.customers.length} customers${unsaid}${found.unused.length ? `; not used: ${found.unused.join(", ")}` : ""}`);
     } catch (error) {
+      replaced({ customers: [] }, "no customers");
       report.fail(`${csv.name}: ${error.message}`);
     }
   }
@@ -119,7 +133,7 @@ function routesPanel(place, backend, about) {
 
   function choice(name) {
     const radio = element("input", { type: "radio", name: "solver", checked: name == chosen, change: () => { chosen = name; show(); } });
-    return element("label", { class: "choice" }, radio, name);
+    return element("label", { class: "choice" }, radio, name == "model" && beyond() ? "own search" : name);
   }
 
   // Draws the chosen solver's tours in colour, over those of the others.
@@ -131,9 +145,12 @@ function routesPanel(place, backend, about) {
       [i + 1, clock(arrivals[i][0]), route.map((each, k) => `${customers[each - 1].name || each} ${clock(arrivals[i][k + 1])}`).join(", "), clock(arrivals[i].at(-1))]))] : []));
   }
 
+  // No policy has learnt hours, prizes or several depots: the native search alone keeps to them.
+  const beyond = () => Boolean(where.hours || where.prizes || where.depots?.length);
+
   const dropped = event => { event.preventDefault(); if (event.dataTransfer.files[0]) opened(event.dataTransfer.files[0]); };
   place.append(
-    element("p", {}, "Vehicles serve all customers from the square and carry no more than their capacity: the trained policy's tours are in colour, those of the other solvers faint beneath."),
+    element("p", {}, "Vehicles serve all customers from the square and carry no more than their capacity: the chosen solver's tours are in colour, those of the others faint beneath. With opening hours, prizes or several depots a search answers, without the trained policy."),
     element("div", { class: "row" },
       labelled("vehicle's capacity", capacity),
       labelled("km/h, for opening hours", speed),
@@ -149,14 +166,24 @@ function routesPanel(place, backend, about) {
   solve();
 }
 
+// A file's text in UTF-8, else as Windows writes it.
+function decoded(bytes) {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    return new TextDecoder("windows-1252").decode(bytes);
+  }
+}
+
 // The depot and customers of a CSV on the map. Longitudes and latitudes are projected around their middle, in km.
 function readCustomers(text) {
   const lines = text.replace(/^\ufeff/, "").split(/\r?\n/).map((line, i) => [i + 1, line]).filter(([, line]) => line.trim());
   if (lines.length < 3) throw new Error("it must have a header, a row for the depot and one for each customer");
   const divider = [",", ";", "\t"].reduce((a, b) => lines[0][1].split(b).length > lines[0][1].split(a).length ? b : a);
   const cells = line => (line + divider).match(new RegExp(`("([^"]|"")*"|[^${divider}]*)${divider}`, "g")).map(cell => cell.slice(0, -1).trim().replace(/^"(.*)"$/, "$1").replaceAll('""', '"'));
-  const header = cells(lines[0][1]).map(name => name.toLowerCase().replace(/[([].*/, "").replace(/[^a-z]/g, ""));
-  const at = Object.fromEntries(Object.entries(COLUMNS).map(([what, names]) => [what, header.findIndex(each => names.includes(each))]));
+  const named = cells(lines[0][1]);
+  const header = named.map(name => name.replace(/[([].*/, "").toLowerCase().replaceAll("ß", "ss").normalize("NFKD").replace(/[^0-9a-z]/g, ""));
+  const at = Object.fromEntries(Object.entries(COLUMNS).map(([what, names]) => [what, header.indexOf(names.find(each => header.includes(each)) ?? NaN)]));
   const degrees = at.lon >= 0 && at.lat >= 0, axes = degrees ? ["lon", "lat"] : ["x", "y"];
   for (const what of [...axes, "demand"]) if (at[what] < 0) throw new Error(`there is no column ${what == "x" ? "lon or x" : what == "y" ? "lat or y" : what}; the first row must name the columns, as in name,lon,lat,demand`);
   const rows = lines.slice(1).map(([number, line]) => {
@@ -165,13 +192,15 @@ function readCustomers(text) {
       if (!cell || !Number.isFinite(found)) throw new Error(`row ${number}: ${what} is ${cell ? `"${cell}"` : "empty"}; type a number`);
       return found;
     };
-    const minutes = (what, missing) => {
-      const clock = /^(\d{1,2}):(\d\d)$/.exec(row[at[what]] ?? "");
-      return clock ? 60 * clock[1] + Number(clock[2]) : row[at[what]] ? value(what) : missing;
+    const minutes = (what, missing, text = row[at[what]] ?? "") => {
+      const clock = /^(\d{1,2}):(\d\d)(:00)?$/.exec(text);
+      return clock ? 60 * clock[1] + Number(clock[2]) : text ? value(what) : missing;
     };
-    const hours = [minutes("open", ALWAYS[0]), minutes("close", ALWAYS[1])];
+    const span = row[at.hours]?.split(/\s*(?:-|–|to|bis)\s*/).map(each => each.replace(/^(1?\d|2[0-4])$/, "$1:00"));
+    if (row[at.hours] && span.length != 2) throw new Error(`row ${number}: hours are "${row[at.hours]}"; type them as 8:00-17:30`);
+    const hours = ["open", "close"].map((what, i) => minutes(what, ALWAYS[i], row[at.hours] ? span[i] : undefined));
     if (hours[0] > hours[1]) throw new Error(`row ${number}: opens after it closes`);
-    const marked = ["1", "true", "yes", "depot"].includes(row[at.depot]?.toLowerCase()) || row[at.name]?.toLowerCase() == "depot";
+    const marked = ["1", "true", "yes", "y", "x", "depot", "ja"].includes(row[at.depot]?.toLowerCase()) || row[at.name]?.toLowerCase() == "depot";
     const prize = row[at.prize] ? value("prize") : undefined;
     return { number, place: axes.map(value), marked, hours, prize, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity: row[at.capacity] };
   });
@@ -185,9 +214,10 @@ function readCustomers(text) {
   const extent = Math.max(across * (east - west), up * (north - south)) || 1;
   const onMap = ([x, y]) => [4 + 92 * across * (x - west) / extent, 4 + 92 * up * (north - y) / extent];
   return {
-    where: { depot: onMap(depot.place), depots: marked.slice(1).map(each => ({ at: onMap(each.place), hours: each.hours })), scale: extent / 92, unit: degrees ? "\u00a0km" : "", hours: at.open >= 0 || at.close >= 0 ? depot.hours : null, prizes: at.prize >= 0 },
+    where: { depot: onMap(depot.place), depots: marked.slice(1).map(each => ({ at: onMap(each.place), hours: each.hours })), scale: extent / 92, unit: degrees ? "\u00a0km" : "", hours: Math.max(at.open, at.close, at.hours) >= 0 ? depot.hours : null, prizes: at.prize >= 0 },
     customers: others.map(each => ({ at: onMap(each.place), demand: each.demand(), hours: each.hours, service: each.service, prize: each.prize, name: each.name })),
     capacity: Number(rows.find(each => each.capacity)?.capacity) || null,
+    unused: named.filter((name, i) => name && !Object.values(at).includes(i)),
   };
 }
 

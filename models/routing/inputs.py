@@ -69,7 +69,9 @@ class RoutingInput(Input):
     )
     windows: tuple[Window, ...] | None = Field(None, description="when service may begin at each customer")
     hours: Window | None = Field(None, description="when routes may begin and must have ended, in the unit of windows")
-    service_times: tuple[Amount, ...] | None = Field(None, description="time that service takes at each customer")
+    service_times: tuple[Amount, ...] | None = Field(
+        None, description="time that service takes at each customer; a single number: at all of them"
+    )
     num_vehicles: int | None = Field(None, ge=1, le=MOST_CUSTOMERS, description="how many there are; null: enough")
     max_length: Amount | None = Field(None, description="length that a route may have")
     max_duration: Amount | None = Field(None, description="time that a route may take, with waiting and service")
@@ -91,9 +93,15 @@ class RoutingInput(Input):
     @model_validator(mode="before")
     @classmethod
     def _completed(cls, given: object) -> object:
-        """Lay out a matrix without coordinates in a plane, and give several kinds of vehicles a capacity in common."""
+        """Lay out a matrix without coordinates in a plane, and give several kinds of vehicles a capacity in common.
+
+        A single time of service becomes that of each customer.
+        """
         if not isinstance(given, dict):
             return given
+        one, demands = given.get("service_times"), given.get("demands")
+        if isinstance(one, int | float) and isinstance(demands, list | tuple):
+            given = {**given, "service_times": [one] * len(demands)}
         if isinstance(vehicles := given.get("vehicles"), list | tuple):
             capacities = [each.get("capacity") for each in vehicles if isinstance(each, dict)]
             most = max((each for each in capacities if isinstance(each, int | float)), default=None)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from common.errors import UserError
 from common.foreign_text import from_csv
@@ -190,6 +191,16 @@ def test_help_has_the_settings_and_comes_without_torch(tmp_path):
     assert "  candles.close  ([number, ...])" in done.stdout
     assert "  threshold=null  (0 < number <= 1 / null)" in done.stdout
     assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+@pytest.mark.slow
+def test_what_answers_say_of_themselves_is_said_beside_a_table(tmp_path):
+    for level in (60, 160):
+        Image.new("RGB", (60, 40), (level, 40, 255 - level)).save(tmp_path / f"{level}.png")
+    words = ("--workload", "lmol", "--name", "lmol-digits", str(tmp_path), "--csv", "ranking.csv")
+    done = stage(tmp_path, "predict.py", *words)
+    note = "2 of 2 rows: unlike the images that the model was trained on: this answer means little"
+    assert done.stdout.splitlines() == ["ranking.csv: 2 rows", note], done.stderr
 
 
 def test_many_answers_make_a_table_without_what_a_cell_cannot_hold(tmp_path):

@@ -147,7 +147,7 @@ INPUTS = Inputs(
     read=read,
     completed=completed,
     shared=(
-        *("capacity", "degrees", "rounding", "speed", "num_vehicles"),
+        *("capacity", "degrees", "rounding", "speed", "service_times", "num_vehicles"),
         *("max_length", "max_duration", "open_routes", "vehicles"),
     ),
     beside=beside,

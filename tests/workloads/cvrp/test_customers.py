@@ -22,7 +22,7 @@ from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import cost_of
 from pipelines.answers import words
 from pipelines.workloads.cvrp.input_files import INPUTS
-from pipelines.workloads.cvrp.instances.customers import read_table, whole_numbers, write_routes
+from pipelines.workloads.cvrp.instances.customers import USUAL, read_table, whole_numbers, write_routes
 from pipelines.workloads.cvrp.instances.files import read
 from pipelines.workloads.cvrp.solvers.reference import sisrs
 from tests.stages import stage
@@ -285,21 +285,35 @@ def test_depots_with_hours_of_their_own_prizes_and_kinds_of_vehicles(tmp_path):
 
 ASK = """
 const script = require("fs").readFileSync(process.argv[1], "utf8");
-const { readCustomers, depotsOf } = require("vm").runInNewContext(`${script}\\n({ readCustomers, depotsOf })`);
-const { where, customers } = readCustomers(require("fs").readFileSync(0, "utf8"));
+const own = `${script}\\n({ readCustomers, depotsOf, decoded, COLUMNS })`;
+const page = require("vm").runInNewContext(own, { TextDecoder });
+const { readCustomers, depotsOf, decoded, COLUMNS: columns } = page;
+const { where, customers, unused } = readCustomers(decoded(require("fs").readFileSync(0)));
 const hours = [where.hours, ...where.depots.map(each => each.hours)], names = customers.map(each => each.name);
 const prizes = where.prizes && customers.map(each => each.prize ?? null);
-console.log(JSON.stringify({ hours, depots: depotsOf(where).length, customers: names, prizes }));
+console.log(JSON.stringify({ hours, depots: depotsOf(where).length, customers: names, prizes, unused, columns }));
 """
 
 
-def test_the_page_reads_depots_and_prizes_as_a_table_is_read():
-    done = subprocess.run(
-        ["node", "-e", ASK, str(browser.FOLDER / "routes.js")], input=MANY, capture_output=True, text=True, check=False
-    )
+def page_reads(table: bytes) -> dict:
+    """Return what a page reads in a table, and the names by which it knows columns."""
+    command = ["node", "-e", ASK, str(browser.FOLDER / "routes.js")]
+    done = subprocess.run(command, input=table, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_page_reads_depots_and_prizes_as_a_table_is_read():
+    found = page_reads(MANY.encode())
+    assert {what: tuple(names) for what, names in found.pop("columns").items()} == USUAL
     read = {"hours": [[420, 720], [480, 1080]], "depots": 2, "customers": ["Anna", "Bert"], "prizes": [None, 7.5]}
-    assert json.loads(done.stdout) == read
+    assert found == {**read, "unused": []}
+
+
+def test_the_page_reads_a_table_of_windows_with_commas_and_hours_in_one_column():
+    text = "Kunde;Breitengrad;Längengrad;Menge;Öffnungszeiten;Telefon\nLager;50,9;6,9;;7-18;\n"
+    found = page_reads((text + "a;50,8;6,8;3;8:30 bis 9:15;1\nb;50,7;6,95;4;;\n").encode("cp1252"))
+    assert (found["hours"], found["customers"], found["unused"]) == ([[420, 1080]], ["a", "b"], ["Telefon"])
 
 
 @given(st.lists(st.decimals(0, 1000, places=3), min_size=1, max_size=20))
@@ -379,3 +393,36 @@ def test_tours_have_times_as_hours_were_given(tmp_path, text, expected):
     line, *points = [each["properties"] for each in features]
     assert (line["leaves"], line["back"]) == (times[0], times[-1])
     assert [point.get("time") for point in points] == [None, *times[1:3]]
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes"),
+    [
+        *(("open", "close"), ("Öffnet", "Schließt"), ("Oeffnet", "Schliesst"), ("von", "bis")),
+        *(("geöffnet von", "geöffnet bis"), ("Öffnungszeit", "Schließzeit"), ("Lieferzeit ab", "Lieferzeit bis")),
+        *(("Frühestens", "Spätestens"), ("window_start", "window_end"), ("Time from", "Time to"), ("Start", "Ende")),
+    ],
+)
+def test_opening_hours_are_kept_whatever_their_columns_are_called_and_the_line_says_so(tmp_path, opens, closes):
+    text = f"Kunde;Breite;Länge;Menge;{opens};{closes}\nLager;50,9;6,9;;7:00;18:00\na;50,8;6,8;3;8:30;9:15\n"
+    path = written(tmp_path, (text + "b;50,7;6,95;4;;\n").encode("cp1252"))
+    problem = asked(path, capacity=10, service_times=5)
+    assert problem.hours == (420, 1080)
+    assert problem.windows is not None
+    assert problem.windows[0] == (510, 555)
+    assert problem.service_times == (5, 5)
+    found = read_table(path).found
+    assert "opening hours are kept: no time for service but by service_times=5 or the like, 60 km/h but by" in found
+    assert "not used" not in found
+
+
+def test_hours_in_one_column_are_taken_apart_and_columns_that_are_not_used_are_named(tmp_path):
+    text = "name,lat,lon,demand,Zeitfenster,Phone,Servicezeit\nYard,52.5,13.4,,7:00-18:00,,\n"
+    text += "a,52.6,13.5,7,8:30 bis 9,1,5\n"
+    path = written(tmp_path, text + "b,52.4,13.3,9,,2,\n")
+    problem = asked(path, capacity=10)
+    assert (problem.hours, problem.service_times) == ((420, 1080), (5, 0))
+    assert "opening hours are kept: 60 km/h but by speed=40 or the like" in read_table(path).found
+    assert "; not used: Phone" in read_table(path).found
+    wrong = written(tmp_path, text.replace("7:00-18:00", "all day") + "b,52.4,13.3,9,,2,\n", "wrong.csv")
+    assert refusal(wrong) == "row 2: hours are 'all day'; type them as 8:00-17:30"

@@ -27,19 +27,31 @@ from pipelines.workloads.cvrp.instances.tables import TABLES
 
 # What a column holds, and its usual names without case, accents, spaces and signs; the first one present counts.
 USUAL = {
-    "lon": ("lon", "lng", "long", "longitude", "laengengrad", "langengrad"),
-    "lat": ("lat", "latitude", "breitengrad"),
+    "lon": ("lon", "lng", "long", "longitude", "laengengrad", "langengrad", "laenge", "lange"),
+    "lat": ("lat", "latitude", "breitengrad", "breite"),
     "x": ("x", "xcoord", "xcoordinate", "coordx", "east", "easting"),
     "y": ("y", "ycoord", "ycoordinate", "coordy", "north", "northing"),
     "demand": (
         *("demand", "quantity", "qty", "weight", "weightkg", "kg", "load", "amount", "volume", "units", "parcels"),
-        *("packages", "pallets", "boxes", "items", "bedarf", "menge", "gewicht"),
+        *("packages", "pallets", "boxes", "items", "orderweight", "bedarf", "menge", "gewicht"),
     ),
     "name": ("name", "customer", "customername", "label", "stop", "address", "place", "city", "town", "id", "kunde"),
     "capacity": ("capacity", "vehiclecapacity", "maxload", "kapazitat", "kapazitaet"),
-    "open": ("open", "opens", "opening", "earliest", "readytime", "from"),
-    "close": ("close", "closes", "closing", "latest", "duedate", "duetime", "until"),
-    "service": ("service", "servicetime", "serviceminutes", "unloading"),
+    "open": (
+        *("open", "opens", "opening", "opensat", "openingtime", "earliest", "readytime", "from", "start", "timefrom"),
+        *("windowstart", "timewindowstart", "offnet", "oeffnet", "geoffnetvon", "geoeffnetvon", "offnungszeit", "von"),
+        *("lieferzeitab", "lieferzeitvon", "ab", "beginn", "fruhestens", "fruehestens"),
+    ),
+    "close": (
+        *("close", "closes", "closing", "closesat", "closingtime", "latest", "duedate", "duetime", "until", "end"),
+        *("to", "timeto", "windowend", "timewindowend", "schliesst", "geoffnetbis", "geoeffnetbis", "schliesszeit"),
+        *("bis", "lieferzeitbis", "ende", "spatestens", "spaetestens"),
+    ),
+    "hours": ("hours", "openinghours", "timewindow", "window", "zeitfenster", "lieferfenster", "offnungszeiten"),
+    "service": (
+        *("service", "servicetime", "serviceminutes", "unloading", "stoptime", "servicezeit", "standzeit"),
+        *("entladezeit",),
+    ),
     "prize": ("prize", "penalty", "profit", "reward"),
     "depot": ("depot", "isdepot", "type", "kind", "role"),
 }
@@ -139,12 +151,17 @@ def read_table(path: Path) -> Customers:
     where = f"row {depot}{f' ({names[0]})' if names[0] else ''}{'' if marked else ', the first'}"
     more = [f"further depots in rows {' and '.join(map(str, further))}"] if further else []
     found = "; ".join([f"{len(served)} customers, depot in {where}", *more, *called])
+    if unused := [str(name) for at, name in enumerate(header) if name and at not in columns.values()]:
+        found += f"; not used: {', '.join(unused)}"
     if degrees:
         by = "" if axes[0] == "lon" else " by the range of x and y (degrees=false if they lie in a plane)"
         found += f"; longitude and latitude{by}: costs are in km"
     others: dict[str, object] = {"name": path.stem}
-    if {"open", "close"} & columns.keys():
+    if {"open", "close", "hours"} & columns.keys():
         hours, *windows = (_hours(path, row, cells) for row, cells in rows.items())
+        by = ["" if "service" in columns else ", no time for service but by service_times=5 or the like"]
+        by += [", 60 km/h but by speed=40 or the like"] if degrees else []
+        found += f"; opening hours are kept: {''.join(by).removeprefix(', ')}".removesuffix(": ")
         others |= {"hours": hours, "windows": windows[: len(served)], "depot_hours": windows[len(served) :]}
     if "service" in columns:
         others["service_times"] = [_number(path, r, "service", cells["service"] or 0, 0) for r, cells in served.items()]
@@ -156,8 +173,8 @@ def read_table(path: Path) -> Customers:
     if (capacity := _capacity(path, rows)) is not None:
         others["capacity"] = capacity
     demands = [0.0, *loads, *(0.0 for _ in further)]
-    clock = any(":" in _text(cells.get(what)) for cells in rows.values() for what in ("open", "close"))
-    return Customers(list(rows), names, places, demands, degrees, len(served), others, printable(found, 400), clock)
+    clock = any(":" in _text(cells.get(what)) for cells in rows.values() for what in ("open", "close", "hours"))
+    return Customers(list(rows), names, places, demands, degrees, len(served), others, printable(found, 600), clock)
 
 
 def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequence[object]]]) -> dict[str, int]:
@@ -211,8 +228,13 @@ def _number(path: Path, row: int, column: str, cell: object, least: float = -MAX
 def _hours(path: Path, row: int, cells: Row) -> tuple[float, float]:
     """Return when a row opens and closes; an empty cell limits nothing."""
     found = []
-    for what, missing in (("open", 0.0), ("close", MAX_COORDINATE)):
-        text = _text(cells.get(what))
+    texts = [_text(cells.get(what)) for what in ("open", "close")]
+    if span := _text(cells.get("hours")):  # 8:00-17:30, or 8-17
+        texts = re.split(r"\s*(?:-|\u2013|to|bis)\s*", span, maxsplit=1)
+        texts = [f"{each}:00" if re.fullmatch(r"1?\d|2[0-4]", each) else each for each in texts]
+        if len(texts) < 2:
+            raise UserError(f"{path}: row {row}: hours are {printable(repr(span), 40)}; type them as 8:00-17:30")
+    for what, text, missing in zip(("open", "close"), texts, (0.0, MAX_COORDINATE), strict=True):
         if clock := re.fullmatch(r"(\d{1,2}):(\d\d)(:00)?", text):
             found.append(60.0 * int(clock[1]) + int(clock[2]))
         else:
