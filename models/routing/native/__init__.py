@@ -77,7 +77,7 @@ def _processor() -> str:
 
 def decodes(instances: Instances) -> bool:
     """Return whether `build` can stand in for the loop in Python."""
-    return instances.locs.device.type == "cpu" and not unavailable()
+    return instances.locs.device.type == "cpu" and instances.rules is None and not unavailable()
 
 
 def scores(instances: Instances) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,6 +80,7 @@ def _solver(iterations: int, seconds: float, seed: int, sizes: tuple[int, int]) 
     return hygese.Solver(parameters, verbose=False)
 
 
+RULED = 20  # rounds of ruin and recreate a customer, on an instance to imitate with windows or other rules
 ROUNDS = 200  # of ruin and recreate in place of an iteration of HGS, for tours about as short
 
 
@@ -96,13 +98,26 @@ def sisrs(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 
     return ruined(problem, rounds=rounds, seconds=seconds, seed=seed)
 
 
-def to_imitate(problem: Problem) -> Routes:
-    """Return routes to learn from, a pure function of the problem: HGS's, if it is installed.
+def narrowed(problem: Problem) -> Problem:
+    """Return a generated problem with limits that policies, which keep a margin from them, reach."""
+    from models.routing.environment import MARGIN
 
-    Without HGS they are those of ruin and recreate, without native code PyVRP's.
+    less = 2 * MARGIN
+    windows = None if problem.windows is None else problem.windows - [0, less]
+    fleet = tuple(kind._replace(longest=kind.longest - less, limit=kind.limit - less) for kind in problem.fleet)
+    return replace(problem, windows=windows, fleet=fleet)
+
+
+def to_imitate(problem: Problem) -> Routes:
+    """Return routes to learn from, a pure function of the problem: HGS's, if it is installed and the problem plain.
+
+    Otherwise they are those of ruin and recreate, of plain problems without native code PyVRP's.
     """
     from models.routing import native
+    from models.routing.fleet import plan
 
+    if not problem.plain:
+        return plan(narrowed(problem), rounds=RULED * problem.customers).routes
     if not lacking():
         return hgs(problem, iterations=ITERATIONS)
     if not native.unavailable():
@@ -116,8 +131,4 @@ SOLVERS = {
     ),
     "hgs": Solver(lambda: "HGS", lambda problem, seconds, seed: hgs(problem, seconds=seconds, seed=seed)),
     "pyvrp": Solver(pyvrp_label, pyvrp),
-    "pyvrp_from_savings": Solver(
-        lambda: f"{pyvrp_label()} from savings",
-        lambda problem, seconds, seed: pyvrp(problem, seconds, seed, savings(problem)),
-    ),
 }
