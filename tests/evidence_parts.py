@@ -112,8 +112,7 @@ def front(name: str, customers: int, instances: int, rounds: int, methods: str) 
 
 
 SOLVERS = (
-    "evaluation.augment=false evaluation.reference=[sisrs,hgs,pyvrp]"
-    " evaluation.reference_seconds=[0.001,0.005,0.01,0.1]"
+    "evaluation.augment=false evaluation.reference=[hgs,pyvrp] evaluation.reference_seconds=[0.001,0.005,0.01,0.1]"
 )
 OZ_WORDS = f"data.source={OZ} training.epochs=null training.steps=1800 training.learning_rate=5e-3 model.dropout=0.2"
 COUNTS = "model.counts=98304 'model.memory=[8192,8192]'"
@@ -136,14 +135,13 @@ PARTS = {
     "e-n22-k4": customers_22(382.5, 375),
     "cvrp-20": elsewhere("cvrp-20", "evaluation.reference=[]"),
     "cvrp-20-front": front(
-        *("cvrp-20", 20, 1000, 3), "policy:0 policy:0.6 mix:0.6 local:0.6 then:0.6 mix:5 then:5 hgs:0.5 hgs:5 sisrs:0.5"
+        *("cvrp-20", 20, 1000, 3), "policy:0 policy:0.6 mix:0.6 local:0.6 then:0.6 mix:5 then:5 hgs:0.5 hgs:5"
     ),
     "cvrp-50-front": front(
-        *("cvrp-50", 50, 100, 3),
-        "policy:0 policy:2.5 mix:2.5 local:2.5 then:2.5 mix:12 then:12 hgs:2.3 hgs:12 sisrs:2.3",
+        *("cvrp-50", 50, 100, 3), "policy:0 policy:2.5 mix:2.5 local:2.5 then:2.5 mix:12 then:12 hgs:2.3 hgs:12"
     ),
     "cvrp-100-front": front(
-        *("cvrp-100", 100, 40, 3), "policy:0 policy:8 mix:8 local:8 then:8 mix:25 then:25 hgs:8 hgs:25 sisrs:8"
+        *("cvrp-100", 100, 40, 3), "policy:0 policy:8 mix:8 local:8 then:8 mix:25 then:25 hgs:8 hgs:25"
     ),
     "cvrp-50": elsewhere("cvrp-50", f"data.test_instances=100 {SOLVERS}"),
     "cvrp-100": elsewhere("cvrp-100", f"data.test_instances=40 {SOLVERS}"),

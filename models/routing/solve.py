@@ -266,12 +266,6 @@ def division_of(customers: int) -> Division:
     return next(each for each in DIVISIONS if customers <= each.customers)
 
 
-def ruined(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0) -> Routes:
-    """Return routes from ruin and recreate, which begins with random ones, after `rounds` or `seconds` of CPU time."""
-    seeds = random_bits(derive_key(seed, "cvrp", "ruin"), torch.zeros(1), 1)[:, 0]
-    return routes_of(native.ruin_and_recreate(_measured([problem]), seeds, rounds=rounds, seconds=seconds)[0])
-
-
 def _measured(problems: Sequence[Problem]) -> native.Measured:
     """Return the problems with their places where these define all distances alike, else with matrices."""
     demand = torch.from_numpy(np.stack([problem.demand for problem in problems])).double()

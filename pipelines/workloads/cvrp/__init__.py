@@ -17,6 +17,7 @@ from pipelines.workloads.cvrp.instances.rules import PROBLEMS
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 
+OUTLIVED = ("sisrs", "pyvrp_from_savings")
 Size = Annotated[int, Field(ge=2, le=10_000)]
 
 
@@ -162,8 +163,7 @@ class EvaluationSettings(SearchSettings, defaults={"augment": True}):
     )
     compare: bool = Field(True, description="also evaluate cheaper ways of decoding, for the plot of cost against time")
     reference: tuple[Annotated[str, Choice(SOLVERS)], ...] = Field(
-        tuple(SOLVERS),
-        description="solvers beside the model: sisrs (ruin and recreate, our own), hgs, pyvrp (iterated local search)",
+        tuple(SOLVERS), description="solvers beside the model and our own searches: hgs, pyvrp (iterated local search)"
     )
     reference_seconds: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(
         (0.001, 0.01, 0.1),
@@ -173,6 +173,12 @@ class EvaluationSettings(SearchSettings, defaults={"augment": True}):
     reference_instances: int = Field(
         100, ge=1, description="first instances that these solvers solve, on which gaps are measured"
     )
+
+    @field_validator("reference", mode="before")
+    @classmethod
+    def _known(cls, given: object) -> object:
+        """Leave out solvers of older runs that are no more."""
+        return [name for name in given if name not in OUTLIVED] if isinstance(given, list | tuple) else given
 
     @field_validator("reference_seconds", mode="before")
     @classmethod

@@ -9,7 +9,7 @@ import torch
 from models.routing.environment import Instances, routes_of
 from models.routing.inputs import STARTS_FROM, RoutingInput, RoutingSettings, problem_of
 from models.routing.problems import Problem
-from models.routing.solve import Asked, at_once, best_tours, mended, ruined, searched, solve_all
+from models.routing.solve import Asked, at_once, best_tours, mended, searched, solve_all
 from tests.models.routing.policies import length_of, make_instances, make_policy, search
 
 
@@ -102,8 +102,6 @@ def test_searches_draw_by_their_seed_and_the_number_of_the_problem():
     assert torch.equal(tours, searched(problems, items, 0, 0.0, "random"))
     assert not torch.equal(tours, searched(problems, items, 1, 0.0, "random"))
     assert not torch.equal(tours, searched(problems, items + 4, 0, 0.0, "random"))
-    first = ruined(problems[0], rounds=16)
-    assert first == ruined(problems[0], rounds=16) != ruined(problems[0], rounds=16, seed=1)
 
 
 @pytest.mark.parametrize("starts_from", STARTS_FROM)

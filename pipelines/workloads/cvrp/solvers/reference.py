@@ -80,8 +80,7 @@ def _solver(iterations: int, seconds: float, seed: int, sizes: tuple[int, int]) 
     return hygese.Solver(parameters, verbose=False)
 
 
-RULED = 20  # rounds of ruin and recreate a customer, on an instance to imitate with windows or other rules
-ROUNDS = 200  # of ruin and recreate in place of an iteration of HGS, for tours about as short
+ROUNDS = 50  # of ruin and recreate for each customer, where HGS solves no instance to imitate
 
 
 class Solver(NamedTuple):
@@ -89,13 +88,6 @@ class Solver(NamedTuple):
 
     label: Callable[[], str]
     solve: Callable[[Problem, float, int], Routes]  # problem, seconds of CPU time, seed
-
-
-def sisrs(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0) -> Routes:
-    """Return routes from native ruin and recreate, after `rounds` or `seconds` of CPU time."""
-    from models.routing.solve import ruined
-
-    return ruined(problem, rounds=rounds, seconds=seconds, seed=seed)
 
 
 def narrowed(problem: Problem) -> Problem:
@@ -116,19 +108,14 @@ def to_imitate(problem: Problem) -> Routes:
     from models.routing import native
     from models.routing.fleet import plan
 
-    if not problem.plain:
-        return plan(narrowed(problem), rounds=RULED * problem.customers).routes
-    if not lacking():
+    if problem.plain and not lacking():
         return hgs(problem, iterations=ITERATIONS)
-    if not native.unavailable():
-        return sisrs(problem, rounds=ROUNDS * ITERATIONS)
+    if not (problem.plain and native.unavailable()):
+        return plan(narrowed(problem), rounds=ROUNDS * problem.customers).routes
     return pyvrp(problem, math.inf, 0)  # until it has long found nothing better
 
 
 SOLVERS = {
-    "sisrs": Solver(
-        lambda: "ruin and recreate", lambda problem, seconds, seed: sisrs(problem, seconds=seconds, seed=seed)
-    ),
     "hgs": Solver(lambda: "HGS", lambda problem, seconds, seed: hgs(problem, seconds=seconds, seed=seed)),
     "pyvrp": Solver(pyvrp_label, pyvrp),
 }

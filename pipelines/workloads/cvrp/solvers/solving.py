@@ -165,10 +165,10 @@ def solve_by_solvers(
     config: "Config", problems: Sequence[Problem], milliseconds: float, map_items: MapItems
 ) -> list[Solved]:
     """Return the tours of each configured solver that runs on this machine, for each time budget."""
-    settings, left_out = config.evaluation, {"sisrs"} if native.unavailable() else set()
+    settings, left_out = config.evaluation, set[str]()
     budgets = times(settings, milliseconds)
     if "hgs" in settings.reference and budgets and (reason := lacking()):
-        print(f"{reason}: PyVRP and ruin and recreate are compared with, HGS is left out", file=sys.stderr)
+        print(f"{reason}: PyVRP is compared with, HGS is left out", file=sys.stderr)
         left_out.add("hgs")
     return [
         solve_for(name, seconds, config, problems, map_items)
