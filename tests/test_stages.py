@@ -180,7 +180,7 @@ def test_two_processes_evaluate_to_the_same_costs(trained, tmp_path):
 def test_before_the_first_validation_the_last_model_is_evaluated(trained, tmp_path):
     shutil.copytree(trained / "runs/cvrp/default", tmp_path / "runs/cvrp/default")
     shutil.rmtree(tmp_path / "runs/cvrp/default/model/best")
-    quick = ["evaluation.reference_seconds=0", "evaluation.milliseconds=0", "evaluation.compare=false"]
+    quick = ["evaluation.reference_seconds=0", "evaluation.milliseconds=0"]
     done = stage(tmp_path, "evaluate.py", *quick, fresh=True)
     assert done.returncode == 0, done.stderr
     assert "runs/cvrp/default/model/best is written at the first validation; using" in done.stdout
@@ -201,7 +201,7 @@ def test_a_heuristic_needs_no_training(tmp_path):
 )
 def test_words_of_an_evaluation_hold_for_it_alone(tmp_path, name, words):
     (tmp_path / "tiny.vrp").write_text(VRP)
-    words = [*words, "evaluation.instances=tiny.vrp", "evaluation.reference=[]", "evaluation.compare=false"]
+    words = [*words, "evaluation.instances=tiny.vrp", "evaluation.reference=[]"]
     done = stage(tmp_path, "evaluate.py", "--name", name, "data.test_instances=8", *words)
     assert done.returncode == 0, done.stderr
     run = tmp_path / "runs/cvrp" / name

@@ -161,7 +161,6 @@ class EvaluationSettings(SearchSettings, defaults={"augment": True}):
         "decimal); null: by the usual one of the set, exact for CMT, Golden, tai and .npz files, dimacs with time "
         "windows, else round",
     )
-    compare: bool = Field(True, description="also evaluate cheaper ways of decoding, for the plot of cost against time")
     reference: tuple[Annotated[str, Choice(SOLVERS)], ...] = Field(
         tuple(SOLVERS), description="solvers beside the model and our own searches: hgs, pyvrp (iterated local search)"
     )

@@ -75,9 +75,11 @@ def _evaluate_split(
 ) -> Evaluation:
     """Return the Evaluation of one set of problems; its headline is the method configured."""
     if not all(problem.plain for problem in problems):
-        reason = "" if model is None else "windows and limits" * (not model.config.rules) or _untaken(problems)
+        reason = next((reason for problem in problems if (reason := untaken(problem))), "")
+        if model is not None and not model.config.rules:
+            reason = "windows and limits"
         if model is None or reason:
-            why = f", as it does not read {reason}" if reason else ""
+            why = f", as it does not read {reason}" if model is not None else ""
             more = f"{name} is more than a plain CVRP"
             print(f"{more}: native ruin and recreate solves it, no network{why}", file=sys.stderr)
             methods = solve_fleets(config, None, problems, map_items)
@@ -102,11 +104,6 @@ def _evaluate_split(
             methods.append(improved)
     methods += solve_by_solvers(config, few, budget, map_items)
     return _evaluation(config, name, problems, methods, headline, improved)
-
-
-def _untaken(problems: Sequence[Problem]) -> str:
-    """Return what of these problems no network reads; nothing where there is none."""
-    return next((reason for problem in problems if (reason := untaken(problem))), "")
 
 
 def _evaluation(
@@ -151,8 +148,7 @@ def _bounded(config: "Config", model: RoutingPolicy | None, name: str, problems:
 def _ways(config: "Config") -> list[tuple[str, bool]]:
     """Return (decode, augment) of the policy alone, from cheap to expensive; the configured decoding comes last."""
     asked = (config.evaluation.decode, config.evaluation.augment)
-    cheaper = [("greedy", False), ("multistart", False)] if config.evaluation.compare else []
-    return [way for way in cheaper if way != asked] + [asked]
+    return [way for way in (("greedy", False), ("multistart", False)) if way != asked] + [asked]
 
 
 class Reference(NamedTuple):

@@ -12,14 +12,14 @@ from models.routing.environment import Instances, clocks, feasible, replay, rese
 from models.routing.fleet import keeps, plan
 from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
 from models.routing.policy import RoutingPolicy
-from models.routing.problems import Problem, Vehicles, cost_of, rules_of
+from models.routing.problems import Vehicles, cost_of, rules_of
 from models.routing.solve import Asked, mended, start_of
 from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp import prepare as preparation
 from pipelines.workloads.cvrp.imitation import Curriculum
 from pipelines.workloads.cvrp.instances.generated import Generated, by_size, generate, problems_of
 from pipelines.workloads.cvrp.instances.rules import PROBLEMS
 from pipelines.workloads.cvrp.prepare import load, prepare
-from pipelines.workloads.cvrp.solvers.reference import to_imitate
 from pipelines.workloads.cvrp.solvers.validator import InvalidTourError, check
 from pipelines.workloads.cvrp.task import CvrpTask
 from tests.stages import export, stage
@@ -157,14 +157,18 @@ def test_tours_to_imitate_keep_to_the_rules_and_are_learnt_from(tmp_path, custom
     assert task.score(task.model, task.validation.batch(torch.arange(20)))["cost"].isfinite().all()
 
 
-def test_a_tour_to_imitate_keeps_the_margin_that_policies_keep():
+def test_a_tour_to_imitate_keeps_the_margin_that_policies_keep(monkeypatch):
     # Both customers fit on a route, which reaches the second at the very moment when it closes.
-    first, second = np.array([0.5, 0.3]), np.array([0.5, 0])
-    closes = [np.linalg.norm(first), np.linalg.norm(first) + np.linalg.norm(second - first)]
-    windows = np.array([[0, 4], [0, closes[0] + 0.01], [0, closes[1]]])
-    problem = Problem("tight", np.array([[0, 0], first, second]), np.array([0, 1, 1]), 2, "exact", windows=windows)
+    places = torch.tensor([[0, 0], [0.5, 0.3], [0.5, 0]])
+    first = places[1].norm()
+    rules = torch.tensor([[0, 4, 0], [0, first + 0.01, 0], [0, first + 0.3 + 1e-6, 0]])
+    rules = torch.cat([rules, torch.tensor([torch.inf, torch.inf, 0]).expand(3, 3)], 1)
+    fields = {"locs": places[None], "demand": torch.tensor([[0.0, 1, 1]]), "capacity": torch.tensor([2.0])}
+    monkeypatch.setattr(preparation, "generate", lambda *_: {**fields, "rules": rules[None].clone()})
+    (problem,) = problems_of({**fields, "rules": rules[None]})
     assert plan(problem, rounds=50).routes == [[1, 2]]
-    assert sorted(to_imitate(problem)) == [[1], [2]]
+    (tour,) = preparation._tours(config(customers=2).data, torch.arange(1))
+    assert sorted(routes_of(torch.from_numpy(tour))) == [[1], [2]]
 
 
 def test_rules_of_files_are_scaled_with_their_places_and_times_with_the_speed():

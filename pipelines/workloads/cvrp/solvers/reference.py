@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -90,16 +89,6 @@ class Solver(NamedTuple):
     solve: Callable[[Problem, float, int], Routes]  # problem, seconds of CPU time, seed
 
 
-def narrowed(problem: Problem) -> Problem:
-    """Return a generated problem with limits that policies, which keep a margin from them, reach."""
-    from models.routing.environment import MARGIN
-
-    less = 2 * MARGIN
-    windows = None if problem.windows is None else problem.windows - [0, less]
-    fleet = tuple(kind._replace(longest=kind.longest - less, limit=kind.limit - less) for kind in problem.fleet)
-    return replace(problem, windows=windows, fleet=fleet)
-
-
 def to_imitate(problem: Problem) -> Routes:
     """Return routes to learn from, a pure function of the problem: HGS's, if it is installed and the problem plain.
 
@@ -111,7 +100,7 @@ def to_imitate(problem: Problem) -> Routes:
     if problem.plain and not lacking():
         return hgs(problem, iterations=ITERATIONS)
     if not (problem.plain and native.unavailable()):
-        return plan(narrowed(problem), rounds=ROUNDS * problem.customers).routes
+        return plan(problem, rounds=ROUNDS * problem.customers).routes
     return pyvrp(problem, math.inf, 0)  # until it has long found nothing better
 
 

@@ -165,17 +165,11 @@ def solve_by_solvers(
     config: "Config", problems: Sequence[Problem], milliseconds: float, map_items: MapItems
 ) -> list[Solved]:
     """Return the tours of each configured solver that runs on this machine, for each time budget."""
-    settings, left_out = config.evaluation, set[str]()
-    budgets = times(settings, milliseconds)
-    if "hgs" in settings.reference and budgets and (reason := lacking()):
+    names, budgets = list(config.evaluation.reference), times(config.evaluation, milliseconds)
+    if "hgs" in names and budgets and (reason := lacking()):
         print(f"{reason}: PyVRP is compared with, HGS is left out", file=sys.stderr)
-        left_out.add("hgs")
-    return [
-        solve_for(name, seconds, config, problems, map_items)
-        for name in settings.reference
-        if name not in left_out
-        for seconds in budgets
-    ]
+        names.remove("hgs")
+    return [solve_for(name, seconds, config, problems, map_items) for name in names for seconds in budgets]
 
 
 def solve_for(name: str, seconds: float, config: "Config", problems: Sequence[Problem], map_items: MapItems) -> Solved:
