@@ -54,6 +54,8 @@ class Step(Part[PointerDecoder]):
 
 def describe(model: RoutingPolicy) -> Artifact:
     """Return the programs of a policy on complete graphs."""
+    if model.config.rules:
+        raise ValueError("its programs would not read windows, limits and open routes; give one of data.problem=cvrp")
     if model.config.neighbors:
         raise ValueError(
             f"its encoder reads sparse graphs (neighbors={model.config.neighbors}), which ONNX has no operators for; "

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from models.routing.dgt import DynamicState
-from models.routing.environment import Instances, State, feasible
+from models.routing.environment import Instances, State, clocks, feasible
 
 CLIP = 10.0  # bound of the pointer's logits (Bello et al. 2017)
 FORBIDDEN = torch.finfo(torch.float32).min / 2  # logit of probability 0; halved, so that sums with it stay finite
@@ -38,7 +38,7 @@ class Cache(NamedTuple):
 class PointerDecoder(nn.Module):
     """Scores of every node as the next one, for any number of independent queries per instance."""
 
-    def __init__(self, width: int, heads: int, dynamic: bool):
+    def __init__(self, width: int, heads: int, dynamic: bool, rules: bool = False):
         super().__init__()
         self.heads = heads
         self.norm = nn.LayerNorm(width)
@@ -47,6 +47,8 @@ class PointerDecoder(nn.Module):
         self.load = nn.Parameter(torch.randn(width, 1) / math.sqrt(width))
         self.distance = nn.Parameter(torch.zeros(()))
         self.dynamic = DynamicState(width) if dynamic else None
+        self.clock = nn.Parameter(torch.randn(width, 3) / math.sqrt(width)) if rules else None
+        self.waits = nn.Parameter(torch.zeros(2)) if rules else None
 
     def prepare(self, nodes: Tensor, distance: Tensor) -> Cache:
         """Project node states (B, N, D) once for all queries."""
@@ -69,9 +71,12 @@ class PointerDecoder(nn.Module):
     def forward(self, cache: Cache, instances: Instances, state: State) -> Tensor:
         """Return logits (B, N, Q), float32, of visiting each node next; a forbidden node gets probability 0 exactly."""
         batch, queries = state.node.shape
-        penalty = torch.where(feasible(instances, state), 0.0, FORBIDDEN)
+        after = clocks(instances, state)
+        penalty = torch.where(feasible(instances, state, after), 0.0, FORBIDDEN)
         query, away = look_up(cache, state.node)
         query = query + self.load * (state.load / instances.capacity[:, None])[:, None]
+        if self.clock is not None and state.clock is not None:
+            query = query + self.clock @ torch.stack(state.clock[:3], 1)
         scores = cache.key @ query.view(batch, self.heads, -1, queries)  # (B, H, N, Q)
         if self.dynamic:
             channels = self.dynamic(instances, state, cache.distance, away)
@@ -87,7 +92,12 @@ class PointerDecoder(nn.Module):
         if self.dynamic:
             reading = self.dynamic.pointer.weight @ glimpse + self.dynamic.direct.weight.T
             compatibility = compatibility + (channels * reading[:, :, None]).sum(1).float()
-        return CLIP * torch.tanh(compatibility - self.distance * away) + penalty
+        compatibility = compatibility - self.distance * away
+        if self.waits is not None and after and state.clock and instances.rules is not None:
+            closes, service = instances.rules[:, :, None, 1:3].unbind(-1)
+            waited, left = after.waited - state.clock.waited[:, None], closes - (after.free - service)
+            compatibility = compatibility - self.waits[0] * waited - self.waits[1] * left.where(left.isfinite(), 0)
+        return CLIP * torch.tanh(compatibility) + penalty
 
 
 def look_up(cache: Cache, node: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,22 +3,31 @@
 import torch
 from torch import Tensor, nn
 
-from models.routing.environment import Instances
+from models.routing.environment import RULES, Instances
 
 
 class NodeEmbedding(nn.Module):
-    """Embedding of coordinates and, for customers, of the demand as a share of the capacity."""
+    """Embedding of coordinates, for customers of the demand as a share of the capacity and, if asked to, of rules.
 
-    def __init__(self, width: int):
+    A rule is its limit, and whether there is one (RouteFinder, Berto et al. 2024); without rules nothing is added.
+    """
+
+    def __init__(self, width: int, rules: bool = False):
         super().__init__()
         self.depot = nn.Linear(2, width)
         self.customer = nn.Linear(3, width)
+        self.rules = nn.Linear(2 * RULES, width, bias=False) if rules else None
 
     def forward(self, instances: Instances) -> Tensor:
         """Return node states (B, N, D)."""
-        locs, demand, capacity = instances
+        locs, demand, capacity, rules = instances
         features = torch.cat([locs, (demand / capacity[:, None])[..., None]], -1)
-        return torch.cat([self.depot(locs[:, :1]), self.customer(features[:, 1:])], 1)
+        nodes = torch.cat([self.depot(locs[:, :1]), self.customer(features[:, 1:])], 1)
+        if self.rules is None or rules is None:
+            return nodes
+        limited = rules.isfinite() & (rules != 0)
+        added: Tensor = self.rules(torch.cat([rules.where(limited, 0), limited.float()], -1))
+        return nodes + added
 
 
 class EncoderLayer(nn.Module):

@@ -7,7 +7,7 @@ import numpy as np
 
 from models.routing import native
 from models.routing.environment import Routes
-from models.routing.problems import MOST_CUSTOMERS, Plan, Problem, cost_of, measured, travel_between
+from models.routing.problems import MOST_CUSTOMERS, Plan, Problem, cost_of, distances_between, measured, travel_between
 
 
 def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None) -> Plan:
@@ -68,6 +68,18 @@ def _visits(routes: Sequence[Sequence[int]], customers: int) -> np.ndarray:
     return np.pad(np.array(flat, np.int64), (0, 2 * customers - len(flat)))
 
 
+def keeps(problem: Problem, route: Sequence[int]) -> bool:
+    """Return whether a route of a vehicle of the first kind keeps to windows, hours and limits."""
+    vehicle, slack, depot = problem.vehicles[0], problem.tolerance, problem.depot_nodes[problem.vehicles[0].depot]
+    stops, times = (
+        np.array([depot, *route] if problem.open_routes else [depot, *route, depot]),
+        schedule(problem, route),
+    )
+    closes = problem.opening[[depot, *route, depot], 1]
+    in_time = (np.array(times) <= closes + slack).all() and times[-1] - times[0] <= vehicle.limit + slack
+    return bool(in_time and distances_between(problem, stops[:-1], stops[1:]).sum() <= vehicle.longest + slack)
+
+
 def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[float]:
     """Return when a route leaves its depot, as late as costs no delay, when service begins, and when it is back."""
     depot = problem.depot_nodes[problem.vehicles[kind].depot]
@@ -91,14 +103,14 @@ def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[floa
 def answer(problem: Problem, milliseconds: float | None, seed: int, initial: Routes | None = None) -> dict[str, object]:
     """Return a plan found in as much CPU time, by default a millisecond a customer, with its cost, or an error.
 
-    It begins with what can be kept of the routes `initial`, of vehicles of the first kind. `arrivals` are as in
-    `schedule`, `vehicles` and `depots` the numbers of each route's where there are several, `left_out` the customers
-    whose prizes are lost.
+    It begins with what can be kept of the routes `initial`, of vehicles of the first kind, which are the plan if there
+    is no time. `arrivals` are as in `schedule`, `vehicles` and `depots` the numbers of each route's where there are
+    several, `left_out` the customers whose prizes are lost.
     """
     spent = problem.customers if milliseconds is None else milliseconds
     start = None if initial is None else Plan(initial, [0] * len(initial))
     try:
-        routes, kinds = plan(problem, seconds=spent / 1000, seed=seed, start=start)
+        routes, kinds = start if start and not spent else plan(problem, seconds=spent / 1000, seed=seed, start=start)
     except ValueError as error:  # of this problem; others are answered
         return {"error": str(error)}
     found: dict[str, object] = {"routes": routes, "cost": cost_of(problem, routes, kinds)}

@@ -12,14 +12,14 @@ from torch.utils.checkpoint import checkpoint
 from common.config import checked
 from common.random import derive_key, random_bits
 from models import io
-from models.routing import fleet, kernels, native, stepwise
+from models.routing import kernels, native, stepwise
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import Cache, PointerDecoder
 from models.routing.encoder import DistanceBiasedAttention, EncoderLayer, NodeEmbedding
 from models.routing.environment import Instances, Routes, route_ends, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
-from models.routing.solve import Asked, check_work, given_problem, solve_all
+from models.routing.solve import Asked, answer_with_rules, check_work, given_problem, solve_all
 
 SPACED = 20  # customers at which distances keep their unit
 
@@ -59,11 +59,11 @@ class RoutingPolicy(io.Model):
         attention: Callable[[int, int], nn.Module] = DistanceBiasedAttention
         if config.kind == "gat":
             attention = sparse_gat if config.neighbors else DenseGAT
-        self.embedding = NodeEmbedding(config.width)
+        self.embedding = NodeEmbedding(config.width, config.rules)
         self.layers = nn.ModuleList(
             EncoderLayer(config.width, attention(config.width, config.heads)) for _ in range(config.layers)
         )
-        self.decoder = PointerDecoder(config.width, config.heads, dynamic=config.kind == "dgt")
+        self.decoder = PointerDecoder(config.width, config.heads, config.kind == "dgt", config.rules)
 
     def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return weights stored in half precision as float32, to compute with."""
@@ -97,8 +97,8 @@ class RoutingPolicy(io.Model):
         gradients are enabled, one further pass over all steps computes the log-probabilities of the tours or, in native
         code and kernels, which know them, their gradients.
 
-        Given `tours` are examples to imitate, and their routes may be driven in any order and either way round: the
-        log-probability of leaving the depot is that of visiting any end of any route still to come.
+        Given `tours` are examples to imitate, and their routes may be driven in any order and, without rules, either
+        way round: the log-probability of leaving the depot is that of visiting any end of any route still to come.
         """
         num_customers = instances.demand.shape[1] - 1
         if not 1 <= num_starts <= num_customers:
@@ -107,17 +107,18 @@ class RoutingPolicy(io.Model):
             )
         cache = self.encode(instances)
         if tours is not None:
-            cost = tour_length(instances.locs, tours)
-            return Rollout(tours, cost, self.log_prob(cache, instances, tours, route_ends(tours, num_customers + 1)))
+            ends = route_ends(tours, num_customers + 1, both=instances.rules is None)
+            cost = tour_length(instances.locs, tours, instances.rules)
+            return Rollout(tours, cost, self.log_prob(cache, instances, tours, ends))
         first = torch.arange(1, num_starts + 1, device=instances.locs.device) if num_starts > 1 else None
         known = native.scores(instances) or kernels.usable(self.decoder, instances)
         if torch.is_grad_enabled() and uniform is not None and known:
             rollout = native.rollout if cache.query.device.type == "cpu" else kernels.rollout
             actions, log_prob = rollout(self.decoder, cache, instances, num_starts, uniform, first)
-            return Rollout(actions, tour_length(instances.locs, actions), log_prob)
+            return Rollout(actions, tour_length(instances.locs, actions, instances.rules), log_prob)
         with torch.no_grad():
             actions = self.build(cache.detach(), instances, num_starts, uniform, first)
-            cost = tour_length(instances.locs, actions)
+            cost = tour_length(instances.locs, actions, instances.rules)
         if not torch.is_grad_enabled():
             return Rollout(actions, cost, None)
         return Rollout(actions, cost, self.log_prob(cache, instances, actions, forced=first is not None))
@@ -182,17 +183,16 @@ class RoutingPolicy(io.Model):
     ) -> list[dict[str, object]]:
         """Return the routes of each problem, customers numbered from 1, and their cost; of degrees, in km.
 
-        What is more than a plain CVRP is solved without the policy, by native ruin and recreate, one problem a thread.
+        What is more than a plain CVRP is solved by native ruin and recreate, one problem a thread, from tours of the
+        policy if it reads such problems and is asked to.
         """
         plain = [asked for _, asked in prepared if asked.problem.plain]
         drawn = random_bits(derive_key(settings.seed, "cvrp", "fleet"), torch.tensor([a.item for _, a in prepared]), 1)
         solved = iter(solve_all(self, plain, settings))
         with ThreadPoolExecutor(torch.get_num_threads()) as pool:
             planned = [
-                None
-                if problem.plain
-                else pool.submit(fleet.answer, problem, settings.milliseconds or None, seed, start)
-                for (_, (problem, _, start)), seed in zip(prepared, drawn[:, 0].tolist(), strict=True)
+                None if asked.problem.plain else pool.submit(answer_with_rules, self, asked, settings, seed)
+                for (_, asked), seed in zip(prepared, drawn[:, 0].tolist(), strict=True)
             ]
         found: list[dict[str, object]] = []
         for (given, _), plan in zip(prepared, planned, strict=True):

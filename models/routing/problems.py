@@ -182,16 +182,51 @@ def scaled(problem: Problem) -> np.ndarray:
     Both axes are scaled by one factor, because a factor for each would change which route is the shortest. An exact
     problem that already lies in the unit square is not moved.
     """
-    locs = problem.locs
-    low, high = locs.min(0), locs.max(0)
-    if problem.rounding != "exact" or low.min() < 0 or high.max() > 1:
-        extent = (high - low).max()
-        locs = (locs - low) / (extent if extent > 0 else 1)
-    return locs.astype(np.float32)
+    side, locs = _side(problem), problem.locs
+    return (locs if side is None else (locs - locs.min(0)) / side).astype(np.float32)
 
 
-def to_instances(problems: Sequence[Problem], device: torch.device | str) -> Instances:
-    """Return problems, all of one size, as the batch that the models take."""
+def _side(problem: Problem) -> float | None:
+    """Return the side of the square that becomes the unit square; None where nothing is moved."""
+    low, high = problem.locs.min(0), problem.locs.max(0)
+    moved = problem.rounding != "exact" or low.min() < 0 or high.max() > 1
+    return float((high - low).max()) or 1.0 if moved else None
+
+
+def pace_of(problem: Problem) -> float | None:
+    """Return the time that a unit of distance takes; None where that is not the same everywhere."""
+    if problem.durations is None:
+        return 1.0
+    lengths = distances(problem)
+    pace = float(problem.durations.sum() / max(lengths.sum(), np.finfo(float).tiny))
+    return pace if pace > 0 and np.allclose(problem.durations, pace * lengths) else None
+
+
+def untaken(problem: Problem) -> str | None:
+    """Return what of a problem no policy can read, None if there is nothing."""
+    (first, *others), matrix = problem.vehicles, problem.matrix
+    reasons = {
+        "one-way roads": matrix is not None and not np.array_equal(matrix, matrix.T),
+        "travel times that are no multiple of the distances": pace_of(problem) is None,
+        "several depots": problem.depots > 1,
+        "several kinds of vehicles": others,
+        "vehicles that cost something": first.fixed > 0,
+        "customers that may be left out": problem.prizes is not None,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def rules_of(problem: Problem) -> np.ndarray:
+    """Return the rules (N, 6) of a problem as policies read them (`Instances.rules`)."""
+    side, pace, vehicles = _side(problem) or 1.0, pace_of(problem) or 1.0, problem.vehicles[0]
+    times = np.c_[np.maximum(problem.opening - problem.opening[0, 0], 0), problem.service_times]
+    limits = vehicles.longest / side, vehicles.limit / (side * pace), float(problem.open_routes)
+    rules: np.ndarray = np.c_[times / (side * pace), np.tile(limits, (len(times), 1))].astype(np.float32)
+    return rules
+
+
+def to_instances(problems: Sequence[Problem], device: torch.device | str, rules: bool = False) -> Instances:
+    """Return problems, all of one size, as the batch that the models take, with their rules if those read them."""
     import torch
 
     from models.routing.environment import Instances
@@ -202,6 +237,7 @@ def to_instances(problems: Sequence[Problem], device: torch.device | str) -> Ins
         torch.from_numpy(np.stack([scaled(problem) for problem in problems])).to(device),
         torch.from_numpy(np.stack([problem.demand for problem in problems])).float().to(device),
         torch.tensor([problem.capacity for problem in problems], dtype=torch.float32, device=device),
+        torch.from_numpy(np.stack([rules_of(problem) for problem in problems])).to(device) if rules else None,
     )
 
 

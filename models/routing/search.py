@@ -6,6 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
+from models.routing.config import RoutingConfig
 from models.routing.decoder import Cache
 from models.routing.decodes import DECODES
 from models.routing.environment import DEPOT, Instances, tour_length
@@ -16,6 +17,8 @@ SAME = 1e-6  # relative difference of float32 costs below which two tours count 
 
 class TourBuilder(Protocol):
     """The part of a routing policy that a search needs."""
+
+    config: RoutingConfig
 
     def encode(self, instances: Instances) -> Cache:
         """Return what all queries on the instances share."""
@@ -72,13 +75,13 @@ def shortlist(
     best_actions = torch.zeros(batch * variants, keep, most_steps, dtype=torch.long, device=device)
     for rows in torch.arange(batch * variants, device=device).split(rows_at_once):
         owner, symmetry = rows // variants, rows % variants
-        original = Instances(*(tensor[owner] for tensor in instances))
+        original = instances.rows(owner)
         turned = original._replace(locs=turn(original.locs, symmetry))
         cache = policy.encode(turned)
         for tours in torch.arange(plan.num_tours, device=device).split(tours_at_once):
             guidance = plan.guide(items[owner] * SYMMETRIES + symmetry, tours)
             actions = policy.build(cache, turned, len(tours), **guidance)
-            costs = tour_length(original.locs, actions)
+            costs = tour_length(original.locs, actions, original.rules)
             best[rows], index = _shortest(torch.cat([best[rows], costs], 1), keep)
             padded = nn.functional.pad(actions, (0, most_steps - actions.shape[2]), value=DEPOT)
             best_actions[rows] = _rows(torch.cat([best_actions[rows], padded], 1), index)

@@ -16,16 +16,17 @@ from torch import Tensor
 from common.config import checked
 from common.errors import UserError
 from common.random import derive_key, random_bits
-from models.routing import native
+from models.routing import fleet, native
 from models.routing.decodes import DECODES
 from models.routing.environment import DEPOT, Instances, Routes, routes_of
 from models.routing.inputs import RoutingInput, RoutingSettings, SearchSettings, problem_of
-from models.routing.problems import Problem, cost_of, distances, to_instances
+from models.routing.problems import Plan, Problem, cost_of, distances, to_instances, untaken
 from models.routing.search import SYMMETRIES, TourBuilder, shortlist
 
 AT_ONCE = 256  # problems given to one search
 OMITTED = "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
 MOST_SCORES = 2e8  # (tour, node, node) triples of an answer; a network takes some seconds for them on a core
+STARTS = 8  # tours that a policy builds for a problem beyond the plain CVRP, of which the best is gone on from
 MOST_DISTANCES = 2**25  # held at once by a local search, 8 bytes each
 
 
@@ -60,18 +61,67 @@ class Asked(NamedTuple):
 
 
 def mended(problem: Problem, routes: Sequence[Sequence[int]]) -> Routes:
-    """Return routes made a solution: customers who are missing or too many for a vehicle get routes of their own."""
+    """Return routes made a solution: customers who are missing, too many or too late get routes of their own."""
     found: Routes = []
     waiting = set(range(1, problem.customers + 1))
     for route in routes:
-        left, kept = problem.capacity, []
+        left, kept = problem.capacity, list[int]()
         for node in route:
-            if node in waiting and problem.demand[node] <= left:
+            fits = node in waiting and problem.demand[node] <= left
+            if fits and (problem.plain or fleet.keeps(problem, [*kept, node])):
                 left -= int(problem.demand[node])
                 waiting.remove(node)
                 kept.append(node)
         found += [kept] * bool(kept)
     return found + [[node] for node in sorted(waiting)]
+
+
+def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Routes | None:
+    """Return routes to begin with of a problem beyond the plain CVRP: those given, else the policy's if it is asked.
+
+    Raises ValueError for `starts_from` policy where that cannot read the problem, and for a plan without further search
+    that takes more vehicles than there are.
+    """
+    problem, alone = asked.problem, settings.milliseconds == 0
+    reason = untaken(problem) if policy.config.rules else "windows, limits and open routes: it learnt data.problem=cvrp"
+    if asked.initial is not None or not (alone or settings.starts_from == "policy"):
+        return asked.initial
+    if reason:
+        if settings.starts_from == "policy":
+            raise ValueError(f"starts_from is policy, which does not read {reason}; give starts_from=mix")
+        return None
+    instances = to_instances([problem], next(policy.parameters()).device, rules=True)
+    few = None if alone or settings.decode != "multistart" else min(STARTS, problem.customers)
+    chosen = settings.model_copy(update={"milliseconds": 0, "starts": settings.starts or few})
+    items = torch.tensor([asked.item])
+    routes = mended(problem, routes_of(best_tours(policy, [problem], instances, items, chosen, settings.seed)[0]))
+    available = problem.vehicles[0].available
+    if alone and available is not None and len(routes) > available:
+        raise ValueError(
+            f"the policy's plan takes {len(routes)} vehicles, and there are {available}; give it milliseconds"
+        )
+    return routes
+
+
+def plan_from(policy: TourBuilder, asked: Asked, settings: RoutingSettings, seconds: float) -> Plan:
+    """Return the plan that ruin and recreate makes of the policy's tours, in `seconds` of CPU time for both."""
+    begun = time.thread_time()
+    routes = start_of(policy, asked, settings) or []
+    left = max(seconds - (time.thread_time() - begun), 1e-6)
+    return fleet.plan(asked.problem, seconds=left, seed=settings.seed, start=Plan(routes, [0] * len(routes)))
+
+
+def answer_with_rules(policy: TourBuilder, asked: Asked, settings: RoutingSettings, seed: int) -> dict[str, object]:
+    """Return `fleet.answer` to a problem beyond the plain CVRP, from the policy's tours if they are asked for."""
+    begun = time.thread_time()
+    try:
+        start = start_of(policy, asked, settings)
+    except ValueError as error:  # of this problem; others are answered
+        return {"error": str(error)}
+    if settings.milliseconds == 0 and start is not None and asked.initial is None:
+        return fleet.answer(asked.problem, 0, seed, start)
+    milliseconds = (settings.milliseconds or asked.problem.customers) - 1000 * (time.thread_time() - begun)
+    return fleet.answer(asked.problem, max(milliseconds, 1e-3), seed, start)
 
 
 def solve_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[tuple[Routes, float]]:
@@ -95,7 +145,8 @@ def solve_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSett
         for rows in (places[first : first + size] for first in range(0, len(places), size)):
             chosen = [asked[place] for place in rows]
             problems = [each.problem for each in chosen]
-            instances, items = to_instances(problems, device), torch.tensor([each.item for each in chosen])
+            instances = to_instances(problems, device, policy.config.rules)
+            items = torch.tensor([each.item for each in chosen])
             plans = [mended(each.problem, each.initial) for each in chosen if each.initial is not None]
             crew = max(1, torch.get_num_threads() // len(rows))
             tours = best_tours(policy, problems, instances, items, settings, settings.seed, plans, crew)
@@ -162,7 +213,7 @@ def best_tours(
         )
         tours = padded(tours, 2 * customers)
         each_once = torch.arange(1 - customers, 1 + customers, device=tours.device).clamp_min(DEPOT)
-        if (tours.sort(-1).values != each_once).any():
+        if instances.rules is None and (tours.sort(-1).values != each_once).any():
             raise ValueError(OMITTED)
     if not milliseconds:
         assert tours is not None
@@ -213,12 +264,6 @@ def searched(
 def division_of(customers: int) -> Division:
     """Return the division of the time for problems of a size."""
     return next(each for each in DIVISIONS if customers <= each.customers)
-
-
-def ruined(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0) -> Routes:
-    """Return routes from ruin and recreate, which begins with random ones, after `rounds` or `seconds` of CPU time."""
-    seeds = random_bits(derive_key(seed, "cvrp", "ruin"), torch.zeros(1), 1)[:, 0]
-    return routes_of(native.ruin_and_recreate(_measured([problem]), seeds, rounds=rounds, seconds=seconds)[0])
 
 
 def _measured(problems: Sequence[Problem]) -> native.Measured:

@@ -3,7 +3,7 @@
     python tests/peers/routing_front.py POLICY CUSTOMERS INSTANCES ROUNDS [METHOD ...]
 
 A METHOD and its core-milliseconds an instance: policy:MS, mix:MS or savings:MS (starts of the search; policy:0 is no
-search), local:MS (randomised savings + local search), then:MS (savings, then ruin and recreate), hgs:MS, sisrs:MS or
+search), local:MS (randomised savings + local search), then:MS (savings, then ruin and recreate), hgs:MS or
 pyvrp:MS. A mix holds tours of the policy if there is time enough for them. All solve the first
 instances of the standard test set on one thread, one after the other, ROUNDS times, so that a machine that slows down
 slows them all. A gap is to the best known mean, or else to the best that any of them found. The last line is JSON: for
@@ -28,7 +28,7 @@ from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
 from pipelines.workloads.cvrp.solvers.solving import Solved, solve_for, solve_from_savings, solve_with_model
 
-METHODS = ("policy:0", "policy:0.6", "mix:0.6", "local:0.6", "then:0.6", "hgs:0.5", "sisrs:0.5")
+METHODS = ("policy:0", "policy:0.6", "mix:0.6", "local:0.6", "then:0.6", "hgs:0.5")
 
 
 def main(name: str, customers: int, instances: int, rounds: int, methods: list[str]) -> None:

@@ -25,7 +25,7 @@ EXACT = "ieee"  # products in float32; "tf32" ones have 10 bits of their factors
 def usable(decoder: PointerDecoder, instances: Instances, ends: bool = False) -> bool:
     """Return whether the kernels, with `ends` if asked for, stand in for torch; compares them on first use."""
     device, nodes = instances.locs.device, instances.demand.shape[1]
-    if device.type not in DEVICES or decoder.dynamic is not None or nodes > MOST_NODES:
+    if device.type not in DEVICES or decoder.dynamic or instances.rules is not None or nodes > MOST_NODES:
         return False
     return trusted(device, nodes, len(decoder.load), decoder.heads, _precision(device), ends)
 
@@ -115,7 +115,7 @@ def build(
     first = torch.zeros(num_tours, dtype=torch.long, device=device) if first is None else first.contiguous()
     uniform = None if uniform is None else uniform[..., : actions.shape[2]].float().contiguous()
     learnt = [*cache[:4], decoder.load, decoder.distance]
-    tensors = [tensor.detach().float().contiguous() for tensor in (*learnt, cache.distance, *instances[1:])]
+    tensors = [tensor.detach().float().contiguous() for tensor in (*learnt, cache.distance, *instances[1:3])]
     torch.ops.routing.build_tours(
         tensors, first, uniform, decoder.heads, precision or _precision(device), actions, log_prob
     )
@@ -135,7 +135,7 @@ def log_prob(
     """Return what `RoutingPolicy.log_prob` does, or `known`, differentiable once; minus infinity if infeasible."""
     precision = precision or _precision(instances.locs.device)
     learnt = [tensor.float() for tensor in (*cache[:4], decoder.load, decoder.distance)]
-    others = [tensor.detach().float().contiguous() for tensor in (cache.distance, *instances[1:])]
+    others = [tensor.detach().float().contiguous() for tensor in (cache.distance, *instances[1:3])]
     actions, ends = actions.contiguous(), None if ends is None else ends.contiguous()
 
     def score(learnt: Sequence[Tensor], upstream: Tensor | None) -> Tensor | tuple[Tensor, ...]:

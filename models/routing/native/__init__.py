@@ -77,7 +77,7 @@ def _processor() -> str:
 
 def decodes(instances: Instances) -> bool:
     """Return whether `build` can stand in for the loop in Python."""
-    return instances.locs.device.type == "cpu" and not unavailable()
+    return instances.locs.device.type == "cpu" and instances.rules is None and not unavailable()
 
 
 def scores(instances: Instances) -> bool:
@@ -251,18 +251,3 @@ def solve(
         ctypes.c_int(crew),
     )
     return _search("solve_tours", problems, seeds, 0 if tours is None else tours.shape[1], tours, *words)
-
-
-def ruin_and_recreate(
-    problems: Measured, seeds: Tensor, tours: Tensor | None = None, *, rounds: int = 0, seconds: float = 0.0
-) -> Tensor:
-    """Return the best tour (B, T) int64 of annealing from `tours` (B, T) int64, or from random ones drawn by `seeds`.
-
-    Each round removes some customers and inserts them again (SISRs, Christiaens and Vanden Berghe 2020). Tours are a
-    function of the arguments if `rounds` are given; `seconds` are of CPU time, for each problem. No tour is longer than
-    the one given.
-    """
-    if (rounds > 0) == (seconds > 0):
-        raise ValueError(f"rounds is {rounds} and seconds {seconds}; give one of them")
-    words = (ctypes.c_int64(rounds), ctypes.c_double(seconds))
-    return _search("ruin_and_recreate_tours", problems, seeds, 1, tours, *words)

@@ -13,9 +13,11 @@ from models.routing.problems import ROUNDINGS
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY, DISTRIBUTIONS
+from pipelines.workloads.cvrp.instances.rules import PROBLEMS
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 
+OUTLIVED = ("sisrs", "pyvrp_from_savings")
 Size = Annotated[int, Field(ge=2, le=10_000)]
 
 
@@ -34,6 +36,11 @@ class Data(DataSection):
     )
     distribution: Annotated[str, Choice(DISTRIBUTIONS)] = Field(
         "uniform", description="; ".join(f"{name}: {entry.description}" for name, entry in DISTRIBUTIONS.items())
+    )
+    problem: Annotated[str, Choice(PROBLEMS)] = Field(
+        "cvrp",
+        description="what instances have beyond capacities: vrptw (time windows and services), vrpl (a limit on the "
+        "length of routes), ovrp (open routes), mixed (each of these and a limit on durations, or not), cvrp (nothing)",
     )
     validation_instances: int = Field(1000, ge=1, description="instances on which the best model is chosen")
     test_instances: int = Field(1000, ge=1, le=10_000, description="instances of the test set to evaluate on")
@@ -108,10 +115,10 @@ class Model(Section):
                 raise ValueError(f"model.width={resolved.width} is not a multiple of model.heads={resolved.heads}")
         return self
 
-    def resolved(self, many_sizes: bool = False) -> RoutingConfig:
-        """Return the config of the network, for instances of `many_sizes` or one: the preset with its overrides."""
+    def resolved(self, many_sizes: bool = False, rules: bool = False) -> RoutingConfig:
+        """Return the config of the network, for `many_sizes` or one, with `rules` or not: the preset with overrides."""
         sizes = {**PRESETS[self.preset], **{k: v for k in ("width", "heads", "layers") if (v := getattr(self, k))}}
-        return RoutingConfig(kind=self.kind, neighbors=self.neighbors, spacing=many_sizes, **sizes)
+        return RoutingConfig(kind=self.kind, neighbors=self.neighbors, spacing=many_sizes, rules=rules, **sizes)
 
 
 class CvrpTraining(Training):
@@ -154,14 +161,8 @@ class EvaluationSettings(SearchSettings, defaults={"augment": True}):
         "decimal); null: by the usual one of the set, exact for CMT, Golden, tai and .npz files, dimacs with time "
         "windows, else round",
     )
-    compare: bool = Field(True, description="also evaluate cheaper ways of decoding, for the plot of cost against time")
-    polish_seconds: float = Field(
-        0, ge=0, description="CPU seconds per instance for PyVRP to improve the model's tour; 0: no improvement"
-    )
     reference: tuple[Annotated[str, Choice(SOLVERS)], ...] = Field(
-        tuple(SOLVERS),
-        description="solvers beside the model: sisrs (ruin and recreate, our own), hgs, pyvrp (iterated local "
-        "search), pyvrp_from_savings",
+        tuple(SOLVERS), description="solvers beside the model and our own searches: hgs, pyvrp (iterated local search)"
     )
     reference_seconds: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(
         (0.001, 0.01, 0.1),
@@ -171,6 +172,12 @@ class EvaluationSettings(SearchSettings, defaults={"augment": True}):
     reference_instances: int = Field(
         100, ge=1, description="first instances that these solvers solve, on which gaps are measured"
     )
+
+    @field_validator("reference", mode="before")
+    @classmethod
+    def _known(cls, given: object) -> object:
+        """Leave out solvers of older runs that are no more."""
+        return [name for name in given if name not in OUTLIVED] if isinstance(given, list | tuple) else given
 
     @field_validator("reference_seconds", mode="before")
     @classmethod

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,7 +14,7 @@ from common.plain import Plain
 from common.statistics import interval_around, mean_and_half_width
 from models.routing import native
 from models.routing.policy import RoutingPolicy
-from models.routing.problems import MOST_CUSTOMERS, Problem
+from models.routing.problems import MOST_CUSTOMERS, Problem, untaken
 from models.routing.solve import check_work
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
@@ -25,14 +24,12 @@ from pipelines.workloads.cvrp.instances.sol_files import solution_text
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
 from pipelines.workloads.cvrp.prepare import load
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
-from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp
 from pipelines.workloads.cvrp.solvers.solving import (
     Solved,
     searches,
     solve_by_solvers,
     solve_each,
     solve_fleets,
-    solve_for,
     solve_with_model,
 )
 
@@ -62,7 +59,8 @@ def splits(config: "Config", folder: Path) -> dict[str, list[Problem]]:
     if settings.instances != "test":
         return read(Path(settings.instances), settings.rounding, settings.capacity)
     size = data.sizes[0]
-    if data.distribution == "uniform" and data.customers in CAPACITY and CAPACITY[size] == data.vehicle_capacity:
+    standard = data.problem == "cvrp" and data.distribution == "uniform" and data.customers in CAPACITY
+    if standard and CAPACITY[size] == data.vehicle_capacity:
         return {"test": standard_test_set(size, data.test_instances)}
     return {"test": problems_of(load(folder, "test"), "test")}
 
@@ -77,9 +75,18 @@ def _evaluate_split(
 ) -> Evaluation:
     """Return the Evaluation of one set of problems; its headline is the method configured."""
     if not all(problem.plain for problem in problems):
-        print(f"{name} is more than a plain CVRP: native ruin and recreate solves it, no network", file=sys.stderr)
-        methods = solve_fleets(config, problems, config.evaluation.reference_instances, map_items)
-        return _evaluation(config, name, problems, methods, methods[0])
+        reason = next((reason for problem in problems if (reason := untaken(problem))), "")
+        if model is not None and not model.config.rules:
+            reason = "windows and limits"
+        if model is None or reason:
+            why = f", as it does not read {reason}" if model is not None else ""
+            more = f"{name} is more than a plain CVRP"
+            print(f"{more}: native ruin and recreate solves it, no network{why}", file=sys.stderr)
+            methods = solve_fleets(config, None, problems, map_items)
+            return _evaluation(config, name, problems, methods, methods[0])
+        own = [solve_with_model(config, model, problems, *way, device, map_items) for way in _ways(config)]
+        methods = solve_fleets(config, model, problems, map_items)
+        return _evaluation(config, name, problems, [*own, *methods], own[-1], methods[0])
     config = _bounded(config, model, name, problems)
     settings, few = config.evaluation, problems[: config.evaluation.reference_instances]
     built = {kind: solve_each(label, problems, solve, map_items) for kind, (label, solve) in HEURISTICS.items()}
@@ -95,13 +102,8 @@ def _evaluate_split(
         if budget and not native.unavailable():
             improved = solve_with_model(config, model, problems, settings.decode, False, device, map_items, budget)
             methods.append(improved)
-    last = improved or headline
-    if settings.polish_seconds:
-        polished = _polished(config, problems, last, map_items)
-        methods += polished
-        last = headline = polished[0]
     methods += solve_by_solvers(config, few, budget, map_items)
-    return _evaluation(config, name, problems, methods, headline, improved, last)
+    return _evaluation(config, name, problems, methods, headline, improved)
 
 
 def _evaluation(
@@ -111,16 +113,15 @@ def _evaluation(
     methods: list[Solved],
     headline: Solved,
     improved: Solved | None = None,
-    last: Solved | None = None,
 ) -> Evaluation:
-    """Return the Evaluation of `methods`; `headline` and what follows are the model's."""
-    reference, last = _reference(problems[: config.evaluation.reference_instances], methods), last or headline
+    """Return the Evaluation of `methods`; `headline` and, with a search, `improved` are the model's."""
+    reference, last = _reference(problems[: config.evaluation.reference_instances], methods), improved or headline
     return Evaluation(
         split=name,
         summary={**_summary(config, problems, headline, improved, reference), "last": last.method},
         table=comparison_table(methods, last, reference),
         examples=_examples(problems, headline, reference),
-        files=_files(name, problems, headline, reference),
+        files=_files(name, problems, last, reference),
     )
 
 
@@ -135,9 +136,9 @@ def _bounded(config: "Config", model: RoutingPolicy | None, name: str, problems:
             check_work(customers, settings.model_copy(update={"milliseconds": 0}), MOST_SCORES)
         return config
     why = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
-    if model is not None or settings.polish_seconds:
+    if model is not None:
         raise UserError(
-            f"{why} networks and PyVRP, which compare all pairs; solve it with: python pipelines/evaluate.py "
+            f"{why} networks, which compare all pairs; solve it with: python pipelines/evaluate.py "
             "--workload cvrp --name savings model.kind=savings evaluation.instances=..."
         )
     print(f"{why} HGS and PyVRP: left out", file=sys.stderr)
@@ -147,22 +148,7 @@ def _bounded(config: "Config", model: RoutingPolicy | None, name: str, problems:
 def _ways(config: "Config") -> list[tuple[str, bool]]:
     """Return (decode, augment) of the policy alone, from cheap to expensive; the configured decoding comes last."""
     asked = (config.evaluation.decode, config.evaluation.augment)
-    cheaper = [("greedy", False), ("multistart", False)] if config.evaluation.compare else []
-    return [way for way in cheaper if way != asked] + [asked]
-
-
-def _polished(config: "Config", problems: Sequence[Problem], solved: Solved, map_items: MapItems) -> list[Solved]:
-    """Return the tours improved by PyVRP, and PyVRP's own from other starts in the same total time."""
-    seconds = config.evaluation.polish_seconds
-    label = f"{solved.method} + PyVRP {1000 * seconds:.3g} ms"
-    starts = dict(zip(map(id, problems), solved.routes, strict=True))
-    polished = solve_each(label, problems, lambda p: pyvrp(p, seconds, config.seed, starts[id(p)]), map_items)
-    core, wall = solved.core_seconds + polished.core_seconds, solved.seconds + polished.seconds
-    equal = seconds + solved.core_seconds / len(problems)
-    return [
-        replace(polished, seconds=wall, core_seconds=core),
-        *(solve_for(name, equal, config, problems, map_items) for name in ("pyvrp", "pyvrp_from_savings")),
-    ]
+    return [way for way in (("greedy", False), ("multistart", False)) if way != asked] + [asked]
 
 
 class Reference(NamedTuple):

@@ -1,7 +1,7 @@
 """Imitation: the first updates learn from the tours of a classical solver, found by `prepare`.
 
-A solution is a set of closed routes, so each visit to an instance turns or mirrors it, reorders its routes and
-reverses some of them, as a pure function of (seed, item).
+A solution is a set of routes, so each visit to an instance turns or mirrors it, reorders its routes and, where these
+are closed and without rules, reverses some of them, as a pure function of (seed, item).
 """
 
 from pathlib import Path
@@ -63,12 +63,13 @@ class Curriculum:
         fields = {name: tensor.index_select(0, rows) for name, tensor in self.labelled.items()}
         items = items.to(self.generated.device, non_blocking=True)
         tour = fields.pop("tour")[:, : 2 * num_customers].long()
-        for name in ("locs", "demand"):
+        for name in {"locs", "demand", "rules"} & fields.keys():
             fields[name] = fields[name][:, : num_customers + 1]
         noise = uniform(self.key, items, 1 + 2 * VARIANTS * num_customers)
         fields["locs"] = turn(fields["locs"], (noise[:, 0] * SYMMETRIES).long())
         keys, flips = noise[:, 1:].view(len(items), 2, VARIANTS, num_customers).unbind(1)
-        return {**fields, "item": items, "tours": variants(tour, keys, flips < 0.5, steps)}
+        either_way = flips < (0 if "rules" in fields else 0.5)
+        return {**fields, "item": items, "tours": variants(tour, keys, either_way, steps)}
 
 
 def steps_of(tour: Tensor) -> Tensor:

@@ -20,7 +20,6 @@ from pipelines.workloads.cvrp.instances.sol_files import read_routes, solution_t
 from pipelines.workloads.cvrp.instances.tables import TABLES
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp, pyvrp_plan
-from pipelines.workloads.cvrp.solvers.reference import sisrs
 
 if TYPE_CHECKING:
     from models.routing.environment import Routes
@@ -106,7 +105,7 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
 
     Without native code there is no ruin and recreate.
     """
-    from models.routing import native
+    from models.routing import fleet, native
 
     problem = problem_of(given)
     found: dict[str, dict[str, Plain]] = {}
@@ -114,7 +113,7 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
     if problem.plain:
         ways = {"savings": savings, "PyVRP": lambda problem: pyvrp(problem, seconds, 0)}
         if not native.unavailable():
-            ways["ruin and recreate"] = lambda problem: sisrs(problem, seconds=seconds)
+            ways["ruin and recreate"] = lambda problem: fleet.plan(problem, seconds=seconds)
     for name, solve in ways.items():
         began = time.perf_counter()
         plan = solve(problem)

@@ -14,6 +14,7 @@ from torch import Tensor
 from common.plain import Plain
 from common.workers import in_order
 from models.routing import native
+from models.routing.environment import MARGIN, RULES
 from models.routing.solve import actions_of
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
 from pipelines.workloads.cvrp.solvers.reference import lacking, to_imitate
@@ -60,7 +61,10 @@ def labelled(data: "Data") -> dict[str, Tensor]:
 
 def _tours(data: "Data", items: Tensor) -> np.ndarray:
     """Return tours (b, 2 n), each a pure function of the instance."""
-    problems = problems_of(generate(data, stream_key(0, "labels"), items))
+    fields = generate(data, stream_key(0, "labels"), items)
+    if "rules" in fields:
+        fields["rules"][..., [1, 3, 4]] -= 2 * MARGIN  # limits that policies, which keep away from them, reach
+    problems = problems_of(fields)
     tours = [actions_of(to_imitate(problem), 2 * data.sizes[-1]) for problem in problems]
     return torch.stack(tours).numpy()
 
@@ -69,5 +73,7 @@ def load(folder: Path, split: str) -> dict[str, Tensor]:
     """Return the fields of Instances for a prepared split, as tensors converted from Arrow once."""
     table = datasets.load_from_disk(folder / split).with_format("numpy")
     fields = {name: torch.from_numpy(np.stack(table[name][:]).astype(np.float32)) for name in table.column_names}
-    fields["locs"] = fields["locs"].unflatten(1, (-1, 2))
+    for name, columns in (("locs", 2), ("rules", RULES)):
+        if name in fields:
+            fields[name] = fields[name].unflatten(1, (-1, columns))
     return fields

@@ -70,7 +70,7 @@ class CvrpTask(Task):
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         self.config, self.device = config, device
-        sizes = config.model.resolved(len(config.data.sizes) > 1)
+        sizes = config.model.resolved(len(config.data.sizes) > 1, config.data.problem != "cvrp")
         copied = config.training.baseline == "rollout"
         self.model = deferred.made(lambda: RoutingPolicy(sizes), device, whole=copied)
         key, size = stream_key(config.seed, "train"), config.training.batch_size
@@ -97,7 +97,7 @@ class CvrpTask(Task):
         For a batch with tours to imitate it is minus their log-probability per customer. The metric `cost` is the
         cost of the tours learnt from.
         """
-        instances = Instances(batch["locs"], batch["demand"], batch["capacity"])  # all of one size
+        instances = Instances.of(batch)  # all of one size
         items, num_customers = batch["item"], instances.demand.shape[1] - 1
         if "tours" in batch:
             rollout = model(instances, tours=batch["tours"])

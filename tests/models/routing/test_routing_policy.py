@@ -84,7 +84,7 @@ def test_a_tour_does_not_depend_on_batch_mates(kind, neighbors):
     policy, instances, noise = make_policy(kind, neighbors), make_instances(5, 8), make_noise(5, 4, 8)
     together = policy(instances, num_starts=4, uniform=noise)
     for b in range(5):
-        alone = policy(Instances(*(tensor[b : b + 1] for tensor in instances)), num_starts=4, uniform=noise[b : b + 1])
+        alone = policy(instances.rows(slice(b, b + 1)), num_starts=4, uniform=noise[b : b + 1])
         steps = min(alone.actions.shape[-1], together.actions.shape[-1])
         assert torch.equal(alone.actions[0, :, :steps], together.actions[b, :, :steps])
         torch.testing.assert_close(alone.log_prob[0], together.log_prob[b], rtol=1e-4, atol=1e-5)

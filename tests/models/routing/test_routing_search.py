@@ -5,7 +5,6 @@ import torch
 
 from models.routing import decodes
 from models.routing.decodes import DECODES
-from models.routing.environment import Instances
 from models.routing.search import shortlist, turn
 from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_policy, search
 
@@ -61,7 +60,7 @@ def test_sampling_depends_on_seed_and_item_only_and_more_samples_extend_fewer():
     policy, instances = make_policy("gt"), make_instances(4, 8)
     options = {"samples": 3, "augment": False}
     _, cost = search(policy, instances, "sampling", items=torch.tensor([10, 11, 12, 13]), **options)
-    part = Instances(*(tensor[[3, 1]] for tensor in instances))
+    part = instances.rows(torch.tensor([3, 1]))
     _, cost_of_part = search(policy, part, "sampling", items=torch.tensor([13, 11]), **options)
     torch.testing.assert_close(cost[[3, 1]], cost_of_part)
     assert not torch.allclose(search(policy, instances, "sampling", **options)[1], cost)

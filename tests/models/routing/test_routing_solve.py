@@ -9,13 +9,13 @@ import torch
 from models.routing.environment import Instances, routes_of
 from models.routing.inputs import STARTS_FROM, RoutingInput, RoutingSettings, problem_of
 from models.routing.problems import Problem
-from models.routing.solve import Asked, at_once, best_tours, mended, ruined, searched, solve_all
+from models.routing.solve import Asked, at_once, best_tours, mended, searched, solve_all
 from tests.models.routing.policies import length_of, make_instances, make_policy, search
 
 
 @pytest.mark.parametrize("array", [torch.Tensor.tolist, torch.Tensor.numpy, torch.Tensor.clone])
 def test_solve_takes_any_array_in_any_unit(array):
-    policy, (locs, demand, _) = make_policy("dgt"), make_instances(1, 9)
+    policy, (locs, demand, *_) = make_policy("dgt"), make_instances(1, 9)
     routes, cost = policy.solve(array(locs[0]), array(demand[0]), 20)
     assert sorted(itertools.chain(*routes)) == list(range(1, 10))
     assert all(demand[0, route].sum() <= 20 for route in routes)
@@ -29,7 +29,7 @@ def test_solve_takes_any_array_in_any_unit(array):
 
 
 def test_solve_keeps_the_shape_of_a_narrow_map():
-    policy, (locs, demand, _) = make_policy("dgt"), make_instances(1, 9)
+    policy, (locs, demand, *_) = make_policy("dgt"), make_instances(1, 9)
     narrow = locs[0].double() * torch.tensor([1.0, 0.01])
     routes, cost = policy.solve(narrow, demand[0], 20, decode="greedy", augment=False)
     seen = (narrow - narrow.min(0).values) / (narrow[:, 0].max() - narrow[:, 0].min())
@@ -89,7 +89,7 @@ def test_solve_notices_weights_that_are_not_finite(searches):
 
 
 def _asked(count: int, customers: int) -> list[Asked]:
-    fields = zip(*make_instances(count, customers, 30), strict=True)
+    fields = zip(*make_instances(count, customers, 30)[:3], strict=True)
     return [
         Asked(Problem(str(item), locs.double().numpy(), demand.long().numpy(), int(capacity), "exact"), item)
         for item, (locs, demand, capacity) in enumerate(fields)
@@ -102,8 +102,6 @@ def test_searches_draw_by_their_seed_and_the_number_of_the_problem():
     assert torch.equal(tours, searched(problems, items, 0, 0.0, "random"))
     assert not torch.equal(tours, searched(problems, items, 1, 0.0, "random"))
     assert not torch.equal(tours, searched(problems, items + 4, 0, 0.0, "random"))
-    first = ruined(problems[0], rounds=16)
-    assert first == ruined(problems[0], rounds=16) != ruined(problems[0], rounds=16, seed=1)
 
 
 @pytest.mark.parametrize("starts_from", STARTS_FROM)

@@ -18,13 +18,13 @@ from common.errors import UserError
 from models import shipped
 from models.routing import fleet, native
 from models.routing.distance_metrics import great_circle, local_plane
+from models.routing.fleet import plan
 from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import cost_of
 from pipelines.answers import words
 from pipelines.workloads.cvrp.input_files import INPUTS
 from pipelines.workloads.cvrp.instances.customers import USUAL, read_table, whole_numbers, write_routes
 from pipelines.workloads.cvrp.instances.files import read
-from pipelines.workloads.cvrp.solvers.reference import sisrs
 from tests.stages import stage
 
 BERLIN = """name,lat,lng,quantity
@@ -76,13 +76,13 @@ def test_degrees_are_measured_on_the_sphere_and_not_taken_for_a_plane(tmp_path):
     table, given = read_table(path), asked(path, capacity=15)
     assert given.degrees
     problem = problem_of(given)
-    routes = sisrs(problem, rounds=500)
+    routes = plan(problem, rounds=500).routes
     legs = [leg for route in routes for leg in zip((0, *route), (*route, 0), strict=True)]
     kilometres = sum(haversine(table.places[a].tolist(), table.places[b].tolist()) for a, b in legs)
     assert cost_of(problem, routes) == pytest.approx(kilometres, rel=1e-9)
     # A degree of longitude taken for as long as one of latitude gives other, longer tours.
     plane = problem_of(asked(path, capacity=15, degrees=False))
-    assert cost_of(problem, sisrs(plane, rounds=500)) > 1.01 * kilometres
+    assert cost_of(problem, plan(plane, rounds=500).routes) > 1.01 * kilometres
 
 
 @given(st.floats(-179, 179), st.floats(-70, 70), st.floats(-0.5, 0.5), st.floats(-0.5, 0.5))

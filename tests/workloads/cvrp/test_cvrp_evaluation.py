@@ -40,12 +40,6 @@ def test_a_network_solves_a_matrix_in_the_plane_and_is_measured_by_the_matrix(tm
     assert all(cost == int(cost) for cost in costs.values())
 
 
-def test_polishing_goes_on_from_the_search(tmp_path):
-    found = evaluated(vrp(tmp_path, SMALL), model=True, polish_seconds=0.01)
-    assert found.summary["decode"] == "search from gt and mix, 5 ms + PyVRP 10 ms"
-    assert found.summary["cost"] <= found.summary["cost_search"]
-
-
 def test_searches_from_savings_stand_beside_the_models_at_its_time_and_at_the_solvers(tmp_path):
     found = evaluated(vrp(tmp_path, SMALL), model=True, milliseconds=3, starts_from="policy")
     costs = {row["method"]: row["cost"] for row in found.table}
@@ -78,9 +72,8 @@ def test_very_many_customers_are_for_the_heuristics_and_our_own_searches(tmp_pat
     found = {row["method"].rpartition(",")[0] for row in evaluated(path).table[1:]}
     assert found == {"randomised savings + local search", "savings, then ruin and recreate"}
     assert "more than 4 are too many for HGS and PyVRP" in capsys.readouterr().err
-    for asked in ({"model": True}, {"polish_seconds": 1}):
-        with pytest.raises(UserError, match="more than 4 are too many for networks and PyVRP, which compare all pairs"):
-            evaluated(path, **asked)
+    with pytest.raises(UserError, match="more than 4 are too many for networks, which compare all pairs"):
+        evaluated(path, model=True)
 
 
 def test_tours_that_would_take_very_long_are_refused_with_what_to_ask_for(tmp_path, monkeypatch):

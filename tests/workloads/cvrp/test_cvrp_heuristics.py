@@ -118,15 +118,6 @@ def test_pyvrp_gives_a_solution_of_any_problem(problem):
     assert cost_of(problem, routes) <= cost_of(problem, savings(problem)) + 2 * problem.customers * unit + 1e-9
 
 
-def test_pyvrp_never_returns_worse_than_its_start():
-    problem = uniform(60, 40)
-    start = savings(problem)
-    assert cost_of(problem, pyvrp(problem, 0, seed=0, start=start)) <= cost_of(problem, start)
-    better = pyvrp(problem, 0.5, seed=0, start=start)
-    check(problem, better)
-    assert cost_of(problem, better) < cost_of(problem, start)
-
-
 def test_pyvrp_keeps_to_its_cpu_time_and_stops_early_when_nothing_is_left_to_find():
     pyvrp(uniform(5, 30), 0.1, seed=0)  # so that the import is not in the measurement
     began = time.thread_time()

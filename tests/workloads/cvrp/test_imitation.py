@@ -67,7 +67,7 @@ def test_the_probability_of_a_tour_to_imitate_is_that_of_its_steps(folder):
     torch.manual_seed(0)
     task = CvrpTask(config(), folder, CPU)
     batch = task.train.batch(torch.arange(4))
-    problems, tours = Instances(*(batch[name] for name in Instances._fields)), batch["tours"]
+    problems, tours = Instances.of(batch), batch["tours"]
     rollout = task.model(problems, tours=tours)
     torch.testing.assert_close(rollout.cost, tour_length(problems.locs, tours))
     cache, state, total = task.model.encode(problems), reset(problems, VARIANTS), torch.zeros(4, VARIANTS)

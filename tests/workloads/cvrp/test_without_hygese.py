@@ -39,6 +39,6 @@ def test_instances_to_imitate_are_solved_by_others(compiler, monkeypatch, capfd)
 def test_an_evaluation_goes_on_without_it(tmp_path, capfd):
     methods = [row["method"] for row in evaluated(vrp(tmp_path, SMALL), reference_seconds=[0.001]).table]
     assert any(method.startswith("PyVRP") for method in methods)
-    assert any(method.startswith("ruin and recreate") for method in methods)
+    assert any("ruin and recreate" in method for method in methods)
     assert not any(method.startswith("HGS") for method in methods)
     assert "HGS is left out" in capfd.readouterr().err

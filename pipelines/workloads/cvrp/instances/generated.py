@@ -1,6 +1,7 @@
 """Instances generated on the device from a stream of random numbers."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -8,9 +9,10 @@ import torch
 from torch import Tensor
 
 from common.random import derive_key, uniform
-from models.routing.environment import Instances
-from models.routing.problems import Problem
+from models.routing.environment import RULES, Instances
+from models.routing.problems import Problem, Vehicles
 from pipelines.workloads.cvrp.instances.distributions import DISTRIBUTIONS
+from pipelines.workloads.cvrp.instances.rules import PROBLEMS
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Data
@@ -48,27 +50,32 @@ def generate(
         rows = rows.to(device, non_blocking=True)
         fields["locs"][rows, : size + 1], fields["demand"][rows, : size + 1] = part["locs"], part["demand"]
         fields["capacity"][rows] = part["capacity"]
+        if "rules" in part:
+            given = fields.setdefault("rules", torch.zeros(len(items), num_nodes, RULES, device=device))
+            given[rows, : size + 1] = part["rules"]
     return fields
 
 
 def _of_one_size(data: "Data", key: int, items: Tensor, customers: int) -> dict[str, Tensor]:
-    distribution, num_nodes = DISTRIBUTIONS[data.distribution], customers + 1
-    numbers = uniform(key, items, distribution.numbers(num_nodes))
+    distribution, num_nodes, drawn = DISTRIBUTIONS[data.distribution], customers + 1, PROBLEMS[data.problem]
+    own = distribution.numbers(num_nodes)
+    numbers, more = uniform(key, items, own + drawn.numbers(num_nodes)).tensor_split([own], 1)
     locs, demand, capacity = distribution.instances(numbers, num_nodes)
     if data.vehicle_capacity is not None:
         capacity = torch.full_like(capacity, data.vehicle_capacity)
-    return {"locs": locs, "demand": demand, "capacity": capacity}
+    rules = {"rules": drawn.rules(locs, more)} if any(drawn) else {}
+    return {"locs": locs, "demand": demand, "capacity": capacity, **rules}
 
 
 def by_size(batch: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, Instances]]:
     """Yield the row numbers and the instances of each size in a batch, without padding."""
-    locs, demand, capacity = (batch[name] for name in Instances._fields)
+    instances = Instances.of(batch)
     if "customers" not in batch:
-        yield torch.arange(len(capacity), device=capacity.device), Instances(locs, demand, capacity)
+        yield torch.arange(len(instances.capacity), device=instances.capacity.device), instances
         return
     for size in batch["customers"].unique().long().tolist():
         rows = (batch["customers"] == size).nonzero()[:, 0]
-        yield rows, Instances(locs[rows, : size + 1], demand[rows, : size + 1], capacity[rows])
+        yield rows, instances.rows(rows, size + 1)
 
 
 class Generated:
@@ -92,8 +99,21 @@ def problems_of(fields: Mapping[str, Tensor], name: str = "generated") -> list[P
     """Return generated fields as problems in the exact metric."""
     found: dict[int, Problem] = {}
     for rows, instances in by_size(fields):
-        for i, locs, demand, capacity in zip(rows.tolist(), *(part.numpy() for part in instances), strict=True):
-            found[i] = Problem(
-                f"{name}-{i}", locs.astype(np.float64), demand.astype(np.int64), int(capacity), rounding="exact"
-            )
+        for number, i in enumerate(rows.tolist()):
+            locs, demand, capacity = (part[number].numpy() for part in instances[:3])
+            plain = Problem(f"{name}-{i}", locs.astype(np.float64), demand.astype(np.int64), int(capacity), "exact")
+            found[i] = plain if instances.rules is None else _ruled(plain, instances.rules[number].double().numpy())
     return [problem for _, problem in sorted(found.items())]
+
+
+def _ruled(problem: Problem, rules: np.ndarray) -> Problem:
+    """Return a problem with rules (N, RULES)."""
+    longest, limit, opened = rules[0, 3:].tolist()
+    kind = Vehicles(problem.capacity, longest=longest, limit=limit)
+    return replace(
+        problem,
+        windows=rules[:, :2] if np.isfinite(rules[0, 1]) else None,
+        services=rules[:, 2],
+        fleet=() if kind == Vehicles(problem.capacity) else (kind,),
+        open_routes=bool(opened),
+    )

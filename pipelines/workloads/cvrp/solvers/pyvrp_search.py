@@ -1,4 +1,4 @@
-"""PyVRP's iterated local search, from scratch or from tours to improve."""
+"""PyVRP's iterated local search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from models.routing.problems import Plan, Problem, cost_of, measured
+from models.routing.problems import Plan, Problem, measured
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 
 ERRORS = 1e-6  # of numbers that should be whole
@@ -22,27 +22,24 @@ if TYPE_CHECKING:
     from models.routing.environment import Routes
 
 
-def pyvrp(problem: Problem, seconds: float, seed: int, start: Routes | None = None) -> Routes:
+def pyvrp(problem: Problem, seconds: float, seed: int) -> Routes:
     """Return the routes of `pyvrp_plan` on a problem of one kind of vehicles; those of savings if it finds none."""
-    found = pyvrp_plan(problem, seconds, seed, Plan(start, [0] * len(start)) if start else None)
-    candidates = [each for each in (start, found and found.routes) if each]
-    # The solver compares whole numbers; our own metric decides, and `start` wins ties.
-    return min(candidates or [savings(problem)], key=lambda routes: cost_of(problem, routes))
+    found = pyvrp_plan(problem, seconds, seed)
+    return found.routes if found else savings(problem)
 
 
-def pyvrp_plan(problem: Problem, seconds: float, seed: int, start: Plan | None = None) -> Plan | None:
+def pyvrp_plan(problem: Problem, seconds: float, seed: int) -> Plan | None:
     """Return a plan from PyVRP within `seconds` of this thread's CPU time, None if it finds none.
 
-    Only the first local search cannot be interrupted; it takes about half a second at 1,000 customers, and less with
-    `start`. Small problems stop early, after many iterations without improvement. Large ones without `start` may end
-    behind savings: 0.5 % after half a second at 400 customers.
+    Only the first local search cannot be interrupted; it takes about half a second at 1,000 customers. Small problems
+    stop early, after many iterations without improvement. Large ones may end behind savings: 0.5 % after half a second
+    at 400 customers.
     """
     import pyvrp as solver
     from pyvrp.stop import MultipleCriteria, NoImprovement
 
     deadline = time.thread_time() + seconds
     data, params = pyvrp_model(problem)
-    initial = start and solution_of(data, start)
     patience = max(500, 3 * problem.customers**2)
     with warnings.catch_warnings():
         # It warns that feasible routes are rare for a while; the result is checked below.
@@ -54,7 +51,6 @@ def pyvrp_plan(problem: Problem, seconds: float, seed: int, start: Plan | None =
             collect_stats=False,
             display=False,
             params=params,
-            initial_solution=initial,
         )
     if not result.is_feasible():
         return None

@@ -79,7 +79,7 @@ def _solver(iterations: int, seconds: float, seed: int, sizes: tuple[int, int]) 
     return hygese.Solver(parameters, verbose=False)
 
 
-ROUNDS = 200  # of ruin and recreate in place of an iteration of HGS, for tours about as short
+ROUNDS = 50  # of ruin and recreate for each customer, where HGS solves no instance to imitate
 
 
 class Solver(NamedTuple):
@@ -89,35 +89,22 @@ class Solver(NamedTuple):
     solve: Callable[[Problem, float, int], Routes]  # problem, seconds of CPU time, seed
 
 
-def sisrs(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0) -> Routes:
-    """Return routes from native ruin and recreate, after `rounds` or `seconds` of CPU time."""
-    from models.routing.solve import ruined
-
-    return ruined(problem, rounds=rounds, seconds=seconds, seed=seed)
-
-
 def to_imitate(problem: Problem) -> Routes:
-    """Return routes to learn from, a pure function of the problem: HGS's, if it is installed.
+    """Return routes to learn from, a pure function of the problem: HGS's, if it is installed and the problem plain.
 
-    Without HGS they are those of ruin and recreate, without native code PyVRP's.
+    Otherwise they are those of ruin and recreate, of plain problems without native code PyVRP's.
     """
     from models.routing import native
+    from models.routing.fleet import plan
 
-    if not lacking():
+    if problem.plain and not lacking():
         return hgs(problem, iterations=ITERATIONS)
-    if not native.unavailable():
-        return sisrs(problem, rounds=ROUNDS * ITERATIONS)
+    if not (problem.plain and native.unavailable()):
+        return plan(problem, rounds=ROUNDS * problem.customers).routes
     return pyvrp(problem, math.inf, 0)  # until it has long found nothing better
 
 
 SOLVERS = {
-    "sisrs": Solver(
-        lambda: "ruin and recreate", lambda problem, seconds, seed: sisrs(problem, seconds=seconds, seed=seed)
-    ),
     "hgs": Solver(lambda: "HGS", lambda problem, seconds, seed: hgs(problem, seconds=seconds, seed=seed)),
     "pyvrp": Solver(pyvrp_label, pyvrp),
-    "pyvrp_from_savings": Solver(
-        lambda: f"{pyvrp_label()} from savings",
-        lambda problem, seconds, seed: pyvrp(problem, seconds, seed, savings(problem)),
-    ),
 }

@@ -16,9 +16,20 @@ from common.errors import UserError
 from models.routing import native
 from models.routing.environment import Instances, Routes, routes_of
 from models.routing.fleet import plan
+from models.routing.inputs import RoutingSettings, SearchSettings
+from models.routing.policy import RoutingPolicy
 from models.routing.problems import Plan, Problem, cost_of, to_instances
-from models.routing.search import TourBuilder
-from models.routing.solve import actions_of, at_once, best_tours, padded, searched, takes_policy
+from models.routing.solve import (
+    Asked,
+    actions_of,
+    at_once,
+    best_tours,
+    mended,
+    padded,
+    plan_from,
+    searched,
+    takes_policy,
+)
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.cvrp.solvers import validator
@@ -51,7 +62,7 @@ class Solved:
 
 def solve_with_model(
     config: "Config",
-    model: TourBuilder,
+    model: RoutingPolicy,
     problems: Sequence[Problem],
     decode: str,
     augment: bool,
@@ -73,11 +84,11 @@ def solve_with_model(
         label = f"search from {' and '.join(sources)}, {milliseconds:.3g} ms"
 
     def solve(batch: Mapping[str, Tensor]) -> Tensor:
-        instances = Instances(batch["locs"], batch["demand"], batch["capacity"])
+        instances = Instances.of(batch)
         chosen = [problems[i] for i in batch["item"].tolist()]
         return best_tours(model, chosen, instances, batch["item"], settings, config.seed)
 
-    return _solve_batches(label, problems, solve, device, map_items)
+    return _solve_batches(label, problems, solve, device, map_items, model.config.rules)
 
 
 def solve_from_savings(
@@ -110,15 +121,27 @@ def times(settings: "EvaluationSettings", milliseconds: float) -> Sequence[float
     return (milliseconds / 1000,) if settings.reference_seconds is None else settings.reference_seconds
 
 
-def solve_fleets(config: "Config", problems: Sequence[Problem], few: int, map_items: MapItems) -> list[Solved]:
-    """Return plans of more than the plain CVRP: our own, and PyVRP's of the first `few` in the same times."""
+def solve_fleets(
+    config: "Config", model: RoutingPolicy | None, problems: Sequence[Problem], map_items: MapItems
+) -> list[Solved]:
+    """Return plans of more than the plain CVRP: our own, and others of the first problems in the same times.
+
+    A `model` that reads them builds starts, of our own if `starts_from` asks for it, else of another row.
+    """
     settings, found = config.evaluation, list[Solved]()
+    few = settings.reference_instances
     own = settings.milliseconds or max(problem.customers for problem in problems)
     budgets = [own / 1000, *(each for each in times(settings, own) if 1000 * each != own)]
     solvers: list[tuple[str, Callable[[Problem, float], Plan | None]]] = [
         ("ruin and recreate", lambda problem, seconds: plan(problem, seconds=seconds, seed=config.seed)),
         (pyvrp_label(), lambda problem, seconds: pyvrp_plan(problem, seconds, config.seed)),
     ]
+    if model is not None:
+        started = RoutingSettings(**settings.model_dump(include=set(SearchSettings.model_fields)), seed=config.seed)
+        started = started.model_copy(update={"starts_from": "policy", "milliseconds": None})
+        name = f"ruin and recreate from {config.model.kind}"
+        first = 0 if settings.starts_from == "policy" else 1
+        solvers.insert(first, (name, lambda problem, seconds: plan_from(model, Asked(problem), started, seconds)))
     for seconds in budgets:
         for name, solve in solvers if settings.reference else solvers[:1]:
             label, asked = f"{name}, {1000 * seconds:.3g} ms", problems if not found else problems[:few]
@@ -142,17 +165,11 @@ def solve_by_solvers(
     config: "Config", problems: Sequence[Problem], milliseconds: float, map_items: MapItems
 ) -> list[Solved]:
     """Return the tours of each configured solver that runs on this machine, for each time budget."""
-    settings, left_out = config.evaluation, {"sisrs"} if native.unavailable() else set()
-    budgets = times(settings, milliseconds)
-    if "hgs" in settings.reference and budgets and (reason := lacking()):
-        print(f"{reason}: PyVRP and ruin and recreate are compared with, HGS is left out", file=sys.stderr)
-        left_out.add("hgs")
-    return [
-        solve_for(name, seconds, config, problems, map_items)
-        for name in settings.reference
-        if name not in left_out
-        for seconds in budgets
-    ]
+    names, budgets = list(config.evaluation.reference), times(config.evaluation, milliseconds)
+    if "hgs" in names and budgets and (reason := lacking()):
+        print(f"{reason}: PyVRP is compared with, HGS is left out", file=sys.stderr)
+        names.remove("hgs")
+    return [solve_for(name, seconds, config, problems, map_items) for name in names for seconds in budgets]
 
 
 def solve_for(name: str, seconds: float, config: "Config", problems: Sequence[Problem], map_items: MapItems) -> Solved:
@@ -164,19 +181,28 @@ def solve_for(name: str, seconds: float, config: "Config", problems: Sequence[Pr
 
 
 def _solve_batches(
-    label: str, problems: Sequence[Problem], solve: Solve, device: torch.device, map_items: MapItems
+    label: str,
+    problems: Sequence[Problem],
+    solve: Solve,
+    device: torch.device,
+    map_items: MapItems,
+    rules: bool = False,
 ) -> Solved:
-    """Return the tours of a method for batches of problems of one size."""
+    """Return the tours of a method for batches of problems of one size, with their rules if it reads them."""
+
+    def batch_of(chosen: Sequence[Problem]) -> dict[str, Tensor]:
+        fields = to_instances(chosen, device, rules)._asdict()
+        return {name: tensor for name, tensor in fields.items() if tensor is not None}
+
     by_size: dict[int, list[int]] = defaultdict(list)
     for i, problem in enumerate(problems):
         by_size[problem.customers].append(i)
     routes: list[Routes] = [[] for _ in problems]
     # Starting threads and the like is not the method's time.
-    solve({**to_instances(problems[:1], device)._asdict(), "item": torch.zeros(1, dtype=torch.long, device=device)})
+    solve({**batch_of(problems[:1]), "item": torch.zeros(1, dtype=torch.long, device=device)})
     began, core = time.perf_counter(), 0.0
     for customers, members in by_size.items():
-        batch = to_instances([problems[i] for i in members], device)
-        source = Resident({**batch._asdict(), "item": torch.tensor(members)}, device)
+        source = Resident({**batch_of([problems[i] for i in members]), "item": torch.tensor(members)}, device)
 
         def timed(batch: Mapping[str, Tensor], steps: int = 2 * customers) -> Mapping[str, Tensor]:
             began = time.process_time()
@@ -187,7 +213,7 @@ def _solve_batches(
         found = map_items(source, timed, at_once(problems[members[0]]))
         core += float(found["core"].sum())
         for i, actions in zip(members, found["actions"], strict=True):
-            routes[i] = routes_of(actions)
+            routes[i] = routes_of(actions) if problems[i].plain else mended(problems[i], routes_of(actions))
     on = f"{device.type} x {torch.get_num_threads()}" if device.type == "cpu" else device.type
     return _validated(label, problems, routes, time.perf_counter() - began, core, on)
 
