@@ -1,10 +1,11 @@
-"""Twenty-eight made plans with 730 labelled names, and how much of them masking finds.
+"""Forty-four made plans with 1,130 labelled names, and how much of them masking finds.
 
-    python -m tests.workloads.bep.documents.made_plans [held_out, fresh or later]
+    python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later or sheets]
 
 Each file was written before its names were looked for, and the rules were then mended by what they missed in it:
 development.txt, then held_out.txt, then fresh.txt with eight plans and names of 24 more locales, then later.txt with
-four.
+four. The sheets of sheets.txt (transmittals, minutes, matrices of responsibilities and contacts, sign-offs) were
+filled with names of 20 further locales only after the rules were done.
 """
 
 import random
@@ -113,6 +114,7 @@ def written(name: str, given: str, surname: str) -> dict[str, str]:
         "v": f"{surname}, {given}",
         "V": f"{surname.upper()}, {given}",
         "S": f"{given} {surname.upper()}",
+        "F": f"{surname.upper()} {given}",
         "i": f"{given[0]}. {surname}",
         "k": initials.upper(),
         "u": plain(given)[0] + plain(surname),
@@ -121,6 +123,9 @@ def written(name: str, given: str, surname: str) -> dict[str, str]:
 
 def plans(part: str) -> Iterator[Plan]:
     """The plans of a file, filled with names; each name occurs in one plan."""
+    if part == "sheets":
+        yield from sheets()
+        return
     generator = random.Random(SEED)
     alone = part in ("fresh", "later")
     pools = all_names(f"{part}_names.txt" if alone else "names.txt")
@@ -139,6 +144,22 @@ def plans(part: str) -> Iterator[Plan]:
                 chosen.append(forms(pools[usable[0]].pop(), usable[0]))
             if file == part:
                 yield filled(f"plan {number}", body.strip("\n"), chosen)
+
+
+def sheets() -> Iterator[Plan]:
+    """Sixteen plans of sheets drawn by chance: six in English, five in German, five in French, 25 names in each."""
+    generator = random.Random(SEED)
+    named = [forms(name, locale) for locale, names in all_names("sheet_names.txt").items() for name in names]
+    generator.shuffle(named)
+    whole = (FOLDER / "sheets.txt").read_text(encoding="utf-8")
+    drawn = [section.split("\n", 1) for section in re.split(r"(?m)^=== ", whole)[1:]]
+    for number, language in enumerate(["en", "de", "fr"] * 5 + ["en"]):
+        people, used, bodies = named[25 * number :][:25], 0, []
+        for body in generator.sample([body for head, body in drawn if head == language], 6):
+            if used < 25:
+                bodies.append(re.sub(r"\[(\d+)", lambda match: f"[{(used + int(match[1]) - 1) % 25 + 1}", body))
+                used += max(int(each) for each in re.findall(r"\[(\d+)", body))
+        yield filled(f"sheets {number + 1} {language}", "".join(bodies).strip("\n"), people)
 
 
 def filled(name: str, body: str, chosen: list[dict[str, str]]) -> Plan:
