@@ -157,8 +157,11 @@ def sheets() -> Iterator[Plan]:
         people, used, bodies = named[25 * number :][:25], 0, []
         for body in generator.sample([body for head, body in drawn if head == language], 6):
             if used < 25:
-                bodies.append(re.sub(r"\[(\d+)", lambda match: f"[{(used + int(match[1]) - 1) % 25 + 1}", body))
-                used += max(int(each) for each in re.findall(r"\[(\d+)", body))
+                pieces = re.split(r"(?<=\[)(\d+)", body)
+                places = [int(each) for each in pieces[1::2]]
+                pieces[1::2] = [str((used + place - 1) % 25 + 1) for place in places]
+                bodies.append("".join(pieces))
+                used += max(places)
         yield filled(f"sheets {number + 1} {language}", "".join(bodies).strip("\n"), people)
 
 
