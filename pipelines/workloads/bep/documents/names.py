@@ -22,14 +22,15 @@ PIECE = re.compile(rf"((?:{_PARTICLE} ){{0,3}})({WORD}|{_INITIAL}|[{UPPER}]\b)")
 TITLE = re.compile(rf"(?:(?<![\w.])(?:{WORDS['titles']})\.?(?: |(?<=\.)))+")
 LABEL = re.compile(
     rf"(?<![\w-])(?:(?P<strong>(?i:{WORDS['labels']}))|(?P<weak>(?i:{WORDS['roles']})))"
-    r"(?: (?:an|at|aus|de|du|for|from|in|of|on|pour|von|à) [^:|.\n]{0,25}| \([^)]*\))?(?:[ ]?:|[ ](?=-[ ])|$)"
+    r"(?: (?:an|at|aus|de|du|for|from|in|of|on|pour|von|à) [^:|.\n]{0,25}| \([^)]*\))?"
+    r"(?:[ ]?(?::|[._]{3,})|[ ](?=-[ ])|$)"
 )
 STRONG = re.compile(rf"(?:(?:project|team|model|key|client|current) )?(?:{WORDS['labels']})(?:\(s\))?", re.I)
 WEAK = re.compile(rf"(?:{WORDS['roles']})|[RACI](?:/[RACI])?", re.I)
 FIRMS = re.compile(rf"(?:{WORDS['firm_labels']})", re.I)
 USERS = re.compile(rf"(?:{WORDS['users']})", re.I)
 LOGIN = re.compile(r"(?<!\S)[a-z][\w.-]{3,}(?!\S)")
-USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<user>[\w.-]{{3,}})")
+USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<users>[\w.-]{{3,}}(?:, [\w.-]{{3,}})*)")
 FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
 NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})", re.I)
 PLACE = re.compile(
@@ -37,8 +38,9 @@ PLACE = re.compile(
     re.I,
 )
 INVERTED = re.compile(
-    rf"(?<![\w-])(?<![{UPPER}]\.)((?:{_PARTICLE} ){{0,3}}{WORD})(?=, ({WORD}|{_INITIAL})(?! [{UPPER}]|[\w@]))"
+    rf"(?<![\w-])(?<![{UPPER}]\.)((?:(?i:{_PARTICLE}) ){{0,3}}{WORD})(?=, ({WORD}|{_INITIAL})(?! [{UPPER}]|[\w@]))"
 )
+ENDING = re.compile(rf".{{3}}(?:{WORDS['ordinary_endings']})$")
 ARTICLE = re.compile(r"(?i:el|il|la|le|les|los) ")
 SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 # "modelled by Ada Lovelace"
@@ -88,7 +90,8 @@ class Reader:
         self.text, self.words = text, words
         self.letters = set("".join(lower_case(text)))
         self.expected = bytearray(len(text))  # for each character, evidence that a person is named there
-        self.users: list[tuple[int, int]] = [match.span("user") for match in USER.finditer(text)]
+        listed = (match.span("users") for match in USER.finditer(text))
+        self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
         self.firms: set[int] = set()  # places in columns of firms
         self.cells: dict[str, list[tuple[int, int]]] = {}
         for heading, begin, end in columns(text):
@@ -154,6 +157,8 @@ class Reader:
 
     def _ordinary(self, word: str) -> bool:
         word = word.removesuffix("'s").lower()
+        if ENDING.search(word) and not any({word, word.title()} & known for known in known_names()):
+            return True
         return word not in WORDS["capital_particles"] and all(
             part in terms() or part in self.words or part.removesuffix("s") in terms() or STRONG.fullmatch(part)
             for part in re.split(r"[-'\u2019]", word)
@@ -196,6 +201,7 @@ class Reader:
         titled = [word.title() if word.isupper() else word.removesuffix("'s") for word in words]
         if not words or self._is_other(part, words) or any(FIRM.fullmatch(each.word) for each in run[last:]):
             return None
+        line = self.text[self.text.rfind("\n", 0, begin) + 1 : self.text.find("\n", end) % (len(self.text) + 1)]
         title = [match for match in TITLE.finditer(self.text, max(0, begin - 30), begin) if match.end() == begin]
         weight = min(self.expected[begin], self.expected[end - 1])
         plain = [self._ordinary(word) for word in words]
@@ -213,10 +219,11 @@ class Reader:
         role = ROLE.match(self.text, end) or IS.search(before)
         evidence = 3 * bool(title) + weight
         if len(part) == 1:
-            known = (given[0] or family[0]) and not plain[0]
-            short = words[0].isupper() and len(words[0]) < 4 and not known  # "Sr. VDC Manager"
+            short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
+            known = (given[0] or family[0]) and not plain[0] and not short
             return Name(named, end, words, evidence + known if (title and not short) or (weight and known) else 0)
-        if title and any(plain[1:]) and not family[-1]:
+        heading = line.isupper() and not (weight or given[0] or family[-1])
+        if heading or (title and any(plain[1:]) and not family[-1]):
             return None
         evidence += (1 if plain[0] else 2) * given[0] * (len(words) > 1) + (1 if plain[-1] else 2) * family[-1]
         unknown = [at for at, known in ((0, given[0]), (-1, family[-1])) if not (known or plain[at] or particles[at])]
