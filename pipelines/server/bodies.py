@@ -39,6 +39,13 @@ class Rivals(Stream):
     )
 
 
+class Document(Section):
+    """A Word document to fill with a plan, or to read."""
+
+    template: str = Field("", description="the document in base64; empty: one with no more than the plan")
+    plan: str | None = Field(None, max_length=400_000, description="texts below headings with #; null: it is read")
+
+
 def for_inputs(body: type[Body], inputs: Inputs) -> type[Body]:
     """Return `body` with a workload's types in its schema; misfits are found later, so others get their answers."""
     own, settings = SkipValidation[inputs.input], SkipValidation[inputs.settings]  # type: ignore[misc, name-defined]
