@@ -237,9 +237,6 @@ def test_a_character_outside_the_vocabulary_is_spelled_by_bytes_and_nothing_else
 
 SENTENCE = "Die Gr\u00fcndung ist gepr\u00fcft und f\u00fchrt \u00fcber das Gel\u00e4nder."
 GERMAN = f"{SENTENCE} Die Gr\u00fcndung ist gepr\u00fcft.\n" * 2
-    "Die Gr\u00fcndung ist gepr\u00fcft und f\u00fchrt \u00fcber das Gel\u00e4nder. Die Gr\u00fcndung ist gepr\u00fcft.\n"
-    * 2
-)
 
 
 def test_a_shipped_model_writes_letters_that_it_has_read_and_no_others():
