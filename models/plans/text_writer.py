@@ -4,6 +4,7 @@ Each has its own settings, and does not depend on those beside it, to the last b
 (seed, number of the token), the network's products are free of rounding, all else is computed row by row.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -38,6 +39,8 @@ class Text:
         self.number, self.left, self.ended = 0, settings.length, False
         self.written = self.text = ""
         self.num_taken = 0  # characters of `text`
+        self.told: list[dict[str, Plain]] = []  # each piece, and what was likely in its place, if that is asked for
+        self.log_prob = 0.0  # of the tokens since the last piece
 
     def draw(self) -> float:
         """Return the random number of the next token."""
@@ -82,7 +85,10 @@ class Text:
 
     def answer(self) -> dict[str, Plain]:
         """Return the answer of a text that has ended."""
-        field = {} if self.given.field is None else {"field": self.given.field}
+        field: dict[str, Plain] = {} if self.given.field is None else {"field": self.given.field}
+        if self.settings.logprobs is not None:
+            ends = itertools.accumulate(len(str(each["token"])) for each in self.told)
+            field["logprobs"] = [each for each, end in zip(self.told, ends, strict=True) if end <= len(self.text)]
         return {**field, **sampling.answer(self.given.prompt, self.text, len(self.text), self.settings.length)}
 
 
@@ -135,10 +141,22 @@ class Writer:
                     again.append(row)
                 else:
                     text.grow(piece)
+                    self._tell(text, piece, logits[row], token)
                     going += [] if text.ended else [(readers[row], token)]
             waiting = again
         if going:
             readers[0].go_on(*zip(*going, strict=True))
+
+    def _tell(self, text: Text, piece: str, log_probs: torch.Tensor, token: int) -> None:
+        """Note a piece with its log-probability and the likeliest tokens in the place of its last one."""
+        if text.settings.logprobs is None:
+            return
+        text.log_prob += float(log_probs[token])
+        if piece:
+            values, ids = (each.tolist() for each in log_probs.topk(text.settings.logprobs))
+            likely = {self.characters.texts[number]: value for number, value in zip(ids, values, strict=True)}
+            text.told.append({"token": piece, "logprob": text.log_prob, "likely": likely})
+            text.log_prob = 0.0
 
     @staticmethod
     def _chosen(
