@@ -97,9 +97,7 @@ class OpenAI(Section):
     stop: str | tuple[str, ...] | None = Field(None, description="text, or texts, before which a completion ends")
     stream: bool | None = Field(None, description="send the text as it is written, as server-sent events")
     n: int | None = Field(None, ge=1, le=128, description="completions per prompt")
-    logprobs: bool | int | None = Field(
-        None, description="likeliest tokens to tell with log-probabilities; or if"
-    )
+    logprobs: bool | int | None = Field(None, description="likeliest tokens to tell with log-probabilities; or if")
     top_logprobs: int | None = Field(None, description="likeliest tokens to tell where logprobs is true")
 
     def settings(self) -> dict[str, object]:

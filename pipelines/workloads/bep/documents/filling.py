@@ -1,20 +1,15 @@
-"""Fill a Word template: each text of a plan goes below the heading, or beside the label in a table, of the same field.
+"""Plans as Word documents: each text goes below the heading, or beside the label in a table, of the same field.
 
-    python -m pipelines.workloads.bep.documents.filling template.docx plan.md filled.docx
-
-The form's page does the same, and reads the texts of a document. Whatever else the template holds stays.
+Whatever else the document holds stays.
 """
 
 import base64
 import io
 import itertools
 import re
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from common.disk.files import write_whole
 from common.errors import UserError
 from common.plain import Plain
 from models.plans.fields import field_of, significant
@@ -99,15 +94,3 @@ def _is_heading(block: "Paragraph | Table") -> bool:
 
 def _topic(heading: str) -> str:
     return field_of(heading) or " ".join(sorted(significant(heading)))
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 4:
-        sys.exit(__doc__)
-    try:
-        content, left = filled(Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]).read_text(encoding="utf-8"))
-        write_whole(Path(sys.argv[3]), content)
-    except (UserError, OSError, UnicodeDecodeError) as error:
-        print(f"{' '.join(sys.argv[1:3])}: {error}", file=sys.stderr)
-        sys.exit(2)
-    print("\n".join(f"the template has no place for: {heading}" for heading in left))

@@ -40,8 +40,6 @@ PLACE = re.compile(
 INVERTED = re.compile(
     rf"(?<![\w-])(?<![{UPPER}]\.)((?:(?i:{_PARTICLE}) ){{0,3}}{WORD})(?=, ({WORD}|{_INITIAL})(?! [{UPPER}]|[\w@]))"
 )
-ENDING = re.compile(rf".{{3}}(?:{WORDS['ordinary_endings']})$")
-ARTICLE = re.compile(r"(?i:el|il|la|le|les|los) ")
 SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 # "modelled by Ada Lovelace"
 BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
@@ -49,7 +47,6 @@ IS = re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: is| was|,)? $", re.I)
 ROLE = re.compile(rf"(?:,| is| was| acts as| as| \()(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
 JOINED = r"\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) "  # between names
 ENOUGH_SOUND = 0.5  # on average of the words of a name
-DEFINED = re.compile(rf" \(([{UPPER}]{{2,4}})\)")
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.9, -0.5  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
 ENOUGH, STRONG_ENOUGH = 3, 4  # evidence that makes a name, and that makes it one everywhere in the document
@@ -135,8 +132,7 @@ class Reader:
             if 1 < len(named) >= len(cells) / 2:  # a column of persons
                 for begin, end in cells:
                     self._expect(begin, end, 2)
-        likely = [name for run in runs for name in self._in_run(run, fewest=ENOUGH - 1)]
-        edges = {each.begin for each in likely}, {each.end for each in likely}
+        edges = {each.begin for each in found}, {each.end for each in found}
         beside = [name for run in runs for name in self._in_run(run, *edges)]
         found = list({name.begin: name for name in [*found, *beside, *self._inverted(runs)]}.values())
         spans = {(name.begin, name.end) for name in found}
@@ -157,17 +153,13 @@ class Reader:
 
     def _ordinary(self, word: str) -> bool:
         word = word.removesuffix("'s").lower()
-        if ENDING.search(word) and not any({word, word.title()} & known for known in known_names()):
-            return True
         return word not in WORDS["capital_particles"] and all(
             part in terms() or part in self.words or part.removesuffix("s") in terms() or STRONG.fullmatch(part)
             for part in re.split(r"[-'\u2019]", word)
             if len(part) > 1
         )
 
-    def _in_run(
-        self, run: list[Piece], begins: Collection[int] = (), ends: Collection[int] = (), fewest: int = ENOUGH
-    ) -> Iterator[Name]:
+    def _in_run(self, run: list[Piece], begins: Collection[int] = (), ends: Collection[int] = ()) -> Iterator[Name]:
         """Yield the name in a run that has the most evidence; `begins` and `ends` of other names are evidence too."""
         best: Name | None = None
         for first in range(len(run)):
@@ -177,15 +169,15 @@ class Reader:
                     best is None or (name.evidence, name.end - name.begin) > (best.evidence, best.end - best.begin)
                 ):
                     best, begin, end = name, first, last
-        if best and best.evidence >= fewest:
+        if best and best.evidence >= ENOUGH:
             while end < len(run) and self._goes_on(run[end]):
                 end += 1
             while begin and self._goes_on(run[begin - 1]) and sound(run[begin - 1].word) > 0:
                 begin -= 1
             words = tuple(piece.word for piece in run[begin:end] if not piece.initial and piece.word not in SUFFIXES)
-            yield from self._in_run(run[:begin], begins, ends, fewest)
+            yield from self._in_run(run[:begin], begins, ends)
             yield Name(min(best.begin, run[begin].begin), run[end - 1].end, words, best.evidence)
-            yield from self._in_run(run[end:], begins, ends, fewest)
+            yield from self._in_run(run[end:], begins, ends)
 
     def _goes_on(self, piece: Piece) -> bool:
         """Return whether a word beside a name belongs to it."""
@@ -201,7 +193,6 @@ class Reader:
         titled = [word.title() if word.isupper() else word.removesuffix("'s") for word in words]
         if not words or self._is_other(part, words) or any(FIRM.fullmatch(each.word) for each in run[last:]):
             return None
-        line = self.text[self.text.rfind("\n", 0, begin) + 1 : self.text.find("\n", end) % (len(self.text) + 1)]
         title = [match for match in TITLE.finditer(self.text, max(0, begin - 30), begin) if match.end() == begin]
         weight = min(self.expected[begin], self.expected[end - 1])
         plain = [self._ordinary(word) for word in words]
@@ -210,10 +201,8 @@ class Reader:
             [not {word, word.split("-")[part]}.isdisjoint(known) for word in titled]
             for part, known in zip((0, -1), known_names(), strict=True)
         )
-        given[0] &= not particles[0]
         term = all(word.lower() in terms() for word in words)
-        sure = weight and (part[0].initial or (given[0] and family[-1] and len(words) > 1))
-        if all(plain) and (term or not title) and not sure:
+        if all(plain) and (term or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
         role = ROLE.match(self.text, end) or IS.search(before)
@@ -222,20 +211,17 @@ class Reader:
             short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
             known = (given[0] or family[0]) and not plain[0] and not short
             return Name(named, end, words, evidence + known if (title and not short) or (weight and known) else 0)
-        heading = line.isupper() and not (weight or given[0] or family[-1])
-        if heading or (title and any(plain[1:]) and not family[-1]):
+        if title and any(plain[1:]) and not family[-1]:
             return None
         evidence += (1 if plain[0] else 2) * given[0] * (len(words) > 1) + (1 if plain[-1] else 2) * family[-1]
         unknown = [at for at, known in ((0, given[0]), (-1, family[-1])) if not (known or plain[at] or particles[at])]
         sounds = [2 * UNLIKELY if words[at].isupper() and len(words[at]) < 5 else sound(words[at]) for at in unknown]
         evidence += sum(each > LIKELY for each in sounds) + self._stands_alone(begin, end)
-        evidence += any(self._foreign(words[at]) for at in unknown) + any(particles[1:])
+        evidence += any(self._foreign(words[at]) for at in unknown)
         evidence += 2 * (len(words[-1]) > 3 and _plain(words[-1]) in self.accounts)
-        evidence -= 2 * (not weight and bool(ARTICLE.match(self.text, begin)))
         evidence -= not weight and last < len(run) and not run[last].initial and self._ordinary(run[last].word)
-        if any(plain):
-            evidence -= sum(plain[1:-1]) + (plain[-1] and not family[-1])
-        else:
+        evidence -= sum(plain[1:-1]) + (plain[-1] and not family[-1])
+        if not any(plain):
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
             evidence += bool(weight or role or min(sounds, default=0) > UNLIKELY)
@@ -248,8 +234,6 @@ class Reader:
         begin, following = part[0].begin, self.text[part[-1].end : part[-1].end + 30]
         return bool(
             (FIRM.match(following.lstrip(" ")) and following.startswith(" "))
-            or re.match(r" ?and Sons?\b", following)
-            or FIRM.fullmatch(words[0])
             or begin in self.firms
             or any(map(NO_NAME.fullmatch, words[1:]))
             or (PLACE.match(f"{words[0]} ") and not part[0].initial)
@@ -292,8 +276,6 @@ class Reader:
         alone = {word.lower() for words in sure for word in words}
         firsts = {"".join(word[0] for word in words).upper() for words in sure if len(words) > 1}
         initials = firsts | {each[0] + each[-1] for each in firsts}
-        given = (DEFINED.match(self.text, name.end) for name in found)  # "Ada Lovelace (AL)"
-        defined = {each[1] for each in given if each and each[1] in initials}
         for before, piece, following in (
             each for run in runs for each in zip([None, *run], run, [*run[1:], None], strict=False)
         ):
@@ -309,7 +291,7 @@ class Reader:
             elif piece.word in initials:
                 line = slice(self.text.rfind("\n", 0, piece.begin) + 1, piece.end)
                 acts = ACTS.match(self.text, piece.end) or self.text.endswith("Action ", 0, piece.begin)
-                if any(self.expected[line]) or acts or piece.word in defined:
+                if any(self.expected[line]) or acts:
                     yield piece.begin, piece.end
 
 

@@ -5,7 +5,6 @@ import io
 import re
 import shutil
 import subprocess
-import sys
 
 import docx
 import pytest
@@ -109,18 +108,6 @@ def test_without_a_template_the_document_is_the_plan():
 def test_every_field_is_known_by_the_heading_that_the_page_downloads():
     spaced = {name: re.sub("([a-z])([A-Z])", r"\1 \2", name).capitalize() for name in FIELDS}
     assert {name: field_of(heading) for name, heading in spaced.items()} == {name: name for name in FIELDS}
-
-
-@pytest.mark.slow
-def test_the_command_writes_the_document_or_says_why_not(template):
-    folder = template.parent
-    (folder / "plan.md").write_text(PLAN)
-    (folder / "no.docx").write_text("none")
-    command = [sys.executable, "-m", "pipelines.workloads.bep.documents.filling"]
-    for name, status in (("template.docx", 0), ("no.docx", 2)):
-        done = subprocess.run([*command, folder / name, folder / "plan.md", folder / "out.docx"], capture_output=True)
-        assert done.returncode == status, done.stderr
-    assert docx.Document(folder / "out.docx").paragraphs[1].text == "Weekly."
 
 
 @pytest.mark.exhaustive
