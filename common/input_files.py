@@ -45,6 +45,8 @@ class Inputs:
     about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs
     code: Callable[[Mapping[str, Mapping[str, str]]], None] | None = None  # runs the user's files that a config names
     rivals: Callable[[Any, float], Mapping[str, Plain]] | None = None  # (input, seconds) -> {method: its answer}
+    # (a document's bytes, a text or None) -> the document with the text, or what it says; UserError for an unusable one
+    document: Callable[[bytes, str | None], Mapping[str, Plain]] | None = None
 
     def together(self, settings: object) -> int:
         """Return how many inputs a server answers together by some settings."""

@@ -9,7 +9,7 @@ context by context; a mixture weights the changes. Shapes: N positions, K contex
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,6 +41,7 @@ TOTALS, KINDS = (1.5, 2.5, 4.5, 8.5, 20.5), (1.5, 2.5, 4.5)  # borders between s
 _TOTALS, _KINDS = np.array(TOTALS), np.array(KINDS)
 STATES = 1 + (len(TOTALS) + 1) * (len(KINDS) + 1)  # 0: never seen
 REACH = 128  # tokens that contexts but for headings reach back, if words are no longer than in a language
+FEW = 100_000  # rows that are sorted at once
 AT_ONCE = 4096  # powers of the hash are made in multiples of so many
 TAGS = np.arange(1, CONTEXTS + 1, dtype=np.uint64) * np.uint64(0xD6E8FEB86659FD93)  # keep contexts of a kind apart
 LEAST = 1e-7  # of a probability that the last chain begins with
@@ -217,12 +218,22 @@ def counted(keys: np.ndarray, tokens: np.ndarray, known: Sequence[Counts] = ()) 
 def counted_below(keys: np.ndarray, tokens: np.ndarray, new: np.ndarray, known: Sequence[Counts] = ()) -> np.ndarray:
     """Return (N,) bool: the tokens that count in the next shorter context, of the `new` ones in the contexts (N,)."""
     first = np.zeros(len(keys), bool)
-    first[np.unique(_pairs(keys, tokens), return_index=True)[1]] = True
+    for rows in portions(keys):
+        first[rows[np.unique(_pairs(keys[rows], tokens[rows]), return_index=True)[1]]] = True
     new = new & first
     for counts in known:
         left = np.flatnonzero(new)  # few are left for short contexts, which are followed by many tokens
         new[left] = ~counts.has(keys[left], tokens[left])
     return new
+
+
+def portions(keys: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the rows of an eighth of the keys (N,) at a time, whose pairs take an eighth of the memory to sort."""
+    if len(keys) < FEW:
+        yield np.arange(len(keys))
+        return
+    for portion in range(8):
+        yield np.flatnonzero((keys & 7) == portion)
 
 
 def shared(keys: np.ndarray, tokens: np.ndarray, documents: np.ndarray, least: int) -> np.ndarray:

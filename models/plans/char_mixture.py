@@ -177,10 +177,10 @@ class CharMixture(CharLSTM):
         with single_thread():
             reader = self.readings.reader(document)
             before = "\n\n".join([""] * bool(document) + [shown] * bool(shown) + [partial])
-            reader.skim(np.array(self.characters.encode(before), np.int64))
+            reader.skim(np.array(self.characters.spelled(before), np.int64))
 
             def likely(texts: Sequence[str]) -> list[float]:
-                ways = [self.characters.encode(text[:JUDGED]) for text in texts]
+                ways = [self.characters.spelled(text[:JUDGED]) for text in texts]
                 return [float(each.mean()) for each in reader.judge(ways)]
 
             return self.suggester.suggest(heading, partial, n, likely)

@@ -34,6 +34,7 @@ class Characters:
         # A character that the model does not know is shown as the replacement character.
         self.texts = ("", "\ufffd", "", *SPECIAL_TOKENS[3:], *vocabulary)
         self.by_id = ("\0", "\ufffd", "\0", *MASKS, *vocabulary)
+        self.spells = set("0123456789abcdef") <= self.ids.keys()
 
     def __len__(self) -> int:
         """Return the number of tokens, V."""
@@ -46,6 +47,18 @@ class Characters:
         """
         text = text.lower() if self.lower_case else text
         return [self.ids.get(character) or self.ids.get(_base(character), UNKNOWN) for character in text]
+
+    def spelled(self, text: str) -> list[int]:
+        """Return the ids of a text of which nothing is lost: an unknown character is spelled, as in `spelling`."""
+        text = text.lower() if self.lower_case else text
+        known = {each: [self.ids[each]] if each in self.ids else self.spelling(each) for each in set(text)}
+        return [number for character in text for number in known[character]]
+
+    def spelling(self, character: str) -> list[int]:
+        """Return <unk> and the digits of an unknown character's bytes in UTF-8; without digits, as `encode` does."""
+        if not self.spells:
+            return self.encode(character)
+        return [UNKNOWN, *(self.ids[digit] for digit in character.encode("utf-8", "surrogatepass").hex())]
 
     def signs(self, ids: Iterable[int]) -> str:
         """Return a character for each id, from which `encode` makes the id again; <pad> and <end> are NUL."""

@@ -26,3 +26,6 @@ class TextSettings(Sampling):
 
     length: int = Field(200, ge=1, le=100_000, description="largest number of characters after the prompt")
     temperature: float = Field(0.5, ge=0, le=100, description="sampling temperature; 0: the likeliest character")
+    logprobs: int | None = Field(
+        None, ge=0, le=20, description="likeliest characters to tell at each place, with log-probabilities; null: none"
+    )

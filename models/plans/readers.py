@@ -262,7 +262,7 @@ class Readings:
         known = max((each for each in self.readers if document.startswith(each)), key=len, default="")
         reader = self.readers.pop(known) if known else self.begun()
         until = len(document) if most is None else min(len(document), len(known) + most)
-        reader.skim(np.array(self.characters.encode(document[len(known) : until]), np.int64))
+        reader.skim(np.array(self.characters.spelled(document[len(known) : until]), np.int64))
         self.readers[document[:until]] = reader
         while sum(map(len, self.readers)) > MOST_KEPT and len(self.readers) > 1:
             self.readers.pop(next(iter(self.readers)))

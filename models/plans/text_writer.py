@@ -4,7 +4,8 @@ Each has its own settings, and does not depend on those beside it, to the last b
 (seed, number of the token), the network's products are free of rounding, all else is computed row by row.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -21,20 +22,49 @@ MOST_READ = 200_000  # characters read of texts under way together; their counts
 
 
 class Text:
-    """A text being written, or one that has ended."""
+    """A text being written, or one that has ended; `spellings` are the tokens of characters outside the vocabulary."""
 
-    def __init__(self, reader: Reader, given: TextInput, settings: TextSettings, stops: Sequence[str]):
+    def __init__(
+        self,
+        reader: Reader,
+        given: TextInput,
+        settings: TextSettings,
+        stops: Sequence[str],
+        spellings: Mapping[tuple[int, ...], str],
+    ):
         self.reader, self.given, self.settings = reader, given, settings
+        self.spellings, self.spelling = spellings, tuple[int, ...]()  # and the tokens of the one that was begun
         self.choice = settings.temperature, settings.top_k, settings.top_p
         self.certain = sampling.Certain(stops)
         self.number, self.left, self.ended = 0, settings.length, False
         self.written = self.text = ""
         self.num_taken = 0  # characters of `text`
+        self.told: list[dict[str, Plain]] = []  # each piece, and what was likely in its place, if that is asked for
+        self.log_prob = 0.0  # of the tokens since the last piece
 
     def draw(self) -> float:
         """Return the random number of the next token."""
         key = derive_key(self.settings.seed + self.given.item, "sampling", self.number)
         return first_uniform(key, 0) if self.settings.temperature else 0.0
+
+    def narrow(self, logits: torch.Tensor) -> None:
+        """Rule out tokens (V,) that are no text: <unk> may begin, and digits go on with, only what has been read."""
+        logits[PAD] = -torch.inf
+        if self.spelling:
+            size = len(self.spelling)
+            onward = [way[size] for way in self.spellings if way[:size] == self.spelling]
+            kept = logits[onward]
+            logits.fill_(-torch.inf)
+            logits[onward] = kept
+        elif not self.spellings:
+            logits[UNKNOWN] = -torch.inf
+
+    def spell(self, token: int) -> str:
+        """Return the character that a token completes the spelling of, or ""."""
+        self.spelling += (token,)
+        found = self.spellings.get(self.spelling, "")
+        self.spelling = () if found else self.spelling
+        return found
 
     def grow(self, piece: str) -> None:
         """Append the text of a token."""
@@ -55,7 +85,10 @@ class Text:
 
     def answer(self) -> dict[str, Plain]:
         """Return the answer of a text that has ended."""
-        field = {} if self.given.field is None else {"field": self.given.field}
+        field: dict[str, Plain] = {} if self.given.field is None else {"field": self.given.field}
+        if self.settings.logprobs is not None:
+            ends = itertools.accumulate(len(str(each["token"])) for each in self.told)
+            field["logprobs"] = [each for each, end in zip(self.told, ends, strict=True) if end <= len(self.text)]
         return {**field, **sampling.answer(self.given.prompt, self.text, len(self.text), self.settings.length)}
 
 
@@ -70,12 +103,15 @@ class Writer:
 
     def begun(self, given: TextInput, settings: TextSettings) -> Text:
         """Read a prompt and the document before it."""
-        tokens = np.array(self.characters.encode(given.document + given.prompt))
+        read = given.document + given.prompt
+        tokens = np.array(self.characters.spelled(read))
         reader = self.reader(int(tokens[0]))
         reader.steps = self.steps
         reader.skim(tokens[1:])
         lower = self.characters.lower_case
-        return Text(reader, given, settings, [stop.lower() if lower else stop for stop in settings.stops])
+        unknown = set(read.lower() if lower else read) - self.characters.ids.keys() if self.characters.spells else ()
+        spellings = {tuple(self.characters.spelling(each)): each for each in unknown}
+        return Text(reader, given, settings, [stop.lower() if lower else stop for stop in settings.stops], spellings)
 
     def characters_of(self, given: TextInput, settings: TextSettings) -> Iterator[str]:
         """Yield the characters of a text, each as soon as it is certain."""
@@ -89,12 +125,15 @@ class Writer:
         """Write one more token of each text; none has ended yet."""
         readers = [text.reader for text in texts]
         logits = readers[0].expected(readers)
-        logits[:, PAD : UNKNOWN + 1] = -torch.inf
+        for text, row_logits in zip(texts, logits, strict=True):
+            text.narrow(row_logits)
         draws, waiting, going = [text.draw() for text in texts], list(range(len(texts))), []
         while waiting:
             again = []
             for row, token in self._chosen(texts, logits, draws, waiting):
-                text, piece = texts[row], self.characters.decode([token])
+                text = texts[row]
+                spells = text.spelling or token == UNKNOWN
+                piece = text.spell(token) if spells else self.characters.decode([token])
                 if token == END or len(piece) > text.left:
                     text.end()
                 elif self.copied(text.written, piece):
@@ -102,10 +141,22 @@ class Writer:
                     again.append(row)
                 else:
                     text.grow(piece)
+                    self._tell(text, piece, logits[row], token)
                     going += [] if text.ended else [(readers[row], token)]
             waiting = again
         if going:
             readers[0].go_on(*zip(*going, strict=True))
+
+    def _tell(self, text: Text, piece: str, log_probs: torch.Tensor, token: int) -> None:
+        """Note a piece with its log-probability and the likeliest tokens in the place of its last one."""
+        if text.settings.logprobs is None:
+            return
+        text.log_prob += float(log_probs[token])
+        if piece:
+            values, ids = (each.tolist() for each in log_probs.topk(text.settings.logprobs))
+            likely = {self.characters.texts[number]: value for number, value in zip(ids, values, strict=True)}
+            text.told.append({"token": piece, "logprob": text.log_prob, "likely": likely})
+            text.log_prob = 0.0
 
     @staticmethod
     def _chosen(

@@ -1,6 +1,7 @@
 """The HTTP application: its routes, and the runs that answer them."""
 
 import asyncio
+import base64
 import contextlib
 import functools
 import textwrap
@@ -179,11 +180,22 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
 
         return Answer({"outputs": await run.run(solved)})
 
+    async def document(body: bodies.Document) -> Response:
+        exchange = inputs.document
+        if exchange is None:
+            raise Refused(404, f"{run.name} fills no documents")
+        try:
+            content = base64.b64decode(body.template, validate=True)
+            return Answer(await asyncio.to_thread(exchange, content, body.plan))
+        except ValueError as error:  # a UserError is one
+            raise Refused(422, f"template {error}") from error
+
     text = "\n\n".join(f"{head}\n\n{fields}" for head, fields in described_fields(inputs))
     for endpoint, body, offered, summary in (
         (predict, bodies.Predict, True, "Answer inputs, all with the same settings."),
         (stream, bodies.Stream, run.streams, "Answer an input with text, as server-sent events."),
         (rivals, bodies.Rivals, inputs.rivals is not None, "Answer an input by the model and by other methods."),
+        (document, bodies.Document, inputs.document is not None, "Fill a Word document with a plan, or read one."),
     ):
         endpoint.__annotations__["body"] = bodies.for_inputs(body, inputs)
         app.post(f"/runs/{run.name}/{endpoint.__name__}", summary=summary, description=text, include_in_schema=offered)(

@@ -37,6 +37,13 @@ class Rivals(Stream):
     )
 
 
+class Document(Section):
+    """A Word document to fill with a plan, or to read."""
+
+    template: str = Field("", description="the document in base64; empty: one with no more than the plan")
+    plan: str | None = Field(None, max_length=400_000, description="texts below headings with #; null: it is read")
+
+
 def for_inputs(body: type[Body], inputs: Inputs) -> type[Body]:
     """Return `body` with a workload's types in its schema; misfits are found later, so others get their answers."""
     own, settings = SkipValidation[inputs.input], SkipValidation[inputs.settings]  # type: ignore[misc, name-defined]
@@ -88,20 +95,33 @@ class OpenAI(Section):
     stop: str | tuple[str, ...] | None = Field(None, description="text, or texts, before which a completion ends")
     stream: bool | None = Field(None, description="send the text as it is written, as server-sent events")
     n: int | None = Field(None, ge=1, le=128, description="completions per prompt")
+    logprobs: bool | int | None = Field(None, description="likeliest tokens to tell with log-probabilities; or if")
+    top_logprobs: int | None = Field(None, description="likeliest tokens to tell where logprobs is true")
 
     def settings(self) -> dict[str, object]:
         """Return the settings of the run."""
         stop = tuple(filter(None, [self.stop] if isinstance(self.stop, str) else self.stop or ()))
         settings = {"length": self.length, "top_k": 0, "stop": stop or None, "seed": (self.seed or 0) % 2**32}
-        return settings | {
-            "temperature": 1.0 if self.temperature is None else self.temperature,
-            "top_p": 1.0 if self.top_p is None else self.top_p,
-        }
+        asked = {} if self.num_likely is None else {"logprobs": self.num_likely}
+        return (
+            settings
+            | asked
+            | {
+                "temperature": 1.0 if self.temperature is None else self.temperature,
+                "top_p": 1.0 if self.top_p is None else self.top_p,
+            }
+        )
 
     @property
     def length(self) -> int:
         """The most tokens to add."""
         return min(self.max_tokens or 16, MOST_TOKENS)
+
+    @property
+    def num_likely(self) -> int | None:
+        """The number of likely tokens to tell in each place, None: no log-probabilities."""
+        asked = self.logprobs
+        return ((self.top_logprobs or 0) if asked else None) if isinstance(asked, bool) else asked
 
     def ignored(self) -> list[str]:
         """Return the keys that ask for something and have no effect."""
@@ -113,6 +133,7 @@ class Completion(OpenAI):
 
     prompt: str | tuple[str, ...] = Field("", description="one text, or several")
     echo: bool | None = Field(None, description="begin the completion with the prompt")
+    suffix: str | None = Field(None, description="refused unless empty: the models write from left to right")
 
 
 class Part(Section):

@@ -1,6 +1,7 @@
 """Interfaces defined elsewhere: the form's /suggest, /sessions and /generate, and OpenAI's completions."""
 
 import contextlib
+import itertools
 import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -108,6 +109,8 @@ class Completions:
 
     async def complete(self, body: bodies.Completion) -> Response:
         """Complete one prompt or several."""
+        if body.suffix:
+            raise Refused(400, "suffix: the models write from left to right, and cannot lead to a text; leave it out")
         prompts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
         about = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion"}
         return await self._answered(body, prompts, about, about["object"], "text", bool(body.echo))
@@ -132,10 +135,14 @@ class Completions:
         inputs = [_input(run, prompt, item) for item, prompt in enumerate(asked)]
         headers = {"x-ignored-keys": quote(", ".join(body.ignored())[:1000], safe=", ")} if body.ignored() else {}
         settings = body.settings()
+        if body.stream and body.num_likely is not None:
+            raise Refused(400, "logprobs: streams have none; leave out stream or logprobs")
         if not body.stream:
             answers = [usable(answer) for answer in await run.answers(inputs, settings)]
             texts = [prompt * echo + str(answer["text"]) for prompt, answer in zip(asked, answers, strict=True)]
             choices = [_choice(index, key, text, answers[index]["finish"]) for index, text in enumerate(texts)]
+            for choice, answer, prompt in zip(choices, answers, asked, strict=True):
+                choice["logprobs"] = _logprobs(answer.get("logprobs"), key, len(prompt) * echo)
             read, written = _tokens(run, "".join(prompts)), sum(_tokens(run, str(each["text"])) for each in answers)
             usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
             return Answer({**made, "choices": choices, "usage": usage}, headers=headers)
@@ -188,3 +195,24 @@ async def _completed(
 def _choice(index: int, key: str, text: str, finish: Plain = None) -> dict[str, Plain]:
     content: Plain = text if key == "text" else {"role": "assistant", "content": text}
     return {"index": index, key: content, "finish_reason": finish, "logprobs": None}
+
+
+def _logprobs(told: Plain, key: str, begin: int) -> Plain:
+    """Return what was likely in each place of a text as OpenAI's completions and chats have it; None for nothing."""
+    if not isinstance(told, list):
+        return None
+    if key == "message":
+        tops = [[_token(*each) for each in place["likely"].items()] for place in told]
+        places = [_token(place["token"], place["logprob"]) for place in told]
+        return {"content": [{**place, "top_logprobs": top} for place, top in zip(places, tops, strict=True)]}
+    tokens = [place["token"] for place in told]
+    return {
+        "tokens": tokens,
+        "token_logprobs": [place["logprob"] for place in told],
+        "top_logprobs": [place["likely"] for place in told],
+        "text_offset": list(itertools.accumulate(map(len, tokens[:-1]), initial=begin))[: len(tokens)],
+    }
+
+
+def _token(token: str, log_prob: float) -> dict[str, Plain]:
+    return {"token": token, "logprob": log_prob, "bytes": list(token.encode("utf-8", "replace"))}

@@ -7,7 +7,6 @@ import re
 import shutil
 import subprocess
 
-import docx
 import numpy as np
 import pytest
 from PIL import Image
@@ -44,10 +43,6 @@ def project(tmp_path, monkeypatch):
     corpus = sorted((ROOT / "pipelines/workloads/bep/corpus").iterdir())
     (tmp_path / "oz.txt").write_text("\n\n".join(path.read_text() for path in corpus[:6]))
     (tmp_path / "my_instances.vrp").write_text(SMALL)
-    (tmp_path / "plan.md").write_text("# Project scope\n\nAll works.\n")
-    template = docx.Document()
-    template.add_heading("Project scope")
-    template.save(tmp_path / "template.docx")
     (tmp_path / "past.txt").write_text(" ".join(["0.5"] * 16) + "\n")
     return tmp_path
 

@@ -51,8 +51,30 @@ def test_what_langchain_sends_is_answered_and_what_it_asks_in_vain_is_named(port
     headers, found = completed(port, **LANGCHAIN)
     assert headers["x-ignored-keys"] is None
     assert found["usage"] == {"prompt_tokens": 4, "completion_tokens": 12, "total_tokens": 16}
-    headers, _ = completed(port, suffix="end", logprobs=2, frequency_penalty=1.5, **{"unheard\r\nof": 1})
-    assert headers["x-ignored-keys"] == "suffix, logprobs, frequency_penalty, unheard%0D%0Aof"
+    headers, _ = completed(port, suffix="", frequency_penalty=1.5, **{"unheard\r\nof": 1})
+    assert headers["x-ignored-keys"] == "frequency_penalty, unheard%0D%0Aof"
+    for words, said in (({"suffix": "end"}, "from left to right"), ({"logprobs": 1, "stream": True}, "streams have")):
+        status, _, found = post(port, "/v1/completions", {**WORDS, **words})
+        assert (status, said in found["error"]) == (400, True)
+
+
+def test_log_probabilities_are_those_that_a_text_is_written_by(port):
+    _, found = completed(port, logprobs=3, temperature=0, echo=True, stop="zz")
+    (choice,) = found["choices"]
+    told = choice["logprobs"]
+    assert "abc " + "".join(told["tokens"]) == choice["text"]
+    assert told["text_offset"] == list(range(4, 16))
+    for token, value, likely in zip(told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True):
+        assert len(likely) == 3
+        assert likely[token] == value == max(likely.values())  # the likeliest is written
+    messages = [{"role": "user", "content": "abc "}]
+    body = {"model": MODEL, "messages": messages, "max_tokens": 12, "temperature": 0}
+    _, _, found = post(port, "/v1/chat/completions", {**body, "logprobs": True, "top_logprobs": 2})
+    content = found["choices"][0]["logprobs"]["content"]
+    assert [each["token"] for each in content] == told["tokens"]
+    assert [each["logprob"] for each in content] == told["token_logprobs"]
+    assert all(each["top_logprobs"][0]["token"] == each["token"] for each in content)
+    assert post(port, "/v1/chat/completions", body)[2]["choices"][0]["logprobs"] is None
 
 
 def test_a_text_ends_before_the_first_of_several_stops(port):

@@ -156,6 +156,9 @@ def test_the_form_is_completed_as_it_asks(port):
     assert (status, found["suggestions"], found["text"]) == (200, [], "")  # nothing fits
     status, found = ask(port, "/generate", {"prompt": "abc", "max_length": 5, "temperature": 0.5})
     assert (status, len(found["text"])) == (200, 5)
+    status, found = ask(port, "/runs/bep/small/document", {"plan": "# Lifts\n\nTwo.\n"})
+    assert (status, found["left"]) == (200, [])
+    assert ask(port, "/runs/bep/small/document", {"template": found["document"]})[1] == {"fields": {}}
     assert ask(port, "/health")[1]["status"] == "healthy"
     assert ask(port, "/health", method="HEAD")[0] == 200
 
@@ -176,6 +179,9 @@ def test_the_form_is_completed_as_it_asks(port):
         ("/runs/bep/small/stream", {"input": {"prompt": ""}}, {}, 422, "prompt is missing"),
         ("/runs/lmol/small/stream", {"input": {"images": [png(1)]}}, {}, 422, "writes no text"),
         ("/runs/lmol/small/rivals", {"input": {}}, {}, 404, "no rivals"),
+        ("/runs/lmol/small/document", {"plan": ""}, {}, 404, "fills no documents"),
+        ("/runs/bep/small/document", {"template": "?"}, {}, 422, "template "),
+        ("/runs/bep/small/document", {"template": "bm9uZQ=="}, {}, 422, "template cannot be read as a Word document"),
         ("/v1/completions", {"model": "cvrp/small", "prompt": "x"}, {}, 404, "no text run"),
         ("/suggest", {"field_type": "x"}, {"headers": {"content-type": "text/plain"}}, 415, "application/json"),
     ],

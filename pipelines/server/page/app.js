@@ -49,6 +49,7 @@ function backendOf(name, about) {
     suggest: about.form && (async ({ field, prompt }) =>
       (await exchanged("suggest", { model: name, field_type: field, partial_text: prompt, ...(session ? { session } : {}) })).suggestions),
     plan: async text => { ({ session } = await exchanged(session ? `sessions/${session}/text` : "sessions", { model: name, text })); },
+    document: content => exchanged(`${path}/document`, content),
     stream: (input, settings) => streamed(`${path}/stream`, { input, settings: { ...about.always, ...settings } }),
 
     // One input for each of the last `count` candles, ending with it.

@@ -39,11 +39,31 @@ function formPanel(place, backend, about) {
   }
   const parts = Object.entries(groups).map(([group, fields], number) =>
     element("details", { open: !number }, element("summary", {}, group), ...fields));
-  const keep = button("Download the plan", () => {
-    const text = new Blob([planWithout("")], { type: "text/markdown" });
-    const link = element("a", { href: URL.createObjectURL(text), download: "plan.md" });
-    link.click();
-    URL.revokeObjectURL(link.href);
-  });
-  place.append(...report.parts, ...parts, keep);
+  let template = "";  // a Word document in base64
+  const upload = element("input", { type: "file", accept: ".docx,.docm,.dotx,.dotm", change: () => asked(report, async () => {
+    const [file] = upload.files;
+    if (!file) return;
+    const bytes = new Uint8Array(await file.arrayBuffer());
+    const held = btoa(Array.from(bytes, byte => String.fromCharCode(byte)).join(""));
+    const { fields } = await backend.document({ template: held });
+    template = held;
+    const read = Object.entries(fields).filter(([name]) => !areas[name].value.trim());
+    for (const [name, text] of read) areas[name].value = text;
+    report.say(`${file.name}: ${read.length} fields read; it will be filled with the others`);
+  }) });
+  const keep = button("Download the plan", () => save("plan.md", "text/markdown", planWithout("")));
+  const fill = button("Download as Word", () => asked(report, async () => {
+    const { document, left } = await backend.document({ template, plan: planWithout("") });
+    save("plan.docx", WORD, Uint8Array.from(atob(document), sign => sign.charCodeAt(0)));
+    report.say(left.length ? `the template has no place for: ${left.join(", ")}` : "");
+  }));
+  place.append(...report.parts, ...parts, labelled("a Word document to read and to fill", upload), keep, fill);
+}
+
+const WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
+
+function save(name, type, content) {
+  const link = element("a", { href: URL.createObjectURL(new Blob([content], { type })), download: name });
+  link.click();
+  URL.revokeObjectURL(link.href);
 }

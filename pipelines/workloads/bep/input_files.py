@@ -9,6 +9,7 @@ from common.input_files import Given, Inputs, each_file, lines_of
 from common.plain import Plain
 from models.plans.fields import FIELDS
 from models.plans.inputs import TextInput, TextSettings
+from pipelines.workloads.bep.documents import filling
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -65,4 +66,5 @@ INPUTS = Inputs(
     completed=completed,
     served={"length": 1000, "document": 400_000},
     about=about,
+    document=filling.exchanged,
 )

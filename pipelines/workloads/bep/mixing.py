@@ -36,7 +36,7 @@ FIFTHS = 5  # of a single document, each left out in turn
 BASE = "base/"  # before the name of a base's document that an own one has, too
 NO_OUTLINE = np.zeros((0, 4), np.int32)
 FOLDS = 6  # groups of pieces, each predicted from the counts of the others, ...
-AT_ONCE = 3  # kinds of contexts whose keys are in memory
+AT_ONCE = 2  # kinds of contexts whose keys are in memory
 NETWORKS = 3  # ... and groups, each predicted by a network that has learnt from the others
 
 Learn = Callable[[CharLSTM, Sequence[np.ndarray], str], None]  # (network, texts, message): train it on them
@@ -203,7 +203,7 @@ class Mixer:
         if not len(sequences):
             return chains.EMPTY
         tokens = np.concatenate([each[1:].astype(np.int16) for each in sequences])
-        places = np.repeat(owners, [len(each) - 1 for each in sequences])
+        places = np.repeat(owners.astype(np.int32), [len(each) - 1 for each in sequences])
         parts: list[chains.Counts] = []
         for levels in chains.CHAINS[:-1]:
             new = np.ones(len(tokens), bool)
@@ -213,9 +213,10 @@ class Mixer:
                     chosen, new = new, chains.counted_below(keys, tokens, new, self.known)
                     if self.min_documents > 1:
                         chosen = chosen & chains.shared(keys[:, None], tokens, places, self.min_documents)[:, 0]
-                    parts.append(chains.count(keys[:, None], tokens, chosen[:, None]))
-                    if self.rows and sum(len(each.keys) for each in parts) > 2 * self.rows:
-                        parts = [chains.added(parts, self.rows)]
+                    for rows in chains.portions(keys):
+                        parts.append(chains.count(keys[rows, None], tokens[rows], chosen[rows, None]))
+                        if self.rows and sum(len(each.keys) for each in parts) > 2 * self.rows:
+                            parts = [chains.added(parts, self.rows)]
         return chains.added(parts, self.rows)
 
     def _keys(self, sequences: Sequence[np.ndarray], levels: range) -> np.ndarray:

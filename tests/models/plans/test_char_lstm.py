@@ -9,7 +9,8 @@ from models import io
 from models.plans.char_lstm import PRESETS, CharLSTM
 from models.plans.char_network import CharLSTMConfig
 from models.plans.characters import END, MASKS, PAD, SPECIAL_TOKENS, UNKNOWN, Characters
-from models.plans.inputs import TextInput
+from models.plans.inputs import TextInput, TextSettings
+from tests.stages import ROOT
 
 LETTERS = "\n .abcdefghijklmnopqrstuvwxyz"
 
@@ -222,3 +223,30 @@ def test_prompts_pass_the_normalisation_of_training_text():
 
 def test_a_letter_whose_accent_is_unknown_is_read_without_it():
     assert Characters("abu\u00e9").encode("\u00fc\u00e9a\u00df") == [8, 9, 6, 1]
+
+
+def test_a_character_outside_the_vocabulary_is_spelled_by_bytes_and_nothing_else_changes():
+    characters = Characters("0123456789abcdefu")
+    unknown, digits = UNKNOWN, {digit: characters.ids[digit] for digit in "0123456789abcdef"}
+    assert characters.spelled("bau") == characters.encode("bau")
+    assert characters.spelled("\u00fc") == [unknown, *(digits[digit] for digit in "c3bc")]
+    assert len({tuple(characters.spelled(each)) for each in "u\u00fc\u00fb\u010d\u0391\U0001f60a\ud800"}) == 7
+    assert Characters("abu").spelled("\u00fc?") == Characters("abu").encode("\u00fc?")  # digits are unknown, too
+    assert Characters("0123456789abcdef\u00fc", lower_case=True).spelled("\u00dc") == [characters.ids["f"] + 1]
+
+
+SENTENCE = "Die Gr\u00fcndung ist gepr\u00fcft und f\u00fchrt \u00fcber das Gel\u00e4nder."
+GERMAN = f"{SENTENCE} Die Gr\u00fcndung ist gepr\u00fcft.\n" * 2
+
+
+def test_a_shipped_model_writes_letters_that_it_has_read_and_no_others():
+    """Until now, umlauts were read and written as plain letters by models of English plans."""
+    model = io.load(ROOT / "models/pretrained/bep-plans")
+    assert "\u00fc" not in model.characters.ids
+    given, settings = {"prompt": "Die Gr", "document": GERMAN}, {"length": 22, "temperature": 0.5, "stop": "pr\u00fcfu"}
+    written = "".join(model.stream(given, **settings))
+    assert written.startswith("\u00fcndung ist gepr\u00fcft")
+    inputs = [TextInput(**given), TextInput(prompt="The information manager is ")]
+    beside, other = model.answers(inputs, TextSettings(**settings))
+    assert beside["text"] == written
+    assert other["text"].isascii()

@@ -168,7 +168,19 @@ async function filled(page) {
   await page.keyboard.press("Tab");
   const taken = await field.inputValue();
   await page.keyboard.press("Escape");
-  return { silent, text, source, taken, fields: await within(page, "textarea").count(), open: await option.count() };
+  const open = await option.count(), own = within(page, "textarea[name=projectScope]");
+  await within(page, "input[type=file]").setInputFiles({ name: "no.docx", mimeType: "text/plain", buffer: Buffer.from("none") });
+  await page.waitForFunction(() => document.querySelector("#panel [role=alert]").textContent);
+  const refused = await within(page, "[role=alert]").textContent();
+  await within(page, "input[type=file]").setInputFiles(process.env.PLAN_TEMPLATE);
+  await page.waitForFunction(() => document.querySelector("#panel [role=status]").textContent.includes("fields read"));
+  const read = [await said(), await own.inputValue()], saving = page.waitForEvent("download"), chunks = [];
+  await page.getByRole("button", { name: "Download as Word" }).press("Enter");
+  for await (const chunk of await (await saving).createReadStream()) chunks.push(chunk);
+  const filled = Buffer.concat(chunks).toString("base64"), fields = await within(page, "textarea").count();
+  await page.waitForFunction(() => !document.querySelector("#panel [role=status]").textContent.includes("fields read"));
+  const left = await said();
+  return { silent, text, source, taken, read, filled, left, refused, fields, open };
 }
 
 async function chosen(page, run) {

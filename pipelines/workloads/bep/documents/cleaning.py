@@ -79,7 +79,8 @@ def clean(
         text = mask_secrets(text, masker)
     if names:
         text = mask_places(text, masker)
-        text = masker.spans(text, "name", NAME, Reader(text, lower_case(text).union(words)).names())
+        mail = [each.text for each in masker.found if each.kind == "email"]
+        text = masker.spans(text, "name", NAME, Reader(text, lower_case(text).union(words), mail).names())
     return Cleaned(text, counts, tuple(masker.found))
 
 

@@ -1,63 +1,96 @@
-"""Fill a Word template: each text of a plan goes below the heading, or beside the label in a table, of the same field.
+"""Plans as Word documents: each text goes below the heading, or beside the label in a table, of the same field.
 
-    python -m pipelines.workloads.bep.documents.filling template.docx plan.md filled.docx
-
-The form's page downloads `plan.md`. Whatever else the template holds stays.
+Whatever else the document holds stays.
 """
 
+import base64
 import io
+import itertools
 import re
-import sys
-import zipfile
-from itertools import pairwise
-from pathlib import Path
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from common.disk.files import write_whole
 from common.errors import UserError
+from common.plain import Plain
 from models.plans.fields import field_of, significant
+from pipelines.workloads.bep.documents import reason
 from pipelines.workloads.bep.documents.word import unpacked
+
+if TYPE_CHECKING:
+    from docx.document import Document
+    from docx.styles.style import ParagraphStyle
+    from docx.table import Table
+    from docx.text.paragraph import Paragraph
 
 LARGEST = 50_000_000  # bytes of an expanded template
 
 
-def filled(template: bytes, plan: str) -> tuple[bytes, list[str]]:
-    """Return the filled document, and the headings of the plan that the template has no place for."""
-    import docx
-    from docx.table import Table
-    from docx.text.paragraph import Paragraph
+def exchanged(content: bytes, plan: str | None) -> dict[str, Plain]:
+    """Return the fields' texts in a Word document; or, of a plan, the filled `document` and the headings `left`.
 
-    document = docx.Document(unpacked(template, LARGEST))
+    A document is in base64; without `content`, it has no more than the plan. Raises UserError for what is no document.
+    """
+    if plan is None:
+        texts = {field_of(heading): "\n".join(lines).strip() for heading, *_, lines in _places(_opened(content))}
+        return {"fields": {field: text for field, text in texts.items() if field and text}}
+    document, left = filled(content, plan)
+    return {"document": base64.b64encode(document).decode(), "left": list(left)}
+
+
+def filled(template: bytes, plan: str) -> tuple[bytes, list[str]]:
+    """Return the filled document, and the headings of the plan that the template has no place for.
+
+    Lines that stand in their place already are not repeated. Raises UserError for what is no Word document.
+    """
+    document = _opened(template)
     parts = re.split(r"(?m)^#+ (.+)\n", plan)[1:]
-    texts = {_topic(heading): (heading, text.strip()) for heading, text in zip(parts[::2], parts[1::2], strict=True)}
-    blocks = [*document.iter_inner_content(), None]
-    for block, below in pairwise(blocks):
-        if isinstance(block, Table):
-            for label, cell in (pair for row in block.rows for pair in pairwise(row.cells)):
-                if not cell.text.strip():
-                    cell.paragraphs[0].add_run(texts.pop(_topic(label.text), ("", ""))[1])
-        elif (
-            isinstance(block, Paragraph) and block.style is not None and (block.style.name or "").startswith("Heading")
-        ):
-            style = below.style if isinstance(below, Paragraph) and not below.text.strip() else None
-            for line in reversed(texts.pop(_topic(block.text), ("", ""))[1].splitlines()):
-                if line.strip():
-                    block._element.addnext(document.add_paragraph(line.strip(), style)._element)
+    for heading in () if template else parts[::2]:
+        document.add_heading(heading)
+    texts = {_topic(heading): (heading, text) for heading, text in zip(parts[::2], parts[1::2], strict=True)}
+    for heading, place, style, there in list(_places(document)):
+        lines = [line.strip() for line in texts.pop(_topic(heading), ("", ""))[1].splitlines()]
+        new = [line for line in lines if line and line not in there]
+        if style is None and not any(there):
+            place.add_run("\n".join(new))
+        for line in reversed(new) if style is not None else ():
+            place._element.addnext(document.add_paragraph(line, style)._element)
     stream = io.BytesIO()
     document.save(stream)
     return stream.getvalue(), [heading for heading, _ in texts.values()]
 
 
+def _opened(content: bytes) -> "Document":
+    import docx
+
+    try:
+        return docx.Document(unpacked(content, LARGEST) if content else None)
+    except UserError:
+        raise
+    except Exception as error:  # the libraries below raise a dozen unrelated types for damaged files
+        raise UserError(f"cannot be read as a Word document: {reason(error)}; save it again as .docx") from error
+
+
+def _places(document: "Document") -> Iterator[tuple[str, "Paragraph", "ParagraphStyle | str | None", list[str]]]:
+    """Yield each heading, itself, the style of texts below it, and the lines there; each label, its cell's, None."""
+    from docx.table import Table
+
+    blocks = list(document.iter_inner_content())
+    for number, block in enumerate(blocks):
+        if isinstance(block, Table):
+            for row in block.rows:
+                for label, cell in itertools.pairwise(row.cells):
+                    if len(row.cells) == 2 or not cell.text.strip():  # in wider rows, what stands there is no answer
+                        yield label.text, cell.paragraphs[0], None, cell.text.splitlines()
+        elif _is_heading(block):
+            below = list(itertools.takewhile(lambda each: not _is_heading(each), blocks[number + 1 :]))
+            lines = ["" if isinstance(each, Table) else each.text.strip() for each in below]
+            empty = bool(below) and not isinstance(below[0], Table) and not lines[0]
+            yield block.text, block, (below[0].style if empty else None) or "Normal", lines
+
+
+def _is_heading(block: "Paragraph | Table") -> bool:
+    return block.style is not None and (block.style.name or "").startswith("Heading")
+
+
 def _topic(heading: str) -> str:
     return field_of(heading) or " ".join(sorted(significant(heading)))
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 4:
-        sys.exit(__doc__)
-    try:
-        content, left = filled(Path(sys.argv[1]).read_bytes(), Path(sys.argv[2]).read_text(encoding="utf-8"))
-        write_whole(Path(sys.argv[3]), content)
-    except (UserError, OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        print(f"{' '.join(sys.argv[1:3])}: {error}", file=sys.stderr)
-        sys.exit(2)
-    print("\n".join(f"the template has no place for: {heading}" for heading in left))

@@ -7,10 +7,11 @@ initials.
 """
 
 import re
-from collections.abc import Collection, Iterator
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from pipelines.workloads.bep.documents.lexicon import UPPER, WORD, known_names, sound, terms
+from pipelines.workloads.bep.documents.lexicon import UPPER, WORD, known_names, lower_case, sound, terms
 from pipelines.workloads.bep.documents.masking import WORDS, columns
 
 _PARTICLE = WORDS["particles"]
@@ -21,13 +22,15 @@ PIECE = re.compile(rf"((?:{_PARTICLE} ){{0,3}})({WORD}|{_INITIAL}|[{UPPER}]\b)")
 TITLE = re.compile(rf"(?:(?<![\w.])(?:{WORDS['titles']})\.?(?: |(?<=\.)))+")
 LABEL = re.compile(
     rf"(?<![\w-])(?:(?P<strong>(?i:{WORDS['labels']}))|(?P<weak>(?i:{WORDS['roles']})))"
-    r"(?: from [^:|.\n]{0,20}| \([^)]*\))?(?:[ ]?:|[ ](?=-[ ])|$)"
+    r"(?: (?:an|at|aus|de|du|for|from|in|of|on|pour|von|à) [^:|.\n]{0,25}| \([^)]*\))?"
+    r"(?:[ ]?(?::|[._]{3,})|[ ](?=-[ ])|$)"
 )
 STRONG = re.compile(rf"(?:(?:project|team|model|key|client|current) )?(?:{WORDS['labels']})(?:\(s\))?", re.I)
-WEAK = re.compile(rf"(?:{WORDS['roles']})", re.I)
+WEAK = re.compile(rf"(?:{WORDS['roles']})|[RACI](?:/[RACI])?", re.I)
+FIRMS = re.compile(rf"(?:{WORDS['firm_labels']})", re.I)
 USERS = re.compile(rf"(?:{WORDS['users']})", re.I)
 LOGIN = re.compile(r"(?<!\S)[a-z][\w.-]{3,}(?!\S)")
-USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<user>[\w.-]{{3,}})")
+USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<users>[\w.-]{{3,}}(?:, [\w.-]{{3,}})*)")
 FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
 NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})", re.I)
 PLACE = re.compile(
@@ -35,13 +38,16 @@ PLACE = re.compile(
     re.I,
 )
 INVERTED = re.compile(
-    rf"(?<![\w-])(?<![{UPPER}]\.)((?:{_PARTICLE} ){{0,3}}{WORD})(?=, ({WORD}|{_INITIAL})(?! [{UPPER}]|[\w@]))"
+    rf"(?<![\w-])(?<![{UPPER}]\.)((?:(?i:{_PARTICLE}) ){{0,3}}{WORD})(?=, ({WORD}|{_INITIAL})(?! [{UPPER}]|[\w@]))"
 )
 SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 # "modelled by Ada Lovelace"
-BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}|(?:{WORDS['roles']})(?: is| was|,)?) $", re.I)
+BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
+IS = re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: is| was|,)? $", re.I)
 ROLE = re.compile(rf"(?:,| is| was| acts as| as| \()(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
 JOINED = r"\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) "  # between names
+ENOUGH_SOUND = 0.5  # on average of the words of a name
+ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.9, -0.5  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
 ENOUGH, STRONG_ENOUGH = 3, 4  # evidence that makes a name, and that makes it one everywhere in the document
 LONGEST_LIST = 500  # characters behind a label
@@ -72,20 +78,30 @@ class Piece(NamedTuple):
 
 
 class Reader:
-    """Finds the persons of one text; `words` are those that the firm's documents write in lower case."""
+    """Finds the persons of one text.
 
-    def __init__(self, text: str, words: Collection[str]):
+    `words` are those that the firm's documents write in lower case, `addresses` those of mail that the text held.
+    """
+
+    def __init__(self, text: str, words: Collection[str], addresses: Iterable[str] = ()):
         self.text, self.words = text, words
+        self.letters = set("".join(lower_case(text)))
         self.expected = bytearray(len(text))  # for each character, evidence that a person is named there
-        self.users: list[tuple[int, int]] = [match.span("user") for match in USER.finditer(text)]
+        listed = (match.span("users") for match in USER.finditer(text))
+        self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
+        self.firms: set[int] = set()  # places in columns of firms
         self.cells: dict[str, list[tuple[int, int]]] = {}
         for heading, begin, end in columns(text):
             self.cells.setdefault(heading, []).append((begin, end))
-            if USERS.fullmatch(heading):
+            if FIRMS.fullmatch(heading):
+                self.firms.update(range(begin, end))
+            elif USERS.fullmatch(heading):
                 self.users += [match.span() for match in LOGIN.finditer(text, begin, end) if match[0] not in terms()]
             elif weight := 3 if STRONG.fullmatch(heading) else 2 * bool(WEAK.fullmatch(heading)):
                 self._expect(begin, end, weight)
         self._expect_in_lines()
+        accounts = [address.split("@")[0] for address in addresses] + [text[slice(*user)] for user in self.users]
+        self.accounts = " ".join(accounts).lower()  # they speak for the names in them
 
     def _expect(self, begin: int, end: int, weight: int) -> None:
         self.expected[begin:end] = bytes([max(weight, *self.expected[begin : begin + 1], 0)]) * (end - begin)
@@ -129,11 +145,11 @@ class Reader:
 
     def _pieces(self, match: re.Match[str]) -> list[Piece]:
         given, surnames = known_names()
-        pieces = PIECE.finditer(self.text, *match.span())  # in "von Ada Lovelace", the first word is a preposition
-        return [
-            Piece(each.start(2 * (each[2] in given and each[2] not in surnames)), each.end(), each[2])
-            for each in pieces
-        ]
+        pieces = list(PIECE.finditer(self.text, *match.span()))
+        # In "von Ada Lovelace", the first word is a preposition.
+        before = [each[2] in given and each[2] not in surnames for each in pieces]
+        before[0] |= len(pieces) > 1 and pieces[0][1].count(" ") == 1
+        return [Piece(each.start(2 * own), each.end(), each[2]) for each, own in zip(pieces, before, strict=True)]
 
     def _ordinary(self, word: str) -> bool:
         word = word.removesuffix("'s").lower()
@@ -185,30 +201,32 @@ class Reader:
             [not {word, word.split("-")[part]}.isdisjoint(known) for word in titled]
             for part, known in zip((0, -1), known_names(), strict=True)
         )
-        given[0] &= not particles[0]
         term = all(word.lower() in terms() for word in words)
-        sure = weight and (part[0].initial or (given[0] and family[-1] and len(words) > 1))
-        if all(plain) and (term or not title) and not sure:
+        if all(plain) and (term or not title):
             return None
-        named = title[0].start() if title else begin
+        named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
+        role = ROLE.match(self.text, end) or IS.search(before)
         evidence = 3 * bool(title) + weight
         if len(part) == 1:
-            known = (given[0] or family[0]) and not plain[0]
-            short = words[0].isupper() and len(words[0]) < 4 and not known  # "Sr. VDC Manager"
+            short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
+            known = (given[0] or family[0]) and not plain[0] and not short
             return Name(named, end, words, evidence + known if (title and not short) or (weight and known) else 0)
         if title and any(plain[1:]) and not family[-1]:
             return None
         evidence += (1 if plain[0] else 2) * given[0] * (len(words) > 1) + (1 if plain[-1] else 2) * family[-1]
         unknown = [at for at, known in ((0, given[0]), (-1, family[-1])) if not (known or plain[at] or particles[at])]
-        sounds = [sound(words[at]) for at in unknown]
-        evidence += sum(each > LIKELY for each in sounds)
+        sounds = [2 * UNLIKELY if words[at].isupper() and len(words[at]) < 5 else sound(words[at]) for at in unknown]
+        evidence += sum(each > LIKELY for each in sounds) + self._stands_alone(begin, end)
+        evidence += any(self._foreign(words[at]) for at in unknown)
+        evidence += 2 * (len(words[-1]) > 3 and _plain(words[-1]) in self.accounts)
         evidence -= not weight and last < len(run) and not run[last].initial and self._ordinary(run[last].word)
-        if any(plain):
-            evidence -= sum(plain[1:-1]) + (plain[-1] and not family[-1])
-        else:
-            evidence += (bool(weight) or min(sounds, default=0) > UNLIKELY) + 2 * self._beside(begin, end, begins, ends)
+        evidence -= sum(plain[1:-1]) + (plain[-1] and not family[-1])
+        if not any(plain):
+            evidence += 2 * self._beside(begin, end, begins, ends)
+            evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
+            evidence += bool(weight or role or min(sounds, default=0) > UNLIKELY)
         if not any(plain) or (given[0] and not plain[0]):
-            evidence += 2 * bool(ROLE.match(self.text, end) or BY.search(self.text[max(0, begin - 60) : begin]))
+            evidence += 2 * bool(role or BY.search(before))
         return Name(named, end, words, evidence + 2 * (any(each.initial for each in part) and not plain[-1]))
 
     def _is_other(self, part: list[Piece], words: tuple[str, ...]) -> bool:
@@ -216,12 +234,20 @@ class Reader:
         begin, following = part[0].begin, self.text[part[-1].end : part[-1].end + 30]
         return bool(
             (FIRM.match(following.lstrip(" ")) and following.startswith(" "))
-            or re.match(r" ?and Sons?\b", following)
-            or FIRM.fullmatch(words[0])
+            or begin in self.firms
             or any(map(NO_NAME.fullmatch, words[1:]))
             or (PLACE.match(f"{words[0]} ") and not part[0].initial)
             or PLACE.search(self.text[max(0, begin - 30) : begin])
         )
+
+    def _foreign(self, word: str) -> bool:
+        """Return whether a word has an accent that no lower-case word of the text has."""
+        return any(not each.isascii() and each not in self.letters for each in word.lower())
+
+    def _stands_alone(self, begin: int, end: int) -> bool:
+        """Return whether nothing else stands in a line, an item of a list or a cell."""
+        before, after = self.text[max(0, begin - 5) : begin].rstrip(" -"), self.text[end : end + 3].lstrip(" ")
+        return before.endswith(("|", "\n")) and (not after or after[0] in "|\n")
 
     def _beside(self, begin: int, end: int, begins: Collection[int], ends: Collection[int]) -> bool:
         """Return whether another name stands before or after, in a list."""
@@ -237,6 +263,9 @@ class Reader:
         for match in INVERTED.finditer(self.text):
             surname, given = match[1].split()[-1], match[2]
             certain = given in given_names and surname not in given_names
+            capitals = surname.isupper()
+            shown = len(surname) > 4 and sound(given) > UNLIKELY if capitals else self.expected[match.start()] > 0
+            certain |= shown and not given.isupper()
             if certain and match.start() in begins and not (self._ordinary(given) or self._ordinary(surname)):
                 yield Name(match.start(), match.end(2), (given, surname), STRONG_ENOUGH)
 
@@ -261,5 +290,11 @@ class Reader:
                     yield before.begin if before and joined else piece.begin, piece.end
             elif piece.word in initials:
                 line = slice(self.text.rfind("\n", 0, piece.begin) + 1, piece.end)
-                if any(self.expected[line]):
+                acts = ACTS.match(self.text, piece.end) or self.text.endswith("Action ", 0, piece.begin)
+                if any(self.expected[line]) or acts:
                     yield piece.begin, piece.end
+
+
+def _plain(word: str) -> str:
+    """Return a word as accounts spell it."""
+    return "".join(each for each in unicodedata.normalize("NFKD", word.lower()) if each.isascii() and each.isalpha())

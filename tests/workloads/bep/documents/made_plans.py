@@ -1,10 +1,11 @@
-"""Twenty-eight made plans with 730 labelled names, and how much of them masking finds.
+"""Forty-four made plans with 1,130 labelled names, and how much of them masking finds.
 
-    python -m tests.workloads.bep.documents.made_plans [held_out, fresh or later]
+    python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later or sheets]
 
 Each file was written before its names were looked for, and the rules were then mended by what they missed in it:
 development.txt, then held_out.txt, then fresh.txt with eight plans and names of 24 more locales, then later.txt with
-four.
+four, then sheets.txt: transmittals, minutes, matrices of responsibilities and contacts, and sign-offs in English,
+German and French, drawn by chance and filled with names of 20 further locales.
 """
 
 import random
@@ -25,6 +26,8 @@ EASTERN = {"zh", "ja_ko"}
 TITLES = frozenset(
     [
         "Mr",
+        "Fr",
+        "Monsieur",
         "Dipl",
         "Mrs",
         "Ms",
@@ -113,6 +116,7 @@ def written(name: str, given: str, surname: str) -> dict[str, str]:
         "v": f"{surname}, {given}",
         "V": f"{surname.upper()}, {given}",
         "S": f"{given} {surname.upper()}",
+        "F": f"{surname.upper()} {given}",
         "i": f"{given[0]}. {surname}",
         "k": initials.upper(),
         "u": plain(given)[0] + plain(surname),
@@ -121,6 +125,9 @@ def written(name: str, given: str, surname: str) -> dict[str, str]:
 
 def plans(part: str) -> Iterator[Plan]:
     """The plans of a file, filled with names; each name occurs in one plan."""
+    if part == "sheets":
+        yield from sheets()
+        return
     generator = random.Random(SEED)
     alone = part in ("fresh", "later")
     pools = all_names(f"{part}_names.txt" if alone else "names.txt")
@@ -139,6 +146,25 @@ def plans(part: str) -> Iterator[Plan]:
                 chosen.append(forms(pools[usable[0]].pop(), usable[0]))
             if file == part:
                 yield filled(f"plan {number}", body.strip("\n"), chosen)
+
+
+def sheets() -> Iterator[Plan]:
+    """Sixteen plans of sheets drawn by chance: six in English, five in German, five in French, 25 names in each."""
+    generator = random.Random(SEED)
+    named = [forms(name, locale) for locale, names in all_names("sheet_names.txt").items() for name in names]
+    generator.shuffle(named)
+    whole = (FOLDER / "sheets.txt").read_text(encoding="utf-8")
+    drawn = [section.split("\n", 1) for section in re.split(r"(?m)^=== ", whole)[1:]]
+    for number, language in enumerate(["en", "de", "fr"] * 5 + ["en"]):
+        people, used, bodies = named[25 * number :][:25], 0, []
+        for body in generator.sample([body for head, body in drawn if head == language], 6):
+            if used < 25:
+                pieces = re.split(r"(?<=\[)(\d+)", body)
+                places = [int(each) for each in pieces[1::2]]
+                pieces[1::2] = [str((used + place - 1) % 25 + 1) for place in places]
+                bodies.append("".join(pieces))
+                used += max(places)
+        yield filled(f"sheets {number + 1} {language}", "".join(bodies).strip("\n"), people)
 
 
 def filled(name: str, body: str, chosen: list[dict[str, str]]) -> Plan:
@@ -197,7 +223,8 @@ def measured(part: str) -> tuple[dict[str, tuple[float, float, int]], list[str]]
     shares = {}
     for kind in ("person", *KINDS.values()):
         found, missed, right, wrong = (total[kind, each] for each in ("found", "missed", "right", "wrong"))
-        shares[kind] = right / max(1, right + wrong), found / max(1, found + missed), found + missed
+        if found + missed:
+            shares[kind] = right / max(1, right + wrong), found / (found + missed), found + missed
     return shares, said
 
 
