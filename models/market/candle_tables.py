@@ -125,10 +125,10 @@ def timeframe_name(length_ms: int) -> str:
     return names.get(length_ms, other)
 
 
-def canonical(symbol: str) -> str:
+def canonical(symbol: str, key: str = "data.symbols") -> str:
     """Return BTCUSDT for btc_usdt, BTC/USDT and the like. Raises UserError for a name that no coin can have."""
     if not isinstance(symbol, str) or not SYMBOL.fullmatch(symbol):
-        raise UserError(f"data.symbols: {symbol!r} is not the name of a coin; give one like BTCUSDT or BTC/USDT")
+        raise UserError(f"{key}: {symbol!r} is not the name of a coin; give one like BTCUSDT or BTC/USDT")
     return letters_and_digits(symbol)
 
 

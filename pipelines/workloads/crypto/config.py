@@ -13,6 +13,7 @@ from common.disk.files import sha256
 from common.errors import UserError
 from pipelines.engine.config import BaseConfig, DataSection, Training
 
+RULES = ("fixed", "volatility", "triple_barrier")  # of labels
 SIMULATED = tuple(f"{3 * letter}USDT" for letter in "ABCDEFGH")  # coins
 
 
@@ -46,8 +47,14 @@ class Data(DataSection):
     features: str = Field(
         "default", description="default, or FILE.py:FUNCTION for your own beside these; @SHA256 of the file is added"
     )
-    label: Literal["fixed", "volatility", "triple_barrier"] = Field(
-        "fixed", description="rule by which moves are labelled"
+    context: tuple[str, ...] = Field((), description="coins whose candles are inputs of every coin, as in [BTCUSDT]")
+    timeframes: tuple[str, ...] = Field(
+        (), description="longer timeframes whose features are inputs, too, as in [1h, 4h], made of the same candles"
+    )
+    label: str = Field(
+        "fixed",
+        description="rule by which moves are labelled: fixed, volatility, triple_barrier, or FILE.py:FUNCTION for your "
+        "own; @SHA256 of the file is added",
     )
     threshold: float = Field(0.003, gt=0, lt=1, description="smallest move labelled LONG or SHORT; 0.003: 0.3 %")
     split: Literal["chronological", "walk_forward"] = Field(
@@ -58,11 +65,25 @@ class Data(DataSection):
     signal: float = Field(0.0, ge=0, le=1, description="predictability of the simulated market, 0 (none) to 1")
     seed: int = Field(0, ge=0, description="random seed of the simulated market")
 
-    @field_validator("features")
+    @field_validator("features", "label")
     @classmethod
-    def _features_are_known_by_their_file(cls, word: str) -> str:
+    def _functions_are_known_by_their_file(cls, word: str) -> str:
         path = Path(word.rpartition(":")[0])
         return f"{word}@{sha256(path)}" if "@" not in word and path.is_file() else word
+
+    @field_validator("label")
+    @classmethod
+    def _a_rule_is_known(cls, word: str) -> str:
+        if ":" not in word and word not in RULES:
+            raise ValueError(f"{word!r} is none of {', '.join(RULES)}, nor FILE.py:FUNCTION")
+        return word
+
+    @field_validator("context")
+    @classmethod
+    def _names_of_coins(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        from models.market.candle_tables import canonical
+
+        return tuple(dict.fromkeys(canonical(name, "data.context") for name in names))
 
     @model_validator(mode="after")
     def _a_folder_has_files(self) -> "Data":
@@ -116,7 +137,7 @@ class Data(DataSection):
         paths = [Path(self.symbols_file)] if self.symbols_file else []
         if self.origin == "files":
             with suppress(UserError):  # reported by `prepare`
-                for symbol in self.coins():
+                for symbol in dict.fromkeys([*self.coins(), *self.context]):
                     with suppress(UserError):
                         paths += files.find(self.candles_folder, symbol, self.timeframe)
         return paths

@@ -23,9 +23,8 @@ import numpy as np
 from common.disk.files import sha256, write_text
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
-from models.market import candle_features as indicators
 from models.market import labels as outcomes
-from models.market import own_features
+from models.market import other_candles, own_features
 from models.market.candle_tables import canonical, iso, milliseconds
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
@@ -84,8 +83,10 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     datasets.disable_progress_bars()
     data = config.data
     source, wanted = data.origin, data.coins()
-    milliseconds(data.timeframe)  # which is known
-    own = own_features.load(data.features)
+    step = milliseconds(data.timeframe)
+    for timeframe in data.timeframes:
+        other_candles.factor(timeframe, step)  # refuses what is none
+    own, target = own_features.load(data.features), own_features.load(data.label, "data.label")
     if source == "files" and not data.candles_folder.is_dir():
         raise UserError(f"data.folder={data.folder}: no such folder; give the one that holds the files of candles")
     known = json.loads((earlier / MANIFEST).read_text()) if earlier else None
@@ -96,12 +97,16 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     ends: dict[str, np.ndarray] = {}
     market: Mapping[str, Candles] = {}
     if source == "simulate":
-        market = simulated.simulate(wanted, data.simulated_candles, data.timeframe, data.seed, data.signal)
+        names = list(dict.fromkeys([*wanted, *data.context]))
+        market = simulated.simulate(names, data.simulated_candles, data.timeframe, data.seed, data.signal)
+    context = {coin: filled(_obtain(data, coin, market)[0], data.fill)[0] for coin in data.context}
     for symbol in (symbol for symbol in wanted if symbol not in kept):
         try:
             candles, checks = _obtain(data, symbol, market)
             candles, num_filled = filled(candles, data.fill)
-            coins[symbol], ends[symbol] = _coin(data, candles, {**checks, "filled": num_filled}, own)
+            both = other_candles.beside(candles, context) if context else candles
+            checks = {**checks, "filled": num_filled, "without_context": len(candles) - len(both)}
+            coins[symbol], ends[symbol] = _coin(data, both, checks, own, target)
         except UserError as error:
             failed[symbol] = str(error)
     times = {symbol: coins[symbol].candles.time[ends[symbol]] for symbol in coins}
@@ -149,6 +154,13 @@ def _unchanged(data: Data, wanted: Sequence[str], known: Mapping[str, Any]) -> l
     there: Sequence[str] = ()
     with suppress(UserError):
         there = files.coins(data.candles_folder, data.timeframe)
+
+    if any(
+        known["inputs"].get(str(path)) != sha256(path)
+        for coin in data.context
+        for path in files.find(data.candles_folder, coin, data.timeframe)
+    ):
+        return []
 
     def is_same(symbol: str) -> bool:
         try:
@@ -206,22 +218,33 @@ def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Can
 
 
 def _coin(
-    data: Data, candles: Candles, checks: Mapping[str, object], own: own_features.Own | None
+    data: Data,
+    candles: Candles,
+    checks: Mapping[str, object],
+    own: own_features.Own | None,
+    target: own_features.Own | None,
 ) -> tuple[Coin, np.ndarray]:
     """Return a coin with features and labels but without folds, and all rows (M,) at which a window can end."""
+    longest = candles.rows(max(candles.segments(), key=lambda each: each.stop - each.start))
+    others = (*data.timeframes, *data.context)
+    memory = max(other_candles.memory(others, candles.timeframe_ms), own.memory if own else 0) + data.lookback - 1
     if own:
-        own.check(candles.rows(max(candles.segments(), key=lambda each: each.stop - each.start)))
-    names, found = own_features.compute(candles, own)
+        own.check(longest)
+    if target:
+        target.check(longest, data.horizon)
+        if target.memory > memory:
+            what = f"{target.word} depends on {target.memory} candles, and a window on {memory}"
+            raise UserError(f"{what}: a lower MEMORY is needed in that file, or a longer data.lookback")
+    names, found = own_features.compute(candles, own, others=others)
     table = found.astype(np.float32)
-    labels = outcomes.label(candles, data.label, data.horizon, data.threshold)
+    labels = own_features.labelled(candles, data.label, data.horizon, data.threshold)
     ends = splits.usable(candles, table, labels, data.lookback)
     if not len(ends):
-        needed = max(indicators.MEMORY, own.memory if own else 0) + data.lookback - 1 + data.horizon
-        longest = max(segment.stop - segment.start for segment in candles.segments())
         raise UserError(
-            f"{candles.symbol}: no window fits: {needed} candles without a gap are needed (data.features, "
+            f"{candles.symbol}: no window fits: {memory + data.horizon} candles without a gap are needed (features, "
             f"data.lookback={data.lookback}, data.horizon={data.horizon}), but the longest stretch of these "
-            f"{len(candles)} candles with {checks['gaps']} gaps has {longest}; give more complete files"
+            f"{len(candles)} candles with {len(candles.segments()) - 1} gaps has {len(longest)}; give more complete "
+            "files"
         )
     facts = {
         "symbol": candles.symbol,
@@ -230,6 +253,7 @@ def _coin(
         "label": {"rule": data.label, "horizon": data.horizon, "threshold": data.threshold},
         "checks": dict(checks),
         "hash": candles.digest(),
+        "context": list(candles.context),
         "feature_set": dict(zip(own._fields[:3], own, strict=False)) if own else data.features,
         "windows": len(ends),
         "rows_without_features": int((~np.isfinite(table).all(1)).sum()),
@@ -280,7 +304,9 @@ def _save(coin: Coin, path: Path) -> None:
     import datasets
     import pyarrow as pa
 
-    columns = {name: getattr(coin.candles, name) for name in COLUMNS}
+    columns = coin.candles.columns()
+    for name, each in coin.candles.context.items():
+        columns |= {f"{name} {key}": column for key, column in each.columns().items()}
     columns |= {name: coin.features[:, number] for number, name in enumerate(coin.names)}
     table = pa.table({**columns, "label": coin.labels})
     # Setting the fingerprint makes equal candles give equal bytes.
@@ -308,9 +334,12 @@ def load(folder: Path, symbol: str) -> Coin:
     names = tuple(page.pop("features"))
     table = datasets.load_from_disk(pages[0].with_suffix("")).data
     # Copied, because torch warns about read-only arrays such as those of a mapped file.
-    columns = {name: np.array(table.column(name)) for name in (*COLUMNS, *names, "label")}
+    columns = {name: np.array(table.column(name)) for name in table.column_names}
     step = milliseconds(page["timeframe"])
-    candles = Candles(symbol, step, **{name: columns[name] for name in COLUMNS})
+    context = {
+        coin: Candles(coin, step, **{name: columns[f"{coin} {name}"] for name in COLUMNS}) for coin in page["context"]
+    }
+    candles = Candles(symbol, step, **{name: columns[name] for name in COLUMNS}).beside(context)
     if candles.digest() != page["hash"]:
         raise UserError(
             f"{pages[0].with_suffix('')}: the candles have changed since they were prepared; delete {folder}"
