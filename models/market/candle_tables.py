@@ -137,6 +137,11 @@ def letters_and_digits(name: str) -> str:
     return re.sub(r"[^A-Z0-9]", "", name.upper())
 
 
+def is_future(coin: str) -> bool:
+    """Return whether a coin, in letters and digits, is a future: XRPUSDTUSDT as ccxt has it, or BTCUSDTPERP."""
+    return coin.endswith((*(2 * quote for quote in RULES.quotes), *RULES.contracts))
+
+
 def iso(time_ms: int | np.integer) -> str:
     """Return a time in ms since 1970 as 2024-01-31T13:45:00Z."""
     return datetime.fromtimestamp(int(time_ms) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -39,7 +39,8 @@ class CandleFeed:
         self.settings = {"now": "newest"}  # what has closed is decided here
         kept = {"source": "files", "folder": str(folder), "symbols": tuple(self.series), "symbols_file": None}
         self.config = config.model_copy(update={"data": self.data.model_copy(update=kept)})
-        self.known: dict[str, Candles] = {}
+        self.closed: dict[str, Candles] = {}
+        self.known: dict[str, Candles] = {}  # at times at which the context has candles, too
         self.used = 0  # candles of an input
 
     def fit(self, models: Mapping[str, object]) -> None:
@@ -53,9 +54,8 @@ class CandleFeed:
         horizon, used = self.data.horizon, self.used
         closed = {coin: self.read(coin, now) for coin in dict.fromkeys([*self.data.context, series])}
         closed = {coin: each.rows(each.time + self.step <= now) for coin, each in closed.items()}
-        self.known |= closed
-        known = beside(closed[series], {coin: closed[coin] for coin in self.data.context})
-        self.known[series] = known
+        self.closed |= closed
+        self.known[series] = known = beside(closed[series], {coin: closed[coin] for coin in self.data.context})
         first = max(len(known) - 1, 0) if after is None else int(np.searchsorted(known.time, after, "right"))
         start = max(first - 2 * used - horizon, 0)  # a label needs a past, too
         part = known.rows(slice(start, len(known)))
@@ -81,7 +81,7 @@ class CandleFeed:
 
     def save(self) -> None:
         """Write the candles that have closed: files that grow while a training reads them would be refused."""
-        for candles in self.known.values():
+        for candles in self.closed.values():
             write(candles, self.folder, self.data.timeframe)
 
 

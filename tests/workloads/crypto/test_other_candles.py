@@ -85,9 +85,9 @@ def test_a_candle_that_one_of_them_lacks_is_a_gap_of_both():
 
 
 @pytest.mark.parametrize("timeframe", ["5m", "4d", "x"])
-def test_timeframes_that_are_no_multiple_are_refused(timeframe, tmp_path):
+def test_timeframes_that_are_no_multiple_are_refused(timeframe):
     with pytest.raises(UserError, match=rf"data.timeframes: {timeframe} is no multiple of 15m; give some of 1m, 3m"):
-        data.prepare(build(Config, {}, [f"data.timeframes=[{timeframe}]"], ""), tmp_path)
+        build(Config, {}, [f"data.timeframes=[{timeframe}]"], "")
 
 
 def following_coin(num, seed, lag=5):
@@ -144,6 +144,7 @@ def gained(word):
     return float(logs.gather(1, labels[:, None]).mean() - (shares * shares.log()).sum())
 
 
+@pytest.mark.slow
 def test_a_coin_that_follows_another_is_found_with_it_and_not_without(market, monkeypatch):
     monkeypatch.setattr(experts, "PENALTIES", (4e-3,))
     assert gained("data.context=[]") < 0.02
@@ -184,7 +185,10 @@ def test_answers_of_files_and_feeds_are_what_training_had(market, tmp_path):
     assert moment.time == last
     (from_feed,) = known.together([known.read(moment.input)], {"now": "newest"})
     assert from_feed["probabilities"] == pytest.approx(from_file["probabilities"], abs=1e-6)
+    list(opened.new("BBBUSDT", last - STEP, last + 2 * STEP))
     assert opened.strangeness(model, "AAAUSDT", last - STEP, last).keys() == {last}
+    (itself,) = opened.new("BBBUSDT", last - STEP, last + STEP)
+    assert itself.input["context"] == {"BBBUSDT": itself.input["candles"]}
     opened.save()
     assert sorted(path.name for path in (tmp_path / "follow/candles").iterdir()) == [
         "AAAUSDT-15m.feather",
