@@ -31,11 +31,6 @@ def beside(candles: Candles, others: Mapping[str, Candles]) -> Candles:
     return candles.beside({name: each.rows(np.isin(each.time, candles.time)) for name, each in others.items()})
 
 
-def others_of(features: Sequence[str]) -> tuple[str, ...]:
-    """Return the coins and timeframes that features of these names are of."""
-    return tuple(dict.fromkeys(name.partition(":")[0] for name in features if ":" in name))
-
-
 def factor(timeframe: str, timeframe_ms: int) -> int:
     """Return how many candles a longer one is made of. Raises UserError unless that is a whole number."""
     longer = TIMEFRAMES.get(timeframe, 0)
@@ -52,15 +47,13 @@ def memory(others: Sequence[str], timeframe_ms: int) -> int:
 
 
 def columns(candles: Candles, others: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the features (N,) float64 of candles without a gap. Raises UserError for a coin that is not there."""
+    """Return the features (N,) float64 of candles without a gap, the other coins' beside them."""
     found = dict[str, np.ndarray]()
     for name in others:
         if name in TIMEFRAMES:
             table = _longer(candles, factor(name, candles.timeframe_ms))
-        elif name in candles.context:
-            table = candle_features.compute(candles.context[name], NAMES)
         else:
-            raise UserError(f"this model takes the candles of {name}, too; give them as context")
+            table = candle_features.compute(candles.context[name], NAMES)
         found.update(zip((f"{name}:{feature}" for feature in NAMES), table.T, strict=True))
     return found
 

@@ -68,7 +68,7 @@ class SignalConfig:
     @property
     def others(self) -> tuple[str, ...]:
         """Return the longer timeframes and other coins that features are of."""
-        return other_candles.others_of(self.features)
+        return tuple(dict.fromkeys(name.partition(":")[0] for name in self.features if ":" in name))
 
     @property
     def context(self) -> tuple[str, ...]:
