@@ -43,6 +43,8 @@ class Inputs:
     # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
     shipped: Callable[[Mapping[str, object]], str] | None = None
     about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs
+    # (an input, the models) -> its fields with what these models take beside it, from where it comes from
+    beside_it: Callable[[Given, Sequence[Any]], Mapping[str, object]] | None = None
     code: Callable[[Mapping[str, Mapping[str, str]]], None] | None = None  # runs the user's files that a config names
     rivals: Callable[[Any, float], Mapping[str, Plain]] | None = None  # (input, seconds) -> {method: its answer}
     # (a document's bytes, a text or None) -> the document with the text, or what it says; UserError for an unusable one

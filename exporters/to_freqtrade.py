@@ -133,6 +133,8 @@ def _rules(model: PooledExperts) -> dict[str, object]:
             f"the signals were evaluated with evaluation.target={target}: freqtrade counts profits after fees, so that "
             "its target would be another; evaluate with evaluation.target=null"
         )
+    if ":" in label["rule"]:
+        raise ValueError(f"a strategy knows no target of your own, {label['rule']}; train with data.label=fixed")
     return {
         "horizon": label["horizon"],
         "stop": model.rule.costs.get("stop"),

@@ -31,15 +31,15 @@ def compute(candles: Candles, names: Sequence[str] = ()) -> np.ndarray:
     """
     missing = [name for name in names if name not in NAMES]
     if missing:
-        own = "features of your own are for predict.py and serve.py alone; train without them, or an old model again"
-        raise ValueError(f"there is no feature {', '.join(missing)} here: {own}")
-    chosen = [NAMES.index(name) for name in names or NAMES]
+        own = "those of your own, of other coins or timeframes are for predict.py, serve.py and follow.py alone"
+        raise ValueError(f"there is no feature {', '.join(missing)} here: {own}; train without them, or anew")
+    chosen = names or NAMES
     table = np.full((len(candles), len(chosen)), np.nan)
     for segment in candles.segments():
         columns = _columns(candles.rows(segment))
-        block = np.stack([columns[name] for name in NAMES], 1)
+        block = np.stack([columns[name] for name in chosen], 1)
         block[np.isnan(block).any(1)] = np.nan
-        table[segment] = block[:, chosen]
+        table[segment] = block
     return table
 
 

@@ -125,16 +125,21 @@ def timeframe_name(length_ms: int) -> str:
     return names.get(length_ms, other)
 
 
-def canonical(symbol: str) -> str:
+def canonical(symbol: str, key: str = "data.symbols") -> str:
     """Return BTCUSDT for btc_usdt, BTC/USDT and the like. Raises UserError for a name that no coin can have."""
     if not isinstance(symbol, str) or not SYMBOL.fullmatch(symbol):
-        raise UserError(f"data.symbols: {symbol!r} is not the name of a coin; give one like BTCUSDT or BTC/USDT")
+        raise UserError(f"{key}: {symbol!r} is not the name of a coin; give one like BTCUSDT or BTC/USDT")
     return letters_and_digits(symbol)
 
 
 def letters_and_digits(name: str) -> str:
     """Return the name in capitals without separators, so that different spellings compare equal."""
     return re.sub(r"[^A-Z0-9]", "", name.upper())
+
+
+def is_future(coin: str) -> bool:
+    """Return whether a coin, in letters and digits, is a future: XRPUSDTUSDT as ccxt has it, or BTCUSDTPERP."""
+    return coin.endswith((*(2 * quote for quote in RULES.quotes), *RULES.contracts))
 
 
 def iso(time_ms: int | np.integer) -> str:

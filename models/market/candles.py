@@ -1,7 +1,9 @@
 """Candles of one coin: opening times, prices and volumes, with gaps where candles are missing."""
 
 import hashlib
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -22,14 +24,25 @@ class Candles:
     low: np.ndarray
     close: np.ndarray
     volume: np.ndarray
+    context: "Mapping[str, Candles]" = field(default_factory=dict, init=False)  # other coins' N at the same times
 
     def __len__(self) -> int:
         return len(self.time)
 
     def rows(self, chosen: slice | np.ndarray) -> "Candles":
         """Return the candles selected by a slice, a mask or row numbers."""
-        columns = {name: getattr(self, name)[chosen] for name in COLUMNS}
-        return Candles(self.symbol, self.timeframe_ms, **columns)
+        found = Candles(self.symbol, self.timeframe_ms, **self.columns(chosen))
+        return found.beside({name: each.rows(chosen) for name, each in self.context.items()})
+
+    def beside(self, context: "Mapping[str, Candles]") -> "Candles":
+        """Return these candles with those of other coins, by their names, as context."""
+        found = copy(self)
+        object.__setattr__(found, "context", context)
+        return found
+
+    def columns(self, chosen: slice | np.ndarray = slice(None)) -> dict[str, np.ndarray]:
+        """Return the columns of the selected rows by their names."""
+        return {name: getattr(self, name)[chosen] for name in COLUMNS}
 
     def segments(self) -> list[slice]:
         """Return the stretches of rows without a gap, in order."""
@@ -38,8 +51,10 @@ class Candles:
         return [slice(start, stop) for start, stop in pairwise(edges) if stop > start]
 
     def digest(self) -> str:
-        """Return the SHA-256 of the coin, the timeframe and all columns."""
+        """Return the SHA-256 of the coin, the timeframe, all columns and the context."""
         total = hashlib.sha256(f"{self.symbol} {self.timeframe_ms}".encode())
-        for field in fields(self)[2:]:
-            total.update(np.ascontiguousarray(getattr(self, field.name)).tobytes())
+        for column in self.columns().values():
+            total.update(np.ascontiguousarray(column).tobytes())
+        for name, each in self.context.items():
+            total.update(f"{name} {each.digest()}".encode())
         return total.hexdigest()

@@ -32,6 +32,9 @@ class CandlesInput(Input):
 
     coin: str | None = Field(None, max_length=100, description="name of the coin; null where the model knows only one")
     candles: Columns
+    context: dict[str, Columns] = Field(
+        {}, max_length=100, description="candles of other coins that the model takes as well, by their names"
+    )
 
 
 def _time(value: object) -> object:

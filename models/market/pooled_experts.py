@@ -76,6 +76,8 @@ class PooledExperts(SignalModel):
         inputs, lookback = len(config.features), config.lookback
         places = [config.features.index(name) for name in NEEDED]
         self.return_place, self.volatility_place = places
+        returns = {f"{coin}:{NEEDED[0]}" for coin in config.context}
+        self.context_places = [place for place, name in enumerate(config.features) if name in returns]
         self.network = Network(inputs + 3, config.width, config.dropout, lookback)
         self.trees = Trees(inputs + min(TREE_LAGS, lookback), config.rounds, config.nodes)
         plain = {"mean": [0.0] * inputs, "std": [1.0] * inputs}
@@ -84,7 +86,8 @@ class PooledExperts(SignalModel):
             # Of the return: the mean, and of the volatility: the deviation; in units of its deviation, and of its mean.
             "drift": torch.tensor([each["mean"][places[0]] / each["std"][places[0]] for each in scalers]),
             "spread": torch.tensor([each["std"][places[1]] / (each["mean"][places[1]] or 1.0) for each in scalers]),
-            "location": torch.zeros(2 * lookback + inputs + 1),  # the last entry is the bias, as in `scale`
+            # The last entry is the bias, as in `scale`.
+            "location": torch.zeros((2 + len(self.context_places)) * lookback + inputs + 1),
             "scale": torch.zeros(inputs + 4),
             "level": torch.zeros(()),  # of the log scale
             "thresholds": torch.ones(2),  # which a move must exceed, LONG and SHORT
@@ -135,7 +138,10 @@ class PooledExperts(SignalModel):
         return class_log_probabilities(mean, log_scale, self.thresholds + self.slopes * volatility[..., None])
 
     def linear_inputs(self, windows: Tensor, coins: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what the location (B, S, 2 L + F), the log scale (B, S, F + 3) and the thresholds (B, S) depend on."""
+        """Return what the location (B, S, P), the log scale (B, S, F + 3) and the thresholds (B, S) depend on.
+
+        P = (K + 2) L + F with the K coins of the context, whose returns come first, then the window's own.
+        """
         returns, volatility = self._moves(windows, coins)
         lookback = self.config.lookback
         past = returns.unfold(1, lookback, 1)
@@ -144,7 +150,8 @@ class PooledExperts(SignalModel):
         size = past.abs()
         moved = [size.mean(-1).add(1e-3).log(), size[..., -5:].mean(-1).add(1e-2).log()]
         scale = torch.cat([now.log(), *(each[..., None] for each in moved), last], -1)
-        return torch.cat([past, scaled, last * now], -1), scale, now[..., 0]
+        theirs = [windows[..., place].unfold(1, lookback, 1) for place in self.context_places]
+        return torch.cat([*theirs, past, scaled, last * now], -1), scale, now[..., 0]
 
     def tree_inputs(self, windows: Tensor, coins: Tensor | None = None) -> Tensor:
         """Return what the trees see (B, S, F + TREE_LAGS): the last row, and the newest returns by their volatility.

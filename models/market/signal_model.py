@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,10 @@ from torch import Tensor
 from common.disk.files import write_json
 from common.plain import Plain
 from models import io
-from models.market import candle_features, own_features
-from models.market.candle_tables import RULES
+from models.market import other_candles, own_features
+from models.market.candle_tables import RULES, TIMEFRAMES
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES, CandlesInput, SignalSettings
-from models.market.labels import label
 from models.market.recalibration import reach, recalibrated
 from models.market.rule import NEVER, RULE, Rule, load
 
@@ -63,6 +63,17 @@ class SignalConfig:
                 ("mean", "std"), len(self.features)
             ):
                 raise ValueError(f"the scaler of {coin!r} must be the mean and std of {len(self.features)} features")
+        other_candles.memory(self.others, self.timeframe_ms)  # which refuses unknown timeframes
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Return the longer timeframes and other coins that features are of."""
+        return tuple(dict.fromkeys(name.partition(":")[0] for name in self.features if ":" in name))
+
+    @property
+    def context(self) -> tuple[str, ...]:
+        """Return the other coins whose candles are inputs."""
+        return tuple(name for name in self.others if name not in TIMEFRAMES)
 
     @property
     def own(self) -> dict[str, str]:
@@ -96,7 +107,9 @@ class SignalModel(io.Model):
     @property
     def candles_needed(self) -> int:
         """Number of candles without a gap from which the signal after the newest of them can be predicted."""
-        return max(candle_features.MEMORY, int(self.config.own.get("memory", 0))) + self.config.lookback - 1
+        config = self.config
+        memory = other_candles.memory(config.others, config.timeframe_ms)
+        return max(memory, int(config.own.get("memory", 0))) + config.lookback - 1
 
     def recalibration(self, coin: str | None) -> int:
         """Return how many of the newest labels correct the probabilities of a coin, by the evaluated rule."""
@@ -110,15 +123,20 @@ class SignalModel(io.Model):
 
     @torch.no_grad()
     def probabilities(
-        self, candles: Mapping[str, ArrayLike], coin: str | None = None, now: int | None = None
+        self,
+        candles: Mapping[str, ArrayLike],
+        coin: str | None = None,
+        now: int | None = None,
+        context: Mapping[str, Mapping[str, ArrayLike]] = MappingProxyType({}),
     ) -> Tensor:
         """Return probabilities (N - `candles_needed` + 1, 3) of the classes after each of the last candles.
 
         `candles` maps time (ms since 1970, when a candle opens), open, high, low, close and volume to their columns
-        (N,); `now` is the current time in ms, by default the clock's. Raises ValueError for columns that are missing,
-        gaps, impossible prices, too few candles, and a newest candle that is not the last one that has closed.
+        (N,), and `context` other coins that the model takes as well to theirs; `now` is the current time in ms, by
+        default the clock's. Raises ValueError for columns that are missing, gaps, impossible prices, too few candles,
+        and a newest candle that is not the last one that has closed.
         """
-        known = self._candles(candles, coin)
+        known = self._candles(candles, coin, context)
         self._check_age(int(known.time[-1]), int(time.time() * 1000) if now is None else now)
         return self._judged(known)
 
@@ -133,7 +151,7 @@ class SignalModel(io.Model):
         logits, window = torch.cat(found).float().cpu(), self.recalibration(known.symbol)
         if not window:
             return logits.softmax(-1)
-        outcomes = label(known, **config.about["label"])[-len(logits) :]
+        outcomes = own_features.labelled(known, **config.about["label"])[-len(logits) :]
         whole, horizon = [slice(0, len(logits))], config.about["label"]["horizon"]
         return torch.from_numpy(np.exp(recalibrated(logits.double().numpy(), outcomes, whole, horizon, window))).float()
 
@@ -148,7 +166,7 @@ class SignalModel(io.Model):
         if len({len(column) for column in columns.values()}) == 1 and self.takes(given):  # else refused below
             used = self.candles_used(given.coin)
             columns = {name: column[-used:] for name, column in columns.items()}
-        known = self._candles(columns, given.coin)
+        known = self._candles(columns, given.coin, {name: dict(each) for name, each in given.context.items()})
         newest = int(known.time[-1])
         clock = int(time.time() * 1000) if settings.now is None else settings.now
         self._check_age(newest, newest + self.config.timeframe_ms if isinstance(clock, str) else clock)
@@ -208,7 +226,8 @@ class SignalModel(io.Model):
     def scaled(self, known: Candles) -> Tensor:
         """Return the scaled features of all candles that have enough before them, as training has them."""
         # Features in float32, scaled in float64.
-        _, table = own_features.compute(known, own_features.of(self.config.own), self.config.features)
+        config = self.config
+        _, table = own_features.compute(known, own_features.of(config.own), config.features, config.others)
         rows = table[self.candles_needed - self.config.lookback :].astype(np.float32)
         if not np.isfinite(rows).all():
             unknown = self.config.features[int(np.isfinite(rows).all(0).argmin())]
@@ -216,41 +235,28 @@ class SignalModel(io.Model):
         scaler = self.config.scalers[self.config.coins[self.config.place(known.symbol)]]
         return torch.from_numpy(((rows - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
 
-    def _candles(self, given: Mapping[str, ArrayLike], coin: str | None) -> Candles:
-        own = self.config.coins[self.config.place(coin)]
-        coin = coin or own
-        missing = [name for name in COLUMNS if name not in given]
-        if missing:
-            raise ValueError(f"the candles lack {', '.join(missing)}; give the columns {', '.join(COLUMNS)}")
-        columns = {name: np.asarray(given[name], np.int64 if name == "time" else np.float64) for name in COLUMNS}
-        shapes = {name: column.shape for name, column in columns.items()}
-        if len(set(shapes.values())) > 1 or columns["time"].ndim != 1:
-            raise ValueError(f"the columns must be of one length (given: {shapes})")
-        step, found = self.config.timeframe_ms, Candles(coin, self.config.timeframe_ms, **columns)
+    def _candles(
+        self, given: Mapping[str, ArrayLike], coin: str | None, context: Mapping[str, Mapping[str, ArrayLike]]
+    ) -> Candles:
+        """Return candles that have what the model needs, and no gap; ValueError for others."""
+        own, step = self.config.coins[self.config.place(coin)], self.config.timeframe_ms
+        found = _sound(given, coin or own, step)
         if len(found) < self.candles_needed:
             raise ValueError(f"there are only {len(found)} candles; give {self.candles_needed} or more")
-        apart = np.diff(found.time)
-        if (apart == apart[0]).all() and apart[0] != step:
-            raise ValueError(
-                f"these candles are of {apart[0] / 60_000:g} minutes, the model learnt from candles of "
-                f"{step / 60_000:g}; give those, or train on these"
-            )
-        breaks = np.flatnonzero(apart != step)
-        if len(breaks):
-            before, after = found.time[breaks[0]], found.time[breaks[0] + 1]
-            raise ValueError(
-                f"there is a gap: the candle after {before} ms is {after} ms, not {before + step}; give candles "
-                "without gaps"
-            )
-        prices = np.stack([found.open, found.high, found.low, found.close])
-        good = np.isfinite(prices).all(0) & np.isfinite(found.volume) & (prices > 0).all(0) & (found.volume >= 0)
-        bad = np.flatnonzero(~(good & (found.high == prices.max(0)) & (found.low == prices.min(0))))
-        if len(bad):
-            raise ValueError(
-                f"the candle of {found.time[bad[0]]} ms cannot be: prices must be finite, above 0 and between low and "
-                "high, and the volume not negative"
-            )
-        return found
+        _check_steps(found)
+        lacking = [name for name in self.config.context if name not in context]
+        if lacking:
+            raise ValueError(f"this model takes the candles of {', '.join(lacking)}, too; give them as context")
+        others = {name: _sound(context[name], name, step) for name in self.config.context}
+        for name, each in others.items():
+            absent = np.flatnonzero(~np.isin(found.time, each.time))
+            if len(absent) and len(found) - absent[-1] <= self.candles_needed:
+                when, needed = _dated(int(found.time[absent[-1]])), self.candles_needed
+                raise ValueError(
+                    f"{name}, given as context, lacks the candle of {when}; {needed} without a gap are needed"
+                )
+            found = found.rows(slice(int(absent[-1]) + 1 if len(absent) else 0, None))
+        return other_candles.beside(found, others) if others else found
 
     def _check_age(self, newest: int, now: int) -> None:
         step = self.config.timeframe_ms
@@ -268,6 +274,44 @@ class SignalModel(io.Model):
         config, generator = self.config, torch.Generator().manual_seed(0)
         windows = torch.randn(4, config.lookback, len(config.features), generator=generator)
         return {"windows": windows, "coins": torch.arange(4) % len(config.coins)}
+
+
+def _sound(given: Mapping[str, ArrayLike], coin: str, timeframe_ms: int) -> Candles:
+    """Return columns as candles. Raises ValueError for missing ones, other lengths and impossible prices."""
+    missing = [name for name in COLUMNS if name not in given]
+    if missing:
+        raise ValueError(f"the candles lack {', '.join(missing)}; give the columns {', '.join(COLUMNS)}")
+    columns = {name: np.asarray(given[name], np.int64 if name == "time" else np.float64) for name in COLUMNS}
+    shapes = {name: column.shape for name, column in columns.items()}
+    if len(set(shapes.values())) > 1 or columns["time"].ndim != 1:
+        raise ValueError(f"the columns must be of one length (given: {shapes})")
+    found = Candles(coin, timeframe_ms, **columns)
+    prices = np.stack([found.open, found.high, found.low, found.close])
+    good = np.isfinite(prices).all(0) & np.isfinite(found.volume) & (prices > 0).all(0) & (found.volume >= 0)
+    bad = np.flatnonzero(~(good & (found.high == prices.max(0)) & (found.low == prices.min(0))))
+    if len(bad):
+        raise ValueError(
+            f"the candle of {found.time[bad[0]]} ms cannot be: prices must be finite, above 0 and between low and "
+            "high, and the volume not negative"
+        )
+    return found
+
+
+def _check_steps(found: Candles) -> None:
+    """Raise ValueError for candles of another timeframe, or with a gap."""
+    apart, step = np.diff(found.time), found.timeframe_ms
+    if (apart == apart[0]).all() and apart[0] != step:
+        raise ValueError(
+            f"these candles are of {apart[0] / 60_000:g} minutes, the model learnt from candles of "
+            f"{step / 60_000:g}; give those, or train on these"
+        )
+    breaks = np.flatnonzero(apart != step)
+    if len(breaks):
+        before, after = found.time[breaks[0]], found.time[breaks[0] + 1]
+        raise ValueError(
+            f"there is a gap: the candle after {before} ms is {after} ms, not {before + step}; give candles "
+            "without gaps"
+        )
 
 
 def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:

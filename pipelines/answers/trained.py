@@ -82,7 +82,8 @@ class Trained:
         """Return an input as the models take it. Raises UserError for an unusable one."""
         if given.input is None:
             raise UserError(given.error)
-        return self.read(given.input)
+        suited = self.inputs.beside_it
+        return self.read(suited(given, list(self.models.values())) if suited else given.input)
 
     def read(self, given: object, files: bool = True) -> Section:
         """Return plain values, completed, as an input that names files only if it may; UserError for misfits."""

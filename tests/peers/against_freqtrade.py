@@ -44,8 +44,10 @@ def main() -> None:
     parser.add_argument("coin", help="one of its coins, such as AAAUSDT")
     args = parser.parse_args()
     config = Config.model_validate(parse((args.run / "config.yaml").read_bytes()))
-    if config.evaluation.funding:
-        parser.error("the run has evaluation.funding, which freqtrade takes from an exchange; evaluate it without")
+    if config.costs(args.coin).funding:
+        parser.error(
+            "the run has a funding, which freqtrade takes from an exchange; evaluate with evaluation.funding=0"
+        )
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "strategy"
         print(exporters.export("freqtrade", args.run, "best", out))
@@ -131,7 +133,7 @@ def freqtrades(
         "--datadir": folder / "data",
         "--strategy-path": strategy,
         "--strategy": "SignalStrategy",
-        "--fee": config.evaluation.fee + config.evaluation.slippage,
+        "--fee": config.costs().fee + config.evaluation.slippage,
         "--timerange": f"{candles.time[rows[0]]}-{candles.time[rows[-1]] + candles.timeframe_ms}",
         "--export": "trades",
         "--backtest-directory": folder,

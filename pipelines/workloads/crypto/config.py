@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, field_validator, model_validator
 
@@ -13,6 +13,8 @@ from common.disk.files import sha256
 from common.errors import UserError
 from pipelines.engine.config import BaseConfig, DataSection, Training
 
+FEES = Path(__file__).with_name("fees.json")
+RULES = ("fixed", "volatility", "triple_barrier")  # of labels
 SIMULATED = tuple(f"{3 * letter}USDT" for letter in "ABCDEFGH")  # coins
 
 
@@ -36,7 +38,9 @@ class Data(DataSection):
     )
     timeframe: str = Field("15m", description="length of a candle: 1m, 5m, 15m, 1h, ...")
     days: int = Field(365, ge=1, description="days of history to download; ccxt only")
-    exchange: str = Field("binance", description="exchange to download from, by its name in ccxt; ccxt only")
+    exchange: str = Field(
+        "binance", description="exchange whose fees count, and that ccxt downloads from, by its name there"
+    )
     minimum_rows: int = Field(500, ge=1, description="smallest number of candles that a coin must have")
     fill: int = Field(
         0, ge=0, description="longest gap, in candles, that is filled at the last close, without volume; 0: none"
@@ -46,8 +50,14 @@ class Data(DataSection):
     features: str = Field(
         "default", description="default, or FILE.py:FUNCTION for your own beside these; @SHA256 of the file is added"
     )
-    label: Literal["fixed", "volatility", "triple_barrier"] = Field(
-        "fixed", description="rule by which moves are labelled"
+    context: tuple[str, ...] = Field((), description="coins whose candles are inputs of every coin, as in [BTCUSDT]")
+    timeframes: tuple[str, ...] = Field(
+        (), description="longer timeframes whose features are inputs, too, as in [1h, 4h], made of the same candles"
+    )
+    label: str = Field(
+        "fixed",
+        description="rule by which moves are labelled: fixed, volatility, triple_barrier, or FILE.py:FUNCTION for your "
+        "own; @SHA256 of the file is added",
     )
     threshold: float = Field(0.003, gt=0, lt=1, description="smallest move labelled LONG or SHORT; 0.003: 0.3 %")
     split: Literal["chronological", "walk_forward"] = Field(
@@ -58,11 +68,25 @@ class Data(DataSection):
     signal: float = Field(0.0, ge=0, le=1, description="predictability of the simulated market, 0 (none) to 1")
     seed: int = Field(0, ge=0, description="random seed of the simulated market")
 
-    @field_validator("features")
+    @field_validator("features", "label")
     @classmethod
-    def _features_are_known_by_their_file(cls, word: str) -> str:
+    def _functions_are_known_by_their_file(cls, word: str) -> str:
         path = Path(word.rpartition(":")[0])
         return f"{word}@{sha256(path)}" if "@" not in word and path.is_file() else word
+
+    @field_validator("label")
+    @classmethod
+    def _a_rule_is_known(cls, word: str) -> str:
+        if ":" not in word and word not in RULES:
+            raise ValueError(f"{word!r} is none of {', '.join(RULES)}, nor FILE.py:FUNCTION")
+        return word
+
+    @field_validator("context")
+    @classmethod
+    def _names_of_coins(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        from models.market.candle_tables import canonical
+
+        return tuple(dict.fromkeys(canonical(name, "data.context") for name in names))
 
     @model_validator(mode="after")
     def _a_folder_has_files(self) -> "Data":
@@ -72,6 +96,15 @@ class Data(DataSection):
             raise ValueError(
                 f"data.folder={self.folder} has no effect with data.source={self.source}; leave one of them out"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _longer_timeframes_are_multiples(self) -> "Data":
+        from models.market.candle_tables import milliseconds
+        from models.market.other_candles import factor
+
+        for each in self.timeframes:
+            factor(each, milliseconds(self.timeframe))
         return self
 
     @property
@@ -116,7 +149,7 @@ class Data(DataSection):
         paths = [Path(self.symbols_file)] if self.symbols_file else []
         if self.origin == "files":
             with suppress(UserError):  # reported by `prepare`
-                for symbol in self.coins():
+                for symbol in dict.fromkeys([*self.coins(), *self.context]):
                     with suppress(UserError):
                         paths += files.find(self.candles_folder, symbol, self.timeframe)
         return paths
@@ -192,10 +225,16 @@ class SignalTraining(Training):
 class EvaluationSettings(Section):
     """Judging and trading of predictions on the test part."""
 
-    fee: float = Field(0.001, ge=0, description="fee per side, as a share of the notional")
+    fee: float | None = Field(
+        None, ge=0, description="fee per side, as a share of the notional; null: that of data.exchange by a dated table"
+    )
     slippage: float = Field(0.0005, ge=0, description="slippage per side, as a share of the price")
-    funding: float = Field(
-        0.0, gt=-1, lt=1, description="what longs pay shorts at 0, 8 and 16 h UTC, as a share of the notional; 0: spot"
+    funding: float | None = Field(
+        None,
+        gt=-1,
+        lt=1,
+        description="what longs pay shorts at 0, 8 and 16 h UTC, as a share of the notional; null: 0 for spot, that of "
+        "data.exchange by the table for futures, such as XRPUSDTUSDT",
     )
     stop: float | None = Field(
         None, gt=0, lt=1, description="move against a trade that closes it, as a share of the entry price; null: none"
@@ -205,6 +244,14 @@ class EvaluationSettings(Section):
     )
     repetitions: int = Field(1000, ge=100, description="number of resamples of the block bootstrap")
     seed: int = Field(0, ge=0, description="random seed of the bootstrap and the baselines")
+
+
+class Costs(NamedTuple):
+    """Costs of trading a coin, as shares of the notional."""
+
+    fee: float  # per side
+    funding: float
+    said: str  # where they come from
 
 
 class Config(BaseConfig):
@@ -227,9 +274,29 @@ class Config(BaseConfig):
             name: [coins[name][key] for key in ("hash", "cuts")] for name in self.model.coins or () if name in coins
         }
 
+    def costs(self, coin: str = "") -> Costs:
+        """Return what trading a coin costs: as given, else by the table. Raises UserError for an unknown exchange."""
+        from models.market.candle_tables import is_future
+
+        table, given, exchange = json.loads(FEES.read_text()), self.evaluation, self.data.exchange
+        known = table["exchanges"].get(exchange, {})
+        kind = "futures" if is_future(coin) or (known and "spot" not in known) else "spot"
+        fee = known.get(kind) if given.fee is None else given.fee
+        usual = known.get("funding") if kind == "futures" else 0.0
+        funding = usual if given.funding is None else given.funding
+        if fee is None or funding is None:
+            there = ", ".join(name for name, each in table["exchanges"].items() if kind in each)
+            raise UserError(
+                f"data.exchange={exchange}: its fees of {kind} are not known, only those of {there}; give "
+                "evaluation.fee and evaluation.funding"
+            )
+        of = f"{kind} of {exchange} on {table['date']}" if given.fee is None else "as given"
+        said = f"fee {100 * fee:g} % a side ({of}), slippage {100 * given.slippage:g} %"
+        return Costs(fee, funding, said + (f", funding {100 * funding:g} % in 8 h" if funding else ""))
+
     @model_validator(mode="after")
     def _labels_earn_their_cost(self) -> "Config":
-        threshold, fee, slippage = self.data.threshold, self.evaluation.fee, self.evaluation.slippage
+        threshold, fee, slippage = self.data.threshold, self.costs().fee, self.evaluation.slippage
         cost = 2 * (fee + slippage)
         if threshold < cost * (1 - 1e-9):
             raise ValueError(

@@ -1,7 +1,8 @@
 """Preparation of candles for training: for each coin a table of candles, features and labels, and a page of facts.
 
-<folder>/BTCUSDT-15m/       Arrow: time, open, high, low, close, volume, one column per feature (not scaled), label
-<folder>/BTCUSDT-15m.json   the order of the features, the rows of each fold's parts, scalers, class counts, checks
+<folder>/BTCUSDT-15m/       Arrow: time, open, high, low, close, volume, those of the context, a column per feature (not
+                            scaled), label, and for each fold the number of the part in which a window ends
+<folder>/BTCUSDT-15m.json   the order of the features, scalers, class counts, checks
 
 Coins are cut into parts at the same times, but those that were listed late or have ended by their own. When files have
 changed, what was prepared of other coins is taken over as it is, with its cuts; a coin whose candles now reach further
@@ -23,9 +24,7 @@ import numpy as np
 from common.disk.files import sha256, write_text
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
-from models.market import candle_features as indicators
-from models.market import labels as outcomes
-from models.market import own_features
+from models.market import other_candles, own_features
 from models.market.candle_tables import canonical, iso, milliseconds
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
@@ -35,7 +34,6 @@ from pipelines.workloads.crypto.candles.checks import describe, filled
 from pipelines.workloads.crypto.config import Config, Data
 from pipelines.workloads.crypto.splits import PARTS, Fold, Scaler
 
-MOST_NAMED = 5  # coins in a sentence
 BOUNDS = (*(f"{part}_from" for part in PARTS), "end")
 Folds = dict[str, list[Fold]]
 
@@ -85,7 +83,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     data = config.data
     source, wanted = data.origin, data.coins()
     milliseconds(data.timeframe)  # which is known
-    own = own_features.load(data.features)
+    own, target = own_features.load(data.features), own_features.load(data.label, "data.label")
     if source == "files" and not data.candles_folder.is_dir():
         raise UserError(f"data.folder={data.folder}: no such folder; give the one that holds the files of candles")
     known = json.loads((earlier / MANIFEST).read_text()) if earlier else None
@@ -96,12 +94,16 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     ends: dict[str, np.ndarray] = {}
     market: Mapping[str, Candles] = {}
     if source == "simulate":
-        market = simulated.simulate(wanted, data.simulated_candles, data.timeframe, data.seed, data.signal)
+        names = list(dict.fromkeys([*wanted, *data.context]))
+        market = simulated.simulate(names, data.simulated_candles, data.timeframe, data.seed, data.signal)
+    context = {coin: filled(_obtain(data, coin, market)[0], data.fill)[0] for coin in data.context}
     for symbol in (symbol for symbol in wanted if symbol not in kept):
         try:
             candles, checks = _obtain(data, symbol, market)
             candles, num_filled = filled(candles, data.fill)
-            coins[symbol], ends[symbol] = _coin(data, candles, {**checks, "filled": num_filled}, own)
+            both = other_candles.beside(candles, context) if context else candles
+            checks = {**checks, "filled": num_filled, "without_context": len(candles) - len(both)}
+            coins[symbol], ends[symbol] = _coin(data, both, checks, own, target)
         except UserError as error:
             failed[symbol] = str(error)
     times = {symbol: coins[symbol].candles.time[ends[symbol]] for symbol in coins}
@@ -150,6 +152,9 @@ def _unchanged(data: Data, wanted: Sequence[str], known: Mapping[str, Any]) -> l
     with suppress(UserError):
         there = files.coins(data.candles_folder, data.timeframe)
 
+    def are_same(paths: Sequence[Path]) -> bool:
+        return all(known["inputs"].get(str(path)) == sha256(path) for path in paths)
+
     def is_same(symbol: str) -> bool:
         try:
             paths = files.find(data.candles_folder, symbol, data.timeframe)
@@ -157,8 +162,10 @@ def _unchanged(data: Data, wanted: Sequence[str], known: Mapping[str, Any]) -> l
             return False
         names = known["coins"][symbol]["checks"]["file"]
         same = [path.name for path in paths] == ([names] if isinstance(names, str) else names)
-        return same and all(known["inputs"].get(str(path)) == sha256(path) for path in paths)
+        return same and are_same(paths)
 
+    if not all(are_same(files.find(data.candles_folder, coin, data.timeframe)) for coin in data.context):
+        return []
     listed = [symbol for symbol in known["coins"] if symbol in wanted or not data.symbols_file]
     return [symbol for symbol in listed if symbol not in there or is_same(symbol)]
 
@@ -183,7 +190,7 @@ def _note(data: Data, symbols: Sequence[str], apart: Mapping[str, Sequence[Seque
         return "\n".join(files.in_folder(data.candles_folder, data.timeframe)[1] + own)
     if data.origin != "simulate":
         return "".join(own)
-    names = ", ".join(symbols) if len(symbols) <= MOST_NAMED else f"all {len(symbols)} coins"
+    names = ", ".join(symbols) if len(symbols) <= 5 else f"all {len(symbols)} coins"
     return (
         f"the candles of {names} are simulated, no market's; data.folder=FOLDER takes files of real ones, "
         "data.source=ccxt downloads them"
@@ -206,22 +213,32 @@ def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Can
 
 
 def _coin(
-    data: Data, candles: Candles, checks: Mapping[str, object], own: own_features.Own | None
+    data: Data,
+    candles: Candles,
+    checks: Mapping[str, object],
+    own: own_features.Own | None,
+    target: own_features.Own | None,
 ) -> tuple[Coin, np.ndarray]:
     """Return a coin with features and labels but without folds, and all rows (M,) at which a window can end."""
+    longest = candles.rows(max(candles.segments(), key=lambda each: each.stop - each.start))
+    others = (*data.timeframes, *data.context)
+    memory = max(other_candles.memory(others, candles.timeframe_ms), own.memory if own else 0) + data.lookback - 1
     if own:
-        own.check(candles.rows(max(candles.segments(), key=lambda each: each.stop - each.start)))
-    names, found = own_features.compute(candles, own)
-    table = found.astype(np.float32)
-    labels = outcomes.label(candles, data.label, data.horizon, data.threshold)
+        own.check(longest)
+    if target:
+        target.check(longest, data.horizon)
+        if target.memory > memory:
+            what = f"{target.word} depends on {target.memory} candles, and a window on {memory}"
+            raise UserError(f"{what}: a lower MEMORY is needed in that file, or a longer data.lookback")
+    names, table = own_features.compute(candles, own, others=others)
+    table = table.astype(np.float32)
+    labels = own_features.labelled(candles, data.label, data.horizon, data.threshold)
     ends = splits.usable(candles, table, labels, data.lookback)
     if not len(ends):
-        needed = max(indicators.MEMORY, own.memory if own else 0) + data.lookback - 1 + data.horizon
-        longest = max(segment.stop - segment.start for segment in candles.segments())
         raise UserError(
-            f"{candles.symbol}: no window fits: {needed} candles without a gap are needed (data.features, "
-            f"data.lookback={data.lookback}, data.horizon={data.horizon}), but the longest stretch of these "
-            f"{len(candles)} candles with {checks['gaps']} gaps has {longest}; give more complete files"
+            f"{candles.symbol}: no window fits: {memory + data.horizon} candles without a gap are needed (features, "
+            f"data.lookback={data.lookback}, data.horizon={data.horizon}), but the longest stretch of these has "
+            f"{len(longest)}; give more complete files"
         )
     facts = {
         "symbol": candles.symbol,
@@ -230,10 +247,9 @@ def _coin(
         "label": {"rule": data.label, "horizon": data.horizon, "threshold": data.threshold},
         "checks": dict(checks),
         "hash": candles.digest(),
+        "context": list(candles.context),
         "feature_set": dict(zip(own._fields[:3], own, strict=False)) if own else data.features,
         "windows": len(ends),
-        "rows_without_features": int((~np.isfinite(table).all(1)).sum()),
-        "rows_without_label": int((labels == outcomes.UNKNOWN).sum()),
     }
     return Coin(candles, names, table, labels, (), (), data.lookback, facts), ends
 
@@ -280,8 +296,14 @@ def _save(coin: Coin, path: Path) -> None:
     import datasets
     import pyarrow as pa
 
-    columns = {name: getattr(coin.candles, name) for name in COLUMNS}
+    columns = coin.candles.columns()
+    for name, each in coin.candles.context.items():
+        columns |= {f"{name} {key}": column for key, column in each.columns().items()}
     columns |= {name: coin.features[:, number] for number, name in enumerate(coin.names)}
+    for number, parts in enumerate(coin.folds):
+        columns[f"fold {number}"] = part_of = np.full(len(coin.labels), -1, np.int8)
+        for place, part in enumerate(PARTS):
+            part_of[parts[part]] = place
     table = pa.table({**columns, "label": coin.labels})
     # Setting the fingerprint makes equal candles give equal bytes.
     datasets.Dataset(table, fingerprint=coin.facts["hash"][:16]).save_to_disk(path)
@@ -289,7 +311,6 @@ def _save(coin: Coin, path: Path) -> None:
         **coin.facts,
         "features": list(coin.names),
         "scalers": [{"mean": each.mean.tolist(), "std": each.std.tolist()} for each in coin.scalers],
-        "folds": [{part: runs(rows) for part, rows in parts.items()} for parts in coin.folds],
     }
     write_text(path.with_name(path.name + ".json"), json.dumps(page, allow_nan=False) + "\n")
 
@@ -308,9 +329,10 @@ def load(folder: Path, symbol: str) -> Coin:
     names = tuple(page.pop("features"))
     table = datasets.load_from_disk(pages[0].with_suffix("")).data
     # Copied, because torch warns about read-only arrays such as those of a mapped file.
-    columns = {name: np.array(table.column(name)) for name in (*COLUMNS, *names, "label")}
-    step = milliseconds(page["timeframe"])
-    candles = Candles(symbol, step, **{name: columns[name] for name in COLUMNS})
+    columns = {name: np.array(table.column(name)) for name in table.column_names}
+    step, folds = milliseconds(page["timeframe"]), [columns[f"fold {number}"] for number in range(len(page["cuts"]))]
+    context = {coin: Candles(coin, step, *(columns[f"{coin} {name}"] for name in COLUMNS)) for coin in page["context"]}
+    candles = Candles(symbol, step, **{name: columns[name] for name in COLUMNS}).beside(context)
     if candles.digest() != page["hash"]:
         raise UserError(
             f"{pages[0].with_suffix('')}: the candles have changed since they were prepared; delete {folder}"
@@ -320,19 +342,8 @@ def load(folder: Path, symbol: str) -> Coin:
         names=names,
         features=np.stack([columns[name] for name in names], 1),
         labels=columns["label"],
-        folds=tuple({part: rows_of(each) for part, each in parts.items()} for parts in page.pop("folds")),
+        folds=tuple({part: np.flatnonzero(each == place) for place, part in enumerate(PARTS)} for each in folds),
         scalers=tuple(Scaler(np.array(each["mean"]), np.array(each["std"])) for each in page.pop("scalers")),
         lookback=page["lookback"],
         facts=page,
     )
-
-
-def runs(rows: np.ndarray) -> list[list[int]]:
-    """Return ascending row numbers as stretches [first, last + 1]."""
-    cuts = np.flatnonzero(np.diff(rows) != 1) + 1
-    return [[int(part[0]), int(part[-1]) + 1] for part in np.split(rows, cuts) if len(part)]
-
-
-def rows_of(stretches: list[list[int]]) -> np.ndarray:
-    """Return the row numbers (n,) int64 of stretches that `runs` returned."""
-    return np.concatenate([np.arange(0), *(np.arange(first, stop) for first, stop in stretches)])

@@ -138,7 +138,8 @@ def _rule(config: Config, model: SignalModel, first_line: str, member: str, page
             recalibration=fold["recalibration"],
             reason="" if fold["threshold"] else "not trading was best on validation, after all costs",
         )
-    names = ("fee", "slippage", "funding", "stop", "target")
-    costs = {name: getattr(config.evaluation, name) for name in names}
+    paid = config.costs(pages[0]["symbol"])
+    costs = {"fee": paid.fee, "funding": paid.funding}
+    costs |= {name: getattr(config.evaluation, name) for name in ("slippage", "stop", "target")}
     made = rule.Rule(weights=rule.fingerprint(model), headline=first_line, costs=costs, coins=coins)
     return {rule.RULE: made.model_dump_json(indent=1)}

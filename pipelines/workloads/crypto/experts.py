@@ -139,7 +139,8 @@ def fit_linear(
     short, _, long = class_shares(fitted.labels.numpy())
     ends = np.quantile(moves.numpy(), [1 - long, short])
     lags = torch.arange(model.config.lookback - 1, -1, -1.0)
-    costs = LOCATION * torch.cat([1 + AGEING * lags, 1 + AGEING * lags, torch.ones(len(model.config.features))])
+    by_age = [1 + AGEING * lags] * (2 + len(model.context_places))
+    costs = LOCATION * torch.cat([*by_age, torch.ones(len(model.config.features))])
     thresholds, best = torch.tensor([ends[0], -ends[1]], dtype=torch.float32), math.inf
     chosen = False, PENALTIES[0]
     for centre in (None,) if base is None else (None, base):

@@ -86,6 +86,7 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
     ends = np.concatenate([coin.folds[place.fold][part] for part in PARTS])
     returns = np.diff(np.log(coin.candles.close), prepend=np.log(coin.candles.close[0]))
     columns = np.column_stack([coin.features, coin.candles.volume])[ends]
+    theirs = [np.diff(np.log(each.close), prepend=np.log(each.close[0])) for each in coin.candles.context.values()]
     rows = strategy.traded_rows(validation.ends, config.data.horizon)
     probabilities = strategy.spread(validation.probabilities, validation.ends, rows)
     choice, tried = choose_threshold(probabilities, strategy.market(config, coin, rows))
@@ -99,7 +100,7 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
         moves=all_moves[test.ends] / volatility,
         later=all_moves[test.ends + 1] / volatility,
         last=returns[test.ends] / volatility,
-        leaks=judge.leaking((*coin.names, "volume"), columns, returns, ends, config.data.horizon),
+        leaks=judge.leaking((*coin.names, "volume"), columns, returns, ends, config.data.horizon, theirs),
         temperature=fit_temperature(validation.logits, validation.labels),
         recalibration=recalibration,
         recalibration_gain=_log_loss(softmax(test.logits), test) - _log_loss(test.probabilities, test),
@@ -115,7 +116,8 @@ def _rivals(
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Return the test probabilities of simple models with the inputs that the model has; all moves; the volatility.
 
-    "window" are the features of the last row, the returns of the window, and the sizes of every fourth. The
+    "window" are the features of the last row, the returns of the window, the context's among them, and the sizes of
+    every fourth. The
     location-scale model is the linear expert of a model of this coin alone, which saw what the rivals see, else fitted.
     """
     shell = PooledExperts(PooledExpertsConfig(**vars(description(config, [coin], fold))))
@@ -123,9 +125,9 @@ def _rivals(
     lookback = shell.config.lookback
 
     def inputs(windows: Tensor, coins: Tensor) -> tuple[Tensor, ...]:
-        past = shell.linear_inputs(windows, coins)[0][..., :lookback]
+        past = shell.linear_inputs(windows, coins)[0][..., : (1 + len(shell.context_places)) * lookback]
         last = windows[:, lookback - 1 :]
-        return last, torch.cat([last, past, past[..., ::4].abs()], -1), past[..., -LAGS:]
+        return last, torch.cat([last, past, past[..., ::4].abs()], -1), past[..., -min(LAGS, lookback) :]
 
     seen: dict[str, dict[str, np.ndarray]] = {}
     for part in ("train", "test"):

@@ -12,12 +12,15 @@ from common.errors import UserError
 from models.market.candle_tables import milliseconds
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
-from models.market.labels import UNKNOWN, label
+from models.market.labels import UNKNOWN
+from models.market.other_candles import beside
+from models.market.own_features import labelled
 from models.market.signal_model import SignalModel
 from pipelines.engine.feed import Moment
 from pipelines.workloads.crypto.candles import exchange, files
 from pipelines.workloads.crypto.candles.checks import NEWEST
 from pipelines.workloads.crypto.config import Config
+from pipelines.workloads.crypto.input_files import as_input
 
 FAR = 5.0  # deviations, beyond which a feature is no stranger
 MARGIN = 20  # candles that are downloaded again
@@ -36,30 +39,33 @@ class CandleFeed:
         self.settings = {"now": "newest"}  # what has closed is decided here
         kept = {"source": "files", "folder": str(folder), "symbols": tuple(self.series), "symbols_file": None}
         self.config = config.model_copy(update={"data": self.data.model_copy(update=kept)})
-        self.known: dict[str, Candles] = {}
-        self.context = 0  # candles of an input
+        self.closed: dict[str, Candles] = {}
+        self.known: dict[str, Candles] = {}  # at times at which the context has candles, too
+        self.used = 0  # candles of an input
 
     def fit(self, models: Mapping[str, object]) -> None:
         """Let inputs have the candles that signals of these models depend on, too."""
         own = [model for model in models.values() if isinstance(model, SignalModel)]
         used = (model.candles_used(coin) for model in own for coin in model.config.coins)
-        self.context = max([self.context, *used])
+        self.used = max([self.used, *used])
 
     def new(self, series: str, after: int | None, now: int) -> Iterator[Moment]:
         """Yield the candles that have closed, each with as many before it as count, up to the newest gap."""
-        known, horizon, context = self.read(series, now), self.data.horizon, self.context
-        self.known[series] = known = known.rows(known.time + self.step <= now)
+        horizon, used = self.data.horizon, self.used
+        closed = {coin: self.read(coin, now) for coin in dict.fromkeys([*self.data.context, series])}
+        closed = {coin: each.rows(each.time + self.step <= now) for coin, each in closed.items()}
+        self.closed |= closed
+        self.known[series] = known = beside(closed[series], {coin: closed[coin] for coin in self.data.context})
         first = max(len(known) - 1, 0) if after is None else int(np.searchsorted(known.time, after, "right"))
-        start = max(first - 2 * context - horizon, 0)  # a label needs a past, too
+        start = max(first - 2 * used - horizon, 0)  # a label needs a past, too
         part = known.rows(slice(start, len(known)))
-        labels = label(part, self.data.label, horizon, self.data.threshold)
+        labels = labelled(part, self.data.label, horizon, self.data.threshold)
         for segment in part.segments():
             for row in range(max(segment.start, first - start), segment.stop):
-                seen = slice(max(segment.start, row + 1 - context), row + 1)
-                columns = {name: getattr(part, name)[seen].tolist() for name in COLUMNS}
+                seen = part.rows(slice(max(segment.start, row + 1 - used), row + 1))
                 outcome = labels[row - horizon] if row - horizon >= segment.start else UNKNOWN
                 learnt = None if outcome == UNKNOWN else (int(part.time[row - horizon]), CLASSES[outcome])
-                yield Moment(int(part.time[row]), {"coin": series, "candles": columns}, learnt)
+                yield Moment(int(part.time[row]), as_input(seen), learnt)
 
     def strangeness(self, model: object, series: str, after: int, until: int) -> dict[int, float]:
         """Return the mean square of the scaled features of candles, those without features left out."""
@@ -75,7 +81,7 @@ class CandleFeed:
 
     def save(self) -> None:
         """Write the candles that have closed: files that grow while a training reads them would be refused."""
-        for candles in self.known.values():
+        for candles in self.closed.values():
             write(candles, self.folder, self.data.timeframe)
 
 
@@ -117,7 +123,7 @@ def write(candles: Candles, folder: Path, timeframe: str) -> None:
     from pyarrow import feather
 
     buffer = pa.BufferOutputStream()
-    feather.write_feather(pa.table({name: getattr(candles, name) for name in COLUMNS}), buffer)
+    feather.write_feather(pa.table(candles.columns()), buffer)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / f"{candles.symbol}-{timeframe}.feather", memoryview(buffer.getvalue()))

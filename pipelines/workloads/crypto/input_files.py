@@ -1,5 +1,6 @@
 """Files of candles for trained models: the newest stretch without a gap of each."""
 
+import functools
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
 from common.plain import Plain
-from models.market.candles import COLUMNS
+from models.market.candles import Candles
 from models.market.inputs import CandlesInput, SignalSettings
 from pipelines.workloads.crypto.candles import files
 
@@ -41,7 +42,37 @@ def _newest(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     newest = known.rows(known.segments()[-1])
     if len(newest) < len(known):
         print(f"{path}: of {len(known)} candles, the last {len(newest)} follow the newest gap", file=sys.stderr)
-    yield str(path), {"coin": name.coin, "candles": {column: getattr(newest, column).tolist() for column in COLUMNS}}
+    yield str(path), as_input(newest)
+
+
+def as_input(candles: Candles) -> dict[str, object]:
+    """Return candles, and those of other coins beside them, as models take them."""
+    lists = [
+        {name: column.tolist() for name, column in each.columns().items()}
+        for each in (candles, *candles.context.values())
+    ]
+    return {"coin": candles.symbol, "candles": lists[0], "context": dict(zip(candles.context, lists[1:], strict=True))}
+
+
+def with_context(given: Given, models: Sequence[object]) -> Mapping[str, object]:
+    """Return the input of a file with the candles of other coins that the models take, from the files beside it.
+
+    Raises UserError where one of those is missing.
+    """
+    from models.market.signal_model import SignalModel
+
+    path, found = Path(given.source), dict(given.input or {})
+    wanted = {coin for model in models if isinstance(model, SignalModel) for coin in model.config.context}
+    if wanted and path.is_file():
+        timeframe = files.named(path).timeframe
+        found["context"] = {coin: _beside(path.parent, coin, timeframe) for coin in sorted(wanted)}
+    return found
+
+
+@functools.lru_cache(maxsize=8)
+def _beside(folder: Path, coin: str, timeframe: str) -> Mapping[str, object]:
+    known, _ = files.read(files.find(folder, coin, timeframe), coin, timeframe, minimum_rows=1)
+    return {name: column.tolist() for name, column in known.columns().items()}
 
 
 def about(models: Sequence[object]) -> dict[str, Plain]:
@@ -52,10 +83,11 @@ def about(models: Sequence[object]) -> dict[str, Plain]:
 
 
 def code(config: Mapping[str, Mapping[str, str]]) -> None:
-    """Load features of the user's own. Raises UserError where their file is gone or has changed since training."""
+    """Load functions of the user's own. Raises UserError where their file is gone or has changed since training."""
     from models.market.own_features import load
 
     load(config["data"].get("features", "default"))
+    load(config["data"].get("label", "fixed"), "data.label")
 
 
-INPUTS = Inputs(input=CandlesInput, settings=SignalSettings, read=read, about=about, code=code)
+INPUTS = Inputs(input=CandlesInput, settings=SignalSettings, read=read, about=about, code=code, beside_it=with_context)

@@ -62,7 +62,10 @@ def _verdict(summary: Row, pages: Sequence[Page]) -> tuple[str, Markup]:
     leaked = f" A leak is suspected on {_listed(leaks)}, whose figures are worth nothing." if leaks else ""
     simulated = " The candles are simulated." if summary["simulated"] else ""
     pay = all(page["grades"][PAYS] for page in pages)
-    shown = answer(WORSE if leaks else BETTER if pay else EVEN, f"{predictability(pages)}{leaked}{simulated}")
+    shown = answer(
+        WORSE if leaks else BETTER if pay else EVEN,
+        f"{predictability(pages)}{leaked}{simulated} Costs: {summary['costs']}.",
+    )
     return summary["headline"], shown
 
 

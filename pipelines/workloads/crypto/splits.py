@@ -27,10 +27,6 @@ class Fold:
     cuts: tuple[int, int, int, int]  # ms: start, validation from, test from, end
     indices: dict[str, dict[str, np.ndarray]]
 
-    def span(self, part: str) -> tuple[int, int]:
-        """Return the beginning and the end of a part, ms."""
-        return self.cuts[PARTS.index(part)], self.cuts[PARTS.index(part) + 1]
-
 
 def usable(candles: Candles, features: np.ndarray, labels: np.ndarray, lookback: int) -> np.ndarray:
     """Return the rows (M,) int64 where a window can end: no gap in it, all features (N, F) finite, its label >= 0."""

@@ -117,3 +117,69 @@ def test_a_model_answers_with_the_file_it_was_trained_with_or_not_at_all(here, m
         trained.find("crypto", "mine", None, "cpu")
     with pytest.raises(UserError, match=r"mine.py has changed"):
         data.prepare(run.config(Config), here / "again")
+
+
+TARGET = """
+import numpy as np
+MEMORY = 50
+
+def side(candles):
+    close, found = candles.close, np.full(len(candles.close), np.nan)
+    usual = np.full(len(close), np.nan)
+    usual[49:] = np.lib.stride_tricks.sliding_window_view(candles.high / candles.low, 50).mean(1) - 1
+    found[:-3] = np.sign((close[3:] / close[:-3] - 1) / usual[:-3] / 2).astype(float) * (
+        np.abs(close[3:] / close[:-3] - 1) > usual[:-3])
+    found[np.isnan(usual)] = np.nan
+    return found
+"""
+
+
+def targeted(here, text=TARGET):
+    (here / "target.py").write_text(text)
+    words = ["data.simulated_candles=3000", "data.symbols=[AAAUSDT]", "data.lookback=12"]
+    return build(Config, {}, [*words, "data.label=target.py:side", "model.coins=[AAAUSDT]"], "")
+
+
+def test_a_target_of_ones_own_is_learnt_and_known_when_it_is_recalibrated(here):
+    config, folder = targeted(here), here / "data"
+    (folder / MANIFEST).parent.mkdir()
+    (folder / MANIFEST).write_text(json.dumps(data.prepare(config, folder)))
+    coin = data.load(folder, "AAAUSDT")
+    moves, usual = coin.candles.close[3:] / coin.candles.close[:-3] - 1, coin.candles.high / coin.candles.low - 1
+    for row in (200, 1000, 1500):
+        beyond = abs(moves[row]) > usual[row - 49 : row + 1].mean()
+        assert coin.labels[row] == 1 + np.sign(moves[row]) * beyond
+    assert set(coin.labels[coin.folds[0]["test"]]) == {0, 1, 2}
+    last = coin.candles.segments()[-1].stop
+    assert (coin.labels[last - 3 : last] == -1).all()
+    assert coin.facts["label"]["rule"] == config.data.label
+    assert config.data.label.startswith("target.py:side@")
+    run = Run("crypto", "targets")
+    run.keep_config(config)
+    model = task.untrained(config, [coin], 0)
+    io.save(model, run.best)
+    own_features.LOADED.clear()
+    with pytest.raises(ValueError, match=r"needs target\.py:side"):
+        own_features.labelled(coin.candles, **model.config.about["label"])
+    trained.find("crypto", "targets", None, "cpu")
+    np.testing.assert_array_equal(own_features.labelled(coin.candles, **model.config.about["label"]), coin.labels)
+    (here / "target.py").write_text(TARGET + "\n")
+    with pytest.raises(UserError, match=r"target.py has changed: .* bring that version back"):
+        trained.find("crypto", "targets", None, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("np.sign(np.append(close[4:], [close[-1]] * 4) - close)", "looks more than data.horizon=3 candles ahead"),
+        ("np.sign(close - close.mean())", "ahead: it is another once later candles are cut off"),
+        ("close * 0 + 2", r"gives 2 to 2; give -1, 0, 1 or NaN"),
+        ("close[1:]", r"gives target of shape"),
+        ("close * 0  # \nMEMORY = 500", "target.py:side depends on 500 candles, and a window on 185: a lower MEMORY"),
+    ],
+)
+def test_a_target_may_look_ahead_no_further_than_the_horizon(here, body, said):
+    text = f"import numpy as np\ndef side(candles):\n    close = candles.close\n    return {body}\n"
+    config = targeted(here, text)
+    with pytest.raises(UserError, match=said):
+        data.prepare(config, here / "data")

@@ -27,7 +27,7 @@ def market(config: Config, coin: Coin, rows: np.ndarray) -> Market:
 
     Rows that do not follow each other in time have a gap.
     """
-    candles, settings = coin.candles, config.evaluation
+    candles, settings, costs = coin.candles, config.evaluation, config.costs(coin.candles.symbol)
     times, step = candles.time[rows], candles.timeframe_ms
     return Market(
         open=candles.open[rows],
@@ -35,8 +35,8 @@ def market(config: Config, coin: Coin, rows: np.ndarray) -> Market:
         low=candles.low[rows],
         close=candles.close[rows],
         gap=np.diff(times, prepend=times[0] - step) != step,
-        funding=settings.funding * (times // FUNDED - (times - step) // FUNDED),
-        fee=settings.fee,
+        funding=costs.funding * (times // FUNDED - (times - step) // FUNDED),
+        fee=costs.fee,
         slippage=settings.slippage,
         stop=settings.stop,
         target=settings.target,

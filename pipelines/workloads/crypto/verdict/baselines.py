@@ -71,10 +71,10 @@ def _logistic_regression(features: np.ndarray, labels: np.ndarray) -> Pipeline:
 
 
 def _gradient_boosting(features: np.ndarray, labels: np.ndarray, seed: int) -> HistGradientBoostingClassifier:
-    settings = {"learning_rate": 0.05, "max_leaf_nodes": 15, "min_samples_leaf": 50, "random_state": seed}
+    settings = {"learning_rate": 0.08, "max_leaf_nodes": 15, "min_samples_leaf": 50, "random_state": seed}
     cut = len(labels) - int(STOPPING_SHARE * len(labels))
     # By default scikit-learn stops by rows drawn at random, whose labels overlap with those of the other rows.
     if len(labels) >= STOPPING_ROWS and np.array_equal(np.unique(labels[:cut]), np.unique(labels)):
-        model = HistGradientBoostingClassifier(max_iter=300, early_stopping=True, n_iter_no_change=20, **settings)
+        model = HistGradientBoostingClassifier(max_iter=300, early_stopping=True, n_iter_no_change=10, **settings)
         return model.fit(features[:cut], labels[:cut], X_val=features[cut:], y_val=labels[cut:])
     return HistGradientBoostingClassifier(max_iter=40, early_stopping=False, **settings).fit(features, labels)

@@ -136,19 +136,28 @@ def judge(
 
 
 def leaking(
-    names: Sequence[str], features: np.ndarray, returns: np.ndarray, ends: np.ndarray, horizon: int
+    names: Sequence[str],
+    features: np.ndarray,
+    returns: np.ndarray,
+    ends: np.ndarray,
+    horizon: int,
+    theirs: Sequence[np.ndarray] = (),
 ) -> list[str]:
     """Name each of the features (N, F) at the rows `ends` (N,) that goes with what comes more than with what was.
 
     What is computed from past candles knows them better than the next. Both are the rank correlation with the move over
     the horizon, or the largest with one of `returns` (M,): a leak of the next candle alone is small in a long move.
+    What was includes the returns of other coins that features are of, `theirs`, (M,) each.
     """
-    sums, single, own = returns.cumsum(), _ranks(returns), _ranks(features)
-    moves = sums[ends + horizon] - sums[ends], sums[ends] - sums[np.maximum(ends - horizon, 0)]
-    lags = np.arange(1, horizon + 1), np.arange(1 - LEAK_PAST, 1)
-    alone = [single[np.maximum(ends[:, None] + each, 0)] for each in lags]
+    own, series = _ranks(features), (returns, *theirs)
+    sums = [each.cumsum() for each in series]
+    coming = sums[0][ends + horizon] - sums[0][ends]
+    gone = np.stack([each[ends] - each[np.maximum(ends - horizon, 0)] for each in sums], 1)
+    before = np.maximum(ends[:, None] + np.arange(1 - LEAK_PAST, 1), 0)
+    alone = _ranks(returns)[ends[:, None] + np.arange(1, horizon + 1)]
+    past = np.concatenate([_ranks(each)[before] for each in series], 1)
     found = {}
-    for candles, columns in {horizon: [_ranks(each)[:, None] for each in moves], 1: alone}.items():
+    for candles, columns in {horizon: (_ranks(coming[:, None]), _ranks(gone)), 1: (alone, past)}.items():
         ahead, behind = (np.abs(12 * own.T @ each / len(ends)).max(1) for each in columns)
         least = max(LEAK_CORRELATION, 5 * np.sqrt(candles / len(ends)))  # by chance there is more in a short test
         for place in np.flatnonzero(ahead > np.maximum(least, LEAK_RATIO * behind)).tolist():

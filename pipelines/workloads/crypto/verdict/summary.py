@@ -14,7 +14,7 @@ from pipelines.workloads.crypto.folds import CoinFold
 from pipelines.workloads.crypto.trading import backtest, performance, strategy
 from pipelines.workloads.crypto.trading.performance import Figures
 from pipelines.workloads.crypto.verdict import classification, judge
-from pipelines.workloads.crypto.verdict.classification import Metrics, prior_rows, softmax
+from pipelines.workloads.crypto.verdict.classification import Metrics, prior_rows
 from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL, Judged
 from pipelines.workloads.crypto.verdict.significance import Gain
 
@@ -47,7 +47,6 @@ class Page(Judged):
     interval_confidence: float
     figures: Metrics
     predictors: list[dict[str, object]]  # the model first
-    tempered: Metrics
     backtest: Figures
     folds: list[Figures]
     equity: dict[str, list[float]]
@@ -79,9 +78,8 @@ def summarise(
         "leaks_suspected": verdicts.count(LEAK),
         "interval_confidence": confidence_of(len(ranking)),
         "chance_of_any_false_skill": LEVEL,
+        "costs": "; ".join(dict.fromkeys(config.costs(page["symbol"]).said for page in ranking)),
         "simulated": config.data.origin == "simulate",
-        "mean_net_return": float(np.mean([page["backtest"]["net_return"] for page in ranking])),
-        "mean_buy_and_hold": float(np.mean([page["backtest"]["buy_and_hold_return"] for page in ranking])),
         "n": sum(len(fold.test.ends) for each in folds.values() for fold in each),
         "failed": dict(missing),
         **{page["symbol"]: _coin_entry(page) for page in ranking},
@@ -103,7 +101,6 @@ def _coin_entry(page: Page) -> dict[str, object]:
         **_picked(metrics, METRICS),
         "majority": metrics["majority_accuracy"],
         "temperature": newest["temperature"],
-        "log_loss_with_temperature": page["tempered"]["log_loss"],
         "threshold": newest["threshold"],
         "net_return": traded["net_return"],
         "buy_and_hold": traded["buy_and_hold_return"],
@@ -174,7 +171,6 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
         seed=settings.seed,
     )
     metrics = classification.metrics(probabilities, labels, priors)
-    tempered = np.concatenate([softmax(fold.test.logits, fold.temperature) for fold in folds])
     traded = performance.metrics(result, per_day)
     delayed = backtest.run(signal=np.concatenate([[0], signals[:-1]]), **market)
     traded["net_return_one_candle_later"] = float(delayed.equity[-1] - 1)
@@ -196,7 +192,6 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
         "interval_confidence": confidence,
         "figures": metrics,
         "predictors": _predictors(compared, traded),
-        "tempered": classification.metrics(tempered, labels, priors),
         "backtest": traded,
         "folds": [_fold_entry(config, coin, fold, per_day) for fold in folds],
         "equity": performance.equity_curves(coin.candles.time[rows], market, result),
