@@ -233,6 +233,16 @@ def test_a_smaller_micro_batch_divides_the_batch():
     assert [smaller(size, 12) for size in (12, 6, 4, 3, 2, 1)] == [6, 3, 2, 1, 1, None]
 
 
+@pytest.mark.parametrize(("found", "kept"), [(4, 4), (16, 16), (5, 16), (0, 16)])
+def test_a_micro_batch_found_before_is_kept_while_it_divides_the_batch(updater_of, capsys, found, kept):
+    updater = updater_of()
+    updater.progress.micro_batch_size = found
+    updater.choose_micro_batch_size()
+    assert updater.progress.micro_batch_size == kept
+    said = f"batch of 16: 1 process x {16 // kept} accumulated x {kept} at once"
+    assert capsys.readouterr().err.splitlines()[-1].endswith(said)
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_on_a_gpu_the_micro_batch_is_found_by_trying_and_nothing_of_the_trials_stays(
     updater_of, monkeypatch, capsys, optimizer
