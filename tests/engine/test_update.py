@@ -1,10 +1,12 @@
 """One update: its gradient is the mean over all examples, however they are cut, and what goes wrong changes nothing."""
 
+import time
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from common import noise
 from common.errors import UserError
 from pipelines.engine.batches import smaller
 from pipelines.engine.config import BaseConfig, Training
@@ -77,7 +79,10 @@ def test_ragged_examples_are_divided_by_their_number_once(updater_of, micro_batc
     counts = {int(updater.task.train.batch(part)["valid"].sum()) for part in items.split(micro_batch_size)}
     assert len(counts) > 1 or micro_batch_size == 16  # so a mean of means would differ
     expected, before = gradient_by_hand(updater.task, items), weights(updater)
+    began = time.perf_counter()
     updater.update(updater.batches())
+    assert 0 < updater.monitor.waited < time.perf_counter() - began  # for data
+    assert noise.begun()[1] is None
     torch.testing.assert_close(difference(updater, before), list(expected), rtol=1e-4, atol=1e-6)
     assert updater.figures[0]["grad_norm"] == pytest.approx(torch.cat([g.flatten() for g in expected]).norm().item())
     assert all(not p.grad.any() for p in updater.parameters if p.grad is not None)
@@ -228,6 +233,16 @@ def test_a_smaller_micro_batch_divides_the_batch():
     assert [smaller(size, 12) for size in (12, 6, 4, 3, 2, 1)] == [6, 3, 2, 1, 1, None]
 
 
+@pytest.mark.parametrize(("found", "kept"), [(4, 4), (16, 16), (5, 16), (0, 16)])
+def test_a_micro_batch_found_before_is_kept_while_it_divides_the_batch(updater_of, capsys, found, kept):
+    updater = updater_of()
+    updater.progress.micro_batch_size = found
+    updater.choose_micro_batch_size()
+    assert updater.progress.micro_batch_size == kept
+    said = f"batch of 16: 1 process x {16 // kept} accumulated x {kept} at once"
+    assert capsys.readouterr().err.splitlines()[-1].endswith(said)
+
+
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_on_a_gpu_the_micro_batch_is_found_by_trying_and_nothing_of_the_trials_stays(
     updater_of, monkeypatch, capsys, optimizer
@@ -244,6 +259,7 @@ def test_on_a_gpu_the_micro_batch_is_found_by_trying_and_nothing_of_the_trials_s
     updater.progress.micro_batch_size = 0
     updater.choose_micro_batch_size()
     assert updater.progress.micro_batch_size == 4
+    assert noise.begun()[1] is None
     assert len(set(seeds)) == 1  # trials of the same step and items draw the same
     assert "out of memory with 8 examples at once; going on with 4" in capsys.readouterr().err
     assert not any(change.any() for change in difference(updater, before))

@@ -116,6 +116,10 @@ def test_a_shortlist_holds_the_best_different_tours_in_their_order():
         assert found == pytest.approx([*different, *[different[0]] * (5 - len(different))], rel=1e-5)
     assert torch.equal(cost[:, 0], search(policy, instances, augment=False)[1])
     assert_valid(instances, *shortlist(policy, instances, keep=3, augment=False, starts=2))  # more than are built
+    alone, least = shortlist(policy, instances, augment=False)
+    assert alone.shape[:2] == least.shape == (4, 1)  # one tour, unless more are asked for
+    for tours in (actions, alone):  # as wide as the longest of them
+        assert (tours[..., -1] != 0).any()
 
 
 def test_starts_are_bounded_unless_more_are_asked_for(monkeypatch):
