@@ -1,6 +1,7 @@
 // A panel that is a form: all fields by group, each with clauses of the firm's documents below it while a person types.
 
-const spaced = name => name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase().replace(/^./, letter => letter.toUpperCase());
+const CALLED = { healthSafety: "Health and safety", documentControlInfo: "Document control" };
+const spaced = name => CALLED[name] ?? name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase().replace(/^./, letter => letter.toUpperCase());
 
 // `about.form`: {field: {group, question}}; `about.plan`: a session of the server, which reads the plan as it grows.
 function formPanel(place, backend, about) {
@@ -25,7 +26,10 @@ function formPanel(place, backend, about) {
   for (const [name, { group, question }] of Object.entries(about.form)) {
     const area = areas[name] = element("textarea", { rows: 2, maxlength: about.longest_prompt, name });
     const proposed = proposals(area, () => suggest(name), true);
-    area.addEventListener("focus", () => proposed.renew());
+    area.addEventListener("focus", () => {
+      writing.hidden = false;
+      proposed.renew();
+    });
     const write = button("Write on", () => asked(report, async () => {
       let written = "";
       report.say("the model writes");
@@ -34,8 +38,9 @@ function formPanel(place, backend, about) {
       report.say("");
     }), { "aria-label": `write on: ${spaced(name)}` });
     const shown = element("output", { class: "note", "aria-label": `written by the model: ${spaced(name)}` });
+    const writing = element("p", { class: "note", hidden: true }, write, " what the model would write, which no document says: ", shown);
     (groups[group] ??= []).push(element("div", { class: "field" },
-      labelled(`${spaced(name)}: ${question}`, area, { class: "whole" }), ...proposed.parts, element("p", { class: "note" }, write, " written by the model: ", shown)));
+      labelled(`${spaced(name)}: ${question}`, area, { class: "whole" }), ...proposed.parts, writing));
   }
   const parts = Object.entries(groups).map(([group, fields], number) =>
     element("details", { open: !number }, element("summary", {}, group), ...fields));

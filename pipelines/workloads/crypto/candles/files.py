@@ -63,10 +63,11 @@ def coins(folder: Path | str, timeframe: str) -> list[str]:
     files, passed_over = in_folder(Path(folder))
     found = sorted({name.coin for _, name in files if name.timeframe == timeframe})
     if not found:
-        others = ", ".join(sorted({name.timeframe for _, name in files})) or "no file of candles"
+        others = sorted({name.timeframe for _, name in files})
         none = (
-            f"data.folder={folder} holds no {timeframe} candles (found there: {others}); name the files like "
-            f"BTCUSDT-{timeframe}.csv, or give another data.timeframe"
+            f"data.folder={folder} holds no {timeframe} candles (found there: "
+            f"{', '.join(others) or 'no file of candles'}); name the files like BTCUSDT-{timeframe}.csv, or give "
+            f"{f'data.timeframe={others[0]}' if len(others) == 1 else 'another data.timeframe'}"
         )
         raise UserError("\n".join([none, *passed_over]))
     return found
