@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import torch
 from scipy.stats import spearmanr
 
 if __name__ == "__main__":
@@ -21,9 +22,9 @@ if __name__ == "__main__":
 
 from common.statistics import mean_and_half_width
 from models.images.ranking import FIRST, SECOND
+from models.images.texture import texture
 from pipelines.workloads.lmol import sources
 from pipelines.workloads.lmol.config import Data
-from pipelines.workloads.lmol.judging.baselines import texture_features
 from pipelines.workloads.lmol.pairs import label
 from pipelines.workloads.lmol.people.preferences import UNKNOWN, Prior, fit, likeliest, next_pairs
 
@@ -74,7 +75,7 @@ def share_interval(some, rest):
 def main(crops=1, simulations=10):
     with tempfile.TemporaryDirectory() as folder:
         found = sources.read(Data(source="photos", size=64, photos_crops=crops), Path(folder) / "images.npy")
-        features = np.stack([texture_features(image) for image in found.images])
+        features = texture(torch.from_numpy(np.asarray(found.images)).movedim(-1, 1)).double().numpy()
     features = (features - features.mean(0)) / (features.std(0) + 1e-9)
     bar = SHARE * of_all_pairs(found)
     figures = {"images": len(features), "rank_correlation": float(bar)}

@@ -34,9 +34,9 @@ def build(config: Mapping[str, object]) -> Comparator:
 def _check(sizes: ComparatorConfig) -> None:
     if sizes.kind not in KINDS:
         raise ValueError(f"kind is {sizes.kind!r}; known kinds: {', '.join(KINDS)}")
-    for name in ("channels", "width", "layers"):
-        if getattr(sizes, name) < 1:
-            raise ValueError(f"{name} is {getattr(sizes, name)}; it must be 1 or more")
+    for name, least in {"channels": 1, "width": 1, "layers": 1, "supports": 0}.items():
+        if getattr(sizes, name) < least:
+            raise ValueError(f"{name} is {getattr(sizes, name)}; it must be {least} or more")
     if not sizes.base and (sizes.layers > sizes.size or sizes.size % 2**sizes.layers):
         raise ValueError(
             f"size {sizes.size} cannot be halved {sizes.layers} times; choose another size or fewer layers"

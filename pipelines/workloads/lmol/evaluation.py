@@ -16,6 +16,7 @@ from common.plain import Plain
 from common.statistics import Z95
 from models.images.comparator.interface import Comparator
 from models.images.comparator.scorer import Scorer
+from models.images.comparator.siamese import TowerSiamese
 from models.images.ranking import FIRST, SECOND, SIMILAR, SWAPPED
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data
@@ -72,17 +73,17 @@ def evaluate(
     (model,) = models.values()
     began = time.perf_counter()
     comparisons = data.load(folder, config.data.fold)
-    seen = np.arange(len(comparisons.images)) if hasattr(model, "tower") else comparisons.parts["test"]
+    seen = np.arange(len(comparisons.images)) if isinstance(model, TowerSiamese) else comparisons.parts["test"]
     source = data.Images(comparisons.images, seen, config.data.workers)
     answers = ModelAnswers(model, source, device, map_items)
     found = _ask(answers, comparisons, config)
     passes = _passes(answers, found.placed, config)
-    tower = answers.of_tower()
-    parts = () if tower is None else (tower[:, :2], tower[:, 2:])  # moments and cells
-    features = [(each.flatten(1).cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]
+    parts = answers.features.split(model.regressions.sizes, 1)[:2] if isinstance(model, TowerSiamese) else ()
+    features = [(each.cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]  # of a tower
     others = baselines(comparisons, config.seed, features)
     if config.evaluation.network_steps != 0:
-        network = network_scores(config, comparisons, device, tower)
+        tower = (model, answers.features) if isinstance(model, TowerSiamese) else ()
+        network = network_scores(config, comparisons, device, *tower)
         others.append(of_scores("single-image network", network, comparisons))
     others.append(Baseline("blank images", answers.blank()))
     first, second, _ = comparisons.pairs["test"].T

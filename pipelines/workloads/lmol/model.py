@@ -17,6 +17,7 @@ from models.images import efficientnet, reliability
 from models.images.comparator import build
 from models.images.comparator.interface import Comparator
 from models.images.comparator.scorer import Scorer
+from models.images.regressions import MOST_IMAGES
 from pipelines.run.folder import Run
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.config import Config
@@ -37,6 +38,7 @@ def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
             built = build({"kind": model.kind, **question, **_convolutional(config, comparisons)})
         else:
             sizes = {"layers": 2, "base": model.base or "", "tune": model.tune or "head", **_given(config)}
+            sizes["supports"] = min(len(comparisons.parts["train"]), MOST_IMAGES)
             built = build({"kind": model.kind, **sizes, **question})
     _check_unseen(model.base, comparisons)
     if model.kind == "scorer":

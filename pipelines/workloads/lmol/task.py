@@ -85,11 +85,11 @@ class ComparisonTask(Task):
             self.notes.append(check_trains(self.model, self.train, self.loss))
 
     def _encoded(self) -> Tensor:
-        """Return encodings (n, ...) of the images in use, to which the regression over a tower is fitted."""
+        """Return encodings (n, ...) of the images in use, to which the regressions over a tower are fitted."""
         with deferred.lent(self.model, self.device):
             found = in_parts(lambda items: self.model.encode_all(self.stored[items]), len(self.used), self.home)
         if isinstance(self.model, TowerSiamese):
-            self.model.fit_ridge(*((found[rows], self._known(rows)) for rows in map(self._of_part, PARTS[:2])))
+            self.model.regressions.fit(*((found[rows], self._known(rows)) for rows in map(self._of_part, PARTS[:2])))
         return found
 
     def _of_part(self, part: str) -> Tensor:

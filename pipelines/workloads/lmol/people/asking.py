@@ -14,8 +14,8 @@ from common.foreign_text import to_csv
 from common.statistics import Z95
 from models import io
 from models.images import image_files
-from models.images.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
-from pipelines.workloads.lmol.judging.baselines import texture_features
+from models.images.comparator.interface import AT_ONCE, ENDINGS, MOST_PIXELS, Comparator
+from models.images.texture import texture
 from pipelines.workloads.lmol.people.many import MOST_DENSE
 from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, next_pairs
 from pipelines.workloads.lmol.people.propagation import averaged
@@ -175,7 +175,8 @@ def _read(
 
 def _from_texture(squares: Sequence[np.ndarray]) -> Prior:
     """Return a prior under which images of similar texture have similar scores."""
-    features = np.stack([texture_features(square) for square in squares])
+    images = torch.from_numpy(np.stack(squares)).movedim(-1, 1)
+    features = torch.cat([texture(part) for part in images.split(AT_ONCE)]).double().numpy()
     return Prior(np.zeros(len(squares)), np.full(len(squares), UNKNOWN), _standardised(features))
 
 
