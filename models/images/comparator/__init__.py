@@ -19,7 +19,7 @@ from models.images.vision_tower import TUNES
 from models.io import config_from
 
 KINDS = ("siamese", "scorer")
-FORMER = ("heads", "words")  # keys in older folders, of a kind that is gone
+FORMER = ("heads", "words", "teacher")  # keys in older folders, of what is gone
 
 
 def build(config: Mapping[str, object]) -> Comparator:
@@ -41,8 +41,6 @@ def _check(sizes: ComparatorConfig) -> None:
         raise ValueError(
             f"size {sizes.size} cannot be halved {sizes.layers} times; choose another size or fewer layers"
         )
-    if sizes.teacher and sizes.kind != "scorer":
-        raise ValueError(f"teacher is for kind 'scorer', but kind is {sizes.kind!r}; leave teacher out")
     if sizes.tune not in TUNES:
         raise ValueError(f"tune is {sizes.tune!r}; it must be {', '.join(TUNES)}")
     if sizes.base and sizes.texture:

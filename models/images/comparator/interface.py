@@ -188,7 +188,7 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def score_encoded(self, encoded: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return what `score` does, of images encoded before (U, ...), without asking a teacher."""
+        """Return what `score` does, of images encoded before (U, ...)."""
         scale = self._usable_scale(budget)
         estimates, information = self._placed(scale, encoded, budget)
         return scale.scores(self.joined(encoded, estimates), information)
@@ -198,11 +198,6 @@ class Comparator(io.Model):
         """Return what `score_encoded` does from comparisons alone, by a scale that is fitted to the references."""
         scale = self._scale_of_references(budget, 0)
         return scale.scores(*ranking.place(scale, self._references(encoded, budget), len(encoded)))
-
-    @torch.no_grad()
-    def update(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores and standard errors (U,) of images (U, C, S, S) given rough ones; see `ranking.update`."""
-        return ranking.update(self._usable_scale(budget), self._references(self.encode_all(images), budget), before)
 
     def _placed(self, scale: ranking.Scale, encoded: Tensor, budget: int) -> tuple[Tensor, Tensor]:
         """Return estimates (U,) from comparisons and their information (U,), of encoded images (U, ...)."""

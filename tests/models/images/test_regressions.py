@@ -1,4 +1,4 @@
-"""Regressions whose sum is about as good as the best of them, on features of several kinds, and that are stored whole."""
+"""Regressions whose sum is about as good as the best of them, on features of several kinds."""
 
 import pytest
 import torch
