@@ -221,13 +221,6 @@ PARTS = {
         {key: printed(key) for key in ("images", "chosen pairs", "random pairs", "percent_of_random")}
         | {"percent_of_random_alone": printed("percent_of_random_alone", at_most=15)},
     ),
-    "lmol-memory": Part(
-        ["python tests/peers/training_memory.py"],
-        {
-            f"{how} checkpointing": printed(f"{how} checkpointing", at_least=0.85, at_most=1.15)
-            for how in ("with", "without")
-        },
-    ),
     "stories": stories(
         "evidence",
         "hardware.threads=1",

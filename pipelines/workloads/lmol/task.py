@@ -23,7 +23,7 @@ from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.model import make_model
 from pipelines.workloads.lmol.pairs import PARTS
 from pipelines.workloads.lmol.training.batches import Pairs
-from pipelines.workloads.lmol.training.checks import check_trains, memory_note
+from pipelines.workloads.lmol.training.checks import check_trains
 
 NAMED = 10  # unusable images that are listed before training
 SCORED = 200  # validation images that measure the reliability of scores
@@ -76,7 +76,6 @@ class ComparisonTask(Task):
             if config.hardware.gradient_checkpointing:
                 self.model.gradient_checkpointing = True  # before the trial steps, which must fit in memory too
         if not any(parameter.is_meta for parameter in self.model.parameters()):  # as a trial takes them all
-            self.notes += memory_note(self.model, config, self.train.encoded, device)
             self.notes.append(check_trains(self.model, self.train, self.loss))
 
     def _encoded(self) -> Tensor:
