@@ -21,12 +21,12 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from common.statistics import mean_and_half_width
+from models.images.people.preferences import UNKNOWN, Prior, fit, likeliest, next_pairs
 from models.images.ranking import FIRST, SECOND
 from models.images.texture import texture
 from pipelines.workloads.lmol import sources
 from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.pairs import label
-from pipelines.workloads.lmol.people.preferences import UNKNOWN, Prior, fit, likeliest, next_pairs
 
 SHARE, SLIPS, MOST = 0.95, 0.05, 20_000
 WAYS = {  # name: (pairs are chosen, images that look alike have like scores)

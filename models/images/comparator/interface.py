@@ -251,7 +251,7 @@ class Comparator(io.Model):
 
     def prepared(self, given: ImagesInput, settings: ComparisonSettings) -> tuple[ImagesInput, list[Picture]]:
         """Return the input with its images. Raises ValueError if one of two, or all to rank, are unusable."""
-        images = given.images or (given.first, given.second)
+        images = given.images or (given.first, given.second)  # neither where people vote
         pictures = [self._picture(number, image) for number, image in enumerate(images) if image is not None]
         wrong = [each.error for each in pictures if each.pixels is None]
         if wrong and (given.images is None or len(wrong) == len(pictures)):
@@ -268,11 +268,15 @@ class Comparator(io.Model):
     def answers(
         self, prepared: Sequence[tuple[ImagesInput, list[Picture]]], settings: ComparisonSettings
     ) -> list[dict[str, Plain]]:
-        """Return the ranking of images, the highest score first, or the probabilities of the answers about two."""
-        pairs = [pictures for given, pictures in prepared if given.images is None]
+        """Return rankings, the highest score first, by the model or by votes, or probabilities of answers about two."""
+        pairs = [pictures for given, pictures in prepared if given.first is not None]
         found = iter(self._compared(pairs)) if pairs else iter(())
         return [
-            next(found) if given.images is None else self._ranked(pictures, settings.comparisons)
+            next(found)
+            if given.first is not None
+            else self._ranked(pictures, settings.comparisons)
+            if given.images is not None
+            else _voted(given)
             for given, pictures in prepared
         ]
 
@@ -336,6 +340,14 @@ class Comparator(io.Model):
         device = self.reference_images.device
         first, second = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 0]], device=device)
         return {"images": images.to(device), "first": first, "second": second}
+
+
+def _voted(given: ImagesInput) -> dict[str, Plain]:
+    """Return the ranking by votes, and the next pair to vote on."""
+    from models.images.people.voting import voted  # scipy takes a second
+
+    votes = [(one, other, ("First", "Second", "Similar").index(said)) for one, other, said in given.votes]
+    return voted(given.scores or (), given.errors or (), votes)
 
 
 def pixels(images: Tensor) -> Tensor:
