@@ -80,11 +80,11 @@ class Regressions(nn.Module):
         duals = torch.from_numpy(shares)[:, None] * torch.stack([dual for dual, _ in found])
         linear = []
         for kernels, kind, (plain, *curved) in zip(self.kernels, kinds, duals.split(1 + len(LENGTHS)), strict=True):
+            assert isinstance(kernels, Kernels)
             kind.store(kernels, torch.stack(curved, 1))
             linear.append(kind.slopes(plain))
-        slopes = torch.cat(linear)
-        constant = level - sum(kind.mean @ each for kind, each in zip(kinds, linear, strict=True))
-        self.weights.copy_(torch.cat([slopes, constant[None]]))
+        constant = level - torch.cat([kind.mean for kind in kinds]) @ torch.cat(linear)
+        self.weights.copy_(torch.cat([*linear, constant[None]]))
 
 
 class _Kind:
@@ -103,8 +103,7 @@ class _Kind:
         """Return for each kernel, the linear one first, its values among the images (N, N), and of others (n, N)."""
         linear = self.own @ self.own.T / self.size, self.others @ self.own.T / self.size
         own, others = (each @ self.axes * self.scale for each in (self.own, self.others))
-        square = distances(own, own), distances(others, own)
-        near, far = square
+        near, far = distances(own, own), distances(others, own)
         return [linear, *(((-near / length**2).exp(), (-far / length**2).exp()) for length in LENGTHS)]
 
     def slopes(self, dual: Tensor) -> Tensor:
