@@ -66,7 +66,8 @@ class ImagesInput(Input):
             given, missing, other = ("first", "second", "b.png") if pair[0] else ("second", "first", "a.png")
             raise ValueError(f"{missing} is missing, to compare {given} with; give it too, as in {missing}={other}")
         if any(pair) != all(pair) or [all(pair), self.images is not None, self.scores is not None].count(True) != 1:
-            raise ValueError("give images, which are ranked, first and second, which are compared, or scores and votes")
+            question = "give images, which are ranked, or first and second, which are compared"
+            raise ValueError(f"{question}, or scores and votes")
         return self
 
 

@@ -56,7 +56,10 @@ def test_a_comparator_answers_votes_as_an_input_of_its_own_beside_others():
         ({"scores": [1, 2], "errors": [1, 1], "votes": [[0, 2, "First"]]}, "images 0 and 2; give two of 0 to 1"),
         ({"scores": [1, 2], "errors": [1, 1], "votes": [[1, 1, "First"]]}, "images 1 and 1"),
         ({"images": ["a.png"], "votes": [[0, 1, "First"]]}, "0 scores"),
-        ({"images": ["a.png"], "scores": [1, 2], "errors": [1, 1]}, "give images, which are ranked, first and second"),
+        (
+            {"images": ["a.png"], "scores": [1, 2], "errors": [1, 1]},
+            "give images, which are ranked, or first and second",
+        ),
     ],
 )
 def test_votes_that_fit_no_scores_are_refused(given, message):
