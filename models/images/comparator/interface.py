@@ -269,6 +269,8 @@ class Comparator(io.Model):
         self, prepared: Sequence[tuple[ImagesInput, list[Picture]]], settings: ComparisonSettings
     ) -> list[dict[str, Plain]]:
         """Return rankings, the highest score first, by the model or by votes, or probabilities of answers about two."""
+        from models.images.people.voting import by_votes  # scipy takes a second
+
         pairs = [pictures for given, pictures in prepared if given.first is not None]
         found = iter(self._compared(pairs)) if pairs else iter(())
         return [
@@ -276,7 +278,7 @@ class Comparator(io.Model):
             if given.first is not None
             else self._ranked(pictures, settings.comparisons)
             if given.images is not None
-            else _voted(given)
+            else by_votes(given)
             for given, pictures in prepared
         ]
 
@@ -340,14 +342,6 @@ class Comparator(io.Model):
         device = self.reference_images.device
         first, second = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 0]], device=device)
         return {"images": images.to(device), "first": first, "second": second}
-
-
-def _voted(given: ImagesInput) -> dict[str, Plain]:
-    """Return the ranking by votes, and the next pair to vote on."""
-    from models.images.people.voting import voted  # scipy takes a second
-
-    votes = [(one, other, ("First", "Second", "Similar").index(said)) for one, other, said in given.votes]
-    return voted(given.scores or (), given.errors or (), votes)
 
 
 def pixels(images: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import numpy as np
 
 from common.plain import Plain
 from common.statistics import Z95
+from models.images.inputs import ImagesInput
 from models.images.people.many import MOST_DENSE
 from models.images.people.preferences import Posterior, Prior, next_pairs
 from models.images.people.propagation import averaged
@@ -22,6 +23,12 @@ def ranked(answers: np.ndarray, found: Fitted) -> tuple[Posterior, list[str]]:
     except ArithmeticError as error:
         said = f"{error}; scores and intervals are Laplace's approximation, and intervals may be too narrow"
         return found.posterior(answers), [said]
+
+
+def by_votes(given: ImagesInput) -> dict[str, Plain]:
+    """Return what `voted` does for an input that has scores, errors and votes."""
+    votes = [(one, other, ("First", "Second", "Similar").index(said)) for one, other, said in given.votes]
+    return voted(given.scores or (), given.errors or (), votes)
 
 
 def voted(scores: Sequence[float], errors: Sequence[float], votes: Sequence[tuple[int, int, int]]) -> dict[str, Plain]:
