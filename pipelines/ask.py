@@ -32,7 +32,7 @@ def main() -> None:
     args = parser.parse_args()
     if not (args.next or args.ranking):
         parser.error("nothing to write: give --next FILE, --ranking FILE, or both")
-    from pipelines.workloads.lmol.people import asking  # torch takes seconds
+    from pipelines.workloads.lmol import asking  # torch takes seconds
 
     ranking = asking.rank(args.source, args.model, [path for path in (args.next, args.ranking) if path])
     for line in ranking.notes:

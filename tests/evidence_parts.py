@@ -208,16 +208,6 @@ PARTS = {
         coverage={"at_least": 0.93},
         table={},
     ),
-    "lmol-scorer": whole(
-        "lmol/evidence-scorer",
-        "test",
-        "model.kind=scorer model.base=runs/lmol/evidence/model/best hardware.threads=1",
-        passes_per_image={"at_most": 2},
-        accuracy={},
-        pearson={},
-        pearson_with_comparisons={},
-        pearson_lost={"at_most": 0.005},
-    ),
     "lmol-photos": whole(
         "lmol/evidence-photos", "test", PHOTOS, accuracy={"at_least": 0.9}, pearson={"at_least": 0.95}, table={}
     ),
@@ -225,17 +215,6 @@ PARTS = {
         ["python tests/peers/preferred_pairs.py"],
         {key: printed(key) for key in ("images", "chosen pairs", "random pairs", "percent_of_random")}
         | {"percent_of_random_alone": printed("percent_of_random_alone", at_most=15)},
-    ),
-    "lmol-memory": Part(
-        ["python tests/peers/training_memory.py"],
-        {
-            f"{how} checkpointing": printed(f"{how} checkpointing", at_least=0.85, at_most=1.15)
-            for how in ("with", "without")
-        },
-    ),
-    "lmol-scorer-speed": Part(
-        ["python tests/peers/scorer_speed.py"],
-        {key: printed(key) for kind in ("siamese", "vlm") for key in (f"{kind}, 100 images", f"{kind}, 1000 images")},
     ),
     "stories": stories(
         "evidence",

@@ -1,12 +1,13 @@
-// A panel for comparators: drop or choose images to rank them in a table; two are also compared.
+// A panel for comparators: drop or choose images to rank them in a table; two are also compared, and people can vote.
 
 const MOST_IMAGES = 500, LARGEST_FILE = 5e6;  // bytes
 const AT_ONCE = 32, AT_ONCE_LENGTH = 6e6;  // images of a request, and characters of their URLs unless it is one
 const SHOWN_DIGITS = 8, NAMED = 5;
 
-// `about.attribute`: what higher-ranked images have more of; `about.digits`: the model learnt from the embedded digits.
+// `about.attribute`: what higher-ranked images have more of; `about.digits`: the model learnt from the embedded digits;
+// `about.votes`: the backend ranks by votes too, and says which pair tells most.
 function imagesPanel(place, backend, about) {
-  const report = reporting(), shown = element("div"), answer = element("p"), { digits } = about;
+  const report = reporting(), shown = element("div"), answer = element("p"), ballot = element("div", { class: "row" }), { digits } = about;
   const file = element("input", { type: "file", accept: "image/*", multiple: true, change: () => take([...file.files]) });
   const drop = element("div", {
     class: "drop",
@@ -15,6 +16,7 @@ function imagesPanel(place, backend, about) {
     drop: event => { event.preventDefault(); drop.classList.remove("over"); take([...event.dataTransfer.files]); },
   }, labelled("images, or drop them here", file));
   let images = [], example = false, turn = 0;  // images: {name, url, row} with the row of the table once it is known
+  let poll = null;  // while people vote: {of: images, votes: [first, second, answer], next: the pair to vote on, rows}
 
   async function take(files) {
     const before = example ? [] : images, large = files.find(each => each.size > LARGEST_FILE), count = before.length + files.length;
@@ -30,6 +32,7 @@ function imagesPanel(place, backend, about) {
   async function rank() {
     const own = ++turn, wrong = [];
     answer.textContent = "";
+    close();
     for (let waiting; (waiting = images.filter(each => !each.row)).length;) {
       report.say(`comparing: ${images.length - waiting.length} of ${images.length} images are ranked`);
       await new Promise(resolve => setTimeout(resolve));  // in which the line is shown
@@ -68,6 +71,33 @@ function imagesPanel(place, backend, about) {
       ? `. Unlike the images that the model was trained on, so that these scores mean little: ${unlike.slice(0, NAMED).join(", ")}${unlike.length > NAMED ? ` and ${unlike.length - NAMED} more` : ""}` : ""));
   }
 
+  // The ranking begins as the model's, whose errors say how far votes can move it, and settles with each vote.
+  async function vote(...given) {
+    const of = poll?.of ?? images.filter(each => each.row), votes = [...poll?.votes ?? [], ...given], own = turn;
+    if (of.length < 2) return report.fail("give two images first");
+    const errors = of.map(({ row }) => Math.max(1e-6, (row.high - row.low) / 2 / 1.96));
+    const found = await reply({ scores: of.map(each => each.row.score), errors, votes });
+    if (own != turn) return;  // images were given or cleared meanwhile
+    if (found.error) return report.fail(found.error);
+    const rows = found.ranking.map((row, i) => ({ ...row, name: of[row.image].name, url: of[row.image].url, rank: i + 1 }));
+    poll = { of, votes, next: found.next };
+    shown.replaceChildren(button("Save as CSV", () => saved("ranking.csv", asCsv(rows))),
+      rankingTable(`Ranked by ${votes.length} ${votes.length == 1 ? "vote" : "votes"}, scores about 0 with 95 % intervals`, rows));
+    const width = rows.reduce((sum, row) => sum + row.high - row.low, 0) / rows.length;
+    report.say(`${votes.length} votes; the intervals are ${width.toFixed(2)} wide on average`);
+    const stop = button("Back to the model's ranking", () => { close(); show(); });
+    if (!found.next) return ballot.replaceChildren("All pairs were voted on.", stop);
+    const [first, second] = found.next, say = said => () => vote([first, second, said]);
+    const side = (image, text, said) => element("figure", {}, element("img", { src: of[image].url, alt: of[image].name, class: "voted" }), button(text, say(said)));
+    ballot.replaceChildren(element("span", {}, `Which has more ${about.attribute}?`), side(first, "The first", "First"),
+      button("Similar", say("Similar")), side(second, "The second", "Second"), stop);
+  }
+
+  function close() {
+    poll = null;
+    ballot.replaceChildren();
+  }
+
   async function compare([first, second]) {
     const found = await asked(report, () => backend.predict({ first: first.url, second: second.url }));
     if (found) answer.textContent = `${first.name} ranks higher than ${second.name} with probability ${found.first_is_higher.toFixed(3)}` +
@@ -85,8 +115,9 @@ function imagesPanel(place, backend, about) {
       : `Drop up to ${MOST_IMAGES} images, and they are ranked by ${about.attribute} in a table, with 95 % intervals.`),
     drop, element("div", { class: "row" },
       button("Compare the last two", () => images.length > 1 ? compare(images.slice(-2)) : report.fail("give two images first")),
+      ...(about.votes ? [button("Vote", () => vote())] : []),
       ...(digits ? [button("Draw digits", drawDigits)] : []),
-      button("Clear", () => { images = []; show(); turn++; answer.textContent = ""; report.say("no images"); })), ...report.parts, answer, shown);
+      button("Clear", () => { images = []; close(); show(); turn++; answer.textContent = ""; report.say("no images"); })), ...report.parts, answer, ballot, shown);
   if (digits) drawDigits();
 }
 

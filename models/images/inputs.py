@@ -1,4 +1,4 @@
-"""What comparators are asked: images to rank, or two to compare.
+"""What comparators are asked: images to rank, two to compare, or scores and people's votes about them.
 
 torch is not imported here: what users give is read, and refused, before it.
 """
@@ -6,14 +6,14 @@ torch is not imported here: what users give is read, and refused, before it.
 import base64
 import binascii
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, model_validator
 
 from common.config import Section
 from models.inputs import Input
 
-MOST_IMAGES = 10_000
+MOST_IMAGES, MOST_VOTED = 10_000, 1000
 
 
 def _image(value: object, info: ValidationInfo) -> object:
@@ -34,13 +34,30 @@ Image = Annotated[
 
 
 class ImagesInput(Input):
-    """Images to rank, or two to compare."""
+    """Images to rank, two to compare, or scores of images that people vote on."""
 
     images: tuple[Image, ...] | None = Field(
         None, min_length=1, max_length=MOST_IMAGES, description="images to rank: files, data: URLs or base64"
     )
     first: Image | None = Field(None, description="one of two images to compare")
     second: Image | None = Field(None, description="the other one")
+    scores: tuple[float, ...] | None = Field(
+        None, min_length=2, max_length=MOST_VOTED, description="scores of images that people vote on, of a ranking"
+    )
+    errors: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(None, description="standard errors of `scores`")
+    votes: tuple[tuple[int, int, Literal["First", "Second", "Similar"]], ...] = Field(
+        (), description="numbers of two images in `scores`, from 0, and which ranks higher: First, Second or Similar"
+    )
+
+    @model_validator(mode="after")
+    def _votes_fit(self) -> "ImagesInput":
+        count = len(self.scores or ())
+        if count != len(self.errors or ()) or (self.votes and not count):
+            raise ValueError(f"{count} scores and {len(self.errors or ())} errors: give both for each image voted on")
+        for one, other, _ in self.votes:
+            if one == other or not (0 <= one < count and 0 <= other < count):
+                raise ValueError(f"a vote is about images {one} and {other}; give two of 0 to {count - 1}")
+        return self
 
     @model_validator(mode="after")
     def _one_question(self) -> "ImagesInput":
@@ -48,8 +65,9 @@ class ImagesInput(Input):
         if self.images is None and any(pair) != all(pair):
             given, missing, other = ("first", "second", "b.png") if pair[0] else ("second", "first", "a.png")
             raise ValueError(f"{missing} is missing, to compare {given} with; give it too, as in {missing}={other}")
-        if any(pair) != all(pair) or all(pair) == (self.images is not None):
-            raise ValueError("give images, which are ranked, or first and second, which are compared")
+        if any(pair) != all(pair) or [all(pair), self.images is not None, self.scores is not None].count(True) != 1:
+            question = "give images, which are ranked, or first and second, which are compared"
+            raise ValueError(f"{question}, or scores and votes")
         return self
 
 

@@ -9,7 +9,6 @@ the references; then each further image gets the score that best explains its co
     N images   R references   P pairs   float64, whatever type the comparator computes in
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -26,7 +25,6 @@ Compare = Callable[[Tensor, Tensor], Tensor]
 
 START = 8  # references, spread over the scores, that every image is compared with first
 MORE = 4  # references per round after that
-FEW = 2  # references per round if a prior on the score is given
 TOLERANCE = 0.25  # standard error, as a share of the difference that counts, at which an image needs no more references
 FLATNESS = 1e-4  # 1 / variance of the prior on the fitted discrimination and tie, for scores of unit spread
 ITERATIONS = 100  # of Newton's method; about ten are enough
@@ -115,24 +113,6 @@ def place(scale: Scale, references: References, num_images: int) -> tuple[Tensor
     return _Placing(scale.davidson, references, references.tolerance)(torch.arange(num_images))
 
 
-def update(scale: Scale, references: References, before: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-    """Return scores (N,) and standard errors (N,) of images: those `before`, updated by comparisons.
-
-    The scale's reliability turns earlier scores into the place where the comparator will see an image. Asking ends once
-    the doubt about the place is below the comparator's own error, or negligible. Errors `before` are calibrated.
-    """
-    means, variance = before[0].double(), before[1].double().square()
-    found = scale.reliability
-    excess = max(1.0, found.dispersion)  # answers needed for the information of one
-    place, spread = found.offset + found.slope * means, found.slope**2 * variance + found.floor
-    tolerance = max(references.tolerance, math.sqrt(found.floor)) / math.sqrt(excess)
-    placing = _Placing(scale.davidson, references, tolerance, (place, excess / spread))
-    seen, information = placing(torch.arange(len(means)))
-    gain = found.slope * variance / spread  # of the score, for each unit that the place is off
-    left = variance * found.floor / spread + gain.square() * excess / information
-    return means + gain * (seen - place), left.sqrt()
-
-
 @dataclass(frozen=True)
 class Davidson:
     """The fitted model of answers."""
@@ -178,17 +158,13 @@ def likeliest(answers: Tensor, design: Tensor) -> Tensor:
     return parameters
 
 
-def most_likely(
-    davidson: Davidson, known: Tensor, wins: Tensor, compared: Tensor, before: tuple[Tensor, Tensor] | None = None
-) -> tuple[Tensor, Tensor]:
+def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tensor) -> tuple[Tensor, Tensor]:
     """Return the most likely scores (N,) of images compared with some of R references, and their Fisher information.
 
     `wins` (N, R) is P(image) - P(reference) of each answer; `compared` (N, R) marks the comparisons that were made.
-    `before` are the mean (N,) and precision (N,) of a normal prior; None: a weak one, as wide as the references' whole
-    range, which keeps the score of an image that beats them all finite.
+    A weak normal prior, as wide as the references' whole range, keeps the score of an image that beats them all finite.
     """
-    weak = known.mean(), (known.max() - known.min()) ** -2
-    centre, precision = (each.expand(len(wins)) for each in before or weak)
+    centre, precision = known.mean().expand(len(wins)), (known.max() - known.min()) ** -2
     slope_unit = davidson.discrimination / 2
     # The slope is the prior's plus at most 2 |a| / 2 per reference, so the maximum lies within this reach.
     reach = 2 * abs(slope_unit) * compared.sum(1) / precision + 1e-9
@@ -228,27 +204,26 @@ class _Placing:
     davidson: Davidson
     references: References
     tolerance: float
-    before: tuple[Tensor, Tensor] | None = None  # of `most_likely`
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return scores (N,) and Fisher information (N,) of images (N,); no reference is compared with itself."""
         free = images[:, None] != self.references.numbers  # (N, R) comparisons that can still be made
         compared = torch.zeros_like(free)
         wins = torch.zeros(free.shape, dtype=torch.float64)
-        found, information = most_likely(self.davidson, self.references.scores, wins, compared, self.before)
-        asked = self._spread(free) if self.before is None else self._next(found, information, compared, free)
+        found, information = most_likely(self.davidson, self.references.scores, wins, compared)
+        asked = self._spread(free)
         while asked.any():
             image, reference = asked.nonzero(as_tuple=True)
             answers = self.references.answer(images[image], self.references.numbers[reference])
             wins[image, reference] = answers[:, FIRST] - answers[:, SECOND]
             compared |= asked
             free &= ~asked
-            found, information = most_likely(self.davidson, self.references.scores, wins, compared, self.before)
+            found, information = most_likely(self.davidson, self.references.scores, wins, compared)
             asked = self._next(found, information, compared, free)
         return found, information
 
     def _spread(self, free: Tensor) -> Tensor:
-        """Return a mask (N, R) of the first references for images without a prior."""
+        """Return a mask (N, R) of the first references."""
         known, budget = self.references.scores, self.references.budget
         spread = torch.linspace(0, len(known) - 1, min(START, budget, len(known))).round().long()
         asked = torch.zeros_like(free)
@@ -257,7 +232,7 @@ class _Placing:
 
     def _next(self, found: Tensor, information: Tensor, compared: Tensor, free: Tensor) -> Tensor:
         """Return a mask (N, R) of the next round's references, the most informative ones at the scores `found`."""
-        left = (self.references.budget - compared.sum(1)).clamp(max=MORE if self.before is None else FEW)
+        left = (self.references.budget - compared.sum(1)).clamp(max=MORE)
         left[information.rsqrt() <= self.tolerance] = 0
         _, variance = _moments(self.davidson, found[:, None] - self.references.scores)
         best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)

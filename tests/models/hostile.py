@@ -22,7 +22,6 @@ VLM = {**SMALL, "heads": 2, "patch": 4}
 TOKENS = np.arange(60) ** 2 % 9  # of which a mixture's counts are
 COUNTED = chains.contexts(TOKENS, chains.classes_of([""] * 6 + list("abc \n")))[1:, : chains.STORED]
 COUNTS = chains.count(COUNTED, TOKENS[1:], chains.counted(COUNTED, TOKENS[1:]))
-TEACHER = {"family": "comparator", "config": {"kind": "siamese", **SMALL, "references": 3}}
 MODELS = {
     "gt": (routing, {"kind": "gt", "width": 8, "heads": 2, "layers": 2}),
     "gat": (routing, {"kind": "gat", "width": 8, "heads": 2, "layers": 1}),
@@ -42,7 +41,7 @@ MODELS = {
     ),
     "siamese": (comparator, {"kind": "siamese", **SMALL, "references": 3}),
     "texture": (comparator, {"kind": "siamese", **SMALL, "texture": True}),
-    "scorer": (comparator, {"kind": "scorer", **SMALL, "teacher": TEACHER}),
+    "scorer": (comparator, {"kind": "scorer", **SMALL}),
     "cnn_lstm": (
         cnn_lstm,
         {

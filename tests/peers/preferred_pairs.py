@@ -14,18 +14,20 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import torch
 from scipy.stats import spearmanr
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from common.statistics import mean_and_half_width
+from models.images.people.preferences import UNKNOWN, Prior, fit, next_pairs
+from models.images.people.raters import fitted
 from models.images.ranking import FIRST, SECOND
+from models.images.texture import texture
 from pipelines.workloads.lmol import sources
 from pipelines.workloads.lmol.config import Data
-from pipelines.workloads.lmol.judging.baselines import texture_features
 from pipelines.workloads.lmol.pairs import label
-from pipelines.workloads.lmol.people.preferences import UNKNOWN, Prior, fit, likeliest, next_pairs
 
 SHARE, SLIPS, MOST = 0.95, 0.05, 20_000
 WAYS = {  # name: (pairs are chosen, images that look alike have like scores)
@@ -45,7 +47,7 @@ def of_all_pairs(found):
 def needed(found, features, chosen, bar, seed):
     """Number of answers after which the ranking is as good as `bar`."""
     generator, count = np.random.default_rng(seed), len(found.scores)
-    scored = fit if features is None else likeliest
+    scored = fit if features is None else lambda answers, prior: fitted(answers, prior).posterior(answers)
     answers, unknown = np.zeros((0, 3), np.int64), Prior(np.zeros(count), np.full(count, UNKNOWN), features)
     posterior = scored(answers, unknown)
     while len(answers) < MOST:
@@ -74,7 +76,7 @@ def share_interval(some, rest):
 def main(crops=1, simulations=10):
     with tempfile.TemporaryDirectory() as folder:
         found = sources.read(Data(source="photos", size=64, photos_crops=crops), Path(folder) / "images.npy")
-        features = np.stack([texture_features(image) for image in found.images])
+        features = texture(torch.from_numpy(np.array(found.images)).movedim(-1, 1)).double().numpy()
     features = (features - features.mean(0)) / (features.std(0) + 1e-9)
     bar = SHARE * of_all_pairs(found)
     figures = {"images": len(features), "rank_correlation": float(bar)}

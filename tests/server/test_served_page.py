@@ -80,6 +80,11 @@ def test_a_workload_is_played_by_the_keyboard(found, workload):
         assert (panel["drawn"], panel["rows"], panel["head"]) == (8, 3, "score")
         assert panel["scores"] == sorted(panel["scores"])
         assert "ranks higher than" in panel["answer"]
+        voted = panel["voted"]
+        assert re.match(r"3 votes; the intervals are [\d.]+ wide on average", voted["told"])
+        assert (voted["rows"], voted["pictures"]) == (43, 2)
+        assert "Ranked by 3 votes" in voted["caption"]
+        assert "Ranked by 3 votes" not in voted["back"]
         rows = from_csv(panel["saved"])
         assert list(rows[0]) == ["rank", "image", "score", "low", "high", "note"]
         assert [int(row["rank"]) for row in rows] == list(range(1, 44))

@@ -19,7 +19,7 @@ from models.images.vision_tower import TUNES
 from models.io import config_from
 
 KINDS = ("siamese", "scorer")
-FORMER = ("heads", "words")  # keys in older folders, of a kind that is gone
+FORMER = ("heads", "words", "teacher")  # keys in older folders, of what is gone
 
 
 def build(config: Mapping[str, object]) -> Comparator:
@@ -34,15 +34,13 @@ def build(config: Mapping[str, object]) -> Comparator:
 def _check(sizes: ComparatorConfig) -> None:
     if sizes.kind not in KINDS:
         raise ValueError(f"kind is {sizes.kind!r}; known kinds: {', '.join(KINDS)}")
-    for name in ("channels", "width", "layers"):
-        if getattr(sizes, name) < 1:
-            raise ValueError(f"{name} is {getattr(sizes, name)}; it must be 1 or more")
+    for name, least in {"channels": 1, "width": 1, "layers": 1, "supports": 0}.items():
+        if getattr(sizes, name) < least:
+            raise ValueError(f"{name} is {getattr(sizes, name)}; it must be {least} or more")
     if not sizes.base and (sizes.layers > sizes.size or sizes.size % 2**sizes.layers):
         raise ValueError(
             f"size {sizes.size} cannot be halved {sizes.layers} times; choose another size or fewer layers"
         )
-    if sizes.teacher and sizes.kind != "scorer":
-        raise ValueError(f"teacher is for kind 'scorer', but kind is {sizes.kind!r}; leave teacher out")
     if sizes.tune not in TUNES:
         raise ValueError(f"tune is {sizes.tune!r}; it must be {', '.join(TUNES)}")
     if sizes.base and sizes.texture:

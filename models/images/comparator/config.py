@@ -1,7 +1,7 @@
 """The configs of comparators: the question that all of them answer, and the sizes of the small ones."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 LONGEST_SIDE = 4096  # pixels
 
@@ -40,5 +40,5 @@ class ComparatorConfig(Question):
     base: str = ""  # a folder or a hub id, whose vision tower replaces convolutions
     revision: str = ""  # of the base: the hub's commit, or the SHA-256 of a folder's weights
     tune: str = "head"  # what trains over a base: none and head: the head alone; last: also the last blocks; all
+    supports: int = 0  # over a base: training images that kernels of the regressions compare with
     texture: bool = False  # judge by fine detail wherever it is, not by shapes
-    teacher: dict[str, object] = field(default_factory=dict)  # scorer: family and config of its teacher

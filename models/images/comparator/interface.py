@@ -188,7 +188,7 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def score_encoded(self, encoded: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return what `score` does, of images encoded before (U, ...), without asking a teacher."""
+        """Return what `score` does, of images encoded before (U, ...)."""
         scale = self._usable_scale(budget)
         estimates, information = self._placed(scale, encoded, budget)
         return scale.scores(self.joined(encoded, estimates), information)
@@ -198,11 +198,6 @@ class Comparator(io.Model):
         """Return what `score_encoded` does from comparisons alone, by a scale that is fitted to the references."""
         scale = self._scale_of_references(budget, 0)
         return scale.scores(*ranking.place(scale, self._references(encoded, budget), len(encoded)))
-
-    @torch.no_grad()
-    def update(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores and standard errors (U,) of images (U, C, S, S) given rough ones; see `ranking.update`."""
-        return ranking.update(self._usable_scale(budget), self._references(self.encode_all(images), budget), before)
 
     def _placed(self, scale: ranking.Scale, encoded: Tensor, budget: int) -> tuple[Tensor, Tensor]:
         """Return estimates (U,) from comparisons and their information (U,), of encoded images (U, ...)."""
@@ -256,7 +251,7 @@ class Comparator(io.Model):
 
     def prepared(self, given: ImagesInput, settings: ComparisonSettings) -> tuple[ImagesInput, list[Picture]]:
         """Return the input with its images. Raises ValueError if one of two, or all to rank, are unusable."""
-        images = given.images or (given.first, given.second)
+        images = given.images or (given.first, given.second)  # neither where people vote
         pictures = [self._picture(number, image) for number, image in enumerate(images) if image is not None]
         wrong = [each.error for each in pictures if each.pixels is None]
         if wrong and (given.images is None or len(wrong) == len(pictures)):
@@ -273,11 +268,17 @@ class Comparator(io.Model):
     def answers(
         self, prepared: Sequence[tuple[ImagesInput, list[Picture]]], settings: ComparisonSettings
     ) -> list[dict[str, Plain]]:
-        """Return the ranking of images, the highest score first, or the probabilities of the answers about two."""
-        pairs = [pictures for given, pictures in prepared if given.images is None]
+        """Return rankings, the highest score first, by the model or by votes, or probabilities of answers about two."""
+        from models.images.people.voting import by_votes  # scipy takes a second
+
+        pairs = [pictures for given, pictures in prepared if given.first is not None]
         found = iter(self._compared(pairs)) if pairs else iter(())
         return [
-            next(found) if given.images is None else self._ranked(pictures, settings.comparisons)
+            next(found)
+            if given.first is not None
+            else self._ranked(pictures, settings.comparisons)
+            if given.images is not None
+            else by_votes(given)
             for given, pictures in prepared
         ]
 

@@ -1,12 +1,10 @@
 """The scorer: a network that sees one image and predicts its score, with a standard error."""
 
 import math
-from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from models import io
 from models.images import ranking
 from models.images.comparator.config import ComparatorConfig
 from models.images.comparator.interface import Comparator, pixels
@@ -15,19 +13,17 @@ from models.images.reliability import Reliability
 
 LEAST_LOG_ERROR, MOST_LOG_ERROR = -6.0, 3.0  # of standard errors, in standard deviations of the training scores
 SHARE_OF_VARIANCE = 0.5  # beta of Seitzer et al. (2022)
-WIDENED = 1.5  # factor on the errors handed to a teacher, since errors of badly mistaken images are not normal
 
 
 class Scorer(Comparator):
     """A convolutional encoder that predicts an image's score, and answers pairs from two scores by Davidson's model.
 
     Encodings are (U, 2): the score, in standard deviations of the training scores from their mean, and the logarithm of
-    its standard error. `score` asks the `teacher`, if it is kept, about images whose error is above `widest`.
+    its standard error.
     """
 
     family = "comparator"
     config: ComparatorConfig
-    widest: Tensor
 
     def __init__(self, config: ComparatorConfig):
         super().__init__(config)
@@ -35,18 +31,6 @@ class Scorer(Comparator):
         self.head = nn.Linear(config.width, 2)
         self.log_discrimination = nn.Parameter(torch.zeros(()))
         self.tie = nn.Parameter(torch.zeros(()))
-        self.register_buffer("widest", torch.zeros((), dtype=torch.float64))  # 0: the teacher is not asked
-        self.teacher: Comparator | None = None
-        if config.teacher:
-            self.teacher = _teacher(config)
-            self.teacher.requires_grad_(False)
-
-    def train(self, mode: bool = True) -> Self:
-        """Set the mode of training, in which the teacher takes no part."""
-        super().train(mode)
-        if self.teacher is not None:
-            self.teacher.eval()
-        return self
 
     def encode(self, images: Tensor) -> Tensor:
         """Return scores and the logarithms of their standard errors (U, 2) of images (U, C, S, S)."""
@@ -90,34 +74,3 @@ class Scorer(Comparator):
         discrimination = math.exp(float(self.log_discrimination.detach())) / self.standard[1]
         learned = ranking.Davidson(discrimination, float(self.tie.detach()))
         self._keep(ranking.Scale(learned, self.prior.cpu(), Reliability(0.0, 1.0, 0.0, 1.0)))
-
-    def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores and standard errors (U,) of one pass; the teacher updates those whose error is too wide."""
-        scores, errors = super().score(images, budget)
-        wide = errors > self.widest.cpu()
-        if self.teacher is not None and self.widest > 0 and wide.any():
-            before = scores[wide], errors[wide]
-            scores[wide], errors[wide] = self.asked(images[wide.to(images.device)], before, budget)
-        return scores, errors
-
-    def asked(self, images: Tensor, before: tuple[Tensor, Tensor], budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores (U,) and standard errors (U,) after the teacher was asked, given those of one pass."""
-        assert self.teacher is not None, "a scorer without a teacher can ask nobody"
-        return self.teacher.update(images, (before[0], WIDENED * before[1]), budget)
-
-
-def _teacher(config: ComparatorConfig) -> Comparator:
-    """Build the comparator that `config.teacher` describes as a model's config.json does."""
-    family, inner = config.teacher.get("family"), config.teacher.get("config")
-    if family not in ("comparator", "vlm_comparator") or not isinstance(inner, dict) or inner.get("teacher"):
-        raise ValueError("teacher must be {family, config} of a comparator that compares images")
-    teacher = io.module_of(family).build(inner)
-    assert isinstance(teacher, Comparator)
-    if isinstance(teacher, Scorer):
-        raise ValueError("teacher is a scorer itself; give a comparator that compares images")
-    if (teacher.config.size, teacher.config.channels) != (config.size, config.channels):
-        raise ValueError(
-            f"the teacher's images have {teacher.config.channels} channels of {teacher.config.size} pixels a side, the "
-            f"scorer's {config.channels} of {config.size}"
-        )
-    return teacher

@@ -1,7 +1,7 @@
 """The siamese comparators: a convolutional encoder, or a frozen vision tower, and an antisymmetric head."""
 
 import dataclasses
-from collections.abc import Sequence
+import math
 
 import torch
 from torch import Tensor, nn
@@ -10,13 +10,13 @@ from torch.nn import functional
 from models.images import ranking, reliability
 from models.images.comparator.config import ComparatorConfig
 from models.images.comparator.interface import Comparator, pixels
+from models.images.regressions import Regressions
+from models.images.texture import FEATURES, SIDE, coarse, texture
 from models.images.vision_tower import Tower, layers_of, leave_out
 
 REDUCED = 16  # channels of a cell in which its place counts
 DROPPED = 0.3  # of a tower's features in training
-PENALTIES = torch.logspace(-3, 3, 13, dtype=torch.float64)  # of a ridge regression, times the features
-MOST_IMAGES = 4000  # that it is fitted to, as the time grows with their cube
-SHARES = [tenth / 10 for tenth in range(11)]  # of a regression in scores, tried
+SHARES = [tenth / 10 for tenth in range(11)]  # of the regressions in scores, tried
 
 
 class Siamese(Comparator):
@@ -54,14 +54,13 @@ class Siamese(Comparator):
 
 
 class TowerSiamese(Siamese):
-    """A siamese over a base's vision tower, frozen unless the config tunes it, and a ridge regression on its features.
+    """A siamese over a base's vision tower, frozen unless the config tunes it, and regressions on what it sees.
 
-    Encodings (U, 2 + T, V) are the mean and the deviation of the features of all cells, and those of each cell. The
-    regression's scores take part in answers and scores, with weights that are fitted to validation images.
+    Encodings (U, F) are the mean and the deviation of the features of all cells, those of each cell, the texture and a
+    coarse picture. The regressions' scores take part in answers and scores, with weights fitted to validation images.
     """
 
     head_noise = True
-    ridge: Tensor
     share: Tensor
 
     def __init__(self, config: ComparatorConfig):
@@ -73,16 +72,21 @@ class TowerSiamese(Siamese):
         self.frozen = self.fixed = not tower.rates
         self._no_split_modules = layers_of(tower.network)
         leave_out(self, "tower")
-        self.register_buffer("ridge", torch.zeros((2 + tower.cells) * tower.channels + 1))
-        # Of the regression in scores; in logits: the network's factor less 1, the regression's, an addition to Similar.
+        side = config.size // math.ceil(config.size / SIDE)
+        plain = FEATURES, config.channels * side**2
+        self.regressions = Regressions([*encoder.sizes, *plain], config.supports)
+        # Of the regressions in scores; in logits: the network's factor less 1, theirs, an addition to Similar.
         self.register_buffer("share", torch.zeros(4, dtype=torch.float64))
 
     def encode(self, images: Tensor) -> Tensor:
-        """Return moments and cells (U, 2 + T, V) of images (U, C, S, S)."""
-        return with_moments(self.tower(pixels(images)).float())
+        """Return encodings (U, F) of images (U, C, S, S)."""
+        shown = pixels(images)
+        cells = with_moments(self.tower(shown).float()).flatten(1)
+        levels = 255 * shown.detach()
+        return torch.cat([cells, texture(levels), coarse(levels)], 1)
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (P, 3) from encodings (U, 2 + T, V), in training those of the network alone."""
+        """Return logits (P, 3) from encodings (U, F), in training those of the network alone."""
         logits = super().compare_encoded(self.encoder(encoded), first, second)
         if self.training:
             return logits
@@ -93,21 +97,13 @@ class TowerSiamese(Siamese):
         return whole
 
     def opinion(self, encoded: Tensor) -> Tensor:
-        """Return the regression's scores (U,), on the user's scale, of encodings (U, 2 + T, V)."""
-        scores: Tensor = encoded.flatten(1) @ self.ridge[:-1] + self.ridge[-1]
+        """Return the regressions' scores (U,), on the user's scale, of encodings (U, F)."""
+        scores: Tensor = self.regressions(encoded)
         return scores
 
     def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:
-        """Return the weighted mean (U,) of estimates from comparisons (U,) and the regression's scores."""
+        """Return the weighted mean (U,) of estimates from comparisons (U,) and the regressions' scores."""
         return estimates.lerp(self.opinion(encoded).cpu().double(), float(self.share[0]))
-
-    @torch.no_grad()
-    def fit_ridge(self, seen: tuple[Tensor, Tensor], unseen: tuple[Tensor, Tensor]) -> None:
-        """Fit the regression to `seen` encodings and scores, on the moments, the cells or both: see `ridge`."""
-        moments = 2 * self.tower.channels
-        parts = slice(moments), slice(moments, None), slice(None)
-        (own, scores), (others, known) = seen, unseen
-        self.ridge.copy_(ridge((own.flatten(1), scores), (others.flatten(1), known), parts))
 
     @torch.no_grad()
     def weigh_answers(self, encoded: Tensor, pairs: Tensor) -> None:
@@ -129,7 +125,7 @@ class TowerSiamese(Siamese):
         self.share[1:] = torch.stack([factor.clamp_min(0) - 1, higher.clamp_min(0) / spread, similar])
 
     def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
-        """Give the regression the share in scores that leaves the least error on images (M,) of known score."""
+        """Give the regressions the share in scores that leaves the least error on images (M,) of known score."""
         prior, other = self.prior.cpu(), self.opinion(encoded).cpu().double()
         errors = []
         for share in SHARES:
@@ -139,32 +135,6 @@ class TowerSiamese(Siamese):
         self.share[0] = SHARES[errors.index(min(errors))]
 
 
-def ridge(seen: tuple[Tensor, Tensor], unseen: tuple[Tensor, Tensor], parts: Sequence[slice]) -> Tensor:
-    """Return weights (F + 1,) float64 of a ridge regression, the constant last, fitted to `seen` features and scores.
-
-    Of the `parts` of the features (N, F) the one is used, with the penalty, that has the least error on `unseen` ones.
-    """
-    spread = torch.linspace(0, len(seen[0]) - 1, min(len(seen[0]), MOST_IMAGES)).round().long()
-    features, scores = seen[0].cpu()[spread], seen[1].double().cpu()[spread]
-    others, known = unseen[0].cpu(), unseen[1].double().cpu()
-    level, least = scores.mean(), torch.inf
-    found = torch.zeros(features.shape[1] + 1, dtype=torch.float64)
-    for part in parts:
-        x, further = features[:, part].double(), others[:, part].double()
-        mean, deviation = x.mean(0), x.std(0, correction=0).clamp_min(1e-6)
-        x, further = (x - mean) / deviation, (further - mean) / deviation
-        values, axes = torch.linalg.eigh(x @ x.T / x.shape[1])
-        along = axes.T @ (scores - level)
-        for penalty in PENALTIES:
-            weights = x.T @ (axes @ (along / (values.clamp_min(0) + penalty))) / x.shape[1]
-            error = float((further @ weights + level - known).square().mean())
-            if error < least:
-                least, found = error, torch.zeros_like(found)
-                found[:-1][part] = weights / deviation
-                found[-1] = level - (weights / deviation) @ mean
-    return found
-
-
 def with_moments(cells: Tensor) -> Tensor:
     """Return mean and deviation of the features of all cells, then those of each cell: (U, 2 + T, V) of (U, T, V)."""
     deviation = cells.var(1, unbiased=False).clamp_min(1e-12).sqrt()  # whose slope at 0 is none
@@ -172,18 +142,20 @@ def with_moments(cells: Tensor) -> Tensor:
 
 
 class TowerEncoder(nn.Sequential):
-    """From a tower's moments and cells (U, 2 + T, V) to encodings (U, D); a cell's place counts, as its weights do."""
+    """From a tower's moments and cells, which begin (U, F), to (U, D); a cell's place counts, as its weights do."""
 
     def __init__(self, cells: int, channels: int, width: int):
         super().__init__(nn.LayerNorm(2 * channels), nn.Dropout(DROPPED), nn.Linear(2 * channels, width), nn.ReLU())
         self.reduce = nn.Linear(channels, REDUCED, bias=False)
         self.placed = nn.Linear(cells * REDUCED, width, bias=False)
+        self.sizes = 2 * channels, cells * channels
 
     def forward(self, features: Tensor) -> Tensor:
         """Return encodings (U, D)."""
         norm, dropout, mapped, bend = list(self)[:4]
-        cells = self.placed(dropout(self.reduce(features[:, 2:]).flatten(1)))
-        encoded: Tensor = bend(mapped(dropout(norm(features[:, :2].flatten(1)))) + cells)
+        moments, cells, _ = features.tensor_split((self.sizes[0], sum(self.sizes)), 1)
+        reduced = self.reduce(cells.unflatten(1, (-1, self.reduce.in_features)))
+        encoded: Tensor = bend(mapped(dropout(norm(moments))) + self.placed(dropout(reduced.flatten(1))))
         return encoded
 
 

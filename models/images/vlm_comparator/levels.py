@@ -52,11 +52,6 @@ class LevelComparator(VlmComparator):
     level: Prompt
 
     @property
-    def prompts(self) -> list[Prompt]:
-        """What is asked in training."""
-        return [self.pair, self.level] if self.config.question == BOTH else [self.level]
-
-    @property
     def span(self) -> tuple[Tensor, Tensor]:
         """The score that is Bad, and the distance of two levels, on the user's scale."""
         low, step = self.prior.min(), (self.prior.max() - self.prior.min()) / TOP

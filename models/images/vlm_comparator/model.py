@@ -1,7 +1,6 @@
 """The vision-language comparator: both images in one prompt, and the logits of three words after it."""
 
 import contextlib
-import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,6 @@ from models.images.vision_tower import layers_of, leave_out, quietly
 from models.images.vlm_comparator import bases
 from models.images.vlm_comparator.built import pixel_values
 from models.images.vlm_comparator.config import LEVELS, PAIRS, VlmComparatorConfig, check
-from models.images.vlm_comparator.memory import Live
 from models.images.vlm_comparator.prompts import Prompt, processed
 
 KEPT_AT_ONCE = 64  # at most so many pairs' keys and values are held at once
@@ -220,42 +218,6 @@ class VlmComparator(Comparator):
         found = self.ask(self.pair, slice(self.pair.begun, None), rest, past_key_values=begun, use_cache=True)
         logits: Tensor = found.logits[:, -1, self.pair.answers]
         return logits
-
-    def training_bytes(self, pairs: int, entered: Sequence[int]) -> int:
-        """Return the bytes, beside the weights, of a pass over pairs in both orders; `entered`: an encoding's shape."""
-        from torch._subclasses.fake_tensor import FakeTensorMode  # imports for a second
-
-        memo: dict[int, object] = {id(self.processor): None}
-        with (shapes := FakeTensorMode(allow_non_fake_inputs=True)), (used := Live()):  # no values
-            for tensor in [*self.parameters(), *self.buffers()]:
-                empty = torch.empty(tensor.shape, dtype=tensor.dtype)
-                memo[id(tensor)] = (
-                    nn.Parameter(empty, tensor.requires_grad) if isinstance(tensor, nn.Parameter) else empty
-                )
-            images = torch.empty(2 * pairs, *entered, dtype=self.base.dtype)
-        twin = copy.deepcopy(self, memo).train()
-        fixed = used.peak = used.now
-        with shapes, used:
-            twin._plan(images)
-        return used.peak - fixed
-
-    def _plan(self, encoded: Tensor) -> None:
-        """Run a pass over as many sequences as `encoded` has images; values do not matter."""
-        tokens, nats = self.project(encoded)[-1], []
-        for prompt in self.prompts:
-            words = self.base.get_input_embeddings()(
-                prompt.ids[:, : prompt.ids.shape[1] - prompt.images * tokens.shape[1]]
-            )
-            shown = [tokens.clone() for _ in range(prompt.images)]
-            inputs = torch.cat([*shown, words.expand(len(tokens), -1, -1)], 1)
-            found = self.base(inputs_embeds=inputs, logits_to_keep=1, use_cache=False)
-            nats.append(found.logits[:, -1, prompt.answers].float().logsumexp(-1).sum())
-        torch.stack(nats).sum().backward()
-
-    @property
-    def prompts(self) -> list[Prompt]:
-        """What is asked in training."""
-        return [self.pair]
 
     def _kept_at_once(self) -> int:
         """Return how many pairs' keys and values are held at once."""

@@ -84,7 +84,7 @@ class Model(Section):
     kind: Literal["siamese", "vlm", "scorer"] = Field(
         "siamese",
         description="siamese: a small convolutional network; vlm: a vision-language model; scorer: a network that sees "
-        "one image and learns from a comparator",
+        "one image",
     )
     width: int | None = Field(None, ge=4, description="channels; null: the default of the kind")
     layers: int | None = Field(None, ge=1, description="blocks; null: the default of the kind")
@@ -98,8 +98,7 @@ class Model(Section):
         description="folder or hub id of a pretrained model; siamese: a vision model of transformers, or a model that "
         "contains one, or efficientnet-lite0 (of PyPI), which computes the features, null: convolutions that train; "
         "vlm: a model of transformers' AutoModelForImageTextToText, or the model folder of a run, that adapters are "
-        "trained on, null: a LLaVA built from the config; scorer: the model folder of the comparator whose answers it "
-        "learns, null: it learns from scores and labels alone",
+        "trained on, null: a LLaVA built from the config",
     )
     tune: Literal["none", "head", "last", "all"] | None = Field(
         None, description="of a base's tower trains: nothing (none, head, null), its last blocks, or all, by depth"
@@ -143,6 +142,7 @@ class Model(Section):
                 ("heads", "preset", "lora", "lora_targets", "prompt", "four_bit", "question", "attention"), ("vlm",)
             ),
             "tune": ("siamese",),
+            "base": ("siamese", "vlm"),
         }
         given = [
             name for name in kinds if getattr(self, name) and getattr(self, name) not in ("small", "pairs", "sdpa")

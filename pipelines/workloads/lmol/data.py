@@ -25,12 +25,12 @@ from common.disk.files import write_json
 from common.errors import UserError
 from common.plain import Plain
 from models.images import image_files
+from models.images.people.preferences import UNKNOWN, Prior
+from models.images.people.raters import fitted
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import pairs, sources
 from pipelines.workloads.lmol.config import Config, Data
 from pipelines.workloads.lmol.pairs import PARTS
-from pipelines.workloads.lmol.people.preferences import UNKNOWN, Prior
-from pipelines.workloads.lmol.people.raters import fitted
 from pipelines.workloads.lmol.sources.image_set import ImageSet
 
 IMAGES = "images.npy"

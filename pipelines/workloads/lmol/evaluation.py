@@ -15,7 +15,7 @@ from PIL import Image
 from common.plain import Plain
 from common.statistics import Z95
 from models.images.comparator.interface import Comparator
-from models.images.comparator.scorer import Scorer
+from models.images.comparator.siamese import TowerSiamese
 from models.images.ranking import FIRST, SECOND, SIMILAR, SWAPPED
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data
@@ -72,17 +72,17 @@ def evaluate(
     (model,) = models.values()
     began = time.perf_counter()
     comparisons = data.load(folder, config.data.fold)
-    seen = np.arange(len(comparisons.images)) if hasattr(model, "tower") else comparisons.parts["test"]
+    seen = np.arange(len(comparisons.images)) if isinstance(model, TowerSiamese) else comparisons.parts["test"]
     source = data.Images(comparisons.images, seen, config.data.workers)
     answers = ModelAnswers(model, source, device, map_items)
     found = _ask(answers, comparisons, config)
     passes = _passes(answers, found.placed, config)
-    tower = answers.of_tower()
-    parts = () if tower is None else (tower[:, :2], tower[:, 2:])  # moments and cells
-    features = [(each.flatten(1).cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]
+    parts = answers.features.split(model.regressions.sizes, 1)[:2] if isinstance(model, TowerSiamese) else ()
+    features = [(each.cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]  # of a tower
     others = baselines(comparisons, config.seed, features)
     if config.evaluation.network_steps != 0:
-        network = network_scores(config, comparisons, device, tower)
+        tower = (model, answers.features) if isinstance(model, TowerSiamese) else ()
+        network = network_scores(config, comparisons, device, *tower)
         others.append(of_scores("single-image network", network, comparisons))
     others.append(Baseline("blank images", answers.blank()))
     first, second, _ = comparisons.pairs["test"].T
@@ -104,7 +104,6 @@ def evaluate(
         **_against_one_image(found, others),
         **found.triples,
         **passes,
-        **_against_teacher(model, comparisons, found.placed, config.evaluation.comparisons),
         "family": families,
         "n": len(comparisons.pairs["test"]),
         "images": len(comparisons.parts["test"]),
@@ -185,21 +184,6 @@ def _passes(answers: ModelAnswers, placed: Placed, config: Config) -> dict[str, 
     return {
         **own,
         "by_comparisons": {"predictor": "vlm by comparisons", **_errors(scores, placed), PASSES: answers.passes},
-    }
-
-
-def _against_teacher(model: Comparator, comparisons: Comparisons, placed: Placed, budget: int) -> dict[str, Plain]:
-    """Return what a scorer loses and gains against its teacher, which compares each test image."""
-    if not isinstance(model, Scorer) or model.teacher is None:
-        return {}
-    images = data.Images(comparisons.images, placed.images)[torch.arange(len(placed.images))]
-    wide = model.score_encoded(model.encode_all(images))[1] > model.widest.cpu()
-    scores = (each.score(images, budget)[0].numpy() for each in (model, model.teacher))
-    own, best = (_errors(each, placed)["Pearson"] for each in scores)
-    return {
-        "passes_per_image": 1 + float(wide.double().mean()),
-        "pearson_with_comparisons": own,
-        "pearson_lost": None if own is None or best is None else best - own,
     }
 
 

@@ -28,15 +28,15 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
 
 
 def about(models: "Sequence[Comparator]") -> dict[str, Plain]:
-    """Return what the images are ranked by, and whether the embedded digits were learnt, the only grey images."""
-    return {"attribute": models[0].config.attribute, "digits": models[0].config.channels == 1}
+    """Return what images are ranked by, whether the embedded digits were learnt, the only grey images; votes count."""
+    return {"attribute": models[0].config.attribute, "digits": models[0].config.channels == 1, "votes": True}
 
 
 INPUTS = Inputs(
     input=ImagesInput,
     settings=ComparisonSettings,
     read=read,
-    served={"images": 64, "comparisons": 256},
+    served={"images": 64, "comparisons": 256, "scores": 500, "votes": 2000},
     at_once=8,
     about=about,
 )

@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from models.images import efficientnet, reliability
 from models.images.comparator import build
 from models.images.comparator.interface import Comparator
 from models.images.comparator.scorer import Scorer
+from models.images.regressions import MOST_IMAGES
 from pipelines.run.folder import Run
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.config import Config
@@ -32,13 +32,14 @@ def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
         if model.kind == "vlm":
             built: Comparator = _vlm(config, question)
         elif model.kind == "scorer":
-            built = scorer_for(config, comparisons, model.base)
+            built = scorer_for(config, comparisons)
         elif model.kind == "siamese" and not model.base:
             built = build({"kind": model.kind, **question, **_convolutional(config, comparisons)})
         else:
             sizes = {"layers": 2, "base": model.base or "", "tune": model.tune or "head", **_given(config)}
+            sizes["supports"] = min(len(comparisons.parts["train"]), MOST_IMAGES)
             built = build({"kind": model.kind, **sizes, **question})
-    _check_unseen(model.base, comparisons)
+    check_unseen(model.base, comparisons)
     if model.kind == "scorer":
         return built
     built.reference_images.copy_(torch.from_numpy(comparisons.images[comparisons.references]).movedim(-1, 1))
@@ -53,7 +54,7 @@ def _check_named(base: str, kind: str) -> None:
     if base == efficientnet.NAME or os.path.exists(base) or hub.NAME.fullmatch(base):
         return
     known = {efficientnet.NAME: efficientnet.NAME}
-    if kind in ("scorer", "vlm"):  # whose base may be a run's
+    if kind == "vlm":  # whose base may be a run's
         runs = [Run("lmol", name) for name in Run("lmol", "any").names()]
         known = {word: str(run.best) for run in runs if run.best.is_dir() for word in (run.name, str(run.best))}
     found = nearest(base, known, 3) or list(known)[:6]
@@ -64,7 +65,7 @@ def _check_named(base: str, kind: str) -> None:
     )
 
 
-def _check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
+def check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
     """Raise UserError for a base whose references, training images of its own, are in validation or test here."""
     if not base or not (Path(base) / io.WEIGHTS).is_file():
         return
@@ -81,28 +82,13 @@ def _check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
             )
 
 
-def scorer_for(config: Config, comparisons: data.Comparisons, base: str | None = None) -> Scorer:
-    """Return an untrained scorer with the encoder of a siamese comparator for these images.
-
-    The comparator in the model folder `base` becomes its teacher, with whose encoder it begins if the shapes agree.
-    """
+def scorer_for(config: Config, comparisons: data.Comparisons) -> Scorer:
+    """Return an untrained scorer with the encoder of a siamese comparator for these images."""
     fields = {**_question(config, comparisons), "references": 0, **_convolutional(config, comparisons)}
-    teacher = io.load(base) if base else None
-    if teacher is not None:
-        fields["teacher"] = {"family": teacher.family, "config": asdict(teacher.config)}
     found = build({"kind": "scorer", **fields})
     assert isinstance(found, Scorer)
-    if teacher is not None and found.teacher is not None:
-        found.teacher.load_state_dict(teacher.state_dict())
-        begun = getattr(found.teacher, "encoder", None)
-        if begun is not None and _shapes(begun) == _shapes(found.encoder):
-            found.encoder.load_state_dict(begun.state_dict())
     found.prior.copy_(prior(comparisons))
     return found
-
-
-def _shapes(module: torch.nn.Module) -> dict[str, torch.Size]:
-    return {name: tensor.shape for name, tensor in module.state_dict().items()}
 
 
 def prior(comparisons: data.Comparisons) -> torch.Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from common.errors import UserError
+from models.images.people.preferences import draw
 from models.images.ranking import FIRST, SECOND, SIMILAR
 
 PARTS = ("train", "validation", "test")
@@ -116,15 +117,6 @@ def references(scores: np.ndarray, per_bin: int) -> np.ndarray:
 def _similar_after(ordered: np.ndarray, theta: int) -> np.ndarray:
     """Return, for each of the ascending scores (N,), the number of later ones within theta."""
     return np.searchsorted(ordered, ordered + theta, side="right") - np.arange(len(ordered)) - 1
-
-
-def draw(counts: np.ndarray, starts: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
-    """Return at most `most` different pairs (P, 2) of i with one of counts[i] numbers from starts[i]."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1])
-    numbers = generator.permutation(total) if total <= most else generator.choice(total, most, replace=False)
-    i = np.searchsorted(ends, numbers, side="right")
-    return np.stack([i, starts[i] + numbers - (ends - counts)[i]], axis=1)
 
 
 def _threes(same: np.ndarray, other: np.ndarray, most: int, degree: int, images: int) -> np.ndarray:

@@ -23,10 +23,8 @@ from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.model import make_model
 from pipelines.workloads.lmol.pairs import PARTS
 from pipelines.workloads.lmol.training.batches import Pairs
-from pipelines.workloads.lmol.training.checks import check_trains, memory_note
+from pipelines.workloads.lmol.training.checks import check_trains
 
-COMPARED = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2)  # tried shares of images that a scorer leaves to comparisons
-PEARSON_LOST = 0.003  # at most, on validation images, against comparing all of them; the least such share is taken
 NAMED = 10  # unusable images that are listed before training
 SCORED = 200  # validation images that measure the reliability of scores
 
@@ -54,8 +52,6 @@ class ComparisonTask(Task):
         encoded = self._encoded() if self.model.frozen else None
         targets = self._targets(used[parts["train"][:, :2]])
         known = None
-        if isinstance(self.model, Scorer):
-            targets = self._taught(self.model, stored, parts["train"], targets)
         if isinstance(self.model, Scorer | LevelComparator):
             errors = self.comparisons.errors
             doubt = None if errors is None else torch.from_numpy(errors)[used]
@@ -74,22 +70,20 @@ class ComparisonTask(Task):
         )
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
         self.prior = self._prior(parts["train"][:, 2]).to(device)
-        self._compared: Tensor | None = None  # scores that a scorer's teacher gives the images which refit measures by
         self.notes = self.data_notes(folder, len(used), time.perf_counter() - began)
         if isinstance(self.model, VlmComparator):
             self.model.rate_factors = dict.fromkeys(self.model.projectors, config.training.projector_rate)
             if config.hardware.gradient_checkpointing:
                 self.model.gradient_checkpointing = True  # before the trial steps, which must fit in memory too
         if not any(parameter.is_meta for parameter in self.model.parameters()):  # as a trial takes them all
-            self.notes += memory_note(self.model, config, self.train.encoded, device)
             self.notes.append(check_trains(self.model, self.train, self.loss))
 
     def _encoded(self) -> Tensor:
-        """Return encodings (n, ...) of the images in use, to which the regression over a tower is fitted."""
+        """Return encodings (n, ...) of the images in use, to which the regressions over a tower are fitted."""
         with deferred.lent(self.model, self.device):
             found = in_parts(lambda items: self.model.encode_all(self.stored[items]), len(self.used), self.home)
         if isinstance(self.model, TowerSiamese):
-            self.model.fit_ridge(*((found[rows], self._known(rows)) for rows in map(self._of_part, PARTS[:2])))
+            self.model.regressions.fit(*((found[rows], self._known(rows)) for rows in map(self._of_part, PARTS[:2])))
         return found
 
     def _of_part(self, part: str) -> Tensor:
@@ -131,19 +125,6 @@ class ComparisonTask(Task):
         near = (found.theta + 0.5) * found.unit  # halfway to the next difference that scores can have
         first, second = (torch.special.ndtr((sign * difference - near) / spread) for sign in (1, -1))
         return torch.stack([first, second, 1 - first - second], 1).clamp_min(0).float()
-
-    def _taught(self, model: Scorer, images: data.Images, rows: Tensor, targets: Tensor | None) -> Tensor | None:
-        """Return probabilities (P, 3) of the answers to pairs: the teacher's answers and the labels, half each."""
-        if model.teacher is None:
-            return targets
-        teacher = model.teacher.eval()
-        encoded = teacher.encode_all(images[torch.arange(len(images))])
-        with torch.no_grad():
-            pairs = zip(*(side.to(encoded.device).split(AT_ONCE) for side in (rows[:, 0], rows[:, 1])), strict=True)
-            answers = torch.cat([teacher.both_orders(encoded, *pair).cpu() for pair in pairs])
-        # As frequent as among the training pairs, which the loss expects of its targets.
-        answers = (answers.log() + self._prior(rows[:, 2])).softmax(1)
-        return (answers + (functional.one_hot(rows[:, 2], 3) if targets is None else targets)) / 2
 
     def data_notes(self, folder: Path, images: int, seconds: float) -> list[str]:
         """Return lines about the data: their pairs, what was guessed of a table, and images that were set aside."""
@@ -215,31 +196,7 @@ class ComparisonTask(Task):
         seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)
         known = self._known(rows)
         scores, errors = model.rely(seen, known, comparisons)
-        if isinstance(model, Scorer) and model.teacher is not None:
-            if self._compared is None:  # the teacher does not change
-                self._compared = model.teacher.score(images, comparisons)[0]
-            asked, wide = scores.clone(), errors >= errors.quantile(1 - COMPARED[-1])
-            asked[wide], _ = model.asked(images[wide], (scores[wide], errors[wide]), comparisons)
-            model.widest.fill_(widest_error(scores, errors, asked, self._compared, known))
         return {"val/mae": float((scores - known).abs().mean()), "val/standard_error": float(errors.mean())}
-
-
-def widest_error(scores: Tensor, errors: Tensor, asked: Tensor, compared: Tensor, known: Tensor) -> float:
-    """Return the standard error above which images are left to comparisons, 0 if none need be.
-
-    `asked` (M,) are what comparisons make of `scores` (M,); the correlation to keep is that of comparisons alone.
-    """
-
-    def pearson(found: Tensor) -> float:
-        return float(torch.corrcoef(torch.stack([found, known.double()]))[0, 1])
-
-    best, widest = pearson(compared), 0.0
-    for share in COMPARED:
-        widest = float(errors.quantile(1 - share)) if share else 0.0
-        mixed = torch.where(errors > widest, asked, scores) if share else scores
-        if best - pearson(mixed) <= PEARSON_LOST:
-            break
-    return widest
 
 
 def in_parts(function: Callable[[Tensor], Tensor], count: int, home: torch.device) -> Tensor:

@@ -9,7 +9,6 @@ from scipy.optimize import minimize
 
 from models.images import ranking, reliability
 from models.images.ranking import SWAPPED, Davidson
-from models.images.reliability import Reliability
 
 
 def planted(images, references, *, discrimination=6.0, tie=0.5, noise=0.0, reference_noise=None, tossed=False, seed=0):
@@ -197,49 +196,6 @@ def test_an_image_that_is_precise_enough_meets_no_more_references():
     place(known, counted, 20, budget=40, theta=2.0)
     assert thorough == 20 * 40
     assert sum(asked) == 20 * ranking.START
-
-
-def updated(known, log_odds, before, reliability):
-    """Scores and errors of images of which scores and errors are known before, and the number of comparisons."""
-    asked, images = [], len(before[0])
-
-    def counted(first, second):
-        asked.append(len(first) // 2)
-        return log_odds(first, second)
-
-    scale = ranking.Scale(Davidson(6.0, 0.5), known, reliability)
-    references = torch.arange(images, len(known))
-    found = ranking.update(scale, ranking.References(counted, references, known[images:], theta=1.0, budget=24), before)
-    return *found, sum(asked)
-
-
-@pytest.mark.parametrize("reliability", [Reliability(0, 1, 0.04, 0), Reliability(0.5, 0.8, 0.04, 0)])
-def test_what_is_known_before_saves_comparisons_and_narrows_intervals(reliability):
-    known, _ = planted(200, 100)
-    generator = torch.Generator().manual_seed(1)
-    errors = torch.full((200,), 0.6, dtype=torch.float64)
-    means = known[:200] + errors * torch.randn(200, generator=generator, dtype=torch.float64)
-    seen = known.clone()  # where the comparator sees an image, by its reliability; it knows the references
-    noise = 0.2 * torch.randn(200, generator=generator, dtype=torch.float64)
-    seen[:200] = reliability.offset + reliability.slope * known[:200] + noise
-    truth = Davidson(6.0, 0.5)
-    found, found_errors, asked = updated(
-        known, lambda a, b: truth.probabilities(seen[a] - seen[b]).log(), (means, errors), reliability
-    )
-    assert asked < 200 * ranking.START  # which are fewer than `place` begins with
-    wrong = found - known[:200]
-    assert wrong.square().mean().sqrt() < 0.55 * (means - known[:200]).square().mean().sqrt()
-    assert 0.9 < float((wrong.abs() <= 1.96 * found_errors).double().mean()) < 0.99
-
-
-def test_a_comparator_that_tells_nothing_leaves_what_was_known_before():
-    known, log_odds = planted(20, 40)
-    before = known[:20] + 1, torch.full((20,), 0.5, dtype=torch.float64)
-    found, errors, asked = updated(known, log_odds, before, Reliability(3.0, 0.0, 1.0, 0.0))
-    assert asked == 0
-    torch.testing.assert_close((found, errors), before)
-    _, doubted, _ = updated(known, log_odds, before, Reliability(0.0, 1.0, 0.0, 400.0))
-    assert (doubted > 0.4).all()  # of answers that count for a 400th each
 
 
 def test_a_lean_to_whichever_image_comes_first_cancels():

@@ -39,7 +39,8 @@ def make(base, **changes):
 
 def cells(model, images):
     """What a model's tower sees in the cells of images, (U, T, V)."""
-    return model.encode(images)[:, 2:]
+    moments, placed = model.regressions.sizes[:2]
+    return model.encode(images)[:, moments : moments + placed].unflatten(1, (model.tower.cells, -1))
 
 
 def pictures(count, channels=1, size=16):
@@ -122,9 +123,8 @@ def test_nothing_of_the_tower_trains_or_is_stored_and_a_saved_model_answers_the_
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert trained
     assert not any(name.startswith("tower.") for name in trained)
-    assert set(model.state_dict()) == trained | {"ridge", "share"} | {
-        name for name, _ in Comparator(model.config).named_buffers()
-    }
+    own = {"share", *(f"regressions.{name}" for name in model.regressions.state_dict())}
+    assert set(model.state_dict()) == trained | own | {name for name, _ in Comparator(model.config).named_buffers()}
     before = {name: tensor.clone() for name, tensor in model.tower.named_parameters()}
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
     model(**model.example()).square().sum().backward()
@@ -344,15 +344,15 @@ def test_efficientnet_halves_its_sides_five_times_and_keeps_odd_ones(monkeypatch
     assert len(model.config.revision) == 64
 
 
-def test_a_ridge_on_the_same_features_takes_the_part_that_it_earns(bases):
-    model = make(bases["siglip"], references=12, unit=0.01).eval()
+def test_regressions_on_the_same_features_take_the_part_that_it_earns(bases):
+    model = make(bases["siglip"], references=12, unit=0.01, supports=50).eval()
     generator, images = torch.Generator().manual_seed(3), pictures(90)
     encoded = model.encode_all(images)
-    scores = encoded[:, 5, 2].double() + 0.05 * torch.randn(
+    scores = encoded[:, 5 * model.tower.channels + 2].double() + 0.05 * torch.randn(
         90, generator=generator, dtype=torch.float64
     )  # of one place
     seen, unseen, new = slice(50), slice(50, 80), slice(80, 90)
-    model.fit_ridge((encoded[seen], scores[seen]), (encoded[unseen], scores[unseen]))
+    model.regressions.fit((encoded[seen], scores[seen]), (encoded[unseen], scores[unseen]))
     model.reference_images.copy_(images[:12])
     model.reference_scores.copy_((100 * scores[:12]).round())
     first, second = torch.randint(50, 80, (2, 200), generator=generator)
@@ -366,18 +366,18 @@ def test_a_ridge_on_the_same_features_takes_the_part_that_it_earns(bases):
     model.rely(encoded[unseen], scores[unseen])
     # An untrained network says nothing: the regression answers, or its scores are the scores.
     assert model.share[0] > 0 or (model.share[1] < -0.9 and model.share[2] > 0)
-    found, ridge = model.score(images[new])[0], model.opinion(encoded[new])
+    found, alone = model.score(images[new])[0], model.opinion(encoded[new])
     known = scores[new]
-    assert torch.corrcoef(torch.stack([found, known]))[0, 1] > torch.corrcoef(torch.stack([ridge, known]))[0, 1] - 0.05
+    assert torch.corrcoef(torch.stack([found, known]))[0, 1] > torch.corrcoef(torch.stack([alone, known]))[0, 1] - 0.05
 
 
 def test_a_network_that_only_misleads_is_left_out_and_the_regression_answers_as_alone(bases):
-    model = make(bases["siglip"], references=2).eval()
+    model = make(bases["siglip"], references=2, supports=60).eval()
     generator, images = torch.Generator().manual_seed(5), pictures(120)
     encoded = model.encode_all(images)
     scores = -10 * model.compare_encoded(encoded, torch.arange(120), torch.zeros(120).long()).detach()[:, 0].double()
     scores += torch.randn(120, generator=generator, dtype=torch.float64) * scores.std() / 4
-    model.fit_ridge((encoded[:60], scores[:60]), (encoded[60:], scores[60:]))
+    model.regressions.fit((encoded[:60], scores[:60]), (encoded[60:], scores[60:]))
     first, second = torch.randint(120, (2, 600), generator=generator)
     near = 0.3 * scores.std()
     difference = scores[first] - scores[second]

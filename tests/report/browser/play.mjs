@@ -91,9 +91,27 @@ const PLAYED = {
     await tabTo(page, "button", "Compare");
     await page.keyboard.press("Enter");
     await page.waitForFunction(() => document.querySelector("#panel p:not([role]):not(.note)").textContent);
-    return { told: await within(page, "[role=status]").textContent(), drawn, rows: scores.length, scores: scores.map(Number), head, saved: chunks.join(""), answer: await within(page, "> p:not([role]):not(.note)").textContent() };
+    const voted = await votedOn(page);
+    return { told: await within(page, "[role=status]").textContent(), voted, drawn, rows: scores.length, scores: scores.map(Number), head, saved: chunks.join(""), answer: await within(page, "> p:not([role]):not(.note)").textContent() };
   },
 };
+
+// Votes three times for the first image of the pair shown; returns what is said then, the rows and their caption; null where nobody can vote.
+async function votedOn(page) {
+  const vote = within(page, "button").filter({ hasText: /^Vote$/ });
+  if (!await vote.count()) return null;
+  await vote.focus();
+  await page.keyboard.press("Enter");
+  for (let votes = 0; votes < 3; votes++) {
+    await page.waitForFunction(votes => document.querySelector("#panel [role=status]").textContent.startsWith(`${votes} votes`), votes);
+    await within(page, "button").filter({ hasText: "The first" }).focus();
+    await page.keyboard.press("Enter");
+  }
+  await page.waitForFunction(() => document.querySelector("#panel [role=status]").textContent.startsWith("3 votes"));
+  const found = { told: await within(page, "[role=status]").textContent(), rows: await within(page, "tbody tr").count(), caption: await within(page, "caption").textContent(), pictures: await within(page, "img.voted").count() };
+  await within(page, "button").filter({ hasText: "Back to the model" }).click();
+  return { ...found, back: await within(page, "caption").textContent() };
+}
 
 // Drops a CSV with opening hours on the map, and later one without; returns who is left out and the times of each, or why there are none.
 async function hoursDropped(page) {

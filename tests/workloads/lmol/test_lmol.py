@@ -252,15 +252,13 @@ def test_two_processes_follow_the_curve_of_one(trained):
 
 
 @pytest.mark.slow
-def test_a_scorer_learns_from_a_comparator_and_leaves_little_to_it(trained):
-    words = [*TINY, "model.kind=scorer", "model.base=runs/lmol/default/model/best"]
+def test_a_scorer_sees_one_image_and_resumes_to_the_same_bits(trained):
+    words = [*TINY, "model.kind=scorer"]
     done = succeeded(stage(trained, "train.py", *words, "--name", "scorer"))
     assert "trial steps: " in done.stdout
     train_in_two(trained, "scorer-resumed", words)
     assert weights(trained / "runs/lmol/scorer-resumed") == weights(trained / "runs/lmol/scorer")
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "scorer"))
-    found = json.loads((trained / "runs/lmol/scorer/evaluations/test.json").read_text())
-    assert 1 <= found["passes_per_image"] <= 2
     export(trained, "scorer")
 
 

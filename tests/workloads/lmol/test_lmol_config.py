@@ -50,6 +50,5 @@ def test_the_size_of_images_is_that_of_the_tower_unless_it_is_given(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "resnet"}')
     (tmp_path / "preprocessor_config.json").write_text('{"crop_size": {"height": 160, "width": 160}}')
     assert size({}, **given) == 160
-    assert size({}, kind="scorer", base=str(tmp_path)) == 32
     whole = Config.model_validate({"model": given})
     assert Config.model_validate(whole.model_dump(mode="json")) == whole

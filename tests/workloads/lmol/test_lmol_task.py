@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from pipelines.workloads.lmol.task import logits_of_orders, widest_error
+from pipelines.workloads.lmol.task import logits_of_orders
 from pipelines.workloads.lmol.training.batches import Pairs
 from tests.workloads.lmol.small import config, make
 
@@ -77,22 +77,6 @@ def test_the_attribute_is_asked_for_where_nobody_says_what_scores_are_of(whole, 
     assert not any("data.attribute" in note for note in subject.data_notes(tmp_path, 5, 0.1))
     monkeypatch.setattr(subject, "comparisons", replace(subject.comparisons, attribute="score"))
     assert any("give data.attribute=quality" in note for note in subject.data_notes(tmp_path, 5, 0.1))
-
-
-def test_a_scorer_leaves_only_as_many_images_to_comparisons_as_its_scores_need():
-    generator = torch.Generator().manual_seed(0)
-    known = torch.randn(200, generator=generator, dtype=torch.float64)
-    errors = torch.linspace(0, 1, 200, dtype=torch.float64)
-    noise = torch.randn(200, generator=generator, dtype=torch.float64)
-    compared = known + 0.02 * noise
-    assert widest_error(compared, errors, compared, compared, known) == 0.0
-    few = torch.where(errors > 0.97, known - 3, compared)  # wrong about the few images that it is unsure of
-    widest = widest_error(few, errors, compared, compared, known)
-    left = float((errors > widest).double().mean())
-    assert 0.0 < left <= 0.05
-    hopeless = widest_error(noise, errors, compared, compared, known)
-    assert 0.18 < float((errors > hopeless).double().mean()) <= 0.2
-    assert widest_error(compared, errors, noise, noise, known) == 0.0  # whose comparisons are worse
 
 
 class Constant(nn.Module):

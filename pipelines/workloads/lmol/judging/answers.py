@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 
 from models.images.comparator.interface import Comparator
-from models.images.comparator.siamese import with_moments
-from models.images.vision_tower import Tower
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
 from pipelines.workloads.lmol import data
@@ -62,11 +60,6 @@ class ModelAnswers:
         scores, errors = score(encoded, budget)
         self.passes = max(1.0, self.model.compared / len(numbers))
         return scores.numpy(), errors.numpy()
-
-    def of_tower(self) -> Tensor | None:
-        """Return what the model's tower sees of the images, as a siamese encodes it (N, 2 + T, V); None without one."""
-        tower = getattr(self.model, "tower", None)
-        return with_moments(self.features[:, -tower.cells :].float()) if isinstance(tower, Tower) else None
 
     def _compare(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         # A comparator may do work for each encoding it is handed, so it is handed only those of the pairs.

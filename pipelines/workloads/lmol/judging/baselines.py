@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy.ndimage import gaussian_filter, laplace
+from scipy.ndimage import laplace
 from sklearn.base import is_classifier
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import RidgeCV
@@ -27,7 +27,9 @@ from torch import Tensor
 from common.random import derive_key
 from common.workers import progress
 from models.images.comparator.scorer import Scorer
-from models.images.comparator.siamese import TowerEncoder
+from models.images.comparator.siamese import Siamese, TowerEncoder, TowerSiamese
+from models.images.regressions import MOST_IMAGES, distances
+from models.images.texture import coarse, texture
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES, Comparisons, Images
 from pipelines.workloads.lmol.model import scorer_for
@@ -35,11 +37,7 @@ from pipelines.workloads.lmol.pairs import label
 from pipelines.workloads.lmol.training.batches import Pairs
 
 SHARPNESS = "sharpness rule"
-SIDE = 8  # pixels a side, to which images are averaged down
 FEW_SCORES = 20  # up to this many different scores can be the classes of a classifier
-MOST_IMAGES = 4000  # that an SVM is fitted to, whose time grows with their square
-SCALES = 2  # at which texture is described, each half as fine as the one before
-BANDS = 6  # of spatial frequency
 AT_ONCE = 512  # images encoded by the network
 
 Maker = Callable[[], Any]  # makes an untrained model of scikit-learn
@@ -103,10 +101,9 @@ def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) 
     """Return the scores by predictors without a network, by name."""
     train, part = comparisons.parts["train"], comparisons.parts["validation"]
     known = comparisons.scores * comparisons.unit
-    pixels = timed(lambda: np.stack([_pixels(image) for image in comparisons.images]))  # one at a time: memory
-    described = progress(comparisons.images, len(known), "describing")
-    texture = timed(lambda: np.stack([texture_features(image) for image in described]))
-    both = np.concatenate([pixels[0], texture[0]], axis=1), pixels[1] + texture[1]
+    images = Images(comparisons.images, np.arange(len(known)))
+    pixels, look = (timed(partial(_in_parts, describe, images)) for describe in (coarse, texture))
+    both = np.concatenate([pixels[0], look[0]], axis=1), pixels[1] + look[1]
     nearest: list[Maker] = [partial(KNeighborsRegressor, k, metric="precomputed") for k in (1, 5, 15)]
     support: list[Maker] = [partial(SVR, C=c, kernel="precomputed") for c in (1.0, 10.0)]
     if len(np.unique(comparisons.scores[train])) <= FEW_SCORES:
@@ -121,11 +118,11 @@ def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) 
     drawn = np.random.default_rng(seed).permutation(train)[:MOST_IMAGES]
     found = {name: (np.full(len(known), constant(known[train])), 0.0) for name, constant in CONSTANTS.items()}
     least = dict.fromkeys(ways, math.inf)
-    for features, milliseconds in (pixels, texture, both, *tower):
+    for features, milliseconds in (pixels, look, both, *tower):
         scaled = StandardScaler().fit(features[drawn]).transform(features)
-        distances, more = timed(partial(_distances, scaled, drawn))
-        seen = {"ridge": (scaled, milliseconds), "nearest neighbours": (distances, milliseconds + more)}
-        kernel = np.exp(-np.square(distances)), milliseconds + more
+        square, more = timed(partial(_squares, scaled, drawn))
+        seen = {"ridge": (scaled, milliseconds), "nearest neighbours": (np.sqrt(square), milliseconds + more)}
+        kernel = np.exp(-square), milliseconds + more
         for name, makers in ways.items():
             for make in makers:
                 tried = _fitted(make(), seen.get(name, kernel), comparisons, drawn)
@@ -135,21 +132,18 @@ def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) 
     return found
 
 
-def _pixels(image: np.ndarray) -> np.ndarray:
-    """Average an image (S, S, C) uint8 over blocks, to at most SIDE a side; returns (F,) float."""
-    block = math.ceil(len(image) / SIDE)
-    side = len(image) // block
-    cut = image[: side * block, : side * block].astype(np.float64)
-    return np.ravel(cut.reshape(side, block, side, block, -1).mean(axis=(1, 3)))
+def _in_parts(describe: Callable[[Tensor], Tensor], images: Images) -> np.ndarray:
+    """Return what is made of all images (N, F), float64, a part at a time."""
+    parts = torch.arange(len(images)).split(AT_ONCE)
+    return np.concatenate([describe(images[part]).double().numpy() for part in parts])
 
 
-def _distances(features: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    """Return root mean square differences (N, n) of images, by features (N, F), from the images `drawn` (n,)."""
-    length = np.square(features).sum(1)
-    square = length[:, None] + length[drawn] - 2 * features @ features[drawn].T
-    square[drawn, np.arange(len(drawn))] = 0  # an image's distance from itself, whatever rounding makes of it
-    distances: np.ndarray = np.sqrt(square.clip(min=0) / features.shape[1])
-    return distances
+def _squares(features: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Return mean square differences (N, n) of images, by features (N, F), from the images `drawn` (n,)."""
+    own = torch.from_numpy(features)
+    found: np.ndarray = distances(own, own[drawn]).numpy() / features.shape[1]
+    found[drawn, np.arange(len(drawn))] = 0  # an image's distance from itself, whatever rounding makes of it
+    return found
 
 
 CONSTANTS: Mapping[str, Callable[[np.ndarray], float]] = {
@@ -172,45 +166,14 @@ def _fitted(model: Any, described: Timed, comparisons: Comparisons, train: np.nd
     return (predicted * spread + mean) * unit, milliseconds + own
 
 
-def texture_features(image: np.ndarray) -> np.ndarray:
-    """Return features (F,) of an image (S, S, C) by which its quality can be judged without a reference.
-
-    They are moments of the locally normalised brightness and of the products of its neighbours (after Mittal et al.
-    2012), at two scales; the energy of bands of spatial frequency; and how much the edges of 8 x 8 blocks stand out.
-    """
-    grey = image.mean(axis=-1, dtype=np.float64)
-    rows = np.abs(np.diff(grey, axis=0)).mean(1), np.abs(np.diff(grey, axis=1)).mean(0)
-    edges = [math.log((each[7::8].mean() + 0.1) / (each.mean() + 0.1)) if len(each) > 7 else 0.0 for each in rows]
-    power = np.abs(np.fft.rfft2(grey - grey.mean())) ** 2 / grey.size
-    frequency = np.hypot(np.fft.fftfreq(len(grey))[:, None], np.fft.rfftfreq(grey.shape[1]))
-    member = np.minimum((frequency / 0.5 * BANDS).astype(int), BANDS - 1)
-    total = np.bincount(member.ravel(), power.ravel(), BANDS) / np.maximum(
-        np.bincount(member.ravel(), minlength=BANDS), 1
-    )
-    found = [*edges, *np.log1p(total)]
-    for _ in range(SCALES):
-        mean = gaussian_filter(grey, 7 / 6)
-        deviation = np.sqrt(np.maximum(gaussian_filter(np.square(grey), 7 / 6) - np.square(mean), 0))
-        normal = (grey - mean) / (deviation + 1)
-        products = normal[:, 1:] * normal[:, :-1], normal[1:] * normal[:-1], normal[1:, 1:] * normal[:-1, :-1]
-        found += [math.log1p(deviation.mean()), deviation.std() / (deviation.mean() + 1)]
-        found += [moment for each in (normal, *products) for moment in _moments(each)]
-        half = [length // 2 * 2 for length in grey.shape]
-        grey = grey[: half[0], : half[1]].reshape(half[0] // 2, 2, half[1] // 2, 2).mean((1, 3))
-    return np.array(found)
-
-
-def _moments(values: np.ndarray) -> tuple[float, float, float, float]:
-    """Return the mean, the deviation, the mean absolute value over the deviation, and the shares of the upper half."""
-    deviation = values.std() + 1e-9
-    above = np.square(values[values > 0]).sum() / (np.square(values).sum() + 1e-9)
-    return float(values.mean()), float(deviation), float(np.abs(values).mean() / deviation), float(above)
-
-
 def network_scores(
-    config: Config, comparisons: Comparisons, device: torch.device, tower: Tensor | None = None
+    config: Config,
+    comparisons: Comparisons,
+    device: torch.device,
+    siamese: Siamese | None = None,
+    encoded: Tensor | None = None,
 ) -> Timed:
-    """Return the scores (N,) of a network that sees one image, or what a siamese's `tower` sees of it (N, 2 + T, V).
+    """Return the scores (N,) of a network that sees one image, or what the tower of a siamese does, `encoded` (N, F).
 
     It has a siamese comparator's encoder and sees in each step the images, shifted and turned alike, of as many pairs
     as the comparator does, but learns from their scores. The weights are those of the step that was best on validation.
@@ -219,19 +182,19 @@ def network_scores(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = scorer_for(config, comparisons)
-        if tower is not None:
-            model.encoder = TowerEncoder(tower.shape[1] - 2, tower.shape[2], model.config.width)
+        if isinstance(siamese, TowerSiamese):
+            model.encoder = TowerEncoder(siamese.tower.cells, siamese.tower.channels, model.config.width)
         model = model.to(device).train()
     images = Images(comparisons.images, np.arange(len(comparisons.images)))
-    seen = images if tower is None else tower
+    seen = images if encoded is None else encoded
     pairs = torch.as_tensor(comparisons.pairs["train"]).long()
     source = Pairs(
         images,
         pairs,
         known=torch.from_numpy(comparisons.scores * comparisons.unit),
-        encoded=tower,
-        shift=0 if tower is not None else 3 if config.frozen else config.shift,
-        turn=config.fine and tower is None,
+        encoded=encoded,
+        shift=0 if encoded is not None else 3 if config.frozen else config.shift,
+        turn=config.fine and encoded is None,
         key=derive_key(seed, "lmol", "moves"),
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate)
@@ -245,7 +208,7 @@ def network_scores(
     for step in progress(range(steps), steps, "training a network on single images, steps"):
         items = torch.randint(len(pairs), (min(training.batch_size, len(pairs)),), generator=generator)
         batch = {name: each.to(device) for name, each in source.batch(items).items()}
-        shown = batch["images" if tower is None else "encoded"]
+        shown = batch["images" if encoded is None else "encoded"]
         loss = model.score_loss(model.encode(shown), (batch["known"].float() - centre) / spread).mean()
         optimizer.zero_grad()
         loss.backward()

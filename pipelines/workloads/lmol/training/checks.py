@@ -1,4 +1,4 @@
-"""Checks before the first step: whether training and saving would work, and how much memory a step needs."""
+"""Checks before the first step: whether training and saving would work."""
 
 import tempfile
 from collections.abc import Callable, Mapping
@@ -11,14 +11,10 @@ from models import io
 from models.images.comparator.interface import Comparator
 from models.images.vlm_comparator.model import VlmComparator
 from pipelines.engine.workload import Loss
-from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.model import explained
 from pipelines.workloads.lmol.training.batches import Pairs
 
 TRIAL_PAIRS, TRIAL_STEPS = 4, 3
-NOTED_FROM = 2**30  # bytes of weights; less fits anywhere, and planning takes a second or two
-MOMENTS = {"adamw": 2, "sgd": 1, "muon": 1}  # numbers that an optimizer keeps for each parameter
-GB = 1e9
 
 
 def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Mapping[str, Tensor]], Loss]) -> str:
@@ -95,43 +91,3 @@ def _check_reload(model: Comparator) -> None:
 
 def _some(names: list[str]) -> str:
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-
-
-def memory_note(model: Comparator, config: Config, encoded: Tensor | None, device: torch.device) -> list[str]:
-    """Return a line about the memory of a training step on one process, for a large base; else none.
-
-    A pass is planned from shapes alone, with one pair and with two; each further pair adds the same. Workspace of the
-    kernels and the driver's share, about 1 GB on a GPU, come on top.
-    """
-    training = config.training
-    weights = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
-    if not isinstance(model, VlmComparator) or not model.large_base or encoded is None or weights < NOTED_FROM:
-        return []
-    trained = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
-    states = trained * (MOMENTS.get(training.optimizer, 2) + (training.ema is not None))
-    parts = {"weights": weights, "optimizer": states, "features": encoded.nbytes if encoded.device == device else 0}
-    fixed, total = sum(parts.values()), total_bytes(device)
-    if config.model.four_bit:  # shapes alone do not determine its layers
-        return [f"memory: needs at least {fixed / GB:.1f} of {total / GB:.0f} GB, before any pass ({_listed(parts)})"]
-    one, two = (model.training_bytes(pairs, encoded.shape[1:]) for pairs in (1, 2))
-    asked = training.micro_batch_size
-    pairs = asked if isinstance(asked, int) else training.batch_size
-    parts["a pass"] = one + (pairs - 1) * (two - one)
-    most = max(0, 1 + (total - fixed - one) // (two - one))
-    return [
-        f"memory: needs {sum(parts.values()) / GB:.1f} of {total / GB:.0f} GB with {pairs} pairs at once "
-        f"({_listed(parts)}); {most} would fit"
-    ]
-
-
-def total_bytes(device: torch.device) -> int:
-    """Return the device's memory."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    import psutil
-
-    return psutil.virtual_memory().total
-
-
-def _listed(parts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {size / GB:.1f}" for name, size in parts.items())

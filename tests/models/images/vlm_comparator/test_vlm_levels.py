@@ -114,15 +114,6 @@ def test_levels_are_learnt_from_scores_and_their_errors():
 
 
 @pytest.mark.slow
-def test_what_a_pass_over_levels_will_take_is_planned_too():
-    planned = {
-        question: make(question=question, lora=True).train().training_bytes(2, (1, 16, 16))
-        for question in ("pairs", "levels", "both")
-    }
-    assert 0 < planned["levels"] < planned["pairs"] < planned["both"]
-
-
-@pytest.mark.slow
 def test_a_base_that_has_no_words_for_levels_is_refused_and_one_that_has_them_serves_both(tmp_path):
     io.save(make(), tmp_path / "pairs")
     with pytest.raises(ValueError, match=r"knows no words for levels, since it was trained with question=pairs; give"):

@@ -8,7 +8,6 @@ import torch
 from models import io
 from models.images.comparator.interface import Comparator
 from models.images.vlm_comparator import model as vlm_model
-from models.images.vlm_comparator.memory import Live
 from tests.models.images.vlm_comparator.tiny_vlm import TINY, make, some_images, trained
 from tests.models.tiny import disturb
 
@@ -144,23 +143,6 @@ def test_where_memory_runs_out_half_as_many_pairs_are_asked_and_one_is_the_least
         with pytest.raises(torch.OutOfMemoryError):
             model.compare_encoded(encoded, first, second)
     assert asked[-1] == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("checkpointing", [False, True])
-def test_what_a_pass_will_take_is_told_without_making_it(checkpointing):
-    """Against the bytes that live together in the pass itself."""
-    model = make(lora=True, size=32, width=64, layers=3).train()
-    model.gradient_checkpointing = checkpointing
-    encoded = model.encode(some_images(8).repeat_interleave(2, -1).repeat_interleave(2, -2))
-    planned = [model.training_bytes(pairs, encoded.shape[1:]) for pairs in (1, 2, 4)]
-    assert all(parameter.grad is None for parameter in model.parameters())
-    first = torch.arange(4)
-    with Live() as used:
-        logits = model(None, torch.cat([first, first + 4]), torch.cat([first + 4, first]), encoded=encoded)
-        logits.float().logsumexp(-1).sum().backward()
-    assert planned[2] == pytest.approx(used.peak, rel=0.15)
-    assert planned[0] + 3 * (planned[1] - planned[0]) == pytest.approx(planned[2], rel=0.05)
 
 
 @pytest.mark.slow

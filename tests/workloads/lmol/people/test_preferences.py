@@ -9,9 +9,7 @@ from scipy.stats import spearmanr
 
 from common.errors import UserError
 from common.foreign_text import from_csv
-from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.people import asking
-from pipelines.workloads.lmol.people.preferences import (
+from models.images.people.preferences import (
     DOUBT,
     LENGTHS,
     SHARES,
@@ -25,8 +23,10 @@ from pipelines.workloads.lmol.people.preferences import (
     likely_priors,
     next_pairs,
 )
-from pipelines.workloads.lmol.people.propagation import averaged, propagated
-from pipelines.workloads.lmol.people.raters import fitted
+from models.images.people.propagation import averaged, propagated
+from models.images.people.raters import fitted
+from models.images.ranking import FIRST, SECOND, SIMILAR
+from pipelines.workloads.lmol import asking
 from pipelines.workloads.lmol.sources.columns import ANSWERS, RENAMED
 from tests import stages
 

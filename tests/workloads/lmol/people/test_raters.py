@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from pipelines.workloads.lmol.people.many import Sampled, fit_many
-from pipelines.workloads.lmol.people.preferences import UNKNOWN, Prior, fit, next_pairs
-from pipelines.workloads.lmol.people.propagation import averaged
-from pipelines.workloads.lmol.people.raters import fitted
+from models.images.people.many import Sampled, fit_many
+from models.images.people.preferences import UNKNOWN, Prior, fit, next_pairs
+from models.images.people.propagation import averaged
+from models.images.people.raters import fitted
 from tests.workloads.lmol.people.test_preferences import alike, answered, random_pairs
 
 pytestmark = pytest.mark.slow  # seconds of fits

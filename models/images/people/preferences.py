@@ -22,7 +22,6 @@ from scipy.sparse import coo_array, csr_array
 from scipy.special import log_softmax, softmax
 
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.pairs import draw
 
 UNKNOWN = 4.0  # standard deviation of scores without a prior
 SPREADS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # tried factors on the prior's standard deviations
@@ -291,3 +290,12 @@ def _candidates(num: int, asked: np.ndarray, generator: np.random.Generator) -> 
     swapped = generator.random(int(free.sum())) < 0.5
     first, second = first[free], second[free]
     return np.where(swapped, second, first), np.where(swapped, first, second)
+
+
+def draw(counts: np.ndarray, starts: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
+    """Return at most `most` different pairs (P, 2) of i with one of counts[i] numbers from starts[i]."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1])
+    numbers = generator.permutation(total) if total <= most else generator.choice(total, most, replace=False)
+    i = np.searchsorted(ends, numbers, side="right")
+    return np.stack([i, starts[i] + numbers - (ends - counts)[i]], axis=1)

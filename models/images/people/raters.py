@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import softmax
 
+from models.images.people.many import FEW_SAMPLES, MOST_DENSE, SAMPLES, fit_many, some
+from models.images.people.preferences import ALIKE, Heard, Posterior, Prior, fit, likely_priors, logits
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.people.many import FEW_SAMPLES, MOST_DENSE, SAMPLES, fit_many, some
-from pipelines.workloads.lmol.people.preferences import ALIKE, Heard, Posterior, Prior, fit, likely_priors, logits
 
 DISCRIMINATION, SPREAD, LEAN = 1.0, 0.5, 0.5  # mean and deviation of discriminations beforehand, deviation of leans
 LEAST, MOST, GUESSING = 0.02, 4.0, 0.25  # discriminations; the last one and less are said to be guesses

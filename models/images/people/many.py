@@ -15,8 +15,7 @@ from scipy import linalg
 from scipy.sparse import coo_array, csr_array
 from scipy.special import softmax
 
-from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.people.preferences import (
+from models.images.people.preferences import (
     ALIKE,
     TIE_VARIANCE,
     Heard,
@@ -26,6 +25,7 @@ from pipelines.workloads.lmol.people.preferences import (
     laplacian,
     logits,
 )
+from models.images.ranking import FIRST, SECOND, SIMILAR
 
 MOST_DENSE = 1500  # images whose covariance is kept whole
 LANDMARKS, SAMPLES, FEW_SAMPLES = 200, 192, 16

@@ -10,16 +10,8 @@ import numpy as np
 from scipy import linalg
 from scipy.special import softmax
 
+from models.images.people.preferences import ALIKE, TIE_VARIANCE, Heard, Posterior, Prior, laplacian, of_differences
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.people.preferences import (
-    ALIKE,
-    TIE_VARIANCE,
-    Heard,
-    Posterior,
-    Prior,
-    laplacian,
-    of_differences,
-)
 
 ITERATIONS = 400  # some ten do, if every pair is asked once
 SMALLEST_STEP = 0.1  # of a full one

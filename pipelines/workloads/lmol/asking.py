@@ -14,12 +14,11 @@ from common.foreign_text import to_csv
 from common.statistics import Z95
 from models import io
 from models.images import image_files
-from models.images.comparator.interface import ENDINGS, MOST_PIXELS, Comparator
-from pipelines.workloads.lmol.judging.baselines import texture_features
-from pipelines.workloads.lmol.people.many import MOST_DENSE
-from pipelines.workloads.lmol.people.preferences import UNKNOWN, Posterior, Prior, next_pairs
-from pipelines.workloads.lmol.people.propagation import averaged
-from pipelines.workloads.lmol.people.raters import Fitted, fitted
+from models.images.comparator.interface import AT_ONCE, ENDINGS, MOST_PIXELS, Comparator
+from models.images.people.preferences import UNKNOWN, Posterior, Prior, next_pairs
+from models.images.people.raters import Fitted, fitted
+from models.images.people.voting import ranked
+from models.images.texture import texture
 from pipelines.workloads.lmol.sources.finding import ANSWERS, find_answers, kind_of
 from pipelines.workloads.lmol.sources.scores import LabelledPair
 from pipelines.workloads.lmol.sources.tables import passed_over, read_table
@@ -113,17 +112,8 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Peop
         *(f"set aside: {each}" for each in aside),
         *(found.raters.table() if found.raters else []),
     ]
-    if len(names) > MOST_DENSE:
-        posterior = found.posterior(answers)
-        notes.append(
-            f"over {MOST_DENSE:,} images: scores and intervals are Laplace's approximation, by sparse matrices"
-        )
-    else:
-        try:
-            posterior = averaged(answers, found.priors, found.beforehand, found.heard)
-        except ArithmeticError as error:
-            posterior = found.posterior(answers)
-            notes.append(f"{error}; scores and intervals are Laplace's approximation, and intervals may be too narrow")
+    posterior, doubts = ranked(answers, found)
+    notes += doubts
     return PeoplesRanking(names, answers, posterior, found, notes, folder, table)
 
 
@@ -175,7 +165,8 @@ def _read(
 
 def _from_texture(squares: Sequence[np.ndarray]) -> Prior:
     """Return a prior under which images of similar texture have similar scores."""
-    features = np.stack([texture_features(square) for square in squares])
+    images = torch.from_numpy(np.stack(squares)).movedim(-1, 1)
+    features = torch.cat([texture(part) for part in images.split(AT_ONCE)]).double().numpy()
     return Prior(np.zeros(len(squares)), np.full(len(squares), UNKNOWN), _standardised(features))
 
 

@@ -1,0 +1,137 @@
+"""Regressions on an image's features: ridge, and kernel ridge by two lengths, on each kind of features, added up.
+
+    score = level + sum_k w_k (f_k(features) - level)        w_k >= 0
+
+Penalties and weights are those with the least error on images that the regressions were not fitted to (Breiman 1996,
+stacked regressions), so that the sum is about as good as the best of them, or better. What is stored is the sum: linear
+weights, and for each kind the features of images that kernels compare with, in principal components.
+
+    U images   F features of a kind   M images of the kernels   D components
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+MOST_IMAGES = 4000  # M at most, as the time to fit grows with their cube
+COMPONENTS = 256  # D at most
+LENGTHS = (1.0, 2.0)  # of kernels, in root mean square differences of standardised features
+PENALTIES = torch.logspace(-3, 3, 13, dtype=torch.float64)
+
+
+class Kernels(nn.Module):
+    """Gaussian kernels between images and those stored, summed with weights: of one kind of features."""
+
+    axes: Tensor
+    centre: Tensor
+    stored: Tensor
+    dual: Tensor
+
+    def __init__(self, features: int, images: int):
+        super().__init__()
+        components = min(features, COMPONENTS)
+        self.register_buffer("axes", torch.zeros(features, components))
+        self.register_buffer("centre", torch.zeros(components))
+        self.register_buffer("stored", torch.zeros(images, components))
+        self.register_buffer("dual", torch.zeros(images, len(LENGTHS)))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return sums (U,) for features (U, F)."""
+        square = distances(features @ self.axes - self.centre, self.stored)
+        sums = [(-square / length**2).exp() @ self.dual[:, i] for i, length in enumerate(LENGTHS)]
+        return torch.stack(sums).sum(0)
+
+
+class Regressions(nn.Module):
+    """The sum of all regressions on features whose kinds have the `sizes`, F each."""
+
+    weights: Tensor
+
+    def __init__(self, sizes: Sequence[int], images: int):
+        super().__init__()
+        self.sizes = list(sizes)
+        self.register_buffer("weights", torch.zeros(sum(sizes) + 1))  # the constant last
+        self.kernels = nn.ModuleList(Kernels(size, images) for size in sizes)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Return scores (U,) of features (U, sum of F)."""
+        found = features @ self.weights[:-1] + self.weights[-1]
+        for kernels, part in zip(self.kernels, features.split(self.sizes, 1), strict=True):
+            found = found + kernels(part)
+        return found
+
+    @torch.no_grad()
+    def fit(self, seen: tuple[Tensor, Tensor], unseen: tuple[Tensor, Tensor]) -> None:
+        """Fit to the features (U, sum of F) and scores (U,) of some images, choosing by those of others."""
+        from scipy.optimize import nnls  # of no use where a model only answers
+
+        images = len(self.kernels[0].get_buffer("stored"))
+        rows = torch.linspace(0, len(seen[0]) - 1, min(len(seen[0]), images)).round().long()
+        features, scores = seen[0].cpu()[rows], seen[1].double().cpu()[rows]
+        others, known = unseen[0].cpu(), unseen[1].double().cpu()
+        level, found = scores.mean(), []
+        parts = zip(features.split(self.sizes, 1), others.split(self.sizes, 1), strict=True)
+        kinds = [_Kind(own.double(), further.double()) for own, further in parts]
+        for kind in kinds:
+            for among, with_others in kind.kernels():
+                found.append(_ridge(among, with_others, scores - level, known - level))
+        shares, _ = nnls(torch.stack([guess for _, guess in found], 1).numpy(), (known - level).numpy())
+        duals = torch.from_numpy(shares)[:, None] * torch.stack([dual for dual, _ in found])
+        linear = []
+        for kernels, kind, (plain, *curved) in zip(self.kernels, kinds, duals.split(1 + len(LENGTHS)), strict=True):
+            assert isinstance(kernels, Kernels)
+            kind.store(kernels, torch.stack(curved, 1))
+            linear.append(kind.slopes(plain))
+        constant = level - torch.cat([kind.mean for kind in kinds]) @ torch.cat(linear)
+        self.weights.copy_(torch.cat([*linear, constant[None]]))
+
+
+class _Kind:
+    """One kind of features, of images that regressions are fitted to (N, F) and of others (n, F), in float64."""
+
+    def __init__(self, features: Tensor, others: Tensor):
+        self.mean, self.deviation = features.mean(0), features.std(0, correction=0).clamp_min(1e-6)
+        self.own, self.others = ((each - self.mean) / self.deviation for each in (features, others))
+        self.size = features.shape[1]
+        values, vectors = torch.linalg.eigh(self.own @ self.own.T)
+        kept = slice(-min(len(values), self.size, COMPONENTS), None)
+        self.axes = self.own.T @ (vectors[:, kept] / values[kept].clamp_min(1e-9).sqrt())
+        self.scale = self.size**-0.5  # so that squared distances are means over features
+
+    def kernels(self) -> list[tuple[Tensor, Tensor]]:
+        """Return for each kernel, the linear one first, its values among the images (N, N), and of others (n, N)."""
+        linear = self.own @ self.own.T / self.size, self.others @ self.own.T / self.size
+        own, others = (each @ self.axes * self.scale for each in (self.own, self.others))
+        near, far = distances(own, own), distances(others, own)
+        return [linear, *(((-near / length**2).exp(), (-far / length**2).exp()) for length in LENGTHS)]
+
+    def slopes(self, dual: Tensor) -> Tensor:
+        """Return weights (F,) of features for the weights (N,) of images in the linear kernel."""
+        return self.own.T @ dual / self.size / self.deviation
+
+    def store(self, kernels: Kernels, duals: Tensor) -> None:
+        """Keep what kernels with weights (N, K) of images need; what they have room for beyond it is 0."""
+        for tensor in kernels.buffers():
+            tensor.zero_()
+        components = self.axes.shape[1]
+        axes = self.axes * self.scale / self.deviation[:, None]
+        kernels.axes[:, :components] = axes
+        kernels.centre[:components] = self.mean @ axes
+        kernels.stored[: len(duals), :components] = self.own @ self.axes * self.scale
+        kernels.dual[: len(duals)] = duals
+
+
+def _ridge(kernel: Tensor, others: Tensor, scores: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+    """Return weights (N,) of images by the penalty with the least error on others, and the scores (n,) these get."""
+    values, axes = torch.linalg.eigh(kernel)
+    duals = axes @ ((axes.T @ scores)[:, None] / (values.clamp_min(0)[:, None] + PENALTIES))
+    guesses = others @ duals  # (n, penalties)
+    best = int((guesses - known[:, None]).square().mean(0).argmin())
+    return duals[:, best], guesses[:, best]
+
+
+def distances(one: Tensor, other: Tensor) -> Tensor:
+    """Return squared distances (n, m) of rows (n, D) from others (m, D)."""
+    square = one.square().sum(1)[:, None] + other.square().sum(1) - 2 * one @ other.T
+    return square.clamp_min(0)

@@ -1,1 +1,0 @@
-"""What people answer about pairs: scores from preferences, rankings, and the pairs to ask about next."""

@@ -1,0 +1,60 @@
+"""Regressions whose sum is about as good as the best of them, on features of several kinds."""
+
+import pytest
+import torch
+
+from models.images.regressions import COMPONENTS, Regressions
+
+SIZES = [6, 40, 300]  # the last has more features than components are kept
+
+
+def data(score, count=240):
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(count, sum(SIZES), generator=generator) * 3 + 1
+    features[:, 3] = 5  # which never changes
+    return features, score(features).double()
+
+
+def curved(features):
+    return (features[:, 0] - 1).square() / 3 + features[:, 1]
+
+
+def straight(features):
+    return 2 * features[:, 10] - features[:, 20] + 4
+
+
+def error(found, known):
+    return float((found - known).square().mean() / known.var())
+
+
+@pytest.mark.parametrize(("score", "most"), [(curved, 0.2), (straight, 0.05)])
+def test_what_one_kind_tells_by_one_kernel_is_found_among_others(score, most):
+    features, known = data(score)
+    model = Regressions(SIZES, 160)
+    model.fit((features[:160], known[:160]), (features[160:200], known[160:200]))
+    assert error(model(features[200:]), known[200:]) < most
+
+
+def test_noise_gets_the_mean():
+    features, known = data(lambda features: torch.randn(len(features), generator=torch.Generator().manual_seed(9)) + 7)
+    model = Regressions(SIZES, 160)
+    model.fit((features[:160], known[:160]), (features[160:200], known[160:200]))
+    assert error(model(features[200:]), known[200:]) < 1.25
+    assert float((model(features[200:]) - 7).abs().max()) < 1.5
+
+
+def test_fewer_images_than_there_is_room_for_give_the_same_and_a_second_fit_forgets_the_first():
+    features, known = data(curved)
+    found = []
+    for room in (50, 90):
+        model = Regressions(SIZES, room)
+        if room == 90:
+            model.fit((features[:90], -known[:90]), (features[100:], -known[100:]))
+        model.fit((features[:50], known[:50]), (features[100:160], known[100:160]))
+        found.append(model(features[160:]))
+    torch.testing.assert_close(*found)
+
+
+def test_kernels_keep_components_not_features():
+    assert Regressions(SIZES, 9).kernels[2].stored.shape == (9, COMPONENTS)
+    assert Regressions(SIZES, 9).kernels[0].stored.shape == (9, 6)
