@@ -115,7 +115,7 @@ class EvaluationSettings(Section):
     """Measurements on the held-out stories, and the stories that are told."""
 
     samples: int = Field(8, ge=1, description="number of stories to tell")
-    sample_tokens: int = Field(200, ge=1, description="largest number of tokens of a told story")
+    sample_tokens: int = Field(200, ge=1, le=10_000, description="largest number of tokens of a told story")
     temperature: float = Field(0.6, ge=0, description="sampling temperature of the told stories; 0: greedy")
     top_k: int = Field(40, ge=0, description="number of likeliest tokens that are sampled from; 0: all tokens")
     heard: int = Field(

@@ -22,7 +22,7 @@ from pipelines.workloads.tinystories import blocks
 from pipelines.workloads.tinystories.blocks import Blocks
 from pipelines.workloads.tinystories.config import Config, Data
 from pipelines.workloads.tinystories.sources import WAYS, left_out, text_files
-from pipelines.workloads.tinystories.tokenization import SCHEMA, alphabet_size, train_tokenizer, write_encoded
+from pipelines.workloads.tinystories.tokenization import SCHEMA, train_tokenizer, write_encoded
 
 FITTED_BYTES = 100_000_000  # of training text, to which the tokenizer is fitted
 STREAM = "stream.uint16"  # a file of each split
@@ -69,7 +69,6 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
         "nul_characters_removed": num_nuls,
         **{name: {**size, "characters_per_token": size["characters"] / size["tokens"]} for name, size in sizes.items()},
         "vocabulary": size,
-        "alphabet": alphabet_size(bpe),
     }
 
 

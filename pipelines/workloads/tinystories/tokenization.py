@@ -43,7 +43,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> tokenizers.Tokeniz
         vocab_size=vocabulary, min_frequency=1, special_tokens=list(SPECIAL_TOKENS), show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
-    num_bytes = alphabet_size(tokenizer)
+    num_bytes = sum(len(token) == 1 for token in tokenizer.get_vocab())
     if vocabulary < num_bytes + 2:
         raise UserError(
             f"model.vocabulary={vocabulary} is too small: the {num_bytes} different bytes of the training text and two "
@@ -56,11 +56,6 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> tokenizers.Tokeniz
         tokenizer = tokenizers.Tokenizer.from_str(json.dumps(described))
     tokenizer.encode_special_tokens = True
     return tokenizer
-
-
-def alphabet_size(tokenizer: tokenizers.Tokenizer) -> int:
-    """Return the number of different bytes in the text that the tokenizer was trained on."""
-    return sum(len(token) == 1 for token in tokenizer.get_vocab())
 
 
 class Encoder(dict[str, bytes]):

@@ -63,7 +63,6 @@ def test_the_facts_count_what_is_there(prepared):
         assert facts[name]["tokens"] == len(stream) - 2 * len(texts)
         assert facts[name]["characters_per_token"] == facts[name]["characters"] / facts[name]["tokens"]
     assert facts["train"]["unknown_bytes"] == 0
-    assert facts["alphabet"] == len(set("".join(data.stories(folder, "train"))))
 
 
 def test_a_story_stands_between_zeros_and_decodes_to_its_text(prepared):
