@@ -41,10 +41,8 @@ def test_the_folder_holds_a_dataset_and_a_tokenizer(prepared):
     folder, facts = prepared
     found = datasets.load_from_disk(folder)
     assert set(found) == {"train", "validation", "held_out"}
-    assert found["train"].features == {
-        "text": datasets.Value("string"),
-        "tokens": datasets.List(datasets.Value("uint16")),
-    }
+    assert found["train"].features == {"text": datasets.Value("string")}
+    assert {path.name for path in (folder / "train").glob("*.uint16")} == {data.STREAM}
     assert tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size() == 160
     assert data.stories(folder, "train") == found["train"]["text"][:]
     json.dumps(facts, allow_nan=False)
