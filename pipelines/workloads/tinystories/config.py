@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from common.config import Section
+from common.config import Choice, Section
 from models.stories import rp2040
 from models.stories.config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
@@ -74,7 +74,7 @@ def is_dataset(path: Path) -> bool:
 class Model(Section):
     """Sizes of the network: a preset, and keys that override it."""
 
-    preset: Literal["rp2040-speed", "rp2040-optimized", "rp2040-quality", "rp2040-story", "rp2040-reader"] = Field(
+    preset: Annotated[str, Choice(PRESETS)] = Field(
         "rp2040-story", description="named sizes; the keys below override them"
     )
     flash_megabytes: Literal[2, 4, 8, 16] = Field(2, description="flash of the board: 2 on a Raspberry Pi Pico")
