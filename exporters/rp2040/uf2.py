@@ -28,8 +28,6 @@ def join(
     check_boot(runtime, family)
     if len(runtime) > SETTINGS_OFFSET:
         raise ValueError(f"the runtime has {len(runtime):,} bytes; flash has {SETTINGS_OFFSET:,} for it")
-    if len(settings) != PAGE:
-        raise ValueError(f"the settings have {len(settings)} bytes, not {PAGE}")
     image = _padded(runtime, SETTINGS_OFFSET) + settings + _padded(model, PAGE) + _padded(vocabulary, PAGE)
     if len(image) > megabytes * MEGABYTE:
         raise ValueError(

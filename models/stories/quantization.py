@@ -21,9 +21,7 @@ RESIDUAL, NORMED, ATTENDED, GATE = 2**12, 2**10, 2**8, 2**7  # 1.0 in each kind 
 LARGEST_MULTIPLIER, LARGEST_BIAS = 2**15 - 1, 2**24 - 1
 LARGEST_POST, LARGEST_POST_COUNTED = 30, 20  # the second one of logits that counts are mixed into
 CLIP = 4.0  # standard deviations at which keys and values saturate
-# Tensors of a model that ships: matrices in 8 bits with a scale per row, counts in 32 bits each, the rest in 16.
-SCALE, ENTRIES = ".scale", "counts.entries"
-FIELDS = {"counts.tokens": (0, 12), "counts.tags": (12, 10), "counts.levels": (22, 10)}  # first bit and number of bits
+SCALE = ".scale"  # of rows: a model that ships has its matrices in 8 bits and the rest in 16
 
 
 def quantize(model: Network) -> IntegerTransformer:
@@ -166,20 +164,13 @@ def floats(tensor: torch.Tensor) -> Floats:
 def unpacked(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return stored tensors as a model has them; those of a model that is stored as it is stay unchanged.
 
-    Raises ValueError for rows without scales and for what is no list.
+    Raises ValueError for rows without scales.
     """
-    if not any(name == ENTRIES or name.endswith(SCALE) for name in tensors):
+    if not any(name.endswith(SCALE) for name in tensors):
         return tensors
     found = {}
     for name, tensor in tensors.items():
-        if name in (ENTRIES, "counts.starts") and tensor.dim() != 1:
-            raise ValueError(f"{name} of the weights has {tensor.dim()} dimensions; copy the model again")
-        if name == ENTRIES:
-            for field, (first, bits) in FIELDS.items():
-                found[field] = ((tensor.long() >> first) & (1 << bits) - 1).to(torch.int16)
-        elif name == "counts.starts":
-            found[name] = torch.cat([torch.zeros(1), tensor.cumsum(0)]).to(torch.int32)
-        elif tensor.dtype == torch.int8:
+        if tensor.dtype == torch.int8:
             scale = tensors.get(name + SCALE)
             if scale is None or tensor.dim() != 2 or scale.shape != tensor.shape[:1]:
                 raise ValueError(f"{name} of the weights lacks a scale for each row; copy the model again")

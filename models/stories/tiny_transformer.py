@@ -5,7 +5,7 @@ It tells them by its trained weights, or in integers as a chip does (`integer_tr
 
 import itertools
 import string
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -52,22 +52,14 @@ class TinyTransformer(Network):
         ids: list[int] = self.tokenizer.encode(prompt.lower() if self.lower_case else prompt).ids
         return ids
 
-    def complete(
-        self, prompts: Sequence[str], max_tokens: int = 256, temperature: float = 1.0, top_k: int = 0, seed: int = 0
-    ) -> list[str]:
-        """Return each prompt with its continuation, up to the story's end or `max_tokens` new tokens.
-
-        Temperature 0 is greedy. A text is a pure function of (prompt, its place in the list, settings).
-        """
-        known = [self.encoded(prompt) for prompt in prompts]
-        choose = partial(sampling.choose, temperature=temperature, top_k=top_k, seed=seed)
-        continued = _gathered(known, self._steps(known, max_tokens, choose))
-        return [self.tokenizer.decode([*ids, *more]) for ids, more in zip(known, continued, strict=True)]
-
     def answers(self, prepared: Sequence[StoryInput], settings: StorySettings) -> list[dict[str, Plain]]:
         """Return what follows each prompt; see `sampling.answer`."""
         known = [self.encoded(given.prompt) for given in prepared]
-        continued = _gathered(known, self._steps_by(known, [given.item for given in prepared], settings))
+        continued: list[list[int]] = [[] for _ in known]
+        for tokens in self._steps_by(known, [given.item for given in prepared], settings):
+            for story, token in zip(continued, tokens, strict=True):
+                if token != END:
+                    story.append(token)
         found = []
         for given, more in zip(prepared, continued, strict=True):
             whole = self.tokenizer.decode(more)
@@ -136,16 +128,6 @@ def make_tokenizer(described: Mapping[str, object]) -> "Tokenizer":
         raise ValueError(f"this model's tokenizer cannot be read ({error}); copy its config.json again") from error
     tokenizer.encode_special_tokens = True
     return tokenizer
-
-
-def _gathered(known: Sequence[list[int]], steps: Iterable[Sequence[int]]) -> list[list[int]]:
-    """Return the tokens that follow each prompt."""
-    continued: list[list[int]] = [[] for _ in known]
-    for tokens in steps:
-        for story, token in zip(continued, tokens, strict=True):
-            if token != END:
-                story.append(token)
-    return continued
 
 
 def _pieces(tokenizer: "Tokenizer", tokens: Iterator[int]) -> Iterator[str]:

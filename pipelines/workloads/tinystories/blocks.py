@@ -176,12 +176,9 @@ def _decoded(file: FileIO, offset: int, length: int) -> Iterator[str]:
             yield decoder.decode(chunk, final=read >= length)
         except UnicodeDecodeError as error:
             place = offset + read - len(error.object) + error.start
-            file.seek(0)
-            marked = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-            seems, name = ("seems to be UTF-16", "utf-16") if marked else ("may be Windows-1252", "cp1252")
             raise UserError(
-                f"{file.name} is not UTF-8: byte {place} is 0x{error.object[error.start]:02x}; it {seems}, "
-                f"so convert it first, as in: iconv -f {name} -t utf-8 {file.name} > utf8.txt"
+                f"{file.name} is not UTF-8: byte {place} is 0x{error.object[error.start]:02x}; convert it first from "
+                f"the encoding that it has, as in: iconv -f cp1252 -t utf-8 {file.name} > utf8.txt"
             ) from error
 
 

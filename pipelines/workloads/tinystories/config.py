@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from common.config import Section
+from common.config import Choice, Section
 from models.stories import rp2040
 from models.stories.config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
@@ -18,7 +18,7 @@ TEST_SPLITS = ("test", "validation")  # of a source; the first one that it has i
 class Data(DataSection):
     """The stories, and how they are split and tokenized."""
 
-    layout: ClassVar[int] = 3  # 3: parts by the hash of a story alone
+    layout: ClassVar[int] = 4  # 4: tokens in the stream alone
 
     source: str | None = Field(
         None,
@@ -74,7 +74,7 @@ def is_dataset(path: Path) -> bool:
 class Model(Section):
     """Sizes of the network: a preset, and keys that override it."""
 
-    preset: Literal["rp2040-speed", "rp2040-optimized", "rp2040-quality", "rp2040-story", "rp2040-reader"] = Field(
+    preset: Annotated[str, Choice(PRESETS)] = Field(
         "rp2040-story", description="named sizes; the keys below override them"
     )
     flash_megabytes: Literal[2, 4, 8, 16] = Field(2, description="flash of the board: 2 on a Raspberry Pi Pico")
@@ -115,7 +115,7 @@ class EvaluationSettings(Section):
     """Measurements on the held-out stories, and the stories that are told."""
 
     samples: int = Field(8, ge=1, description="number of stories to tell")
-    sample_tokens: int = Field(200, ge=1, description="largest number of tokens of a told story")
+    sample_tokens: int = Field(200, ge=1, le=10_000, description="largest number of tokens of a told story")
     temperature: float = Field(0.6, ge=0, description="sampling temperature of the told stories; 0: greedy")
     top_k: int = Field(40, ge=0, description="number of likeliest tokens that are sampled from; 0: all tokens")
     heard: int = Field(

@@ -12,7 +12,6 @@ from typing import Any
 
 import datasets
 import numpy as np
-import pyarrow as pa
 import tokenizers
 
 from common.disk.prepared import MANIFEST
@@ -22,11 +21,10 @@ from pipelines.workloads.tinystories import blocks
 from pipelines.workloads.tinystories.blocks import Blocks
 from pipelines.workloads.tinystories.config import Config, Data
 from pipelines.workloads.tinystories.sources import WAYS, left_out, text_files
-from pipelines.workloads.tinystories.tokenization import SCHEMA, alphabet_size, train_tokenizer, write_encoded
+from pipelines.workloads.tinystories.tokenization import SCHEMA, TOKENS, train_tokenizer, write_encoded
 
 FITTED_BYTES = 100_000_000  # of training text, to which the tokenizer is fitted
-STREAM = "stream.uint16"  # a file of each split
-SIZES = ("stories", "characters", "bytes", "tokens", "unknown_bytes")
+STREAM = "stream" + TOKENS  # a file of each split
 SPLITS = ("train", "validation", "held_out")
 FEWEST_STORIES = 20  # a text with fewer blocks than this is a book
 HELD_OUT, VALIDATION = 10, 20  # at most one story in ten is held out, one in twenty picks the best model
@@ -36,7 +34,7 @@ PASSAGE_ENDS = (re.compile(r"[.!?][\"')\]\u2019\u201d]*\n"), re.compile(r"\n"), 
 
 
 def prepare(config: Config, folder: Path) -> Mapping[str, object]:
-    """Write the three splits (text, tokens) and tokenizer.json; return facts for the manifest.
+    """Write the three splits (texts, and a stream of tokens) and tokenizer.json; return facts for the manifest.
 
     The text is read in pieces by all cores, twice: once to find the stories and their order, then those of the share to
     use. Memory holds 36 bytes for each story. The tokenizer is trained on the training split only, on its first 100 MB,
@@ -69,7 +67,6 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
         "nul_characters_removed": num_nuls,
         **{name: {**size, "characters_per_token": size["characters"] / size["tokens"]} for name, size in sizes.items()},
         "vocabulary": size,
-        "alphabet": alphabet_size(bpe),
     }
 
 
@@ -178,10 +175,11 @@ def _write(folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer)
     write = partial(write_encoded, described, empty.features.arrow_schema)
     sizes = {name: Counter[str]() for name in parts}
     for (_, path), size in zip(tasks, in_order(write, tasks, "tokenizing, parts"), strict=True):
-        sizes[path.parent.name] += size
-    for name in parts:
-        _write_stream(folder, name)
-    return {name: {key: size[key] for key in SIZES} for name, size in sizes.items()}
+        sizes[path.parent.name].update(size)
+        with (path.parent / STREAM).open("ab") as stream, path.with_suffix(TOKENS).open("rb") as tokens:
+            shutil.copyfileobj(tokens, stream)
+        path.with_suffix(TOKENS).unlink()
+    return {name: dict(size) for name, size in sizes.items()}
 
 
 def facts(folder: Path) -> dict[str, Any]:
@@ -218,20 +216,6 @@ def ending(folder: Path, split: str, characters: int) -> str:
         if sum(map(len, texts)) > characters:
             break
     return "\n".join(texts)
-
-
-def _write_stream(folder: Path, split: str) -> None:
-    """Write a split's tokens to one file, with a 0 before and after each story."""
-    with (folder / split / STREAM).open("wb") as file:
-        for path in sorted((folder / split).glob("*.arrow")):
-            with pa.OSFile(str(path)) as stored:  # not mapped, or all of its pages would count as this process's
-                for batch in pa.ipc.open_stream(stored):
-                    lengths = batch["tokens"].value_lengths().to_numpy() + 2
-                    is_text = np.ones(lengths.sum(), bool)
-                    is_text[np.cumsum(lengths) - 1] = is_text[np.cumsum(lengths) - lengths] = False
-                    stream = np.zeros(len(is_text), np.uint16)
-                    stream[is_text] = batch["tokens"].flatten().to_numpy()
-                    file.write(stream.tobytes())
 
 
 def tokens(folder: Path, split: str) -> np.ndarray:

@@ -69,7 +69,7 @@ def evaluate(
     }
     told = config.evaluation
     prompts = [told.prompts[i % len(told.prompts)] for i in range(told.samples)]
-    samples = model.complete(prompts, told.sample_tokens, told.temperature, told.top_k, config.seed)
+    samples, _ = _told(config, model, prompts, told.sample_tokens)
     searched = training_text[-MOST_CHARACTERS:]
     return [
         Evaluation(
@@ -195,7 +195,6 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, obje
         "strongest_frozen": frozen,
         "frozen_gain": frozen_gain,
         "frozen_gain_interval": interval_around(frozen_gain, frozen_half),
-        "verdict": _verdict(gain, half, strongest),
         "n": len(stories.stories),
         "tokens": num_tokens,
         "characters": int(stories.characters.sum()),
@@ -209,14 +208,6 @@ def _gain(nats: Mapping[str, np.ndarray], stories: HeldOut, rival: str) -> tuple
     return _bits(saved, stories), ratio_half_width(saved * text.BITS_PER_NAT, stories.characters)
 
 
-def _verdict(gain: float, half: float | None, baseline: str) -> str:
-    if half is not None and gain - half > 0:
-        return f"int8 model better than {baseline} by {gain:.3f} bits/character"
-    if half is not None and gain + half < 0:
-        return f"not better than {baseline}: {-gain:.3f} bits/character worse"
-    return f"no clear difference from {baseline}"
-
-
 def _listened(
     config: Config, model: TinyTransformer, stories: Sequence[str], listener: Listener
 ) -> list[dict[str, object]]:
@@ -228,15 +219,21 @@ def _listened(
     begun = [(story, begin) for story, begin in found if begin is not None][: settings.heard]
     if not begun:
         return []
-    asked = [StoryInput(prompt=begin, item=item) for item, (_, begin) in enumerate(begun)]
-    most, temperature, top_k = settings.heard_tokens, settings.temperature, settings.top_k
-    answers = model.answers(asked, StorySettings(length=most, temperature=temperature, top_k=top_k, seed=config.seed))
-    told = [f"{begin}{answer['text']}" for answer, (_, begin) in zip(answers, begun, strict=True)]
+    most = settings.heard_tokens
+    told, ends = _told(config, model, [begin for _, begin in begun], most)
     rest = [model.encoded(story[len(begin) :]) for story, begin in begun]
     real = [begin + model.tokenizer.decode(ids[:most]) for ids, (_, begin) in zip(rest, begun, strict=True)]
-    ends = [answer["finish"] == "stop" for answer in answers]
-    label = f"told, {most} tokens at temperature {temperature:g}, top_k {top_k}"
+    label = f"told, {most} tokens at temperature {settings.temperature:g}, top_k {settings.top_k}"
     return [
         row(label, list(map(listener.heard, told)), ends),
         row("real, held out", list(map(listener.heard, real)), [len(ids) < most for ids in rest]),
     ]
+
+
+def _told(config: Config, model: TinyTransformer, beginnings: Sequence[str], most: int) -> tuple[list[str], list[bool]]:
+    """Tell a story from each beginning, in at most so many tokens; return them with it, and whether they ended."""
+    settings = config.evaluation
+    how = StorySettings(length=most, temperature=settings.temperature, top_k=settings.top_k, seed=config.seed)
+    answers = model.answers([StoryInput(prompt=begin, item=item) for item, begin in enumerate(beginnings)], how)
+    told = [f"{begin}{answer['text']}" for begin, answer in zip(beginnings, answers, strict=True)]
+    return told, [answer["finish"] == "stop" for answer in answers]

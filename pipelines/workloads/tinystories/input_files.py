@@ -2,13 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from common.input_files import Given, Inputs, each_file, lines_of
 from models.stories.inputs import StoryInput, StorySettings
-
-if TYPE_CHECKING:
-    from models.stories.tiny_transformer import TinyTransformer
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -21,28 +17,11 @@ def line(text: str) -> Mapping[str, str]:
     return {"prompt": text}
 
 
-def about(models: Sequence["TinyTransformer"]) -> dict[str, bool]:
-    """Return whether the chip can have the model."""
-    from models.stories import rp2040
-
-    try:
-        rp2040.check(models[0].config)
-    except ValueError:
-        return {"chip": False}
-    return {"chip": True}
-
-
 def together(settings: StorySettings) -> int:
     """Return how many stories are told together; in integers they are told one after the other."""
     return 4 if settings.arithmetic == "integer" else 64
 
 
 INPUTS = Inputs(
-    input=StoryInput,
-    settings=StorySettings,
-    read=read,
-    line=line,
-    served={"length": 1000},
-    at_once=together,
-    about=about,
+    input=StoryInput, settings=StorySettings, read=read, line=line, served={"length": 1000}, at_once=together
 )

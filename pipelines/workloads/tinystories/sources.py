@@ -8,7 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import datasets
@@ -108,10 +108,7 @@ def _table_texts(files: Sequence[Path], source: str) -> Iterator[str]:
         except (pyarrow.ArrowInvalid, OSError) as error:
             raise UserError(f"data.source={source}: {path} is no Parquet file ({str(error)[:100]})") from error
         if "text" not in schema.names or schema.field("text").type not in (pyarrow.string(), pyarrow.large_string()):
-            raise UserError(
-                f"data.source={source}: {path} needs a column `text` of strings; it has {', '.join(schema.names)}; "
-                "rename one, or give another file"
-            )
+            raise _no_text(source, str(path), schema.names)
     batches = (
         batch for path in files for batch in parquet.ParquetFile(path).iter_batches(ROWS_AT_ONCE, columns=["text"])
     )
@@ -132,13 +129,17 @@ def _written(
 def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> Iterator[str]:
     """Return the column `text`, read a few rows at a time; raises UserError at once if there is none."""
     if getattr(dataset, "features", {}).get("text") not in (datasets.Value("string"), datasets.Value("large_string")):
-        names = ", ".join(dataset.keys() if isinstance(dataset, dict) else dataset.column_names)
-        raise UserError(
-            f"data.source={source}: a dataset needs a split `train` with a column `text` of strings; this one has "
-            f"{names}; rename them, or give another dataset"
-        )
+        names = dataset.keys() if isinstance(dataset, dict) else dataset.column_names
+        raise _no_text(source, "a dataset's split `train`", names)
     batches = dataset.select_columns("text").iter(ROWS_AT_ONCE)
     return (text for batch in batches for text in batch["text"] if text is not None)
+
+
+def _no_text(source: str, what: str, names: Iterable[str]) -> UserError:
+    return UserError(
+        f"data.source={source}: {what} needs a column `text` of strings; it has {', '.join(names)}; rename one, or "
+        "give another source"
+    )
 
 
 def _download(name: str) -> datasets.DatasetDict:

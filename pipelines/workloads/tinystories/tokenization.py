@@ -14,11 +14,13 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from common.errors import UserError
-from models.stories.config import PIECES, SPECIAL_TOKENS, UNKNOWN
+from models.stories.config import END, PIECES, SPECIAL_TOKENS, UNKNOWN
 from models.stories.tiny_transformer import make_tokenizer
 from pipelines.workloads.tinystories.blocks import Blocks
 
-SCHEMA = pa.schema({"text": pa.string(), "tokens": pa.list_(pa.uint16())})
+SCHEMA = pa.schema({"text": pa.string()})
+TOKENS = ".uint16"  # the ending of a file of tokens
+BOUNDARY = np.uint16(END).tobytes()  # before and after each story
 PIECE = re.compile(PIECES)
 KEPT_PIECES, KEPT_CHARACTERS = 1 << 18, 64  # of an encoder's memory: how many pieces, and how long each may be
 TEXTS_AT_ONCE = 1000  # rows of a record batch
@@ -43,7 +45,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> tokenizers.Tokeniz
         vocab_size=vocabulary, min_frequency=1, special_tokens=list(SPECIAL_TOKENS), show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
-    num_bytes = alphabet_size(tokenizer)
+    num_bytes = sum(len(token) == 1 for token in tokenizer.get_vocab())
     if vocabulary < num_bytes + 2:
         raise UserError(
             f"model.vocabulary={vocabulary} is too small: the {num_bytes} different bytes of the training text and two "
@@ -56,11 +58,6 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> tokenizers.Tokeniz
         tokenizer = tokenizers.Tokenizer.from_str(json.dumps(described))
     tokenizer.encode_special_tokens = True
     return tokenizer
-
-
-def alphabet_size(tokenizer: tokenizers.Tokenizer) -> int:
-    """Return the number of different bytes in the text that the tokenizer was trained on."""
-    return sum(len(token) == 1 for token in tokenizer.get_vocab())
 
 
 class Encoder(dict[str, bytes]):
@@ -88,24 +85,27 @@ class Encoder(dict[str, bytes]):
 
 
 def write_encoded(tokenizer: str, schema: pa.Schema, task: tuple[Blocks, Path]) -> Counter[str]:
-    """Write blocks and their tokens, without markers, to an Arrow file of SCHEMA; return counts of what is in it.
+    """Write blocks to an Arrow file of SCHEMA, and their tokens beside it; return counts of what is in them.
 
     `tokenizer` is as the library `tokenizers` writes it, `schema` has the file's metadata, `task` the blocks and the
     file.
     """
     blocks, path = task
     encoder, sizes, stories = _encoder(tokenizer), Counter[str](), blocks.stories()
-    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as arrow:
+    with (
+        pa.OSFile(str(path), "wb") as file,
+        pa.ipc.new_stream(file, schema) as arrow,
+        path.with_suffix(TOKENS).open("wb") as stream,
+    ):
         while texts := list(itertools.islice(stories, TEXTS_AT_ONCE)):
-            encoded = [encoder.encode(text) for text in texts]
-            tokens = np.frombuffer(b"".join(encoded), np.uint16)
-            ends = np.cumsum([0, *map(len, encoded)]) // tokens.itemsize
-            columns = [pa.array(texts, pa.string()), pa.ListArray.from_arrays(ends.astype(np.int32), tokens)]
-            arrow.write_batch(pa.record_batch(columns, schema=schema))
+            encoded = b"".join(BOUNDARY + encoder.encode(text) + BOUNDARY for text in texts)
+            stream.write(encoded)
+            arrow.write_batch(pa.record_batch([pa.array(texts, pa.string())], schema=schema))
+            tokens = np.frombuffer(encoded, np.uint16)
             sizes["stories"] += len(texts)
             sizes["characters"] += sum(map(len, texts))
             sizes["bytes"] += sum(len(text.encode()) for text in texts)
-            sizes["tokens"] += len(tokens)
+            sizes["tokens"] += int((tokens != END).sum())
             sizes["unknown_bytes"] += int((tokens == UNKNOWN).sum())
     return sizes
 

@@ -5,21 +5,17 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from models.stories.quantization import ENTRIES, FIELDS, SCALE
+from models.stories.quantization import SCALE
 
 
 def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return a state dict as it is stored."""
-    found, entries = {}, torch.zeros((), dtype=torch.int64)
+    found = {}
     for name, tensor in tensors.items():
         if name.startswith("memory.mean_") or name.endswith(".weight"):
             scale = tensor.abs().amax(1) / 127
             found[name] = (tensor / torch.where(scale == 0, 1, scale)[:, None]).round().to(torch.int8)
             found[name + SCALE] = scale
-        elif name in FIELDS:
-            entries = entries | tensor.long() << FIELDS[name][0]
-        elif name == "counts.starts":
-            found[name] = tensor.diff().to(torch.uint8)  # sizes of the buckets
         else:
             found[name] = tensor.half() if tensor.is_floating_point() else tensor
-    return found | ({ENTRIES: entries.to(torch.int32)} if entries.dim() else {})
+    return found

@@ -11,12 +11,12 @@ from tests.models.stories.shipped_packing import packed
 
 @pytest.fixture(scope="module")
 def model():
-    made = tiny.make(vocabulary=48, memory=(64, 128), counts=200, tokenizer=tiny.trained_tokenizer(48))
+    made = tiny.make(vocabulary=48, memory=(64, 128), tokenizer=tiny.trained_tokenizer(48))
     made.memory.mean_0[3] = 0  # a row of no use
     return made.half().float()  # what is stored in half precision survives
 
 
-def test_counts_come_back_as_they_were_and_the_memory_as_the_chip_has_it(model, tmp_path):
+def test_matrices_and_the_memory_come_back_as_the_chip_has_them(model, tmp_path):
     io.save(model, tmp_path / "plain")
     io.save(model, tmp_path / "packed", state=packed(model.state_dict()))
     sizes = [(tmp_path / name / io.WEIGHTS).stat().st_size for name in ("packed", "plain")]

@@ -56,10 +56,12 @@ def test_saved_with_its_tokenizer_it_tells_the_same_story(tmp_path):
     model = make(vocabulary=40, tokenizer=tokenizer)
     io.save(model, tmp_path)
     loaded = io.load(tmp_path)
-    told = [m.complete(["The cat", ""], max_tokens=20, temperature=0.9, top_k=10, seed=3) for m in (model, loaded)]
+    asked = [{"prompt": "The cat"}, {}]
+    told = [list(m.predict(asked, length=20, temperature=0.9, top_k=10, seed=3)) for m in (model, loaded)]
     assert told[0] == told[1]
-    assert told[0][0].startswith("The cat")
-    assert model.complete(["The cat"], 5, seed=4) != model.complete(["The cat"], 5, seed=5)
+    assert list(model.predict(asked, length=20, temperature=5.0, seed=4)) != list(
+        model.predict(asked, length=20, temperature=5.0, seed=5)
+    )
 
 
 def test_prompts_keep_their_capitals_where_the_stories_had_some():
@@ -70,7 +72,7 @@ def test_prompts_keep_their_capitals_where_the_stories_had_some():
 
 def test_a_model_without_a_tokenizer_says_so():
     with pytest.raises(ValueError, match="saved without its tokenizer"):
-        make().complete([""])
+        list(make().predict([{}]))
 
 
 def test_tokens_are_drawn_as_often_as_they_are_likely():
