@@ -8,10 +8,13 @@ BACKLOG = 2  # pieces of work that wait or run: each may hold a copy of a model
 
 
 class Background(ThreadPoolExecutor):
-    """A thread that works in order; leaving its `with` block waits for it. After a failure it does nothing more."""
+    """A thread that works in order; leaving its `with` block waits for it. After a failure it does nothing more.
 
-    def __init__(self) -> None:
-        super().__init__(1, "background")
+    The thread calls `begin` first.
+    """
+
+    def __init__(self, begin: Callable[[], object] | None = None):
+        super().__init__(1, "background", begin)
         self._pending: deque[Future[None]] = deque()
         self._failed = False
 

@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -26,17 +27,19 @@ CHUNK = 2**28  # bytes sent at once
 T = TypeVar("T")
 
 _waiting = 0  # how many `waiting` blocks the main thread is in
+_thread = threading.local()  # `number`: of the hosts' group that a thread agrees over, if not the first
 
 
 @contextmanager
 def waiting() -> Iterator[None]:
     """Say that this rank waits for the others within the block."""
     global _waiting
-    _waiting += 1
+    counts = not _number()
+    _waiting += counts
     try:
         yield
     finally:
-        _waiting -= 1
+        _waiting -= counts
 
 
 def waits() -> bool:
@@ -193,9 +196,23 @@ def copy_of(folder: Path) -> Iterator[Path]:
         yield folder if is_main() else Path(temporary)
 
 
-@functools.cache
+def beside() -> None:
+    """Let this thread agree over the hosts' second group from here on, as the main one may be using the first."""
+    _thread.number = 1
+
+
+def _number() -> int:
+    return getattr(_thread, "number", 0)
+
+
 def group() -> ProcessGroup:
-    """Return the hosts' group of all processes."""
+    """Return the hosts' group of all processes that this thread agrees over."""
+    return hosts(_number())
+
+
+@functools.cache
+def hosts(number: int) -> ProcessGroup:
+    """Return a hosts' group of all processes; the first call for a number makes it, in the main threads of all."""
     from torch import distributed
 
     made: ProcessGroup = distributed.new_group(backend="gloo", timeout=PATIENCE)

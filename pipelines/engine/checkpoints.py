@@ -55,12 +55,38 @@ class Snapshot:
     def write(self, folder: Path, keep: int, best: Path) -> None:
         """Write folder/step-NNNNNN with a copy of `best`; keep only the newest `keep` checkpoints."""
         with files.folder_at_once(folder_of(folder, self.step)) as temporary:
-            _write_tensors(temporary / "model.safetensors", self.weights)
-            if self.averaged is not None:
-                _write_tensors(temporary / AVERAGE, self.averaged)
+            tensors = {"model.safetensors": self.weights, AVERAGE: self.averaged}
+            known = {
+                name: files.write_hashed(temporary / name, safetensors_bytes.pieces(values))
+                for name, values in tensors.items()
+                if values is not None
+            }
             _write_values(temporary / "optimizer.pt", self.moments)
-            finish(temporary, self.task, self.progress, best)
+            finish(temporary, self.task, self.progress, best, known)
         prune(folder, keep, self.step)
+
+
+@dataclass(frozen=True)
+class SplitSnapshot:
+    """What a `Snapshot` is, of sharded training: this process's share of it, which all processes write."""
+
+    step: int
+    tensors: Mapping[str, Tensor]
+    averaged: Mapping[str, Tensor] | None  # weights
+    task: Mapping[str, object]
+    progress: Mapping[str, object]
+
+    @property
+    def weights(self) -> Mapping[str, Tensor]:
+        """The weights by name."""
+        names = (name for name in self.tensors if name.startswith(split_checkpoints.MODEL))
+        return {name.removeprefix(split_checkpoints.MODEL): self.tensors[name] for name in names}
+
+    def write(self, folder: Path, keep: int, best: Path) -> None:
+        """Write what `Snapshot.write` does."""
+        path = folder_of(folder, self.step)
+        split_checkpoints.write(path, self.tensors, lambda f, known: finish(f, self.task, self.progress, best, known))
+        ranks.on_main(lambda: prune(folder, keep, self.step))
 
 
 def finish(
@@ -81,35 +107,25 @@ def finish(
     files.write_json(folder / MANIFEST, files.digests(folder, known))
 
 
-def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Snapshot:
-    """Copy the state of training. Call it on all ranks; only the main process gets all of it."""
-    device, averaged = trained.accelerator.device, None
-    weights, moments = states.get_state_dict(trained.model, list(trained.optimizers), options=OPTIONS)
+def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Snapshot | SplitSnapshot:
+    """Copy the state of training. Call it on all ranks; only the main process gets all of it, or each its share."""
+    accelerator, averaged, own = trained.accelerator, None, _copied(dict(task), CPU)
+    scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
+    plain = {**asdict(progress), **scaler}
     if trained.average is not None:
         with trained.average.in_place():
-            averaged = weights_of(trained.accelerator, trained.model)
-    kept, own, plain = _copied(moments, device), _copied(dict(task), CPU), _plain(trained.accelerator, progress)
-    return Snapshot(progress.step, _copied(weights, device), averaged, kept, own, plain)  # type: ignore[arg-type]
+            averaged = weights_of(accelerator, trained.model)
+    if accelerator.distributed_type == DistributedType.FSDP:
+        return SplitSnapshot(progress.step, split_checkpoints.staged(trained.tensors()), averaged, own, plain)
+    found = states.get_state_dict(trained.model, list(trained.optimizers), options=OPTIONS)
+    weights, moments = (_copied(part, accelerator.device) for part in found)
+    return Snapshot(progress.step, weights, averaged, moments, own, plain)  # type: ignore[arg-type]
 
 
-def _plain(accelerator: Accelerator, progress: Progress) -> dict[str, object]:
-    scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
-    return {**asdict(progress), **scaler}
-
-
-def write_split(
-    folder: Path, keep: int, best: Path, trained: Trained, task: Mapping[str, object], progress: Progress
-) -> None:
-    """Write what `Snapshot.write` does, of sharded training, in which no process holds all. Call it on all ranks."""
-    plain, path, state = _plain(trained.accelerator, progress), folder_of(folder, progress.step), trained.tensors()
-    split_checkpoints.write(path, state, lambda temporary, known: finish(temporary, task, plain, best, known))
-    ranks.on_main(lambda: prune(folder, keep, progress.step))
-
-
-def weights_of(accelerator: Accelerator, model: nn.Module, split: bool = False) -> Mapping[str, Tensor]:
-    """Copy the weights to host memory, on the main process; split ones are not copied. Call it on all ranks."""
-    if split:
-        return states.get_model_state_dict(model)  # type: ignore[return-value]
+def weights_of(accelerator: Accelerator, model: nn.Module) -> Mapping[str, Tensor]:
+    """Copy the weights to host memory, on the main process, or of split ones the own share. Call it on all ranks."""
+    if accelerator.distributed_type == DistributedType.FSDP:
+        return split_checkpoints.staged(states.get_model_state_dict(model))  # type: ignore[arg-type]
     return _copied(states.get_model_state_dict(model, options=OPTIONS), accelerator.device)  # type: ignore[arg-type]
 
 
@@ -129,11 +145,6 @@ def prune(folder: Path, keep: int, step: int) -> None:
     for path in found(folder):
         if path not in kept:
             files.remove_folder(path)
-
-
-def _write_tensors(path: Path, weights: Mapping[str, Tensor]) -> None:
-    with files.gathered(path) as file:
-        file.writelines(safetensors_bytes.pieces(weights))
 
 
 def _write_values(path: Path, values: object) -> None:

@@ -38,9 +38,10 @@ class Loop:
         self.accelerator, self.run, self.metric = accelerator, run, metric.chosen(config.training.metric)
         self.hooks = [hooks.load(word) for word in config.training.hooks]
         self.updater = Updater(task, config, accelerator, run)
-        self.writer = Background()  # of models and checkpoints, on the main process
+        self.writer = Background(ranks.beside)  # of models and checkpoints, on the main process or of shares
         self.model, self.monitor, self.steps = self.updater.model, self.updater.monitor, self.updater.steps
         self.split = accelerator.distributed_type == DistributedType.FSDP  # no process holds the whole model
+        self.backlog = 0 if self.split else BACKLOG - 1  # pieces of work that a further copy may join
         self.doing, self.saved = "training", -1  # the latter the step of the last checkpoint
         self.watch = Watch(self.updater.stop, self._at, config.hardware.patience)
         self.refitted: tuple[int, Mapping[str, float]] = (-1, {})  # the step of the last refit, and what it returned
@@ -123,7 +124,7 @@ class Loop:
 
     def _settle(self, most: int = 0) -> None:
         with self._doing("writing"):
-            ranks.on_main(lambda: self.writer.wait(most))
+            (ranks.agree if self.split else ranks.on_main)(lambda: self.writer.wait(most))
 
     def _is_over(self) -> bool:
         return self.progress.step >= self.steps or self._patience_is_over()
@@ -292,40 +293,35 @@ class Loop:
     def save(self) -> None:
         """Copy the state for a checkpoint and model/last, written while training continues."""
         self.updater.sum_up()
-        self._settle(BACKLOG - 1)
-        self._write(self.run.sync_metrics)  # which the checkpoint counts on
+        self._settle(self.backlog)
+        self._write(self.run.sync_metrics, main=True)  # which the checkpoint counts on
         state, progress = self.task.state_dict(), self.progress
         folder, kept, best = self.run.checkpoints, self.training.keep_checkpoints, self.run.best
-        if self.split:
-            self._settle()
-            checkpoints.write_split(folder, kept, best, self._trained(), state, progress)
-            with self._averaged():
-                self._keep_model(self.run.last)
-        else:
-            snapshot = checkpoints.take(self._trained(), state, progress)
-            self._write(lambda: snapshot.write(folder, kept, best))
-            self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
+        snapshot = checkpoints.take(self._trained(), state, progress)
+        self._write(lambda: snapshot.write(folder, kept, best))
+        self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         self.saved = self.progress.step
         now, path = self._moment(), checkpoints.folder_of(folder, progress.step)
         for hook in self.hooks:
-            self._write(functools.partial(hook.on_save, now, path))
+            self._write(functools.partial(hook.on_save, now, path), main=True)
 
-    def _write(self, work: Callable[[], None]) -> None:
-        if self.accelerator.is_main_process:
+    def _write(self, work: Callable[[], None], main: bool = False) -> None:
+        """Do `work` beside training, on all ranks that have a part in what is written or on the main process alone."""
+        if self.accelerator.is_main_process or (self.split and not main):
             self.writer.start(work)
 
     def _write_model(self, folder: Path, weights: Mapping[str, Tensor]) -> None:
-        with explained(folder):
-            io.save(self.task.model, folder, state=weights, write=ranks.is_main())
+        def write() -> None:
+            with explained(folder):
+                io.save(self.task.model, folder, state=weights, write=ranks.is_main())
+
+        ranks.agree(write) if self.split else write()
 
     def _trained(self) -> Trained:
         return Trained(self.accelerator, self.model, self.updater.stepper.optimizers, self.updater.average)
 
     def _keep_model(self, folder: Path) -> None:
-        """Copy the model's weights, written while training continues; split ones are written as they are gathered."""
-        self._settle(0 if self.split else BACKLOG - 1)
-        weights = checkpoints.weights_of(self.accelerator, self.model, self.split)
-        if self.split:
-            ranks.agree(lambda: self._write_model(folder, weights))
-        else:
-            self._write(lambda: self._write_model(folder, weights))
+        """Copy the model's weights, written while training continues; split ones are gathered one by one for that."""
+        self._settle(self.backlog)
+        weights = checkpoints.weights_of(self.accelerator, self.model)
+        self._write(lambda: self._write_model(folder, weights))

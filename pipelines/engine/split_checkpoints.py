@@ -1,8 +1,12 @@
-"""Checkpoints of sharded training: each process writes its share, on a disk that all see; any number of them reads."""
+"""Checkpoints of sharded training: each process writes a copy of its share, on a disk that all see, beside training.
+
+Any number of processes reads them.
+"""
 
 from __future__ import annotations
 
-import itertools
+import functools
+import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -13,18 +17,25 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, distributed, nn
 from torch.distributed.checkpoint import state_dict as states
+from torch.distributed.checkpoint._hf_utils import CUSTOM_METADATA_KEY, SAVED_OFFSETS_KEY
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+from torch.futures import Future
 
+from common import safetensors_bytes
 from common.disk import files
 from common.errors import UserError
 from pipelines.distributed import ranks
 from pipelines.engine.stepping import Average
 
 SHARES = "shares"
-AT_ONCE = 2**26  # bytes of whole tensors whose shares are written to one file: it is made in memory
+MODEL = "model."  # before the names of weights
 
 
 @dataclass(frozen=True)
@@ -39,7 +50,7 @@ class Trained:
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors of training by name, not copied."""
         weights, moments = states.get_state_dict(self.model, list(self.optimizers))
-        named = {f"model.{name}": value for name, value in weights.items()}
+        named = {f"{MODEL}{name}": value for name, value in weights.items()}
         found = moments["state"]
         assert isinstance(found, dict), "{name: {key: value}}, as it is not flat"
         for name, values in found.items():
@@ -50,17 +61,53 @@ class Trained:
         return {name: value for name, value in named.items() if isinstance(value, Tensor)}
 
 
+@functools.cache
+def _mesh() -> DeviceMesh | None:
+    return DeviceMesh.from_group(ranks.hosts(1), "cpu") if ranks.world() > 1 else None
+
+
+def staged(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copy this process's share of split tensors, and others, to host memory. Call it in the main threads of all ranks.
+
+    A copy belongs to the thread beside the main one: what it gathers goes over the hosts' second group.
+    """
+    mesh, found = _mesh(), dict[str, Tensor]()
+    for name, tensor in tensors.items():
+        own = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        copy = torch.empty_like(own, device="cpu", pin_memory=own.is_cuda).copy_(own, non_blocking=True)
+        if isinstance(tensor, DTensor) and mesh is not None:
+            form = {"shape": tensor.shape, "stride": tensor.stride()}
+            copy = DTensor.from_local(copy, mesh, tensor.placements, run_check=False, **form)
+        found[name] = copy
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return found
+
+
+class _Writer(HuggingFaceStorageWriter):
+    """Writes this process's share into one file; the library would hold Python's lock for two copies of it."""
+
+    digests: Mapping[str, str] = {}  # of the file, by its name
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Write the tensors that `plan` gives to this process."""
+        parts = {item.index.fqn: planner.resolve_data(item) for item in plan.items}
+        places = {item.index.fqn: {SAVED_OFFSETS_KEY: item.tensor_data.chunk.offsets} for item in plan.items}  # type: ignore[union-attr]
+        name = f"shard-{ranks.rank() + 1:05d}.safetensors"
+        pieces = safetensors_bytes.pieces(parts, {CUSTOM_METADATA_KEY: json.dumps(places)})  # type: ignore[arg-type]
+        self.digests = {f"{SHARES}/{name}": files.write_hashed(Path(self.path) / name, pieces)}
+        done: Future[list[WriteResult]] = Future()
+        done.set_result([])
+        return done
+
+
 def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mapping[str, str]], None]) -> None:
     """Write `folder`, whole or not at all, on all ranks; `rest` adds other files on one, given the shares' digests."""
-    with ExitStack() as stack, files.explained(folder):
+    with ExitStack() as stack:
         temporary = ranks.on_main(lambda: stack.enter_context(files.folder_at_once(folder)))
-        ends = itertools.accumulate(x.numel() * x.element_size() for x in state.values())
-        numbers = {name: 1 + end // AT_ONCE for name, end in zip(state, ends, strict=True)}  # of files
-        writer = HuggingFaceStorageWriter(str(temporary / SHARES), numbers, save_distributed=True)
-        _done(lambda: save(dict(state), storage_writer=writer, process_group=_group()))
-        mine = temporary.rglob(f"shard-{ranks.rank() + 1:05d}-*")
-        own = {path.relative_to(temporary).as_posix(): files.sha256(path) for path in mine}
-        found = {name: digest for part in ranks.gather(own) for name, digest in part.items()}
+        writer = _Writer(str(temporary / SHARES), save_distributed=True)
+        _done(folder, lambda: save(dict(state), storage_writer=writer, process_group=_group()))
+        found = {name: digest for part in ranks.gather(writer.digests) for name, digest in part.items()}
 
         def finish() -> None:
             if away := [name for name in found if not (temporary / name).is_file()]:
@@ -75,10 +122,10 @@ def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mappi
 def read(folder: Path, trained: Trained) -> None:
     """Read all tensors of training in place, each process what it holds of them."""
     state, reader = trained.tensors(), HuggingFaceStorageReader(str(folder / SHARES))
-    _done(lambda: load(state, storage_reader=reader, process_group=_group()))
+    _done(folder, lambda: load(state, storage_reader=reader, process_group=_group()))
 
 
-def _done(work: Callable[[], object]) -> None:
+def _done(folder: Path, work: Callable[[], object]) -> None:
 
     def unwrapped() -> None:
         try:
@@ -86,7 +133,8 @@ def _done(work: Callable[[], object]) -> None:
                 warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # of one process
                 work()
         except CheckpointException as error:
-            raise next(iter(error.failures.values()))[0] from error
+            with files.explained(folder):
+                raise next(iter(error.failures.values()))[0] from error
 
     ranks.agree(unwrapped)
 
