@@ -3,6 +3,7 @@
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
@@ -84,16 +85,16 @@ _part = _Part()
 
 
 class _Gather(DefaultAllGather):
-    def __call__(self, output_tensor: Tensor, *given: object, **words: object) -> Work | None:
+    def __call__(self, output_tensor: Tensor, *given: Any, **words: Any) -> Work | None:
         if _part.takes_part():
-            return super().__call__(output_tensor, *given, **words)  # type: ignore[arg-type]
+            return super().__call__(output_tensor, *given, **words)
         output_tensor.zero_()
         return None
 
 
 class _Scatter(DefaultReduceScatter):
-    def __call__(self, output_tensor: Tensor, *given: object, **words: object) -> Work | None:
-        return super().__call__(output_tensor, *given, **words) if _part.takes_part() else None  # type: ignore[arg-type]
+    def __call__(self, *given: Any, **words: Any) -> Work:  # None to FSDP where it does not take part
+        return super().__call__(*given, **words) if _part.takes_part() else None  # type: ignore[return-value]
 
 
 def begin_pass() -> None:

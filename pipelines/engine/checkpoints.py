@@ -51,6 +51,7 @@ class Snapshot:
     moments: Mapping[str, object]  # of the optimizers
     task: Mapping[str, object]
     progress: Mapping[str, object]
+    copied = True
 
     def write(self, folder: Path, keep: int, best: Path) -> None:
         """Write folder/step-NNNNNN with a copy of `best`; keep only the newest `keep` checkpoints."""
@@ -68,13 +69,17 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class SplitSnapshot:
-    """What a `Snapshot` is, of sharded training: this process's share of it, which all processes write."""
+    """What a `Snapshot` is, of sharded training: this process's share of it, which all processes write.
+
+    Where memory has no room for a copy, it is the share itself, and training waits until it is written.
+    """
 
     step: int
     tensors: Mapping[str, Tensor]
     averaged: Mapping[str, Tensor] | None  # weights
     task: Mapping[str, object]
     progress: Mapping[str, object]
+    copied: bool
 
     @property
     def weights(self) -> Mapping[str, Tensor]:
@@ -109,24 +114,32 @@ def finish(
 
 def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Snapshot | SplitSnapshot:
     """Copy the state of training. Call it on all ranks; only the main process gets all of it, or each its share."""
-    accelerator, averaged, own = trained.accelerator, None, _copied(dict(task), CPU)
+    accelerator, averaged, copied, own = trained.accelerator, None, True, _copied(dict(task), CPU)
     scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
     plain = {**asdict(progress), **scaler}
     if trained.average is not None:
         with trained.average.in_place():
-            averaged = weights_of(accelerator, trained.model)
+            averaged, copied = weights_of(accelerator, trained.model)
     if accelerator.distributed_type == DistributedType.FSDP:
-        return SplitSnapshot(progress.step, split_checkpoints.staged(trained.tensors()), averaged, own, plain)
+        tensors = trained.tensors()
+        copy = split_checkpoints.staged(tensors, accelerator.device) if copied else None
+        return SplitSnapshot(progress.step, copy or tensors, averaged, own, plain, copied=copy is not None)
     found = states.get_state_dict(trained.model, list(trained.optimizers), options=OPTIONS)
     weights, moments = (_copied(part, accelerator.device) for part in found)
     return Snapshot(progress.step, weights, averaged, moments, own, plain)  # type: ignore[arg-type]
 
 
-def weights_of(accelerator: Accelerator, model: nn.Module) -> Mapping[str, Tensor]:
-    """Copy the weights to host memory, on the main process, or of split ones the own share. Call it on all ranks."""
+def weights_of(accelerator: Accelerator, model: nn.Module) -> tuple[Mapping[str, Tensor], bool]:
+    """Return the weights in host memory, on the main process, or of split ones the own share, and whether it is a copy.
+
+    It is, unless memory has no room for one. Call it on all ranks.
+    """
     if accelerator.distributed_type == DistributedType.FSDP:
-        return split_checkpoints.staged(states.get_model_state_dict(model))  # type: ignore[arg-type]
-    return _copied(states.get_model_state_dict(model, options=OPTIONS), accelerator.device)  # type: ignore[arg-type]
+        found: dict[str, Tensor] = states.get_model_state_dict(model)  # type: ignore[assignment]
+        copy = split_checkpoints.staged(found, accelerator.device)
+        return copy or found, copy is not None
+    whole: dict[str, Tensor] = states.get_model_state_dict(model, options=OPTIONS)  # type: ignore[assignment]
+    return _copied(whole, accelerator.device), True
 
 
 def _copied(state: State, device: torch.device) -> State:

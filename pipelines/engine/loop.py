@@ -298,8 +298,14 @@ class Loop:
         state, progress = self.task.state_dict(), self.progress
         folder, kept, best = self.run.checkpoints, self.training.keep_checkpoints, self.run.best
         snapshot = checkpoints.take(self._trained(), state, progress)
-        self._write(lambda: snapshot.write(folder, kept, best))
-        self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
+        if snapshot.copied:
+            self._write(lambda: snapshot.write(folder, kept, best))
+            self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
+        else:
+            self._settle()
+            snapshot.write(folder, kept, best)
+            with self._averaged():
+                self._keep_model(self.run.last)
         self.saved = self.progress.step
         now, path = self._moment(), checkpoints.folder_of(folder, progress.step)
         for hook in self.hooks:
@@ -323,5 +329,8 @@ class Loop:
     def _keep_model(self, folder: Path) -> None:
         """Copy the model's weights, written while training continues; split ones are gathered one by one for that."""
         self._settle(self.backlog)
-        weights = checkpoints.weights_of(self.accelerator, self.model)
-        self._write(lambda: self._write_model(folder, weights))
+        weights, copied = checkpoints.weights_of(self.accelerator, self.model)
+        if copied:
+            self._write(lambda: self._write_model(folder, weights))
+        else:
+            self._write_model(folder, weights)

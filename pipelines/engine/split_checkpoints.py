@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -32,10 +33,12 @@ from common import safetensors_bytes
 from common.disk import files
 from common.errors import UserError
 from pipelines.distributed import ranks
+from pipelines.engine.batches import is_out_of_memory
 from pipelines.engine.stepping import Average
 
 SHARES = "shares"
 MODEL = "model."  # before the names of weights
+ALIGNED = 64  # bytes
 
 
 @dataclass(frozen=True)
@@ -66,20 +69,29 @@ def _mesh() -> DeviceMesh | None:
     return DeviceMesh.from_group(ranks.hosts(1), "cpu") if ranks.world() > 1 else None
 
 
-def staged(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Copy this process's share of split tensors, and others, to host memory. Call it in the main threads of all ranks.
+def staged(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor] | None:
+    """Copy this process's share of `tensors` to host memory; None if that of any has no room for it.
 
-    A copy belongs to the thread beside the main one: what it gathers goes over the hosts' second group.
+    Call it in the main threads of all ranks. Copies belong to the thread beside the main one: what is gathered of them
+    goes over the hosts' second group.
     """
     mesh, found = _mesh(), dict[str, Tensor]()
-    for name, tensor in tensors.items():
-        own = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-        copy = torch.empty_like(own, device="cpu", pin_memory=own.is_cuda).copy_(own, non_blocking=True)
+    own = [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors.values()]
+    sizes = [math.ceil(part.nbytes / ALIGNED) * ALIGNED for part in own]
+    memory = None
+    try:  # at once, so that a lack of it shows before any is taken
+        memory = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=device.type == "cuda")
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    if not all(ranks.gather(memory is not None)) or memory is None:
+        return None
+    for (name, tensor), part, place in zip(tensors.items(), own, memory.split(sizes), strict=True):
+        copy = place[: part.nbytes].view(part.dtype).view(part.shape).copy_(part, non_blocking=True)
         if isinstance(tensor, DTensor) and mesh is not None:
-            form = {"shape": tensor.shape, "stride": tensor.stride()}
-            copy = DTensor.from_local(copy, mesh, tensor.placements, run_check=False, **form)
+            copy = DTensor.from_local(copy, mesh, tensor.placements, shape=tensor.shape, stride=tensor.stride())
         found[name] = copy
-    if torch.cuda.is_available():
+    if device.type == "cuda":
         torch.cuda.synchronize()
     return found
 

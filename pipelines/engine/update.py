@@ -240,9 +240,8 @@ class Updater:
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Exchange no gradients within the block, unless they are split: no rank has the memory for all of them."""
-        if self.split or self.accelerator.num_processes == 1:
-            return contextlib.nullcontext()
-        return self.accelerator.no_sync(self.model)
+        alone = not self.split and self.accelerator.num_processes > 1
+        return self.accelerator.no_sync(self.model) if alone else contextlib.nullcontext()
 
     def _backward(self, loss: Loss) -> None:
         value = loss.value * (self.accelerator.num_processes / self.training.batch_size)  # DDP averages over ranks

@@ -108,6 +108,7 @@ def test_out_of_memory_halves_the_micro_batch_on_all_ranks_and_keeps_the_curve(t
     assert records(tmp_path, "tight") == pytest.approx(records(tmp_path, "roomy"), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_out_of_memory_in_passes_over_a_split_model_halves_the_micro_batch_on_all_ranks(tmp_path):
     training = {"steps": 6, "micro_batch_size": 8}
     assert toy(tmp_path, "roomy", training).returncode == 0
