@@ -27,14 +27,20 @@ CHUNK = 2**28  # bytes sent at once
 T = TypeVar("T")
 
 _waiting = 0  # how many `waiting` blocks the main thread is in
-_thread = threading.local()  # `number`: of the hosts' group that a thread agrees over, if not the first
+
+
+class _Thread(threading.local):
+    number = 0  # of the hosts' group that a thread agrees over
+
+
+_thread = _Thread()
 
 
 @contextmanager
 def waiting() -> Iterator[None]:
     """Say that this rank waits for the others within the block."""
     global _waiting
-    counts = not _number()
+    counts = _thread.number == 0
     _waiting += counts
     try:
         yield
@@ -201,13 +207,9 @@ def beside() -> None:
     _thread.number = 1
 
 
-def _number() -> int:
-    return getattr(_thread, "number", 0)
-
-
 def group() -> ProcessGroup:
     """Return the hosts' group of all processes that this thread agrees over."""
-    return hosts(_number())
+    return hosts(_thread.number)
 
 
 @functools.cache

@@ -67,10 +67,22 @@ def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.op
         raise UserError(f"training.optimizer=muon needs whole matrices, which FSDP splits; {instead}")
 
 
-class _Part:
-    """What this rank has exchanged in a forward and backward pass, and what it leaves out of one made again."""
+class _Passes:
+    """Counts what this rank exchanges in a forward and backward pass, and leaves it out of one made again."""
 
     done, left_out = 0, 0
+
+    def begin(self) -> None:
+        """Say that a pass begins."""
+        self.done = 0
+
+    def begin_again(self, model: FSDPModule) -> None:
+        """After a pass that broke off, let the next one, of any data, take the rest of this rank's part in it.
+
+        All passes of a model exchange the same, so no other rank is kept waiting. What it computes is of no use.
+        """
+        model.reset_iter_state()
+        self.left_out = self.done
 
     def takes_part(self) -> bool:
         """Count an exchange; return whether it is to be made."""
@@ -81,35 +93,17 @@ class _Part:
         return True
 
 
-_part = _Part()
+passes = _Passes()
 
 
 class _Gather(DefaultAllGather):
     def __call__(self, output_tensor: Tensor, *given: Any, **words: Any) -> Work | None:
-        if _part.takes_part():
-            return super().__call__(output_tensor, *given, **words)
-        output_tensor.zero_()
-        return None
+        return super().__call__(output_tensor, *given, **words) if passes.takes_part() else None
 
 
 class _Scatter(DefaultReduceScatter):
-    def __call__(self, *given: Any, **words: Any) -> Work:  # None to FSDP where it does not take part
-        return super().__call__(*given, **words) if _part.takes_part() else None  # type: ignore[return-value]
-
-
-def begin_pass() -> None:
-    """Say that a forward and backward pass of a split model begins."""
-    _part.done = 0
-
-
-def begin_again(model: nn.Module) -> None:
-    """After a pass that broke off, let the next one, of any data, take the rest of this rank's part in its exchanges.
-
-    All passes of a model exchange the same, so no other rank is kept waiting. What it computes is of no use.
-    """
-    assert isinstance(model, FSDPModule), "others exchange nothing in a pass"
-    model.reset_iter_state()
-    _part.left_out = _part.done
+    def __call__(self, *given: Any, **words: Any) -> Work:
+        return super().__call__(*given, **words) if passes.takes_part() else None  # type: ignore[return-value]
 
 
 def average_whole(accelerator: Accelerator, model: nn.Module) -> None:

@@ -76,16 +76,9 @@ class SplitSnapshot:
 
     step: int
     tensors: Mapping[str, Tensor]
-    averaged: Mapping[str, Tensor] | None  # weights
     task: Mapping[str, object]
     progress: Mapping[str, object]
     copied: bool
-
-    @property
-    def weights(self) -> Mapping[str, Tensor]:
-        """The weights by name."""
-        names = (name for name in self.tensors if name.startswith(split_checkpoints.MODEL))
-        return {name.removeprefix(split_checkpoints.MODEL): self.tensors[name] for name in names}
 
     def write(self, folder: Path, keep: int, best: Path) -> None:
         """Write what `Snapshot.write` does."""
@@ -114,30 +107,24 @@ def finish(
 
 def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Snapshot | SplitSnapshot:
     """Copy the state of training. Call it on all ranks; only the main process gets all of it, or each its share."""
-    accelerator, averaged, copied, own = trained.accelerator, None, True, _copied(dict(task), CPU)
+    accelerator, averaged, own = trained.accelerator, None, _copied(dict(task), CPU)
     scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
     plain = {**asdict(progress), **scaler}
+    if accelerator.distributed_type == DistributedType.FSDP:
+        tensors, copied = split_checkpoints.staged(trained.tensors(), accelerator.device)
+        return SplitSnapshot(progress.step, tensors, own, plain, copied)
     if trained.average is not None:
         with trained.average.in_place():
-            averaged, copied = weights_of(accelerator, trained.model)
-    if accelerator.distributed_type == DistributedType.FSDP:
-        tensors = trained.tensors()
-        copy = split_checkpoints.staged(tensors, accelerator.device) if copied else None
-        return SplitSnapshot(progress.step, copy or tensors, averaged, own, plain, copied=copy is not None)
+            averaged, _ = weights_of(accelerator, trained.model)
     found = states.get_state_dict(trained.model, list(trained.optimizers), options=OPTIONS)
     weights, moments = (_copied(part, accelerator.device) for part in found)
     return Snapshot(progress.step, weights, averaged, moments, own, plain)  # type: ignore[arg-type]
 
 
 def weights_of(accelerator: Accelerator, model: nn.Module) -> tuple[Mapping[str, Tensor], bool]:
-    """Return the weights in host memory, on the main process, or of split ones the own share, and whether it is a copy.
-
-    It is, unless memory has no room for one. Call it on all ranks.
-    """
+    """Copy the weights to host memory, on the main process, or `staged` of split ones. Call it on all ranks."""
     if accelerator.distributed_type == DistributedType.FSDP:
-        found: dict[str, Tensor] = states.get_model_state_dict(model)  # type: ignore[assignment]
-        copy = split_checkpoints.staged(found, accelerator.device)
-        return copy or found, copy is not None
+        return split_checkpoints.staged(states.get_model_state_dict(model), accelerator.device)  # type: ignore[arg-type]
     whole: dict[str, Tensor] = states.get_model_state_dict(model, options=OPTIONS)  # type: ignore[assignment]
     return _copied(whole, accelerator.device), True
 

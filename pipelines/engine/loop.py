@@ -21,6 +21,7 @@ from pipelines.distributed import ranks, sharding
 from pipelines.distributed.watch import Watch
 from pipelines.engine import checkpoints, hooks
 from pipelines.engine.batches import mapper
+from pipelines.engine.checkpoints import Snapshot
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.hooks import Hook, Moment
 from pipelines.engine.split_checkpoints import Trained
@@ -262,6 +263,7 @@ class Loop:
             progress.validated = progress.step
             if better:
                 progress.best, progress.best_step, progress.stale = value, progress.step, 0
+                self._settle(self.backlog)
                 self._keep_model(self.run.best)
             else:
                 progress.stale += 1
@@ -294,26 +296,28 @@ class Loop:
         """Copy the state for a checkpoint and model/last, written while training continues."""
         self.updater.sum_up()
         self._settle(self.backlog)
-        self._write(self.run.sync_metrics, main=True)  # which the checkpoint counts on
+        if self.accelerator.is_main_process:
+            self.writer.start(self.run.sync_metrics)  # which the checkpoint counts on
         state, progress = self.task.state_dict(), self.progress
         folder, kept, best = self.run.checkpoints, self.training.keep_checkpoints, self.run.best
         snapshot = checkpoints.take(self._trained(), state, progress)
-        if snapshot.copied:
-            self._write(lambda: snapshot.write(folder, kept, best))
+        self._write(lambda: snapshot.write(folder, kept, best), snapshot.copied)
+        if isinstance(snapshot, Snapshot):
             self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         else:
-            self._settle()
-            snapshot.write(folder, kept, best)
             with self._averaged():
                 self._keep_model(self.run.last)
         self.saved = self.progress.step
         now, path = self._moment(), checkpoints.folder_of(folder, progress.step)
-        for hook in self.hooks:
-            self._write(functools.partial(hook.on_save, now, path), main=True)
+        for hook in self.hooks if self.accelerator.is_main_process else ():
+            self.writer.start(functools.partial(hook.on_save, now, path))
 
-    def _write(self, work: Callable[[], None], main: bool = False) -> None:
-        """Do `work` beside training, on all ranks that have a part in what is written or on the main process alone."""
-        if self.accelerator.is_main_process or (self.split and not main):
+    def _write(self, work: Callable[[], None], copied: bool = True) -> None:
+        """Do `work` beside training, on all ranks that have a part in it; at once if it is not of a copy."""
+        if not copied:
+            self._settle()
+            work()
+        elif self.split or self.accelerator.is_main_process:
             self.writer.start(work)
 
     def _write_model(self, folder: Path, weights: Mapping[str, Tensor]) -> None:
@@ -328,9 +332,5 @@ class Loop:
 
     def _keep_model(self, folder: Path) -> None:
         """Copy the model's weights, written while training continues; split ones are gathered one by one for that."""
-        self._settle(self.backlog)
         weights, copied = checkpoints.weights_of(self.accelerator, self.model)
-        if copied:
-            self._write(lambda: self._write_model(folder, weights))
-        else:
-            self._write_model(folder, weights)
+        self._write(lambda: self._write_model(folder, weights), copied)

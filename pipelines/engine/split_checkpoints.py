@@ -5,7 +5,6 @@ Any number of processes reads them.
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import warnings
@@ -37,7 +36,6 @@ from pipelines.engine.batches import is_out_of_memory
 from pipelines.engine.stepping import Average
 
 SHARES = "shares"
-MODEL = "model."  # before the names of weights
 ALIGNED = 64  # bytes
 
 
@@ -53,7 +51,7 @@ class Trained:
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors of training by name, not copied."""
         weights, moments = states.get_state_dict(self.model, list(self.optimizers))
-        named = {f"{MODEL}{name}": value for name, value in weights.items()}
+        named = {f"model.{name}": value for name, value in weights.items()}
         found = moments["state"]
         assert isinstance(found, dict), "{name: {key: value}}, as it is not flat"
         for name, values in found.items():
@@ -64,18 +62,13 @@ class Trained:
         return {name: value for name, value in named.items() if isinstance(value, Tensor)}
 
 
-@functools.cache
-def _mesh() -> DeviceMesh | None:
-    return DeviceMesh.from_group(ranks.hosts(1), "cpu") if ranks.world() > 1 else None
-
-
-def staged(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Tensor] | None:
-    """Copy this process's share of `tensors` to host memory; None if that of any has no room for it.
+def staged(tensors: Mapping[str, Tensor], device: torch.device) -> tuple[Mapping[str, Tensor], bool]:
+    """Return this process's share of `tensors`, and whether it is a copy in host memory: if all ranks have room for it.
 
     Call it in the main threads of all ranks. Copies belong to the thread beside the main one: what is gathered of them
     goes over the hosts' second group.
     """
-    mesh, found = _mesh(), dict[str, Tensor]()
+    mesh = DeviceMesh.from_group(ranks.hosts(1), "cpu") if ranks.world() > 1 else None
     own = [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors.values()]
     sizes = [math.ceil(part.nbytes / ALIGNED) * ALIGNED for part in own]
     memory = None
@@ -85,7 +78,8 @@ def staged(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Ten
         if not is_out_of_memory(error):
             raise
     if not all(ranks.gather(memory is not None)) or memory is None:
-        return None
+        return tensors, False
+    found = dict[str, Tensor]()
     for (name, tensor), part, place in zip(tensors.items(), own, memory.split(sizes), strict=True):
         copy = place[: part.nbytes].view(part.dtype).view(part.shape).copy_(part, non_blocking=True)
         if isinstance(tensor, DTensor) and mesh is not None:
@@ -93,7 +87,7 @@ def staged(tensors: Mapping[str, Tensor], device: torch.device) -> dict[str, Ten
         found[name] = copy
     if device.type == "cuda":
         torch.cuda.synchronize()
-    return found
+    return found, True
 
 
 class _Writer(HuggingFaceStorageWriter):

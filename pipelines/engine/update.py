@@ -12,6 +12,7 @@ from accelerate import Accelerator, DistributedType
 from accelerate.utils import send_to_device
 from torch import Tensor, distributed
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from common import noise
@@ -156,7 +157,7 @@ class Updater:
     def _accumulate(self, batches: Iterator[tuple[Tensor, object]]) -> _Part:
         part, passes = _Part(), self.local_batch_size // self.progress.micro_batch_size
         if self.stepper.short and self._smaller():
-            sharding.begin_pass()
+            sharding.passes.begin()
             part.failed = LackOfMemoryError()
         while passes and part.failed is None:
             try:
@@ -170,7 +171,7 @@ class Updater:
 
     def _pass(self, batches: Iterator[tuple[Tensor, object]], part: _Part, last: bool) -> None:
         """Add a micro-batch's gradients, and its sums to `part`."""
-        sharding.begin_pass()
+        sharding.passes.begin()
         began = time.perf_counter()
         items, batch = next(batches)
         part.waited += time.perf_counter() - began
@@ -186,11 +187,11 @@ class Updater:
 
     def _catch_up(self, passes: int) -> None:
         """Make the rest of this one and of further `passes` with one example: other ranks wait for this one in them."""
-        if not self.split:
+        if not isinstance(self.model, FSDPModule):
             return
         world = self.accelerator.num_processes
         items = self.order.items(self.progress.step, self.accelerator.process_index, world)[:1]
-        sharding.begin_again(self.model)
+        sharding.passes.begin_again(self.model)
         with self._out_of_memory("pass with one example"):
             for _ in range(passes):
                 batch = send_to_device(self.task.train.batch(items), self.accelerator.device)
