@@ -5,11 +5,12 @@ Any number of processes reads them.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,7 @@ from pipelines.engine.batches import is_out_of_memory
 from pipelines.engine.stepping import Average
 
 SHARES = "shares"
+AT_ONCE = 2**26  # bytes of a file: whoever reads it maps all of it
 ALIGNED = 64  # bytes
 
 
@@ -91,17 +93,23 @@ def staged(tensors: Mapping[str, Tensor], device: torch.device) -> tuple[Mapping
 
 
 class _Writer(HuggingFaceStorageWriter):
-    """Writes this process's share into one file; the library would hold Python's lock for two copies of it."""
+    """Writes this process's share from where it lies; the library would hold Python's lock for two copies of it."""
 
-    digests: Mapping[str, str] = {}  # of the file, by its name
+    digests: Mapping[str, str] = {}  # of the files, by name
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Write the tensors that `plan` gives to this process."""
         parts = {item.index.fqn: planner.resolve_data(item) for item in plan.items}
         places = {item.index.fqn: {SAVED_OFFSETS_KEY: item.tensor_data.chunk.offsets} for item in plan.items}  # type: ignore[union-attr]
-        name = f"shard-{ranks.rank() + 1:05d}.safetensors"
-        pieces = safetensors_bytes.pieces(parts, {CUSTOM_METADATA_KEY: json.dumps(places)})  # type: ignore[arg-type]
-        self.digests = {f"{SHARES}/{name}": files.write_hashed(Path(self.path) / name, pieces)}
+        ends = itertools.accumulate(part.nbytes for part in parts.values())
+        written = {}
+        for number, group in itertools.groupby(zip(parts, ends, strict=True), lambda pair: pair[1] // AT_ONCE):
+            names = [name for name, _ in group]
+            header = {CUSTOM_METADATA_KEY: json.dumps({name: places[name] for name in names})}
+            file = f"shard-{ranks.rank() + 1:05d}-{number + 1:05d}.safetensors"
+            pieces = safetensors_bytes.pieces({name: parts[name] for name in names}, header)
+            written[f"{SHARES}/{file}"] = files.write_hashed(Path(self.path) / file, pieces)
+        self.digests = written
         done: Future[list[WriteResult]] = Future()
         done.set_result([])
         return done
@@ -112,7 +120,7 @@ def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mappi
     with ExitStack() as stack:
         temporary = ranks.on_main(lambda: stack.enter_context(files.folder_at_once(folder)))
         writer = _Writer(str(temporary / SHARES), save_distributed=True)
-        _done(folder, lambda: save(dict(state), storage_writer=writer, process_group=_group()))
+        _done(lambda: save(dict(state), storage_writer=writer, process_group=_group()), folder)
         found = {name: digest for part in ranks.gather(writer.digests) for name, digest in part.items()}
 
         def finish() -> None:
@@ -128,18 +136,17 @@ def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mappi
 def read(folder: Path, trained: Trained) -> None:
     """Read all tensors of training in place, each process what it holds of them."""
     state, reader = trained.tensors(), HuggingFaceStorageReader(str(folder / SHARES))
-    _done(folder, lambda: load(state, storage_reader=reader, process_group=_group()))
+    _done(lambda: load(state, storage_reader=reader, process_group=_group()))
 
 
-def _done(folder: Path, work: Callable[[], object]) -> None:
-
+def _done(work: Callable[[], object], written: Path | None = None) -> None:
     def unwrapped() -> None:
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # of one process
                 work()
         except CheckpointException as error:
-            with files.explained(folder):
+            with files.explained(written) if written else nullcontext():
                 raise next(iter(error.failures.values()))[0] from error
 
     ranks.agree(unwrapped)
