@@ -8,10 +8,10 @@ BACKLOG = 2  # pieces of work that wait or run: each may hold a copy of a model
 
 
 class Background(ThreadPoolExecutor):
-    """A thread that works in order; its `with` block waits for it at the end. After a failure it does nothing more."""
+    """A thread that works in order; leaving its `with` block waits for it. After a failure it does nothing more."""
 
-    def __init__(self, begin: Callable[[], object] | None = None):  # which the thread calls first
-        super().__init__(1, "background", begin)
+    def __init__(self) -> None:
+        super().__init__(1, "background")
         self._pending: deque[Future[None]] = deque()
         self._failed = False
 

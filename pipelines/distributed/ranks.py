@@ -29,18 +29,11 @@ T = TypeVar("T")
 _waiting = 0  # how many `waiting` blocks the main thread is in
 
 
-class _Thread(threading.local):
-    number = 0  # of the hosts' group that a thread agrees over
-
-
-_thread = _Thread()
-
-
 @contextmanager
 def waiting() -> Iterator[None]:
     """Say that this rank waits for the others within the block."""
     global _waiting
-    counts = _thread.number == 0
+    counts = not _beside()
     _waiting += counts
     try:
         yield
@@ -202,14 +195,13 @@ def copy_of(folder: Path) -> Iterator[Path]:
         yield folder if is_main() else Path(temporary)
 
 
-def beside() -> None:
-    """Let this thread agree over the hosts' second group from here on, as the main one may be using the first."""
-    _thread.number = 1
+def _beside() -> bool:
+    return threading.current_thread() is not threading.main_thread()
 
 
 def group() -> ProcessGroup:
-    """Return the hosts' group of all processes that this thread agrees over."""
-    return hosts(_thread.number)
+    """Return the hosts' group of all processes: a second one beside the main thread, which may be using the first."""
+    return hosts(int(_beside()))
 
 
 @functools.cache

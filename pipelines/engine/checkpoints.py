@@ -10,7 +10,6 @@ import io
 import json
 import re
 import shutil
-import types
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -88,11 +87,7 @@ class SplitSnapshot:
 
 
 def finish(
-    folder: Path,
-    task: Mapping[str, object],
-    progress: Mapping[str, object],
-    best: Path,
-    known: Mapping[str, str] = types.MappingProxyType({}),
+    folder: Path, task: Mapping[str, object], progress: Mapping[str, object], best: Path, known: Mapping[str, str]
 ) -> None:
     """Write what is not tensors of training into a checkpoint, and last its manifest; `known` are digests of files."""
     _write_values(folder / "task.pt", task)

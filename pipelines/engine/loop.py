@@ -39,7 +39,7 @@ class Loop:
         self.accelerator, self.run, self.metric = accelerator, run, metric.chosen(config.training.metric)
         self.hooks = [hooks.load(word) for word in config.training.hooks]
         self.updater = Updater(task, config, accelerator, run)
-        self.writer = Background(ranks.beside)  # of models and checkpoints, on the main process or of shares
+        self.writer = Background()  # of models and checkpoints, on the main process or of shares
         self.model, self.monitor, self.steps = self.updater.model, self.updater.monitor, self.updater.steps
         self.split = accelerator.distributed_type == DistributedType.FSDP  # no process holds the whole model
         self.backlog = 0 if self.split else BACKLOG - 1  # pieces of work that a further copy may join

@@ -99,7 +99,7 @@ class _Writer(HuggingFaceStorageWriter):
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
         """Write the tensors that `plan` gives to this process."""
-        parts = {item.index.fqn: planner.resolve_data(item) for item in plan.items}
+        parts: dict[str, Tensor] = {item.index.fqn: planner.resolve_data(item) for item in plan.items}  # type: ignore[misc]
         places = {item.index.fqn: {SAVED_OFFSETS_KEY: item.tensor_data.chunk.offsets} for item in plan.items}  # type: ignore[union-attr]
         ends = itertools.accumulate(part.nbytes for part in parts.values())
         written = {}
