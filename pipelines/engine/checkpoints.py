@@ -116,10 +116,14 @@ def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Sn
     return Snapshot(progress.step, weights, averaged, moments, own, plain)  # type: ignore[arg-type]
 
 
-def weights_of(accelerator: Accelerator, model: nn.Module) -> tuple[Mapping[str, Tensor], bool]:
-    """Copy the weights to host memory, on the main process, or `staged` of split ones. Call it on all ranks."""
+def weights_of(accelerator: Accelerator, model: nn.Module, roomy: bool = True) -> tuple[Mapping[str, Tensor], bool]:
+    """Copy the weights to host memory, on the main process, or `staged` of split ones, where memory is `roomy`.
+
+    Call it on all ranks.
+    """
     if accelerator.distributed_type == DistributedType.FSDP:
-        return split_checkpoints.staged(states.get_model_state_dict(model), accelerator.device)  # type: ignore[arg-type]
+        own: dict[str, Tensor] = states.get_model_state_dict(model)  # type: ignore[assignment]
+        return split_checkpoints.staged(own, accelerator.device) if roomy else (own, False)
     whole: dict[str, Tensor] = states.get_model_state_dict(model, options=OPTIONS)  # type: ignore[assignment]
     return _copied(whole, accelerator.device), True
 

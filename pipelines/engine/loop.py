@@ -42,6 +42,7 @@ class Loop:
         self.writer = Background()  # of models and checkpoints, on the main process or of shares
         self.model, self.monitor, self.steps = self.updater.model, self.updater.monitor, self.updater.steps
         self.split = accelerator.distributed_type == DistributedType.FSDP  # no process holds the whole model
+        self.roomy = True  # memory has held copies of all that was saved
         self.backlog = 0 if self.split else BACKLOG - 1  # pieces of work that a further copy may join
         self.doing, self.saved = "training", -1  # the latter the step of the last checkpoint
         self.watch = Watch(self.updater.stop, self._at, config.hardware.patience)
@@ -302,6 +303,7 @@ class Loop:
         folder, kept, best = self.run.checkpoints, self.training.keep_checkpoints, self.run.best
         snapshot = checkpoints.take(self._trained(), state, progress)
         self._write(lambda: snapshot.write(folder, kept, best), snapshot.copied)
+        self.roomy = self.roomy and snapshot.copied  # else training beside a copy of the weights may lack the memory
         if isinstance(snapshot, Snapshot):
             self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         else:
@@ -332,5 +334,5 @@ class Loop:
 
     def _keep_model(self, folder: Path) -> None:
         """Copy the model's weights, written while training continues; split ones are gathered one by one for that."""
-        weights, copied = checkpoints.weights_of(self.accelerator, self.model)
+        weights, copied = checkpoints.weights_of(self.accelerator, self.model, self.roomy)
         self._write(lambda: self._write_model(folder, weights), copied)
