@@ -51,6 +51,17 @@ def gathered(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
+def write_hashed(path: Path, pieces: Iterable[bytes | memoryview]) -> str:
+    """Write `pieces` to `path`, on disk at the end; return their SHA-256 digest."""
+    digest = hashlib.sha256()
+    with gathered(path) as file:
+        for piece in pieces:
+            digest.update(piece)
+            file.write(piece)
+    sync(path)
+    return digest.hexdigest()
+
+
 def write_whole(path: Path, *data: bytes | memoryview, more: Iterable[bytes | memoryview] = ()) -> None:
     """Replace `path` with `data` and `more`; whenever the process dies, the old or the new file is there, complete."""
     temporary = _aside(path, "tmp")

@@ -167,6 +167,11 @@ def _with_memory(recorder: Recorder, tensor: Tensor, device: torch.device) -> Te
     return nn.Parameter(kept if deferred else recorder.valued(tensor.data).to(device), tensor.requires_grad)
 
 
+def move(model: nn.Module, device: torch.device) -> None:
+    """Move a model to `device`, but for the weights that `made` left out."""
+    model._apply(lambda x: x if x.is_meta else x.to(device))
+
+
 @contextlib.contextmanager
 def lent(model: nn.Module, device: torch.device) -> Iterator[None]:
     """Within the block, modules that `made` left without weights have them, whole, from their first call on."""

@@ -6,6 +6,7 @@ import functools
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -32,11 +33,12 @@ _waiting = 0  # how many `waiting` blocks the main thread is in
 def waiting() -> Iterator[None]:
     """Say that this rank waits for the others within the block."""
     global _waiting
-    _waiting += 1
+    counts = not _beside()
+    _waiting += counts
     try:
         yield
     finally:
-        _waiting -= 1
+        _waiting -= counts
 
 
 def waits() -> bool:
@@ -193,9 +195,18 @@ def copy_of(folder: Path) -> Iterator[Path]:
         yield folder if is_main() else Path(temporary)
 
 
-@functools.cache
+def _beside() -> bool:
+    return threading.current_thread() is not threading.main_thread()
+
+
 def group() -> ProcessGroup:
-    """Return the hosts' group of all processes."""
+    """Return the hosts' group of all processes: a second one beside the main thread, which may be using the first."""
+    return hosts(int(_beside()))
+
+
+@functools.cache
+def hosts(number: int) -> ProcessGroup:
+    """Return a hosts' group of all processes; the first call for a number makes it, in the main threads of all."""
     from torch import distributed
 
     made: ProcessGroup = distributed.new_group(backend="gloo", timeout=PATIENCE)

@@ -3,14 +3,17 @@
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from accelerate import Accelerator, DistributedType
 from accelerate.optimizer import AcceleratedOptimizer
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.fsdp_utils import fsdp2_prepare_model
-from torch import nn
+from torch import Tensor, nn
+from torch.distributed import Work
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy
+from torch.distributed.fsdp._fully_shard._fsdp_collectives import DefaultAllGather, DefaultReduceScatter
 from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 
 from common.errors import UserError
@@ -37,6 +40,10 @@ def prepare(
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     model = fsdp2_prepare_model(accelerator, model)
     accelerator._models.append(model)  # as `accelerator.prepare` does, which finds optimizers' weights by their memory
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.set_custom_all_gather(_Gather())
+            module.set_custom_reduce_scatter(_Scatter())
     deferred.fill(model, accelerator.device)
     return model, [accelerator.prepare_optimizer(optimizer, device_placement=False) for optimizer in make(model)]
 
@@ -58,6 +65,45 @@ def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.op
     if any(isinstance(optimizer, torch.optim.Muon) for optimizer in optimizers):
         instead = "use training.optimizer=adamw, or launch with accelerate_configs/ddp.yaml"
         raise UserError(f"training.optimizer=muon needs whole matrices, which FSDP splits; {instead}")
+
+
+class _Passes:
+    """Counts what this rank exchanges in a forward and backward pass, and leaves it out of one made again."""
+
+    done, left_out = 0, 0
+
+    def begin(self) -> None:
+        """Say that a pass begins."""
+        self.done = 0
+
+    def begin_again(self, model: FSDPModule) -> None:
+        """After a pass that broke off, let the next one, of any data, take the rest of this rank's part in it.
+
+        All passes of a model exchange the same, so no other rank is kept waiting. What it computes is of no use.
+        """
+        model.reset_iter_state()
+        self.left_out = self.done
+
+    def takes_part(self) -> bool:
+        """Count an exchange; return whether it is to be made."""
+        if self.left_out:
+            self.left_out -= 1
+            return False
+        self.done += 1
+        return True
+
+
+passes = _Passes()
+
+
+class _Gather(DefaultAllGather):
+    def __call__(self, output_tensor: Tensor, *given: Any, **words: Any) -> Work | None:
+        return super().__call__(output_tensor, *given, **words) if passes.takes_part() else None
+
+
+class _Scatter(DefaultReduceScatter):
+    def __call__(self, *given: Any, **words: Any) -> Work:
+        return super().__call__(*given, **words) if passes.takes_part() else None  # type: ignore[return-value]
 
 
 def average_whole(accelerator: Accelerator, model: nn.Module) -> None:

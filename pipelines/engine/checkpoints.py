@@ -10,7 +10,6 @@ import io
 import json
 import re
 import shutil
-import types
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -51,24 +50,44 @@ class Snapshot:
     moments: Mapping[str, object]  # of the optimizers
     task: Mapping[str, object]
     progress: Mapping[str, object]
+    copied = True
 
     def write(self, folder: Path, keep: int, best: Path) -> None:
         """Write folder/step-NNNNNN with a copy of `best`; keep only the newest `keep` checkpoints."""
         with files.folder_at_once(folder_of(folder, self.step)) as temporary:
-            _write_tensors(temporary / "model.safetensors", self.weights)
-            if self.averaged is not None:
-                _write_tensors(temporary / AVERAGE, self.averaged)
+            tensors = {"model.safetensors": self.weights, AVERAGE: self.averaged}
+            known = {
+                name: files.write_hashed(temporary / name, safetensors_bytes.pieces(values))
+                for name, values in tensors.items()
+                if values is not None
+            }
             _write_values(temporary / "optimizer.pt", self.moments)
-            finish(temporary, self.task, self.progress, best)
+            finish(temporary, self.task, self.progress, best, known)
         prune(folder, keep, self.step)
 
 
+@dataclass(frozen=True)
+class SplitSnapshot:
+    """What a `Snapshot` is, of sharded training: this process's share of it, which all processes write.
+
+    Where memory has no room for a copy, it is the share itself, and training waits until it is written.
+    """
+
+    step: int
+    tensors: Mapping[str, Tensor]
+    task: Mapping[str, object]
+    progress: Mapping[str, object]
+    copied: bool
+
+    def write(self, folder: Path, keep: int, best: Path) -> None:
+        """Write what `Snapshot.write` does."""
+        path = folder_of(folder, self.step)
+        split_checkpoints.write(path, self.tensors, lambda f, known: finish(f, self.task, self.progress, best, known))
+        ranks.on_main(lambda: prune(folder, keep, self.step))
+
+
 def finish(
-    folder: Path,
-    task: Mapping[str, object],
-    progress: Mapping[str, object],
-    best: Path,
-    known: Mapping[str, str] = types.MappingProxyType({}),
+    folder: Path, task: Mapping[str, object], progress: Mapping[str, object], best: Path, known: Mapping[str, str]
 ) -> None:
     """Write what is not tensors of training into a checkpoint, and last its manifest; `known` are digests of files."""
     _write_values(folder / "task.pt", task)
@@ -81,36 +100,32 @@ def finish(
     files.write_json(folder / MANIFEST, files.digests(folder, known))
 
 
-def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Snapshot:
-    """Copy the state of training. Call it on all ranks; only the main process gets all of it."""
-    device, averaged = trained.accelerator.device, None
-    weights, moments = states.get_state_dict(trained.model, list(trained.optimizers), options=OPTIONS)
+def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Snapshot | SplitSnapshot:
+    """Copy the state of training. Call it on all ranks; only the main process gets all of it, or each its share."""
+    accelerator, averaged, own = trained.accelerator, None, _copied(dict(task), CPU)
+    scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
+    plain = {**asdict(progress), **scaler}
+    if accelerator.distributed_type == DistributedType.FSDP:
+        tensors, copied = split_checkpoints.staged(trained.tensors(), accelerator.device)
+        return SplitSnapshot(progress.step, tensors, own, plain, copied)
     if trained.average is not None:
         with trained.average.in_place():
-            averaged = weights_of(trained.accelerator, trained.model)
-    kept, own, plain = _copied(moments, device), _copied(dict(task), CPU), _plain(trained.accelerator, progress)
-    return Snapshot(progress.step, _copied(weights, device), averaged, kept, own, plain)  # type: ignore[arg-type]
+            averaged, _ = weights_of(accelerator, trained.model)
+    found = states.get_state_dict(trained.model, list(trained.optimizers), options=OPTIONS)
+    weights, moments = (_copied(part, accelerator.device) for part in found)
+    return Snapshot(progress.step, weights, averaged, moments, own, plain)  # type: ignore[arg-type]
 
 
-def _plain(accelerator: Accelerator, progress: Progress) -> dict[str, object]:
-    scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
-    return {**asdict(progress), **scaler}
+def weights_of(accelerator: Accelerator, model: nn.Module, roomy: bool = True) -> tuple[Mapping[str, Tensor], bool]:
+    """Copy the weights to host memory, on the main process, or `staged` of split ones, where memory is `roomy`.
 
-
-def write_split(
-    folder: Path, keep: int, best: Path, trained: Trained, task: Mapping[str, object], progress: Progress
-) -> None:
-    """Write what `Snapshot.write` does, of sharded training, in which no process holds all. Call it on all ranks."""
-    plain, path, state = _plain(trained.accelerator, progress), folder_of(folder, progress.step), trained.tensors()
-    split_checkpoints.write(path, state, lambda temporary, known: finish(temporary, task, plain, best, known))
-    ranks.on_main(lambda: prune(folder, keep, progress.step))
-
-
-def weights_of(accelerator: Accelerator, model: nn.Module, split: bool = False) -> Mapping[str, Tensor]:
-    """Copy the weights to host memory, on the main process; split ones are not copied. Call it on all ranks."""
-    if split:
-        return states.get_model_state_dict(model)  # type: ignore[return-value]
-    return _copied(states.get_model_state_dict(model, options=OPTIONS), accelerator.device)  # type: ignore[arg-type]
+    Call it on all ranks.
+    """
+    if accelerator.distributed_type == DistributedType.FSDP:
+        own: dict[str, Tensor] = states.get_model_state_dict(model)  # type: ignore[assignment]
+        return split_checkpoints.staged(own, accelerator.device) if roomy else (own, False)
+    whole: dict[str, Tensor] = states.get_model_state_dict(model, options=OPTIONS)  # type: ignore[assignment]
+    return _copied(whole, accelerator.device), True
 
 
 def _copied(state: State, device: torch.device) -> State:
@@ -129,11 +144,6 @@ def prune(folder: Path, keep: int, step: int) -> None:
     for path in found(folder):
         if path not in kept:
             files.remove_folder(path)
-
-
-def _write_tensors(path: Path, weights: Mapping[str, Tensor]) -> None:
-    with files.gathered(path) as file:
-        file.writelines(safetensors_bytes.pieces(weights))
 
 
 def _write_values(path: Path, values: object) -> None:

@@ -21,6 +21,7 @@ from pipelines.distributed import ranks, sharding
 from pipelines.distributed.watch import Watch
 from pipelines.engine import checkpoints, hooks
 from pipelines.engine.batches import mapper
+from pipelines.engine.checkpoints import Snapshot
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.hooks import Hook, Moment
 from pipelines.engine.split_checkpoints import Trained
@@ -38,9 +39,11 @@ class Loop:
         self.accelerator, self.run, self.metric = accelerator, run, metric.chosen(config.training.metric)
         self.hooks = [hooks.load(word) for word in config.training.hooks]
         self.updater = Updater(task, config, accelerator, run)
-        self.writer = Background()  # of models and checkpoints, on the main process
+        self.writer = Background()  # of models and checkpoints, on the main process or of shares
         self.model, self.monitor, self.steps = self.updater.model, self.updater.monitor, self.updater.steps
         self.split = accelerator.distributed_type == DistributedType.FSDP  # no process holds the whole model
+        self.roomy = True  # memory has held copies of all that was saved
+        self.backlog = 0 if self.split else BACKLOG - 1  # pieces of work that a further copy may join
         self.doing, self.saved = "training", -1  # the latter the step of the last checkpoint
         self.watch = Watch(self.updater.stop, self._at, config.hardware.patience)
         self.refitted: tuple[int, Mapping[str, float]] = (-1, {})  # the step of the last refit, and what it returned
@@ -123,7 +126,7 @@ class Loop:
 
     def _settle(self, most: int = 0) -> None:
         with self._doing("writing"):
-            ranks.on_main(lambda: self.writer.wait(most))
+            (ranks.agree if self.split else ranks.on_main)(lambda: self.writer.wait(most))
 
     def _is_over(self) -> bool:
         return self.progress.step >= self.steps or self._patience_is_over()
@@ -261,6 +264,7 @@ class Loop:
             progress.validated = progress.step
             if better:
                 progress.best, progress.best_step, progress.stale = value, progress.step, 0
+                self._settle(self.backlog)
                 self._keep_model(self.run.best)
             else:
                 progress.stale += 1
@@ -292,40 +296,43 @@ class Loop:
     def save(self) -> None:
         """Copy the state for a checkpoint and model/last, written while training continues."""
         self.updater.sum_up()
-        self._settle(BACKLOG - 1)
-        self._write(self.run.sync_metrics)  # which the checkpoint counts on
+        self._settle(self.backlog)
+        if self.accelerator.is_main_process:
+            self.writer.start(self.run.sync_metrics)  # which the checkpoint counts on
         state, progress = self.task.state_dict(), self.progress
         folder, kept, best = self.run.checkpoints, self.training.keep_checkpoints, self.run.best
-        if self.split:
-            self._settle()
-            checkpoints.write_split(folder, kept, best, self._trained(), state, progress)
+        snapshot = checkpoints.take(self._trained(), state, progress)
+        self._write(lambda: snapshot.write(folder, kept, best), snapshot.copied)
+        self.roomy = self.roomy and snapshot.copied  # else training beside a copy of the weights may lack the memory
+        if isinstance(snapshot, Snapshot):
+            self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
+        else:
             with self._averaged():
                 self._keep_model(self.run.last)
-        else:
-            snapshot = checkpoints.take(self._trained(), state, progress)
-            self._write(lambda: snapshot.write(folder, kept, best))
-            self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         self.saved = self.progress.step
         now, path = self._moment(), checkpoints.folder_of(folder, progress.step)
-        for hook in self.hooks:
-            self._write(functools.partial(hook.on_save, now, path))
+        for hook in self.hooks if self.accelerator.is_main_process else ():
+            self.writer.start(functools.partial(hook.on_save, now, path))
 
-    def _write(self, work: Callable[[], None]) -> None:
-        if self.accelerator.is_main_process:
+    def _write(self, work: Callable[[], None], copied: bool = True) -> None:
+        """Do `work` beside training, on all ranks that have a part in it; at once if it is not of a copy."""
+        if not copied:
+            self._settle()
+            work()
+        elif self.split or self.accelerator.is_main_process:
             self.writer.start(work)
 
     def _write_model(self, folder: Path, weights: Mapping[str, Tensor]) -> None:
-        with explained(folder):
-            io.save(self.task.model, folder, state=weights, write=ranks.is_main())
+        def write() -> None:
+            with explained(folder):
+                io.save(self.task.model, folder, state=weights, write=ranks.is_main())
+
+        ranks.agree(write) if self.split else write()
 
     def _trained(self) -> Trained:
         return Trained(self.accelerator, self.model, self.updater.stepper.optimizers, self.updater.average)
 
     def _keep_model(self, folder: Path) -> None:
-        """Copy the model's weights, written while training continues; split ones are written as they are gathered."""
-        self._settle(0 if self.split else BACKLOG - 1)
-        weights = checkpoints.weights_of(self.accelerator, self.model, self.split)
-        if self.split:
-            ranks.agree(lambda: self._write_model(folder, weights))
-        else:
-            self._write(lambda: self._write_model(folder, weights))
+        """Copy the model's weights, written while training continues; split ones are gathered one by one for that."""
+        weights, copied = checkpoints.weights_of(self.accelerator, self.model, self.roomy)
+        self._write(lambda: self._write_model(folder, weights), copied)

@@ -1,11 +1,16 @@
-"""Checkpoints of sharded training: each process writes its share, on a disk that all see; any number of them reads."""
+"""Checkpoints of sharded training: each process writes a copy of its share, on a disk that all see, beside training.
+
+Any number of processes reads them.
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,18 +18,27 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, distributed, nn
 from torch.distributed.checkpoint import state_dict as states
+from torch.distributed.checkpoint._hf_utils import CUSTOM_METADATA_KEY, SAVED_OFFSETS_KEY
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader, HuggingFaceStorageWriter
+from torch.distributed.checkpoint.planner import SavePlan, SavePlanner
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
+from torch.distributed.checkpoint.storage import WriteResult
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor
+from torch.futures import Future
 
+from common import safetensors_bytes
 from common.disk import files
 from common.errors import UserError
 from pipelines.distributed import ranks
+from pipelines.engine.batches import is_out_of_memory
 from pipelines.engine.stepping import Average
 
 SHARES = "shares"
-AT_ONCE = 2**26  # bytes of whole tensors whose shares are written to one file: it is made in memory
+AT_ONCE = 2**26  # bytes of a file: whoever reads it maps all of it
+ALIGNED = 64  # bytes
 
 
 @dataclass(frozen=True)
@@ -50,17 +64,64 @@ class Trained:
         return {name: value for name, value in named.items() if isinstance(value, Tensor)}
 
 
+def staged(tensors: Mapping[str, Tensor], device: torch.device) -> tuple[Mapping[str, Tensor], bool]:
+    """Return this process's share of `tensors`, and whether it is a copy in host memory: if all ranks have room for it.
+
+    Call it in the main threads of all ranks. Copies belong to the thread beside the main one: what is gathered of them
+    goes over the hosts' second group.
+    """
+    mesh = DeviceMesh.from_group(ranks.hosts(1), "cpu") if ranks.world() > 1 else None
+    own = [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors.values()]
+    sizes = [math.ceil(part.nbytes / ALIGNED) * ALIGNED for part in own]
+    memory = None
+    try:  # at once, so that a lack of it shows before any is taken
+        memory = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=device.type == "cuda")
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+    if not all(ranks.gather(memory is not None)) or memory is None:
+        return tensors, False
+    found = dict[str, Tensor]()
+    for (name, tensor), part, place in zip(tensors.items(), own, memory.split(sizes), strict=True):
+        copy = place[: part.nbytes].view(part.dtype).view(part.shape).copy_(part, non_blocking=True)
+        if isinstance(tensor, DTensor) and mesh is not None:
+            copy = DTensor.from_local(copy, mesh, tensor.placements, shape=tensor.shape, stride=tensor.stride())
+        found[name] = copy
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return found, True
+
+
+class _Writer(HuggingFaceStorageWriter):
+    """Writes this process's share from where it lies; the library would hold Python's lock for two copies of it."""
+
+    digests: Mapping[str, str] = {}  # of the files, by name
+
+    def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
+        """Write the tensors that `plan` gives to this process."""
+        parts: dict[str, Tensor] = {item.index.fqn: planner.resolve_data(item) for item in plan.items}  # type: ignore[misc]
+        places = {item.index.fqn: {SAVED_OFFSETS_KEY: item.tensor_data.chunk.offsets} for item in plan.items}  # type: ignore[union-attr]
+        ends = itertools.accumulate(part.nbytes for part in parts.values())
+        written = {}
+        for number, group in itertools.groupby(zip(parts, ends, strict=True), lambda pair: pair[1] // AT_ONCE):
+            names = [name for name, _ in group]
+            header = {CUSTOM_METADATA_KEY: json.dumps({name: places[name] for name in names})}
+            file = f"shard-{ranks.rank() + 1:05d}-{number + 1:05d}.safetensors"
+            pieces = safetensors_bytes.pieces({name: parts[name] for name in names}, header)
+            written[f"{SHARES}/{file}"] = files.write_hashed(Path(self.path) / file, pieces)
+        self.digests = written
+        done: Future[list[WriteResult]] = Future()
+        done.set_result([])
+        return done
+
+
 def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mapping[str, str]], None]) -> None:
     """Write `folder`, whole or not at all, on all ranks; `rest` adds other files on one, given the shares' digests."""
-    with ExitStack() as stack, files.explained(folder):
+    with ExitStack() as stack:
         temporary = ranks.on_main(lambda: stack.enter_context(files.folder_at_once(folder)))
-        ends = itertools.accumulate(x.numel() * x.element_size() for x in state.values())
-        numbers = {name: 1 + end // AT_ONCE for name, end in zip(state, ends, strict=True)}  # of files
-        writer = HuggingFaceStorageWriter(str(temporary / SHARES), numbers, save_distributed=True)
-        _done(lambda: save(dict(state), storage_writer=writer, process_group=_group()))
-        mine = temporary.rglob(f"shard-{ranks.rank() + 1:05d}-*")
-        own = {path.relative_to(temporary).as_posix(): files.sha256(path) for path in mine}
-        found = {name: digest for part in ranks.gather(own) for name, digest in part.items()}
+        writer = _Writer(str(temporary / SHARES), save_distributed=True)
+        _done(lambda: save(dict(state), storage_writer=writer, process_group=_group()), folder)
+        found = {name: digest for part in ranks.gather(writer.digests) for name, digest in part.items()}
 
         def finish() -> None:
             if away := [name for name in found if not (temporary / name).is_file()]:
@@ -78,15 +139,15 @@ def read(folder: Path, trained: Trained) -> None:
     _done(lambda: load(state, storage_reader=reader, process_group=_group()))
 
 
-def _done(work: Callable[[], object]) -> None:
-
+def _done(work: Callable[[], object], written: Path | None = None) -> None:
     def unwrapped() -> None:
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # of one process
                 work()
         except CheckpointException as error:
-            raise next(iter(error.failures.values()))[0] from error
+            with files.explained(written) if written else nullcontext():
+                raise next(iter(error.failures.values()))[0] from error
 
     ranks.agree(unwrapped)
 

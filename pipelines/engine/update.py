@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 
 import torch
 from accelerate import Accelerator, DistributedType
+from accelerate.utils import send_to_device
 from torch import Tensor, distributed
 from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from common import noise
@@ -26,8 +28,6 @@ from pipelines.engine.stepping import LARGER, Average, HalfMadeError, LackOfMemo
 from pipelines.engine.workload import Loss, Task
 from pipelines.run.folder import Run
 from pipelines.tracking.monitor import Monitor
-
-PLAIN = (DistributedType.NO, DistributedType.MULTI_GPU, DistributedType.MULTI_CPU)
 
 
 @dataclass
@@ -45,12 +45,18 @@ class Progress:
 
 @dataclass
 class _Part:
-    loss: Loss | None = None  # of the last micro-batch; of sharded training its backward pass is still to come
     flat: Tensor | None = None  # this rank's gradients, to be averaged over all
     count: Tensor | int = 0
     sums: dict[str, Tensor] = field(default_factory=dict)
     waited: float = 0.0  # seconds for data
     failed: BaseException | None = None  # memory ran out
+
+
+def _lack(error: Exception) -> Exception:
+    """Return an error that says that memory ran out, without what it keeps there; raise others."""
+    if not is_out_of_memory(error):
+        raise error
+    return error.with_traceback(None)
 
 
 class Updater:
@@ -72,7 +78,7 @@ class Updater:
         self.stepper = Stepper(accelerator, self.optimizers)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
-        self.plain = accelerator.distributed_type in PLAIN
+        self.split = accelerator.distributed_type == DistributedType.FSDP
         self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
         self.own, self.stop = OwnTime(accelerator.device, world > 1), StopRequest()
 
@@ -98,18 +104,13 @@ class Updater:
     def _try_micro_batch(self) -> None:
         failed = None
         try:
-            items, batch = next(self.batches())
-            with self._alone():
-                self._backward(self._loss(items, batch))
+            self._pass(self.batches(), _Part(), last=False)
             self.stepper.rehearse()
         except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            if self.accelerator.distributed_type not in PLAIN:
-                raise self._cannot_agree("forward pass") from error
-            failed = error
-        finally:
-            noise.end()
+            failed = _lack(error)
+        if failed is not None:
+            self._catch_up(1)
+        noise.end()
         self._zero_grad()
         self._agree(failed)
 
@@ -133,12 +134,8 @@ class Updater:
                 part = self._accumulate(batches)
             with ranks.waiting():
                 stop = self._agree(part.failed)
-                if not self.plain:
-                    assert part.loss is not None, "an update without a micro-batch"
-                    with self._out_of_memory("backward pass"):
-                        self._backward(part.loss)  # in which gradients are exchanged
-                    sharding.average_whole(self.accelerator, self.model)
                 self._average(part.flat)
+                sharding.average_whole(self.accelerator, self.model)
         finally:
             noise.end()
         with self._out_of_memory("clipping"):
@@ -158,33 +155,47 @@ class Updater:
         return stop
 
     def _accumulate(self, batches: Iterator[tuple[Tensor, object]]) -> _Part:
-        part = _Part()
-        if self.stepper.short and self.plain and self._smaller():
+        part, passes = _Part(), self.local_batch_size // self.progress.micro_batch_size
+        if self.stepper.short and self._smaller():
+            sharding.passes.begin()
             part.failed = LackOfMemoryError()
-            return part
-        for remaining in reversed(range(self.local_batch_size // self.progress.micro_batch_size)):
+        while passes and part.failed is None:
             try:
-                began = time.perf_counter()
-                items, batch = next(batches)
-                part.waited += time.perf_counter() - began
-                with self._alone():
-                    part.loss = self._loss(items, batch)
-                    if remaining or self.plain:
-                        self._backward(part.loss)
-                if self.plain and not remaining and self.accelerator.num_processes > 1:
-                    part.flat = _flatten_dense_tensors(self._gradients())  # the memory for it may be lacking, too
+                self._pass(batches, part, last=passes == 1)
+                passes -= 1
             except (RuntimeError, MemoryError) as error:
-                if not is_out_of_memory(error):
-                    raise
-                if not self.plain:
-                    raise self._cannot_agree("forward pass") from error
-                part.failed = error
-                break
-            part.count = part.count + part.loss.count
-            for name, value in (("loss", part.loss.value), *part.loss.metrics.items()):
-                value = value.detach()
-                part.sums[name] = part.sums[name] + value if name in part.sums else value
+                part.failed = _lack(error)
+        if part.failed is not None:  # nothing of the pass is kept
+            self._catch_up(passes)
         return part
+
+    def _pass(self, batches: Iterator[tuple[Tensor, object]], part: _Part, last: bool) -> None:
+        """Add a micro-batch's gradients, and its sums to `part`."""
+        sharding.passes.begin()
+        began = time.perf_counter()
+        items, batch = next(batches)
+        part.waited += time.perf_counter() - began
+        with self._alone():
+            loss = self._loss(items, batch)
+            self._backward(loss)
+        if last and not self.split and self.accelerator.num_processes > 1:
+            part.flat = _flatten_dense_tensors(self._gradients())  # the memory for it may be lacking, too
+        part.count = part.count + loss.count
+        for name, value in (("loss", loss.value), *loss.metrics.items()):
+            value = value.detach()
+            part.sums[name] = part.sums[name] + value if name in part.sums else value
+
+    def _catch_up(self, passes: int) -> None:
+        """Make the rest of this one and of further `passes` with one example: other ranks wait for this one in them."""
+        if not isinstance(self.model, FSDPModule):
+            return
+        world = self.accelerator.num_processes
+        items = self.order.items(self.progress.step, self.accelerator.process_index, world)[:1]
+        sharding.passes.begin_again(self.model)
+        with self._out_of_memory("pass with one example"):
+            for _ in range(passes):
+                batch = send_to_device(self.task.train.batch(items), self.accelerator.device)
+                self._backward(self._loss(items, batch))
 
     def _gradients(self) -> list[Tensor]:
         return [p.grad for p in self.parameters if p.grad is not None]
@@ -202,9 +213,9 @@ class Updater:
         if not (isinstance(count, int) and count == self.local_batch_size):
             total = accelerator.reduce(torch.as_tensor(count, dtype=torch.float32, device=accelerator.device))
             torch._foreach_mul_(self._gradients(), self.training.batch_size / total)
-        if self.plain:  # of sharded gradients Accelerate does it below
+        if not self.split:  # of sharded gradients Accelerate does it below
             self.stepper.unscale()
-        clip = torch.nn.utils.clip_grad_norm_ if self.plain else accelerator.clip_grad_norm_
+        clip = accelerator.clip_grad_norm_ if self.split else torch.nn.utils.clip_grad_norm_
         norm = clip(self.parameters, self.training.clip_norm or math.inf)
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
@@ -229,8 +240,9 @@ class Updater:
             optimizer.optimizer.zero_grad()
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
-        """Exchange no gradients within the block."""
-        return self.accelerator.no_sync(self.model) if self.accelerator.num_processes > 1 else contextlib.nullcontext()
+        """Exchange no gradients within the block, unless they are split: no rank has the memory for all of them."""
+        alone = not self.split and self.accelerator.num_processes > 1
+        return self.accelerator.no_sync(self.model) if alone else contextlib.nullcontext()
 
     def _backward(self, loss: Loss) -> None:
         value = loss.value * (self.accelerator.num_processes / self.training.batch_size)  # DDP averages over ranks

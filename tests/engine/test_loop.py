@@ -108,6 +108,20 @@ def test_out_of_memory_halves_the_micro_batch_on_all_ranks_and_keeps_the_curve(t
     assert records(tmp_path, "tight") == pytest.approx(records(tmp_path, "roomy"), rel=1e-4)
 
 
+@pytest.mark.slow
+def test_out_of_memory_in_passes_over_a_split_model_halves_the_micro_batch_on_all_ranks(tmp_path):
+    training = {"steps": 6, "micro_batch_size": 8}
+    assert toy(tmp_path, "roomy", training).returncode == 0
+    options = {"out_of_memory_in_layer": 1, "out_of_memory_in_backward": 6, "out_of_memory_in_step": 3}
+    for rank in (0, 1):
+        name = f"tight-{rank}"
+        tight = toy(tmp_path, name, training, {**options, "fails_on_rank": rank}, "--sharded", processes=2)
+        assert tight.returncode == 0, tight.stderr
+        for before, after in ((8, 4), (4, 2), (2, 1)):
+            assert f"with {before} examples at once; going on with {after}" in tight.stderr
+        assert records(tmp_path, name) == pytest.approx(records(tmp_path, "roomy"), rel=1e-4)
+
+
 def test_no_memory_for_one_example_is_an_error_with_remedies(tmp_path):
     done = toy(tmp_path, "none", {"steps": 2, "micro_batch_size": 1}, {"out_of_memory_above": 0.5})
     assert done.returncode == 2

@@ -1,26 +1,22 @@
 """Saving holds training up by a copy of its state in memory; a thread of its own writes it."""
 
+import json
+import os
 import statistics
 import time
 
 import pytest
 import safetensors.torch
-import torch
 
 from models import io
 from pipelines.engine.loop import Loop
+from tests import forked
+from tests.distributed import saving
+from tests.distributed.saving import Big
 from tests.engine import toy
 
-ROWS = 20_000  # of 1,000 weights: with AdamW's two moments 0.24 GB
-
-
-class Big(toy.Net):
-    def __init__(self, dropout):
-        super().__init__(dropout)
-        self.table = torch.nn.Parameter(torch.zeros(ROWS, 1000))
-
-    def forward(self, x):
-        return super().forward(x) + self.table[0, 0]
+GIGABYTES = 0.24
+MOST = 0.02 * 60 * GIGABYTES  # seconds of the training thread, of a minute between checkpoints of a gigabyte
 
 
 @pytest.mark.slow
@@ -40,5 +36,19 @@ def test_saving_a_gigabyte_would_take_a_fiftieth_of_a_minute_of_the_training_thr
     toy.train("big", {"steps": 30, "checkpoint_steps": 10, "validation_steps": 30, "log_steps": 10}, {})
     print("seconds of each save:", seconds)
     [folder] = sorted((tmp_path / "runs/toy/big/checkpoints").glob("step-*30"))
-    assert sum(path.stat().st_size for path in folder.iterdir()) > 0.24e9
-    assert statistics.median(seconds) <= 0.02 * 60 * 0.24, seconds
+    assert sum(path.stat().st_size for path in folder.iterdir()) > GIGABYTES * 1e9
+    assert statistics.median(seconds) <= MOST, seconds
+
+
+@pytest.mark.slow
+def test_shares_of_a_split_model_are_written_while_training_goes_on(tmp_path):
+    done = forked.run([saving.__file__], tmp_path, {**os.environ, "OMP_NUM_THREADS": "1"}, 2)
+    assert done.returncode == 0, done.stderr
+    for rank in (0, 1):
+        found = json.loads((tmp_path / f"{rank}.json").read_text())
+        assert found["beside"] == [True, True, False, False]  # the last are before and after validating
+        assert statistics.median(found["seconds"]) <= MOST, found
+    [folder] = sorted((tmp_path / "runs/toy/big/checkpoints").glob("step-*6"))
+    shares = sorted((folder / "shares").iterdir())
+    assert {path.name[:11] for path in shares} == {"shard-00001", "shard-00002"}
+    assert sum(path.stat().st_size for path in shares) > GIGABYTES * 1e9

@@ -1,6 +1,6 @@
 """A workload small enough to test the loop with: ragged regression, trained by the real loop.
 
-python tests/engine/toy.py NAME '{"steps": 20}' '{"out_of_memory_above": 8}'
+python tests/engine/toy.py NAME '{"steps": 20}' '{"out_of_memory_above": 8}' [--resume] [--sharded]
 """
 
 import json
@@ -29,6 +29,8 @@ ITEMS = 96
 class Net(nn.Module):
     """What models.io.save would refuse is not needed here: the toy keeps its weights itself."""
 
+    _no_split_modules = ("Linear",)
+
     def __init__(self, dropout: float):
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Dropout(dropout), nn.Linear(16, 1))
@@ -51,6 +53,7 @@ class ToyTask(Task):
         fails_on_rank=0,
         out_of_memory_in_step=None,
         out_of_memory_in_backward=None,
+        out_of_memory_in_layer=None,
         nan_at=None,
         kill_at=None,
         signal_at=None,
@@ -67,6 +70,8 @@ class ToyTask(Task):
         self.out_of_memory_above, self.fails_on_rank = out_of_memory_above, fails_on_rank
         self.out_of_memory_in_step, self.steps_begun = out_of_memory_in_step, 0
         self.out_of_memory_in_backward = out_of_memory_in_backward
+        self.out_of_memory_in_layer = out_of_memory_in_layer
+        self.model.layers[2].register_forward_pre_hook(self.begin_layer)
         self.nan_at, self.kill_at, self.signal_at, self.flat = nan_at, kill_at, signal_at, flat
         self.calls = 0
 
@@ -76,8 +81,6 @@ class ToyTask(Task):
         rank = int(os.environ.get("RANK", 0))
         if self.out_of_memory_above and len(error) > self.out_of_memory_above and rank == self.fails_on_rank:
             raise torch.OutOfMemoryError("pretended")
-        if self.calls == self.out_of_memory_in_backward and rank == self.fails_on_rank:
-            error.register_hook(pretend)
         if self.calls == self.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.calls == self.signal_at:
@@ -86,6 +89,15 @@ class ToyTask(Task):
             error = error * float("nan")
         count = batch["valid"].sum()
         return Loss(error.sum(), count, {"error": error.detach().abs().sqrt().sum()})
+
+    def begin_layer(self, module, inputs):
+        """What is called between the layers."""
+        if not torch.is_grad_enabled() or int(os.environ.get("RANK", 0)) != self.fails_on_rank:
+            return
+        if self.calls == self.out_of_memory_in_layer:
+            raise torch.OutOfMemoryError("pretended")
+        if self.calls == self.out_of_memory_in_backward:
+            inputs[0].register_hook(pretend)
 
     def begin_step(self, *_):
         """What the last optimizer calls before its step."""
@@ -118,4 +130,8 @@ def train(name, training, options, resume=False):
 
 
 if __name__ == "__main__":
+    if "--sharded" in sys.argv:
+        from tests.distributed.one_model import shard
+
+        shard()
     cli.run_main(lambda: train(sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]), "--resume" in sys.argv))

@@ -17,7 +17,7 @@ from models.market.inputs import CLASSES
 from models.market.pooled_experts import EXPERTS, PooledExperts
 from models.market.rule import fingerprint
 from models.market.signal_model import SignalModel
-from pipelines.distributed import ranks
+from pipelines.distributed import deferred, ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.crypto import data, experts
 from pipelines.workloads.crypto.config import Config
@@ -98,7 +98,7 @@ class SignalTask(Task):
         if first:
             self.coins = [coin.joined() for coin in self.coins]
         base = ranks.on_main(lambda: load_base(config, _name(POOLED, fold, len(facts["folds"]))))
-        self.model = untrained(config, self.coins, fold, base)
+        self.model = deferred.made(lambda: untrained(config, self.coins, fold, base), torch.device("cpu"))
         if first:
             self.model.config.about["judged"] = fingerprint(first.model)
         sources = [pooled(self.coins, fold, part, self.model.stretch) for part in ("train", "validation")]
@@ -106,7 +106,7 @@ class SignalTask(Task):
         self._fit(config, base.model if base else None)
         for source in sources:
             source.to(device)
-        self.model.to(device)
+        deferred.move(self.model, device)
         counts = torch.bincount(self.train.labels[self.train.labels != IGNORED], minlength=len(CLASSES)).float()
         # A class that training lacks must not weigh infinitely; its rows never come.
         balanced = counts.sum() / (len(CLASSES) * counts.clamp(min=1))
@@ -169,8 +169,6 @@ class ExpertsTask(SignalTask):
         # What is optimised may differ in its last bits between machines.
         for name, value in ranks.on_main(fit).items():
             self.model.get_buffer(name).copy_(value)
-        if base:
-            self.model.network.load_state_dict(base.network.state_dict())
         if first:
             self.model.weights.copy_(first.model.weights)
         validation.fixed = experts.fixed(self.model, validation)

@@ -29,7 +29,7 @@ class Base:
 
 
 def untrained(config: Config, coins: Sequence[Coin], fold: int, base: Base | None = None) -> SignalModel:
-    """Return a model of the configured kind, of the size of its base, with everything needed to use it."""
+    """Return a model of the configured kind, of its base's size and with its network, and all that using it needs."""
     known = description(config, coins, fold)
     size: dict[str, float] = {"dropout": config.model.dropout}
     if config.model.width:
@@ -39,7 +39,10 @@ def untrained(config: Config, coins: Sequence[Coin], fold: int, base: Base | Non
         size |= {name: getattr(base.model.config, name) for name in SIZES}
         known.about["base_sha256"] = base.sha256
     if config.model.chosen == "pooled_experts":
-        return PooledExperts(PooledExpertsConfig(**vars(known) | size))
+        experts = PooledExperts(PooledExpertsConfig(**vars(known) | size))
+        if base:
+            experts.network.load_state_dict(base.model.network.state_dict())
+        return experts
     return CNNLSTM(CNNLSTMConfig(**vars(known) | size))
 
 

@@ -6,6 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from accelerate import DistributedType
+from accelerate.state import AcceleratorState
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 from common.config import build
@@ -13,6 +15,7 @@ from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models import io
 from models.market.pooled_experts import Trees
+from pipelines.distributed import deferred
 from pipelines.workloads.crypto import Config, data, experts, task, untrained
 from pipelines.workloads.crypto.windows import IGNORED
 from tests.models.tiny import disturb
@@ -215,3 +218,22 @@ def earlier(own, part):
 def test_a_base_brings_its_kind_and_size(word):
     with pytest.raises(UserError, match=f"leave out {word}"):
         config_of("model.base=runs/crypto/shared", word)
+
+
+@pytest.mark.parametrize("based", [False, True])
+def test_where_it_is_split_the_network_has_no_weights_until_then_and_gets_those_of_one_made_whole(
+    folder, base, based, monkeypatch
+):
+    words = [f"model.base={base}"] if based else []
+    torch.manual_seed(5)
+    whole = made(folder, *words)
+    monkeypatch.setitem(AcceleratorState._shared_state, "distributed_type", DistributedType.FSDP)
+    torch.manual_seed(5)
+    split = made(folder, *words)
+    assert all(parameter.is_meta for parameter in split.model.parameters() if parameter.ndim)
+    recorder = getattr(split.model, deferred.ATTRIBUTE)
+    for name, weight in whole.model.named_parameters():
+        if weight.ndim:
+            assert torch.equal(recorder.value(recorder.left[name]), weight), name
+    for name, buffer in whole.model.named_buffers():
+        assert torch.equal(split.model.get_buffer(name), buffer), name
