@@ -159,9 +159,9 @@ def read_table(path: Path) -> Customers:
     others: dict[str, object] = {"name": path.stem}
     if {"open", "close", "hours"} & columns.keys():
         hours, *windows = (_hours(path, row, cells) for row, cells in rows.items())
-        by = ["" if "service" in columns else ", no time for service but by service_times=5 or the like"]
-        by += [", 60 km/h but by speed=40 or the like"] if degrees else []
-        found += f"; opening hours are kept: {''.join(by).removeprefix(', ')}".removesuffix(": ")
+        untold = [] if "service" in columns else ["no time for service but by service_times=5 or the like"]
+        untold += ["60 km/h but by speed=40 or the like"] if degrees else []
+        found += f"; opening hours are kept: {', '.join(untold)}".removesuffix(": ")
         others |= {"hours": hours, "windows": windows[: len(served)], "depot_hours": windows[len(served) :]}
     if "service" in columns:
         others["service_times"] = [_number(path, r, "service", cells["service"] or 0, 0) for r, cells in served.items()]
