@@ -51,7 +51,7 @@ def check_divides(batch_size: int, world: int, micro_batch_size: int | str) -> N
     """Raise UserError for a batch size that the processes or the micro-batch size do not divide."""
     if batch_size % world:
         lower = batch_size - batch_size % world
-        advice = f"try training.batch_size={lower or world} or {lower + world}"
+        advice = f"try training.batch_size={' or '.join(map(str, (lower, lower + world)[not lower :]))}"
         raise UserError(f"training.batch_size={batch_size} does not divide over {world} processes; {advice}")
     local = batch_size // world
     if isinstance(micro_batch_size, int) and local % micro_batch_size:

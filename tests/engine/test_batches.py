@@ -1,6 +1,8 @@
 """Data order is a pure function of (seed, step)."""
 
+import contextlib
 import platform
+import re
 
 import pytest
 import torch
@@ -9,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from common import machine, workers
-from pipelines.engine.batches import Order, Resident, mapper, smaller, stream
+from common.errors import UserError
+from pipelines.engine.batches import Order, Resident, check_divides, mapper, smaller, stream
 
 
 @given(size=st.integers(1, 50), batch=st.integers(1, 70), epochs=st.integers(1, 4))
@@ -48,6 +51,22 @@ def test_an_endless_source_never_repeats_an_item():
 
 class _Loaded(Resident):
     workers = 2
+
+
+@pytest.mark.parametrize(
+    ("batch", "world", "micro", "wrong"),
+    [
+        (12, 2, 6, ""),
+        (12, 2, "auto", ""),
+        (12, 2, 4, "does not divide the 6 examples of each process (training.batch_size=12 over 2 processes)"),
+        (12, 1, 5, "does not divide the 12 examples of each process (training.batch_size=12 over 1 process)"),
+        (12, 5, 1, "training.batch_size=12 does not divide over 5 processes; try training.batch_size=10 or 15"),
+        (3, 5, 1, "training.batch_size=3 does not divide over 5 processes; try training.batch_size=5"),
+    ],
+)
+def test_a_batch_is_divided_over_processes_and_micro_batches_or_refused(batch, world, micro, wrong):
+    with pytest.raises(UserError, match=re.escape(wrong)) if wrong else contextlib.nullcontext():
+        check_divides(batch, world, micro)
 
 
 @pytest.mark.parametrize("kind", [Resident, _Loaded])
