@@ -11,7 +11,7 @@ from pathlib import Path
 from pipelines.checks import Finding, dotted, ok, problem, warning
 
 ROOT = Path(__file__).resolve().parents[2]
-OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 12)
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 13)
 FREE_BYTES = 2 * 10**9  # a data folder, a few checkpoints and a report of the default runs
 
 

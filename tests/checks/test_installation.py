@@ -9,7 +9,7 @@ from pipelines.checks import installation
 
 
 @pytest.mark.parametrize(
-    ("version", "level"), [((3, 10), "problem"), ((3, 11), "ok"), ((3, 12), "ok"), ((3, 13), "warning")]
+    ("version", "level"), [((3, 10), "problem"), ((3, 11), "ok"), ((3, 13), "ok"), ((3, 14), "warning")]
 )
 def test_python_is_judged_by_what_is_supported(version, level):
     assert [finding.level for finding in installation.check_python(version)] == [level]
