@@ -79,6 +79,8 @@ def main() -> None:
         for note, count in Counter(str(row["note"]) for row in table.rows if row.get("note")).items():
             print(f"{count} of {len(table.rows)} rows: {note}")
     errors = [each.error for each in found if each.error]
+    if len(found) == 1 and not found[0].usable:
+        raise UserError(errors[0])
     if errors:
         many = f"{len(errors)} inputs" if len(errors) > 1 else "1 input"
         print(f"{many} could not be used, or only in part; the first: {errors[0]}", file=sys.stderr)

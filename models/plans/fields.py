@@ -15,7 +15,8 @@ from models.plans.outline import NUMBER
 WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+")  # those of clashDetection and of BIM, too
 _MINOR = (
     "a an and any are as at be by do does for from has have how in is it of on or our shall that the their them "
-    "there they this to us we what when where which who will with you your"
+    "there they this to us we what when where which who will with you your "
+    "der die das den des dem im für von zur zum und"
 )
 MINOR = frozenset(_MINOR.split())
 SUFFIXES = ["ations", "ation", "ating", "ated", "ates", "ate", "ings", "ing", "ed", "ions", "ion", "es", "s"]
@@ -24,7 +25,7 @@ SYNONYM = 0.95  # of a field's synonym, where its name has 1
 FITTING = 0.55  # from which a heading is about a field
 LONG = 1.2  # weight of a phrase of several words, which is found in longer headings too, ...
 WITHIN = 0.6  # with a fit of at least this
-AND = re.compile(r",? (?:and|&) |, ", re.IGNORECASE)
+AND = re.compile(r",? (?:and|und|&) |, ", re.IGNORECASE)
 PART = 0.85  # of the fit of a heading's part
 
 

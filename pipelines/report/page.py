@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
     metrics, provenance = run.metrics(), run.provenance()
     changes = " with uncommitted changes" if provenance["uncommitted_changes"] else ""
     made = [
-        ("command", " ".join(provenance["command"])),
+        ("command", shlex.join(provenance["command"])),
         ("started", provenance["started"]),
         ("code", f"{provenance['commit']}{changes}"),
         ("devices", ", ".join(provenance["devices"])),

@@ -11,7 +11,7 @@ from models.stories import rp2040
 from models.stories.config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
 
-PARQUET = ".parquet"
+PARQUET, LINES = ".parquet", ".jsonl"
 TEST_SPLITS = ("test", "validation")  # of a source; the first one that it has is held out in place of a tenth
 
 
@@ -43,8 +43,8 @@ class Data(DataSection):
 def source_files(source: str) -> list[Path]:
     """Return the files behind `source`: itself, a saved dataset's Arrow files, or those of a folder.
 
-    Of a folder they are the .txt files directly in it and the Parquet files anywhere below, of which only those named
-    train count if there are such.
+    Of a folder they are the .txt and .jsonl files directly in it and the Parquet files anywhere below, of which only
+    those named train count if there are such.
     """
     path = Path(source)
     if is_dataset(path):
@@ -52,7 +52,8 @@ def source_files(source: str) -> list[Path]:
     if path.is_dir():
         tables = [file for file in path.rglob(f"*{PARQUET}") if file.is_file()]
         tables = [file for file in tables if file.name.startswith("train")] or tables
-        return sorted(file for file in path.glob("*.txt") if file.is_file()) + sorted(tables)
+        own = (sorted(file for file in path.glob(f"*{suffix}") if file.is_file()) for suffix in (".txt", LINES))
+        return [*(file for files in own for file in files), *sorted(tables)]
     return [path] if path.is_file() else []
 
 

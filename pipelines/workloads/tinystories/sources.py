@@ -2,6 +2,8 @@
 
 import codecs
 import contextlib
+import itertools
+import json
 import re
 import ssl
 import threading
@@ -17,12 +19,24 @@ from pyarrow import parquet
 
 from common.errors import UserError
 from pipelines.workloads.tinystories import blocks, stories
-from pipelines.workloads.tinystories.config import PARQUET, TEST_SPLITS, Data, is_dataset, source_files, test_files
+from pipelines.workloads.tinystories.config import (
+    LINES,
+    PARQUET,
+    TEST_SPLITS,
+    Data,
+    is_dataset,
+    source_files,
+    test_files,
+)
 
 DATASET_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*(?<!\.txt)", re.ASCII)
 WAYS = (
-    "give a text file, a folder of .txt or .parquet files or the id of a Hugging Face dataset (owner/name), "
-    "or leave data.source out for the embedded stories"
+    "give a text file (.txt, .jsonl or .parquet), a folder of such files or the id of a Hugging Face dataset "
+    "(owner/name), or leave data.source out for the embedded stories"
+)
+NO_STORIES = (  # endings of files whose bytes would be learnt in place of their text
+    *(".csv", ".tsv", ".json", ".xlsx", ".docx", ".doc", ".odt", ".rtf", ".pdf", ".epub", ".html", ".htm", ".zip"),
+    *(".gz", ".arrow", ".feather", ".pkl"),
 )
 ROWS_AT_ONCE = 1000
 PATIENCE = 10  # seconds for the hub to answer
@@ -41,20 +55,25 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
     path, files = Path(data.source), source_files(data.source)
     if is_dataset(path):
         return f"dataset {path}", *_written(datasets.load_from_disk(path), data.source, written, test)
-    tables = [file for file in files if file.suffix == PARQUET]
-    texts = [file for file in files if file.suffix != PARQUET]
+    tables, lines = ([file for file in files if file.suffix == suffix] for suffix in (PARQUET, LINES))
+    texts = [file for file in files if file.suffix not in (PARQUET, LINES)]
+    if path.is_file() and path.suffix.lower() in NO_STORIES:
+        raise UserError(f"data.source={data.source}: stories are not read from {path.suffix} files; {WAYS}")
     usable = [_in_utf8(file, scratch / f"utf-8-{number}.txt") for number, file in enumerate(texts)]
     converted = sum(file not in texts for file in usable)
     also = f", {converted} converted from Windows-1252 or UTF-16" if converted else ""
-    read = [*usable, *([blocks.write(written, _table_texts(tables, data.source))] if tables else [])]
+    rows = itertools.chain(_table_texts(tables, data.source), *[_line_texts(file, data.source) for file in lines])
+    read = [*usable, *([blocks.write(written, rows)] if tables or lines else [])]
     if path.is_dir():
         if not files:
             there = "".join(f"\n  {line}" for line in left_out(data.source))
             raise UserError(
                 f"data.source={data.source}: there are no .txt files in this folder (subfolders are not read), and no "
-                f"{PARQUET} files; give the folder that holds them{there}"
+                f"{LINES} or {PARQUET} files; give the folder that holds them{there}"
             )
-        counts = [f"{suffix} files: {len(of)}" for suffix, of in ((".txt", texts), (PARQUET, tables)) if of]
+        counts = [
+            f"{suffix} files: {len(of)}" for suffix, of in ((".txt", texts), (LINES, lines), (PARQUET, tables)) if of
+        ]
         own = test_files(data.source)
         held_out = [blocks.write(test, _table_texts(own, data.source))] if own else []
         return f"folder {path}, {', '.join(counts)}{also}", read, held_out
@@ -91,9 +110,9 @@ def left_out(source: str | None) -> list[str]:
             passed[path.suffix.lower()] += 1
     why = {
         PARQUET: "the files named train are read alone, and those of a test",
-        ".txt": "text files in subfolders are not read; move them, or give their folder",
+        **dict.fromkeys((".txt", LINES), "those in subfolders are not read; move them, or give their folder"),
     }
-    other = f"stories are read from .txt and {PARQUET} files; save it as one of them"
+    other = f"stories are read from .txt, {LINES} and {PARQUET} files; save it as one of them"
     return [
         f"left out of {source}: {count} {kind or 'without an ending'} ({why.get(kind, other)})"
         for kind, count in sorted(passed.items())
@@ -113,6 +132,26 @@ def _table_texts(files: Sequence[Path], source: str) -> Iterator[str]:
         batch for path in files for batch in parquet.ParquetFile(path).iter_batches(ROWS_AT_ONCE, columns=["text"])
     )
     return (text for batch in batches for text in batch["text"].to_pylist() if text is not None)
+
+
+def _line_texts(path: Path, source: str) -> Iterator[str]:
+    """Return what JSON lines hold as `text`, read one by one; raises UserError at once if the first has none."""
+
+    def rows() -> Iterator[str]:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.strip():
+                    continue
+                try:
+                    row = json.loads(line)
+                except (ValueError, RecursionError) as error:
+                    raise UserError(f"data.source={source}: {path}: line {number} is no JSON ({error})") from error
+                if not isinstance(row, dict) or not isinstance(row.get("text"), str):
+                    raise _no_text(source, f"{path}, line {number},", row if isinstance(row, dict) else ())
+                yield row["text"]
+
+    found = rows()
+    return itertools.chain([first] if (first := next(found, None)) is not None else [], found)
 
 
 def _written(
@@ -136,9 +175,10 @@ def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> I
 
 
 def _no_text(source: str, what: str, names: Iterable[str]) -> UserError:
+    has = ", ".join(names) or "none"
     return UserError(
-        f"data.source={source}: {what} needs a column `text` of strings; it has {', '.join(names)}; rename one, or "
-        "give another source"
+        f"data.source={source}: {what} needs a column `text` of strings; it has {has}; rename one, or give another "
+        "source"
     )
 
 

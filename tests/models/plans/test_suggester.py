@@ -58,6 +58,11 @@ def texts_of(found):
         ("APPENDIX C: FILE NAMING CONVENTION", "namingConventions"),
         ("3.2.1 Common Data Environment", "cdeWorkflow"),
         ("Part E. Working method", None),
+        ("2 BIM-Ziele", "bimObjectives"),
+        ("3.1 Kollisionsprüfung", "clashDetection"),
+        ("Rollen und Verantwortlichkeiten", "rolesResponsibilities"),
+        ("Gemeinsame Datenumgebung (CDE)", "cdeWorkflow"),
+        ("Wetterbericht", None),
         ("Canteen", None),
     ],
 )

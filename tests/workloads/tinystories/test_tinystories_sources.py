@@ -1,5 +1,6 @@
 """Stories are read from files, folders and datasets, and a source that is of no use is refused by name."""
 
+import json
 import threading
 import time
 import urllib.error
@@ -71,12 +72,12 @@ def test_parquet_files_are_a_source_and_what_else_lies_there_is_named(tmp_path):
     assert set(both(tmp_path / "out")) == {*STORIES, "No."}
     assert facts["source"] == f"folder {folder}, .parquet files: 2"
     assert facts["files"] == ["train-00000.parquet", "train-00001.parquet", "validation.parquet"]
-    other = "stories are read from .txt and .parquet files; save it as one of them"
+    other = "stories are read from .txt, .jsonl and .parquet files; save it as one of them"
     assert facts["note"].splitlines() == [
         f"left out of {folder}: 1 .md ({other})",
         f"left out of {folder}: 2 .odt ({other})",
         f"left out of {folder}: 1 .parquet (the files named train are read alone, and those of a test)",
-        f"left out of {folder}: 1 .txt (text files in subfolders are not read; move them, or give their folder)",
+        f"left out of {folder}: 1 .txt (those in subfolders are not read; move them, or give their folder)",
     ]
     data.prepare(config(folder / "data" / "train-00000.parquet"), tmp_path / "one")
     assert set(both(tmp_path / "one")) == set(STORIES[:20])
@@ -90,6 +91,39 @@ def test_a_parquet_file_without_stories_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"a\.parquet needs a column `text` of strings; it has story; rename one"):
         data.prepare(config(tmp_path), tmp_path / "out")
     assert not (tmp_path / "out/scratch").exists()
+
+
+def lines_of(rows) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def test_json_lines_are_stories_and_not_text_to_learn(tmp_path):
+    half = len(STORIES) // 2
+    (tmp_path / "a.jsonl").write_text(lines_of({"id": 1, "text": story} for story in STORIES[:half]) + "\n")
+    (tmp_path / "b.txt").write_text("\n<|endoftext|>\n".join(STORIES[half:]))
+    facts = data.prepare(config(tmp_path), tmp_path / "out")
+    assert set(both(tmp_path / "out")) == set(STORIES)
+    assert facts["source"] == f"folder {tmp_path}, .txt files: 1, .jsonl files: 1"
+    (tmp_path / "a.jsonl").write_text(lines_of({"text": story} for story in STORIES))
+    data.prepare(config(tmp_path / "a.jsonl"), tmp_path / "one")
+    assert set(both(tmp_path / "one")) == set(STORIES)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", lines_of([{"title": "A", "body": "Once."}]), "line 1, needs a column `text` of strings; it has ti"),
+        ("a.jsonl", lines_of([{"text": "Once."}]) + "{", r"a\.jsonl: line 2 is no JSON"),
+        ("a.jsonl", "[1]\n", "line 1, needs a column `text` of strings; it has none"),
+        ("a.csv", "text\nOnce.\n", r"stories are not read from \.csv files; give a text file \(\.txt, \.jsonl or"),
+        ("a.docx", "PK", r"stories are not read from \.docx files"),
+    ],
+)
+def test_what_would_be_learnt_as_its_bytes_is_refused(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(UserError, match=message):
+        data.prepare(config(tmp_path / name), tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*"))
 
 
 @pytest.mark.parametrize("through", ["hub", "folder"])
@@ -146,7 +180,7 @@ def test_without_a_network_a_dataset_id_is_refused_at_once_with_the_ways_out(tmp
     [
         (b"", r"file .*s\.txt: there is no text in it \(it is empty"),
         (b" \r\n\t\n", r"file .*s\.txt: there is no text in it"),
-        (b"<|endoftext|>\n<|endoftext|>", r"there is no text in it .*; give a text file, a folder of \.txt or \.par"),
+        (b"<|endoftext|>\n<|endoftext|>", r"there is no text in it .*; give a text file"),
         (b"Once \xc3\xa4 m\xe4rchen.", r"s\.txt is not UTF-8: byte 9 is 0xe4; convert it first .*: iconv -f cp1252"),
         (b"\xff\xfeO\0n\0\0", r"s\.txt is not UTF-8: byte 0 is 0xff; convert it first"),
         (
@@ -187,7 +221,7 @@ def test_a_folder_without_text_files_is_refused(tmp_path):
     (tmp_path / "b.docx").write_text("Text.")
     with pytest.raises(UserError, match=r"no \.txt files in this folder \(subfolders are not read\)") as error:
         data.prepare(config(tmp_path), tmp_path / "out")
-    assert "1 .docx (stories are read from .txt and .parquet" in str(error.value)
+    assert "1 .docx (stories are read from .txt, .jsonl and .parquet" in str(error.value)
 
 
 @pytest.mark.parametrize(

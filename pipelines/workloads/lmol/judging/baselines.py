@@ -106,7 +106,7 @@ def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) 
     both = np.concatenate([pixels[0], look[0]], axis=1), pixels[1] + look[1]
     nearest: list[Maker] = [partial(KNeighborsRegressor, k, metric="precomputed") for k in (1, 5, 15)]
     support: list[Maker] = [partial(SVR, C=c, kernel="precomputed") for c in (1.0, 10.0)]
-    if len(np.unique(comparisons.scores[train])) <= FEW_SCORES:
+    if len(np.unique(comparisons.scores[train])) <= min(FEW_SCORES, len(train) // 2):
         nearest += [partial(KNeighborsClassifier, k, metric="precomputed") for k in (1, 5)]
         support.append(partial(SVC, C=10.0, kernel="precomputed"))
     ways: dict[str, list[Maker]] = {
