@@ -172,6 +172,7 @@ def _write(folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer)
         # By this the library tells datasets apart where it keeps what was computed from them.
         state["_fingerprint"] = hashlib.sha256(part.digest.tobytes() + described.encode()).hexdigest()[:16]
         (folder / name / "state.json").write_text(json.dumps(state, indent=2, sort_keys=True))
+        (folder / name / STREAM).unlink(missing_ok=True)  # of a preparation that was killed: it is appended to below
     write = partial(write_encoded, described, empty.features.arrow_schema)
     sizes = {name: Counter[str]() for name in parts}
     for (_, path), size in zip(tasks, in_order(write, tasks, "tokenizing, parts"), strict=True):
