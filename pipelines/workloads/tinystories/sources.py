@@ -5,6 +5,7 @@ import contextlib
 import itertools
 import json
 import re
+import shutil
 import ssl
 import threading
 import urllib.error
@@ -87,17 +88,30 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
 
 def _in_utf8(path: Path, copy: Path) -> Path:
     """Return a text file, or a copy in UTF-8 of one in UTF-16 or Windows-1252; damaged UTF-8 is refused by others."""
-    data = b""
+    encoding = None
     with contextlib.suppress(OSError):
-        data = path.read_bytes() if path.stat().st_size <= MOST_CONVERTED else b""
-    if (wide := data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))) or data.decode(errors="ignore").isascii():
-        # Of text in Windows-1252, no letter beyond ASCII is UTF-8 by chance.
+        encoding = _other_encoding(path) if path.stat().st_size <= MOST_CONVERTED else None
+    if encoding:
         with contextlib.suppress(UnicodeDecodeError):
-            if wide or not data.isascii():
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.write_bytes(data.decode("utf-16" if wide else "cp1252").encode())
-                return copy
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with path.open(encoding=encoding, newline="") as text, copy.open("w", encoding="utf-8", newline="") as file:
+                shutil.copyfileobj(text, file, blocks.CHUNK)
+            return copy
     return path
+
+
+def _other_encoding(path: Path) -> str | None:
+    """Return the encoding of a text in UTF-16 or Windows-1252, in which no letter beyond ASCII is UTF-8 by chance."""
+    decoder, is_ascii = codecs.getincrementaldecoder("utf-8")("ignore"), True
+    with path.open("rb") as file:
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        file.seek(0)
+        while chunk := file.read(blocks.CHUNK):  # a whole file would be twice its size in memory
+            if not decoder.decode(chunk).isascii():
+                return None
+            is_ascii = is_ascii and chunk.isascii()
+    return None if is_ascii else "cp1252"
 
 
 def left_out(source: str | None) -> list[str]:
