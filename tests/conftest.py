@@ -29,6 +29,7 @@ def pytest_configure(config):
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (guard.FOLDER, os.environ.get("PYTHONPATH"))))
     guard.watch(TOUCHED.name)
     gc.disable()  # until tests are collected: hardly anything of what imports make is garbage
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # tests compare bits with those of a CPU
     import hypothesis
     import torch
 

@@ -1,11 +1,12 @@
 """The server of tests/forked.py: imports what commands need, then forks a child for each.
 
-    python tests/fork_server.py SOCKET
+    python tests/fork_server.py SOCKET [once]
 
 SOCKET is the number of an inherited socket. A request on it is a JSON object with `words`, `cwd`, `env` and
 perhaps `session`, for a session of its own, and three file descriptors: the child's stdout, its stderr, and a socket
 for its process id and later its status. The server and
-all its children end when the other side closes SOCKET.
+all its children end when the other side closes SOCKET. With `once` it forks nothing and runs the first request itself,
+which has the two streams only: that also works where imports start threads.
 """
 
 import atexit
@@ -35,12 +36,15 @@ def main() -> None:
     sys.path[0] = str(ROOT)
     gc.disable()  # hardly anything of what imports make is garbage
     preload()
-    assert len(os.listdir("/proc/self/task")) == 1, "a fork would lose a thread"
+    once = sys.argv[2:] == ["once"]
+    if not once and (threads := len(os.listdir("/proc/self/task")) - 1):
+        sys.exit(f"fork_server: imports have started {threads} threads, which forks would lose; TEST_PROCESSES=fresh")
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest and the children
     gc.collect()
     gc.freeze()  # what children do not visit they share
     gc.enable()
-    request = serve(socket.socket(fileno=int(sys.argv[1])))
+    clients = socket.socket(fileno=int(sys.argv[1]))
+    request = receive(clients) if once else serve(clients)
     signal.signal(signal.SIGINT, interrupt)
     leave(lambda: execute(request, standard_path))
 
@@ -91,6 +95,17 @@ def serve(clients: socket.socket) -> dict[str, Any]:
             status.send(b"%d" % pid)
             for stream in streams:
                 os.close(stream)
+
+
+def receive(clients: socket.socket) -> dict[str, Any]:
+    """Return the one request there will be, its streams in place; ends the process where there is none."""
+    message, streams, _, _ = socket.recv_fds(clients, 1 << 20, 2)
+    if not message:
+        os._exit(0)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number + 1)
+        os.close(stream)
+    return json.loads(message)
 
 
 def execute(request: dict[str, Any], standard_path: list[str]) -> None:

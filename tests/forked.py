@@ -178,9 +178,13 @@ class Forked:
         self.args, self.returncode = words, None
         self.status, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = json.dumps({"words": list(map(str, words)), "cwd": str(cwd), "env": env, "session": session})
-        socket.send_fds(server, [request.encode()], [*(stream.fileno() for stream in streams), its.fileno()])
-        its.close()
-        self.pid = self._receive()
+        try:
+            with its:
+                socket.send_fds(server, [request.encode()], [*(stream.fileno() for stream in streams), its.fileno()])
+            self.pid = self._receive()
+        except (OSError, RuntimeError):
+            self.status.close()
+            raise
 
     def _receive(self) -> int:
         received = self.status.recv(16)

@@ -26,14 +26,16 @@ SIZES = {20: 512, 50: 256, 100: 64} if not DRY else {6: 4}  # customers, as many
 DEVICE = torch.device("cpu" if DRY else "cuda")
 
 
-def timed(policy: RoutingPolicy, instances: Instances, uniform: torch.Tensor) -> dict[str, float]:
-    """Return the median milliseconds of tours and their gradients, and the most memory meanwhile."""
+def timed(policy: RoutingPolicy, instances: Instances, uniform: torch.Tensor, mixed: bool) -> dict[str, float]:
+    """Return the median milliseconds of tours and their gradients, `mixed` with bfloat16, and the most memory."""
     seconds = []
     for repetition in range(4):
         if repetition == 1 and not DRY:
             torch.cuda.reset_peak_memory_stats()
         began = time.perf_counter()
-        policy(instances, uniform.shape[1], uniform).log_prob.sum().backward()
+        with torch.autocast(DEVICE.type, torch.bfloat16, enabled=mixed):
+            log_prob = policy(instances, uniform.shape[1], uniform).log_prob
+        log_prob.sum().backward()
         if not DRY:
             torch.cuda.synchronize()
         seconds.append(time.perf_counter() - began)
@@ -66,7 +68,8 @@ def main() -> None:
         found[str(customers)] = {"differs": differs}
         for name, usable in ("kernels", used), ("torch", lambda *_: False):
             kernels.usable = usable
-            found[str(customers)][name] = timed(policy, instances, uniform)
+            for precision in "", " bf16":
+                found[str(customers)][name + precision] = timed(policy, instances, uniform, bool(precision))
         kernels.usable = used
     print(json.dumps(found))
 

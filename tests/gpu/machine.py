@@ -1,9 +1,12 @@
 """Commands on the machine that is measured: forks of one interpreter that has imported for all, ended in time."""
 
+import collections
 import contextlib
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,18 +17,18 @@ from typing import Any, TextIO
 from tests import forked
 
 ROOT = Path(__file__).resolve().parents[2]
+RESERVE = 4  # interpreters that have imported, where none can be forked
 
 
 class Failed(Exception):
     """A command ended badly, or took too long."""
 
 
-class Process(forked.Forked):
+class Process:
     """A running command, in a session of its own; `out` is a file with what it prints."""
 
-    def __init__(self, *arguments: Any, out: TextIO, err: TextIO):
-        super().__init__(*arguments, [out, err], session=True)
-        self.out = out
+    def __init__(self, child: forked.Forked | subprocess.Popen, out: TextIO):
+        self.child, self.out = child, out
 
 
 class Machine:
@@ -40,23 +43,51 @@ class Machine:
         late = {"HF_HUB_OFFLINE": "1", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
         self.environment = {**os.environ, **device, **late, "PYTHONPATH": places}
         self._server: Any = None
+        self._forks = True
+        self._ready = collections.deque[tuple[socket.socket, subprocess.Popen]]()
 
     def start(self, *words: str, **environment: str) -> Process:
-        """Start Python with `words`, as a fork of an interpreter that the first start begins."""
-        if self._server is None:
+        """Start Python with `words`, as a fork of an interpreter that the first start begins.
+
+        Where an import starts a thread, as libraries for GPUs do, nothing can be forked; interpreters that have
+        imported then wait in reserve.
+        """
+        first = self._forks and self._server is None
+        if first:
             self._server = forked.start_server(self.environment)
+        env = self.environment | environment
         with self.log.open("a") as log:
             print("$", *words, environment or "", file=log, flush=True)
             out = tempfile.TemporaryFile("w+")  # noqa: SIM115 (finish closes it)
-            try:
-                return Process(self._server[0], words, self.folder, self.environment | environment, out=out, err=log)
-            except (OSError, RuntimeError) as error:
-                raise Failed(f"the interpreter that is forked has ended: {error}") from error
+            if self._forks:
+                try:
+                    return Process(forked.Forked(self._server[0], words, self.folder, env, [out, log], True), out)
+                except (OSError, RuntimeError) as error:
+                    if not first:
+                        raise Failed(f"the interpreter that is forked has ended: {error}") from error
+                    print(f"nothing can be forked ({error}): interpreters wait in reserve", flush=True)
+                    self.close()
+                    self._server, self._forks = None, False
+            while len(self._ready) <= RESERVE:
+                self._ready.append(self._interpreter())
+            mine, child = self._ready.popleft()
+            request = {"words": list(words), "cwd": str(self.folder), "env": env}
+            with mine:
+                socket.send_fds(mine, [json.dumps(request).encode()], [out.fileno(), log.fileno()])
+            return Process(child, out)
+
+    def _interpreter(self) -> tuple[socket.socket, subprocess.Popen]:
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with its:
+            command, null = [sys.executable, str(forked.SERVER), str(its.fileno()), "once"], subprocess.DEVNULL
+            fds, env = [its.fileno()], self.environment
+            child = subprocess.Popen(command, env=env, pass_fds=fds, stdin=null, stdout=null, start_new_session=True)
+        return mine, child
 
     def finish(self, process: Process) -> str:
         """Return what a process prints. Raises Failed."""
         try:
-            process.wait(max(1.0, self.ends - time.monotonic()))
+            process.child.wait(max(1.0, self.ends - time.monotonic()))
         except subprocess.TimeoutExpired:
             self.kill(process)
             raise Failed(f"it took too long: {self.log.read_text()[-300:]}") from None
@@ -64,16 +95,16 @@ class Machine:
             process.out.seek(0)
             output = process.out.read()
             log.write(output)
-        if process.returncode:
-            raise Failed(f"exit status {process.returncode}: " + self.log.read_text()[-600:])
+        if process.child.returncode:
+            raise Failed(f"exit status {process.child.returncode}: " + self.log.read_text()[-600:])
         return output
 
     def kill(self, process: Process) -> None:
         """End a process and all that it started."""
         with contextlib.suppress(ProcessLookupError):  # it has no session yet, or has ended
-            os.killpg(process.pid, signal.SIGKILL)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+            os.killpg(process.child.pid, signal.SIGKILL)
+        process.child.send_signal(signal.SIGKILL)
+        process.child.wait()
         process.out.close()
 
     def run(self, *words: str, **environment: str) -> str:
@@ -81,7 +112,12 @@ class Machine:
         return self.finish(self.start(*words, **environment))
 
     def close(self) -> None:
-        """End the interpreter that is forked, and all that still runs."""
+        """End the interpreters that wait and all that still runs of the one that is forked."""
+        for mine, child in self._ready:
+            mine.close()
+            child.kill()
+            child.wait()
+        self._ready.clear()
         if self._server is not None:
             requests, server = self._server
             requests.close()

@@ -7,6 +7,7 @@ from typing import Any
 
 Figures = Mapping[str, Mapping[str, Any]]  # part -> figures
 WORKLOADS, CUSTOMERS = ("cvrp", "tinystories", "bep", "crypto", "lmol"), (20, 50, 100)
+KEYS = ("", "ms"), (" bf16", "ms"), ("", "gib")  # precision and figure of a pair of columns
 EMPTY, NOTHING = "not measured", "No GPU has been measured yet."
 
 
@@ -21,8 +22,9 @@ def fill(records: Sequence[Mapping[str, Any]], documents: Sequence[Path]) -> Non
             lines = TABLES[match[1]](figures)
             if lines == TABLES[match[1]]({}):
                 return f"<!-- gpu: {match[1]} -->\n{NOTHING}\n<!-- end -->"
-            rows = [f"| {' | '.join(cells)} |" for cells in lines]
-            rule = "|---" * len(lines[0]) + "|"
+            known = [cells for cells in zip(*lines, strict=True) if set(cells[1:]) != {EMPTY}]  # columns
+            rows = [f"| {' | '.join(cells)} |" for cells in zip(*known, strict=True)]
+            rule = "|---" * len(known) + "|"
             where = [f"On {', '.join(devices)}, by `tests/gpu/figures.py`:", ""] if devices else []
             return "\n".join([f"<!-- gpu: {match[1]} -->", *where, rows[0], rule, *rows[1:], "<!-- end -->"])
 
@@ -72,15 +74,15 @@ def routing(figures: Figures) -> list[list[str]]:
 
 def kernels(figures: Figures) -> list[list[str]]:
     """Routing kernels beside torch: whether they agree, and milliseconds of tours with their gradients."""
-    rows = [
-        ["customers, as many starts", "agrees with torch", "kernels, ms", "torch, ms", "kernels, GiB", "torch, GiB"]
-    ]
+    heads = [f"{name}, {unit}" for unit in ("ms", "ms in bf16", "GiB") for name in ("kernels", "torch")]
+    rows = [["customers, as many starts", "agrees with torch", *heads]]
     for customers in CUSTOMERS:
         found = figures.get("kernels", {}).get(str(customers))
         if found is None:
-            rows.append([str(customers), *[EMPTY] * 5])
+            rows.append([str(customers), *[EMPTY] * 7])
             continue
-        cells = [f"{found[name][key]:.3g}" for key in ("ms", "gib") for name in ("kernels", "torch")]
+        asked = [(name + precision, key) for precision, key in KEYS for name in ("kernels", "torch")]
+        cells = [f"{found[name][key]:.3g}" if name in found else EMPTY for name, key in asked]
         rows.append([str(customers), found["differs"] or "yes", *cells])
     return rows
 

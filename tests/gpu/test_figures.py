@@ -1,6 +1,7 @@
 """The command that measures GPU figures: what it keeps of parts that fail, what it writes, and a dry run of it."""
 
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import pytest
 from tests import forked
 from tests.forked import LONG, until
 from tests.gpu import figures, tables
-from tests.gpu.machine import Machine
+from tests.gpu.machine import Failed, Machine
 from tests.stages import ROOT
 
 RECORDS = [
@@ -28,7 +29,15 @@ RECORDS = [
     {"part": "llava-1.5-7b", "failed": "out of memory"},
     {
         "part": "kernels",
-        "figures": {"50": {"differs": "", "kernels": {"ms": 9.5, "gib": 0.25}, "torch": {"ms": 62, "gib": 3.0}}},
+        "figures": {
+            "50": {
+                "differs": "",
+                "kernels": {"ms": 9.5, "gib": 0.25},
+                "torch": {"ms": 62, "gib": 3.0},
+                "kernels bf16": {"ms": 4.5, "gib": 0.25},
+                "torch bf16": {"ms": 41, "gib": 2.0},
+            }
+        },
     },
     {"part": "kills", "figures": {"kills": 20, "same_bits": True}},
     {"part": "coins in many", "figures": {"coins": 32, "epochs": 2, "seconds": 70.2}},
@@ -55,9 +64,9 @@ def test_the_documents_get_the_figures_and_the_devices_name(tmp_path):
         text = path.read_text()
         assert text.startswith("before\n\n<!-- gpu: throughput -->\nOn Imaginary GPU, by")
         assert text.endswith("<!-- end -->\n\nafter\n")
-        assert "| `cvrp` | not measured | 1,500 | 2,000 | 4,321 | 1.25 | 0.3 |" in text
-        assert "| 20 | 900 | 300 (3.0x) | not measured | not measured |" in text
-        assert "| 50 | yes | 9.5 | 62 | 0.25 | 3 |" in text
+        assert "| `cvrp` | 1,500 | 2,000 | 4,321 | 1.25 | 0.3 |"  # and no column for the CPU in text
+        assert "| 20 | 900 | 300 (3.0x) |" in text
+        assert "| 50 | yes | 9.5 | 62 | 4.5 | 41 | 0.25 | 3 |" in text
         assert "<!-- gpu: llava -->\nNo GPU has been measured yet.\n<!-- end -->" in text
         assert "| 20: yes |" in text
         assert "| `crypto`, all coins in one process | not measured |" in text
@@ -90,6 +99,26 @@ def test_commands_are_forks_of_one_interpreter_with_variables_of_their_own(machi
     one, other = machine.run("-c", program).split(), machine.run("-c", program, GREETING="hello").split()
     assert one == [other[0], "True", "None"]
     assert other[1:] == ["True", "hello"]
+
+
+@pytest.mark.slow
+def test_where_nothing_can_be_forked_interpreters_wait_in_reserve(tmp_path, monkeypatch, capsys):
+    def ended(_):
+        mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        its.close()
+        return mine, subprocess.Popen(["true"])
+
+    monkeypatch.setattr(forked, "start_server", ended)
+    monkeypatch.setattr("tests.gpu.machine.RESERVE", 0)
+    machine = Machine(str(tmp_path), str(tmp_path / "site"), tmp_path / "log", dry=True)
+    machine.ends = time.monotonic() + LONG
+    assert machine.run("-c", "import os; print(os.environ['GREETING'], os.getcwd())", GREETING="hello") == (
+        f"hello {tmp_path}\n"
+    )
+    assert capsys.readouterr().out.startswith("nothing can be forked (")
+    with pytest.raises(Failed, match=r"(?s)exit status 1.*no such thing"):
+        machine.run("-c", "raise SystemExit('no such thing')")
+    machine.close()
 
 
 def test_coins_are_timed_in_one_process_and_in_a_process_each(machine, monkeypatch):

@@ -16,8 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 64 * 2**20
-OURS = ("pydantic", "pydantic_core", "datasets", "pyvrp", "vrplib", "pypdf", "python-docx", "threadpoolctl")
-THEIRS = ("annotated-types", "typing-inspection", "dill", "multiprocess")  # what those need
+OURS = ("pydantic", "pydantic_core", "datasets", "pyvrp", "vrplib", "pypdf", "python-docx", "threadpoolctl", "Faker")
+THEIRS = ("annotated-types", "typing-inspection", "dill", "multiprocess", "tzdata")  # what those need
 # RL4CO's needs, without experiment trackers; the last one has no wheel and is built here.
 RL4CO = (
     *("rl4co==0.7.0", "torchrl==0.14.1", "tensordict==0.14.3", "pyvers", "hoptorch", "orjson"),

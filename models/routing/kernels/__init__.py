@@ -224,6 +224,8 @@ def padded(nodes: int, depth: int) -> dict[str, int]:
     """Return the sizes that a kernel is compiled for, and options of the compiler."""
     nodes = max(16, 1 << (nodes - 1).bit_length())
     channels = max(16, 1 << (depth - 1).bit_length())
-    warps = min(nodes // 8, 8 * max(1, nodes // 128))  # enough to keep what a program holds in registers
+    # Few warps a program, so that more programs run at a time, although they spill some registers: on an H100 tours of
+    # 100 customers and their gradients took 0.6 of the time that twice as many warps took.
+    warps = min(nodes // 8, 4 * max(1, nodes // 128))
     sizes = {"TOURS": TOURS, "NODES": nodes, "CHANNELS": channels}
     return {**sizes, "num_warps": warps, "num_stages": 1, "enable_fp_fusion": True}
