@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from common.errors import UserError
-from common.machine import launched_on_one_thread, physical_cores
 from pipelines.checks import AMPERE, Finding, dotted, first_line, ok, problem, warning
 from pipelines.checks.installation import install_requirements
 
@@ -35,8 +34,6 @@ def check_accelerate() -> Iterator[Finding]:
         yield warning(f"{chosen}: Accelerate ignores fp16 on a CPU and computes in fp32", "accelerate config")
     else:
         yield ok(chosen)
-    if on_cpu:
-        yield from check_threads(processes)
     try:
         check_world(processes)
     except UserError as error:
@@ -44,18 +41,6 @@ def check_accelerate() -> Iterator[Finding]:
         yield problem(message, commands)
     accelerator.end_training()
     yield from check_accelerate_config()
-
-
-def check_threads(processes: int) -> Iterator[Finding]:
-    """Compare the threads of each process with its share of the cores."""
-    import torch
-
-    threads, cores = torch.get_num_threads(), physical_cores()
-    if threads < cores // processes and "OMP_NUM_THREADS" in os.environ and not launched_on_one_thread():
-        yield warning(
-            f"cpu: each process computes on {threads} of {cores} cores (OMP_NUM_THREADS={threads})",
-            f"export OMP_NUM_THREADS={cores // processes}",
-        )
 
 
 def check_accelerate_config() -> Iterator[Finding]:

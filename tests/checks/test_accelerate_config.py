@@ -27,17 +27,3 @@ def test_the_default_accelerate_config_is_judged(monkeypatch, tmp_path, text, le
     [finding] = accelerate_config.check_accelerate_config()
     assert finding.level == level
     assert says in finding.message
-
-
-def test_that_a_launcher_sets_one_thread_is_no_reason_to_warn(monkeypatch, tmp_path):
-    """The stages take all cores then, as `hardware.apply` says."""
-    from accelerate.commands.config import config_args
-
-    monkeypatch.setattr(config_args, "default_config_file", str(tmp_path / "none.yaml"))
-    monkeypatch.setattr(accelerate_config, "physical_cores", lambda: 4)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert [finding.level for finding in accelerate_config.check_threads(1)] == ["warning"]
-    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
-    assert list(accelerate_config.check_threads(1)) == []
-    [finding] = accelerate_config.check_accelerate_config()
-    assert "one core" not in finding.message
