@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -99,12 +98,3 @@ def _made(
             manifest = {"data": dict(section), **facts, "inputs": known, "sha256": digests(temporary)}
             write_json(temporary / MANIFEST, manifest)
         return True
-
-
-def check_same(folder: Path, manifest: Mapping[str, object]) -> None:
-    """Raise UserError unless `folder` on this machine holds the data of `manifest`, another machine's."""
-    path = folder / MANIFEST
-    if not path.is_file() or json.loads(path.read_text()) != manifest:
-        lacking = f"{socket.gethostname()} has not the data that the first machine has in {folder}"
-        copied = f"copy that folder to {folder.absolute()} there"
-        raise UserError(f"{lacking}: {copied}, or start on all machines from one folder on a shared disk")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import sys
 import time
 import traceback
@@ -82,7 +81,8 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
         return waiting
 
     waiting = ranks.on_main(begin)
-    _check_shared(job.run)
+    # The provenance is of this start, as the time in it tells.
+    ranks.check_seen(job.run.provenance_file, "train some of the members on each of them, by itself, with --only")
     if len(waiting) < len(names):
         accelerator.print(f"{len(names) - len(waiting)} of {len(names)} members are done")
 
@@ -125,23 +125,6 @@ def _train_here(job: Job, names: Sequence[str]) -> None:
             raise
         finally:
             _keep(job.run.member(name), outcome, began)
-
-
-def _check_shared(run: Run) -> None:
-    if ranks.world() == 1:
-        return
-    path = run.provenance_file  # of this start, as the time in it tells
-    begun = ranks.on_main(path.read_bytes)
-
-    def check() -> None:
-        if not path.is_file() or path.read_bytes() != begun:
-            shared = "start on all machines from one folder on a shared disk"
-            alone = "train some of the members on each of them, by itself, with --only"
-            raise UserError(
-                f"{socket.gethostname()} does not see {run.folder} of the first machine: {shared}, or {alone}"
-            )
-
-    ranks.agree(check)
 
 
 def of_one_thread(config: BaseConfig) -> BaseConfig:
