@@ -20,12 +20,12 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, TextIO
 
+from common import workers
 from common.disk.files import digests, explained, remove, write_json
 from common.errors import MembersFailedError, Stopped, UserError
 from common.machine import cores
 from common.plain import Plain
 from common.stopping import StopRequest
-from common.workers import clock
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
@@ -140,7 +140,7 @@ class Pool:
         self.job, self.device, self.precision = job, device, precision
         threads = max(config.hardware.threads or 1 for config in job.configs.values())
         self.at_once = max(1, cores() // threads)
-        self.context = processes.start_server()
+        self.context = workers.start_server(processes.TRAINING)
         self.running: dict[str, BaseProcess] = {}
         self.members: dict[str, list[str]] = {}  # of each process, those that have not ended
         self.began: dict[str, float] = {}  # when each process was started, as records have it
@@ -163,7 +163,7 @@ class Pool:
                     for name, outcome in self._ended():
                         ended += 1
                         left = (time.perf_counter() - began) / ended * (len(names) - ended)
-                        processes.say(f"{ended}/{len(names)} {name} {_described(outcome)}  left {clock(left)}")
+                        processes.say(f"{ended}/{len(names)} {name} {_described(outcome)}  left {workers.clock(left)}")
         finally:
             for process in self.running.values():
                 process.kill()

@@ -6,9 +6,8 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from copy import deepcopy
-from multiprocessing.context import ForkServerContext
 from typing import TYPE_CHECKING, TypeVar
 
 from common import workers
@@ -28,11 +27,6 @@ TRAINING = ("pipelines.engine.training", "pipelines.engine.loop", "datasets", "t
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
 FEWEST = 3  # members that are examined in several processes, whose start takes as long as one of them
 EXAMINED_BYTES = 2**31  # of a GPU, for a process that examines one trained member after the other
-
-
-def start_server(modules: Sequence[str] = TRAINING) -> ForkServerContext:
-    """Start the server that members are forked from, which imports `modules` beside the caller."""
-    return workers.start_server(modules)
 
 
 def stand_alone(device: str) -> None:
@@ -63,7 +57,7 @@ def map_members(
             import torch
 
             at_once = max(1, min(at_once, torch.cuda.mem_get_info(device)[0] // EXAMINED_BYTES))
-        start_server()
+        workers.start_server(TRAINING)
         # Tensors are sent as open files, too many for hundreds of models. Copies close theirs once examined.
         copies = (deepcopy(jobs[name]) for name in mine)
         begin = functools.partial(stand_alone, str(device))

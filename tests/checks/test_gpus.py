@@ -13,12 +13,11 @@ from pipelines.checks import pytorch as gpus
 def machine(monkeypatch):
     """Return a function that sets up what driver and torch say: machine("12.6", driver(...), fault=None)."""
 
-    def pretend(cuda, driver=None, fault=None, plugged=False):
+    def pretend(cuda, driver=None, fault=None):
         monkeypatch.setattr(torch.version, "cuda", cuda)
         monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
         monkeypatch.setattr(gpus, "read_driver", lambda: driver)
         monkeypatch.setattr(gpus, "driver_fault", lambda: fault)
-        monkeypatch.setattr(gpus, "nvidia_card", lambda: plugged)
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     return pretend
@@ -69,8 +68,7 @@ def test_a_gpu_that_torch_cannot_open_is_a_problem_with_its_reason(machine, monk
     [
         ({"cuda": None, "fault": "no driver"}, "ok", "no NVIDIA GPU: training runs on the CPU"),
         ({"cuda": "12.6", "fault": "no driver"}, "warning", "no NVIDIA driver"),
-        ({"cuda": "12.6", "fault": "no driver", "plugged": True}, "warning", "card is plugged in, but no driver"),
-        ({"cuda": None, "fault": "no package"}, "warning", "nvidia-ml-py is missing"),
+        ({"cuda": None, "fault": "no package"}, "ok", "no NVIDIA GPU: training runs on the CPU"),
         ({"cuda": "12.6", "fault": "NVML/RM version mismatch"}, "problem", "updated while it was loaded"),
         ({"cuda": "12.6", "fault": "Driver Not Loaded"}, "problem", "does not answer: Driver Not Loaded"),
     ],
