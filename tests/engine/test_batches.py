@@ -149,21 +149,22 @@ def test_a_smaller_micro_batch_is_the_largest_that_divides_and_is_at_most_half(l
     assert smaller(micro, local) == (max(fitting) if fitting else None)
 
 
-def test_mapping_goes_on_with_smaller_batches_where_memory_runs_out():
-    accelerator, asked = Accelerator(cpu=True), []
+@pytest.mark.parametrize("kind", [Resident, _Loaded])
+@pytest.mark.parametrize(("most", "tried"), [(3, [10, 5, 3]), (1, [10, 5, 3, 2, 1])])
+def test_mapping_goes_on_with_smaller_batches_where_memory_runs_out(kind, most, tried):
+    asked = []
 
     def doubled(batch):
         asked.append(len(batch["x"]))
-        if len(batch["x"]) > 3:
+        if len(batch["x"]) > most:
             raise torch.OutOfMemoryError("pretended")
         return {"x": 2 * batch["x"]}
 
-    for kind in (Resident, _Loaded):
-        asked.clear()
-        found = mapper(accelerator)(kind({"x": torch.arange(21)}, torch.device("cpu")), doubled, batch_size=10)
-        assert torch.equal(found["x"], 2 * torch.arange(21))
-        assert asked[:3] == [10, 5, 3]
-        assert max(asked[3:]) == 3  # what does not fit is not tried again
+    source = kind({"x": torch.arange(21)}, torch.device("cpu"))
+    found = mapper(Accelerator(cpu=True))(source, doubled, batch_size=10)
+    assert torch.equal(found["x"], 2 * torch.arange(21))
+    assert asked[: len(tried)] == tried
+    assert max(asked[len(tried) :]) == most  # what does not fit is not tried again
 
 
 def test_mapping_shows_its_progress_only_where_it_has_a_name(monkeypatch, capsys):
