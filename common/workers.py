@@ -66,7 +66,7 @@ def pooled(
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
-        fewer = "let fewer work at a time, as in: taskset --cpu-list 0 python pipelines/prepare.py ..."
+        fewer = f"let fewer work at a time, as in: taskset --cpu-list 0 python {sys.argv[0]} ..."
         lost = f"one of {processes} worker processes was ended, most likely for lack of memory"
         raise UserError(f"{lost}; free some, or {fewer}") from error
     finally:
