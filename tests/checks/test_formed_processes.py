@@ -130,17 +130,6 @@ def test_a_master_address_of_the_cluster_is_no_request_for_processes(tmp_path):
     assert done.stdout == "process 0 of 1\n"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["cpu", "single_gpu"])
-def test_with_a_file_for_one_process_the_launcher_adds_no_traceback_to_a_message(tmp_path, name):
-    (tmp_path / "slip.py").write_text("import sys; sys.exit('error: a slip')")
-    command = [BIN / "accelerate", "launch", "--config_file", ROOT / f"accelerate_configs/{name}.yaml", "slip.py"]
-    done = subprocess.run([sys.executable, *command], cwd=tmp_path, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 1
-    assert done.stderr.endswith("error: a slip\n")
-    assert "Traceback" not in done.stderr
-
-
 @pytest.fixture
 def environment(monkeypatch):
     """Replace the launchers' variables by these."""

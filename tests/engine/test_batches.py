@@ -144,9 +144,12 @@ def test_freed_memory_goes_back_between_batches_of_training_validation_and_evalu
 
 
 @given(local=st.integers(1, 512), micro=st.integers(1, 512))
-def test_a_smaller_micro_batch_is_the_largest_that_divides_and_is_at_most_half(local, micro):
-    fitting = [size for size in range(1, micro // 2 + 1) if local % size == 0]
-    assert smaller(micro, local) == (max(fitting) if fitting else None)
+def test_a_smaller_micro_batch_divides_and_is_at_most_half(local, micro):
+    size = smaller(micro, local)
+    assert (size is None) == (micro < 2)
+    if size:
+        assert local % size == 0
+        assert size <= micro // 2
 
 
 @pytest.mark.parametrize("kind", [Resident, _Loaded])
