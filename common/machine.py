@@ -22,21 +22,9 @@ _returned = True  # whether the present batch did
 
 def cores() -> int:
     """Return this process's share, at least 1, of the cores (hardware threads) for the processes launched here."""
-    return max(1, _available_cores() // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
-
-
-def physical_cores() -> int:
-    """Return how many CPU cores this process may run on; two hardware threads of one core count once."""
-    import psutil
-
-    counted = psutil.cpu_count(logical=False) or psutil.cpu_count() or 1
-    return min(counted, _available_cores())
-
-
-def _available_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1  # macOS: every core of the machine
+    # On macOS every core of the machine.
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, available // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
 
 
 def launched_on_one_thread() -> bool:

@@ -1,6 +1,5 @@
 """Measures of text and of language models: nats and bits, words, copied spans, and compressors as predictors."""
 
-import bisect
 import lzma
 import math
 import re
@@ -14,6 +13,7 @@ from common.kneser_ney import lookup
 
 BITS_PER_NAT = 1 / math.log(2)
 WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
+BASE = 0x9E3779B97F4A7C15  # of hashes; odd, so that its powers can be inverted modulo 2^64
 PPMD_ORDERS = (4, 5, 6, 8, 12, 16)
 PPMD_MEMORY = 1 << 28  # bytes; it forgets everything when they are full
 MOST_FOR_ORDER = 300_000  # characters of the training text, its end, that an order is chosen on
@@ -41,18 +41,11 @@ def words(text: str) -> list[str]:
 
 def longest_copied_span(text: str, training: str) -> str:
     """Return the longest piece of `text` that occurs in `training`, the first if several are equally long; else ""."""
-    own, other = _RollingHashes(text), _RollingHashes(training)
-
-    def copied(length: int) -> str:
-        starts = np.flatnonzero(np.isin(own.hashes(length), own.common(other, length)))
-        # Hashes can collide, so the text decides.
-        pieces = (text[start : start + length] for start in starts)
-        return next((piece for piece in pieces if piece in training), "")
-
-    # If a piece of some length is copied, so are pieces of all smaller lengths: this allows a binary search.
-    lengths = range(1, min(len(text), len(training)) + 1)
-    longest = bisect.bisect_left(lengths, True, key=lambda length: not copied(length))
-    return copied(longest) if longest else ""
+    longest = ""
+    for start in range(len(text)):
+        while (end := start + len(longest) + 1) <= len(text) and text[start:end] in training:
+            longest = text[start:end]
+    return longest
 
 
 def distinct(items: Sequence[Hashable], n: int) -> float | None:
@@ -65,57 +58,25 @@ def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
     """Mark (len(text),) bool the characters in a piece of `span` characters that `training` has, by 64-bit hashes."""
     if span < 1:
         raise ValueError(f"span must be 1 or more (given {span})")
-    pieces, known = _RollingHashes(text).hashes(span), np.sort(_RollingHashes(training).hashes(span))
+    pieces, known = hashes(text, span), np.sort(hashes(training, span))
     starts = np.flatnonzero(lookup(known, pieces) >= 0)
     # +1 where a piece begins, -1 just past its end: the running sum is the number of pieces that cover a character.
     steps = np.bincount(starts, minlength=len(text) + 1) - np.bincount(starts + span, minlength=len(text) + 1)
     return np.cumsum(steps)[: len(text)] > 0
 
 
-class Spans:
-    """All pieces of `span` characters of a text; `piece in spans` compares 64-bit hashes."""
-
-    def __init__(self, text: str, span: int):
-        self.known, self.span = np.sort(_RollingHashes(text).hashes(span)), span
-        self.powers = _RollingHashes(" " * span).powers
-
-    def __contains__(self, piece: str) -> bool:
-        if len(piece) != self.span or not len(self.known):
-            return False
-        value = (_codes(piece) * self.powers).sum(dtype=np.uint64)
-        return bool(self.known[min(self.known.searchsorted(value), len(self.known) - 1)] == value)
+def hashes(text: str, length: int) -> np.ndarray:
+    """Return the rolling hash of each piece of `length` >= 1 characters, (characters - length + 1,) uint64 or (0,)."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
+    prefixes = np.cumsum(np.append(np.uint64(0), codes * powers(BASE, len(codes))), dtype=np.uint64)
+    sums = prefixes[length:] - prefixes[:-length]
+    found: np.ndarray = sums * powers(pow(BASE, -1, 1 << 64), len(sums))
+    return found
 
 
-class _RollingHashes:
-    BASE = 0x9E3779B97F4A7C15  # odd, so that its powers can be inverted modulo 2^64
-
-    def __init__(self, text: str):
-        codes = _codes(text)
-        self.powers = self._powers(self.BASE, len(codes))
-        self.prefixes = np.concatenate([np.zeros(1, np.uint64), np.cumsum(codes * self.powers, dtype=np.uint64)])
-        self.shifts = self._powers(pow(self.BASE, -1, 1 << 64), len(codes))
-
-    @staticmethod
-    def _powers(base: int, count: int) -> np.ndarray:
-        return np.cumprod(np.concatenate([np.ones(1, np.uint64), np.full(count, base, np.uint64)]))[:count]
-
-    def hashes(self, length: int) -> np.ndarray:
-        """Return (characters - length + 1,) uint64, or (0,) if the text is shorter than `length` >= 1."""
-        sums = self.prefixes[length:] - self.prefixes[:-length]
-        found: np.ndarray = sums * self.shifts[: len(sums)]
-        return found
-
-    def common(self, other: "_RollingHashes", length: int) -> np.ndarray:
-        """Return the hashes of `other`, a longer text, that may be among this text's; most others fail on 16 bits."""
-        theirs = other.hashes(length)
-        sieve = np.zeros(1 << 16, bool)
-        sieve[self.hashes(length) >> 48] = True
-        found: np.ndarray = theirs[sieve[theirs >> 48]]
-        return found
-
-
-def _codes(text: str) -> np.ndarray:
-    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
+def powers(base: int, count: int) -> np.ndarray:
+    """Return the first powers (count,) of `base` modulo 2^64."""
+    return np.cumprod(np.append(np.uint64(1), np.full(count, base, np.uint64)), dtype=np.uint64)[:count]
 
 
 def ppmd_baseline(training: str, pieces: Sequence[str]) -> tuple[str, np.ndarray]:

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import multiprocessing
+import os
 import signal
 import sys
 import threading
@@ -11,13 +12,16 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 from typing import TypeVar
 
 from common.errors import UserError
 from common.machine import cores
 from common.stopping import end_with_parent
 
+ROOT = Path(__file__).resolve().parents[1]
 AHEAD = 2  # tasks handed out for each process: one that it works on, and one that waits for it
 WORTH = 4.0  # seconds of work for which processes are started, which takes about as long
 SECONDS = 10  # between plain lines of progress; what takes less shows none
@@ -28,7 +32,7 @@ Item = TypeVar("Item")
 
 
 def in_order(
-    function: Callable[[Task], Result], tasks: Sequence[Task], what: str, processes: int | None = None
+    function: Callable[[Task], Result], tasks: Sequence[Task], what: str | None, processes: int | None = None
 ) -> Iterator[Result]:
     """Yield function(task), importable by name, for each task in order, by `processes` (one a core) if it pays."""
     yield from progress(_computed(function, tasks, processes or cores()), len(tasks), what)
@@ -41,12 +45,18 @@ def _computed(function: Callable[[Task], Result], tasks: Sequence[Task], process
         left = len(tasks) - done - 1
         # The first task may have waited for imports.
         if min(processes, left, done + 1) > 1 and left * (time.monotonic() - began) > WORTH:
-            yield from _pooled(function, tasks[-left:], min(processes, left))
+            yield from pooled(function, tasks[-left:], min(processes, left))
             return
 
 
-def _pooled(function: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
-    pool = ProcessPoolExecutor(processes, _context(function), _begin)
+def pooled(
+    function: Callable[[Task], Result], tasks: Iterable[Task], processes: int, begin: Callable[[], None] | None = None
+) -> Iterator[Result]:
+    """Yield function(task) for each task in order, by as many processes, each of which calls `begin` first."""
+    module = function
+    while isinstance(module, functools.partial):
+        module = module.func
+    pool = ProcessPoolExecutor(processes, start_server(["__main__", module.__module__]), _begin, (begin,))
     waiting: deque[Future[Result]] = deque()
     try:
         for task in tasks:
@@ -56,25 +66,30 @@ def _pooled(function: Callable[[Task], Result], tasks: Sequence[Task], processes
         while waiting:
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
-        fewer = "let fewer work at a time, as in: taskset --cpu-list 0 python pipelines/prepare.py ..."
+        fewer = f"let fewer work at a time, as in: taskset --cpu-list 0 python {sys.argv[0]} ..."
         lost = f"one of {processes} worker processes was ended, most likely for lack of memory"
         raise UserError(f"{lost}; free some, or {fewer}") from error
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _context(function: Callable[..., object]) -> ForkServerContext:
-    """Return a server to fork from, as a plain fork copies threads' locks."""
+def start_server(modules: Sequence[str]) -> ForkServerContext:
+    """Start a server to fork from, which imports `modules` beside the caller; a plain fork copies threads' locks."""
     context = multiprocessing.get_context("forkserver")
-    while isinstance(function, functools.partial):
-        function = function.func
-    context.set_forkserver_preload(["__main__", function.__module__])
+    context.set_forkserver_preload(list(modules))
+    # It looks for modules where a new interpreter would, which is not this project.
+    places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if str(ROOT) not in places:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, places)])
+    forkserver.ensure_running()
     return context
 
 
-def _begin() -> None:
+def _begin(begin: Callable[[], None] | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end is theirs
     threading.Thread(target=end_with_parent, daemon=True).start()
+    if begin is not None:
+        begin()
 
 
 def progress(items: Iterable[Item], total: int, what: str | None) -> Iterator[Item]:

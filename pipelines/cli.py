@@ -230,7 +230,7 @@ def prepare_first(
 ) -> tuple[Path, dict[str, Plain]]:
     """Call `prepare` on the main process. Raises UserError if another process has other data on its disk."""
     folder, manifest = ranks.on_main(lambda: prepare(args.workload, workload, config, renew))
-    ranks.agree(lambda: None if ranks.is_main() else prepared.check_same(folder, manifest))
+    ranks.check_seen(folder / prepared.MANIFEST, f"copy that folder to {folder.absolute()} there")
     return folder, manifest
 
 

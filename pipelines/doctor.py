@@ -48,10 +48,9 @@ def diagnose() -> Iterator[Finding]:
     yield from unusable
     if not unusable:
         from pipelines.checks.accelerate_config import check_accelerate
-        from pipelines.checks.gpus import check_gpus
-        from pipelines.checks.pytorch import check_precision, check_torch_build, check_training_step
+        from pipelines.checks.pytorch import check_gpus, check_torch_build, check_training_step
 
-        for check in (check_torch_build, check_gpus, check_precision, check_training_step, check_accelerate):
+        for check in (check_torch_build, check_gpus, check_training_step, check_accelerate):
             yield from check()
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
+from common import workers
 from common.errors import Stopped
 from common.machine import cores
 from common.stopping import StopRequest
@@ -50,7 +51,7 @@ def evaluate(args: argparse.Namespace) -> None:
     cli.announce(f"evaluating {run.folder}")
     if cores() > 1 and len(list(run.folder.glob("members/*"))) >= processes.FEWEST:
         # Its imports run beside those below.
-        processes.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
+        workers.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
     from pipelines.report import page, plots

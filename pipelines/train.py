@@ -20,6 +20,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
+from common import workers
 from common.errors import UserError
 from pipelines import arguments, cli, workloads
 from pipelines.distributed import ranks
@@ -51,7 +52,7 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
     configs = cli.members(workload, config, folder)
     chosen = cli.choose(args.only, list(configs))
     if len(configs) > 1:
-        processes.start_server([*processes.TRAINING, workload.task.__module__])
+        workers.start_server([*processes.TRAINING, workload.task.__module__])
     if configs:
         ranks.on_main(lambda: run.begin(config, accelerator.num_processes, manifest, accelerator.mixed_precision))
         find = functools.partial(workloads.find, args.workload)

@@ -179,10 +179,11 @@ def is_temporary(name: str | Path) -> bool:
 def main() -> None:
     kind, what, script, *words = sys.argv[1:]
     sys.path[0] = str(Path(__file__).resolve().parents[1])
-    from pipelines.members import fanout, processes
+    from common import workers
+    from pipelines.members import fanout
 
     # Members' processes inherit what is installed here, and need no imports of their own. They run one by one.
-    processes.start_server = lambda *_: multiprocessing.get_context("fork")
+    workers.start_server = lambda *_: multiprocessing.get_context("fork")
     fanout.cores = lambda: 1
     Faults(kind, what).install()
     sys.argv = [script, *words]

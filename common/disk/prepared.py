@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -49,16 +48,28 @@ def prepare(
     if lock.exists() and (folder / MANIFEST).exists():
         with suppress(UserError), held(lock):  # of a process that was killed, if of no other
             tidy(folder.parent)
-    if not (folder / MANIFEST).exists() and _made(folder, section, write, inputs):
+
+    def made(by: Callable[[Path], Mapping[str, object]], again: bool = False) -> bool:
+        """Make the data, `again` if files changed; return False if another process did so meanwhile."""
+        with held(lock, wait=True):
+            tidy(folder.parent)
+            if (folder / MANIFEST).exists() and not (again and _changed(_manifest(folder), inputs)):
+                return False
+            with folder_at_once(folder) as temporary:
+                facts = by(temporary)
+                known = {str(path): sha256(path) for path in inputs()}
+                manifest = {"data": dict(section), **facts, "inputs": known, "sha256": digests(temporary)}
+                write_json(temporary / MANIFEST, manifest)
+            return True
+
+    if not (folder / MANIFEST).exists() and made(write):
         return _manifest(folder)
-    manifest = _manifest(folder)
-    changed = _changed(manifest, inputs)
+    changed = _changed(_manifest(folder), inputs)
     if changed and renew:
-        _made(folder, section, renew, inputs, again=True)
-        return _manifest(folder)
-    if changed:
+        made(renew, again=True)
+    elif changed:
         raise UserError(f"{changed[0]} has changed since {folder} was prepared; {remedy}")
-    return manifest
+    return _manifest(folder)
 
 
 def _changed(manifest: Mapping[str, Plain], inputs: Callable[[], Sequence[Path]]) -> list[str]:
@@ -79,32 +90,3 @@ def _manifest(folder: Path) -> dict[str, Plain]:
         what = f"{folder / MANIFEST} is not the manifest of prepared data ({error})"
         raise UserError(f"{what}; delete {folder} to prepare it anew") from error
     return dict(manifest)
-
-
-def _made(
-    folder: Path,
-    section: Mapping[str, object],
-    write: Callable[[Path], Mapping[str, object]],
-    inputs: Callable[[], Sequence[Path]],
-    again: bool = False,
-) -> bool:
-    """Make the data, `again` if files changed; return False if another process did so meanwhile."""
-    with held(folder.parent / ".lock", wait=True):
-        tidy(folder.parent)
-        if (folder / MANIFEST).exists() and not (again and _changed(_manifest(folder), inputs)):
-            return False
-        with folder_at_once(folder) as temporary:
-            facts = write(temporary)
-            known = {str(path): sha256(path) for path in inputs()}
-            manifest = {"data": dict(section), **facts, "inputs": known, "sha256": digests(temporary)}
-            write_json(temporary / MANIFEST, manifest)
-        return True
-
-
-def check_same(folder: Path, manifest: Mapping[str, object]) -> None:
-    """Raise UserError unless `folder` on this machine holds the data of `manifest`, another machine's."""
-    path = folder / MANIFEST
-    if not path.is_file() or json.loads(path.read_text()) != manifest:
-        lacking = f"{socket.gethostname()} has not the data that the first machine has in {folder}"
-        copied = f"copy that folder to {folder.absolute()} there"
-        raise UserError(f"{lacking}: {copied}, or start on all machines from one folder on a shared disk")

@@ -10,6 +10,7 @@ import numpy as np
 import safetensors.torch
 import torch
 
+from common import text
 from common.errors import UserError
 from common.packages import neighbour
 from exporters import to_rp2040
@@ -26,6 +27,7 @@ from models.market.signal_model import facts
 from models.plans import chains, mixing, readers
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
+from models.plans.characters import COPIED
 from models.plans.suggester import SUGGESTED
 from models.routing.policy import RoutingPolicy
 from models.stories.integer_transformer import Sampler
@@ -184,8 +186,8 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         # Stored documents are not for everyone who gets a page: only hashes of what must not be copied are in it.
         changed["text"] = None
         if model.config.documents:
-            described["powers"] = [str(power) for power in model.copies.powers]
-            changed["copies"] = _leading(np.sort(chains.mixed(model.copies.known).view(np.int64)))
+            described["powers"] = [str(power) for power in text.powers(text.BASE, COPIED)]
+            changed["copies"] = _leading(np.sort(chains.mixed(text.hashes(model.copies, COPIED)).view(np.int64)))
     return Packed(
         heading="Complete a form",
         said="The model goes on with a text in the language of building plans, and suggests how while you type.",

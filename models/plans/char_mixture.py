@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from common.text import Spans
 from models.inputs import LONGEST_PROMPT
 from models.io import config_from
 from models.plans import chains, model_cards
@@ -224,10 +223,9 @@ class CharMixture(CharLSTM):
         return Readings(self.reader, self.characters)
 
     @functools.cached_property
-    def copies(self) -> Spans:
-        """Pieces of the stored documents that count as copied."""
-        text = "\n".join(self.characters.signs(each.tolist()) for each in self.stored().values())
-        return Spans(self.characters.shown(text), COPIED)
+    def copies(self) -> str:
+        """The stored documents, whose pieces of some length count as copied."""
+        return self.characters.shown("\n".join(self.characters.signs(each.tolist()) for each in self.stored().values()))
 
     def copied(self, written: str, piece: str) -> bool:
         """Return whether `piece`, after the text written before, completes 50 characters of a stored document."""

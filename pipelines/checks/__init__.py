@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from functools import partial
 
-AMPERE = (8, 0)  # the first compute capability with bf16 and tf32 in hardware
-
 
 @dataclass(frozen=True)
 class Finding:

@@ -79,9 +79,7 @@ def install_requirements() -> str:
 
 def pip() -> str:
     """Return the command for pip of the running Python, whether its environment is activated or not."""
-    found = shutil.which("python")
-    activated = found is not None and Path(found).parent == Path(sys.executable).parent
-    return f"{'python' if activated else shlex.quote(_as_typed(Path(sys.executable)))} -m pip"
+    return f"{shlex.quote(_as_typed(Path(sys.executable)))} -m pip"
 
 
 def _as_typed(path: Path) -> str:

@@ -1,43 +1,95 @@
-"""Checks of torch: its build, the number formats that devices compute in, and one real training step."""
+"""Checks of torch: its build, GPUs that the driver sees against those that torch sees, and one real training step."""
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+import os
+import warnings
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import nn
 
-from pipelines.checks import AMPERE, Finding, first_line, ok, problem, warning
+from common.gpu import GIB, driver_fault, read_driver
+from pipelines.checks import Finding, dotted, first_line, ok, problem, warning
 from pipelines.checks.installation import pip
+
+UPDATE_DRIVER = "sudo ubuntu-drivers install && sudo reboot   # other systems: https://www.nvidia.com/drivers"
 
 
 def check_torch_build() -> Iterator[Finding]:
-    """Check that torch was built for the GPUs of this machine."""
+    """Say which build of torch this is."""
     cuda, rocm = torch.version.cuda, torch.version.hip
     kind = f"built for CUDA {cuda}" if cuda else f"built for ROCm {rocm}" if rocm else "a build without CUDA"
     yield ok(f"torch {torch.__version__}, {kind}")
-    if cuda and torch.cuda.is_available():
-        version = torch.backends.cudnn.version()
-        slow = warning("no cuDNN: convolutions and LSTMs are slow", install_torch(installed_build()))
-        yield slow if version is None else ok(f"cuDNN {version}")
 
 
-def check_precision() -> Iterator[Finding]:
-    """Try a matrix product in each number format that `mixed_precision` of an Accelerate config may name."""
-    for device in devices():
-        formats = ["fp32"]
-        nvidia = device.type == "cuda" and torch.version.cuda is not None
-        if nvidia and torch.cuda.get_device_capability(device) >= AMPERE:
-            formats.append("tf32")
-        for name, dtype in (("bf16", torch.bfloat16), ("fp16", torch.float16)):
-            with suppress(RuntimeError):
-                ones = torch.ones(8, 8, device=device, dtype=dtype)
-                formats += [name] * bool((ones @ ones == 8).all())
-        emulated = nvidia and "tf32" not in formats and "bf16" in formats
-        advice = " (bf16 is emulated and slow; fp16 is fast)" if emulated else ""
-        if device.type == "cpu":
-            advice = "; as mixed_precision only bf16 has an effect"
-        yield ok(f"{device}: computes in {', '.join(formats)}{advice}")
+def check_gpus() -> Iterator[Finding]:
+    """Compare the driver's GPUs with torch's. The worst mismatch trains without an error, fifty times slower."""
+    with warnings.catch_warnings():  # torch warns why there is no CUDA; _why_no_cuda puts that into the finding
+        warnings.simplefilter("ignore")
+        available = torch.cuda.is_available()
+    if available:
+        yield from _visible_gpus()
+        return
+    driver = read_driver()
+    if driver is None or not driver.names:
+        yield _no_gpu(driver_fault())
+        return
+    names = ", ".join(name or "an unnamed GPU" for name in driver.names)
+    cuda = "CUDA version unknown" if driver.cuda_version is None else f"up to CUDA {dotted(driver.cuda_version)}"
+    seen = f"the driver (version {driver.version}, {cuda}) sees {names}"
+    build = cuda_build(driver.cuda_version, driver.capabilities)
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not torch.version.cuda:
+        kind = "a ROCm build" if torch.version.hip else "a CPU-only build"
+        message = f"{seen}, but torch {torch.__version__} is {kind}: training would ignore the GPU"
+        if build is None:
+            yield problem(f"{message}; no CUDA build runs on this driver, which must be updated first", UPDATE_DRIVER)
+        else:
+            yield problem(message, install_torch(build))
+    elif hidden is not None and not torch.cuda.device_count():
+        yield warning(
+            f"{seen}, but CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU from torch: training runs on the CPU",
+            "unset CUDA_VISIBLE_DEVICES",
+        )
+    elif driver.cuda_version is not None and driver.cuda_version[0] < int(torch.version.cuda.split(".")[0]):
+        yield problem(
+            f"{seen}, but is too old for torch {torch.__version__}, built for CUDA {torch.version.cuda}",
+            UPDATE_DRIVER if build is None else install_torch(build),
+        )
+    else:
+        yield problem(f"{seen}, but torch cannot use it: {_why_no_cuda()}", install_torch(build or installed_build()))
+
+
+def _visible_gpus() -> Iterator[Finding]:
+    count, driver = torch.cuda.device_count(), read_driver()
+    if driver and count < len(driver.names):
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+        yield ok(f"torch sees {count} of the driver's {len(driver.names)} GPUs (CUDA_VISIBLE_DEVICES={shown})")
+    for index in range(count):
+        properties = torch.cuda.get_device_properties(index)
+        capability = dotted((properties.major, properties.minor))
+        memory = f"{properties.total_memory / GIB:.1f} GiB"
+        yield ok(f"cuda:{index}: {properties.name}, compute capability {capability}, {memory}")
+
+
+def _no_gpu(fault: str | None) -> Finding:
+    if torch.backends.mps.is_available():
+        return ok("mps: the GPU of this Mac")
+    if fault not in (None, "no driver", "no package"):  # of which `check_packages` speaks
+        updated = "mismatch" in fault
+        how = "was updated while it was loaded" if updated else "does not answer"
+        return problem(f"the NVIDIA driver {how}: {fault}", "sudo reboot" if updated else UPDATE_DRIVER)
+    if torch.version.cuda is None:
+        return ok("no NVIDIA GPU: training runs on the CPU")
+    message = f"no NVIDIA driver: torch {torch.__version__}, built for CUDA {torch.version.cuda}, trains on the CPU"
+    return warning(f"{message}, as it should on a machine without a GPU (a container sees GPUs with --gpus all)")
+
+
+def _why_no_cuda() -> str:
+    try:
+        torch.cuda.init()
+    except RuntimeError as error:
+        return first_line(error)
+    return "torch gives no reason"
 
 
 def check_training_step() -> Iterator[Finding]:
@@ -49,7 +101,10 @@ def check_training_step() -> Iterator[Finding]:
         except torch.OutOfMemoryError:
             fault, remedy = "no memory is left for even a small model", "nvidia-smi   # shows which processes hold it"
         except RuntimeError as error:  # no kernels, a device in exclusive use, a broken library
-            fault = first_line(error)
+            fault, driver = first_line(error), read_driver()
+            capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
+            build = cuda_build(driver.cuda_version, [capability]) if driver else None
+            remedy = install_torch(build or installed_build())
         if fault is None:
             yield ok(f"{device}: forward, backward and optimizer step")
         else:
@@ -76,20 +131,6 @@ def devices() -> list[torch.device]:
     gpus = range(torch.cuda.device_count() if torch.cuda.is_available() else 0)
     mac = [torch.device("mps")] if torch.backends.mps.is_available() else []
     return [torch.device("cpu"), *(torch.device("cuda", index) for index in gpus), *mac]
-
-
-def has_kernels(capability: tuple[int, int], arch_list: Iterable[str]) -> bool:
-    """Return whether code built for `arch_list` (as from `torch.cuda.get_arch_list()`) runs on that capability.
-
-    sm_XY runs on the same major version, minor Y or later, compute_XY on anything from XY on; suffix `a` means exactly
-    XY, `f` the same major version (CUDA C++ Programming Guide, "Compute Capabilities" and "Binary Compatibility").
-    """
-    for match in filter(None, (re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", arch) for arch in arch_list)):
-        built = int(match[2]), int(match[3])
-        same_major = (match[1] == "compute" and match[4] != "f") or capability[0] == built[0]
-        if capability == built or (match[4] != "a" and capability > built and same_major):
-            return True
-    return False
 
 
 def cuda_build(cuda_version: tuple[int, int] | None, capabilities: Sequence[tuple[int, int] | None]) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import socket
 import sys
 import tempfile
 import threading
@@ -178,6 +179,21 @@ def read(path: Path) -> bytes:
     for chunk in content.split(CHUNK) if size else ():
         torch.distributed.broadcast(chunk, 0, group=group())
     return content.numpy().tobytes()
+
+
+def check_seen(path: Path, otherwise: str) -> None:
+    """Raise UserError, which ends with what to do `otherwise`, unless all ranks see the main process's file `path`."""
+    if world() == 1:
+        return
+    content = on_main(path.read_bytes)
+
+    def check() -> None:
+        if not path.is_file() or path.read_bytes() != content:
+            shared = "start on all machines from one folder on a shared disk"
+            unseen = f"{socket.gethostname()} does not see {path.parent} of the first machine"
+            raise UserError(f"{unseen}: {shared}, or {otherwise}")
+
+    agree(check)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from common.disk.files import read_json_lines, write_json
 from common.errors import UserError
 from common.plain import Plain
 from pipelines.answers.trained import Trained
-from pipelines.engine.feed import Feed, Moment
+from pipelines.engine.workload import Feed, Moment
 from pipelines.following.drift import Answered, Drift, advanced, begun
 from pipelines.following.log import Log
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
 import sys
 import time
 import traceback
@@ -21,12 +20,12 @@ from pathlib import Path
 from signal import Signals
 from typing import TYPE_CHECKING, TextIO
 
+from common import workers
 from common.disk.files import digests, explained, remove, write_json
 from common.errors import MembersFailedError, Stopped, UserError
 from common.machine import cores
 from common.plain import Plain
 from common.stopping import StopRequest
-from common.workers import clock
 from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
@@ -82,7 +81,8 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
         return waiting
 
     waiting = ranks.on_main(begin)
-    _check_shared(job.run)
+    # The provenance is of this start, as the time in it tells.
+    ranks.check_seen(job.run.provenance_file, "train some of the members on each of them, by itself, with --only")
     if len(waiting) < len(names):
         accelerator.print(f"{len(names) - len(waiting)} of {len(names)} members are done")
 
@@ -127,23 +127,6 @@ def _train_here(job: Job, names: Sequence[str]) -> None:
             _keep(job.run.member(name), outcome, began)
 
 
-def _check_shared(run: Run) -> None:
-    if ranks.world() == 1:
-        return
-    path = run.provenance_file  # of this start, as the time in it tells
-    begun = ranks.on_main(path.read_bytes)
-
-    def check() -> None:
-        if not path.is_file() or path.read_bytes() != begun:
-            shared = "start on all machines from one folder on a shared disk"
-            alone = "train some of the members on each of them, by itself, with --only"
-            raise UserError(
-                f"{socket.gethostname()} does not see {run.folder} of the first machine: {shared}, or {alone}"
-            )
-
-    ranks.agree(check)
-
-
 def of_one_thread(config: BaseConfig) -> BaseConfig:
     """Return the config with one thread, unless it names a number."""
     hardware = config.hardware.model_copy(update={"threads": config.hardware.threads or 1})
@@ -157,7 +140,7 @@ class Pool:
         self.job, self.device, self.precision = job, device, precision
         threads = max(config.hardware.threads or 1 for config in job.configs.values())
         self.at_once = max(1, cores() // threads)
-        self.context = processes.start_server()
+        self.context = workers.start_server(processes.TRAINING)
         self.running: dict[str, BaseProcess] = {}
         self.members: dict[str, list[str]] = {}  # of each process, those that have not ended
         self.began: dict[str, float] = {}  # when each process was started, as records have it
@@ -180,7 +163,7 @@ class Pool:
                     for name, outcome in self._ended():
                         ended += 1
                         left = (time.perf_counter() - began) / ended * (len(names) - ended)
-                        processes.say(f"{ended}/{len(names)} {name} {_described(outcome)}  left {clock(left)}")
+                        processes.say(f"{ended}/{len(names)} {name} {_described(outcome)}  left {workers.clock(left)}")
         finally:
             for process in self.running.values():
                 process.kill()

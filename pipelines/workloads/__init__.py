@@ -12,8 +12,7 @@ from common.errors import UserError
 from common.input_files import Inputs
 from common.packages import import_folder, recorded_folder
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.feed import Feed
-from pipelines.engine.workload import Workload
+from pipelines.engine.workload import Feed, Workload
 
 FOLDER = Path(__file__).resolve().parent
 

@@ -18,6 +18,6 @@ def test_a_device_that_fails_is_a_problem_with_the_reason(monkeypatch):
         raise RuntimeError("no kernel image is available\nCompile with ...")
 
     monkeypatch.setattr(pytorch, "training_step", fails)
-    monkeypatch.setattr(pytorch, "devices", lambda: [torch.device("cuda", 0)])
+    monkeypatch.setattr(pytorch, "devices", lambda: [torch.device("mps")])
     [finding] = pytorch.check_training_step()
-    assert finding.message == "cuda:0: a training step failed: no kernel image is available"
+    assert finding.message == "mps: a training step failed: no kernel image is available"

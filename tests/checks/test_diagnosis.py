@@ -19,10 +19,8 @@ def test_a_healthy_cpu_machine_is_ready(tmp_path):
         r"^(ok|warning) .*requirements.txt",
         r"GB free",
         rf"^ok +torch {re.escape(torch.__version__)}",
-        r"^ok +cpu: computes in fp32",
         r"^ok +cpu: forward, backward and optimizer step",
         r"^ok +Accelerate .*device cpu, 1 process, mixed precision no",
-        r"no default Accelerate config",
     ):
         assert re.search(line, done.stdout, flags=re.MULTILINE), f"{line} in\n{done.stdout}"
 
@@ -31,17 +29,13 @@ def test_a_healthy_cpu_machine_is_ready(tmp_path):
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this torch is no CPU-only build")
 def test_a_gpu_that_a_cpu_only_torch_would_ignore_is_a_problem_with_the_command(tmp_path):
     libraries = fake_driver.build(tmp_path)
-    config = tmp_path / "hub" / "accelerate" / "default_config.yaml"
-    config.parent.mkdir(parents=True)
-    config.write_text("distributed_type: MULTI_GPU\nnum_processes: 4\nmixed_precision: bf16\n")
     done = fake_driver.run(DOCTOR, libraries, FAKE_NVML_GPUS="2")
     assert done.returncode == 1
     assert "sees Imaginary GPU 0, Imaginary GPU 1, but torch" in done.stdout
     version = torch.__version__.partition("+")[0]
     command = f"pip install torch=={version}+cu126 --index-url https://download.pytorch.org/whl/cu126\n"
     assert command in done.stdout
-    assert "num_processes 4, mixed_precision bf16: more processes than GPUs (0 per machine)\n" in done.stdout
-    assert done.stdout.endswith("not ready: 2 problems; run the command after each ->, then run this again\n")
+    assert done.stdout.endswith("not ready: 1 problem; run the command after each ->, then run this again\n")
 
 
 def test_the_doctor_takes_no_arguments(tmp_path):

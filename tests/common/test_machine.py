@@ -47,17 +47,6 @@ def test_without_affinity_every_core_counts(monkeypatch):
     assert machine.cores() == 1
 
 
-def test_hardware_threads_of_a_core_count_once_among_the_physical_ones(monkeypatch):
-    allow(monkeypatch, 8)
-    monkeypatch.setattr(psutil, "cpu_count", lambda logical=True: 8 if logical else 4)
-    assert machine.physical_cores() == 4
-    allow(monkeypatch, 2)
-    assert machine.physical_cores() == 2
-    monkeypatch.delattr(os, "sched_getaffinity")
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
-    assert machine.physical_cores() == 4
-
-
 @pytest.mark.parametrize(
     ("given", "count"), [({}, "1000"), ({"OMP_WAIT_POLICY": "active"}, None), ({"GOMP_SPINCOUNT": "20"}, "20")]
 )

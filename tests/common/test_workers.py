@@ -61,6 +61,13 @@ def test_what_a_worker_raises_arrives_and_one_that_dies_is_explained(at_once):
         list(workers.in_order(refuse, [0, 0, 8, 0], "working", processes=2))
 
 
+def test_an_error_cancels_the_tasks_that_have_not_begun(at_once, tmp_path):
+    tasks = [tmp_path / name for name in ("a", "b", "none/there", *map(str, range(40)))]
+    with pytest.raises(FileNotFoundError):
+        list(workers.in_order(Path.touch, tasks, None, processes=2))
+    assert len(list(tmp_path.iterdir())) < 12
+
+
 def test_tasks_are_handed_out_only_as_results_are_taken(at_once, tmp_path):
     paths = [tmp_path / str(number) for number in range(40)]
     results = workers.in_order(Path.touch, paths, "touching", processes=2)

@@ -76,7 +76,7 @@ def machines(tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_machine_without_the_data_is_refused_with_what_to_do(machines):
-    machines.refused("train.py", *WORDS, says=["has not the data", "copy that folder to", "shared disk"])
+    machines.refused("train.py", *WORDS, says=["does not see data/", "copy that folder to", "shared disk"])
     first, second = machines.folders
     assert not (second / "runs").exists()
     shutil.copytree(first / "data", second / "data")

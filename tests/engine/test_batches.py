@@ -3,16 +3,19 @@
 import contextlib
 import platform
 import re
+import signal
+from types import SimpleNamespace
 
 import pytest
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedType
 from hypothesis import given
 from hypothesis import strategies as st
 
 from common import machine, workers
-from common.errors import UserError
-from pipelines.engine.batches import Order, Resident, check_divides, mapper, smaller, stream
+from common.errors import Stopped, UserError
+from common.stopping import StopRequest
+from pipelines.engine.batches import Order, Resident, check_divides, is_out_of_memory, mapper, smaller, stream
 
 
 @given(size=st.integers(1, 50), batch=st.integers(1, 70), epochs=st.integers(1, 4))
@@ -58,8 +61,8 @@ class _Loaded(Resident):
     [
         (12, 2, 6, ""),
         (12, 2, "auto", ""),
-        (12, 2, 4, "does not divide the 6 examples of each process (training.batch_size=12 over 2 processes)"),
-        (12, 1, 5, "does not divide the 12 examples of each process (training.batch_size=12 over 1 process)"),
+        (12, 2, 4, "the 6 examples of each process (training.batch_size=12 over 2 processes); try one of 1, 2, 3, 6"),
+        (12, 1, 5, "does not divide the 12 examples of each process (training.batch_size=12 over 1 process); try one"),
         (12, 5, 1, "training.batch_size=12 does not divide over 5 processes; try training.batch_size=10 or 15"),
         (3, 5, 1, "training.batch_size=3 does not divide over 5 processes; try training.batch_size=5"),
     ],
@@ -79,6 +82,52 @@ def test_loading_ahead_changes_neither_order_nor_content(kind):
     for step, (items, batch) in enumerate(got):
         assert torch.equal(items, order.items(step))
         assert torch.equal(batch["x"], order.items(step) * 10)
+
+
+def test_a_resident_batch_is_picked_by_rows_in_this_process():
+    rows, asked = torch.arange(6).view(3, 2), []
+    source = Resident({"x": rows}, torch.device("cpu"))
+    source.batch = lambda items: asked.append(items) or Resident.batch(source, items)
+    ((items, batch),) = stream(source, iter([torch.tensor([2, 0])]), torch.device("cpu"))
+    assert torch.equal(batch["x"], rows[[2, 0]])
+    assert asked == [items]
+
+
+@pytest.mark.parametrize(("size", "mine"), [(5, [3, 4, 0]), (1, [0])])
+def test_each_rank_maps_an_equal_share_filled_up_with_the_first_item(size, mine):
+    second = SimpleNamespace(
+        distributed_type=DistributedType.MULTI_CPU,
+        num_processes=2,
+        process_index=1,
+        is_main_process=False,
+        device=torch.device("cpu"),
+        autocast=contextlib.nullcontext,
+        gather=lambda values: values,
+    )
+    asked = []
+    source = Resident({"x": torch.arange(size)}, torch.device("cpu"))
+    mapper(second)(source, lambda batch: asked.extend(batch["x"].tolist()) or batch)
+    assert asked == mine
+
+
+def test_mapping_ends_before_the_next_batch_where_a_signal_came():
+    source = Resident({"x": torch.arange(4)}, torch.device("cpu"))
+    with StopRequest().listening(), pytest.raises(Stopped):
+        mapper(Accelerator(cpu=True))(source, lambda batch: signal.raise_signal(signal.SIGTERM) or batch, 2)
+
+
+@pytest.mark.parametrize(
+    ("error", "known"),
+    [
+        (torch.OutOfMemoryError("any words"), True),
+        (MemoryError(), True),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"), True),
+        (RuntimeError("shapes do not match"), False),
+        (KeyboardInterrupt("CUDA out of memory."), False),
+    ],
+)
+def test_a_lack_of_memory_is_told_from_other_errors(error, known):
+    assert is_out_of_memory(error) is known
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="no other keeps what is freed")
@@ -103,21 +152,22 @@ def test_a_smaller_micro_batch_divides_and_is_at_most_half(local, micro):
         assert size <= micro // 2
 
 
-def test_mapping_goes_on_with_smaller_batches_where_memory_runs_out():
-    accelerator, asked = Accelerator(cpu=True), []
+@pytest.mark.parametrize("kind", [Resident, _Loaded])
+@pytest.mark.parametrize(("most", "tried"), [(3, [10, 5, 3]), (1, [10, 5, 3, 2, 1])])
+def test_mapping_goes_on_with_smaller_batches_where_memory_runs_out(kind, most, tried):
+    asked = []
 
     def doubled(batch):
         asked.append(len(batch["x"]))
-        if len(batch["x"]) > 3:
+        if len(batch["x"]) > most:
             raise torch.OutOfMemoryError("pretended")
         return {"x": 2 * batch["x"]}
 
-    for kind in (Resident, _Loaded):
-        asked.clear()
-        found = mapper(accelerator)(kind({"x": torch.arange(21)}, torch.device("cpu")), doubled, batch_size=10)
-        assert torch.equal(found["x"], 2 * torch.arange(21))
-        assert asked[:3] == [10, 5, 3]
-        assert max(asked[3:]) == 3  # what does not fit is not tried again
+    source = kind({"x": torch.arange(21)}, torch.device("cpu"))
+    found = mapper(Accelerator(cpu=True))(source, doubled, batch_size=10)
+    assert torch.equal(found["x"], 2 * torch.arange(21))
+    assert asked[: len(tried)] == tried
+    assert max(asked[len(tried) :]) == most  # what does not fit is not tried again
 
 
 def test_mapping_shows_its_progress_only_where_it_has_a_name(monkeypatch, capsys):

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from common import workers
 from common.disk.files import digests
 from common.errors import MembersFailedError, Stopped, UserError
 from pipelines import cli
@@ -112,7 +113,7 @@ def test_a_signal_reaches_a_member_that_is_being_started(tmp_path, monkeypatch):
             self.ended = True
 
     context = SimpleNamespace(Process=lambda **_: Process())
-    monkeypatch.setattr(processes, "start_server", lambda: context)
+    monkeypatch.setattr(workers, "start_server", lambda modules: context)
     pool = fanout.Pool(job_of({"a": config_of()}, tmp_path), DEVICE)
     pool.start(["a"])
     assert pool.running["a"].ended
@@ -286,7 +287,7 @@ def test_the_only_member_is_trained_in_this_process_with_the_weights_it_has_amon
     among = weights(Run("toy", "many").member("a"))
     shutil.rmtree(tmp_path / "runs")
     monkeypatch.setattr(fanout, "Pool", None)
-    monkeypatch.setattr(processes, "start_server", None)
+    monkeypatch.setattr(workers, "start_server", None)
     capfd.readouterr()
     fanout.train_all(job_of({"a": config}, tmp_path), ["a"], FakeAccelerator())
     run = Run("toy", "many").member("a")
@@ -323,7 +324,7 @@ def gpu(monkeypatch):
     fake = SimpleNamespace(type="cuda", free=1000)
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (device.free, 1000))
     monkeypatch.setattr(fanout, "cores", lambda: 9)
-    monkeypatch.setattr(processes, "start_server", lambda: None)
+    monkeypatch.setattr(workers, "start_server", lambda modules: None)
     return fake
 
 

@@ -179,7 +179,7 @@ def test_a_device_that_waits_for_launches_trains_them_in_one_process_that_can_be
 
 def test_members_share_a_process_on_a_gpu_alone_and_where_their_config_allows_it(tmp_path, monkeypatch):
     monkeypatch.setattr(fanout, "MOST_STACKED", 2)
-    monkeypatch.setattr(fanout.processes, "start_server", lambda: None)
+    monkeypatch.setattr(fanout.workers, "start_server", lambda modules: None)
     given = job({name: {} for name in "abcde"}, tmp_path)
     for name, change in (("b", {"compile": True}), ("d", {"stack": False})):
         changed = given.configs[name].hardware.model_copy(update=change)

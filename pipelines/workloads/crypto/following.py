@@ -16,7 +16,7 @@ from models.market.labels import UNKNOWN
 from models.market.other_candles import beside
 from models.market.own_features import labelled
 from models.market.signal_model import SignalModel
-from pipelines.engine.feed import Moment
+from pipelines.engine.workload import Moment
 from pipelines.workloads.crypto.candles import exchange, files
 from pipelines.workloads.crypto.candles.checks import NEWEST
 from pipelines.workloads.crypto.config import Config
