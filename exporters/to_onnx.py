@@ -4,6 +4,7 @@
 on fresh inputs of varying sizes, and the example, which imports nothing of this project, with the model's own methods.
 """
 
+import inspect
 import logging
 import warnings
 from pathlib import Path
@@ -63,7 +64,7 @@ def converted(program: Program) -> bytes:
             tuple(example),
             input_names=list(program.inputs),
             output_names=list(program.outputs),
-            dynamic_shapes=tuple(shapes),
+            dynamic_shapes=inspect.signature(program.module.forward).bind(*shapes).arguments,
             opset_version=OPSET,
             dynamo=True,
             verbose=False,
