@@ -97,7 +97,7 @@ def test_an_export_keeps_the_rule_and_its_card_begins_with_the_verdict(tmp_path,
 
 
 @pytest.mark.slow
-def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypatch):
+def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypatch, caplog):
     monkeypatch.setattr(cnn_lstm, "FRESH", 2)
     run = tmp_path / "crypto/one"
     folder = run / "model/best"
@@ -115,14 +115,6 @@ def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypat
     for each in found:
         assert (each["signal"], each["reason"]) == ("NO_TRADE", "not trading was best on validation")
         assert each["headline"] == "0 of 2 coins pay their costs: no trade"
-
-
-@pytest.mark.slow
-def test_the_strategy_does_not_trade_a_coin_without_a_threshold(tmp_path, model, monkeypatch, caplog):
-    monkeypatch.setattr(cnn_lstm, "FRESH", 2)
-    run = tmp_path / "crypto/one"
-    io.save(model, run / "model/best")
-    with_rule(model, run / "model/best", None)
     exporters.export("freqtrade", run, "best", None)
     strategy = strategy_of(run / "exports/freqtrade", monkeypatch)
     (coin,) = model.config.coins
