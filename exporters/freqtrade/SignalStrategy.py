@@ -24,7 +24,6 @@ from signals.recalibration import recalibrated
 
 FOLDER = Path(__file__).parent / "signals"
 SETTINGS = json.loads((FOLDER / "settings.json").read_text())
-AT_ONCE = 1024  # rows classified, which bounds the memory that the trees take
 CLASSIFIER = onnxruntime.InferenceSession(FOLDER / "classifier.onnx")
 
 
@@ -83,7 +82,7 @@ class SignalStrategy(IStrategy):
         for segment in candles.segments():
             finite = np.flatnonzero(np.isfinite(table[segment]).all(1)) + segment.start
             if len(finite) >= lookback and settings["threshold"] is not None:
-                probabilities = self._probabilities(coin, table[finite])
+                probabilities = CLASSIFIER.run(None, {"features": table[finite], **self._model(coin)})[0]
                 if settings["recalibration"]:
                     known = label(candles.rows(segment), **settings["label"])[-len(probabilities) :]
                     logs, whole = np.log(probabilities.astype(np.float64)), [slice(0, len(probabilities))]
@@ -92,15 +91,10 @@ class SignalStrategy(IStrategy):
                 found[finite[lookback - 1 :]] = signals(probabilities, settings["threshold"])
         return found
 
-    def _probabilities(self, coin: str, rows: np.ndarray) -> np.ndarray:
-        """Return the probabilities (N - lookback + 1, 3) after each of the last of N rows of features."""
+    def _model(self, coin: str) -> dict[str, np.ndarray]:
         if coin not in self.models:
             self.models[coin] = dict(np.load(FOLDER / f"{coin}.npz"))
-        past, found = SETTINGS["coins"][coin]["lookback"] - 1, []
-        for start in range(0, len(rows) - past, AT_ONCE):
-            given = {"features": rows[start : start + past + AT_ONCE], **self.models[coin]}
-            found.append(CLASSIFIER.run(None, given)[0])
-        return np.concatenate(found)
+        return self.models[coin]
 
     def populate_entry_trend(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:
         """Enter at the next open on each signal."""

@@ -167,7 +167,6 @@ def test_the_strategy_is_recalibrated_as_the_model_is(many, monkeypatch):
     with_rule(io.load(folder), folder, 0.36, recalibration=100)
     exporters.export("freqtrade", many, "best", None)
     strategy = strategy_of(many / "exports/freqtrade", monkeypatch)
-    monkeypatch.setattr(sys.modules["SignalStrategy"], "AT_ONCE", 100)  # so that what is classified is joined again
     model, candles = io.load(folder), random_candles(7, 600, 60_000)
     assert strategy.startup_candle_count == model.candles_used("AAAUSDT") + 3
     found = strategy.populate_indicators(frame_of(candles), {"pair": "AAA/USDT"})["signal"].to_numpy()
