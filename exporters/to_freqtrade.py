@@ -1,10 +1,9 @@
 """Export classifiers of candles as a strategy that freqtrade backtests and trades, with the rules of the evaluation.
 
-The strategy needs onnxruntime beside freqtrade: one ONNX program, which takes the tensors of a coin's model as inputs,
-classifies for all coins. Features are computed by models/market/candle_features.py, which goes along.
+The strategy needs numpy alone beside freqtrade: the classifier is computed from its arrays by
+exporters/freqtrade/classifier.py, and its features by models/market/candle_features.py.
 """
 
-import functools
 import io as bytes_io
 import json
 import re
@@ -12,20 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.func import functional_call
 
 from common.foreign_text import printable
 from exporters import manifest, portable
 from exporters.cards import title
-from exporters.onnx import FRESH, Program
+from exporters.freqtrade.classifier import Classifier
+from exporters.onnx import FRESH
 from exporters.onnx.cnn_lstm import largest_difference
-from exporters.to_onnx import converted
 from models import io
 from models.market import candle_features
 from models.market.candles import Candles
-from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
+from models.market.pooled_experts import PooledExperts, dilations
 from models.market.rule import NEVER
 from models.market.signal_model import ANY
 
@@ -54,6 +50,12 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
                 "features": list(model.config.features),
                 "lookback": model.config.lookback,
                 "label": model.config.about["label"],
+                "classifier": {
+                    "lookback": model.config.lookback,
+                    "return_place": model.return_place,
+                    "volatility_place": model.volatility_place,
+                    "dilations": dilations(model.config.lookback),
+                },
                 "threshold": own.threshold,
                 "verdict": own.verdict,
                 "reason": own.reason,
@@ -65,13 +67,13 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
     if any(other != first for other in others):
         raise ValueError(f"the members of {run} have different rules: {rules}; export them one by one")
     needed = max(model.candles_used(coin) for coin, model in models.items())
-    sizes = next(iter(models.values())).config  # which all members of a run share
+    timeframe_ms = next(iter(models.values())).config.timeframe_ms
     files = {
         STRATEGY: (FOLDER / STRATEGY).read_bytes(),
         "signals/__init__.py": b"",
-        "signals/classifier.onnx": _program(sizes.features, sizes.lookback, sizes.width, sizes.rounds, sizes.nodes),
+        "signals/classifier.py": (FOLDER / "classifier.py").read_bytes(),
         "signals/settings.json": json.dumps(
-            {**first, "candles_needed": needed, "timeframe_ms": sizes.timeframe_ms, "coins": coins, **warning}, indent=1
+            {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins, **warning}, indent=1
         ).encode(),
         **{f"signals/{name}": data for name, data in portable.copies(*COPIED, prefix=".").items()},
         **{f"signals/{coin}.npz": _packed(each) for coin, each in arrays.items()},
@@ -140,37 +142,10 @@ def _rules(model: PooledExperts) -> dict[str, object]:
     }
 
 
-class Classifier(nn.Module):
-    """From features of candles and the tensors of a coin's model to the probabilities after each candle."""
-
-    def __init__(self, model: PooledExperts):
-        super().__init__()
-        self.model, self.names = model, list(model.state_dict())
-
-    def forward(self, features: Tensor, mean: Tensor, std: Tensor, *tensors: Tensor) -> Tensor:
-        """Return probabilities (T - L + 1, 3) of float32 features (T, F)."""
-        scaled = ((features.double() - mean) / std).float()[None]
-        logits: Tensor = functional_call(self.model, dict(zip(self.names, tensors, strict=True)), (scaled,))
-        return logits[0].softmax(-1)
-
-
-@functools.cache
-def _program(features: tuple[str, ...], lookback: int, width: int, rounds: int, nodes: int) -> bytes:
-    """Return the program for all models of these sizes."""
-    config = PooledExpertsConfig(features=features, lookback=lookback, width=width, rounds=rounds, nodes=nodes)
-    model, scaler = PooledExperts(config), torch.ones(len(features), dtype=torch.float64)
-    tensors = {"mean": scaler, "std": scaler.clone(), **model.state_dict()}
-    inputs = {"features": {0: "candles"}, **{name: dict[int, str]() for name in tensors}}
-    drawn = torch.randn(2 * lookback, len(features))
-    return converted(
-        Program("classifier", Classifier(model), inputs, ["probabilities"], lambda _: (drawn, *tensors.values()))
-    )
-
-
 def _arrays(model: PooledExperts, coin: str, number: int) -> dict[str, np.ndarray]:
-    """Return what the program takes for a coin: the model's tensors, its own drift and spread, and its scaler."""
+    """Return what the classifier of a coin reads: the model's tensors, its own drift and spread, and its scaler."""
     found = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    found |= {name: found[name][number : number + 1] for name in ("drift", "spread")}
+    found |= {name: found[name][number] for name in ("drift", "spread")}
     scaler = model.config.scalers[coin]
     return found | {name: np.array(scaler[name], np.float64) for name in ("mean", "std")}
 
@@ -183,15 +158,11 @@ def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 def _difference(out: Path, coin: str, model: PooledExperts) -> float:
     """Return the largest difference of probabilities on random candles; RuntimeError if that is no rounding."""
-    import onnxruntime  # importing it starts threads
-
-    session = onnxruntime.InferenceSession(out / "signals/classifier.onnx")
-    arrays = dict(np.load(out / "signals" / f"{coin}.npz"))
+    settings = json.loads((out / "signals/settings.json").read_text())["coins"][coin]
+    classifier = Classifier(dict(np.load(out / "signals" / f"{coin}.npz")), **settings["classifier"])
 
     def probabilities(candles: Candles, coin: str) -> np.ndarray:
         rows = candle_features.compute(candles, model.config.features)
-        features = rows[np.isfinite(rows).all(1)].astype(np.float32)
-        found: np.ndarray = session.run(None, {"features": features, **arrays})[0]
-        return found
+        return classifier.probabilities(rows[np.isfinite(rows).all(1)].astype(np.float32))
 
     return largest_difference(model, [coin], probabilities, f"the strategy of {coin}")

@@ -4,7 +4,6 @@
 on fresh inputs of varying sizes, and the example, which imports nothing of this project, with the model's own methods.
 """
 
-import inspect
 import logging
 import warnings
 from pathlib import Path
@@ -64,7 +63,7 @@ def converted(program: Program) -> bytes:
             tuple(example),
             input_names=list(program.inputs),
             output_names=list(program.outputs),
-            dynamic_shapes=inspect.signature(program.module.forward).bind(*shapes).arguments,
+            dynamic_shapes=tuple(shapes),
             opset_version=OPSET,
             dynamo=True,
             verbose=False,

@@ -251,7 +251,7 @@ PARTS = {
     "freqtrade": Part(
         [
             "python -m venv runs/evidence/freqtrade",
-            f"{FREQTRADE}pip install --quiet freqtrade==2026.9 onnxruntime==1.31.1",
+            f"{FREQTRADE}pip install --quiet freqtrade==2026.9",
             "accelerate launch pipelines/train.py --workload crypto --name evidence-freqtrade"
             " 'data.symbols=[AAAUSDT]' training.epochs=4 hardware.threads=1",
             "accelerate launch pipelines/evaluate.py --workload crypto --name evidence-freqtrade",

@@ -22,7 +22,7 @@ ROOMS = {
     "exporters.portable": (),
     "exporters.cards": ("models",),
     "exporters.rp2040": ("models", "models.stories"),
-    "exporters.freqtrade": (),
+    "exporters.freqtrade": ("models", "models.market"),
     "exporters.to_rp2040": (
         "models",
         "models.stories",
@@ -34,7 +34,7 @@ ROOMS = {
     "exporters.onnx": ("exporters.portable", *MODELS),
     "exporters.web": ("exporters.onnx", "exporters.rp2040", "exporters.to_rp2040", *MODELS),
     "exporters": (
-        *(f"exporters.{name}" for name in ("cards", "manifest", "portable", "onnx")),
+        *(f"exporters.{name}" for name in ("cards", "freqtrade", "manifest", "portable", "onnx")),
         *("exporters.rp2040", "exporters.to_rp2040", "exporters.web", *MODELS),
     ),
     "pipelines.distributed": (),

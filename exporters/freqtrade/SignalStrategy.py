@@ -14,17 +14,16 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import onnxruntime
 from freqtrade.strategy import IStrategy
 from pandas import DataFrame
 from signals import candle_features
 from signals.candles import Candles
-from signals.labels import label, signals
+from signals.classifier import Classifier
+from signals.labels import label
 from signals.recalibration import recalibrated
 
 FOLDER = Path(__file__).parent / "signals"
 SETTINGS = json.loads((FOLDER / "settings.json").read_text())
-CLASSIFIER = onnxruntime.InferenceSession(FOLDER / "classifier.onnx")
 
 
 def coin_of(pair: str) -> str:
@@ -57,7 +56,7 @@ class SignalStrategy(IStrategy):
         verdicts = [each["verdict"] for each in SETTINGS["coins"].values()]
         for said in (SETTINGS["headline"], *verdicts, *idle, *([SETTINGS["note"]] if "note" in SETTINGS else [])):
             logging.getLogger(__name__).warning("%s", said)
-        self.models: dict[str, dict[str, np.ndarray]] = {}
+        self.models: dict[str, Classifier] = {}
 
     def populate_indicators(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:
         """Add the column `signal`: 1 for LONG, -1 for SHORT, else 0, and `missing` where the exchange had no candle."""
@@ -82,18 +81,21 @@ class SignalStrategy(IStrategy):
         for segment in candles.segments():
             finite = np.flatnonzero(np.isfinite(table[segment]).all(1)) + segment.start
             if len(finite) >= lookback and settings["threshold"] is not None:
-                probabilities = CLASSIFIER.run(None, {"features": table[finite], **self._model(coin)})[0]
+                probabilities = self._model(coin).probabilities(table[finite])
                 if settings["recalibration"]:
                     known = label(candles.rows(segment), **settings["label"])[-len(probabilities) :]
                     logs, whole = np.log(probabilities.astype(np.float64)), [slice(0, len(probabilities))]
                     logs = recalibrated(logs, known, whole, SETTINGS["horizon"], settings["recalibration"])
                     probabilities = np.exp(logs).astype(np.float32)
-                found[finite[lookback - 1 :]] = signals(probabilities, settings["threshold"])
+                short, _, long = probabilities.T
+                sure = np.maximum(short, long) >= settings["threshold"]
+                found[finite[lookback - 1 :]] = np.where(sure, np.sign(long - short), 0)
         return found
 
-    def _model(self, coin: str) -> dict[str, np.ndarray]:
+    def _model(self, coin: str) -> Classifier:
         if coin not in self.models:
-            self.models[coin] = dict(np.load(FOLDER / f"{coin}.npz"))
+            arrays = dict(np.load(FOLDER / f"{coin}.npz"))
+            self.models[coin] = Classifier(arrays, **SETTINGS["coins"][coin]["classifier"])
         return self.models[coin]
 
     def populate_entry_trend(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:

@@ -1,7 +1,4 @@
-"""The strategy for freqtrade, run here on a stand-in of the class that it extends.
-
-Making the program takes a dozen CPU-seconds, once for all tests of a process: those that export are slow.
-"""
+"""The strategy for freqtrade, run here on a stand-in of the class that it extends."""
 
 import importlib
 import json
@@ -96,7 +93,6 @@ def traded(frame):
     return found
 
 
-@pytest.mark.slow
 def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch, caplog):
     told = exporters.export("freqtrade", many, "best", None)
     assert "with 2 coins" in told
@@ -124,7 +120,6 @@ def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch, caplog):
         strategy.populate_indicators(frame_of(candles), {"pair": "CCC/USDT"})
 
 
-@pytest.mark.slow
 def test_a_strategy_of_a_simulated_market_says_so_with_each_entry_and_when_it_starts(many, monkeypatch, caplog):
     assert NOTE not in exporters.export("freqtrade", many, "best", None)
     folder = many / "members" / "AAAUSDT" / "model" / "best"
@@ -149,7 +144,6 @@ def test_a_model_of_any_coin_becomes_no_strategy(many):
         exporters.export("freqtrade", many / "any", "best", None)
 
 
-@pytest.mark.slow
 def test_a_model_of_a_future_is_found_by_the_pair_that_freqtrade_gives(many, monkeypatch):
     exporters.export("freqtrade", many, "best", None)
     strategy_of(many / "exports" / "freqtrade", monkeypatch)
@@ -161,7 +155,6 @@ def test_a_model_of_a_future_is_found_by_the_pair_that_freqtrade_gives(many, mon
     assert strategy.coin_of("AAA/USDT") == "AAAUSDT"
 
 
-@pytest.mark.slow
 def test_the_strategy_is_recalibrated_as_the_model_is(many, monkeypatch):
     folder = many / "members/AAAUSDT/model/best"
     with_rule(io.load(folder), folder, 0.36, recalibration=100)
@@ -181,7 +174,6 @@ def test_the_strategy_is_recalibrated_as_the_model_is(many, monkeypatch):
     np.testing.assert_array_equal(found[-len(expected) :], expected)
 
 
-@pytest.mark.slow
 def test_candles_that_freqtrade_filled_in_are_no_input_and_end_a_position(many, monkeypatch):
     exporters.export("freqtrade", many, "best", None)
     strategy = strategy_of(many / "exports" / "freqtrade", monkeypatch)

@@ -1,6 +1,6 @@
 """Trades of an exported strategy in freqtrade's backtest, beside those of our evaluation on the same candles.
 
-    python -m venv /tmp/freqtrade && /tmp/freqtrade/bin/pip install freqtrade==2026.9 onnxruntime
+    python -m venv /tmp/freqtrade && /tmp/freqtrade/bin/pip install freqtrade==2026.9
     .venv/bin/python tests/peers/against_freqtrade.py /tmp/freqtrade/bin/python runs/crypto/default AAAUSDT
 
 It prints each trade that differs with the reason, and a JSON object with the counts last.
@@ -28,11 +28,11 @@ from exporters import __main__ as exporters
 from models import io
 from models.market import candle_features
 from models.market.candles import Candles
-from models.market.labels import signals
 from models.market.recalibration import reach, recalibrated
 from pipelines.workloads.crypto import Config, data, splits
 from pipelines.workloads.crypto.trading import backtest
 from pipelines.workloads.crypto.trading import strategy as trading
+from pipelines.workloads.crypto.trading.strategy import signals
 
 DIGITS, CLOSE = 6, 1e-6  # of prices; difference of ratios and returns that is rounding to 8 digits
 
