@@ -17,7 +17,7 @@ from torch import Tensor
 
 from exporters import portable
 from exporters.onnx import FRESH, TOLERANCE, Artifact, Part, Program, examples
-from models.market.candles import COLUMNS, Candles
+from models.market.candles import Candles
 from models.market.inputs import CLASSES
 from models.market.signal_model import SignalModel
 
@@ -79,7 +79,7 @@ def describe(model: SignalModel) -> Artifact:
 def compare(model: SignalModel, example: ModuleType) -> Mapping[str, object]:
     """Classify random candles by the example and by the model; RuntimeError unless all probabilities agree."""
     worst = largest_difference(
-        model, model.config.coins, lambda candles, coin: example.probabilities(columns_of(candles), coin), "the example"
+        model, model.config.coins, lambda candles, coin: example.probabilities(candles.columns(), coin), "the example"
     )
     return {"candle_series": FRESH, "largest_difference_of_probabilities": worst}
 
@@ -98,17 +98,12 @@ def largest_difference(
     return worst
 
 
-def columns_of(candles: Candles) -> dict[str, np.ndarray]:
-    """Return candles as `SignalModel.probabilities` takes them."""
-    return {name: getattr(candles, name) for name in COLUMNS}
-
-
 def classified(model: SignalModel, candles: Candles, coin: str) -> np.ndarray:
     """Return the model's own probabilities (n, 3) after the last candles, as if the newest had just closed."""
     model = copy(model)
     model.rule = None  # it may correct them, which an export of the network does not do
     closed = int(candles.time[-1]) + model.config.timeframe_ms
-    return model.probabilities(columns_of(candles), coin, closed).numpy()
+    return model.probabilities(candles.columns(), coin, closed).numpy()
 
 
 def random_candles(number: int, rows: int, timeframe_ms: int) -> Candles:

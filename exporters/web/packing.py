@@ -14,7 +14,7 @@ from common import text
 from common.errors import UserError
 from common.packages import neighbour
 from exporters import to_rp2040
-from exporters.onnx.cnn_lstm import columns_of, random_candles
+from exporters.onnx.cnn_lstm import random_candles
 from exporters.rp2040 import layout, settings
 from models.images.comparator import familiarity
 from models.images.comparator.siamese import Siamese
@@ -241,7 +241,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     if not set(config.features) <= set(known):
         raise UserError("a model of other features than the default ones has no page; train with data.features=default")
     candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
-    columns = {name: column.tolist() for name, column in columns_of(candles).items()}
+    columns = {name: column.tolist() for name, column in candles.columns().items()}
     asked = {"coin": config.coins[0], "candles": columns}
     about, plain = facts([model]), copy(model)
     if model.rule:

@@ -23,7 +23,8 @@ async function openModel(config, files) {
 
 function answer(config, coin, time, probabilities) {
   const named = Object.fromEntries(CLASSES.map((name, i) => [name, probabilities[i]]));
-  return { coin: coin || null, time, probabilities: named, ...signalled(config, coin, probabilities), ...config.warning };
+  const date = `${new Date(time).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+  return { coin: coin || null, time, date, probabilities: named, ...signalled(config, coin, probabilities), ...config.warning };
 }
 
 // The signal by the evaluated rule, as in signal_model.py.

@@ -48,22 +48,22 @@ def _columns(candles: Candles) -> dict[str, np.ndarray]:
     close, high, low = candles.close, candles.high, candles.low
     averages = {span: _ema(close, 2 / (span + 1)) for span in (12, 26, 50)}
     macd = averages[12] - averages[26]
-    mean, deviation = _mean(close, 20), _deviation(close, 20)
+    mean, spread_20 = _mean(close, 20), deviation(close, 20)
     spread = high - low
     hour = 2 * np.pi * (candles.time % DAY) / DAY
     weekday = 2 * np.pi * ((candles.time // DAY + 3) % 7) / 7  # 1970 began on a Thursday
     return {
-        **{f"log_return_{lag}": _change(np.log(close), lag) for lag in (1, 3, 12)},
+        **{f"log_return_{lag}": change(np.log(close), lag) for lag in (1, 3, 12)},
         **{f"close_over_ema_{span}": close / average - 1 for span, average in averages.items()},
         "atr_14": _ema(_true_range(candles), 1 / 14) / close,
-        "percent_b_20": _ratio(close - (mean - 2 * deviation), 4 * deviation, 0.5),
-        "band_width_20": 4 * deviation / mean,
+        "percent_b_20": _ratio(close - (mean - 2 * spread_20), 4 * spread_20, 0.5),
+        "band_width_20": 4 * spread_20 / mean,
         "rsi_14": _rsi(close),
         "macd": macd / close,
         "macd_histogram": (macd - _ema(macd, 2 / 10)) / close,
-        "volume_z_50": _ratio(candles.volume - _mean(candles.volume, 50), _deviation(candles.volume, 50), 0.0),
-        "volatility_20": _deviation(_change(np.log(close), 1), 20),
-        "volatility_50": np.sqrt(_ema(_change(np.log(close), 1) ** 2, 2 / 51)),
+        "volume_z_50": _ratio(candles.volume - _mean(candles.volume, 50), deviation(candles.volume, 50), 0.0),
+        "volatility_20": deviation(change(np.log(close), 1), 20),
+        "volatility_50": np.sqrt(_ema(change(np.log(close), 1) ** 2, 2 / 51)),
         "body": _ratio(close - candles.open, spread, 0.0),
         "upper_wick": _ratio(high - np.maximum(candles.open, close), spread, 0.0),
         "lower_wick": _ratio(np.minimum(candles.open, close) - low, spread, 0.0),
@@ -84,14 +84,14 @@ def _mean(values: np.ndarray, rows: int) -> np.ndarray:
     return _windowed(values, rows, lambda finite: np.lib.stride_tricks.sliding_window_view(finite, rows).mean(1))
 
 
-def _deviation(values: np.ndarray, rows: int) -> np.ndarray:
+def deviation(values: np.ndarray, rows: int) -> np.ndarray:
     """Return the standard deviation (N,) of the last `rows` values; exactly 0 where they are all equal."""
 
-    def deviation(finite: np.ndarray) -> np.ndarray:
+    def of_windows(finite: np.ndarray) -> np.ndarray:
         windows = np.lib.stride_tricks.sliding_window_view(finite, rows)
         return np.where(windows.max(1) == windows.min(1), 0.0, windows.std(1))
 
-    return _windowed(values, rows, deviation)
+    return _windowed(values, rows, of_windows)
 
 
 def _windowed(values: np.ndarray, rows: int, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
@@ -103,7 +103,8 @@ def _windowed(values: np.ndarray, rows: int, function: Callable[[np.ndarray], np
     return result
 
 
-def _change(values: np.ndarray, lag: int) -> np.ndarray:
+def change(values: np.ndarray, lag: int) -> np.ndarray:
+    """Return the differences (N,) from the values `lag` rows before, NaN where there are none."""
     result = np.full(len(values), np.nan)
     result[lag:] = values[lag:] - values[:-lag]
     return result
@@ -124,6 +125,6 @@ def _true_range(candles: Candles) -> np.ndarray:
 
 def _rsi(close: np.ndarray) -> np.ndarray:
     """Return the relative strength index (N,), 0 to 100 (Wilder 1978); 50 where the price has not moved."""
-    moves = _change(close, 1)
+    moves = change(close, 1)
     gains, losses = _ema(np.maximum(moves, 0), 1 / 14), _ema(np.maximum(-moves, 0), 1 / 14)
     return 100 * _ratio(gains, gains + losses, 0.5)

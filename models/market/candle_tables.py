@@ -142,6 +142,11 @@ def is_future(coin: str) -> bool:
     return coin.endswith((*(2 * quote for quote in RULES.quotes), *RULES.contracts))
 
 
+def minute(time_ms: int | np.integer) -> str:
+    """Return a time in ms since 1970 as 2024-01-31 13:45, of any year."""
+    return str(np.datetime_as_string(np.datetime64(int(time_ms), "ms"), unit="m")).replace("T", " ")
+
+
 def iso(time_ms: int | np.integer) -> str:
     """Return a time in ms since 1970 as 2024-01-31T13:45:00Z."""
     return datetime.fromtimestamp(int(time_ms) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,7 +1,8 @@
-"""Labels: SHORT, NO_TRADE or LONG for every row whose whole future is known."""
+"""Labels: SHORT, NO_TRADE or LONG for every row whose whole future is known, and the signals by their probabilities."""
 
 import numpy as np
 
+from models.market.candle_features import change, deviation
 from models.market.candles import Candles
 
 SHORT, NO_TRADE, LONG = range(3)
@@ -32,7 +33,8 @@ def label(candles: Candles, rule: str, horizon: int, threshold: float) -> np.nda
         else:
             limits = np.full(len(part), threshold)
             if rule == "volatility":
-                limits = np.maximum(threshold, VOLATILITY_SCALE * _past_volatility(part.close) * np.sqrt(horizon))
+                volatility = deviation(change(np.log(part.close), 1), VOLATILITY_ROWS)
+                limits = np.maximum(threshold, VOLATILITY_SCALE * volatility * np.sqrt(horizon))
             found = _moved(part.close, horizon, limits)
         labels[segment][: len(part) - horizon] = found
     return labels
@@ -45,15 +47,6 @@ def _moved(close: np.ndarray, horizon: int, limits: np.ndarray) -> np.ndarray:
     found[moves < -limits] = SHORT
     found[np.isnan(limits)] = UNKNOWN
     return found
-
-
-def _past_volatility(close: np.ndarray) -> np.ndarray:
-    """Return the standard deviation (N,) of the last log returns up to and including each row."""
-    result = np.full(len(close), np.nan)
-    if len(close) > VOLATILITY_ROWS:
-        windows = np.lib.stride_tricks.sliding_window_view(np.diff(np.log(close)), VOLATILITY_ROWS)
-        result[VOLATILITY_ROWS:] = windows.std(1)
-    return result
 
 
 def _touched(candles: Candles, horizon: int, distance: float) -> np.ndarray:
@@ -69,3 +62,14 @@ def _touched(candles: Candles, horizon: int, distance: float) -> np.ndarray:
     found[above < below] = LONG
     found[below < above] = SHORT
     return found
+
+
+def signals(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
+    """Return signals (N,) of probabilities (N, 3): 1 LONG or -1 SHORT, whichever is likelier, else 0.
+
+    It is 0 where neither reaches the threshold, and without one.
+    """
+    short, long = probabilities[:, SHORT], probabilities[:, LONG]
+    if threshold is None:
+        return np.zeros(len(probabilities), dtype=np.int64)
+    return np.where(np.maximum(short, long) >= threshold, np.sign(long - short), 0).astype(np.int64)

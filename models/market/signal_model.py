@@ -6,7 +6,6 @@ Shapes: B windows, L candles of a window (lookback), F features, N candles.
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,9 +19,10 @@ from common.disk.files import write_json
 from common.plain import Plain
 from models import io
 from models.market import other_candles, own_features
-from models.market.candle_tables import RULES, TIMEFRAMES
+from models.market.candle_tables import RULES, TIMEFRAMES, minute
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES, CandlesInput, SignalSettings
+from models.market.labels import NO_TRADE, signals
 from models.market.recalibration import reach, recalibrated
 from models.market.rule import NEVER, RULE, Rule, load
 
@@ -179,6 +179,7 @@ class SignalModel(io.Model):
             {
                 "coin": known.symbol or None,
                 "time": int(known.time[-1]),
+                "date": f"{minute(known.time[-1])} UTC",
                 "probabilities": dict(zip(CLASSES, row, strict=True)),
                 **self._signalled(known.symbol, row, settings.threshold),
                 **self._corrected(known),
@@ -332,16 +333,10 @@ def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:
 
 def signal(probabilities: Sequence[float], threshold: float | None) -> str:
     """Return the likeliest of CLASSES, or with a threshold the likelier side if it reaches it, else NO_TRADE."""
-    short, _, long = probabilities
-    if threshold is None:
-        return CLASSES[max(range(len(CLASSES)), key=lambda place: probabilities[place])]
-    side = "LONG" if long > short else "SHORT"
-    return side if max(short, long) >= threshold and long != short else "NO_TRADE"
+    row = np.array([probabilities])
+    return CLASSES[int(row.argmax() if threshold is None else NO_TRADE + signals(row, threshold)[0])]
 
 
 def _dated(time_ms: int) -> str:
     """Return a time in ms since 1970 with its date, for people."""
-    try:
-        return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC ({time_ms} ms)"
-    except (ValueError, OverflowError, OSError):  # beyond the year 9999
-        return f"{time_ms} ms"
+    return f"{minute(time_ms)} UTC ({time_ms} ms)"

@@ -33,9 +33,6 @@ class Data(DataSection):
     symbols: tuple[str, ...] | None = Field(
         None, description="coins, as in BTCUSDT or BTC/USDT; null: all that data.folder holds, or eight simulated ones"
     )
-    symbols_file: str | None = Field(
-        None, description='JSON file, ["BTCUSDT"] or {"symbols": ["BTCUSDT"]}, used instead of data.symbols'
-    )
     timeframe: str = Field("15m", description="length of a candle: 1m, 5m, 15m, 1h, ...")
     days: int = Field(365, ge=1, description="days of history to download; ccxt only")
     exchange: str = Field(
@@ -119,54 +116,35 @@ class Data(DataSection):
         return Path(self.folder)
 
     def coins(self) -> list[str]:
-        """Return the coins, as BTCUSDT: of data.symbols_file if it is given, else of data.symbols, else all there are.
+        """Return the coins, as BTCUSDT: of data.symbols if it is given, else all there are.
 
-        Raises UserError for a file that cannot be read, an empty list and a coin that is named twice.
+        Raises UserError for an empty list and a coin that is named twice.
         """
         from models.market.candle_tables import canonical
         from pipelines.workloads.crypto.candles import files
 
-        key, names = "data.symbols", self.symbols
-        if self.symbols_file:
-            key = f"data.symbols_file={self.symbols_file}"
-            names = _listed(key, Path(self.symbols_file))
-        elif names is None:
+        if self.symbols is None:
             if self.origin == "ccxt":
-                raise UserError("data.source=ccxt needs data.symbols=[BTCUSDT,...] or data.symbols_file")
+                raise UserError("data.source=ccxt needs data.symbols=[BTCUSDT,...]")
             return files.coins(self.candles_folder, self.timeframe) if self.origin == "files" else list(SIMULATED)
-        found = [canonical(name) for name in names]
+        found = [canonical(name) for name in self.symbols]
         twice = next((name for name in found if found.count(name) > 1), None)
         if twice or not found:
-            raise UserError(
-                f"{key} names " + (f"{twice} twice; once is enough" if twice else "no coin; give BTCUSDT, say")
-            )
+            wrong = f"{twice} twice; once is enough" if twice else "no coin; give BTCUSDT, say"
+            raise UserError(f"data.symbols names {wrong}")
         return found
 
     def inputs(self) -> list[Path]:
         """Return the user's existing files that the data come from, including those of coins that cannot be used."""
         from pipelines.workloads.crypto.candles import files
 
-        paths = [Path(self.symbols_file)] if self.symbols_file else []
+        paths = list[Path]()
         if self.origin == "files":
             with suppress(UserError):  # reported by `prepare`
                 for symbol in dict.fromkeys([*self.coins(), *self.context]):
                     with suppress(UserError):
                         paths += files.find(self.candles_folder, symbol, self.timeframe)
         return paths
-
-
-def _listed(key: str, path: Path) -> tuple[str, ...]:
-    """Return the names in a JSON file of coins."""
-    try:
-        names = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise UserError(f"{key}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{key}: this is not JSON: {error}") from error
-    names = names.get("symbols") if isinstance(names, dict) else names
-    if not isinstance(names, list):
-        raise UserError(f'{key} must hold ["BTCUSDT", ...] or {{"symbols": ["BTCUSDT", ...]}}')
-    return tuple(names)
 
 
 class Model(Section):

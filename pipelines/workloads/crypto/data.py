@@ -87,7 +87,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     if source == "files" and not data.candles_folder.is_dir():
         raise UserError(f"data.folder={data.folder}: no such folder; give the one that holds the files of candles")
     known = json.loads((earlier / MANIFEST).read_text()) if earlier else None
-    kept = _unchanged(data, wanted, known) if known and source == "files" else []
+    kept = _unchanged(data, known) if known and source == "files" else []
     span = (known["folds"][0]["train_from"], known["folds"][-1]["end"]) if known else None
     failed: dict[str, str] = {}
     coins: dict[str, Coin] = {}
@@ -143,11 +143,8 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     }
 
 
-def _unchanged(data: Data, wanted: Sequence[str], known: Mapping[str, Any]) -> list[str]:
-    """Return the coins whose files are gone, or the same as when they were prepared.
-
-    Coins that data.symbols_file no longer names are left out.
-    """
+def _unchanged(data: Data, known: Mapping[str, Any]) -> list[str]:
+    """Return the coins whose files are gone, or the same as when they were prepared."""
     there: Sequence[str] = ()
     with suppress(UserError):
         there = files.coins(data.candles_folder, data.timeframe)
@@ -166,20 +163,20 @@ def _unchanged(data: Data, wanted: Sequence[str], known: Mapping[str, Any]) -> l
 
     if not all(are_same(files.find(data.candles_folder, coin, data.timeframe)) for coin in data.context):
         return []
-    listed = [symbol for symbol in known["coins"] if symbol in wanted or not data.symbols_file]
-    return [symbol for symbol in listed if symbol not in there or is_same(symbol)]
+    return [symbol for symbol in known["coins"] if symbol not in there or is_same(symbol)]
 
 
 def _take_over(earlier: Path, folder: Path, name: str) -> None:
     """Link a coin's files from the folder `earlier`, or copy them where the file system has no hard links."""
-    for path in [earlier / f"{name}.json", *sorted((earlier / name).rglob("*"))]:
-        if path.is_file():
-            place = folder / path.relative_to(earlier)
-            place.parent.mkdir(exist_ok=True)
-            try:
-                os.link(path, place)
-            except OSError:
-                shutil.copyfile(path, place)
+
+    def take(path: str, place: str) -> None:
+        try:
+            os.link(path, place)
+        except OSError:
+            shutil.copyfile(path, place)
+
+    shutil.copytree(earlier / name, folder / name, copy_function=take)
+    take(str(earlier / f"{name}.json"), str(folder / f"{name}.json"))
 
 
 def _note(data: Data, symbols: Sequence[str], apart: Mapping[str, Sequence[Sequence[int]]]) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from common.errors import UserError
 from models.market.inputs import CLASSES
+from models.market.labels import signals
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from models.market.recalibration import WINDOW, recalibrated
 from models.market.signal_model import SignalModel
@@ -20,7 +21,7 @@ from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
 from pipelines.workloads.crypto.task import horizon_moves
 from pipelines.workloads.crypto.trading import strategy
-from pipelines.workloads.crypto.trading.strategy import Tried, choose_threshold, signals
+from pipelines.workloads.crypto.trading.strategy import Tried, choose_threshold
 from pipelines.workloads.crypto.untrained import description
 from pipelines.workloads.crypto.verdict import baselines, judge
 from pipelines.workloads.crypto.verdict.classification import class_shares, fit_temperature, log_losses, softmax

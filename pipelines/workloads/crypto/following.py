@@ -37,7 +37,7 @@ class CandleFeed:
         self.data, self.folder, self.read = config.data, folder, read
         self.series, self.step, self.every = self.data.coins(), milliseconds(self.data.timeframe), 1.0
         self.settings = {"now": "newest"}  # what has closed is decided here
-        kept = {"source": "files", "folder": str(folder), "symbols": tuple(self.series), "symbols_file": None}
+        kept = {"source": "files", "folder": str(folder), "symbols": tuple(self.series)}
         self.config = config.model_copy(update={"data": self.data.model_copy(update=kept)})
         self.closed: dict[str, Candles] = {}
         self.known: dict[str, Candles] = {}  # at times at which the context has candles, too

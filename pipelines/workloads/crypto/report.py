@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from operator import call
 
@@ -14,6 +13,7 @@ from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
 from torch import nn
 
+from models.market.candle_tables import minute
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import beside
 from pipelines.report.plots import PANEL, comparison, drawn, panels, svg, thinned
@@ -141,7 +141,7 @@ def _coin(page: Page, logged: Logged) -> Markup:
         {"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in (*TRADING, "deflated_sharpe")
     ]
     folds = [
-        {name: _date(value) if name.endswith("_ms") else value for name, value in fold.items()}
+        {name: minute(value) if name.endswith("_ms") else value for name, value in fold.items()}
         for fold in ({key: value for key, value in each.items() if key != "thresholds_tried"} for each in page["folds"])
     ]
     rows: dict[str, Sequence[Mapping[str, object]]] = {
@@ -157,10 +157,6 @@ def _coin(page: Page, logged: Logged) -> Markup:
         matrix(page["figures"]["confusion"], page["classes"], "what came", "predicted"),
     ]
     return beside(__file__, "coin.html", page=page, pictures=panels(pictures), tables=tables)
-
-
-def _date(milliseconds: int) -> str:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:

@@ -1,6 +1,7 @@
 """Predictions from candles, and the candles that are refused."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -116,7 +117,8 @@ def test_a_model_of_a_coin_without_a_name_answers_for_any_and_of_a_simulated_mar
         next(each.predict([{"coin": coin, "candles": given}], now="newest"))
         for each, coin in ((model, "AUSDT"), (made, "BTCUSDT"), (made, None))
     )
-    assert own.keys() == {"coin", "time", "probabilities", "signal", "verdict"}
+    assert own.keys() == {"coin", "time", "date", "probabilities", "signal", "verdict"}
+    assert own["date"] == f"{datetime.fromtimestamp(own['time'] / 1000, UTC):%Y-%m-%d %H:%M} UTC"
     assert own["verdict"] == NEVER
     assert named == {**own, "coin": "BTCUSDT", "market": "simulated", "note": NOTE}
     assert nameless == {**named, "coin": None}

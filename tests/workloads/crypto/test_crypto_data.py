@@ -160,13 +160,10 @@ def test_if_no_coin_can_be_used_all_reasons_are_given(tmp_path, files):
         stage.prepare(config(simulated_candles=400), tmp_path / "out")
 
 
-@pytest.mark.parametrize("text", ['["BTCUSDT", "eth/usdt"]', '{"symbols": ["BTCUSDT", "ETH_USDT"]}'])
-def test_coins_can_be_named_in_a_file(tmp_path, files, text):
-    path = tmp_path / "symbols.json"
-    path.write_text(text)
-    made = config(symbols=(), symbols_file=str(path), folder=str(files))
+def test_the_files_of_named_coins_are_inputs(files):
+    made = config(symbols=("BTCUSDT", "eth/usdt"), folder=str(files))
     assert made.data.coins() == ["BTCUSDT", "ETHUSDT"]
-    assert made.data.inputs() == [path, files / "BTCUSDT-15m.csv", files / "ETHUSDT-15m.csv"]
+    assert made.data.inputs() == [files / "BTCUSDT-15m.csv", files / "ETHUSDT-15m.csv"]
     assert config().data.inputs() == []
 
 
@@ -176,7 +173,6 @@ def test_coins_can_be_named_in_a_file(tmp_path, files, text):
         ({"symbols": ()}, r"data\.symbols names no coin"),
         ({"symbols": ("BTCUSDT", "BTC/USDT")}, r"data\.symbols names BTCUSDT twice"),
         ({"symbols": ("../etc",)}, "'../etc' is not the name of a coin"),
-        ({"symbols_file": "missing.json"}, r"data\.symbols_file=missing\.json: cannot be read: No such file"),
         ({"timeframe": "15"}, r"data\.timeframe=15 is not known"),
         ({"split": "walk_forward", "folds": 1}, r"data\.folds=1 must be 2 or more"),
         ({"folder": "missing"}, r"data\.folder=missing: no such folder"),

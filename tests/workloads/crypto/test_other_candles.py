@@ -217,9 +217,9 @@ def test_a_change_of_the_other_coin_prepares_anew(market, tmp_path):
     kept["inputs"] = {str(path): data.sha256(path) for path in config.data.inputs()}
     (folder / MANIFEST).write_text(json.dumps(kept))
     assert [path.name for path in config.data.inputs()] == ["AAAUSDT-15m.csv", "BBBUSDT-15m.csv"]
-    assert data._unchanged(config.data, ["AAAUSDT"], kept) == ["AAAUSDT"]
+    assert data._unchanged(config.data, kept) == ["AAAUSDT"]
     write(tmp_path / "candles", market["BBBUSDT"].rows(slice(0, -1)))
-    assert data._unchanged(config.data, ["AAAUSDT"], kept) == []
+    assert data._unchanged(config.data, kept) == []
     again = tmp_path / "again"
     again.mkdir()
     facts = data.prepare(config, again, folder)

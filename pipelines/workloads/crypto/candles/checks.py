@@ -118,7 +118,8 @@ def _numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
     text = _present(column[values.isna() & column.notna()])
     if len(text):
         raise UserError(f"{where}: row {text.index[0]}, column {name}: {text.iloc[0]!r} is not a number; repair it")
-    return np.asarray(values.to_numpy(np.float64, na_value=np.nan))
+    # numpy reads text to the last bit; pandas before 3.1 does not.
+    return np.asarray(column.where(values.notna()).astype(np.float64))
 
 
 def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]:
@@ -128,9 +129,7 @@ def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]
     """
     import pandas as pd
 
-    if isinstance(column.dtype, pd.DatetimeTZDtype) or np.issubdtype(
-        getattr(column.dtype, "type", object), np.datetime64
-    ):
+    if pd.api.types.is_datetime64_any_dtype(column):
         num_naive = 0 if isinstance(column.dtype, pd.DatetimeTZDtype) else int(column.notna().sum())
         return _to_ms(pd.to_datetime(column, utc=True)), ["datetime"], num_naive
     present = column[column.notna()]

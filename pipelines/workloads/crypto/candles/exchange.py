@@ -41,9 +41,8 @@ def download(
     try:
         market = _market(symbol, client.load_markets())
         now = int(client.milliseconds())
-        if (
-            client.has.get("fetchTime") is True
-        ):  # a clock that is fast here must not take an open candle for a closed one
+        if client.has.get("fetchTime") is True:
+            # A clock that is fast here must not take an open candle for a closed one.
             now = min(now, int(client.fetch_time()))
         rows: list[list[float]] = []
         since = now - days * DAY if since is None else since

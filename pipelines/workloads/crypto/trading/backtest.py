@@ -23,7 +23,7 @@ Rules
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, NotRequired, TypedDict, TypeVar, get_type_hints
+from typing import NamedTuple, NotRequired, TypedDict, TypeVar, Unpack, get_type_hints
 
 import numpy as np
 
@@ -31,19 +31,19 @@ Number = TypeVar("Number", float, np.ndarray)
 
 
 class Market(TypedDict):
-    """Candles that are traded (N,), and the costs and rules of trading them, see `run`."""
+    """Candles that are traded (N,), and the costs and rules of trading them."""
 
     open: np.ndarray
     high: np.ndarray
     low: np.ndarray
     close: np.ndarray
-    gap: np.ndarray
-    funding: np.ndarray
-    fee: float
+    gap: np.ndarray  # bool, whether candles are missing between the one before and this one
+    funding: np.ndarray  # what longs pay in each
+    fee: float  # share of the notional per side, as the slippage
     slippage: float
-    stop: NotRequired[float | None]
+    stop: NotRequired[float | None]  # distance as a share of the entry price, as the target; None: no stop
     target: NotRequired[float | None]
-    horizon: NotRequired[int]
+    horizon: NotRequired[int]  # candles that a signal covers, 1 unless given
 
 
 class Trade(NamedTuple):
@@ -70,33 +70,18 @@ class Result:
     trades: np.recarray  # (K,) in order of time, a column for each field of `Trade`
     fee: float  # share of the notional, per side
     slippage: float  # share of the notional, per side
-    buy_and_hold: float  # net return from the second open to the last close, gaps included
+    buy_and_hold: np.ndarray  # (N,) account at each close after buying at the second open, gaps included
 
 
-def run(
-    open: np.ndarray,
-    high: np.ndarray,
-    low: np.ndarray,
-    close: np.ndarray,
-    signal: np.ndarray,
-    gap: np.ndarray,
-    funding: np.ndarray,
-    fee: float,
-    slippage: float,
-    stop: float | None = None,
-    target: float | None = None,
-    horizon: int = 1,
-) -> Result:
-    """Trade `signal` (N,) in -1, 0, +1 by the rules at the head of this module.
-
-    `gap` (N,) bool marks candles t with candles missing between t - 1 and t. `fee` and `slippage` are shares of the
-    notional per side, `stop` and `target` distances as shares of the entry price (None: no stop or target), `horizon`
-    is the number of candles that a signal covers, `funding` (N,) what longs pay in each.
-    """
+def run(signal: np.ndarray, **market: Unpack[Market]) -> Result:
+    """Trade `signal` (N,) in -1, 0, +1 by the rules at the head of this module."""
     # Plain Python numbers: one pass over lists is several times faster than indexing arrays.
-    opens, highs, lows, closes = (column.tolist() for column in (open, high, low, close))
-    gaps, owed = gap.tolist(), np.cumsum(funding).tolist()
-    orders = [0, *np.where(gap[1:], 0, signal[:-1]).tolist()]  # to be filled at the open of each candle
+    prices = market["open"], market["high"], market["low"], market["close"]
+    opens, highs, lows, closes = (column.tolist() for column in prices)
+    gaps, owed = market["gap"].tolist(), np.cumsum(market["funding"]).tolist()
+    orders = [0, *np.where(market["gap"][1:], 0, signal[:-1]).tolist()]  # to be filled at the open of each candle
+    fee, slippage, horizon = market["fee"], market["slippage"], market.get("horizon", 1)
+    stop, target = market.get("stop"), market.get("target")
     final, cost = len(closes) - 1, fee + slippage
     equity = [1.0] * len(closes)
     trades: list[Trade] = []
@@ -126,8 +111,8 @@ def run(
         trades.append(_trade(entry, t, t - entry + 1, side, exit_price / price, paid, cost, reason))
         account, side = account * (1.0 + trades[-1].net), 0
         equity[t] = account
-    held = buy_and_hold(open, close, fee, slippage)
-    return Result(np.array(equity), np.array(trades, COLUMNS).view(np.recarray), fee, slippage, float(held[-1] - 1))
+    held = buy_and_hold(market["open"], market["close"], fee, slippage)
+    return Result(np.array(equity), np.array(trades, COLUMNS).view(np.recarray), fee, slippage, held)
 
 
 def net_return(side: Number, ratio: Number, cost: float) -> Number:

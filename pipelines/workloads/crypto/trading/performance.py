@@ -1,12 +1,13 @@
 """Performance of a backtest: metrics, the break-even fee, and curves of the account."""
 
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from pipelines.workloads.crypto.trading.backtest import Market, Result, buy_and_hold
+from pipelines.workloads.crypto.trading.backtest import Result
 
 Figures: TypeAlias = dict[str, Any]  # numbers, None where undefined, and a list of fees
 
@@ -47,7 +48,7 @@ def metrics(result: Result, candles_per_day: int) -> Figures:
         "turnover": turnover,
         "break_even_fee": break_even_fee(result),
         "fee_sensitivity": [{"fee": fee, "net_return": _at_fee(result, fee)} for fee in FEES],
-        "buy_and_hold_return": result.buy_and_hold,
+        "buy_and_hold_return": float(result.buy_and_hold[-1] - 1.0),
     }
 
 
@@ -93,8 +94,6 @@ def deflated_sharpe(sharpe: float, error: float, trials: int) -> float:
 def _at_fee(result: Result, fee: float) -> float:
     """Return the net return of the same trades at another fee per side."""
     trades = result.trades
-    if not len(trades):
-        return 0.0
     nets = trades.gross - (fee + result.slippage) * (1.0 + trades.ratio)
     return float(np.maximum(1.0 + nets, 0.0).prod() - 1.0)
 
@@ -107,20 +106,15 @@ def break_even_fee(result: Result) -> float | None:
     trades = result.trades
     if not len(trades) or (trades.net <= -1).any():
         return None
-    notional = 1.0 + trades.ratio
     # Each trade has its own break-even fee; the common one lies between the lowest and the highest of them.
-    each = trades.gross / notional - result.slippage
+    each = trades.gross / (1.0 + trades.ratio) - result.slippage
     low, high = float(each.min()), float(each.max())
-
-    def grown(fee: float) -> float:
-        factors = 1.0 + trades.gross - (fee + result.slippage) * notional
-        return float(np.log(np.maximum(factors, np.finfo(np.float64).tiny)).sum())
-
-    return float(brentq(grown, low, high)) if grown(low) > 0 > grown(high) else low
+    lies_between = _at_fee(result, low) > 0 > _at_fee(result, high)
+    return float(brentq(partial(_at_fee, result), low, high)) if lies_between else low
 
 
-def equity_curves(times: np.ndarray, market: Market, result: Result) -> dict[str, list[float]]:
+def equity_curves(times: np.ndarray, result: Result) -> dict[str, list[float]]:
     """Return the accounts of the model and of buy-and-hold at up to EQUITY_POINTS candles, first and last included."""
     kept = np.unique(np.linspace(0, len(times) - 1, EQUITY_POINTS).round().astype(int))
-    held = buy_and_hold(market["open"], market["close"], result.fee, result.slippage)
-    return {"time_ms": times[kept].tolist(), "model": result.equity[kept].tolist(), "buy_and_hold": held[kept].tolist()}
+    curves = {"time_ms": times, "model": result.equity, "buy_and_hold": result.buy_and_hold}
+    return {name: curve[kept].tolist() for name, curve in curves.items()}

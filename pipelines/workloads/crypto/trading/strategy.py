@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from models.market.inputs import CLASSES
-from models.market.labels import LONG, NO_TRADE, SHORT
+from models.market.labels import NO_TRADE, signals
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.trading import backtest
@@ -60,17 +60,6 @@ class Tried(NamedTuple):
     threshold: float | None  # None: not trading
     net_return: float
     num_trades: int
-
-
-def signals(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
-    """Return signals (N,) of probabilities (N, 3): the more probable side if it reaches the threshold, else 0.
-
-    Without a threshold all signals are 0.
-    """
-    short, long = probabilities[:, SHORT], probabilities[:, LONG]
-    if threshold is None:
-        return np.zeros(len(probabilities), dtype=np.int64)
-    return np.where(np.maximum(short, long) >= threshold, np.sign(long - short), 0).astype(np.int64)
 
 
 def choose_threshold(

@@ -53,7 +53,7 @@ def look(config: Config, folder: Path, coins: Mapping[str, str], pages: Sequence
 
 def _settings(config: Config) -> str:
     """Return the hash of what a forecast and its trades depend on, beside the candles."""
-    left_out = {"data": {"symbols", "symbols_file", "folder"}, "model": {"coins", "fold"}, "training": {"refit"}}
+    left_out = {"data": {"symbols", "folder"}, "model": {"coins", "fold"}, "training": {"refit"}}
     parts = {
         name: getattr(config, name).model_dump(mode="json", exclude=left_out.get(name))
         for name in ("data", "model", "training", "evaluation")

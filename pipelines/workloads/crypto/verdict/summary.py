@@ -152,7 +152,10 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
     ]
     probabilities, labels, priors = map(np.concatenate, zip(*tests, strict=True))
     baselines = {name: np.concatenate([fold.baselines[name] for fold in folds]) for name in folds[0].baselines}
-    rows, signals = (np.concatenate([getattr(fold, name) for fold in folds]) for name in ("rows", "signals"))
+    rows, signals, moves, later, last = (
+        np.concatenate([getattr(fold, name) for fold in folds])
+        for name in ("rows", "signals", "moves", "later", "last")
+    )
     market, per_day = strategy.market(config, coin, rows), DAY // coin.candles.timeframe_ms
     result = backtest.run(signal=signals, **market)
     judged = judge.judge(
@@ -160,11 +163,11 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
         labels,
         priors,
         baselines,
-        np.concatenate([fold.moves for fold in folds]),
+        moves,
         result.equity,
         horizon=config.data.horizon,
-        later=np.concatenate([fold.later for fold in folds]),
-        last=np.concatenate([fold.last for fold in folds]),
+        later=later,
+        last=last,
         # More where a wide interval would end at its luckiest resamples.
         resamples=max(settings.repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence))),
         confidence=confidence,
@@ -194,7 +197,7 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
         "predictors": _predictors(compared, traded),
         "backtest": traded,
         "folds": [_fold_entry(config, coin, fold, per_day) for fold in folds],
-        "equity": performance.equity_curves(coin.candles.time[rows], market, result),
+        "equity": performance.equity_curves(coin.candles.time[rows], result),
     }
 
 

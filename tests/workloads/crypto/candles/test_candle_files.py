@@ -177,3 +177,11 @@ def test_a_folder_lists_its_coins_of_a_timeframe(tmp_path):
     assert coins(tmp_path, "15m") == ["BTCUSDT", "ETHBTC"]
     with pytest.raises(UserError, match=r"holds no 1h candles \(found there: 15m, 5m\)"):
         coins(tmp_path, "1h")
+
+
+def test_prices_are_read_to_their_last_bit(tmp_path):
+    path, frame = tmp_path / "BTCUSDT-15m.csv", table(500)
+    frame.to_csv(path, index=False)  # which writes as many digits as tell the number from all others
+    candles, _ = read(path)
+    for name in ("open", "high", "low", "close"):
+        assert getattr(candles, name).tolist() == frame[name].tolist()

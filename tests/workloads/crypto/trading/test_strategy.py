@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from pipelines.workloads.crypto.trading.strategy import THRESHOLDS, choose_threshold, signals
+from models.market.labels import signals
+from pipelines.workloads.crypto.trading.strategy import THRESHOLDS, choose_threshold
 from tests.workloads.crypto.trading.sample_markets import COSTS, FREE, candles, flat
 
 
