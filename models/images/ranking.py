@@ -12,6 +12,7 @@ the references; then each further image gets the score that best explains its co
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -95,7 +96,7 @@ def fit_scale(references: References, *, seed: int, prior: Tensor | None = None)
         drawn = torch.randperm(len(first), generator=torch.Generator().manual_seed(seed))[:most]
         first, second = first[drawn], second[drawn]
     davidson = fit(references.answer(numbers[first], numbers[second]), known[first] - known[second])
-    left_out = _Placing(davidson, references, references.tolerance)(numbers)
+    left_out = _Placing(davidson, references)(numbers)
     own = reliability.quantiles(known)
     given = None if prior is None or torch.equal(prior, own) else prior
     return Scale(davidson, own if given is None else given, reliability.fit(given, *left_out, known))
@@ -110,7 +111,7 @@ def place(scale: Scale, references: References, num_images: int) -> tuple[Tensor
     if num_images and int(references.numbers.min()) < num_images:
         given = references.numbers[:8].tolist()
         raise ValueError(f"references are numbered from {num_images} on, after the images; given {given}")
-    return _Placing(scale.davidson, references, references.tolerance)(torch.arange(num_images))
+    return _Placing(scale.davidson, references)(torch.arange(num_images))
 
 
 @dataclass(frozen=True)
@@ -135,27 +136,25 @@ def fit(answers: Tensor, differences: Tensor) -> Davidson:
     return Davidson(float(parameters[0] / spread), float(parameters[1]))
 
 
-def likeliest(answers: Tensor, design: Tensor) -> Tensor:
-    """Return the likeliest parameters (A,) for answers (P, 3), of logits linear in them by (P, A, 3)."""
+def likeliest(answers: Tensor, design: Tensor, positive: int = 0) -> Tensor:
+    """Return the likeliest parameters (A,) for answers (P, 3), of logits linear in them by (P, A, 3).
 
-    def likelihood(parameters: Tensor) -> Tensor:
-        log_probabilities = (parameters[:, None] * design).sum(1).log_softmax(dim=1)
-        return (answers * log_probabilities).sum() - FLATNESS / 2 * parameters.square().sum()
+    The first ones, as many as are `positive`, are at least 0.
+    """
+    from scipy.optimize import minimize  # of no use where a model only answers
 
-    parameters = design.new_zeros(design.shape[1])
-    for _ in range(ITERATIONS):
-        probabilities = (parameters[:, None] * design).sum(1).softmax(dim=1)
-        slope = torch.einsum("pk,pak->a", answers - probabilities, design) - FLATNESS * parameters
-        mean = torch.einsum("pk,pak->pa", probabilities, design)
-        curvature = torch.einsum("pk,pak,pbk->ab", probabilities, design, design) - mean.T @ mean
-        step = torch.linalg.solve(curvature + FLATNESS * torch.eye(len(slope), dtype=slope.dtype), slope)
-        before = likelihood(parameters)
-        while likelihood(parameters + step) < before and step.abs().max() > 1e-12:
-            step = step / 2
-        parameters = parameters + step
-        if step.abs().max() < 1e-10:
-            break
-    return parameters
+    def surprise(values: np.ndarray) -> tuple[float, np.ndarray]:
+        parameters = torch.from_numpy(values)
+        nats = torch.einsum("a,pak->pk", parameters, design).log_softmax(dim=1)
+        loss = -(answers * nats).sum() + FLATNESS / 2 * parameters.square().sum()
+        slope = torch.einsum("pk,pak->a", nats.exp() - answers, design) + FLATNESS * parameters
+        return float(loss), slope.numpy()
+
+    count = design.shape[1]
+    bounds = [(0.0 if i < positive else None, None) for i in range(count)]
+    settings = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-8 * len(answers)}
+    found = minimize(surprise, np.zeros(count), jac=True, bounds=bounds, method="L-BFGS-B", options=settings)
+    return torch.from_numpy(found.x)
 
 
 def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tensor) -> tuple[Tensor, Tensor]:
@@ -203,7 +202,6 @@ class _Placing:
 
     davidson: Davidson
     references: References
-    tolerance: float
 
     def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Return scores (N,) and Fisher information (N,) of images (N,); no reference is compared with itself."""
@@ -233,7 +231,7 @@ class _Placing:
     def _next(self, found: Tensor, information: Tensor, compared: Tensor, free: Tensor) -> Tensor:
         """Return a mask (N, R) of the next round's references, the most informative ones at the scores `found`."""
         left = (self.references.budget - compared.sum(1)).clamp(max=MORE)
-        left[information.rsqrt() <= self.tolerance] = 0
+        left[information.rsqrt() <= self.references.tolerance] = 0
         _, variance = _moments(self.davidson, found[:, None] - self.references.scores)
         best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)
         place = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1]).expand_as(best))

@@ -4,6 +4,7 @@ Two images whose scores differ by at most `theta` are SIMILAR; otherwise the one
 pair is drawn once, in one of its two orders.
 """
 
+import bisect
 import hashlib
 from collections.abc import Sequence
 
@@ -56,14 +57,8 @@ def widest_theta(scores: np.ndarray, share: float) -> int:
     """Return the largest theta with at most `share` of all pairs SIMILAR; 0 if no theta keeps it."""
     ordered = np.sort(scores)
     most = share * len(scores) * (len(scores) - 1) / 2
-    low, high = 0, int(ordered[-1] - ordered[0])
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _similar_after(ordered, middle).sum() <= most:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    thetas = range(1, int(ordered[-1] - ordered[0]) + 1)
+    return bisect.bisect_right(thetas, most, key=lambda theta: _similar_after(ordered, theta).sum())
 
 
 def training(scores: np.ndarray, images: np.ndarray, theta: int, each: int, degree: int, seed: int) -> np.ndarray:

@@ -178,8 +178,7 @@ def test_near_duplicates_are_brought_to_one_side_and_named(mine):
 
 
 def test_a_chain_of_duplicates_is_one_group(monkeypatch):
-    squares = SimpleNamespace(thumbnails=None)
-    source = SimpleNamespace(groups=["a", "b", "b", "c", "d"], names=list("vwxyz"), squares=squares)
+    source = SimpleNamespace(groups=["a", "b", "b", "c", "d"], names=list("vwxyz"), thumbnails=None)
     monkeypatch.setattr(image_files, "near_duplicates", lambda thumbnails: np.array([[0, 1], [1, 2], [2, 3]]))
     groups, merged = data.grouped(source)
     assert groups == ["a", "a", "a", "a", "d"]
