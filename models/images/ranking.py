@@ -43,9 +43,9 @@ class Scale:
         """Return scores (N,) and standard errors (N,) for what `place` found."""
         return self.reliability.scores(self.prior, estimates, information)
 
-    def relying(self, estimates: Tensor, information: Tensor, known: Tensor) -> "Scale":
+    def relying(self, estimates: Tensor, information: Tensor, known: Tensor, groups: Tensor | None = None) -> "Scale":
         """Return the scale with its reliability measured on images (M,) of known score that `place` placed."""
-        return replace(self, reliability=reliability.fit(self.prior, estimates, information, known))
+        return replace(self, reliability=reliability.fit(self.prior, estimates, information, known, groups))
 
 
 @dataclass(frozen=True)

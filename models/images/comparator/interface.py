@@ -143,12 +143,14 @@ class Comparator(io.Model):
         self._keep(self._scale_of_references(budget, seed))
 
     @torch.no_grad()
-    def rely(self, encoded: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+    def rely(
+        self, encoded: Tensor, known: Tensor, budget: int = 32, groups: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Measure how far the fitted scale holds on unseen images, encoded (M, ...); return scores and errors (M,)."""
         placed = self._placed(self.scoring, encoded, budget)
         self.weigh(encoded, *placed, known.double())
         placed = self.joined(encoded, placed[0]), placed[1]
-        self._keep(self.scoring.relying(*placed, known.double()))
+        self._keep(self.scoring.relying(*placed, known.double(), groups))
         return self.scoring.scores(*placed)
 
     def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:

@@ -108,6 +108,8 @@ def _prepare_fold(data: Data, fold: int, found: ImageSet, folder: Path) -> dict[
     common = {each.name: getattr(found, each.name) for each in fields(Scored)}
     comparisons = Comparisons(**common, unit=float(found.unit), parts=parts, pairs=drawn, references=references)
     facts = {**found.facts, "unit": str(found.unit), **_counts(comparisons)}
+    if few := pairs.too_few(len(parts["test"]), drawn["test"][:, 2], data.folds):
+        facts["note"] = few
     _save(folder, comparisons, facts)
     return facts
 

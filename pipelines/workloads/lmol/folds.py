@@ -20,9 +20,9 @@ from pipelines.report.verdict import Row
 from pipelines.workloads.lmol import evaluation
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import fold_name
+from pipelines.workloads.lmol.evaluation import LEAD
 
 WITH_INTERVALS, MEANS = ("accuracy", "Pearson"), ("Spearman", "RMSE", "MAE")  # columns of the table
-LEAD = "lead in"  # before the columns of what the model is ahead by
 
 
 def expand(config: Config, folder: Path) -> dict[str, Config]:

@@ -6,12 +6,14 @@ pair is drawn once, in one of its two orders.
 
 import bisect
 import hashlib
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from common.errors import UserError
+from common.statistics import wilson
 from models.images.people.preferences import draw
 from models.images.ranking import FIRST, SECOND, SIMILAR
 
@@ -94,6 +96,31 @@ def evaluation(scores: np.ndarray, images: np.ndarray, theta: int, count: int, s
     drawn[swapped] = drawn[swapped, ::-1]
     first, second = scores[drawn].T
     return np.column_stack([drawn, label(first, second, theta)])
+
+
+def too_few(images: int, labels: np.ndarray, folds: int) -> str:
+    """Say that so many test `images` are too few for a verdict, and how many would do; "" if they are enough.
+
+    They are if an accuracy half way between guessing and perfect has an interval above guessing, by pairs of them with
+    labels (P,) that share no image.
+    """
+    guessing = float(np.bincount(labels).max() / len(labels))
+    if guessing == 1:
+        return f"too few different scores for a verdict: all {len(labels)} test pairs have the same answer"
+
+    def told(count: int) -> bool:
+        interval = wilson(int(count * (1 + guessing) / 2), count)
+        return interval is not None and interval[0] > guessing
+
+    free = min(images // 2, len(labels))
+    if told(free):
+        return ""
+    enough = next(count for count in itertools.count(free + 1) if told(count))
+    return (
+        f"too few images for a verdict: {images} are for testing, of which at most {free} pairs share no image, and by "
+        f"these a model half way between guessing ({guessing:.0%} right) and perfect could not be told from guessing; "
+        f"give some {2 * enough * folds}"
+    )
 
 
 def references(scores: np.ndarray, per_bin: int) -> np.ndarray:
