@@ -207,6 +207,8 @@ def _table(config: Config, found: Findings, others: Sequence[Baseline], millisec
         if row is not table[0]:
             row[f"{LEAD} accuracy"] = float(right[0].mean() - own.mean())
             row[f"{LEAD} accuracy 95 %"] = percentiles(drawn[:, 0] - accuracies)
+            one, other = table[0].get("Pearson"), row.get("Pearson")
+            row[f"{LEAD} Pearson"] = one - other if isinstance(one, float) and isinstance(other, float) else None
     return table
 
 
