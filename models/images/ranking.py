@@ -82,6 +82,38 @@ class References:
         given, swapped = logits.cpu().double().softmax(dim=1).chunk(2)
         return (given + swapped[:, SWAPPED]) / 2
 
+    def placed(self, davidson: "Davidson", images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores (N,) and Fisher information (N,) of images (N,), each compared with the most informative ones.
+
+        No reference is compared with itself.
+        """
+        free = images[:, None] != self.numbers  # (N, R) comparisons that can still be made
+        compared = torch.zeros_like(free)
+        wins = torch.zeros(free.shape, dtype=torch.float64)
+        found, information = most_likely(davidson, self.scores, wins, compared)
+        asked = self._spread(free)
+        while asked.any():
+            image, reference = asked.nonzero(as_tuple=True)
+            answers = self.answer(images[image], self.numbers[reference])
+            wins[image, reference] = answers[:, FIRST] - answers[:, SECOND]
+            compared |= asked
+            free &= ~asked
+            found, information = most_likely(davidson, self.scores, wins, compared)
+            left = (self.budget - compared.sum(1)).clamp(max=MORE)
+            left[information.rsqrt() <= self.tolerance] = 0
+            _, variance = _moments(davidson, found[:, None] - self.scores)
+            best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)
+            place = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1]).expand_as(best))
+            asked = free & (place < left[:, None])
+        return found, information
+
+    def _spread(self, free: Tensor) -> Tensor:
+        """Return a mask (N, R) of the first references."""
+        spread = torch.linspace(0, len(self.scores) - 1, min(START, self.budget, len(self.scores))).round().long()
+        asked = torch.zeros_like(free)
+        asked[:, self.scores.argsort(stable=True)[spread]] = True
+        return asked & free
+
 
 def fit_scale(references: References, *, seed: int, prior: Tensor | None = None) -> Scale:
     """Fit the scale by comparing the references with each other.
@@ -96,7 +128,7 @@ def fit_scale(references: References, *, seed: int, prior: Tensor | None = None)
         drawn = torch.randperm(len(first), generator=torch.Generator().manual_seed(seed))[:most]
         first, second = first[drawn], second[drawn]
     davidson = fit(references.answer(numbers[first], numbers[second]), known[first] - known[second])
-    left_out = _Placing(davidson, references)(numbers)
+    left_out = references.placed(davidson, numbers)
     own = reliability.quantiles(known)
     given = None if prior is None or torch.equal(prior, own) else prior
     return Scale(davidson, own if given is None else given, reliability.fit(given, *left_out, known))
@@ -111,7 +143,7 @@ def place(scale: Scale, references: References, num_images: int) -> tuple[Tensor
     if num_images and int(references.numbers.min()) < num_images:
         given = references.numbers[:8].tolist()
         raise ValueError(f"references are numbered from {num_images} on, after the images; given {given}")
-    return _Placing(scale.davidson, references)(torch.arange(num_images))
+    return references.placed(scale.davidson, torch.arange(num_images))
 
 
 @dataclass(frozen=True)
@@ -194,45 +226,3 @@ def _moments(davidson: Davidson, differences: Tensor) -> tuple[Tensor, Tensor]:
     total = 1 + less + similar
     mean = half.sign() * (1 - less) / total
     return mean, (1 + less) / total - mean.square()
-
-
-@dataclass(frozen=True)
-class _Placing:
-    """Placement of images among the references, comparing each with the most informative ones."""
-
-    davidson: Davidson
-    references: References
-
-    def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores (N,) and Fisher information (N,) of images (N,); no reference is compared with itself."""
-        free = images[:, None] != self.references.numbers  # (N, R) comparisons that can still be made
-        compared = torch.zeros_like(free)
-        wins = torch.zeros(free.shape, dtype=torch.float64)
-        found, information = most_likely(self.davidson, self.references.scores, wins, compared)
-        asked = self._spread(free)
-        while asked.any():
-            image, reference = asked.nonzero(as_tuple=True)
-            answers = self.references.answer(images[image], self.references.numbers[reference])
-            wins[image, reference] = answers[:, FIRST] - answers[:, SECOND]
-            compared |= asked
-            free &= ~asked
-            found, information = most_likely(self.davidson, self.references.scores, wins, compared)
-            asked = self._next(found, information, compared, free)
-        return found, information
-
-    def _spread(self, free: Tensor) -> Tensor:
-        """Return a mask (N, R) of the first references."""
-        known, budget = self.references.scores, self.references.budget
-        spread = torch.linspace(0, len(known) - 1, min(START, budget, len(known))).round().long()
-        asked = torch.zeros_like(free)
-        asked[:, known.argsort(stable=True)[spread]] = True
-        return asked & free
-
-    def _next(self, found: Tensor, information: Tensor, compared: Tensor, free: Tensor) -> Tensor:
-        """Return a mask (N, R) of the next round's references, the most informative ones at the scores `found`."""
-        left = (self.references.budget - compared.sum(1)).clamp(max=MORE)
-        left[information.rsqrt() <= self.references.tolerance] = 0
-        _, variance = _moments(self.davidson, found[:, None] - self.references.scores)
-        best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)
-        place = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1]).expand_as(best))
-        return free & (place < left[:, None])

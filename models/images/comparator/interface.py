@@ -174,9 +174,6 @@ class Comparator(io.Model):
         self.fitted.copy_(torch.tensor(values, dtype=torch.float64))
         self.prior.copy_(scale.prior)
 
-    def _usable_scale(self, budget: int) -> ranking.Scale:
-        return self.scoring if self.fitted.any() else self._scale_of_references(budget, 0)
-
     def _scale_of_references(self, budget: int, seed: int) -> ranking.Scale:
         prior = self.prior.cpu() if self.prior.unique().numel() > 1 else None
         found = ranking.fit_scale(self._references(None, budget), seed=seed, prior=prior)
@@ -191,7 +188,7 @@ class Comparator(io.Model):
     @torch.no_grad()
     def score_encoded(self, encoded: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return what `score` does, of images encoded before (U, ...)."""
-        scale = self._usable_scale(budget)
+        scale = self.scoring if self.fitted.any() else self._scale_of_references(budget, 0)
         estimates, information = self._placed(scale, encoded, budget)
         return scale.scores(self.joined(encoded, estimates), information)
 

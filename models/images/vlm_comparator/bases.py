@@ -95,15 +95,6 @@ def family_of(name: str, settings: object) -> Family:
     return FAMILIES[kind]
 
 
-def projectors_of(model: nn.Module, family: Family) -> list[str]:
-    """Return the names in `model` of the modules that are the family's projector, in the order of their calls."""
-    names = []
-    for name in family.projectors:
-        parent, star, _ = name.partition(".*")
-        names += [f"{parent}.{i}" for i, _ in enumerate(model.get_submodule(parent).children())] if star else [name]
-    return names
-
-
 @dataclass
 class LoadedBase:
     """A model of AutoModelForImageTextToText and what is needed to ask it."""
@@ -116,8 +107,13 @@ class LoadedBase:
 
     @property
     def projectors(self) -> list[str]:
-        """The names of the modules between vision tower and language model, in `network.model`."""
-        return projectors_of(self.network.model, self.family)
+        """The names in `network.model` of the modules before the language model, in the order of their calls."""
+        names = []
+        for name in self.family.projectors:
+            parent, star, _ = name.partition(".*")
+            inner = self.network.model.get_submodule(parent).named_children() if star else ()
+            names += [f"{parent}.{child}" for child, _ in inner] if star else [name]
+        return names
 
 
 def load_base(config: VlmComparatorConfig) -> LoadedBase:

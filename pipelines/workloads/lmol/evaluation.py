@@ -40,7 +40,7 @@ from pipelines.workloads.lmol.judging.pair_figures import (
     swap_consistency,
     transitivity,
 )
-from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, place, score_figures, scores_csv
+from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, score_figures, scores_csv
 from pipelines.workloads.lmol.pairs import too_few
 
 STRIP, MISTAKES = 36, 12  # images in the report, at most
@@ -58,8 +58,6 @@ class Findings:
     orders: Orders
     averaged: PairFigures  # of the mean over both orders
     placed: Placed
-    scored: Mapping[str, Plain]  # `score_figures`
-    triples: Mapping[str, float]  # `transitivity`
 
     @property
     def probabilities(self) -> np.ndarray:
@@ -77,7 +75,8 @@ def evaluate(
     seen = np.arange(len(comparisons.images)) if isinstance(model, TowerSiamese) else comparisons.parts["test"]
     source = data.Images(comparisons.images, seen, config.data.workers)
     answers = ModelAnswers(model, source, device, map_items)
-    found = _ask(answers, comparisons, config)
+    found = _ask(answers, comparisons, config.evaluation.comparisons)
+    triples = transitivity(answers, comparisons.parts["test"], comparisons.theta, config.seed)
     passes = _passes(answers, found.placed, config)
     parts = answers.features.split(model.regressions.sizes, 1)[:2] if isinstance(model, TowerSiamese) else ()
     features = [(each.cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]  # of a tower
@@ -96,19 +95,17 @@ def evaluate(
         table[0][PASSES] = passes["passes_per_image"]
     if isinstance(compared := passes.get("by_comparisons"), dict):
         table.insert(1, compared)
-    labels = comparisons.pairs["test"][:, 2]
     summary = {
-        "few": too_few(len(comparisons.parts["test"]), labels, config.data.folds),
-        **_pair_summary(found),
-        "accuracy_interval": table[0]["95 %"],  # over images
-        **found.scored,
+        "few": too_few(len(comparisons.parts["test"]), comparisons.pairs["test"][:, 2], config.data.folds),
+        **_pair_summary(found, table[0]["95 %"]),
+        **score_figures(found.placed.scores, found.placed.known, config.seed),
         "references": len(comparisons.references),
         "comparisons_per_score": config.evaluation.comparisons,
         "standard_error": float(found.placed.errors.mean()),
-        "reliability": asdict(found.placed.reliability),
+        "reliability": asdict(model.scoring.reliability),
         "coverage": float((np.abs(found.placed.scores - found.placed.known) <= Z95 * found.placed.errors).mean()),
         **_against_one_image(found, others),
-        **found.triples,
+        **triples,
         **passes,
         "family": families,
         "n": len(comparisons.pairs["test"]),
@@ -126,25 +123,20 @@ def evaluate(
     return [Evaluation(split="test", summary=summary, table=table, examples=_examples(found), files=files)]
 
 
-def _ask(answers: ModelAnswers, comparisons: Comparisons, config: Config) -> Findings:
-    """Ask about the test pairs in both orders, about scores, and about triples."""
+def _ask(answers: ModelAnswers, comparisons: Comparisons, budget: int) -> Findings:
+    """Ask about the test pairs in both orders, and about scores as the model gives them to a user."""
     first, second, labels = comparisons.pairs["test"].T
     orders = answers(first, second), answers(second, first)[:, SWAPPED]
-    placed = place(answers, comparisons, config.evaluation.comparisons)
-    return Findings(
-        comparisons=comparisons,
-        orders=orders,
-        averaged=pair_figures((orders[0] + orders[1]) / 2, labels),
-        placed=placed,
-        scored=score_figures(placed.scores, placed.known, config.seed),
-        triples=transitivity(answers, comparisons.parts["test"], comparisons.theta, config.seed),
-    )
+    test = comparisons.parts["test"]
+    placed = Placed(test, *answers.scores(test, budget), comparisons.scores[test] * comparisons.unit)
+    return Findings(comparisons, orders, pair_figures((orders[0] + orders[1]) / 2, labels), placed)
 
 
-def _pair_summary(found: Findings) -> dict[str, Plain]:
+def _pair_summary(found: Findings, over_images: Plain) -> dict[str, Plain]:
     bias, bias_interval = position_bias(*found.orders)
     return {
         "accuracy": found.averaged["accuracy"],
+        "accuracy_interval": over_images,
         "swap_consistency": swap_consistency(*found.orders),
         "position_bias": bias,
         "position_bias_interval": bias_interval,

@@ -9,9 +9,7 @@ from scipy import stats
 from common import statistics
 from common.foreign_text import to_csv
 from common.plain import Plain
-from models.images.reliability import Reliability
 from pipelines.workloads.lmol.data import Comparisons
-from pipelines.workloads.lmol.judging.answers import ModelAnswers
 
 
 @dataclass(frozen=True)
@@ -22,14 +20,6 @@ class Placed:
     scores: np.ndarray  # (N,)
     errors: np.ndarray  # (N,) standard errors
     known: np.ndarray  # (N,)
-    reliability: Reliability  # of the estimates, on validation images
-
-
-def place(answers: ModelAnswers, comparisons: Comparisons, budget: int) -> Placed:
-    """Score the test images as the model does for a user, by the scale and the reliability stored with it."""
-    test = comparisons.parts["test"]
-    scores, errors = answers.scores(test, budget)
-    return Placed(test, scores, errors, comparisons.scores[test] * comparisons.unit, answers.model.scoring.reliability)
 
 
 def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, Plain]:
