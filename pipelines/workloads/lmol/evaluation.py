@@ -56,13 +56,9 @@ class Findings:
 
     comparisons: Comparisons
     orders: Orders
-    averaged: PairFigures  # of the mean over both orders
+    probabilities: np.ndarray  # (P, 3), the mean over both orders, as `Comparator.compare` answers
+    averaged: PairFigures  # of that mean
     placed: Placed
-
-    @property
-    def probabilities(self) -> np.ndarray:
-        """(P, 3), the mean over both orders, as `Comparator.compare` answers."""
-        return (self.orders[0] + self.orders[1]) / 2
 
 
 def evaluate(
@@ -129,7 +125,8 @@ def _ask(answers: ModelAnswers, comparisons: Comparisons, budget: int) -> Findin
     orders = answers(first, second), answers(second, first)[:, SWAPPED]
     test = comparisons.parts["test"]
     placed = Placed(test, *answers.scores(test, budget), comparisons.scores[test] * comparisons.unit)
-    return Findings(comparisons, orders, pair_figures((orders[0] + orders[1]) / 2, labels), placed)
+    mean = (orders[0] + orders[1]) / 2
+    return Findings(comparisons, orders, mean, pair_figures(mean, labels), placed)
 
 
 def _pair_summary(found: Findings, over_images: Plain) -> dict[str, Plain]:

@@ -21,7 +21,7 @@ from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES
 from pipelines.workloads.lmol.evaluation import COST, LEAD
 
-MEANS = {BETTER: "", EVEN: ", which would serve as well", WORSE: ", which would serve better"}
+MEANS = {BETTER: "", EVEN: ", which may serve as well", WORSE: ", which would serve better"}
 UNEQUAL = 1.25  # times the other's cost, from which on a comparison says both
 
 # Pictures are as wide as a column of the page's grid has room, one of a pair beside the other.
@@ -104,7 +104,7 @@ def _compared(test: Evaluation) -> Comparison:
 
 def heading(found: Comparison, few: str = "") -> str:
     """Return the verdict and what it means, after what makes it doubtful and what both cost, if that is unequal."""
-    verdict = f"{found.heading}: {found.rival['predictor']}{MEANS[found.outcome]}"
+    verdict = f"{found.heading}: {found.rival['predictor']}{'' if few else MEANS[found.outcome]}"
     own, rival = found.own.get(COST), found.rival.get(COST)
     begin = few.partition(":")[0].capitalize()
     if own and rival is not None and not 1 / UNEQUAL <= rival / own <= UNEQUAL:
