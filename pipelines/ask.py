@@ -2,12 +2,14 @@
 
     python pipelines/ask.py my_pairs/ --pairs 100 --next next.csv
     python pipelines/ask.py my_pairs/answers.csv --pairs 100 --next next.csv --ranking ranking.csv
+    python pipelines/ask.py my_pairs/ --ranking ranking.csv data.columns.winner=PICKED data.columns.loser=OVER
     python pipelines/ask.py my_pairs/answers.csv --model runs/lmol/preferred/model/best --ranking ranking.csv
 
 SOURCE is a folder of images, with a CSV of answers among them once there are some, or that CSV: img1,img2,label,
-img1,img2,winner or winner,loser. Fill in the column `label` of next.csv (First, Second or Similar), append its rows
-to the answers, and ask again. A ranking has 95 % intervals. A --model, a comparator trained on such answers, says where
-scores lie before people are heard; without one, how alike images look does.
+img1,img2,winner or winner,loser; columns of other names are given as in training. Fill in the column `label` of
+next.csv (First, Second or Similar), append its rows to the answers, and ask again. A ranking has 95 % intervals. A
+--model, a comparator trained on such answers, says where scores lie before people are heard; without one, how alike
+images look does.
 """
 
 import sys
@@ -23,18 +25,20 @@ def main() -> None:
     """Run the command."""
     parser = Parser(prog="python pipelines/ask.py", description=__doc__)
     parser.add_argument("source", metavar="SOURCE", type=Path, help="folder of images, or CSV of answers beside them")
+    parser.add_argument("words", metavar="KEY=NAME", nargs="*", help="columns, as data.columns.winner=PICKED")
     parser.add_argument("--model", metavar="FOLDER", type=Path, help="a comparator, such as runs/lmol/mine/model/best")
     parser.add_argument("--pairs", type=int, default=100, metavar="N", help="how many pairs to ask about next; 100")
     parser.add_argument("--next", metavar="FILE", type=Path, help="CSV to write these pairs to")
     parser.add_argument("--ranking", metavar="FILE", type=Path, help="CSV to write the ranking to")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the pairs that are considered; 0")
     arguments.offer(parser)
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     if not (args.next or args.ranking):
         parser.error("nothing to write: give --next FILE, --ranking FILE, or both")
     from pipelines.workloads.lmol import asking  # torch takes seconds
 
-    ranking = asking.rank(args.source, args.model, [path for path in (args.next, args.ranking) if path])
+    outputs = [path for path in (args.next, args.ranking) if path]
+    ranking = asking.rank(args.source, args.model, outputs, args.words)
     for line in ranking.notes:
         print(line)
     if args.next:

@@ -6,6 +6,7 @@ The package holds a file of weights (18 MB, Apache-2.0); the network is written 
 """
 
 import importlib.util
+from collections import OrderedDict
 from pathlib import Path
 
 import torch
@@ -24,44 +25,23 @@ STAGES = (
 )
 
 
-class EfficientNetLite0(nn.Module):
-    """The convolutions of EfficientNet-Lite0, up to the map before its head."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._conv_stem = Same(3, 32, 3, 2)
-        self._bn0 = _norm(32)
-        blocks, channels = [], 32
-        for repetitions, kernel, stride, expansion, out in STAGES:
-            for repetition in range(repetitions):
-                blocks.append(Block(channels, out, kernel, 1 if repetition else stride, expansion))
-                channels = out
-        self._blocks = nn.ModuleList(blocks)
-
-    def forward(self, pixels: Tensor) -> Tensor:
-        """Return a map (U, CHANNELS, S / 32, S / 32) of pixels (U, 3, S, S)."""
-        x: Tensor = functional.relu6(self._bn0(self._conv_stem(pixels)))
-        for block in self._blocks:
-            x = block(x)
-        return x
-
-
-class Block(nn.Module):
+class Block(nn.Sequential):
     """An inverted residual (Sandler et al. 2018)."""
 
     def __init__(self, channels: int, out: int, kernel: int, stride: int, expansion: int):
-        super().__init__()
         wide = channels * expansion
-        if expansion > 1:
-            self._expand_conv, self._bn0 = Same(channels, wide, 1, 1), _norm(wide)
-        self._depthwise_conv, self._bn1 = Same(wide, wide, kernel, stride, groups=wide), _norm(wide)
-        self._project_conv, self._bn2 = Same(wide, out, 1, 1), _norm(out)
-        self.expands, self.adds = expansion > 1, stride == 1 and channels == out
+        parts = {"_expand_conv": Same(channels, wide, 1, 1), "_bn0": _norm(wide), "bend0": nn.ReLU6()}
+        parts = parts if expansion > 1 else {}
+        parts |= {"_depthwise_conv": Same(wide, wide, kernel, stride, groups=wide), "_bn1": _norm(wide)}
+        parts |= {"bend1": nn.ReLU6(), "_project_conv": Same(wide, out, 1, 1), "_bn2": _norm(out)}
+        super().__init__(OrderedDict(parts))
+        self.adds = stride == 1 and channels == out
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (U, channels, H, W) to (U, out, H / stride, W / stride)."""
-        wide = functional.relu6(self._bn0(self._expand_conv(x))) if self.expands else x
-        out: Tensor = self._bn2(self._project_conv(functional.relu6(self._bn1(self._depthwise_conv(wide)))))
+        out = x
+        for part in self:
+            out = part(out)
         return x + out if self.adds else out
 
 
@@ -94,9 +74,19 @@ def weights_file() -> Path:
     return files[0]
 
 
-def load() -> EfficientNetLite0:
+def network() -> nn.Module:
+    """Return untrained convolutions from pixels (U, 3, S, S) to a map (U, CHANNELS, S / 32, S / 32)."""
+    blocks, channels = [], 32
+    for repetitions, kernel, stride, expansion, out in STAGES:
+        for repetition in range(repetitions):
+            blocks.append(Block(channels, out, kernel, 1 if repetition else stride, expansion))
+            channels = out
+    stem = {"_conv_stem": Same(3, 32, 3, 2), "_bn0": _norm(32), "bend": nn.ReLU6()}
+    return nn.Sequential(OrderedDict({**stem, "_blocks": nn.Sequential(*blocks)}))
+
+
+def load() -> nn.Module:
     """Return the network with the package's weights; ValueError without the package."""
-    network = EfficientNetLite0()
-    found = torch.load(weights_file(), weights_only=True)
-    network.load_state_dict({name: found[name] for name in network.state_dict()})
-    return network
+    found, made = torch.load(weights_file(), weights_only=True), network()
+    made.load_state_dict({name: found[name] for name in made.state_dict()})
+    return made

@@ -12,6 +12,7 @@ the references; then each further image gets the score that best explains its co
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -42,9 +43,9 @@ class Scale:
         """Return scores (N,) and standard errors (N,) for what `place` found."""
         return self.reliability.scores(self.prior, estimates, information)
 
-    def relying(self, estimates: Tensor, information: Tensor, known: Tensor) -> "Scale":
+    def relying(self, estimates: Tensor, information: Tensor, known: Tensor, groups: Tensor | None = None) -> "Scale":
         """Return the scale with its reliability measured on images (M,) of known score that `place` placed."""
-        return replace(self, reliability=reliability.fit(self.prior, estimates, information, known))
+        return replace(self, reliability=reliability.fit(self.prior, estimates, information, known, groups))
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,38 @@ class References:
         given, swapped = logits.cpu().double().softmax(dim=1).chunk(2)
         return (given + swapped[:, SWAPPED]) / 2
 
+    def placed(self, davidson: "Davidson", images: Tensor) -> tuple[Tensor, Tensor]:
+        """Return scores (N,) and Fisher information (N,) of images (N,), each compared with the most informative ones.
+
+        No reference is compared with itself.
+        """
+        free = images[:, None] != self.numbers  # (N, R) comparisons that can still be made
+        compared = torch.zeros_like(free)
+        wins = torch.zeros(free.shape, dtype=torch.float64)
+        found, information = most_likely(davidson, self.scores, wins, compared)
+        asked = self._spread(free)
+        while asked.any():
+            image, reference = asked.nonzero(as_tuple=True)
+            answers = self.answer(images[image], self.numbers[reference])
+            wins[image, reference] = answers[:, FIRST] - answers[:, SECOND]
+            compared |= asked
+            free &= ~asked
+            found, information = most_likely(davidson, self.scores, wins, compared)
+            left = (self.budget - compared.sum(1)).clamp(max=MORE)
+            left[information.rsqrt() <= self.tolerance] = 0
+            _, variance = _moments(davidson, found[:, None] - self.scores)
+            best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)
+            place = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1]).expand_as(best))
+            asked = free & (place < left[:, None])
+        return found, information
+
+    def _spread(self, free: Tensor) -> Tensor:
+        """Return a mask (N, R) of the first references."""
+        spread = torch.linspace(0, len(self.scores) - 1, min(START, self.budget, len(self.scores))).round().long()
+        asked = torch.zeros_like(free)
+        asked[:, self.scores.argsort(stable=True)[spread]] = True
+        return asked & free
+
 
 def fit_scale(references: References, *, seed: int, prior: Tensor | None = None) -> Scale:
     """Fit the scale by comparing the references with each other.
@@ -95,7 +128,7 @@ def fit_scale(references: References, *, seed: int, prior: Tensor | None = None)
         drawn = torch.randperm(len(first), generator=torch.Generator().manual_seed(seed))[:most]
         first, second = first[drawn], second[drawn]
     davidson = fit(references.answer(numbers[first], numbers[second]), known[first] - known[second])
-    left_out = _Placing(davidson, references, references.tolerance)(numbers)
+    left_out = references.placed(davidson, numbers)
     own = reliability.quantiles(known)
     given = None if prior is None or torch.equal(prior, own) else prior
     return Scale(davidson, own if given is None else given, reliability.fit(given, *left_out, known))
@@ -110,7 +143,7 @@ def place(scale: Scale, references: References, num_images: int) -> tuple[Tensor
     if num_images and int(references.numbers.min()) < num_images:
         given = references.numbers[:8].tolist()
         raise ValueError(f"references are numbered from {num_images} on, after the images; given {given}")
-    return _Placing(scale.davidson, references, references.tolerance)(torch.arange(num_images))
+    return references.placed(scale.davidson, torch.arange(num_images))
 
 
 @dataclass(frozen=True)
@@ -135,27 +168,25 @@ def fit(answers: Tensor, differences: Tensor) -> Davidson:
     return Davidson(float(parameters[0] / spread), float(parameters[1]))
 
 
-def likeliest(answers: Tensor, design: Tensor) -> Tensor:
-    """Return the likeliest parameters (A,) for answers (P, 3), of logits linear in them by (P, A, 3)."""
+def likeliest(answers: Tensor, design: Tensor, positive: int = 0) -> Tensor:
+    """Return the likeliest parameters (A,) for answers (P, 3), of logits linear in them by (P, A, 3).
 
-    def likelihood(parameters: Tensor) -> Tensor:
-        log_probabilities = (parameters[:, None] * design).sum(1).log_softmax(dim=1)
-        return (answers * log_probabilities).sum() - FLATNESS / 2 * parameters.square().sum()
+    The first ones, as many as are `positive`, are at least 0.
+    """
+    from scipy.optimize import minimize  # of no use where a model only answers
 
-    parameters = design.new_zeros(design.shape[1])
-    for _ in range(ITERATIONS):
-        probabilities = (parameters[:, None] * design).sum(1).softmax(dim=1)
-        slope = torch.einsum("pk,pak->a", answers - probabilities, design) - FLATNESS * parameters
-        mean = torch.einsum("pk,pak->pa", probabilities, design)
-        curvature = torch.einsum("pk,pak,pbk->ab", probabilities, design, design) - mean.T @ mean
-        step = torch.linalg.solve(curvature + FLATNESS * torch.eye(len(slope), dtype=slope.dtype), slope)
-        before = likelihood(parameters)
-        while likelihood(parameters + step) < before and step.abs().max() > 1e-12:
-            step = step / 2
-        parameters = parameters + step
-        if step.abs().max() < 1e-10:
-            break
-    return parameters
+    def surprise(values: np.ndarray) -> tuple[float, np.ndarray]:
+        parameters = torch.from_numpy(values)
+        nats = torch.einsum("a,pak->pk", parameters, design).log_softmax(dim=1)
+        loss = -(answers * nats).sum() + FLATNESS / 2 * parameters.square().sum()
+        slope = torch.einsum("pk,pak->a", nats.exp() - answers, design) + FLATNESS * parameters
+        return float(loss), slope.numpy()
+
+    count = design.shape[1]
+    bounds = [(0.0 if i < positive else None, None) for i in range(count)]
+    settings = {"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-8 * len(answers)}
+    found = minimize(surprise, np.zeros(count), jac=True, bounds=bounds, method="L-BFGS-B", options=settings)
+    return torch.from_numpy(found.x)
 
 
 def most_likely(davidson: Davidson, known: Tensor, wins: Tensor, compared: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,46 +226,3 @@ def _moments(davidson: Davidson, differences: Tensor) -> tuple[Tensor, Tensor]:
     total = 1 + less + similar
     mean = half.sign() * (1 - less) / total
     return mean, (1 + less) / total - mean.square()
-
-
-@dataclass(frozen=True)
-class _Placing:
-    """Placement of images among the references, comparing each with the most informative ones."""
-
-    davidson: Davidson
-    references: References
-    tolerance: float
-
-    def __call__(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores (N,) and Fisher information (N,) of images (N,); no reference is compared with itself."""
-        free = images[:, None] != self.references.numbers  # (N, R) comparisons that can still be made
-        compared = torch.zeros_like(free)
-        wins = torch.zeros(free.shape, dtype=torch.float64)
-        found, information = most_likely(self.davidson, self.references.scores, wins, compared)
-        asked = self._spread(free)
-        while asked.any():
-            image, reference = asked.nonzero(as_tuple=True)
-            answers = self.references.answer(images[image], self.references.numbers[reference])
-            wins[image, reference] = answers[:, FIRST] - answers[:, SECOND]
-            compared |= asked
-            free &= ~asked
-            found, information = most_likely(self.davidson, self.references.scores, wins, compared)
-            asked = self._next(found, information, compared, free)
-        return found, information
-
-    def _spread(self, free: Tensor) -> Tensor:
-        """Return a mask (N, R) of the first references."""
-        known, budget = self.references.scores, self.references.budget
-        spread = torch.linspace(0, len(known) - 1, min(START, budget, len(known))).round().long()
-        asked = torch.zeros_like(free)
-        asked[:, known.argsort(stable=True)[spread]] = True
-        return asked & free
-
-    def _next(self, found: Tensor, information: Tensor, compared: Tensor, free: Tensor) -> Tensor:
-        """Return a mask (N, R) of the next round's references, the most informative ones at the scores `found`."""
-        left = (self.references.budget - compared.sum(1)).clamp(max=MORE)
-        left[information.rsqrt() <= self.tolerance] = 0
-        _, variance = _moments(self.davidson, found[:, None] - self.references.scores)
-        best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)
-        place = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1]).expand_as(best))
-        return free & (place < left[:, None])

@@ -76,16 +76,19 @@ class Reliability:
         return mean, (weights * spread).sum(1)
 
 
-def fit(prior: Tensor | None, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:
+def fit(
+    prior: Tensor | None, estimates: Tensor, information: Tensor, known: Tensor, groups: Tensor | None = None
+) -> Reliability:
     """Measure reliability on images (M,) of known score, and the factor on standard errors.
 
     The interval of each image is made from a fit to others, those of the other folds. A prior of None
-    is made from those others' known scores too, since an image's own score in it would narrow its interval.
+    is made from those others' known scores too, since an image's own score in it would narrow its interval. Images of
+    one of the `groups` (M,), numbers from 0, are in one fold: errors that they share are new in a further group.
     """
-    fold = torch.empty(len(known), dtype=torch.long)
-    fold[known.argsort(stable=True)] = torch.arange(len(known)) % FOLDS  # each has all kinds of scores
+    # Without groups, each fold has all kinds of scores.
+    fold = (known.argsort(stable=True).argsort() if groups is None else groups) % FOLDS
     mean, error = torch.empty_like(known), torch.empty_like(known)
-    for each in range(min(FOLDS, len(known))):
+    for each in fold.unique():
         inside = fold == each
         rest = ~inside if int((~inside).sum()) > 2 else torch.ones_like(inside)
         others = quantiles(known[rest]) if prior is None else prior

@@ -143,12 +143,14 @@ class Comparator(io.Model):
         self._keep(self._scale_of_references(budget, seed))
 
     @torch.no_grad()
-    def rely(self, encoded: Tensor, known: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
+    def rely(
+        self, encoded: Tensor, known: Tensor, budget: int = 32, groups: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Measure how far the fitted scale holds on unseen images, encoded (M, ...); return scores and errors (M,)."""
         placed = self._placed(self.scoring, encoded, budget)
         self.weigh(encoded, *placed, known.double())
         placed = self.joined(encoded, placed[0]), placed[1]
-        self._keep(self.scoring.relying(*placed, known.double()))
+        self._keep(self.scoring.relying(*placed, known.double(), groups))
         return self.scoring.scores(*placed)
 
     def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:
@@ -172,9 +174,6 @@ class Comparator(io.Model):
         self.fitted.copy_(torch.tensor(values, dtype=torch.float64))
         self.prior.copy_(scale.prior)
 
-    def _usable_scale(self, budget: int) -> ranking.Scale:
-        return self.scoring if self.fitted.any() else self._scale_of_references(budget, 0)
-
     def _scale_of_references(self, budget: int, seed: int) -> ranking.Scale:
         prior = self.prior.cpu() if self.prior.unique().numel() > 1 else None
         found = ranking.fit_scale(self._references(None, budget), seed=seed, prior=prior)
@@ -189,7 +188,7 @@ class Comparator(io.Model):
     @torch.no_grad()
     def score_encoded(self, encoded: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return what `score` does, of images encoded before (U, ...)."""
-        scale = self._usable_scale(budget)
+        scale = self.scoring if self.fitted.any() else self._scale_of_references(budget, 0)
         estimates, information = self._placed(scale, encoded, budget)
         return scale.scores(self.joined(encoded, estimates), information)
 

@@ -116,13 +116,8 @@ class TowerSiamese(Siamese):
         lead = lead / spread
         rows = logits, torch.stack([lead, -lead, zero], 1), torch.stack([zero, zero, zero + 1], 1)
         truth, design = functional.one_hot(label.cpu(), 3).double(), torch.stack(rows, 1)
-        factor, higher, similar = ranking.likeliest(truth, design)
-        # What is only worth its weight turned round is left out, and the others are fitted without it.
-        if factor < 0:
-            factor, (higher, similar) = torch.zeros(()), ranking.likeliest(truth, design[:, 1:])
-        elif higher < 0:
-            higher, (factor, similar) = torch.zeros(()), ranking.likeliest(truth, design[:, ::2])
-        self.share[1:] = torch.stack([factor.clamp_min(0) - 1, higher.clamp_min(0) / spread, similar])
+        factor, higher, similar = ranking.likeliest(truth, design, positive=2)
+        self.share[1:] = torch.stack([factor - 1, higher / spread, similar])
 
     def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
         """Give the regressions the share in scores that leaves the least error on images (M,) of known score."""

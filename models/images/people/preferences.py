@@ -39,6 +39,7 @@ UNLIKELY = 3.0  # nats below the likeliest values, at which others are left out
 DOUBT = 1.0  # nats lost for each step away from the typical value
 TIE_VARIANCE = 9.0  # of the tie's prior
 ITERATIONS = 50  # of Newton's method
+SMALLEST = 1e-6  # of a full step of it
 CANDIDATES = 20_000  # pairs among which the next ones are chosen
 
 
@@ -129,10 +130,22 @@ def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None),
     first, second, label = pairs.T
     count, truth = len(mean), np.eye(3)[label]
     weights, tie, objective = np.zeros(count), 0.0, -math.inf  # scores = mean + covariance @ weights
+    step, tie_step, size = np.zeros(count), 0.0, 1.0
     for _ in range(ITERATIONS):
-        deviation = covariance @ weights
+        tried = weights + size * step, tie + size * tie_step
+        deviation = covariance @ tried[0]
         scores = mean + deviation
-        chances = softmax(logits(heard.of(scores[first] - scores[second]), tie), axis=1)
+        said = logits(heard.of(scores[first] - scores[second]), tried[1])
+        likelihood = log_softmax(said, axis=1)[np.arange(len(label)), label].sum()
+        reached = float(likelihood - deviation @ tried[0] / 2 - tried[1] ** 2 / (2 * TIE_VARIANCE))
+        if reached < objective - 1e-9 and size > SMALLEST:
+            size /= 2
+            continue
+        rose = reached - objective
+        (weights, tie), objective, size = tried, reached, 1.0
+        if rose < 1e-7:
+            break
+        chances = softmax(said, axis=1)
         residual = truth - chances
         slope = heard.factor * (residual[:, FIRST] - residual[:, SECOND]) / 2
         gradient = np.bincount(first, slope, count) - np.bincount(second, slope, count)
@@ -143,16 +156,6 @@ def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None),
         step = linalg.solve(system, curvature @ deviation + gradient) - weights
         tie_curvature = (chances[:, SIMILAR] * (1 - chances[:, SIMILAR])).sum() + 1 / TIE_VARIANCE
         tie_step = (residual[:, SIMILAR].sum() - tie / TIE_VARIANCE) / tie_curvature
-        for half in range(20):
-            size = 0.5**half
-            tried = weights + size * step, tie + size * tie_step
-            new = _objective(pairs, covariance, mean, heard, *tried)
-            if new >= objective - 1e-9:
-                break
-        rose = new - objective
-        (weights, tie), objective = tried, new
-        if rose < 1e-7:
-            break
     posterior = linalg.solve(system, covariance, transposed=True)
     evidence = objective - np.linalg.slogdet(system)[1] / 2
     return Posterior(mean + covariance @ weights, (posterior + posterior.T) / 2, tie, float(evidence))
@@ -168,18 +171,6 @@ def laplacian(first: np.ndarray, second: np.ndarray, weights: np.ndarray, count:
     rows, columns = np.concatenate([[first, second], [second, first], [first, first], [second, second]], axis=1)
     values = np.concatenate([-weights, -weights, weights, weights])
     return coo_array((values, (rows, columns)), shape=(count, count)).tocsr()
-
-
-def _objective(
-    pairs: np.ndarray, covariance: np.ndarray, mean: np.ndarray, heard: Heard, weights: np.ndarray, tie: float
-) -> float:
-    """Return the logarithm of likelihood times prior, but for constants."""
-    first, second, label = pairs.T
-    deviation = covariance @ weights
-    scores = mean + deviation
-    seen = heard.of(scores[first] - scores[second])
-    likelihood = log_softmax(logits(seen, tie), axis=1)[np.arange(len(label)), label].sum()
-    return float(likelihood - deviation @ weights / 2 - tie**2 / (2 * TIE_VARIANCE))
 
 
 def likely_priors(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> tuple[list[Prior], np.ndarray]:

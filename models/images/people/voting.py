@@ -1,7 +1,5 @@
 """Rankings by people's answers: the posterior that is shown, and one of scores, votes and the next pair to vote on."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from common.plain import Plain
@@ -26,18 +24,13 @@ def ranked(answers: np.ndarray, found: Fitted) -> tuple[Posterior, list[str]]:
 
 
 def by_votes(given: ImagesInput) -> dict[str, Plain]:
-    """Return what `voted` does for an input that has scores, errors and votes."""
-    votes = [(one, other, ("First", "Second", "Similar").index(said)) for one, other, said in given.votes]
-    return voted(given.scores or (), given.errors or (), votes)
+    """Return a ranking of images whose scores are known up to errors, by votes, and the pair to vote on next.
 
-
-def voted(scores: Sequence[float], errors: Sequence[float], votes: Sequence[tuple[int, int, int]]) -> dict[str, Plain]:
-    """Return a ranking of images whose scores (N,) are known up to errors (N,), by votes, and the pair to ask next.
-
-    A vote is the numbers of two images and FIRST, SECOND or SIMILAR. Scores are about 0, in the logits of answers.
+    Scores are about 0, in the logits of answers.
     """
+    votes = [(one, other, ("First", "Second", "Similar").index(said)) for one, other, said in given.votes]
     answers = np.array(votes, np.int64).reshape(-1, 3)
-    found = fitted(answers, Prior(np.array(scores), np.array(errors)))
+    found = fitted(answers, Prior(np.array(given.scores), np.array(given.errors)))
     posterior, notes = ranked(answers, found)
     middle, reach = posterior.scores - posterior.scores.mean(), Z95 * posterior.errors
     ends = np.stack([middle, middle - reach, middle + reach], 1).tolist()

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from common.disk.files import write_json
 from models import io, limits
 from models.images.vision_tower import Base, quietly, unchanged
-from models.images.vlm_comparator.built import Processor, built, processor_for
+from models.images.vlm_comparator.built import built, processor_for
 from models.images.vlm_comparator.config import ATTENTION, PAIRS, VlmComparatorConfig
 
 if TYPE_CHECKING:
@@ -95,29 +95,25 @@ def family_of(name: str, settings: object) -> Family:
     return FAMILIES[kind]
 
 
-def projectors_of(model: nn.Module, family: Family) -> list[str]:
-    """Return the names in `model` of the modules that are the family's projector, in the order of their calls."""
-    names = []
-    for name in family.projectors:
-        parent, star, _ = name.partition(".*")
-        names += [f"{parent}.{i}" for i, _ in enumerate(model.get_submodule(parent).children())] if star else [name]
-    return names
-
-
 @dataclass
 class LoadedBase:
     """A model of AutoModelForImageTextToText and what is needed to ask it."""
 
     network: Any
-    processor: Processor
+    processor: "ProcessorMixin"
     family: Family
     ours: bool  # its vocabulary is WORDS
     revision: str
 
     @property
     def projectors(self) -> list[str]:
-        """The names of the modules between vision tower and language model, in `network.model`."""
-        return projectors_of(self.network.model, self.family)
+        """The names in `network.model` of the modules before the language model, in the order of their calls."""
+        names = []
+        for name in self.family.projectors:
+            parent, star, _ = name.partition(".*")
+            inner = self.network.model.get_submodule(parent).named_children() if star else ()
+            names += [f"{parent}.{child}" for child, _ in inner] if star else [name]
+        return names
 
 
 def load_base(config: VlmComparatorConfig) -> LoadedBase:
@@ -170,7 +166,7 @@ def _from_hub(config: VlmComparatorConfig) -> LoadedBase:
     return LoadedBase(network, processor, family, False, revision)
 
 
-def load_processor(base: Base) -> Processor:
+def load_processor(base: Base) -> "ProcessorMixin":
     """Return a base's processor, without videos (torchvision's), which scales by PIL: the same on all machines."""
     from transformers import AutoImageProcessor, AutoTokenizer, ProcessorMixin
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING, processor_class_from_name
@@ -185,12 +181,12 @@ def load_processor(base: Base) -> Processor:
     if "video_processor" in accepted:
         given["video_processor"] = None
     try:
-        processor = without_videos(kind, _of_videos(base) if "video_processor" in accepted else None)(**given)
+        made = without_videos(kind, _of_videos(base) if "video_processor" in accepted else None)
+        processor: ProcessorMixin = made(**given)
     except (ImportError, TypeError, ValueError) as error:
         raise ValueError(f"base {base.name}: its processor cannot be made ({error})") from error
     processor.chat_template = processor.chat_template or tokenizer.chat_template
-    found: Processor = processor
-    return found
+    return processor
 
 
 def _of_videos(base: Base) -> dict[str, object] | None:

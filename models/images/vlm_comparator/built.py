@@ -1,64 +1,15 @@
 """A small LLaVA (Liu et al. 2023) that is built from the config, or one of a published size, and its processor."""
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import torch
-from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional
 
 from models.images.vlm_comparator.config import IMAGE, MORE_WORDS, PAIRS, PRESETS, PROMPTS, WORDS, VlmComparatorConfig
 
-
-class Vision(Protocol):
-    """Sizes of a vision tower in transformers' config."""
-
-    image_size: int
-    patch_size: int
-
-
-class Text(Protocol):
-    """Sizes of a language model in transformers' config."""
-
-    vocab_size: int
-
-
-class Settings(Protocol):
-    """The part of a LLaVA's config in transformers that is read here."""
-
-    vision_config: Vision
-    text_config: Text
-    image_seq_length: int
-    vision_feature_select_strategy: str
-
-
-class Tokenizer(Protocol):
-    """A tokenizer of transformers."""
-
-    bos_token: str | None
-
-    def __call__(self, text: str, *, add_special_tokens: bool) -> Mapping[str, list[int]]:
-        """Return the tokens of a text as input_ids."""
-
-
-class Processor(Protocol):
-    """A processor of transformers, which makes a model's inputs of texts and images."""
-
-    tokenizer: Tokenizer
-
-    @property
-    def chat_template(self) -> str | dict[str, str] | None:
-        """The template of a conversation, if there is one."""
-
-    def __call__(
-        self, *, text: Sequence[str], images: Sequence[Sequence[Image.Image]], return_tensors: str, **further: bool
-    ) -> Mapping[str, Tensor]:
-        """Return the inputs by name, for several texts with the images of each."""
-
-    def save_pretrained(self, save_directory: Path) -> object:
-        """Write the processor's files."""
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, ProcessorMixin
 
 
 def built(config: VlmComparatorConfig) -> nn.Module:
@@ -101,7 +52,7 @@ def _settings(config: VlmComparatorConfig) -> object:
     )
 
 
-def processor_for(settings: Settings) -> Processor:
+def processor_for(settings: "PreTrainedConfig") -> "ProcessorMixin":
     """Return the processor of a model that is built here, with a token for each of MORE_WORDS that it knows."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import CLIPImageProcessorPil, LlavaProcessor, PreTrainedTokenizerFast
@@ -132,13 +83,13 @@ def processor_for(settings: Settings) -> Processor:
     )
 
 
-def prompt_ids(settings: Settings, prompt: str) -> Tensor:
+def prompt_ids(settings: "PreTrainedConfig", prompt: str) -> Tensor:
     """Return what `processor_for` makes of a prompt, (1, L), without making a text of as many words."""
     marks = {IMAGE: settings.image_seq_length}
     return torch.tensor([[MORE_WORDS.index(word) for word in prompt.split() for _ in range(marks.get(word, 1))]])
 
 
-def pixel_values(images: Tensor, settings: Settings, dtype: torch.dtype) -> dict[str, Tensor]:
+def pixel_values(images: Tensor, settings: "PreTrainedConfig", dtype: torch.dtype) -> dict[str, Tensor]:
     """Return what `processor_for` makes of images (U, C, S, S) with values from 0 to 1, computed on their device."""
     side = settings.vision_config.image_size
     images = images.expand(-1, 3, -1, -1)

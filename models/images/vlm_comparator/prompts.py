@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from PIL import Image
@@ -10,8 +11,11 @@ from torch import Tensor, nn
 from models.images.comparator.interface import pixels
 from models.images.vision_tower import quietly
 from models.images.vlm_comparator.bases import LoadedBase
-from models.images.vlm_comparator.built import Processor, prompt_ids
+from models.images.vlm_comparator.built import prompt_ids
 from models.images.vlm_comparator.config import ANSWERS, ASKED, LEVELS, PAIRS, PROMPTS, VlmComparatorConfig
+
+if TYPE_CHECKING:
+    from transformers import ProcessorMixin
 
 
 class Prompt(nn.Module):
@@ -50,19 +54,14 @@ class Prompt(nn.Module):
             grid = self.inputs["image_grid_thw"][: self.images]
             given = {"mm_token_type_ids": tokens["mm_token_type_ids"], "image_grid_thw": grid}
             positions = base.network.model.get_rope_index(tokens["input_ids"], **given)[0]
-        answers = torch.tensor(answers_of(config, base, self.text, kind))
-        kinds = tokens.get("token_type_ids")
-        for name, tensor in (
-            ("ids", tokens["input_ids"]),
-            ("answers", answers),
-            ("positions", positions),
-            ("kinds", kinds),
-        ):
+        answers, kinds = torch.tensor(answers_of(config, base, self.text, kind)), tokens.get("token_type_ids")
+        found = {"ids": tokens["input_ids"], "answers": answers, "positions": positions, "kinds": kinds}
+        for name, tensor in found.items():
             self.register_buffer(name, tensor, persistent=False)
         self.inputs.pop("pixel_values", None)
 
 
-def _without_second(text: str, processor: Processor) -> str:
+def _without_second(text: str, processor: "ProcessorMixin") -> str:
     """Return a prompt of two images for one."""
     marks: list[str | None] = [getattr(processor, name, None) for name in ("boi_token", "image_token")]
     for mark in marks:
@@ -108,7 +107,8 @@ def answers_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str, kind:
     between = " " if prompt.endswith(":") else ""
 
     def ids(text: str) -> list[int]:
-        return base.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
+        tokens: list[int] = base.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
+        return tokens
 
     asked, found = ids(prompt), []
     for word in ANSWERS[kind]:
@@ -122,7 +122,7 @@ def answers_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str, kind:
     return found
 
 
-def processed(processor: Processor, prompt: str, images: Tensor) -> dict[str, Tensor]:
+def processed(processor: "ProcessorMixin", prompt: str, images: Tensor) -> dict[str, Tensor]:
     """Return what a processor makes of the prompt, once for each two of images (U, C, S, S); an odd one comes twice."""
     shown = (pixels(images) * 255).round().byte().expand(-1, 3, -1, -1).movedim(1, -1).cpu().numpy()
     pictures = [Image.fromarray(each) for each in shown]
@@ -132,7 +132,6 @@ def processed(processor: Processor, prompt: str, images: Tensor) -> dict[str, Te
     start = processor.tokenizer.bos_token
     further = {"add_special_tokens": False} if start and prompt.startswith(start) else {}
     with quietly(), warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="__array__ implementation", category=DeprecationWarning
-        )  # PaliGemma's
+        # PaliGemma's
+        warnings.filterwarnings("ignore", message="__array__ implementation", category=DeprecationWarning)
         return dict(processor(text=[prompt] * len(pairs), images=pairs, return_tensors="pt", **further))

@@ -1,13 +1,15 @@
 """A ranking of images by people's answers about pairs, and the pairs to ask about next."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from common import config
+from common.config import Section
 from common.disk.files import write_text
 from common.errors import UserError
 from common.foreign_text import to_csv
@@ -19,6 +21,7 @@ from models.images.people.preferences import UNKNOWN, Posterior, Prior, next_pai
 from models.images.people.raters import Fitted, fitted
 from models.images.people.voting import ranked
 from models.images.texture import texture
+from pipelines.workloads.lmol.config import Columns
 from pipelines.workloads.lmol.sources.finding import ANSWERS, find_answers, kind_of
 from pipelines.workloads.lmol.sources.scores import LabelledPair
 from pipelines.workloads.lmol.sources.tables import passed_over, read_table
@@ -71,18 +74,30 @@ class PeoplesRanking:
         )
 
 
-def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> PeoplesRanking:
-    """Rank images by answers in or at `source`; UserError without answers or images, or if `outputs` lose some."""
+class _Data(Section):
+    columns: Columns = Columns()
+
+
+class _Asked(Section):
+    data: _Data = _Data()
+
+
+def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: Sequence[str] = ()) -> PeoplesRanking:
+    """Rank images by answers in or at `source`; UserError without answers or images, or if `outputs` lose some.
+
+    `words` name columns of the answers, as data.columns.winner=PICKED.
+    """
+    columns = config.build(_Asked, {}, words, "of answers").data.columns.given() or None
     if not source.exists():
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
-    table, unknown_tables = find_answers(source)
+    table, unknown_tables = find_answers(source, columns)
     folder = table.parent if table else source  # that names are relative to
-    listed = read_table(table, None) if table else None
+    listed = read_table(table, columns) if table else None
     if listed is not None and listed.scored:
         raise UserError(f"{source} has scores; answers are img1,img2,label or winner,loser")
     pairs = listed.pairs if listed else []
     for path in outputs:
-        _check_nothing_is_lost(path, table or folder / PROPOSED, pairs)
+        _check_nothing_is_lost(path, table or folder / PROPOSED, pairs, columns)
     given = source if source.is_dir() else folder
     files = sorted(path for path in given.rglob("*") if path.suffix.lower() in ENDINGS)
     if not 2 <= len(files) <= MOST_IMAGES:
@@ -104,7 +119,9 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Peop
     unknown = len(pairs) - len(answers)
     heard = f"{_count(len(answers), 'answer')} about {len(np.unique(answers[:, :2])):,} of {len(names):,} images"
     notes = [
-        f"{heard}, from {table}" if table else f"{len(names):,} images, and no answers about them yet",
+        f"{heard}, from {table}{', one folder above' * (given != folder and source.is_dir())}"
+        if table
+        else f"{len(names):,} images, and no answers about them yet",
         *unknown_tables,
         *(passed_over(given, [*files, *outputs, *([table] if table else [])], "images") if source.is_dir() else []),
         *(listed.notes if listed else []),
@@ -117,13 +134,16 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = ()) -> Peop
     return PeoplesRanking(names, answers, posterior, found, notes, folder, table)
 
 
-def _check_nothing_is_lost(path: Path, table: Path, pairs: Sequence[LabelledPair]) -> None:
+def _check_nothing_is_lost(
+    path: Path, table: Path, pairs: Sequence[LabelledPair], columns: Mapping[str, str] | None
+) -> None:
     """Raise UserError if a file to write to holds answers that are not among the `pairs` of the table of answers."""
-    if not path.is_file() or kind_of(path, None) != ANSWERS:
-        return
     itself = path.resolve() == table.resolve()
+    columns = columns if itself else None  # what is written has the usual names
+    if not path.is_file() or kind_of(path, columns) != ANSWERS:
+        return
     kept = Counter(() if itself else (tuple(answer) for _, *answer in pairs))
-    lost = (Counter(tuple(answer) for _, *answer in read_table(path, None).pairs) - kept).total()
+    lost = (Counter(tuple(answer) for _, *answer in read_table(path, columns).pairs) - kept).total()
     if lost:
         advice = "" if itself else f"append its rows to {table} first, or "
         raise UserError(

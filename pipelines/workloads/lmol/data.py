@@ -10,9 +10,8 @@ With data.fold=all, each fold has a folder of its own in it, fold-0, fold-1, ...
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,32 +30,21 @@ from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import pairs, sources
 from pipelines.workloads.lmol.config import Config, Data
 from pipelines.workloads.lmol.pairs import PARTS
-from pipelines.workloads.lmol.sources.image_set import ImageSet
+from pipelines.workloads.lmol.sources.image_set import ImageSet, Scored
 
 IMAGES = "images.npy"
 CLASSES = ("First", "Second", "Similar")
 REFERENCES_PER_BIN = 10  # of the training images
 
 
-@dataclass(frozen=True)
-class Comparisons:
-    """Prepared images and pairs: N images of S pixels a side with C channels."""
+@dataclass(frozen=True, kw_only=True)
+class Comparisons(Scored):
+    """Prepared images and pairs; no group is in two parts."""
 
-    images: np.ndarray  # (N, S, S, C) uint8, mapped from the file, so that a row is read when it is used
-    scores: np.ndarray  # (N,) int64
     unit: float  # of the scores and theta, on the user's scale
-    groups: list[str]  # of each image; no group is in two parts
-    names: list[str]
-    families: list[str]
     parts: dict[str, np.ndarray]  # "train", "validation" and "test": (n,) int64, image numbers
     pairs: dict[str, np.ndarray]  # by part: (P, 3) int64, columns first, second, label
-    theta: int  # images whose scores differ by at most this are similar
-    attribute: str  # the image that ranks higher has more of it
     references: np.ndarray  # (R,) int64, numbers of training images that cover the scale
-    facts: Mapping[str, Any]
-    errors: np.ndarray | None = None  # (N,) standard errors of the scores, on the user's scale, where they are known
-    trust: np.ndarray | None = None  # (P,) of the training pairs' labels, from 0 to 1, where who answered is known
-    scored: bool = True  # False if the scores were made of people's answers about pairs
 
     @property
     def shares(self) -> list[float]:
@@ -93,11 +81,11 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     """
     found = sources.read(config.data, folder / IMAGES)
     groups, merged = grouped(found)
-    found = replace(found, facts={**found.facts, "near_duplicates": merged})
+    found = replace(found, groups=groups, facts={**found.facts, "near_duplicates": merged})
     if config.data.fold != "all":
-        return _prepare_fold(config.data, config.data.fold, found, groups, folder)
+        return _prepare_fold(config.data, config.data.fold, found, folder)
     folds = range(config.data.folds)
-    each = [_prepare_fold(config.data, fold, found, groups, folder / fold_name(fold)) for fold in folds]
+    each = [_prepare_fold(config.data, fold, found, folder / fold_name(fold)) for fold in folds]
     same = {name: fact for name, fact in each[0].items() if all(facts[name] == fact for facts in each)}
     own: list[Plain] = [{name: fact for name, fact in facts.items() if name not in same} for facts in each]
     return {**same, "folds": own}
@@ -108,33 +96,20 @@ def fold_name(fold: int | str) -> str:
     return f"fold-{fold}"
 
 
-def _prepare_fold(data: Data, fold: int, found: ImageSet, groups: list[str], folder: Path) -> dict[str, Plain]:
+def _prepare_fold(data: Data, fold: int, found: ImageSet, folder: Path) -> dict[str, Plain]:
     """Write all but the images, for the fold as test part; return the facts that hold for it."""
-    parts = pairs.split(groups, data.folds, fold, data.seed)
+    parts = pairs.split(found.groups, data.folds, fold, data.seed)
     if found.scored:
         _check(found, parts, data)
         drawn = _drawn(found, parts, data)
     else:
         found, parts, drawn = _preferred(found, parts, data)
     references = parts["train"][pairs.references(found.scores[parts["train"]], REFERENCES_PER_BIN)]
-    comparisons = Comparisons(
-        images=found.images,
-        scores=found.scores,
-        unit=float(found.unit),
-        groups=groups,
-        names=found.names,
-        families=found.families,
-        parts=parts,
-        pairs=drawn,
-        theta=found.theta,
-        attribute=found.attribute,
-        references=references,
-        facts={},
-        errors=found.errors,
-        trust=found.trust,
-        scored=found.scored,
-    )
+    common = {each.name: getattr(found, each.name) for each in fields(Scored)}
+    comparisons = Comparisons(**common, unit=float(found.unit), parts=parts, pairs=drawn, references=references)
     facts = {**found.facts, "unit": str(found.unit), **_counts(comparisons)}
+    if few := pairs.too_few(len(parts["test"]), drawn["test"][:, 2], data.folds):
+        facts["note"] = few
     _save(folder, comparisons, facts)
     return facts
 
@@ -145,29 +120,24 @@ def load(folder: Path, fold: int | str = 0) -> Comparisons:
 
     images = folder / IMAGES
     folder = own if (own := folder / fold_name(fold)).is_dir() else folder
-    stored = json.loads((folder / "comparisons.json").read_text())
     table = datasets.load_from_disk(folder / "images").data.table
     asked = datasets.load_from_disk(folder / "pairs").data.table
-    part, asked_part = np.array(table["part"].to_pylist()), np.array(asked["part"].to_pylist(), str)
+    part, asked_part = (np.array(each["part"].to_pylist(), str) for each in (table, asked))
     rows = np.column_stack([asked[name].to_numpy() for name in ("first", "second", "label")]).astype(np.int64)
     errors = table["error"].to_numpy().copy()
     trust = asked["trust"].to_numpy()[asked_part == "train"] if "trust" in asked.column_names else np.ones(1)
     return Comparisons(
         images=np.asarray(np.load(images, mmap_mode="c")),  # torch takes no views of an array in mode "r"
         scores=table["score"].to_numpy().copy(),
-        unit=stored["unit"],
         groups=table["group"].to_pylist(),
         names=table["name"].to_pylist(),
         families=table["family"].to_pylist(),
         parts={name: np.flatnonzero(part == name) for name in PARTS},
         pairs={name: rows[asked_part == name] for name in PARTS},
-        theta=stored["theta"],
-        attribute=stored["attribute"],
         references=np.flatnonzero(table["reference"].to_numpy(zero_copy_only=False)),
-        facts=stored["facts"],
         errors=errors if errors.any() else None,
         trust=trust if trust.min(initial=1) < 1 else None,
-        scored=stored["scored"],
+        **json.loads((folder / "comparisons.json").read_text()),  # theta, unit, attribute, scored, facts
     )
 
 
@@ -242,7 +212,7 @@ def _preferred(
 def grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
     """Return the group of each image, and the names of near duplicates that were put into one group."""
     _, number = np.unique(found.groups, return_inverse=True)
-    near = image_files.near_duplicates(found.squares.thumbnails)
+    near = image_files.near_duplicates(found.thumbnails)
     near = near[number[near[:, 0]] != number[near[:, 1]]]
     edges = (np.ones(len(near)), (number[near[:, 0]], number[near[:, 1]]))
     _, component = connected_components(coo_array(edges, shape=(number.max() + 1,) * 2), directed=False)
@@ -335,5 +305,5 @@ def _save(folder: Path, found: Comparisons, facts: Mapping[str, Plain]) -> None:
     )
     datasets.Dataset(images).save_to_disk(folder / "images")
     datasets.Dataset(asked).save_to_disk(folder / "pairs")
-    stored = {"unit": found.unit, "theta": found.theta, "attribute": found.attribute, "scored": found.scored}
+    stored = {name: getattr(found, name) for name in ("unit", "theta", "attribute", "scored")}
     write_json(folder / "comparisons.json", {**stored, "facts": facts})

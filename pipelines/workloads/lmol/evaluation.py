@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from common.plain import Plain
-from common.statistics import Z95
+from common.statistics import Z95, percentiles
 from models.images.comparator.interface import Comparator
 from models.images.comparator.siamese import TowerSiamese
 from models.images.ranking import FIRST, SECOND, SIMILAR, SWAPPED
@@ -32,7 +32,7 @@ from pipelines.workloads.lmol.judging.baselines import (
 )
 from pipelines.workloads.lmol.judging.pair_figures import (
     PairFigures,
-    accuracy_over_images,
+    accuracies_over_images,
     by_family,
     by_margin,
     pair_figures,
@@ -40,10 +40,12 @@ from pipelines.workloads.lmol.judging.pair_figures import (
     swap_consistency,
     transitivity,
 )
-from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, place, score_figures, scores_csv
+from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, score_figures, scores_csv
+from pipelines.workloads.lmol.pairs import too_few
 
 STRIP, MISTAKES = 36, 12  # images in the report, at most
 PASSES = "passes an image"  # column of a vlm's passes for a score, beside encoding it
+LEAD = "lead in"  # before the columns of what the model is ahead by
 COST = "ms a pair"  # column of the time that it takes to look at two new images and to answer
 Orders = tuple[np.ndarray, np.ndarray]  # (P, 3) in the order given, and swapped, both in terms of the order given
 
@@ -54,15 +56,9 @@ class Findings:
 
     comparisons: Comparisons
     orders: Orders
-    averaged: PairFigures  # of the mean over both orders
+    probabilities: np.ndarray  # (P, 3), the mean over both orders, as `Comparator.compare` answers
+    averaged: PairFigures  # of that mean
     placed: Placed
-    scored: Mapping[str, Plain]  # `score_figures`
-    triples: Mapping[str, float]  # `transitivity`
-
-    @property
-    def probabilities(self) -> np.ndarray:
-        """(P, 3), the mean over both orders, as `Comparator.compare` answers."""
-        return (self.orders[0] + self.orders[1]) / 2
 
 
 def evaluate(
@@ -75,7 +71,8 @@ def evaluate(
     seen = np.arange(len(comparisons.images)) if isinstance(model, TowerSiamese) else comparisons.parts["test"]
     source = data.Images(comparisons.images, seen, config.data.workers)
     answers = ModelAnswers(model, source, device, map_items)
-    found = _ask(answers, comparisons, config)
+    found = _ask(answers, comparisons, config.evaluation.comparisons)
+    triples = transitivity(answers, comparisons.parts["test"], comparisons.theta, config.seed)
     passes = _passes(answers, found.placed, config)
     parts = answers.features.split(model.regressions.sizes, 1)[:2] if isinstance(model, TowerSiamese) else ()
     features = [(each.cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]  # of a tower
@@ -89,20 +86,22 @@ def evaluate(
     sharpness = next(each for each in others if each.name == SHARPNESS).answer(first, second)
     families = by_family(comparisons, {"model": found.probabilities, "sharpness_rule": sharpness})
     cost = answers.cost()
-    own = {PASSES: passes["passes_per_image"]} if passes else {}
-    table = [_model_row(found, config.model.kind, cost) | own, *(_baseline_row(each, found) for each in others)]
+    table = _table(config, found, others, 2 * cost["encode_ms"] + 2 * cost["comparison_ms"])
+    if passes:
+        table[0][PASSES] = passes["passes_per_image"]
     if isinstance(compared := passes.get("by_comparisons"), dict):
         table.insert(1, compared)
     summary = {
-        **_pair_summary(found, config.seed),
-        **found.scored,
+        "few": too_few(len(comparisons.parts["test"]), comparisons.pairs["test"][:, 2], config.data.folds),
+        **_pair_summary(found, table[0]["95 %"]),
+        **score_figures(found.placed.scores, found.placed.known, config.seed),
         "references": len(comparisons.references),
         "comparisons_per_score": config.evaluation.comparisons,
         "standard_error": float(found.placed.errors.mean()),
-        "reliability": asdict(found.placed.reliability),
+        "reliability": asdict(model.scoring.reliability),
         "coverage": float((np.abs(found.placed.scores - found.placed.known) <= Z95 * found.placed.errors).mean()),
         **_against_one_image(found, others),
-        **found.triples,
+        **triples,
         **passes,
         "family": families,
         "n": len(comparisons.pairs["test"]),
@@ -120,29 +119,21 @@ def evaluate(
     return [Evaluation(split="test", summary=summary, table=table, examples=_examples(found), files=files)]
 
 
-def _ask(answers: ModelAnswers, comparisons: Comparisons, config: Config) -> Findings:
-    """Ask about the test pairs in both orders, about scores, and about triples."""
+def _ask(answers: ModelAnswers, comparisons: Comparisons, budget: int) -> Findings:
+    """Ask about the test pairs in both orders, and about scores as the model gives them to a user."""
     first, second, labels = comparisons.pairs["test"].T
     orders = answers(first, second), answers(second, first)[:, SWAPPED]
-    placed = place(answers, comparisons, config.evaluation.comparisons)
-    return Findings(
-        comparisons=comparisons,
-        orders=orders,
-        averaged=pair_figures((orders[0] + orders[1]) / 2, labels),
-        placed=placed,
-        scored=score_figures(placed.scores, placed.known, config.seed),
-        triples=transitivity(answers, comparisons.parts["test"], comparisons.theta, config.seed),
-    )
+    test = comparisons.parts["test"]
+    placed = Placed(test, *answers.scores(test, budget), comparisons.scores[test] * comparisons.unit)
+    mean = (orders[0] + orders[1]) / 2
+    return Findings(comparisons, orders, mean, pair_figures(mean, labels), placed)
 
 
-def _pair_summary(found: Findings, seed: int) -> dict[str, Plain]:
+def _pair_summary(found: Findings, over_images: Plain) -> dict[str, Plain]:
     bias, bias_interval = position_bias(*found.orders)
     return {
         "accuracy": found.averaged["accuracy"],
-        "accuracy_interval": found.averaged["interval"],
-        "accuracy_interval_over_images": accuracy_over_images(
-            found.probabilities, found.comparisons.pairs["test"], seed
-        ),
+        "accuracy_interval": over_images,
         "swap_consistency": swap_consistency(*found.orders),
         "position_bias": bias,
         "position_bias_interval": bias_interval,
@@ -187,38 +178,40 @@ def _passes(answers: ModelAnswers, placed: Placed, config: Config) -> dict[str, 
     }
 
 
-def _model_row(found: Findings, kind: str, cost: Mapping[str, float]) -> dict[str, Plain]:
+def _table(config: Config, found: Findings, others: Sequence[Baseline], milliseconds: float) -> list[dict[str, Plain]]:
+    """Return a row for the model and each other predictor, with intervals over images, of the model's lead too."""
+    pairs, placed = found.comparisons.pairs["test"], found.placed
+    first, second, labels = pairs.T
+    table = [_row(config.model.kind, found.averaged, found.orders, milliseconds) | _errors(placed.scores, placed)]
+    right = [found.probabilities.argmax(axis=1) == labels]
+    for each in others:
+        orders = each.answer(first, second), each.answer(second, first)[:, SWAPPED]
+        cost = None if each.milliseconds is None else 2 * each.milliseconds
+        scores = {} if each.scores is None else _errors(each.scores[placed.images], placed)
+        table.append(_row(each.name, pair_figures(orders[0], labels), orders, cost, each.soft) | scores)
+        right.append(orders[0].argmax(axis=1) == labels)
+    drawn = accuracies_over_images(np.array(right), pairs, config.seed)
+    for row, own, accuracies in zip(table, right, drawn.T, strict=True):
+        row["95 %"] = percentiles(accuracies)
+        if row is not table[0]:
+            row[f"{LEAD} accuracy"] = float(right[0].mean() - own.mean())
+            row[f"{LEAD} accuracy 95 %"] = percentiles(drawn[:, 0] - accuracies)
+            one, other = table[0].get("Pearson"), row.get("Pearson")
+            row[f"{LEAD} Pearson"] = one - other if isinstance(one, float) and isinstance(other, float) else None
+    return table
+
+
+def _row(name: str, found: PairFigures, orders: Orders, cost: float | None, soft: bool = True) -> dict[str, Plain]:
     return {
-        "predictor": kind,
-        **_row(found.averaged),
-        COST: 2 * cost["encode_ms"] + 2 * cost["comparison_ms"],
-        "swap consistency": swap_consistency(*found.orders),
-        **_errors(found.placed.scores, found.placed),
-    }
-
-
-def _baseline_row(baseline: Baseline, found: Findings) -> dict[str, Plain]:
-    comparisons = found.comparisons
-    first, second, labels = comparisons.pairs["test"].T
-    given, swapped = baseline.answer(first, second), baseline.answer(second, first)[:, SWAPPED]
-    placed = found.placed
-    return {
-        "predictor": baseline.name,
-        **_row(pair_figures(given, labels), baseline.soft),
-        COST: None if baseline.milliseconds is None else 2 * baseline.milliseconds,
-        "swap consistency": swap_consistency(given, swapped),
-        **({} if baseline.scores is None else _errors(baseline.scores[placed.images], placed)),
-    }
-
-
-def _row(found: PairFigures, soft: bool = True) -> dict[str, Plain]:
-    return {
+        "predictor": name,
         "accuracy": found["accuracy"],
-        "95 %": found["interval"],
+        "95 %": None,  # of all predictors together
         **{name: found["classes"][name]["accuracy"] for name in CLASSES},
         "macro-F1": found["macro_f1"],
         "NLL": found["nll"] if soft else None,
         "calibration error": found["calibration_error"] if soft else None,
+        COST: cost,
+        "swap consistency": swap_consistency(*orders),
     }
 
 
@@ -258,11 +251,9 @@ def _strip(comparisons: Comparisons, placed: Placed) -> list[dict[str, Plain]]:
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(STRIP, len(order))).round().astype(int))]
     return [
         {
-            "name": comparisons.names[placed.images[i]],
+            **_shown(comparisons, placed.images[i]),
             "score": float(placed.scores[i]),
             "standard_error": float(placed.errors[i]),
-            "known": float(placed.known[i]),
-            "png": _png(comparisons.images[placed.images[i]]),
         }
         for i in shown
     ]
@@ -278,14 +269,7 @@ def _mistakes(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[
             surest.append(k)
     return [
         {
-            "images": [
-                {
-                    "name": comparisons.names[i],
-                    "known": float(comparisons.scores[i] * comparisons.unit),
-                    "png": _png(comparisons.images[i]),
-                }
-                for i in pairs[k, :2]
-            ],
+            "images": [_shown(comparisons, i) for i in pairs[k, :2]],
             "label": CLASSES[pairs[k, 2]],
             "answer": CLASSES[answers[k]],
             "probability": float(probabilities[k].max()),
@@ -294,8 +278,10 @@ def _mistakes(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[
     ]
 
 
-def _png(image: np.ndarray) -> str:
-    """Return an image (S, S, C) uint8 as PNG in Base64."""
-    buffer = io.BytesIO()
+def _shown(comparisons: Comparisons, number: int) -> dict[str, Plain]:
+    """Return the name and the known score of an image (S, S, C) uint8, and itself as PNG in Base64."""
+    buffer, image = io.BytesIO(), comparisons.images[number]
     Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(buffer, "PNG")
-    return base64.b64encode(buffer.getvalue()).decode()
+    png = base64.b64encode(buffer.getvalue()).decode()
+    known = float(comparisons.scores[number] * comparisons.unit)
+    return {"name": comparisons.names[number], "known": known, "png": png}

@@ -20,9 +20,10 @@ from pipelines.report.verdict import Row
 from pipelines.workloads.lmol import evaluation
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import fold_name
+from pipelines.workloads.lmol.evaluation import LEAD
 
-WITH_INTERVALS, MEANS = ("accuracy", "Pearson"), ("Spearman", "RMSE", "MAE")  # columns of the table
-LEAD = "lead in"  # before the columns of what the model is ahead by
+WITH_INTERVALS = ("accuracy", "Pearson", f"{LEAD} accuracy", f"{LEAD} Pearson")  # columns of the table
+MEANS = ("Spearman", "RMSE", "MAE")
 
 
 def expand(config: Config, folder: Path) -> dict[str, Config]:
@@ -60,29 +61,18 @@ def joined(found: Mapping[str, Evaluation], folds: int) -> Evaluation:
         "folds": {member: {name: one.summary.get(name) for name in numbers} for member, one in found.items()},
     }
     by_name = [{row["predictor"]: row for row in one.table} for one in each]
-    own, *others = ([rows.get(name, {}) for rows in by_name] for name in by_name[0])
-    table = [_means(own, folds), *({**_means(rows, folds), **_leads(own, rows, folds)} for rows in others)]
+    table = [_means([rows.get(name, {}) for rows in by_name], folds) for name in by_name[0]]
     examples = {name: [cell for one in each for cell in one.examples[name]] for name in each[0].examples}
     member = [name for name, one in found.items() for _ in next(iter(one.examples.values()))]
     return Evaluation("test", summary, table, {"fold": member, **examples})
 
 
 def _means(rows: Sequence[Row], folds: int) -> dict[str, Plain]:
-    """Return a predictor's row of the table, the means of its rows (k) of the folds."""
+    """Return a predictor's row of the table, the means of its rows (k) of the folds; the model's own has no leads."""
     found: dict[str, Plain] = {"predictor": rows[0]["predictor"]}
     for name in WITH_INTERVALS:
         found[name], found[f"{name} 95 %"] = _over_folds([row.get(name) for row in rows], folds)
     return found | {name: _over_folds([row.get(name) for row in rows], folds)[0] for name in MEANS}
-
-
-def _leads(own: Sequence[Row], rows: Sequence[Row], folds: int) -> dict[str, Plain]:
-    """Return by how much the model, by its rows (k), is ahead of another predictor, fold by fold."""
-    found: dict[str, Plain] = {}
-    for name in WITH_INTERVALS:
-        pairs = [(mine.get(name), theirs.get(name)) for mine, theirs in zip(own, rows, strict=True)]
-        leads = [None if one is None or other is None else one - other for one, other in pairs]
-        found[f"{LEAD} {name}"], found[f"{LEAD} {name} 95 %"] = _over_folds(leads, folds)
-    return found
 
 
 def _over_folds(values: Sequence[float | None], folds: int) -> tuple[float | None, list[float] | None]:

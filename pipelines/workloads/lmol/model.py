@@ -3,6 +3,7 @@
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -128,25 +129,13 @@ def _convolutional(config: Config, comparisons: data.Comparisons) -> dict[str, o
 
 def _vlm(config: Config, question: Mapping[str, object]) -> Comparator:
     from models.images import vlm_comparator
+    from models.images.vlm_comparator.config import VlmComparatorConfig
 
-    model = config.model
-    names = (
-        "preset",
-        "lora",
-        "lora_targets",
-        "lora_rank",
-        "lora_alpha",
-        "lora_dropout",
-        "prompt",
-        "four_bit",
-        "question",
-    )
-    choices: dict[str, object] = {name: value for name in names if (value := getattr(model, name)) is not None}
-    built = vlm_comparator.build(
-        {**question, **choices, "base": model.base or "", **_given(config), "seed": config.seed}
-    )
-    if built.attention != model.attention:
-        built.attention = model.attention
+    known = {each.name for each in fields(VlmComparatorConfig)}
+    choices = {name: value for name, value in config.model if name in known and value is not None}
+    built = vlm_comparator.build({**question, **choices, "seed": config.seed})
+    if built.attention != config.model.attention:
+        built.attention = config.model.attention
     return built
 
 

@@ -4,13 +4,16 @@ Two images whose scores differ by at most `theta` are SIMILAR; otherwise the one
 pair is drawn once, in one of its two orders.
 """
 
+import bisect
 import hashlib
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from common.errors import UserError
+from common.statistics import wilson
 from models.images.people.preferences import draw
 from models.images.ranking import FIRST, SECOND, SIMILAR
 
@@ -56,14 +59,8 @@ def widest_theta(scores: np.ndarray, share: float) -> int:
     """Return the largest theta with at most `share` of all pairs SIMILAR; 0 if no theta keeps it."""
     ordered = np.sort(scores)
     most = share * len(scores) * (len(scores) - 1) / 2
-    low, high = 0, int(ordered[-1] - ordered[0])
-    while low < high:
-        middle = (low + high + 1) // 2
-        if _similar_after(ordered, middle).sum() <= most:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    thetas = range(1, int(ordered[-1] - ordered[0]) + 1)
+    return bisect.bisect_right(thetas, most, key=lambda theta: _similar_after(ordered, theta).sum())
 
 
 def training(scores: np.ndarray, images: np.ndarray, theta: int, each: int, degree: int, seed: int) -> np.ndarray:
@@ -99,6 +96,31 @@ def evaluation(scores: np.ndarray, images: np.ndarray, theta: int, count: int, s
     drawn[swapped] = drawn[swapped, ::-1]
     first, second = scores[drawn].T
     return np.column_stack([drawn, label(first, second, theta)])
+
+
+def too_few(images: int, labels: np.ndarray, folds: int) -> str:
+    """Say that so many test `images` are too few for a verdict, and how many would do; "" if they are enough.
+
+    They are if an accuracy half way between guessing and perfect has an interval above guessing, by pairs of them with
+    labels (P,) that share no image.
+    """
+    guessing = float(np.bincount(labels).max() / len(labels))
+    if guessing == 1:
+        return f"too few different scores for a verdict: all {len(labels)} test pairs have the same answer"
+
+    def told(count: int) -> bool:
+        interval = wilson(int(count * (1 + guessing) / 2), count)
+        return interval is not None and interval[0] > guessing
+
+    free = min(images // 2, len(labels))
+    if told(free):
+        return ""
+    enough = next(count for count in itertools.count(free + 1) if told(count))
+    return (
+        f"too few images for a verdict: {images} are for testing, of which at most {free} pairs share no image, and by "
+        f"these a model half way between guessing ({guessing:.0%} right) and perfect could not be told from guessing; "
+        f"give some {2 * enough * folds}"
+    )
 
 
 def references(scores: np.ndarray, per_bin: int) -> np.ndarray:

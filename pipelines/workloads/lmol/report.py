@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup
@@ -16,13 +15,13 @@ from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
 from pipelines.report.plots import PANEL, panels, svg
 from pipelines.report.tables import matrix, table
-from pipelines.report.verdict import Comparison, answer, compare, divide
+from pipelines.report.verdict import BETTER, EVEN, WORSE, Comparison, answer, divide
 from pipelines.run.folder import Run
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES
-from pipelines.workloads.lmol.evaluation import COST
-from pipelines.workloads.lmol.folds import LEAD
+from pipelines.workloads.lmol.evaluation import COST, LEAD
 
+MEANS = {BETTER: "", EVEN: ", which may serve as well", WORSE: ", which would serve better"}
 UNEQUAL = 1.25  # times the other's cost, from which on a comparison says both
 
 # Pictures are as wide as a column of the page's grid has room, one of a pair beside the other.
@@ -70,11 +69,11 @@ def sections(
 ) -> list[tuple[str, Markup]]:
     """Return (heading, HTML) for each section."""
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
+    judged = _compared(test)
     if config.data.fold == "all":
-        return [_over_folds(test)]
+        return [(f"{heading(judged)}, over {config.data.folds} folds", _verdict(test, judged))]
     found = json.loads(test.files["test.details.jsonl"])
     rows = from_csv(test.files["test.scores.csv"])
-    judged = _compared(test)
     strip = fragment(STRIP, images=found["strip"], Z95=Z95)
     answers = panels(
         [
@@ -84,7 +83,7 @@ def sections(
         ]
     )
     parts = [
-        (heading(judged), _verdict(test.summary, judged) + strip),
+        (heading(judged, test.summary["few"]), _verdict(test, judged) + strip),
         ("Scores against the known ones", svg(_scores(rows))),
         ("Answers: confidence and accuracy", answers),
     ]
@@ -96,46 +95,38 @@ def sections(
     return parts
 
 
-def _over_folds(test: Evaluation) -> tuple[str, Markup]:
-    """Return the verdict on a run of all folds: its accuracy beside the strongest alternative's, fold by fold."""
-    own, *others = test.table
-    rival = max((row for row in others if row["accuracy"] is not None), key=lambda row: row["accuracy"])
-    found = Comparison(own, rival, rival[f"{LEAD} accuracy"], rival[f"{LEAD} accuracy 95 %"]).in_percent(1)
-    folds, alternative = len(test.summary["folds"]), f"{rival['predictor']}, with {rival['accuracy']:.1%}"
-    first = (
-        f"In {folds} folds the model ({own['predictor']}) says rightly which of two unseen images ranks higher in "
-        f"{test.summary['attribute']}, or that they are alike, in {own['accuracy']:.1%} of {test.summary['n']:,} "
-        f"pairs: {found.by('points', 'more', 'less')} than the strongest alternative, {alternative}."
-    )
-    second = "Intervals are over folds, and wide enough for training images that folds share."
-    return f"{found.heading}: {rival['predictor']}, over {folds} folds", answer(found.outcome, first, second)
-
-
 def _compared(test: Evaluation) -> Comparison:
-    """Compare the model with the strongest alternative, in points of accuracy; its interval is over the images."""
+    """Compare the model with the strongest alternative, in points of accuracy, by the interval of its lead."""
     (own, *_), others = divide(test.table)
-    own = {**own, "95 %": test.summary["accuracy_interval_over_images"]}
-    return compare(own, others, "accuracy", "95 %", maximise=True).in_percent(1)
+    rival = max((row for row in others if row.get("accuracy") is not None), key=lambda row: row["accuracy"])
+    return Comparison(own, rival, rival[f"{LEAD} accuracy"], rival[f"{LEAD} accuracy 95 %"]).in_percent(1)
 
 
-def heading(found: Comparison) -> str:
-    """Return the verdict, after what a pair takes both if one takes over a quarter more than the other."""
-    verdict = f"{found.heading}: {found.rival['predictor']}"
+def heading(found: Comparison, few: str = "") -> str:
+    """Return the verdict and what it means, after what makes it doubtful and what both cost, if that is unequal."""
+    verdict = f"{found.heading}: {found.rival['predictor']}{'' if few else MEANS[found.outcome]}"
     own, rival = found.own.get(COST), found.rival.get(COST)
-    if not own or rival is None or 1 / UNEQUAL <= rival / own <= UNEQUAL:
-        return verdict
-    return f"At {own:.2g} ms a pair against {rival:.2g}, {verdict[0].lower()}{verdict[1:]}"
+    begin = few.partition(":")[0].capitalize()
+    if own and rival is not None and not 1 / UNEQUAL <= rival / own <= UNEQUAL:
+        begin += f"{'; at' if begin else 'At'} {own:.2g} ms for two new images against {rival:.2g}"
+    return f"{begin}, {verdict[0].lower()}{verdict[1:]}" if begin else verdict
 
 
-def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
-    own, rival = found.own, found.rival
-    low, high = own["95 %"]
+def _verdict(test: Evaluation, found: Comparison) -> Markup:
+    """Return the verdict in sentences, on a run of one fold or of all."""
+    own, rival, summary = found.own, found.rival, test.summary
+    folds = len(summary.get("folds", ()))
+    ends = own["accuracy 95 %" if folds else "95 %"]
+    between = f" [{ends[0]:.1%}, {ends[1]:.1%}]" if ends else ""
     first = (
-        f"Of two unseen images the model ({own['predictor']}) says rightly which ranks higher in "
-        f"{summary['attribute']}, or that they are alike, in {own['accuracy']:.1%} [{low:.1%}, {high:.1%}] of "
+        f"{f'In {folds} folds the' if folds else 'The'} model ({own['predictor']}) says rightly which of two unseen "
+        f"images ranks higher in {summary['attribute']}, or that they are alike, in {own['accuracy']:.1%}{between} of "
         f"{summary['n']:,} pairs: {found.by('points', 'more', 'less')} than the strongest alternative, "
         f"{rival['predictor']}, with {rival['accuracy']:.1%}."
     )
+    if folds:
+        second = "Intervals are over folds, and wide enough for training images that folds share."
+        return answer(found.outcome, first, second)
     scores = (
         f"With the images swapped it says the same in {summary['swap_consistency']:.1%} of pairs. The scores made from "
         f"its answers are wrong by {shown(summary['mae'])} on average (a constant by {shown(summary['mae_constant'])}) "
@@ -146,7 +137,7 @@ def _verdict(summary: Mapping[str, Any], found: Comparison) -> Markup:
         f"The root mean square error of these scores is {shown(summary['rmse'])}; of the best predictor that sees one "
         f"image at a time ({alone['predictor']}) it is {shown(alone['RMSE'])}."
     )
-    return answer(found.outcome, first, scores, single)
+    return answer(found.outcome, *filter(None, [summary.get("few")]), first, scores, single)
 
 
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:

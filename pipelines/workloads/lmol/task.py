@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -195,7 +196,9 @@ class ComparisonTask(Task):
         model.fit_scale(comparisons, self.config.seed)
         seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)
         known = self._known(rows)
-        scores, errors = model.rely(seen, known, comparisons)
+        names, groups = np.unique([self.comparisons.groups[row] for row in self.used[rows]], return_inverse=True)
+        shared = torch.from_numpy(groups) if len(names) < len(rows) else None
+        scores, errors = model.rely(seen, known, comparisons, shared)
         return {"val/mae": float((scores - known).abs().mean()), "val/standard_error": float(errors.mean())}
 
 

@@ -157,3 +157,23 @@ def test_the_factor_covers_one_image_more_than_the_share(count, place):
 def test_exact_estimates_narrow_intervals_no_further_than_to_four_fifths():
     known = torch.arange(5.0, dtype=torch.float64).repeat(20)
     assert reliability.fit(None, known, torch.full_like(known, 100.0), known).factor == 0.8
+
+
+@pytest.mark.parametrize(("grouped", "least", "most"), [(True, 0.93, 1.0), (False, 0.0, 0.9)])
+def test_intervals_hold_for_images_of_new_groups_where_a_group_shares_an_error(grouped, least, most):
+    """As photos are, of which each has many versions."""
+    inside = []
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        group = torch.arange(600) // 20
+        known, own = torch.randn(2, 600, generator=generator, dtype=torch.float64)
+        shared = torch.randn(30, 2, generator=generator, dtype=torch.float64)[group]
+        # Of a group, estimates are off by as much, and another score counts for more or less.
+        estimates = (1 + 0.3 * shared[:, 1]) * known + 0.8 * shared[:, 0] + 0.1 * own
+        information, seen = torch.full_like(known, 100.0), slice(160)
+        prior = reliability.quantiles(known)
+        groups = group[seen] if grouped else None
+        found = reliability.fit(prior, estimates[seen], information[seen], known[seen], groups)
+        scores, errors = found.scores(prior, estimates[160:], information[160:])
+        inside.append(float(((scores - known[160:]).abs() <= 1.96 * errors).double().mean()))
+    assert least < sum(inside) / len(inside) < most

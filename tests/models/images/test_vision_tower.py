@@ -334,7 +334,7 @@ def test_the_package_of_weights_is_named_where_it_is_missing(monkeypatch):
 def test_efficientnet_halves_its_sides_five_times_and_keeps_odd_ones(monkeypatch, tmp_path):
     """With random weights; its equality to TensorFlow's padding is that of torch's, shifted by half a step."""
     torch.manual_seed(0)
-    network = efficientnet.EfficientNetLite0().eval()
+    network = efficientnet.network().eval()
     assert network(torch.rand(1, 3, 64, 64)).shape == (1, efficientnet.CHANNELS, 2, 2)
     assert network(torch.rand(1, 3, 33, 33)).shape == (1, efficientnet.CHANNELS, 2, 2)
     torch.save(network.state_dict(), tmp_path / "weights.pth")

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from models.images.inputs import ImagesInput
-from models.images.people.voting import voted
-from models.images.ranking import FIRST, SECOND
+from models.images.people.voting import by_votes
 from tests.models.images.comparator.small import make
 
 KNOWN = np.random.default_rng(0).permutation(8) / 2.0
@@ -22,7 +21,7 @@ def ranks(found):
 def test_the_ranking_settles_as_the_pairs_that_tell_most_are_voted_on():
     votes, widths, agreement = [], [], []
     for _ in range(14):
-        found = voted(SCORES, ERRORS, votes)
+        found = by_votes(ImagesInput(scores=SCORES, errors=ERRORS, votes=votes))
         widths.append(
             np.mean([row["high"] - row["low"] for row in found["ranking"]])
             / np.ptp([row["score"] for row in found["ranking"]])
@@ -30,14 +29,14 @@ def test_the_ranking_settles_as_the_pairs_that_tell_most_are_voted_on():
         agreement.append(ranks(found))
         first, second = found["next"]
         assert not any({first, second} == {*vote[:2]} for vote in votes)
-        votes.append((first, second, FIRST if KNOWN[first] > KNOWN[second] else SECOND))
+        votes.append((first, second, "First" if KNOWN[first] > KNOWN[second] else "Second"))
     assert agreement[0] == pytest.approx(np.corrcoef(np.argsort(np.argsort(SCORES)), KNOWN)[0, 1])  # the model's own
     assert agreement[-1] > agreement[0] + 0.1
     assert widths[-1] < 0.8 * widths[0]
 
 
 def test_after_all_pairs_there_is_none_to_vote_on():
-    assert voted([1.0, 2.0], [0.5, 0.5], [(0, 1, SECOND)])["next"] is None
+    assert by_votes(ImagesInput(scores=[1.0, 2.0], errors=[0.5, 0.5], votes=[(0, 1, "Second")]))["next"] is None
 
 
 def test_a_comparator_answers_votes_as_an_input_of_its_own_beside_others():

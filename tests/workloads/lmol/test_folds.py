@@ -40,7 +40,7 @@ def evaluations(own, other):
     """An evaluation for each fold, of these accuracies of the model and of another predictor."""
     for accuracy, theirs in zip(own, other, strict=True):
         row = {"predictor": "siamese", "accuracy": accuracy, "Pearson": 0.5, "Spearman": 0.5, "RMSE": 1.0, "MAE": 1.0}
-        table = [row, {"predictor": "ridge", "accuracy": theirs}]
+        table = [row, {"predictor": "ridge", "accuracy": theirs, "lead in accuracy": accuracy - theirs}]
         summary = {"accuracy": accuracy, "n": 10, "images": 5, "seconds": 1.0, "theta": 0.0, "attribute": "age"}
         yield Evaluation("test", summary, table, {"first_image": ["a", "b"]})
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,7 +13,7 @@ from common.disk.files import digests
 from common.errors import UserError
 from models.images import image_files
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol import data, sources
+from pipelines.workloads.lmol import data, pairs, sources
 from pipelines.workloads.lmol.config import Columns
 from pipelines.workloads.lmol.pairs import PARTS, natural_shares
 from pipelines.workloads.lmol.sources import finding
@@ -177,9 +178,15 @@ def test_near_duplicates_are_brought_to_one_side_and_named(mine):
     assert facts["groups"] == 38
 
 
+def test_preparation_notes_that_images_are_too_few_for_a_verdict_and_how_many_would_do(mine, digits):
+    _, comparisons, facts = mine
+    assert facts["note"] == pairs.too_few(len(comparisons.parts["test"]), comparisons.pairs["test"][:, 2], 5)
+    assert re.match(r"too few images for a verdict: \d+ are for testing, .*; give some \d{2,3}$", facts["note"])
+    assert "note" not in digits[1]
+
+
 def test_a_chain_of_duplicates_is_one_group(monkeypatch):
-    squares = SimpleNamespace(thumbnails=None)
-    source = SimpleNamespace(groups=["a", "b", "b", "c", "d"], names=list("vwxyz"), squares=squares)
+    source = SimpleNamespace(groups=["a", "b", "b", "c", "d"], names=list("vwxyz"), thumbnails=None)
     monkeypatch.setattr(image_files, "near_duplicates", lambda thumbnails: np.array([[0, 1], [1, 2], [2, 3]]))
     groups, merged = data.grouped(source)
     assert groups == ["a", "a", "a", "a", "d"]

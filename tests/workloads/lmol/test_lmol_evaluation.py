@@ -95,9 +95,34 @@ def test_intervals_hold_for_a_comparator_with_errors():
     assert summary["accuracy"] < 0.95
     assert 0.85 < summary["coverage"] <= 1
     assert summary["standard_error"] == pytest.approx(summary["rmse"], rel=0.5)
-    low, high = summary["accuracy_interval_over_images"]
+    low, high = summary["accuracy_interval"]
     assert low < summary["accuracy"] < high
-    assert high - low > summary["accuracy_interval"][1] - summary["accuracy_interval"][0]
+    as_if_independent = statistics.wilson(round(summary["accuracy"] * summary["n"]), summary["n"])
+    assert high - low > as_if_independent[1] - as_if_independent[0]
+
+
+def test_an_output_has_one_interval_for_one_accuracy_and_one_for_each_lead():
+    result = evaluated(Brightness(error=0.8), comparisons(levels=9))
+    own, *others = result.table
+    assert own["95 %"] == result.summary["accuracy_interval"]
+    assert [name for name in result.summary if name.startswith("accuracy")] == ["accuracy", "accuracy_interval"]
+    for row in others:
+        low, high = row["lead in accuracy 95 %"]
+        assert row["lead in accuracy"] == pytest.approx(own["accuracy"] - row["accuracy"])
+        assert low <= row["lead in accuracy"] <= high
+
+
+def test_an_evaluation_says_first_that_its_images_are_too_few():
+    assert evaluated(Brightness(error=0.8), comparisons(levels=9)).summary["few"] == ""
+    found = comparisons(levels=9)
+    few = found.parts["test"][:8]
+    inside = np.isin(found.pairs["test"][:, :2], few).all(1)
+    found = replace(
+        found, parts={**found.parts, "test": few}, pairs={**found.pairs, "test": found.pairs["test"][inside]}
+    )
+    summary = evaluated(Brightness(error=0.8), found).summary
+    assert next(iter(summary)) == "few"
+    assert summary["few"].startswith("too few images for a verdict: 8 are for testing")
 
 
 def test_intervals_hold_where_training_images_are_known_too_well():

@@ -10,7 +10,6 @@ from PIL import Image
 from models.images.ranking import SWAPPED
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.judging.answers import ModelAnswers
-from pipelines.workloads.lmol.judging.score_figures import place
 from tests.workloads.lmol.brightness import map_items
 
 FEW = 12
@@ -30,7 +29,8 @@ def test_predictions_are_the_answers_and_scores_of_the_evaluation(prepared, whol
     validation = found.parts["validation"][:50]
     known = torch.from_numpy(found.scores[validation] * found.unit)
     model.rely(model.encode_all(data.Images(found.images, validation)[torch.arange(50)]), known, 8)
-    source = data.Images(found.images, found.parts["test"])
+    test = found.parts["test"]
+    source = data.Images(found.images, test)
     answers = ModelAnswers(model, source, torch.device("cpu"), map_items)
     first, second = found.pairs["test"][:FEW, :2].T
     expected = (answers(first, second) + answers(second, first)[:, SWAPPED]) / 2
@@ -41,9 +41,9 @@ def test_predictions_are_the_answers_and_scores_of_the_evaluation(prepared, whol
     given = [[each for name, each in answer.items() if name != "note"] for answer in model.predict(pairs)]
     np.testing.assert_allclose(given, expected, atol=1e-6)
 
-    placed = place(answers, found, budget=8)
-    (ranked,) = model.predict([{"images": [png(found.images[row]) for row in placed.images[:FEW]]}], comparisons=8)
+    placed, errors = answers.scores(test, 8)
+    (ranked,) = model.predict([{"images": [png(found.images[row]) for row in test[:FEW]]}], comparisons=8)
     scores = {row["image"]: (row["score"], row["high"] - row["score"]) for row in ranked["ranking"]}
-    np.testing.assert_allclose([scores[number][0] for number in range(FEW)], placed.scores[:FEW], atol=1e-4)
+    np.testing.assert_allclose([scores[number][0] for number in range(FEW)], placed[:FEW], atol=1e-4)
     reach = np.array([scores[number][1] for number in range(FEW)])
-    assert reach == pytest.approx(1.96 * placed.errors[:FEW], rel=1e-3)
+    assert reach == pytest.approx(1.96 * errors[:FEW], rel=1e-3)

@@ -49,7 +49,8 @@ def shown(tmp_path_factory):
 def test_the_page_shows_images_by_score_and_mistakes_as_pairs(shown):
     _, parts, _ = shown
     verdict, *others = parts
-    assert re.fullmatch(r"(At \S+ ms a pair against \S+, w|W)orse than the strongest alternative: [\w -]+", verdict)
+    costs = r"(At \S+ ms for two new images against \S+, w|W)"
+    assert re.fullmatch(rf"{costs}orse than the strongest alternative: [\w -]+, which would serve better", verdict)
     assert others == [
         "Scores against the known ones",
         "Answers: confidence and accuracy",
@@ -69,17 +70,26 @@ def test_the_page_shows_images_by_score_and_mistakes_as_pairs(shown):
 
 
 @pytest.mark.parametrize(
-    ("own", "rival", "verdict"),
+    ("own", "rival", "gain", "verdict"),
     [
-        (1.0, 0.75, "At 1 ms a pair against 0.75, better than the strongest alternative: SVM"),
-        (1.0, 1.3, "At 1 ms a pair against 1.3, better than the strongest alternative: SVM"),
-        (1.0, 1.2, "Better than the strongest alternative: SVM"),
-        (1.0, None, "Better than the strongest alternative: SVM"),
+        (1.0, 0.75, 2.0, "At 1 ms for two new images against 0.75, better than the strongest alternative: SVM"),
+        (1.0, 1.3, 2.0, "At 1 ms for two new images against 1.3, better than the strongest alternative: SVM"),
+        (1.0, 1.2, 2.0, "Better than the strongest alternative: SVM"),
+        (1.0, None, 2.0, "Better than the strongest alternative: SVM"),
+        (1.0, 1.0, 0.5, "No clear difference from the strongest alternative: SVM, which may serve as well"),
+        (1.0, 1.0, -2.0, "Worse than the strongest alternative: SVM, which would serve better"),
     ],
 )
-def test_a_verdict_says_first_what_unequal_answers_cost(own, rival, verdict):
+def test_a_verdict_says_first_what_unequal_answers_cost_and_then_what_it_means(own, rival, gain, verdict):
     rows = {"predictor": "siamese", "ms a pair": own}, {"predictor": "SVM", "ms a pair": rival}
-    assert report.heading(verdicts.Comparison(*rows, 2.0, [1.0, 3.0])) == verdict
+    assert report.heading(verdicts.Comparison(*rows, gain, [gain - 1, gain + 1])) == verdict
+
+
+def test_a_verdict_begins_with_the_doubt_where_images_are_too_few():
+    rows = {"predictor": "siamese", "ms a pair": 1.5}, {"predictor": "SVM", "ms a pair": 0.9}
+    said = report.heading(verdicts.Comparison(*rows, -2.0, [-3.0, -1.0]), "too few images for a verdict: 8 are for ...")
+    begins = "Too few images for a verdict; at 1.5 ms for two new images against 0.9"
+    assert said == f"{begins}, worse than the strongest alternative: SVM"
 
 
 def test_pictures_are_the_images_themselves_within_the_page(shown):

@@ -205,3 +205,29 @@ def test_references_cover_the_scale(scores, per_bin):
 def test_references_of_a_scale_beyond_a_tenth_of_int64_cover_it_too():
     scores = np.arange(100) * (np.iinfo(np.int64).max // 100)
     assert pairs.references(scores, 2).tolist() == pairs.references(np.arange(100), 2).tolist()
+
+
+@pytest.mark.parametrize(
+    ("images", "shares", "few"),
+    [
+        (8, (0.45, 0.45, 0.1), True),
+        (20, (0.45, 0.45, 0.1), True),
+        (40, (0.45, 0.45, 0.1), False),
+        (40, (0.1, 0.1, 0.8), True),  # hardly any different scores: a guess is right in 80 %
+        (400, (0.1, 0.1, 0.8), False),
+    ],
+)
+def test_images_are_too_few_where_half_way_to_perfect_is_not_told_from_guessing(images, shares, few):
+    labels = np.repeat([0, 1, 2], [round(share * 1000) for share in shares])
+    said = pairs.too_few(images, labels, 5)
+    assert said.startswith(f"too few images for a verdict: {images} are for testing") == few
+    assert bool(said) == few
+    if few:
+        enough = int(said.rpartition(" ")[2])
+        assert not pairs.too_few(enough // 5, labels, 5)
+        assert pairs.too_few(enough // 5 - 2, labels, 5)
+
+
+def test_test_pairs_of_one_answer_tell_nothing_and_few_pairs_count_however_many_images_there_are():
+    assert "all 30 test pairs have the same answer" in pairs.too_few(40, np.full(30, 2), 5)
+    assert pairs.too_few(400, np.array([0, 1, 2]), 5).startswith("too few images for a verdict")

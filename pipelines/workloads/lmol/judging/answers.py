@@ -35,19 +35,14 @@ class ModelAnswers:
 
     def __call__(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Return probabilities (P, 3) float64 for numbers of images (P,), (P,), in the order given."""
-        logits = self.logits(torch.tensor(first), torch.tensor(second))
-        return logits.double().softmax(dim=1).numpy()
-
-    def logits(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (P, 3) for numbers of images (P,), (P,), in the order given."""
         if not len(first):
-            return torch.empty(0, 3)
+            return np.empty((0, 3))
         began = time.perf_counter()
         source = Resident({"first": self.row[first], "second": self.row[second]}, self.device)
-        answers = self.map_items(source, self._compare, PAIRS_AT_ONCE)["logits"]
+        logits = self.map_items(source, self._compare, PAIRS_AT_ONCE)["logits"]
         self.comparisons += len(first)
         self.seconds += time.perf_counter() - began
-        return answers
+        return logits.double().softmax(dim=1).numpy()
 
     def scores(self, numbers: np.ndarray, budget: int, compared: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Return scores (N,) and standard errors (N,) of images (N,), from comparisons alone if `compared`.

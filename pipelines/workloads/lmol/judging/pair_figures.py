@@ -20,11 +20,10 @@ PRISTINE = "pristine"  # the family of photos that are not degraded
 
 
 class PairFigures(TypedDict):
-    """Figures of answers about pairs; `interval` is Wilson's, as if pairs that share images were independent."""
+    """Figures of answers about pairs."""
 
     n: int
     accuracy: float
-    interval: list[float] | None
     macro_f1: float
     nll: float  # nats
     calibration_error: float  # of the answer given, over ten bins of its probability (Guo et al. 2017)
@@ -45,7 +44,6 @@ def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> PairFigures:
     return {
         "n": len(labels),
         "accuracy": float(right.mean()),
-        "interval": statistics.wilson(int(right.sum()), len(labels)),
         "macro_f1": float(f1.mean()),
         "nll": float(log_loss(labels, probabilities, labels=range(len(CLASSES)))),
         "calibration_error": error,
@@ -74,9 +72,11 @@ def _calibration(confidence: np.ndarray, right: np.ndarray) -> tuple[float, list
     return sum(each["n"] * abs(each["confidence"] - each["accuracy"]) for each in bins) / len(right), bins
 
 
-def accuracy_over_images(probabilities: np.ndarray, pairs: np.ndarray, seed: int) -> list[float]:
-    """Return a 95 % bootstrap interval of accuracy over images; a pair counts the product of its images' counts."""
-    right = probabilities.argmax(axis=1) == pairs[:, 2]
+def accuracies_over_images(right: np.ndarray, pairs: np.ndarray, seed: int) -> np.ndarray:
+    """Return accuracies (B, R) of resamples of images, for R predictors that are right (R, P) about pairs (P, ...).
+
+    A pair counts the product of its images' counts.
+    """
     images, rows = np.unique(pairs[:, :2], return_inverse=True)
     first, second = rows.reshape(-1, 2).T
     drawn = []
@@ -84,8 +84,8 @@ def accuracy_over_images(probabilities: np.ndarray, pairs: np.ndarray, seed: int
         times = np.bincount(resample, minlength=len(images))
         weight = times[first] * times[second]
         if weight.any():
-            drawn.append(weight @ right / weight.sum())
-    return statistics.percentiles(drawn)
+            drawn.append(right @ weight / weight.sum())
+    return np.array(drawn)
 
 
 def swap_consistency(given: np.ndarray, swapped: np.ndarray) -> float:

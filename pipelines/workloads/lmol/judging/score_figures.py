@@ -1,5 +1,6 @@
 """Scores of the test images, made from the model's answers, and their agreement with the known ones."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,9 +9,7 @@ from scipy import stats
 from common import statistics
 from common.foreign_text import to_csv
 from common.plain import Plain
-from models.images.reliability import Reliability
 from pipelines.workloads.lmol.data import Comparisons
-from pipelines.workloads.lmol.judging.answers import ModelAnswers
 
 
 @dataclass(frozen=True)
@@ -21,14 +20,6 @@ class Placed:
     scores: np.ndarray  # (N,)
     errors: np.ndarray  # (N,) standard errors
     known: np.ndarray  # (N,)
-    reliability: Reliability  # of the estimates, on validation images
-
-
-def place(answers: ModelAnswers, comparisons: Comparisons, budget: int) -> Placed:
-    """Score the test images as the model does for a user, by the scale and the reliability stored with it."""
-    test = comparisons.parts["test"]
-    scores, errors = answers.scores(test, budget)
-    return Placed(test, scores, errors, comparisons.scores[test] * comparisons.unit, answers.model.scoring.reliability)
 
 
 def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, Plain]:
@@ -47,21 +38,17 @@ def agreement(found: np.ndarray, known: np.ndarray) -> dict[str, np.ndarray]:
     """Return figures (...) of scores (..., N); a correlation is NaN where all scores are the same."""
     wrong = found - known
     rows = zip(found.reshape(-1, found.shape[-1]), known.reshape(-1, found.shape[-1]), strict=True)
+    ranks = (stats.rankdata(each, axis=-1) for each in (found, known))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (stats.ConstantInputWarning, stats.NearConstantInputWarning))
+        pearson, spearman = (stats.pearsonr(*each, axis=-1).statistic for each in ((found, known), ranks))
     return {
-        "pearson": correlation(found, known),
-        "spearman": correlation(stats.rankdata(found, axis=-1), stats.rankdata(known, axis=-1)),
+        "pearson": pearson,
+        "spearman": spearman,
         "kendall": np.array([stats.kendalltau(*row).statistic for row in rows]).reshape(found.shape[:-1]),
         "mae": np.abs(wrong).mean(axis=-1),
         "rmse": np.sqrt(np.square(wrong).mean(axis=-1)),
     }
-
-
-def correlation(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Return Pearson's correlation (...) of x, y (..., N)."""
-    x, y = (each - each.mean(axis=-1, keepdims=True) for each in (x, y))
-    with np.errstate(invalid="ignore"):
-        found: np.ndarray = (x * y).sum(axis=-1) / np.sqrt((x * x).sum(axis=-1) * (y * y).sum(axis=-1))
-    return found
 
 
 def scores_csv(comparisons: Comparisons, placed: Placed) -> str:

@@ -63,7 +63,7 @@ VOTES = r"(?:c|n|count|votes?|ratings?|scores?)?[ _]?(\d+)"  # a column of how m
 COUNTED = ["score", "std", "count"]  # columns that are made of such columns
 VERSION = r"(.+?)_\d+_\d+\.\w+"  # in these, the name of a distorted version of an image
 LONGEST_HEADER = 100_000  # characters
-RENAMED = "rename them"  # where no config can name the columns
+RENAMED = "rename them, or name them as in data.columns.winner=NAME data.columns.loser=NAME"  # of answers
 BY_CONFIG = (
     "other names are given as data.columns.image=NAME data.columns.score=NAME; of pairs, as data.columns.first=NAME "
     "data.columns.second=NAME data.columns.label=NAME"

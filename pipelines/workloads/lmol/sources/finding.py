@@ -46,15 +46,15 @@ def find_table(source: str, columns: Mapping[str, str]) -> Path:
     return path
 
 
-def find_answers(source: Path) -> tuple[Path | None, list[str]]:
+def find_answers(source: Path, columns: Mapping[str, str] | None) -> tuple[Path | None, list[str]]:
     """Return the table of answers about pairs: the file itself, or the one in the folder, where there may be none.
 
     Without one in a folder, a table of answers about its images may lie one folder above. Notes name unknown tables.
     """
     if not source.is_dir():
         return source, []
-    tables = [each for each in _tables(source) if kind_of(each, None) == ANSWERS]
-    tables = tables or [each for each in _above(source, None) if kind_of(each, None) == ANSWERS]
+    tables = [each for each in _tables(source) if kind_of(each, columns) == ANSWERS]
+    tables = tables or [each for each in _above(source, columns) if kind_of(each, columns) == ANSWERS]
     if len(tables) > 1:
         raise UserError(
             f"{source} has tables of answers, {_named(tables)}; put their rows into one, or name the one to use, as in "
@@ -62,7 +62,7 @@ def find_answers(source: Path) -> tuple[Path | None, list[str]]:
         )
     images = {path.name for path in source.rglob("*") if path.suffix.lower() in ENDINGS}
     beside = [*_tables(source), *(each for each in _tables(_parent(source)) if _mentions(each, images))]
-    unknown = (layout_of(each, None)[2] for each in beside)
+    unknown = (layout_of(each, None)[2] for each in beside if each not in tables)
     return tables[0] if tables else None, [f"passed over: {why}" for why in unknown if why]
 
 

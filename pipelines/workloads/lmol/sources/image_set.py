@@ -1,70 +1,57 @@
 """The common form of all sources' images: written to a file in pieces, as they are made."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
-from common.plain import Plain
 from models.images import image_files
 
 
-@dataclass(frozen=True)
-class Squares:
-    """Images of one size, with thumbnails to find near duplicates by."""
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """N images of one size, S pixels a side with C channels, with their scores."""
 
-    images: np.ndarray  # (n, S, S, C) uint8
-    thumbnails: np.ndarray  # (n, 16, 16) uint8
-
-
-@dataclass(frozen=True)
-class ImageSet:
-    """N images of one size with their scores."""
-
-    squares: Squares  # whose images are mapped from a file
+    images: np.ndarray  # (N, S, S, C) uint8, mapped from a file, so that a row is read when it is used
     scores: np.ndarray  # (N,) int64, in units
-    unit: Fraction
-    theta: int  # the source's own or the config's, in units
-    attribute: str  # "which ranks higher in ..."
-    groups: list[str]  # images of a group stay together
+    theta: int  # images whose scores differ by at most this are similar
+    attribute: str  # the image that ranks higher has more of it
+    groups: list[str]  # of each image; images of a group stay together
     names: list[str]
     families: list[str]
-    facts: Mapping[str, Plain]
-    labels: np.ndarray | None = None  # (P, 3) int64 first, second, label: pairs that people labelled
+    facts: Mapping[str, Any]
     errors: np.ndarray | None = None  # (N,) standard errors of the scores, on the user's scale, where they are known
+    trust: np.ndarray | None = None  # (P,) of the training answers, from 0 to 1, where who gave them is known
+    scored: bool = True  # False if only people's answers about pairs are known, to which scores are fitted
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSet(Scored):
+    """The images of a source."""
+
+    thumbnails: np.ndarray  # (N, 16, 16) uint8, by which near duplicates are found
+    unit: Fraction
+    labels: np.ndarray | None = None  # (P, 3) int64 first, second, label: pairs that people labelled
     raters: np.ndarray | None = None  # (P,) names of those who labelled the pairs
-    trust: np.ndarray | None = None  # (P,) of the training answers, from 0 to 1, by who gave them
-    scored: bool = True  # False if only labels are known, and scores are yet to be fitted
-
-    @property
-    def images(self) -> np.ndarray:
-        """The images (N, S, S, C) uint8."""
-        return self.squares.images
 
 
-def as_squares(images: Sequence[np.ndarray]) -> Squares:
-    """Return images (S, S, C) uint8 with their thumbnails."""
-    return Squares(np.array(images), np.array([image_files.thumbnail(image) for image in images]))
-
-
-def write(path: Path, parts: Iterable[Squares]) -> Squares:
-    """Write all parts, which may be empty, to a .npy file one by one; return them with images mapped from it."""
+def write(path: Path, parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Write all parts (n, S, S, C), which may be empty, to a .npy file one by one; return images and thumbnails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     shape, thumbnails = (0,), [np.empty((0, 16, 16), np.uint8)]
     with path.open("wb") as file:
         _write_header(file, shape)
-        for part in parts:
-            if len(part.images):
-                shape = (shape[0] + len(part.images), *part.images.shape[1:])
-                if len(thumbnails) == 1:
-                    _write_header(file, shape)
-                file.write(part.images.data)
-                thumbnails.append(part.thumbnails)
+        for part in (part for part in parts if len(part)):
+            shape = (shape[0] + len(part), *part.shape[1:])
+            if len(thumbnails) == 1:
+                _write_header(file, shape)
+            file.write(part.data)
+            thumbnails.append(np.array([image_files.thumbnail(image) for image in part]))
         _write_header(file, shape)
-    return Squares(np.load(path, mmap_mode="r"), np.concatenate(thumbnails))
+    return np.load(path, mmap_mode="r"), np.concatenate(thumbnails)
 
 
 def _write_header(file: BinaryIO, shape: tuple[int, ...]) -> None:

@@ -15,7 +15,7 @@ from PIL import Image, ImageFilter
 from common.errors import UserError
 from common.workers import in_order
 from pipelines.workloads.lmol.config import Data
-from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
+from pipelines.workloads.lmol.sources.image_set import ImageSet, write
 from pipelines.workloads.lmol.sources.scores import in_units
 
 FAMILIES = ("jpeg", "blur", "noise", "downscale")
@@ -43,9 +43,11 @@ def read_digits(data: Data, path: Path) -> ImageSet:
     eight = np.rint(pixels.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
     size = (data.size, data.size)
     drawn = [np.asarray(Image.fromarray(each).resize(size, Image.Resampling.BILINEAR))[..., None] for each in eight]
+    images, thumbnails = write(path, [np.array(drawn)])
     names = [f"digit-{row:04d}" for row in range(len(labels))]
     return ImageSet(
-        squares=write(path, [as_squares(drawn)]),
+        images=images,
+        thumbnails=thumbnails,
         scores=labels.astype(np.int64),
         unit=Fraction(1),
         theta=0 if data.theta is None else in_units(data.theta, Fraction(1)),
@@ -88,7 +90,7 @@ def read_photos(data: Data, path: Path) -> ImageSet:
     kinds: list[Kind] = []
     similarity: dict[Kind, list[float]] = {}
 
-    def squares() -> Iterator[Squares]:
+    def squares() -> Iterator[np.ndarray]:
         for (name, number), (part, similarities) in zip(crops, made, strict=True):
             for (family, degree), value in similarities.items():
                 names.append(f"{name}-{number}-{family}" + (f"-{degree}" if degree else ""))
@@ -96,10 +98,11 @@ def read_photos(data: Data, path: Path) -> ImageSet:
             kinds.extend(similarities)
             yield part
 
-    written = write(path, squares())
+    images, thumbnails = write(path, squares())
     score = {kind: round(float(np.median(values)) * 1000) for kind, values in similarity.items()}
     return ImageSet(
-        squares=written,
+        images=images,
+        thumbnails=thumbnails,
         scores=np.array([score[kind] for kind in kinds]),
         unit=THOUSANDTH,
         theta=PHOTO_THETA if data.theta is None else in_units(data.theta, THOUSANDTH),
@@ -118,7 +121,7 @@ def read_photos(data: Data, path: Path) -> ImageSet:
     )
 
 
-def _photo_crops(size: int, seed: int, crop: tuple[str, int]) -> tuple[Squares, dict[Kind, float]]:
+def _photo_crops(size: int, seed: int, crop: tuple[str, int]) -> tuple[np.ndarray, dict[Kind, float]]:
     """Return crop number `crop[1]` of a photo, unchanged and degraded, and the similarity of each kind to the first."""
     from skimage.metrics import structural_similarity
 
@@ -131,7 +134,7 @@ def _photo_crops(size: int, seed: int, crop: tuple[str, int]) -> tuple[Squares, 
     ssim = partial(structural_similarity, data_range=255, gaussian_weights=True, sigma=1.5, use_sample_covariance=False)
     grey = {kind: np.asarray(image.convert("L")) for kind, image in images.items()}
     similarities = {kind: float(ssim(grey["pristine", 0], each)) for kind, each in grey.items()}
-    return as_squares([np.asarray(image) for image in images.values()]), similarities
+    return np.array([np.asarray(image) for image in images.values()]), similarities
 
 
 @functools.lru_cache(maxsize=1)

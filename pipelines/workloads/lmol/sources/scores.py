@@ -44,14 +44,13 @@ def whole(texts: Sequence[str]) -> tuple[np.ndarray, Fraction]:
     """
     values = [Fraction(Decimal(text)) for text in texts]
     decimals = max(0, *(-int(Decimal(text).normalize().as_tuple().exponent) for text in texts))
-    denominators = range(1, LARGEST_DENOMINATOR + 1) if decimals > 3 else ()
     # Numbers that a computer printed are off by more than half of a seventeenth decimal.
     slack = max(Fraction(51, 100 * 10**decimals), Fraction(1, 10**12))
-    for q in denominators:
-        if all(abs(value - Fraction(round(value * q), q)) <= slack for value in values):
-            break
-    else:
-        q = 10 ** min(decimals, DECIMALS)
+
+    def fits(q: int) -> bool:
+        return all(abs(value - Fraction(round(value * q), q)) <= slack for value in values)
+
+    q = next(filter(fits, range(1, LARGEST_DENOMINATOR + 1 if decimals > 3 else 0)), 10 ** min(decimals, DECIMALS))
     return np.array([round(value * q) for value in values], np.int64), Fraction(1, q)
 
 

@@ -17,7 +17,7 @@ from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources.columns import lists_in
 from pipelines.workloads.lmol.sources.finding import find_table
-from pipelines.workloads.lmol.sources.image_set import ImageSet, Squares, as_squares, write
+from pipelines.workloads.lmol.sources.image_set import ImageSet, write
 from pipelines.workloads.lmol.sources.scores import LabelledPair, fit_theta, in_units, whole
 from pipelines.workloads.lmol.sources.tables import LABELS, Listed, home, passed_over, read_table, within
 
@@ -46,7 +46,7 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
         used = [table, *lists, *(root / name for name in (*listed.scores, *listed.refused) if "\0" not in name)]
         listed.notes += passed_over(Path(data.source), used, f"images that {table.name} does not list")
     found = Usable(refused=dict(listed.refused))
-    squares = write(path, _decoded(listed, root, data, found))
+    images, thumbnails = write(path, _decoded(listed, root, data, found))
     count = len(listed.scores) + len(listed.refused)
     if len(found.names) < 2:
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in list(found.refused.items())[:5])
@@ -78,7 +78,8 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
         raise UserError(f"data.theta={data.theta:g}: {table} has no scores, only preferences; leave data.theta out")
     labels = [(rows[a], rows[b], label) for _, a, b, label in labelled]
     return ImageSet(
-        squares=squares,
+        images=images,
+        thumbnails=thumbnails,
         scores=scores,
         unit=unit,
         theta=theta,
@@ -94,7 +95,7 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
     )
 
 
-def _decoded(listed: Listed, folder: Path, data: Data, found: Usable) -> Iterator[Squares]:
+def _decoded(listed: Listed, folder: Path, data: Data, found: Usable) -> Iterator[np.ndarray]:
     """Yield the listed images that can be used; `found` learns which these are, and why others cannot be."""
     names = list(listed.scores)
     some = [names[start : start + FILES_AT_ONCE] for start in range(0, len(names), FILES_AT_ONCE)]
@@ -106,7 +107,7 @@ def _decoded(listed: Listed, folder: Path, data: Data, found: Usable) -> Iterato
         yield squares
 
 
-def _decode(folder: Path, data: Data, names: Sequence[str]) -> tuple[Squares, Usable]:
+def _decode(folder: Path, data: Data, names: Sequence[str]) -> tuple[np.ndarray, Usable]:
     """Return the images that can be decoded within bounds, their names, and the reasons why others cannot."""
     images, found = [], Usable()
     for name in names:
@@ -121,7 +122,7 @@ def _decode(folder: Path, data: Data, names: Sequence[str]) -> tuple[Squares, Us
         images.append(image)
         found.names.append(name)
         found.animated += [name] if animated else []
-    return as_squares(images), found
+    return np.array(images), found
 
 
 def _theta(

@@ -432,6 +432,7 @@ def test_answers_may_lie_one_folder_above_the_images_and_everything_else_is_coun
     (tmp_path / "others.csv").write_text("winner,loser\nx.png,y.png\n")  # not of these images
     found = asking.rank(folder, None)
     assert found.table == answers
+    assert found.notes[0] == f"2 answers about 3 of 3 images, from {answers}, one folder above"
     assert list(found.names) == ["images/a.png", "images/c.png", "images/deep/b.png"]
     assert found.answers.tolist() == [[0, 2, FIRST], [2, 1, FIRST]]
     assert f"passed over in {folder}: .txt (1)" in found.notes
@@ -441,6 +442,13 @@ def test_answers_may_lie_one_folder_above_the_images_and_everything_else_is_coun
     assert found.table is None
     passed = [note for note in found.notes if note.startswith("passed over: ")]  # not what is of other images
     assert passed == [f"passed over: {answers} has the columns voter, picked, over; {ANSWERS}; {RENAMED}"]
+    found = asking.rank(folder, None, words=["data.columns.winner=picked", "data.columns.loser=over"])
+    assert (found.table, found.answers.tolist()) == (answers, [[0, 1, FIRST]])
+    assert not [note for note in found.notes if note.startswith("passed over: ")]
+    with pytest.raises(UserError, match=r"data\.columns\.looser.*loser"):
+        asking.rank(folder, None, words=["data.columns.looser=over"])
+    with pytest.raises(UserError, match=r"data\.columns\.loser=worse: .* no such column; it has voter, picked, over"):
+        asking.rank(answers, None, words=["data.columns.winner=picked", "data.columns.loser=worse"])
     (tmp_path / "elsewhere").mkdir()
     pictures(tmp_path / "elsewhere", ["d.png", "e.png"])
     assert asking.rank(tmp_path / "elsewhere", None).table is None

@@ -40,7 +40,7 @@ def read(section):
     """What `sources.read` gives for the section, with the images in memory."""
     with tempfile.TemporaryDirectory() as folder:
         found = sources.read(section, Path(folder) / "images.npy")
-        return replace(found, squares=replace(found.squares, images=np.array(found.images)))
+        return replace(found, images=np.array(found.images))
 
 
 def picture(seed):
