@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from common.errors import UserError
 from common.plain import Plain
 from models.plans.fields import field_of, significant
-from pipelines.workloads.bep.documents import reason
-from pipelines.workloads.bep.documents.word import unpacked
+from pipelines.workloads.bep.documents import reason, unpacked
+from pipelines.workloads.bep.documents.word import WORD_PARTS
 
 if TYPE_CHECKING:
     from docx.document import Document
@@ -63,7 +63,7 @@ def _opened(content: bytes) -> "Document":
     import docx
 
     try:
-        return docx.Document(unpacked(content, LARGEST) if content else None)
+        return docx.Document(unpacked(content, LARGEST, WORD_PARTS) if content else None)
     except UserError:
         raise
     except Exception as error:  # the libraries below raise a dozen unrelated types for damaged files

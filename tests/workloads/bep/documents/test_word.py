@@ -9,7 +9,8 @@ import docx
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from pipelines.workloads.bep.documents.word import unpacked
+from pipelines.workloads.bep.documents import unpacked
+from pipelines.workloads.bep.documents.word import WORD_PARTS
 from tests.workloads.bep.documents.reading import LIMIT, read, refusal
 
 
@@ -109,7 +110,7 @@ def test_a_bomb_is_refused_by_the_sizes_it_states(tmp_path):
 def test_a_bomb_that_lies_about_its_sizes_is_not_expanded(tmp_path):
     """Its member states 10 bytes, and the check sum of the first 10, and has five million."""
     path = word(tmp_path / "liar.docx", "Plan")
-    honest = len(unpacked(path.read_bytes(), LIMIT).getvalue())
+    honest = len(unpacked(path.read_bytes(), LIMIT, WORD_PARTS).getvalue())
     name, zeros = b"word/media/zeros.bin", bytes(5_000_000)
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name.decode(), zeros)
@@ -118,7 +119,7 @@ def test_a_bomb_that_lies_about_its_sizes_is_not_expanded(tmp_path):
     assert data.count(stated) == 2  # in front of the member, and in the list of all
     data = data.replace(stated, struct.pack("<L", 10))
     data = data.replace(struct.pack("<L", zlib.crc32(zeros)), struct.pack("<L", zlib.crc32(zeros[:10])))
-    stored = unpacked(data, LIMIT)
+    stored = unpacked(data, LIMIT, WORD_PARTS)
     assert len(stored.getvalue()) < honest + 1000
     with zipfile.ZipFile(stored) as archive:
         assert archive.read(name.decode()) == zeros[:10]
