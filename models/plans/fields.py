@@ -33,6 +33,7 @@ PART = 0.85  # of the fit of a heading's part
 class Field:
     """A field of the form."""
 
+    label: str
     group: str
     question: str
     beginning: str  # of a text for a model to continue

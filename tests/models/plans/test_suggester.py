@@ -7,6 +7,7 @@ import torch
 from common.text import longest_copied_span
 from models import io
 from models.plans import chains
+from models.plans.char_mixture import SAMPLED
 from models.plans.fields import FIELDS, field_of
 from models.plans.library import Document, Library
 from models.plans.outline import divide
@@ -148,6 +149,22 @@ def test_a_model_suggests_with_places_and_keeps_them_when_saved(tmp_path):
     assert io.load(tmp_path).suggest("ab", "abc ", 3) == [found]
     with pytest.raises(ValueError, match="n must be 1 or more"):
         model.suggest("ab", n=0)
+
+
+def test_an_answer_has_the_clauses_below_its_field_or_heading_and_says_that_its_text_is_sampled():
+    model = with_text(one="# ab\nabc dad cab abc.\n", other="# cd\nbad cab dad.\n")
+    inputs = [
+        {"field": "ab", "prompt": "abc "},
+        {"prompt": "dad.\n\n# ab\n\nabc "},
+        {"prompt": "abc ", "document": "dad.\n\n# ab\n\n"},
+        {"prompt": "abc "},
+    ]
+    field, heading, document, neither = model.predict(inputs, length=3)
+    assert field["suggestions"] == [vars(each) for each in model.suggest("ab", "abc ", 3)]
+    for each in (field, heading, document):
+        assert [way["text"] for way in each["suggestions"]] == ["dad cab abc."]
+    assert "suggestions" not in neither
+    assert {each["text_is"] for each in (field, heading, document, neither)} == {SAMPLED}
 
 
 def test_continuations_are_judged_as_they_would_be_read():
