@@ -66,7 +66,7 @@ class Reader:
         for reader, token in zip(
             readers, tokens, strict=True
         ):  # each alone, so that rounding is the same in any company
-            reader.next, reader.state = readers[0].steps(token, reader.state)
+            reader.next, reader.state = reader.steps(token, reader.state)
 
     def fork(self) -> "Reader":
         """Return an independent copy."""

@@ -50,7 +50,7 @@ class NextWords:
 
     def choose(self) -> list[list[int]]:
         """Return one continuation."""
-        own, self.ahead = self.reader.fork(), self.ahead or []
+        own = self.reader.fork()
         if len(self.ahead) < WORD:
             for token in self.ahead:
                 own.go_on([own], [token])

@@ -1,9 +1,11 @@
 """A folder of documents: what is read, refused, cleaned and masked of them, and how they are divided."""
 
+import contextlib
 import io
 import re
 import shutil
 import zipfile
+from collections.abc import Iterator
 
 from common.errors import UserError
 
@@ -20,9 +22,16 @@ def too_large(size: int, maximum_bytes: int) -> UserError:
     return UserError(f"has {size:,} bytes when expanded, more than data.maximum_bytes={maximum_bytes}")
 
 
-def reason(error: Exception) -> str:
-    """Return a library's error as a short line."""
-    return " ".join(str(error).split())[:200] or type(error).__name__
+@contextlib.contextmanager
+def refusing(kind: str, way: str) -> Iterator[None]:
+    """Raise UserError for whatever a damaged file makes the libraries below raise, dozens of unrelated types."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        why = " ".join(str(error).split())[:200] or type(error).__name__
+        raise UserError(f"cannot be read as {kind}: {why}; {way}") from error
 
 
 def unpacked(content: bytes, maximum_bytes: int, parts: tuple[str, ...]) -> io.BytesIO:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from common.errors import UserError
-from pipelines.workloads.bep.documents import reason, unpacked
+from pipelines.workloads.bep.documents import refusing, unpacked
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -70,7 +70,7 @@ def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
     from lxml import etree
 
     parser = etree.XMLParser(resolve_entities=False, huge_tree=True, remove_comments=True, remove_pis=True)
-    try:
+    with refusing("an OpenDocument text", "save it again as .odt"):
         with zipfile.ZipFile(unpacked(content, maximum_bytes, ODT_PARTS)) as packed:
             names = {"content.xml", "META-INF/manifest.xml"} & set(packed.namelist())
             parts = {name: packed.read(name) for name in names}
@@ -91,10 +91,6 @@ def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
             return "runs of hidden text" if gone else OMITTED.get(element.tag)
 
         return Form(lambda element: NAMES.get(element.tag, ""), SIGNS, omitted).read(body)
-    except UserError:
-        raise
-    except (zipfile.BadZipFile, etree.XMLSyntaxError, OSError, ValueError, EOFError) as error:
-        raise UserError(f"cannot be read as an OpenDocument text: {reason(error)}; save it again as .odt") from error
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from common.errors import UserError
-from pipelines.workloads.bep.documents import reason, unpacked
+from pipelines.workloads.bep.documents import refusing, unpacked
 from pipelines.workloads.bep.documents.markup import ASIDE, ITEM, ROW, Form
 
 if TYPE_CHECKING:
@@ -36,16 +35,12 @@ def read_docx(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list
     """
     import docx
 
-    try:
+    with refusing("a Word document", "save it again as .docx"):
         document = docx.Document(unpacked(content, maximum_bytes, WORD_PARTS))
         missing = _put_notes(document.element.body, _notes(document.part))
         edges = sum(relation.reltype.endswith(("/header", "/footer")) for relation in document.part.rels.values())
         left_out = {"footnotes and endnotes": missing, "headers and footers": edges}
         return Form(_name, SIGNS, _omitted, TEXTS, layout=False).read(document.element.body, left_out)
-    except UserError:
-        raise
-    except Exception as error:  # the libraries below raise a dozen unrelated types for damaged files
-        raise UserError(f"cannot be read as a Word document: {reason(error)}; save it again as .docx") from error
 
 
 def _notes(part: "Part") -> dict[tuple[str, str], "BaseOxmlElement"]:
