@@ -29,28 +29,17 @@ HIDDEN = re.compile(r"display:none|visibility:hidden|mso-hide:all")
 COMMENT = re.compile(r"mso-element:comment")
 
 ODT_PARTS = "an OpenDocument text", "content.xml", "mimetype"
-TEXT, OFFICE, STYLE, TABLE = (
-    f"{{urn:oasis:names:tc:opendocument:xmlns:{name}:1.0}}" for name in ("text", "office", "style", "table")
+TEXT, OFFICE, STYLE, TABLE, SVG = (
+    f"{{urn:oasis:names:tc:opendocument:xmlns:{name}:1.0}}"
+    for name in ("text", "office", "style", "table", "svg-compatible")
 )
-NAMES = {  # elements of OpenDocument by those of HTML
-    f"{TEXT}h": "h1",
-    f"{TEXT}p": "p",
-    f"{TEXT}list-item": ITEM,
-    f"{TABLE}table-row": ROW,
-    f"{TABLE}table-cell": "td",
-    f"{TEXT}note": ASIDE,
-}
+# Elements of OpenDocument by those of HTML, by the text that they stand for, and by what the report calls them.
+NAMES = {f"{TEXT}h": "h1", f"{TEXT}p": "p", f"{TEXT}list-item": ITEM, f"{TEXT}note": ASIDE}
+NAMES |= {f"{TABLE}table-row": ROW, f"{TABLE}table-cell": "td"}
 SIGNS = {f"{TEXT}line-break": "\n", f"{TEXT}tab": "\t", f"{TEXT}s": " "}
-OMITTED = {
-    f"{OFFICE}annotation": "comments",
-    f"{TEXT}tracked-changes": "lists of deletions",
-    f"{TEXT}table-of-content": "tables of contents",
-    f"{TEXT}hidden-text": "runs of hidden text",
-    f"{TABLE}covered-table-cell": "",
-    f"{TEXT}note-citation": "",
-    "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}title": "",
-    "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}desc": "",
-}
+OMITTED = {f"{OFFICE}annotation": "comments", f"{TEXT}tracked-changes": "lists of deletions"}
+OMITTED |= {f"{TEXT}table-of-content": "tables of contents", f"{TEXT}hidden-text": "runs of hidden text"}
+OMITTED |= dict.fromkeys((f"{TABLE}covered-table-cell", f"{TEXT}note-citation", f"{SVG}title", f"{SVG}desc"), "")
 
 
 def read_html(text: str) -> tuple[str, int | None, list[str]]:
@@ -164,6 +153,7 @@ class _Blocks:
         if name not in BLOCKS:
             return
         self._flush()
+        self.in_item = self.in_item and name != ITEM
         if name == ASIDE:
             self.pieces, self.in_item, self.after = self.around.pop()
             self.after += self.found.pop()
@@ -178,7 +168,8 @@ class _Blocks:
             if len(cells) == 1 and self.layout:  # such as all of a page that is laid out by a table
                 self.found[-1] += cells[0]
             elif cells:
-                self.found[-1].append(("row", " | ".join(" ".join(text for _, text in cell) for cell in cells)))
+                texts = (" ".join(" ".join(text for _, text in cell).split()) for cell in cells)
+                self.found[-1].append(("row", " | ".join(texts)))
 
     def text(self, text: str | None) -> None:
         """Add text, in which white space is a space."""

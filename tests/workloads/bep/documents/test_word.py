@@ -38,7 +38,7 @@ def test_a_word_document_comes_in_the_order_of_its_body(tmp_path):
     document.add_paragraph("After\tthe table,\nin two lines.")
     document.add_paragraph("first", style="List Bullet")
     document.add_paragraph("second", style="List Bullet")
-    document.add_paragraph("")
+    document.add_paragraph("", style="List Bullet")
     document.add_paragraph("End.")
     document.sections[0].header.paragraphs[0].text = "A header"
     document.sections[0].footer.paragraphs[0].text = "A footer"
@@ -57,13 +57,13 @@ def test_merged_cells_come_once_where_they_begin(tmp_path):
     for number, cell in enumerate(table._cells):
         cell.text = f"c{number}"
     wide, tall = table.cell(0, 0).merge(table.cell(0, 1)), table.cell(1, 2).merge(table.cell(2, 2))
-    wide.text, tall.text = "wide", "tall"
+    wide.text, tall.text = "wide", "tall\nand\tin lines"
     # A program may leave in a cell what it had before it was merged into the one above.
     table._tbl.tr_lst[2].tc_lst[-1].p_lst[0].add_r().text = "hidden by the merge"
     inner = table.cell(1, 0).add_table(1, 2)
     inner.cell(0, 0).text, inner.cell(0, 1).text = "in", "ner"
     document.save(tmp_path / "merged.docx")
-    assert read(tmp_path / "merged.docx").text == "wide | c2\nc3 in | ner | c4 | tall\nc6 | c7"
+    assert read(tmp_path / "merged.docx").text == "wide | c2\nc3 in | ner | c4 | tall and in lines\nc6 | c7"
 
 
 def test_what_word_wraps_around_text_is_read_and_what_was_deleted_is_not(tmp_path):
