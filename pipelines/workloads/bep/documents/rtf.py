@@ -14,7 +14,7 @@ LEFT_OUT = {
     "deletions": "deleted",
 }
 # Until it is switched off, or its group ends.
-HIDDEN = re.compile(r"(?<!\\)\\(v|deleted)(?![a-z0-9-])(?:[^{}]|\{[^{}]*\})*?(?:\\(?:\1)0|(?=\\plain|\}))")
+HIDDEN = re.compile(r"(?<!\\)\\(v|deleted)(?![a-z0-9-])(?:[^{}]|\{[^{}]*\})*?(?:\\(?:\1)0 ?|(?=\\plain|\}))")
 ROW = re.compile(r"\\trowd.*?\\row(?![a-z])", re.DOTALL)
 PARAGRAPH, LINE = re.compile(r"\\par(?![a-z]) ?"), re.compile(r"\\line(?![a-z]) ?")
 BOX = re.compile(r"(?:\\\*)?\\shp(?:inst)?(?![a-z])|\\shptxt(?![a-z]) ?")
