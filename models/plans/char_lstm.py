@@ -48,8 +48,8 @@ class CharLSTM(CharNetwork):
         return self.writer().answers(prepared, settings)
 
     def writer(self) -> Writer:
-        """Return a writer of texts side by side, with the weights as they are now."""
-        return Writer(self.characters, self.steps(), self.reader, self.copied)
+        """Return a writer of texts side by side."""
+        return Writer(self.characters, self.reader, self.copied)
 
     def stream(self, given: Mapping[str, Plain] | TextInput, **settings: Plain) -> Iterator[str]:
         """Iterate over the characters of the `text` that `predict` answers, each as soon as it is certain.

@@ -9,13 +9,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from common.plain import Plain
 from models.inputs import LONGEST_PROMPT
 from models.io import config_from
 from models.plans import chains, model_cards
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_network import CharLSTMConfig, State
 from models.plans.characters import COPIED, END, normalise
-from models.plans.inputs import LONGEST_DOCUMENT
+from models.plans.inputs import LONGEST_DOCUMENT, TextInput, TextSettings
 from models.plans.library import Document, Library
 from models.plans.mixing import FEATURES, TABLES
 from models.plans.mixture_weights import FROZEN, Examples, fitted, mixture
@@ -23,6 +24,7 @@ from models.plans.outline import divide, last_heading
 from models.plans.readers import MixtureReader, Readings, single_thread
 from models.plans.suggester import SUGGESTED, Suggester, Suggestion
 
+SAMPLED = "sampled by the model; no document says it"
 JUDGED = 20  # characters of a clause that its likelihood is taken of
 
 
@@ -183,6 +185,23 @@ class CharMixture(CharLSTM):
                 return [float(each.mean()) for each in reader.judge(ways)]
 
             return self.suggester.suggest(heading, partial, n, likely)
+
+    def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Plain]]:
+        """Return clauses for each field or heading, and the text that the model would write, marked as sampled."""
+        written = super().answers(prepared, settings)
+        return [
+            {**self._clauses(each), **text, "text_is": SAMPLED} for each, text in zip(prepared, written, strict=True)
+        ]
+
+    def _clauses(self, given: TextInput) -> dict[str, Plain]:
+        """Return the clauses that a server suggests; none where a text has neither a field nor a heading."""
+        before, partial = given.document, given.prompt
+        if not given.field:
+            before, _, partial = (before + partial)[-LONGEST_DOCUMENT:].rpartition("\n")
+        if not (given.field or last_heading(before)):
+            return {}
+        found = self.suggest(given.field or "", partial[len(given.field or "") - LONGEST_PROMPT :], document=before)
+        return {"suggestions": [vars(each) for each in found]}
 
     def read_ahead(self, document: str, most: int) -> bool:
         """Read at most so many further characters of a document that is asked about next; return whether it is read."""

@@ -1,23 +1,18 @@
 """The network of character models: an LSTM over characters (Graves 2013).
 
-The tokenizer is part of the model, so that training and use cannot differ in case or in unknown characters. Single
-steps of several texts do not depend on one another, to the last bit: inputs and weights are whole multiples of powers
-of two, so small that float64 holds every sum of their products exactly.
+The tokenizer is part of the model, so that training and use cannot differ in case or in unknown characters.
 
 Shapes: B sequences, S positions, V tokens, E channels of the embedding, H units of a layer, L layers.
 """
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models import io
 from models.plans.characters import Characters
-
-INPUT_BITS = 24  # of an input in -1 to 1; as fine as float32 just below 1
-WEIGHT_BITS = 28  # of the sum of the sizes of an output's weights; with those of the inputs less than float64's 53
 
 State = tuple[Tensor, Tensor]
 
@@ -70,7 +65,7 @@ class CharNetwork(io.Model):
 
     def steps(self) -> "Steps":
         """Return single steps of the LSTM with the weights as they are now."""
-        return Steps(self.lstm, self.output, self.embedding.weight)
+        return Steps(self)
 
     def example(self) -> dict[str, Tensor | bool]:
         """Return arguments of a deterministic forward pass."""
@@ -78,61 +73,24 @@ class CharNetwork(io.Model):
 
 
 class Steps:
-    """The weights of a network as they are now, ready for single tokens; `channels` (V, E) are those of all tokens."""
+    """Single steps of a network on the CPU, with the weights as they are now."""
 
     @torch.no_grad()
-    def __init__(self, lstm: nn.LSTM, output: nn.Linear, channels: Tensor):
-        size, layers = lstm.hidden_size, range(lstm.num_layers)
-        # Halves for the gates with a sigmoid, which is (tanh(x / 2) + 1) / 2, so that one tanh serves all gates.
-        halves = torch.tensor([0.5, 0.5, 1.0, 0.5]).repeat_interleave(size)
-        weights = {name: _cpu(each) for name, each in lstm.named_parameters()}
-        weights = {name: each * (halves[:, None] if each.dim() > 1 else halves) for name, each in weights.items()}
-        biases = [(weights[f"bias_ih_l{n}"] + weights[f"bias_hh_l{n}"]).numpy() for n in layers]
-        self.of_tokens = (_cpu(channels) @ weights["weight_ih_l0"].T).numpy() + biases[0]  # (V, 4 H)
-        self.further = [(biases[n], Product(weights[f"weight_ih_l{n}"])) for n in layers[1:]]  # of the other layers
-        self.recurrent = [Product(weights[f"weight_hh_l{n}"]) for n in layers]
-        self.output, self.bias = Product(output.weight), _cpu(output.bias).numpy()
+    def __init__(self, network: CharNetwork):
+        lstm, output = network.lstm, network.output
+        self.channels, *self.output = map(_cpu, (network.embedding.weight, output.weight, output.bias))
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        self.layers = [[_cpu(getattr(lstm, f"{name}_l{n}")) for name in names] for n in range(lstm.num_layers)]
 
-    def __call__(self, tokens: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (B, V) after a token (B,) more, and the state (2, L, B, H) after it."""
-        before, after, size = state.numpy(), np.empty(state.shape, np.float32), state.shape[3]
-        x, inputs = np.zeros(0), self.of_tokens[tokens.numpy()]
-        for layer, recurrent in enumerate(self.recurrent):
-            if layer:
-                bias, product = self.further[layer - 1]
-                inputs = product(x) + bias
-            gates = recurrent(before[0, layer])
-            gates += inputs
-            np.tanh(gates, out=gates)
-            candidate = gates[:, 2 * size : 3 * size].copy()
-            gates += 1.0
-            gates *= 0.5
-            cell = gates[:, size : 2 * size] * before[1, layer]
-            cell += gates[:, :size] * candidate
-            x = gates[:, 3 * size :] * np.tanh(cell)
-            after[1, layer], after[0, layer] = cell, x
-        logits = self.output(x)
-        logits += self.bias
-        logits -= logits.max(1, keepdims=True)
-        logits -= np.log(np.exp(logits).sum(1, keepdims=True))
-        return torch.from_numpy(logits.astype(np.float32)), torch.from_numpy(after)
-
-
-class Product:
-    """The product of inputs in -1 to 1 with a matrix, without rounding once both are multiples of powers of two."""
-
-    def __init__(self, weights: Tensor):
-        values = _cpu(weights).double().T.contiguous()
-        places = WEIGHT_BITS - torch.frexp(values.abs().sum(0)).exponent.double()
-        self.weights = (values * 2.0**places).round()
-        self.units = (2.0 ** -(places + INPUT_BITS)).numpy()  # of the outputs
-
-    def __call__(self, inputs: np.ndarray) -> np.ndarray:
-        """Return the product (B, outputs) float64 with `inputs` (B, inputs)."""
-        whole = np.rint(inputs * 2.0**INPUT_BITS, dtype=np.float64)
-        product = (torch.from_numpy(whole) @ self.weights).numpy()
-        product *= self.units
-        return product
+    @torch.no_grad()
+    def __call__(self, token: int, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (V,) after a token more, and the state (2, L, 1, H) after it."""
+        x, after = self.channels[token : token + 1], []
+        for layer, weights in enumerate(self.layers):
+            after.append(torch.lstm_cell(x, (state[0, layer], state[1, layer]), *weights))
+            x = after[-1][0]
+        found = torch.stack([torch.stack(parts) for parts in zip(*after, strict=True)])
+        return F.log_softmax(F.linear(x, *self.output), -1)[0], found
 
 
 def _cpu(values: Tensor) -> Tensor:

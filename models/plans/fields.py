@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+")  # those of clashDetection an
 _MINOR = (
     "a an and any are as at be by do does for from has have how in is it of on or our shall that the their them "
     "there they this to us we what when where which who will with you your "
-    "der die das den des dem im für von zur zum und"
+    "der die das den des dem im für von zur zum und le la les du de et au aux"
 )
 MINOR = frozenset(_MINOR.split())
 SUFFIXES = ["ations", "ation", "ating", "ated", "ates", "ate", "ings", "ing", "ed", "ions", "ion", "es", "s"]
@@ -33,14 +34,16 @@ PART = 0.85  # of the fit of a heading's part
 class Field:
     """A field of the form."""
 
+    label: str
     group: str
     question: str
     beginning: str  # of a text for a model to continue
     synonyms: tuple[str, ...]  # other headings of the same content
+    translated: tuple[str, ...]  # the same in German and French
 
 
 FIELDS = {
-    name: Field(**{**each, "synonyms": tuple(each["synonyms"])})
+    name: Field(**{**each, **{kind: tuple(each[kind]) for kind in ("synonyms", "translated")}})
     for name, each in json.loads(Path(__file__).with_suffix(".json").read_text()).items()
 }
 NAMES = tuple(FIELDS)
@@ -69,10 +72,14 @@ def significant(heading: str) -> frozenset[str]:
     return frozenset(stems(heading[found.end() :] if found else heading))
 
 
-_PHRASES = [[significant(name), *map(significant, field.synonyms)] for name, field in FIELDS.items()]
+_PHRASES = [
+    [significant(each) for each in (name, *field.synonyms, *field.translated)] for name, field in FIELDS.items()
+]
 _FLAT = [phrase for phrases in _PHRASES for phrase in phrases]
 _FIRSTS = np.cumsum([0, *map(len, _PHRASES)])[:-1]
-_KINDS = Counter(word for phrases in _PHRASES for word in set().union(*phrases))
+_OWN = [frozenset().union(*map(significant, (name, *field.synonyms))) for name, field in FIELDS.items()]
+# Words of the first language weigh by its headings alone, others by all.
+_KINDS = {**Counter(word for phrases in _PHRASES for word in set().union(*phrases)), **Counter(chain(*_OWN))}
 WEIGHTS = {word: max(0.25, count**-0.5) for word, count in _KINDS.items()}  # words of many fields say little
 _COLUMNS = {word: column for column, word in enumerate(_KINDS)}
 _PHRASE_WORDS = np.array([[WEIGHTS[word] * (word in phrase) for word in _COLUMNS] for phrase in _FLAT])

@@ -18,7 +18,8 @@ LABEL_LEVEL = 30
 NEAR = 10_000  # characters that a text's last heading is searched for in
 SHARP = re.compile(r"(#{1,6})\s+(?=\S)")
 NUMBER = re.compile(
-    r"(?:part|section|appendix|annex|chapter|schedule)\s+(?:\d+|[A-Z]|[ivx]+|one|two|three|four|five)\b[.:)]?\s*"
+    r"(?:part|section|appendix|annexe?|chapter|schedule|kapitel|abschnitt|teil|anhang|anlage|chapitre|partie)\s+"
+    r"(?:\d+|[A-Z]|[ivx]+|one|two|three|four|five)\b[.:)]?\s*"
     r"|[A-Z](?:\.\d+)+\.?\s+|[A-Z][.)]\s+|\d{1,2}(?:\.\d{1,2})*[.)]?\s+(?=[A-Z])",
     re.IGNORECASE,
 )

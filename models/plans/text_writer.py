@@ -13,7 +13,6 @@ import torch
 from common.plain import Plain
 from common.random import derive_key, first_uniform
 from models import sampling
-from models.plans.char_network import Steps
 from models.plans.characters import COPIED, END, PAD, UNKNOWN, Characters
 from models.plans.inputs import TextInput, TextSettings
 from models.plans.readers import Reader
@@ -93,20 +92,16 @@ class Text:
 
 
 class Writer:
-    """Writer of texts with a model's weights as they were when it was made."""
+    """Writer of a model's texts."""
 
-    def __init__(
-        self, characters: Characters, steps: Steps, reader: Callable[[int], Reader], copied: Callable[[str, str], bool]
-    ):
-        self.characters, self.steps = characters, steps
-        self.reader, self.copied = reader, copied
+    def __init__(self, characters: Characters, reader: Callable[[int], Reader], copied: Callable[[str, str], bool]):
+        self.characters, self.reader, self.copied = characters, reader, copied
 
     def begun(self, given: TextInput, settings: TextSettings) -> Text:
         """Read a prompt and the document before it."""
         read = given.document + given.prompt
         tokens = np.array(self.characters.spelled(read))
         reader = self.reader(int(tokens[0]))
-        reader.steps = self.steps
         reader.skim(tokens[1:])
         lower = self.characters.lower_case
         unknown = set(read.lower() if lower else read) - self.characters.ids.keys() if self.characters.spells else ()

@@ -167,8 +167,11 @@ def test_forms_have_their_fields_and_an_empty_one_its_usual_beginning(tmp_path):
     assert by_source["lines.txt:3"].input["prompt"] == "Two"
     assert "this is not JSON" in by_source["torn.json"].error
     assert "a form is an object" in by_source["list.json"].error
-    with pytest.raises(UserError, match="field 'nothing' has no usual beginning, so give a prompt; known fields: proj"):
-        inputs.completed({"field": "nothing"})
+    assert inputs.completed({"field": "3.4 Clash detection process"})["field"] == "clashDetection"
+    with pytest.raises(UserError) as error:
+        inputs.completed({"field": "model colours"})
+    near = "the nearest: modelingStandards, modelRequirements, taskTeamExchange"
+    assert str(error.value) == f"field 'model colours' has no usual beginning, so give a prompt; {near}"
 
 
 def test_images_are_one_ranking_and_those_of_a_folder_another(tmp_path):

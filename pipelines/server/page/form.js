@@ -1,16 +1,13 @@
 // A panel that is a form: all fields by group, each with clauses of the firm's documents below it while a person types.
 
-const CALLED = { healthSafety: "Health and safety", documentControlInfo: "Document control" };
-const spaced = name => CALLED[name] ?? name.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase().replace(/^./, letter => letter.toUpperCase());
-
-// `about.form`: {field: {group, question}}; `about.plan`: a session of the server, which reads the plan as it grows.
+// `about.form`: {field: {label, group, question}}; `about.plan`: a session of the server, which reads the plan as it grows.
 function formPanel(place, backend, about) {
   const report = reporting(), areas = {}, groups = {};
   let read = "";  // the text of the plan that the server knows
 
   // The plan without a field, which is asked about with its own text.
   const planWithout = name => Object.entries(areas).filter(([other, area]) => other != name && area.value.trim())
-    .map(([other, area]) => `# ${spaced(other)}\n\n${area.value.trim()}\n\n`).join("");
+    .map(([other, area]) => `# ${about.form[other].label}\n\n${area.value.trim()}\n\n`).join("");
 
   async function suggest(name) {
     const before = planWithout(name);
@@ -19,7 +16,7 @@ function formPanel(place, backend, about) {
       read = before;
     }
     const ways = await backend.suggest({ field: name, prompt: areas[name].value });
-    report.say(ways.length ? "" : `${spaced(name)}: nothing of yours fits`);
+    report.say(ways.length ? "" : `${about.form[name].label}: nothing of yours fits`);
     return ways;
   }
 
@@ -36,11 +33,11 @@ function formPanel(place, backend, about) {
       for await (const piece of backend.stream({ field: name, prompt: area.value }, about.settings)) written += piece;
       shown.textContent = written;
       report.say("");
-    }), { "aria-label": `write on: ${spaced(name)}` });
-    const shown = element("output", { class: "note", "aria-label": `written by the model: ${spaced(name)}` });
+    }), { "aria-label": `write on: ${about.form[name].label}` });
+    const shown = element("output", { class: "note", "aria-label": `written by the model: ${about.form[name].label}` });
     const writing = element("p", { class: "note", hidden: true }, write, " what the model would write, which no document says: ", shown);
     (groups[group] ??= []).push(element("div", { class: "field" },
-      labelled(`${spaced(name)}: ${question}`, area, { class: "whole" }), ...proposed.parts, writing));
+      labelled(`${about.form[name].label}: ${question}`, area, { class: "whole" }), ...proposed.parts, writing));
   }
   const parts = Object.entries(groups).map(([group, fields], number) =>
     element("details", { open: !number }, element("summary", {}, group), ...fields));

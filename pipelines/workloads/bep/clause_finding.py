@@ -71,9 +71,8 @@ def measure(documents: Sequence[Document], most: int, seed: int) -> tuple[dict[s
         row: dict[str, Plain] = {"given": GIVEN[given], "suggestions": way}
         row |= {name: _percent(totals[:, column], asked_for) for column, name in enumerate(FIGURES, 1)}
         row["off the topic, %"] = _percent(totals[:, 4], totals[:, 5])
-        interval = ratio_percentiles(own[:, 2] - totals[:, 2], asked_for, drawn)
         row["hits@3 fewer, points"] = _percent(own[:, 2] - totals[:, 2], asked_for)
-        row["95 %"] = interval and [100 * end for end in interval]
+        row["95 %"] = ratio_percentiles(100 * (own[:, 2] - totals[:, 2]), asked_for, drawn)
         table.append(row)
         if way == RIVAL:
             summary[f"clauses_gain_{given}"] = row["hits@3 fewer, points"]

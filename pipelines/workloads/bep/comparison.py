@@ -80,8 +80,6 @@ def together(evaluations: Sequence[Evaluation], seed: int) -> Evaluation:
         **gain(bits, 2, characters, drawn),
         "n": int(weights.sum()),
         "documents": len(set(columns["document"])),
-        "unknown_characters": sum(part["unknown_characters"] for part in parts),
-        "trained_on_characters": [part["trained_on_characters"] for part in parts],
         "seconds": sum(part["seconds"] for part in parts),
     }
     summary.pop("bits_per_character_prompt", None)

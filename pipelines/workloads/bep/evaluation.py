@@ -17,7 +17,7 @@ from common.statistics import resampled_counts
 from common.text import ppmd_baseline, xz_rows
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
-from models.plans.characters import PAD, UNKNOWN
+from models.plans.characters import PAD
 from models.plans.fields import FIELDS
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import clause_finding, data, typist
@@ -99,9 +99,7 @@ def _predict(
         **gain(bits, len(own), characters, drawn),
         "n": int(characters.sum()),
         "documents": len(documents),
-        "unknown_characters": int(sum((each.tokens == UNKNOWN).sum() for each in documents)),
         **typist.measure(model, documents, config.evaluation.typed, config.seed),
-        "trained_on_characters": len(training_text),
         "kind": config.model.kind,
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,

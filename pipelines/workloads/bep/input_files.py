@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from common.errors import UserError
 from common.input_files import Given, Inputs, each_file, lines_of
 from common.plain import Plain
-from models.plans.fields import FIELDS
+from models.plans.fields import FIELDS, field_of, fits
 from models.plans.inputs import TextInput, TextSettings
 from pipelines.workloads.bep.documents import filling
 
@@ -47,14 +48,21 @@ def completed(given: Mapping[str, object]) -> Mapping[str, object]:
     field = given.get("field")
     if given.get("prompt") or not isinstance(field, str):
         return given
-    if field not in FIELDS:
-        raise UserError(f"field {field!r} has no usual beginning, so give a prompt; known fields: {', '.join(FIELDS)}")
-    return {**given, "prompt": FIELDS[field].beginning}
+    known = field_of(field)
+    if known is None:
+        fit = dict(zip(FIELDS, fits([field])[0], strict=True))
+        alike = {
+            name: SequenceMatcher(None, field.lower(), each.label.lower()).ratio() for name, each in FIELDS.items()
+        }
+        near = ", ".join(sorted(FIELDS, key=lambda name: (fit[name], alike[name]), reverse=True)[:3])
+        raise UserError(f"field {field!r} has no usual beginning, so give a prompt; the nearest: {near}")
+    return {**given, "field": known, "prompt": FIELDS[known].beginning}
 
 
 def about(models: Sequence[object]) -> dict[str, Plain]:
-    """Return the usual beginnings of the form's fields, and their groups and questions."""
-    form: dict[str, Plain] = {name: {"group": each.group, "question": each.question} for name, each in FIELDS.items()}
+    """Return the usual beginnings of the form's fields, and their labels, groups and questions."""
+    shown = ("label", "group", "question")
+    form: dict[str, Plain] = {name: {key: vars(each)[key] for key in shown} for name, each in FIELDS.items()}
     return {"fields": {name: each.beginning for name, each in FIELDS.items()}, "form": form}
 
 

@@ -7,7 +7,7 @@ knows its training text, and would be trusted too much with other text (stacking
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -147,7 +147,7 @@ class Mixer:
             stored_weights = dict(base.named_parameters())
             for name, parameter in self.model.named_parameters():
                 parameter.data[: len(stored_weights[name])] = stored_weights[name].data
-        self.learn, self.untrained = learn, _network_of(self.model)
+        self.learn, self.untrained = learn, _untrained(self.model)
         self.fitted: dict[str, float] = {}  # the nats per token that the weights leave, once they are fitted
 
     def fit(self) -> dict[str, float]:
@@ -244,20 +244,16 @@ class Mixer:
         count = min(NETWORKS, len(groups))
         for first in range(ranks.rank(), count, ranks.world()):
             hidden = np.isin(self.groups, groups[first::count])
-            network = copy.deepcopy(self.untrained).to(self.model.output.weight.device)
+            network = _untrained(self.untrained).to(self.model.output.weight.device)
             said = f"learning without a part of the text, to fit the mixture ({first + 1} of {count})"
             self.learn(network, [self.pieces[number][1:-1] for number in np.flatnonzero(~hidden)], said)
             found |= {number: predicted(network, self.pieces[number]) for number in chosen[hidden[chosen]]}
         return found
 
 
-def _network_of(model: CharMixture) -> CharLSTM:
-    """Return a copy of a mixture's LSTM."""
-    names = (each.name for each in fields(CharLSTMConfig))
-    with torch.random.fork_rng(devices=[]):  # so that what is drawn next does not depend on it
-        network = CharLSTM(CharLSTMConfig(**{name: getattr(model.config, name) for name in names}))
-    network.load_state_dict(dict(model.named_parameters()))
-    return network
+def _untrained(model: CharMixture) -> CharMixture:
+    """Return a copy with weights of its own and the same counts, whose LSTM can learn."""
+    return copy.deepcopy(model, {id(each): each for each in model.buffers()})
 
 
 @torch.no_grad()

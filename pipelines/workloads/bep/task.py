@@ -97,11 +97,11 @@ class CharTask(Task):
         stream = stream_of([text.tokens for text in corpus.parts["train"]])
         self.train = Windows(stream, training.sequence * training.carry, training.step, device, workers)
         self.validation = held_out(corpus.parts["validation"], training.sequence, device, workers)
-        counts = {name: (len(texts), sum(len(text.tokens) for text in texts)) for name, texts in corpus.parts.items()}
-        sizes_of_parts = (
-            f"{name} {documents} with {characters:,} characters" for name, (documents, characters) in counts.items()
+        parts = (
+            f"{name} {len(texts)} with {sum(len(text.tokens) for text in texts):,} characters"
+            for name, texts in corpus.parts.items()
         )
-        self.notes = [f"documents: {', '.join(sizes_of_parts)}; vocabulary {len(self.model.characters)}"]
+        self.notes = [f"documents: {', '.join(parts)}; vocabulary {len(self.model.characters)}"]
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Return the cross-entropy in nats, summed over the targets; a sequence starts from the last one's state."""

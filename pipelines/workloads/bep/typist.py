@@ -50,7 +50,7 @@ class NextWords:
 
     def choose(self) -> list[list[int]]:
         """Return one continuation."""
-        own, self.ahead = self.reader.fork(), self.ahead or []
+        own = self.reader.fork()
         if len(self.ahead) < WORD:
             for token in self.ahead:
                 own.go_on([own], [token])
@@ -106,7 +106,7 @@ def measure(model: CharLSTM, documents: Sequence[Text], most: int, seed: int) ->
         {
             "suggestions by": name,
             "keystrokes saved, %": 100 * float(own.sum() / characters.sum()),
-            "95 %": _percent(own, characters, drawn),
+            "95 %": ratio_percentiles(100 * own, characters, drawn),
         }
         for name, own in saved.items()
     ]
@@ -187,10 +187,5 @@ def _gain(saved: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.nda
     return {
         "keystrokes_strongest": name,
         "keystrokes_gain_percent": 100 * float((own - best).sum() / characters.sum()),
-        "keystrokes_gain_percent_interval": _percent(own - best, characters, drawn),
+        "keystrokes_gain_percent_interval": ratio_percentiles(100 * (own - best), characters, drawn),
     }
-
-
-def _percent(values: np.ndarray, weights: np.ndarray, drawn: np.ndarray | None) -> list[float] | None:
-    interval = ratio_percentiles(values, weights, drawn)
-    return interval and [100 * end for end in interval]

@@ -38,8 +38,8 @@ def always(model, text):
 def foreseeing(model, forward):
     """Make `model` expect what `forward` says, for whole texts and token by token."""
 
-    def step(tokens, state):
-        return torch.log_softmax(forward(tokens[None])[0][0], -1), state
+    def step(token, state):
+        return torch.log_softmax(forward(torch.tensor([[token]]))[0][0, 0], -1), state
 
     model.forward, model.steps = forward, lambda: step
     return model

@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from models.plans import text_writer
-from models.plans.char_network import Product
 from models.plans.inputs import TextInput, TextSettings
 from tests.models.plans.test_char_lstm import always, tiny
 from tests.models.plans.test_char_mixture import mixture, wording
@@ -72,17 +71,3 @@ def test_documents_that_are_long_together_are_read_one_after_the_other(monkeypat
 
 def sizes(texts):
     return [len(text.given.document + text.given.prompt) for text in texts]
-
-
-@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
-def test_a_product_does_not_depend_on_the_order_in_which_it_is_added_up(size):
-    generator = torch.Generator().manual_seed(0)
-    weights = torch.randn(37, 301, generator=generator) * size
-    inputs, order = 2 * torch.rand(19, 301, generator=generator) - 1, torch.randperm(301, generator=generator)
-    inputs[0] = weights[0].sign()
-    product = Product(weights)(inputs.numpy())
-    assert (Product(weights[:, order])(inputs[:, order].numpy()) == product).all()
-    assert (Product(weights)(inputs[3:4].numpy()) == product[3]).all()
-    exact = (inputs.double() @ weights.T.double()).numpy()
-    assert (abs(product - exact) < 2.0**-23 * weights.double().abs().sum(1).numpy()).all()
-    assert not Product(torch.zeros(2, 301))(inputs.numpy()).any()

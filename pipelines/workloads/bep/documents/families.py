@@ -1,6 +1,5 @@
 """Families: documents of one project, or versions of one another."""
 
-import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,11 +7,10 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array, triu
+from scipy.sparse import coo_array, triu
 from scipy.sparse.csgraph import connected_components
 
 from common.text import words
-from models.plans.chains import mixed
 
 SHINGLE = 5  # words
 # 22-0417 or 4711 in a file's name, but no year, no date and not the number of ISO 19650.
@@ -47,11 +45,13 @@ def group(
     Texts are compared as sets of 5-word sequences. A family is all that such pairs, and a common `project`, connect,
     even if its most distant members are less similar.
     """
+    from sklearn.feature_extraction.text import CountVectorizer
+
     names = sorted(texts)
-    shingles = [_shingles(texts[name]) for name in names]
-    sizes = np.array([len(each) for each in shingles])
-    rows, columns = np.repeat(np.arange(len(names)), sizes), np.unique(np.concatenate(shingles), return_inverse=True)[1]
-    found = csr_array((np.ones(len(rows), np.int32), (rows, columns)))
+    found = CountVectorizer(analyzer=_shingles, binary=True, dtype=np.int32).fit_transform(
+        texts[name] for name in names
+    )
+    sizes = np.asarray(found.sum(1)).ravel()
     common = triu(found @ found.T, 1).tocoo()
     similarity = common.data / (sizes[common.row] + sizes[common.col] - common.data)
     close = [
@@ -69,15 +69,7 @@ def group(
     return list(members.values()), {(names[a], names[b]): each for a, b, each in close}
 
 
-def _shingles(text: str) -> np.ndarray:
-    """Return sorted hashes (n,) uint64 of the different runs of 5 words, or of all words if there are fewer."""
+def _shingles(text: str) -> set[str]:
+    """Return the different runs of 5 words, or all words if there are fewer."""
     found = words(text)
-    codes = {word: int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) for word in set(found)}
-    hashes = np.array([codes[word] for word in found], np.uint64)
-    count = len(hashes) - SHINGLE + 1
-    if count < 1:
-        return mixed(hashes.sum(keepdims=True)) if len(hashes) else hashes
-    total = np.zeros(count, np.uint64)
-    for place in range(SHINGLE):
-        total = mixed(total + hashes[place : place + count])
-    return np.unique(total)
+    return {" ".join(found[at : at + SHINGLE]) for at in range(max(1, len(found) - SHINGLE + 1))} - {""}

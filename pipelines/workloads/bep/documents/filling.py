@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from common.errors import UserError
 from common.plain import Plain
 from models.plans.fields import field_of, significant
-from pipelines.workloads.bep.documents import reason
-from pipelines.workloads.bep.documents.word import unpacked
+from pipelines.workloads.bep.documents import refusing, unpacked
+from pipelines.workloads.bep.documents.word import WORD_PARTS
 
 if TYPE_CHECKING:
     from docx.document import Document
@@ -62,12 +61,8 @@ def filled(template: bytes, plan: str) -> tuple[bytes, list[str]]:
 def _opened(content: bytes) -> "Document":
     import docx
 
-    try:
-        return docx.Document(unpacked(content, LARGEST) if content else None)
-    except UserError:
-        raise
-    except Exception as error:  # the libraries below raise a dozen unrelated types for damaged files
-        raise UserError(f"cannot be read as a Word document: {reason(error)}; save it again as .docx") from error
+    with refusing("a Word document", "save it again as .docx"):
+        return docx.Document(unpacked(content, LARGEST, WORD_PARTS) if content else None)
 
 
 def _places(document: "Document") -> Iterator[tuple[str, "Paragraph", "ParagraphStyle | str | None", list[str]]]:

@@ -1,25 +1,26 @@
 """The text of web pages and of OpenDocument texts: paragraphs, lists, and tables with a line for each row."""
 
-import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from common.errors import UserError
-from pipelines.workloads.bep.documents import reason, too_large
-from pipelines.workloads.bep.documents.word import grouped
+from pipelines.workloads.bep.documents import refusing, unpacked
 
 if TYPE_CHECKING:
     from lxml import etree
 
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 ITEM, ROW, CELLS = "li", "tr", {"td", "th"}
+ASIDE = "aside of a paragraph"  # a note or a text box, which follows it
 BLOCKS = {
     "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "div", "dl", "dt",
     "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", *HEADINGS, ITEM, "main", "ol", "p",
-    "pre", ROW, "section", "summary", "table", "tbody", *CELLS, "tfoot", "thead", "ul",
+    "pre", ROW, "section", "summary", "table", "tbody", *CELLS, "tfoot", "thead", "ul", ASIDE,
 }  # fmt: skip
 NO_TEXT = {
     "iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title",
@@ -27,27 +28,18 @@ NO_TEXT = {
 HIDDEN = re.compile(r"display:none|visibility:hidden|mso-hide:all")
 COMMENT = re.compile(r"mso-element:comment")
 
-TEXT, OFFICE, STYLE, TABLE = (
-    f"{{urn:oasis:names:tc:opendocument:xmlns:{name}:1.0}}" for name in ("text", "office", "style", "table")
+ODT_PARTS = "an OpenDocument text", "content.xml", "mimetype"
+TEXT, OFFICE, STYLE, TABLE, SVG = (
+    f"{{urn:oasis:names:tc:opendocument:xmlns:{name}:1.0}}"
+    for name in ("text", "office", "style", "table", "svg-compatible")
 )
-SAME = {  # elements of OpenDocument by those of HTML
-    f"{TEXT}h": "h1",
-    f"{TEXT}p": "p",
-    f"{TEXT}list-item": ITEM,
-    f"{TABLE}table-row": ROW,
-    f"{TABLE}table-cell": "td",
-}
+# Elements of OpenDocument by those of HTML, by the text that they stand for, and by what the report calls them.
+NAMES = {f"{TEXT}h": "h1", f"{TEXT}p": "p", f"{TEXT}list-item": ITEM, f"{TEXT}note": ASIDE}
+NAMES |= {f"{TABLE}table-row": ROW, f"{TABLE}table-cell": "td"}
 SIGNS = {f"{TEXT}line-break": "\n", f"{TEXT}tab": "\t", f"{TEXT}s": " "}
-OMITTED = {
-    f"{OFFICE}annotation": "comments",
-    f"{TEXT}tracked-changes": "lists of deletions",
-    f"{TEXT}table-of-content": "tables of contents",
-    f"{TEXT}hidden-text": "runs of hidden text",
-    f"{TABLE}covered-table-cell": "",
-    f"{TEXT}note-citation": "",
-    "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}title": "",
-    "{urn:oasis:names:tc:opendocument:xmlns:svg-compatible:1.0}desc": "",
-}
+OMITTED = {f"{OFFICE}annotation": "comments", f"{TEXT}tracked-changes": "lists of deletions"}
+OMITTED |= {f"{TEXT}table-of-content": "tables of contents", f"{TEXT}hidden-text": "runs of hidden text"}
+OMITTED |= dict.fromkeys((f"{TABLE}covered-table-cell", f"{TEXT}note-citation", f"{SVG}title", f"{SVG}desc"), "")
 
 
 def read_html(text: str) -> tuple[str, int | None, list[str]]:
@@ -56,7 +48,7 @@ def read_html(text: str) -> tuple[str, int | None, list[str]]:
 
     parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
     page = etree.fromstring((text if text.strip() else "<p>").encode(), parser)
-    return _read(page, {}, {"br": "\n"}, _omitted)
+    return Form(lambda element: element.tag, {"br": "\n"}, _omitted).read(page)
 
 
 def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:
@@ -67,16 +59,10 @@ def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
     from lxml import etree
 
     parser = etree.XMLParser(resolve_entities=False, huge_tree=True, remove_comments=True, remove_pis=True)
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as packed:
-            if not {"content.xml", "mimetype"} <= set(packed.namelist()):
-                raise UserError("is a zip archive but not an OpenDocument text; rename it, or unpack it")
-            parts = {}
-            for name in {"content.xml", "META-INF/manifest.xml"} & set(packed.namelist()):
-                with packed.open(name) as part:  # declared sizes may be wrong
-                    parts[name] = part.read(maximum_bytes + 1)
-                if len(parts[name]) > maximum_bytes:
-                    raise too_large(max(len(parts[name]), packed.getinfo(name).file_size), maximum_bytes)
+    with refusing("an OpenDocument text", "save it again as .odt"):
+        with zipfile.ZipFile(unpacked(content, maximum_bytes, ODT_PARTS)) as packed:
+            names = {"content.xml", "META-INF/manifest.xml"} & set(packed.namelist())
+            parts = {name: packed.read(name) for name in names}
         if b"encryption-data" in parts.get("META-INF/manifest.xml", b""):
             raise UserError("is encrypted; save it without a password")
         root = etree.fromstring(parts["content.xml"], parser)
@@ -93,87 +79,85 @@ def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
             gone = element.get(f"{TEXT}display") == "none" or element.get(f"{TEXT}style-name") in hidden
             return "runs of hidden text" if gone else OMITTED.get(element.tag)
 
-        _move_notes(body)
-        return _read(body, SAME, SIGNS, omitted)
-    except UserError:
-        raise
-    except (zipfile.BadZipFile, etree.XMLSyntaxError, OSError, ValueError, EOFError) as error:
-        raise UserError(f"cannot be read as an OpenDocument text: {reason(error)}; save it again as .odt") from error
+        return Form(lambda element: NAMES.get(element.tag, ""), SIGNS, omitted).read(body)
 
 
-def _move_notes(body: "etree._Element") -> None:
-    """Put notes behind the paragraphs that they stand in."""
-    from lxml import etree
+@dataclass(frozen=True)
+class Form:
+    """How a kind of document is written, in terms of HTML."""
 
-    for note in reversed(list(body.iter(f"{TEXT}note"))):
-        paragraph = next(note.iterancestors(f"{TEXT}p", f"{TEXT}h"), None)
-        if paragraph is not None:
-            place = etree.Element(f"{TEXT}span")
-            place.tail, note.tail = note.tail, None
-            note.getparent().replace(note, place)
-            paragraph.addnext(note)
+    name: "Callable[[etree._Element], str]"  # of an element in HTML
+    signs: Mapping[str, str]  # tag -> what it stands for
+    omitted: "Callable[[etree._Element], str | None]"  # what is left out, as the report calls it, or ""; else None
+    texts: Collection[str] = ()  # tags that hold text; (): all
+    layout: bool = True  # whether a row with one cell is no table's
 
+    def read(
+        self, body: "etree._Element", left_out: Mapping[str, int] = MappingProxyType({})
+    ) -> tuple[str, int | None, list[str]]:
+        """Return the text, None as the number of pages, and warnings, also of what else is `left_out`."""
+        from lxml import etree
 
-def _read(
-    body: "etree._Element",
-    names: Mapping[str, str],
-    signs: Mapping[str, str],
-    omitted: "Callable[[etree._Element], str | None]",
-) -> tuple[str, int | None, list[str]]:
-    """Return the text, None as the number of pages, and warnings; `names` are the elements' in HTML if they differ."""
-    from lxml import etree
-
-    blocks = _Blocks()
-    for event, element in etree.iterwalk(body, events=("start", "end")):
-        if event == "start":
-            blocks.begin(names.get(element.tag, element.tag), omitted(element))
-            blocks.sign(signs.get(element.tag, ""))
-            blocks.text(element.text)
-        else:
-            blocks.end()
-            blocks.text(element.tail)
-    return blocks.finished()
+        blocks, counts = _Blocks(self.layout), Counter[str]()
+        walk = etree.iterwalk(body, events=("start", "end"))
+        for event, element in walk:
+            if event == "end":
+                blocks.end()
+                blocks.text("" if self.texts else element.tail)
+            elif (what := self.omitted(element)) is not None:
+                counts[what] += bool(what)
+                blocks.open.append("")
+                walk.skip_subtree()
+            else:
+                blocks.begin(self.name(element))
+                blocks.pieces.append(self.signs.get(element.tag, ""))
+                blocks.text(element.text if not self.texts or element.tag in self.texts else "")
+        warnings = [f"{what} left out: {count}" for what, count in [*counts.items(), *left_out.items()] if count]
+        return "\n\n".join(grouped(blocks.finished())), None, warnings
 
 
 class _Blocks:
     """Blocks made of begins and ends of elements, by their names in HTML, and of the text between them."""
 
-    def __init__(self) -> None:
-        self.left_out = Counter[str]()
-        self.open: list[tuple[str, bool]] = []  # names, and whether their text is left out
-        self.found: list[list[tuple[str, str]]] = [[]]  # blocks of the document, and of cells within cells
+    def __init__(self, layout: bool) -> None:
+        self.layout = layout
+        self.open: list[str] = []  # names of elements
+        self.found: list[list[tuple[str, str]]] = [[]]  # blocks of the document, and of cells and asides within
         self.rows: list[list[list[tuple[str, str]]]] = []
         self.pieces: list[str] = []
         self.in_item = False
+        self.after: list[tuple[str, str]] = []  # asides that follow the paragraph
+        self.around: list[tuple[list[str], bool, list[tuple[str, str]]]] = []  # paragraphs around an aside
 
-    def finished(self) -> tuple[str, int | None, list[str]]:
+    def finished(self) -> list[tuple[str, str]]:
         self._flush()
-        warnings = [f"{what} left out: {count}" for what, count in self.left_out.items() if count]
-        return "\n\n".join(grouped(iter(self.found[0]))), None, warnings
+        return self.found[0]
 
-    def begin(self, name: str, omitted: str | None = None) -> None:
-        """Begin an element; the text of `omitted` ones, named for the report or "", is left out."""
-        within = bool(self.open) and self.open[-1][1]
-        if omitted and not within:
-            self.left_out[omitted] += 1
-        self.open.append((name, within or omitted is not None))
-        if self.open[-1][1]:
-            return
-        if name in BLOCKS:
+    def begin(self, name: str) -> None:
+        """Begin an element."""
+        self.open.append(name)
+        if name == ASIDE:
+            self.around.append((self.pieces, self.in_item, self.after))
+            self.pieces, self.in_item, self.after = [], False, []
+        elif name in BLOCKS:
             self._flush()
         self.in_item = name == ITEM or (self.in_item and name not in (*CELLS, *HEADINGS))
         if name == ROW:
             self.rows.append([])
-        elif name in CELLS:
+        elif name in (ASIDE, *CELLS):
             self.found.append([])
 
     def end(self) -> None:
         """End the element that began last."""
-        name, omitted = self.open.pop()
-        if omitted or name not in BLOCKS:
+        name = self.open.pop()
+        if name not in BLOCKS:
             return
         self._flush()
-        if name in CELLS:
+        self.in_item = self.in_item and name != ITEM
+        if name == ASIDE:
+            self.pieces, self.in_item, self.after = self.around.pop()
+            self.after += self.found.pop()
+        elif name in CELLS:
             blocks = self.found.pop()
             if self.rows:
                 self.rows[-1].append(blocks)
@@ -181,19 +165,15 @@ class _Blocks:
                 self.found[-1] += blocks
         elif name == ROW:
             cells = [cell for cell in self.rows.pop() if cell]
-            if len(cells) == 1:  # such as all of a page that is laid out by a table
+            if len(cells) == 1 and self.layout:  # such as all of a page that is laid out by a table
                 self.found[-1] += cells[0]
             elif cells:
-                self.found[-1].append(("row", " | ".join(" ".join(text for _, text in cell) for cell in cells)))
+                texts = (" ".join(" ".join(text for _, text in cell).split()) for cell in cells)
+                self.found[-1].append(("row", " | ".join(texts)))
 
     def text(self, text: str | None) -> None:
         """Add text, in which white space is a space."""
-        self.sign(re.sub(r"[ \t\r\n]+", " ", text or ""))
-
-    def sign(self, text: str) -> None:
-        """Add text as it is."""
-        if not (self.open and self.open[-1][1]):
-            self.pieces.append(text)
+        self.pieces.append(re.sub(r"[ \t\r\n]+", " ", text or ""))
 
     def _flush(self) -> None:
         text = re.sub(r" *\n *", "\n", re.sub(" +", " ", "".join(self.pieces))).strip()
@@ -201,6 +181,21 @@ class _Blocks:
         if text:
             self.found[-1].append(("item", f"\u2022 {text}") if self.in_item else ("", text))
             self.in_item = False
+        self.found[-1] += self.after
+        self.after.clear()
+
+
+def grouped(blocks: Iterable[tuple[str, str]]) -> list[str]:
+    """Return paragraphs; the items of a list, and the rows of a table, become the lines of one paragraph."""
+    paragraphs: list[str] = []
+    before = ""
+    for kind, text in blocks:
+        if kind and kind == before:
+            paragraphs[-1] += f"\n{text}"
+        else:
+            paragraphs.append(text)
+        before = kind
+    return paragraphs
 
 
 def _omitted(element: "etree._Element") -> str | None:

@@ -11,7 +11,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from common.errors import UserError
-from pipelines.workloads.bep.documents import reason, too_large
+from pipelines.workloads.bep.documents import refusing, too_large
 
 if TYPE_CHECKING:
     from pypdf import PageObject, PdfReader
@@ -38,7 +38,7 @@ def read_pdf(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
     log.addHandler(messages)
     pages: list[str] = []
     try:
-        with pypdf.apply_configuration(None, **caps):
+        with refusing("a PDF", "print it to a new PDF"), pypdf.apply_configuration(None, **caps):
             reader = pypdf.PdfReader(io.BytesIO(content))
             if reader.is_encrypted and not _opens(reader):
                 raise UserError("is encrypted; save it without a password")
@@ -48,10 +48,6 @@ def read_pdf(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
                 size += len(pages[-1])
                 if size > maximum_bytes:
                     raise too_large(size, maximum_bytes)
-    except UserError:
-        raise
-    except Exception as error:  # "broken PDF files might cause other exceptions", says its documentation
-        raise UserError(f"cannot be read as a PDF: {reason(error)}; print it to a new PDF") from error
     finally:
         log.removeHandler(messages)
         log.propagate = propagate

@@ -11,8 +11,9 @@ import pytest
 from docx.shared import RGBColor
 
 from common.errors import UserError
-from models.plans.fields import FIELDS, field_of
+from models.plans.fields import field_of
 from pipelines.workloads.bep.documents.filling import exchanged, filled
+from pipelines.workloads.bep.input_files import about
 
 PLAN = """# Clash detection
 
@@ -106,8 +107,13 @@ def test_without_a_template_the_document_is_the_plan():
 
 
 def test_every_field_is_known_by_the_heading_that_the_page_downloads():
-    spaced = {name: re.sub("([a-z])([A-Z])", r"\1 \2", name).capitalize() for name in FIELDS}
-    assert {name: field_of(heading) for name, heading in spaced.items()} == {name: name for name in FIELDS}
+    form = about([])["form"]
+    assert {name: field_of(each["label"]) for name, each in form.items()} == {name: name for name in form}
+    labels = [each["label"] for each in form.values()]
+    assert {"BIM objectives", "CDE workflow", "COBie requirements", "Health and safety"} <= set(labels)
+    assert not [
+        label for label in labels if re.search("Bim|Cde|Cobie|[MT]idp|Qa |[a-z][A-Z]", label.replace("COBie", ""))
+    ]
 
 
 @pytest.mark.exhaustive

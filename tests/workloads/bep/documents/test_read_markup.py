@@ -53,6 +53,18 @@ def test_a_page_comes_in_order_in_the_encoding_that_it_declares(tmp_path, name, 
     assert found.warnings == ("navigation left out: 1", "runs of hidden text left out: 2", "deletions left out: 1")
 
 
+def test_a_line_break_in_a_cell_stays_in_its_row_and_an_empty_item_is_none(tmp_path):
+    (tmp_path / "a.html").write_text("<table><tr><td>Two<br>lines<td>Ada</table><ul><li></ul><p>Prose.</p>")
+    assert read(tmp_path / "a.html").text == "Two lines | Ada\n\nProse."
+
+
+def test_hidden_text_in_rtf_is_left_out_until_it_is_switched_off(tmp_path):
+    (tmp_path / "a.rtf").write_bytes(
+        rb"{\rtf1 One \v hidden \v0 two {\v {\b hidden} hidden}{\v hidden\plain three}\par 1.\tab Four}"
+    )
+    assert read(tmp_path / "a.rtf").text == "One two three\n\n1.\tFour"
+
+
 def test_an_opendocument_text_comes_in_order_with_notes_after_their_paragraph(tmp_path):
     row = "<table:table-row>{}</table:table-row>".format
     cell = "<table:table-cell><text:p>{}</text:p></table:table-cell>".format

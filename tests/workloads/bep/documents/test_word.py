@@ -9,7 +9,8 @@ import docx
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
-from pipelines.workloads.bep.documents.word import unpacked
+from pipelines.workloads.bep.documents import unpacked
+from pipelines.workloads.bep.documents.word import WORD_PARTS
 from tests.workloads.bep.documents.reading import LIMIT, read, refusal
 
 
@@ -37,7 +38,7 @@ def test_a_word_document_comes_in_the_order_of_its_body(tmp_path):
     document.add_paragraph("After\tthe table,\nin two lines.")
     document.add_paragraph("first", style="List Bullet")
     document.add_paragraph("second", style="List Bullet")
-    document.add_paragraph("")
+    document.add_paragraph("", style="List Bullet")
     document.add_paragraph("End.")
     document.sections[0].header.paragraphs[0].text = "A header"
     document.sections[0].footer.paragraphs[0].text = "A footer"
@@ -56,13 +57,13 @@ def test_merged_cells_come_once_where_they_begin(tmp_path):
     for number, cell in enumerate(table._cells):
         cell.text = f"c{number}"
     wide, tall = table.cell(0, 0).merge(table.cell(0, 1)), table.cell(1, 2).merge(table.cell(2, 2))
-    wide.text, tall.text = "wide", "tall"
+    wide.text, tall.text = "wide", "tall\nand\tin lines"
     # A program may leave in a cell what it had before it was merged into the one above.
     table._tbl.tr_lst[2].tc_lst[-1].p_lst[0].add_r().text = "hidden by the merge"
     inner = table.cell(1, 0).add_table(1, 2)
     inner.cell(0, 0).text, inner.cell(0, 1).text = "in", "ner"
     document.save(tmp_path / "merged.docx")
-    assert read(tmp_path / "merged.docx").text == "wide | c2\nc3 in | ner | c4 | tall\nc6 | c7"
+    assert read(tmp_path / "merged.docx").text == "wide | c2\nc3 in | ner | c4 | tall and in lines\nc6 | c7"
 
 
 def test_what_word_wraps_around_text_is_read_and_what_was_deleted_is_not(tmp_path):
@@ -109,7 +110,7 @@ def test_a_bomb_is_refused_by_the_sizes_it_states(tmp_path):
 def test_a_bomb_that_lies_about_its_sizes_is_not_expanded(tmp_path):
     """Its member states 10 bytes, and the check sum of the first 10, and has five million."""
     path = word(tmp_path / "liar.docx", "Plan")
-    honest = len(unpacked(path.read_bytes(), LIMIT).getvalue())
+    honest = len(unpacked(path.read_bytes(), LIMIT, WORD_PARTS).getvalue())
     name, zeros = b"word/media/zeros.bin", bytes(5_000_000)
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(name.decode(), zeros)
@@ -118,7 +119,7 @@ def test_a_bomb_that_lies_about_its_sizes_is_not_expanded(tmp_path):
     assert data.count(stated) == 2  # in front of the member, and in the list of all
     data = data.replace(stated, struct.pack("<L", 10))
     data = data.replace(struct.pack("<L", zlib.crc32(zeros)), struct.pack("<L", zlib.crc32(zeros[:10])))
-    stored = unpacked(data, LIMIT)
+    stored = unpacked(data, LIMIT, WORD_PARTS)
     assert len(stored.getvalue()) < honest + 1000
     with zipfile.ZipFile(stored) as archive:
         assert archive.read(name.decode()) == zeros[:10]
