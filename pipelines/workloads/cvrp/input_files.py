@@ -48,7 +48,9 @@ def _inputs(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
 
 def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     """Return a problem as an input of the models."""
-    (depot, *places), customers = problem.locs.tolist(), problem.customers
+    (depot, *places), last = problem.locs.tolist(), problem.customers
+    hours, *windows = [None] if problem.windows is None else problem.windows.tolist()
+    measured = problem.metric != "EUC_2D" or problem.matrix is not None
 
     def finite(most: float) -> float | None:
         return most if np.isfinite(most) else None
@@ -56,35 +58,26 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     found: dict[str, object] = {
         "name": problem.name,
         "depot": depot,
-        "customers": places[:customers],
-        "demands": problem.demand[1 : customers + 1].tolist(),
+        "customers": places[:last],
+        "demands": problem.demand[1 : last + 1].tolist(),
         "capacity": problem.capacity,
-        "rounding": problem.rounding,
+        "rounding": "exact" if measured else problem.rounding,
         "item": item,
-        "depots": places[customers:],
+        "depots": places[last:],
         "open_routes": problem.open_routes,
-    }
-    if problem.metric != "EUC_2D" or problem.matrix is not None:
-        found |= {"distances": distances(problem).tolist(), "rounding": "exact"}
-    if problem.durations is not None:
-        found["durations"] = problem.durations.tolist()
-    if problem.services is not None:
-        found["service_times"] = problem.service_times[1 : customers + 1].tolist()
-    if problem.windows is not None:
-        hours, *windows = problem.windows.tolist()
-        found |= {"hours": hours, "windows": windows[:customers], "depot_hours": windows[customers:]}
-    if problem.fleet:
-        found["vehicles"] = [
-            {
-                **dict(zip(VehiclesInput.model_fields, kind[:5], strict=False)),
-                "max_length": finite(kind.longest),
-                "max_duration": finite(kind.limit),
-            }
+        "distances": distances(problem).tolist() if measured else None,
+        "durations": None if problem.durations is None else problem.durations.tolist(),
+        "service_times": None if problem.services is None else problem.service_times[1 : last + 1].tolist(),
+        "hours": hours,
+        "windows": windows[:last] or None,
+        "depot_hours": windows[last:],
+        "vehicles": [
+            dict(zip(VehiclesInput.model_fields, (*kind[:5], *map(finite, kind[5:])), strict=True))
             for kind in problem.fleet
-        ]
-    if problem.prizes is not None:
-        found["prizes"] = [finite(prize) for prize in problem.prizes[1 : customers + 1].tolist()]
-    return found
+        ],
+        "prizes": None if problem.prizes is None else [*map(finite, problem.prizes[1 : last + 1].tolist())],
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
