@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +19,7 @@ from pipelines.workloads.cvrp.instances.files import read as read_instances
 from pipelines.workloads.cvrp.instances.sol_files import read_routes, solution_text
 from pipelines.workloads.cvrp.instances.tables import TABLES
 from pipelines.workloads.cvrp.solvers.heuristics import savings
-from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp, pyvrp_plan
-
-if TYPE_CHECKING:
-    from models.routing.environment import Routes
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_plan
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -100,23 +97,19 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
     """
     from models.routing import fleet, native
 
-    problem = problem_of(given)
-    found: dict[str, dict[str, Plain]] = {}
-    ways: dict[str, Callable[[Problem], Routes | Plan | None]] = {"PyVRP": lambda each: pyvrp_plan(each, seconds, 0)}
+    problem, found = problem_of(given), dict[str, dict[str, Plain]]()
+    ways: dict[str, Callable[[], Plan | None]] = {"PyVRP": lambda: pyvrp_plan(problem, seconds, 0)}
     if problem.plain:
-        ways = {"savings": savings, "PyVRP": lambda problem: pyvrp(problem, seconds, 0)}
+        ways = {"savings": lambda: Plan(savings(problem), []), **ways}
         if not native.unavailable():
-            ways["ruin and recreate"] = lambda problem: fleet.plan(problem, seconds=seconds)
+            ways["ruin and recreate"] = lambda: fleet.plan(problem, seconds=seconds)
     for name, solve in ways.items():
         began = time.perf_counter()
-        plan = solve(problem)
-        if plan is None:
+        if (plan := solve()) is None:
             continue
-        taken = 1000 * (time.perf_counter() - began)
-        routes, kinds = plan if isinstance(plan, Plan) else (plan, [])
-        depots = [problem.vehicles[kind].depot for kind in kinds]  # none of a plain problem
-        cost = cost_of(problem, routes, kinds)
-        found[name] = {"routes": routes, "cost": cost, "depots": depots, "milliseconds": taken}
+        taken, cost = 1000 * (time.perf_counter() - began), cost_of(problem, *plan)
+        depots = [problem.vehicles[kind].depot for kind in plan.kinds]  # none of a plain problem
+        found[name] = {"routes": plan.routes, "cost": cost, "depots": depots, "milliseconds": taken}
     return found
 
 

@@ -30,7 +30,7 @@ def test_the_symmetries_are_the_eight_of_the_square():
 def test_the_best_tour_found_is_valid_and_costs_what_is_claimed(kind, neighbors, decode, augment):
     policy, instances = make_policy(kind, neighbors), make_instances(3, 7)
     actions, cost = search(policy, instances, decode, samples=5, augment=augment)
-    assert (actions.dtype, cost.dtype, cost.shape) == (torch.int64, torch.float32, (3,))
+    assert (actions.dtype, actions.shape, cost.dtype, cost.shape) == (torch.int64, (3, 14), torch.float32, (3,))
     assert_valid(instances, actions[:, None], cost[:, None])
     assert not cost.requires_grad
 
