@@ -34,7 +34,7 @@ ROOMS = {
     "common/disk/files.py": ["tests/common/disk"],
     "pipelines/engine/*.py": ["tests/engine"],
     "pipelines/workloads/crypto/**/backtest.py": ["tests/workloads/crypto/**/test_backtest*.py"],
-    "models/routing/environment.py": ["tests/models/routing"],
+    "models/routing/environment.py": ["tests/models/routing", "tests/workloads/cvrp/test_rules.py"],
     "models/routing/search.py": ["tests/models/routing"],
     "models/stories/integer_transformer.py": ["tests/models/stories"],
     "exporters/rp2040/layout.py": ["tests/exporters/rp2040"],

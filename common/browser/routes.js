@@ -6,24 +6,26 @@ const EXAMPLE = [  // x, y, demand
   [64, 41, 7], [93, 55, 2], [85, 68, 6], [72, 62, 8], [88, 87, 4], [66, 83, 5], [48, 91, 3], [36, 72, 9], [19, 80, 6], [9, 58, 4], [24, 52, 2],
 ];
 const ALWAYS = [0, 1e9];  // minutes
-const COLUMNS = {  // those of pipelines/workloads/cvrp/instances/customers.py
-  lon: ["lon", "lng", "long", "longitude", "laengengrad", "langengrad", "laenge", "lange"],
-  lat: ["lat", "latitude", "breitengrad", "breite"],
-  x: ["x", "xcoord", "xcoordinate", "coordx", "east", "easting"],
-  y: ["y", "ycoord", "ycoordinate", "coordy", "north", "northing"],
-  demand: ["demand", "quantity", "qty", "weight", "weightkg", "kg", "load", "amount", "volume", "units", "parcels", "packages", "pallets", "boxes",
+// What a column holds, and its usual names without case, accents, spaces and signs; the first one present counts. As JSON,
+// which pipelines/workloads/cvrp/instances/customers.py reads here.
+const COLUMNS = {
+  "lon": ["lon", "lng", "long", "longitude", "laengengrad", "langengrad", "laenge", "lange"],
+  "lat": ["lat", "latitude", "breitengrad", "breite"],
+  "x": ["x", "xcoord", "xcoordinate", "coordx", "east", "easting"],
+  "y": ["y", "ycoord", "ycoordinate", "coordy", "north", "northing"],
+  "demand": ["demand", "quantity", "qty", "weight", "weightkg", "kg", "load", "amount", "volume", "units", "parcels", "packages", "pallets", "boxes",
     "items", "orderweight", "bedarf", "menge", "gewicht"],
-  name: ["name", "customer", "customername", "label", "stop", "address", "place", "city", "town", "id", "kunde"],
-  capacity: ["capacity", "vehiclecapacity", "maxload", "kapazitat", "kapazitaet"],
-  open: ["open", "opens", "opening", "opensat", "openingtime", "earliest", "readytime", "from", "start", "timefrom", "windowstart",
+  "name": ["name", "customer", "customername", "label", "stop", "address", "place", "city", "town", "id", "kunde"],
+  "capacity": ["capacity", "vehiclecapacity", "maxload", "kapazitat", "kapazitaet"],
+  "open": ["open", "opens", "opening", "opensat", "openingtime", "earliest", "readytime", "from", "start", "timefrom", "windowstart",
     "timewindowstart", "offnet", "oeffnet", "geoffnetvon", "geoeffnetvon", "offnungszeit", "von", "lieferzeitab", "lieferzeitvon", "ab", "beginn",
     "fruhestens", "fruehestens"],
-  close: ["close", "closes", "closing", "closesat", "closingtime", "latest", "duedate", "duetime", "until", "end", "to", "timeto", "windowend",
+  "close": ["close", "closes", "closing", "closesat", "closingtime", "latest", "duedate", "duetime", "until", "end", "to", "timeto", "windowend",
     "timewindowend", "schliesst", "geoffnetbis", "geoeffnetbis", "schliesszeit", "bis", "lieferzeitbis", "ende", "spatestens", "spaetestens"],
-  hours: ["hours", "openinghours", "timewindow", "window", "zeitfenster", "lieferfenster", "offnungszeiten"],
-  service: ["service", "servicetime", "serviceminutes", "unloading", "stoptime", "servicezeit", "standzeit", "entladezeit"],
-  prize: ["prize", "penalty", "profit", "reward"],
-  depot: ["depot", "isdepot", "type", "kind", "role"],
+  "hours": ["hours", "openinghours", "timewindow", "window", "zeitfenster", "lieferfenster", "offnungszeiten"],
+  "service": ["service", "servicetime", "serviceminutes", "unloading", "stoptime", "servicezeit", "standzeit", "entladezeit"],
+  "prize": ["prize", "penalty", "profit", "reward"],
+  "depot": ["depot", "isdepot", "type", "kind", "role"]
 };
 
 // `about.rivals`: the backend has `rivals(input, milliseconds)`; `about.milliseconds`: the user may choose that time, which is

@@ -16,16 +16,26 @@ MOST_STARTS = 200  # by default: the time for all starts grows with the cube of 
 MOST_SAMPLES = 2**20  # per instance and symmetry: further samples would reuse the noise of another instance
 
 
+class Guide(NamedTuple):
+    """What decides how S tours of each of B instances go on; by default each visits the likeliest node next."""
+
+    uniform: Tensor | None = None  # (B, S, 2 * (N - 1)) numbers in [0, 1), by which nodes are sampled
+    first: Tensor | None = None  # (S,) customers that the tours visit first
+
+
+LIKELIEST = Guide()
+
+
 class Plan(NamedTuple):
     """Tours to build for every row, one instance under one symmetry."""
 
     num_tours: int
-    guide: Callable[[Tensor, Tensor], dict[str, Tensor]]  # row numbers (R,), tour numbers (S,) -> arguments of `build`
+    guide: Callable[[Tensor, Tensor], Guide]  # row numbers (R,), tour numbers (S,) -> how these are built
 
 
 def greedy(num_customers: int, samples: int, starts: int | None, seed: int) -> Plan:
     """Build one tour, visiting the likeliest node at each step."""
-    return Plan(1, lambda rows, tours: {})
+    return Plan(1, lambda rows, tours: LIKELIEST)
 
 
 def sampling(num_customers: int, samples: int, starts: int | None, seed: int) -> Plan:
@@ -34,10 +44,9 @@ def sampling(num_customers: int, samples: int, starts: int | None, seed: int) ->
 
     key, most_steps = derive_key(seed, "search"), 2 * num_customers
 
-    def guide(rows: Tensor, tours: Tensor) -> dict[str, Tensor]:
+    def guide(rows: Tensor, tours: Tensor) -> Guide:
         streams = rows[:, None] * MOST_SAMPLES + tours
-        noise = uniform(key, streams.flatten(), most_steps)
-        return {"uniform": noise.view(*streams.shape, most_steps)}
+        return Guide(uniform(key, streams.flatten(), most_steps).view(*streams.shape, most_steps))
 
     return Plan(samples, guide)
 
@@ -45,7 +54,7 @@ def sampling(num_customers: int, samples: int, starts: int | None, seed: int) ->
 def multistart(num_customers: int, samples: int, starts: int | None, seed: int) -> Plan:
     """Build greedy tours that visit customer 1, 2, ... up to `starts` first (POMO, Kwon et al. 2020)."""
     num_tours = starts or min(num_customers, MOST_STARTS)
-    return Plan(num_tours, lambda rows, tours: {"first": tours + 1})
+    return Plan(num_tours, lambda rows, tours: Guide(first=tours + 1))
 
 
 Strategy = Callable[[int, int, int | None, int], Plan]  # of customers, samples, starts and a seed

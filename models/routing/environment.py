@@ -195,6 +195,17 @@ def tour_length(locs: Tensor, actions: Tensor, rules: Tensor | None = None) -> T
     return lengths.sum(-1)
 
 
+def padded(actions: Tensor, length: int) -> Tensor:
+    """Pad (..., T) to (..., length) with the depot."""
+    return nn.functional.pad(actions, (0, length - actions.shape[-1]), value=DEPOT)
+
+
+def actions_of(routes: Routes, length: int) -> Tensor:
+    """Return routes as a policy's actions (T,): the depot between them and up to `length`."""
+    nodes = [node for route in routes for node in (*route, DEPOT)]
+    return padded(torch.tensor(nodes[:length], dtype=torch.long), length)
+
+
 def routes_of(actions: Tensor) -> Routes:
     """Return the routes of one tour (T,), without empty ones."""
     routes: Routes = [[]]

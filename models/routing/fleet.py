@@ -4,16 +4,19 @@ import ctypes
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from models.routing import native
-from models.routing.environment import Routes
+from models.routing.environment import actions_of, routes_of
 from models.routing.problems import MOST_CUSTOMERS, Plan, Problem, cost_of, distances_between, measured, travel_between
 
 
-def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None) -> Plan:
-    """Return the cheapest plan that `rounds` or `seconds` of CPU time of one thread find, never costlier than `start`.
+def plan(
+    problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0, start: Plan | None = None, crew: int = 1
+) -> Plan:
+    """Return the cheapest plan that `rounds` of one thread find, or `seconds` of CPU time of each of `crew` threads.
 
-    Raises ValueError where no plan is found that serves all who must be served.
+    It is never costlier than `start`. Raises ValueError where no plan is found that serves all who must be served.
     """
     if (rounds > 0) == (seconds > 0):
         raise ValueError(f"rounds is {rounds} and seconds {seconds}; give one of them")
@@ -40,44 +43,35 @@ def plan(problem: Problem, *, rounds: int = 0, seconds: float = 0, seed: int = 0
     )
     arrays = [np.ascontiguousarray(each, np.float64) for each in numbers]  # kept: the call has their addresses only
     visits, chosen = np.zeros(2 * customers, np.int64), np.zeros(customers, np.int64)
-    given = [None, None] if start is None else [_visits(start.routes, customers), np.array(start.kinds, np.int64)]
+    given: tuple[np.ndarray, ...] | tuple[None, None] = (None, None)
+    if start is not None:
+        given = actions_of(start.routes, 2 * customers).numpy(), np.array(start.kinds, np.int64)
     missing = native.library().plan_fleet(
         *(len(problem.locs), customers, len(kinds)),
-        *(ctypes.c_int64(rounds), ctypes.c_double(seconds), ctypes.c_int64(seed)),
+        *(ctypes.c_int64(rounds), ctypes.c_double(seconds), ctypes.c_int64(seed), crew),
         *(None if each is None else ctypes.c_void_p(each.ctypes.data) for each in (*arrays, *given, visits, chosen)),
     )
     if missing < 0:
         raise ValueError(
             f"customer {-missing} cannot be served, even on a route of its own, within capacities, windows and limits"
         )
-    routes = [part.tolist() for part in np.split(visits, np.flatnonzero(visits == 0))]
-    routes = [[node for node in route if node] for route in routes if any(route)]
     if missing:
-        served = {node for route in routes for node in route}
-        waiting = [c for c in range(1, customers + 1) if c not in served and np.isinf(prize[c])]
+        waiting = np.setdiff1d(np.flatnonzero(np.isinf(prize[: customers + 1])), visits)
         raise ValueError(
             f"no plan was found that serves all: {missing} customers are left over, such as {waiting[0]}; allow more "
             "vehicles or a longer search"
         )
+    routes = routes_of(torch.from_numpy(visits))
     return Plan(routes, chosen[: len(routes)].tolist())
-
-
-def _visits(routes: Sequence[Sequence[int]], customers: int) -> np.ndarray:
-    """Return routes as one row, the depot behind each of them."""
-    flat = [node for route in routes for node in (*route, 0)][: 2 * customers]
-    return np.pad(np.array(flat, np.int64), (0, 2 * customers - len(flat)))
 
 
 def keeps(problem: Problem, route: Sequence[int]) -> bool:
     """Return whether a route of a vehicle of the first kind keeps to windows, hours and limits."""
     vehicle, slack, depot = problem.vehicles[0], problem.tolerance, problem.depot_nodes[problem.vehicles[0].depot]
-    stops, times = (
-        np.array([depot, *route] if problem.open_routes else [depot, *route, depot]),
-        schedule(problem, route),
-    )
-    closes = problem.opening[[depot, *route, depot], 1]
-    in_time = (np.array(times) <= closes + slack).all() and times[-1] - times[0] <= vehicle.limit + slack
-    return bool(in_time and distances_between(problem, stops[:-1], stops[1:]).sum() <= vehicle.longest + slack)
+    stops, times = np.array([depot, *route, depot]), np.array(schedule(problem, route))
+    in_time = (times <= problem.opening[stops, 1] + slack).all() and times[-1] - times[0] <= vehicle.limit + slack
+    legs = distances_between(problem, stops[:-1], stops[1:])
+    return bool(in_time and legs[: len(route) + (not problem.open_routes)].sum() <= vehicle.longest + slack)
 
 
 def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[float]:
@@ -100,24 +94,17 @@ def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[floa
     return begun
 
 
-def answer(problem: Problem, milliseconds: float | None, seed: int, initial: Routes | None = None) -> dict[str, object]:
-    """Return a plan found in as much CPU time, by default a millisecond a customer, with its cost, or an error.
+def answer(problem: Problem, plan: Plan) -> dict[str, object]:
+    """Return a plan as models answer, with its cost.
 
-    It begins with what can be kept of the routes `initial`, of vehicles of the first kind, which are the plan if there
-    is no time. `arrivals` are as in `schedule`, `vehicles` and `depots` the numbers of each route's where there are
-    several, `left_out` the customers whose prizes are lost.
+    `arrivals` are as in `schedule`, `vehicles` and `depots` the numbers of each route's where there are several,
+    `left_out` the customers whose prizes are lost.
     """
-    spent = problem.customers if milliseconds is None else milliseconds
-    start = None if initial is None else Plan(initial, [0] * len(initial))
-    try:
-        routes, kinds = start if start and not spent else plan(problem, seconds=spent / 1000, seed=seed, start=start)
-    except ValueError as error:  # of this problem; others are answered
-        return {"error": str(error)}
+    routes, kinds = plan
     found: dict[str, object] = {"routes": routes, "cost": cost_of(problem, routes, kinds)}
     if problem.windows is not None:
-        found["arrivals"] = [
-            [round(at, 6) for at in schedule(problem, *each)] for each in zip(routes, kinds, strict=True)
-        ]
+        times = [schedule(problem, *each) for each in zip(routes, kinds, strict=True)]
+        found["arrivals"] = [[round(at, 6) for at in each] for each in times]
     if len(problem.vehicles) > 1:
         found["vehicles"] = kinds
     if problem.depots > 1:

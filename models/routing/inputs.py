@@ -189,19 +189,13 @@ def _windows_of(given: RoutingInput) -> np.ndarray | None:
 
 def _fleet_of(given: RoutingInput) -> tuple[Vehicles, ...]:
     """Return the kinds of vehicles; none where only the capacity is limited."""
-
-    def bounds(of: RoutingInput | VehiclesInput) -> list[float]:
-        return [np.inf if most is None else most for most in (of.max_length, of.max_duration)]
-
-    if given.vehicles:
-        return tuple(
-            Vehicles(each.capacity, each.count, each.depot, each.fixed_cost, each.cost_per_distance, *bounds(each))
-            for each in given.vehicles
-        )
-    if not given.depots and given.num_vehicles is None and bounds(given) == [np.inf, np.inf]:
-        return ()
-    depots = range(1 + len(given.depots))
-    return tuple(Vehicles(given.capacity, given.num_vehicles, at, 0, 1, *bounds(given)) for at in depots)
+    limits = {name: getattr(given, name) for name in ("capacity", "max_length", "max_duration")}
+    at_each = [VehiclesInput(**limits, count=given.num_vehicles, depot=at) for at in range(1 + len(given.depots))]
+    found = []
+    for kind in given.vehicles or at_each:
+        *others, length, duration = kind.model_dump().values()
+        found.append(Vehicles(*others, *(np.inf if most is None else most for most in (length, duration))))
+    return () if found == [Vehicles(given.capacity)] else tuple(found)
 
 
 class SearchSettings(Section):

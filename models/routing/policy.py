@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
@@ -10,16 +9,16 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from common.config import checked
-from common.random import derive_key, random_bits
 from models import io
 from models.routing import kernels, native, stepwise
 from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import Cache, PointerDecoder
+from models.routing.decodes import LIKELIEST, Guide
 from models.routing.encoder import DistanceBiasedAttention, EncoderLayer, NodeEmbedding
 from models.routing.environment import Instances, Routes, route_ends, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
-from models.routing.solve import Asked, answer_with_rules, check_work, given_problem, solve_all
+from models.routing.solve import Asked, answer_all, check_work, given_problem, solve_all
 
 SPACED = 20  # customers at which distances keep their unit
 
@@ -117,7 +116,7 @@ class RoutingPolicy(io.Model):
             actions, log_prob = rollout(self.decoder, cache, instances, num_starts, uniform, first)
             return Rollout(actions, tour_length(instances.locs, actions, instances.rules), log_prob)
         with torch.no_grad():
-            actions = self.build(cache.detach(), instances, num_starts, uniform, first)
+            actions = self.build(cache.detach(), instances, num_starts, Guide(uniform, first))
             cost = tour_length(instances.locs, actions, instances.rules)
         if not torch.is_grad_enabled():
             return Rollout(actions, cost, None)
@@ -138,19 +137,9 @@ class RoutingPolicy(io.Model):
         return stepwise.log_prob(*given)
 
     @torch.no_grad()
-    def build(
-        self,
-        cache: Cache,
-        instances: Instances,
-        num_tours: int,
-        uniform: Tensor | None = None,
-        first: Tensor | None = None,
-    ) -> Tensor:
-        """Return actions (B, S, T) of `num_tours` tours per instance.
-
-        `first` (S,) holds the customers that the tours visit first; `uniform` is as in `forward`.
-        """
-        given = (self.decoder, cache, instances, num_tours, uniform, first)
+    def build(self, cache: Cache, instances: Instances, num_tours: int, guide: Guide = LIKELIEST) -> Tensor:
+        """Return actions (B, S, T) of `num_tours` tours per instance, built as `guide` says."""
+        given = (self.decoder, cache, instances, num_tours, *guide)
         if native.decodes(instances):
             return native.build(*given)
         if kernels.usable(self.decoder, instances):
@@ -183,20 +172,14 @@ class RoutingPolicy(io.Model):
     ) -> list[dict[str, object]]:
         """Return the routes of each problem, customers numbered from 1, and their cost; of degrees, in km.
 
-        What is more than a plain CVRP is solved by native ruin and recreate, one problem a thread, from tours of the
-        policy if it reads such problems and is asked to.
+        What is more than a plain CVRP is solved by native ruin and recreate, from tours of the policy if it reads such
+        problems and is asked to.
         """
-        plain = [asked for _, asked in prepared if asked.problem.plain]
-        drawn = random_bits(derive_key(settings.seed, "cvrp", "fleet"), torch.tensor([a.item for _, a in prepared]), 1)
-        solved = iter(solve_all(self, plain, settings))
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            planned = [
-                None if asked.problem.plain else pool.submit(answer_with_rules, self, asked, settings, seed)
-                for (_, asked), seed in zip(prepared, drawn[:, 0].tolist(), strict=True)
-            ]
+        solved = iter(solve_all(self, [asked for _, asked in prepared if asked.problem.plain], settings))
+        others = iter(answer_all(self, [asked for _, asked in prepared if not asked.problem.plain], settings))
         found: list[dict[str, object]] = []
-        for (given, _), plan in zip(prepared, planned, strict=True):
-            own = plan.result() if plan else dict(zip(("routes", "cost"), next(solved), strict=True))
+        for given, asked in prepared:
+            own = dict(zip(("routes", "cost"), next(solved), strict=True)) if asked.problem.plain else next(others)
             name = {} if given.name is None else {"name": given.name}
             found.append({**name, **own, **({"unit": "km"} if given.degrees else {})})
         return found

@@ -7,6 +7,7 @@ recreate for the rest of the time.
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +19,10 @@ from common.errors import UserError
 from common.random import derive_key, random_bits
 from models.routing import fleet, native
 from models.routing.decodes import DECODES
-from models.routing.environment import DEPOT, Instances, Routes, routes_of
+from models.routing.environment import DEPOT, Instances, Routes, actions_of, routes_of
 from models.routing.inputs import RoutingInput, RoutingSettings, SearchSettings, problem_of
 from models.routing.problems import Plan, Problem, cost_of, distances, to_instances, untaken
-from models.routing.search import SYMMETRIES, TourBuilder, shortlist
+from models.routing.search import SYMMETRIES, TourBuilder, best_built
 
 AT_ONCE = 256  # problems given to one search
 OMITTED = "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
@@ -37,14 +38,13 @@ class Division(NamedTuple):
     kinds: tuple[str, ...]  # of start tours in the mix, beside the policy's
     group: int  # start tours of which the best is improved
     share: float  # of the time until ruin and recreate begins
-    starts: int  # tours of the policy, where it builds some
-    keep: int = 1  # best of them that are improved
+    starts: int  # tours of the policy, where it builds some; the best is improved
 
 
 PATIENCE = 0.5  # milliseconds per customer from which a mix holds tours of the policy,
 MIXED = 35  # and customers up to which; above, what else there is makes more of the time
 DIVISIONS = (
-    Division(35, ("savings", "nearest", "random"), 1, 0.85, 20, 4),
+    Division(35, ("savings", "nearest", "random"), 1, 0.85, 20),
     Division(75, ("savings",), 4, 0.6, 12),
     Division(150, ("savings",), 4, 0.5, 8),
     Division(400, ("savings",), 2, 0.3, 1),
@@ -103,25 +103,33 @@ def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Ro
     return routes
 
 
-def plan_from(policy: TourBuilder, asked: Asked, settings: RoutingSettings, seconds: float) -> Plan:
-    """Return the plan that ruin and recreate makes of the policy's tours, in `seconds` of CPU time for both."""
+def plan_from(policy: TourBuilder, asked: Asked, settings: RoutingSettings, crew: int = 1) -> Plan:
+    """Return the plan that ruin and recreate makes of `start_of` a problem beyond the plain CVRP, on `crew` threads.
+
+    The time is that of the settings for both, of each thread; without time the plan is the policy's, if it has one.
+    """
     begun = time.thread_time()
-    routes = start_of(policy, asked, settings) or []
-    left = max(seconds - (time.thread_time() - begun), 1e-6)
-    return fleet.plan(asked.problem, seconds=left, seed=settings.seed, start=Plan(routes, [0] * len(routes)))
+    routes = start_of(policy, asked, settings)
+    start = None if routes is None else Plan(routes, [0] * len(routes))
+    if start and settings.milliseconds == 0 and asked.initial is None:
+        return start
+    seconds = (settings.milliseconds or asked.problem.customers) / 1000 - (time.thread_time() - begun)
+    (seed,) = random_bits(derive_key(settings.seed, "cvrp", "fleet"), torch.tensor([asked.item]), 1)[0].tolist()
+    return fleet.plan(asked.problem, seconds=max(seconds, 1e-6), seed=seed, start=start, crew=crew)
 
 
-def answer_with_rules(policy: TourBuilder, asked: Asked, settings: RoutingSettings, seed: int) -> dict[str, object]:
-    """Return `fleet.answer` to a problem beyond the plain CVRP, from the policy's tours if they are asked for."""
-    begun = time.thread_time()
-    try:
-        start = start_of(policy, asked, settings)
-    except ValueError as error:  # of this problem; others are answered
-        return {"error": str(error)}
-    if settings.milliseconds == 0 and start is not None and asked.initial is None:
-        return fleet.answer(asked.problem, 0, seed, start)
-    milliseconds = (settings.milliseconds or asked.problem.customers) - 1000 * (time.thread_time() - begun)
-    return fleet.answer(asked.problem, max(milliseconds, 1e-3), seed, start)
+def answer_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[dict[str, object]]:
+    """Return `fleet.answer` to each problem beyond the plain CVRP: many a thread each, few by several threads each."""
+    crew = max(1, torch.get_num_threads() // max(1, len(asked)))
+
+    def answered(each: Asked) -> dict[str, object]:
+        try:
+            return fleet.answer(each.problem, plan_from(policy, each, settings, crew))
+        except ValueError as error:  # of this problem; others are answered
+            return {"error": str(error)}
+
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
+        return list(pool.map(answered, asked))
 
 
 def solve_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[tuple[Routes, float]]:
@@ -193,31 +201,19 @@ def best_tours(
     """
     began, customers, starts = time.process_time(), problems[0].customers, settings.starts
     milliseconds = customers if settings.milliseconds is None else settings.milliseconds
-    division = division_of(customers)
     tours = None
     if plans:
-        tours = torch.stack([actions_of(plan, 2 * customers)[None] for plan in plans])
+        tours = torch.stack([actions_of(plan, 2 * customers) for plan in plans])
     elif takes_policy(customers, milliseconds, settings.starts_from, starts):
         if milliseconds and starts is None and settings.decode == "multistart":
-            starts = min(max(1, division.starts), customers)
-        tours, _ = shortlist(
-            policy,
-            instances,
-            settings.decode,
-            keep=division.keep if milliseconds else 1,
-            samples=settings.samples,
-            starts=starts,
-            augment=settings.augment,
-            seed=seed,
-            items=items,
-        )
-        tours = padded(tours, 2 * customers)
+            starts = min(max(1, division_of(customers).starts), customers)
+        tours, _ = best_built(policy, instances, settings.model_copy(update={"starts": starts}), seed, items)
         each_once = torch.arange(1 - customers, 1 + customers, device=tours.device).clamp_min(DEPOT)
         if instances.rules is None and (tours.sort(-1).values != each_once).any():
             raise ValueError(OMITTED)
     if not milliseconds:
         assert tours is not None
-        return tours[:, 0]
+        return tours
     return searched(problems, items, seed, milliseconds / 1000, settings.starts_from, tours, began=began, crew=crew)
 
 
@@ -240,7 +236,7 @@ def searched(
 ) -> Tensor:
     """Return tours (B, T) of native searches in the problems' own metric, in `seconds` of CPU time for each.
 
-    They begin with `tours` (B, S, T) and what `starts_from` says; `share` overrides the division of the time, of which
+    They begin with `tours` (B, T) and what `starts_from` says; `share` overrides the division of the time, of which
     some has passed since `began`, by the process's clock. Each of `crew` threads has so much time for a problem.
     """
     began = time.process_time() if began is None else began
@@ -256,7 +252,7 @@ def searched(
         kinds,
         group=division.group,
         share=division.share if share is None else share,
-        tours=None if tours is None else tours.cpu(),
+        tours=None if tours is None else tours[:, None].cpu(),
         crew=crew,
     )
 
@@ -277,16 +273,6 @@ def _measured(problems: Sequence[Problem]) -> native.Measured:
         return native.Measured(demand, capacity, None, places, rounding)
     distance = torch.from_numpy(np.stack([distances(problem) for problem in problems]))
     return native.Measured(demand, capacity, distance)
-
-
-def actions_of(routes: Routes, length: int) -> Tensor:
-    """Return routes as a policy's actions (T,): the depot between them and up to `length`."""
-    return padded(torch.tensor([node for route in routes for node in (*route, DEPOT)][:length]), length)
-
-
-def padded(actions: Tensor, length: int) -> Tensor:
-    """Pad (..., T) to (..., length) with the depot."""
-    return torch.nn.functional.pad(actions, (0, length - actions.shape[-1]), value=DEPOT)
 
 
 def given_problem(locs: object, demand: object, capacity: object) -> Problem:

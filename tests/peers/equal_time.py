@@ -57,15 +57,17 @@ def ruled(problems: list[Problem], milliseconds: float, ways: list[str]) -> dict
     costs = {way: np.zeros(len(problems)) for way in ways}
     for i, problem in enumerate(problems):
         for way in ways:
-            asked, routes, seconds = Asked(problem, i), [], milliseconds / 1000
+            asked, routes = Asked(problem, i), []
             if way.startswith(("free", "alone")):
                 routes = start_of(policies[way], asked, RoutingSettings(milliseconds=0)) or []
             if way.startswith("policy"):
-                found = plan_from(policies[way], asked, RoutingSettings(starts_from="policy"), seconds)
+                found = plan_from(
+                    policies[way], asked, RoutingSettings(starts_from="policy", milliseconds=milliseconds)
+                )
             elif way.startswith("alone"):
                 found = Plan(routes, [0] * len(routes))
             else:
-                found = plan(problem, seconds=seconds, start=Plan(routes, [0] * len(routes)))
+                found = plan(problem, seconds=milliseconds / 1000, start=Plan(routes, [0] * len(routes)))
             check(problem, *found)
             costs[way][i] = cost_of(problem, *found)
     return costs

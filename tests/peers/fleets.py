@@ -1,6 +1,7 @@
 """Compare native ruin and recreate with PyVRP in equal CPU time: on files with time windows, and on one-way roads.
 
 python tests/peers/fleets.py FOLDER 10     # every file of the folder, ten seconds of one thread each
+python tests/peers/fleets.py FOLDER 4 2    # two threads, of four seconds each, beside one thread in place of PyVRP
 python tests/peers/fleets.py one-way 0.25  # ten random instances of 100 customers
 """
 
@@ -37,28 +38,29 @@ def one_way(number: int) -> Problem:
     return Problem(f"one-way-{number}", places, demand, CAPACITY, "exact", metric="EXPLICIT", matrix=roads)
 
 
-def main(what: str, seconds: str) -> None:
+def main(what: str, seconds: str, threads: str = "1") -> None:
     """Print a line for each problem, and the mean difference."""
     if what == "one-way":
         problems = [one_way(number) for number in range(10)]
     else:
         problems = [problem for found in read(Path(what)).values() for problem in found]
     pyvrp_plan(problems[0], 0.0, 0)  # imports are not in the time
-    costs = []
+    costs, crew, other = [], int(threads), "PyVRP" if threads == "1" else "one thread"
     for problem in problems:
-        found = plan(problem, seconds=float(seconds), seed=1), pyvrp_plan(problem, float(seconds), 1)
+        found = [plan(problem, seconds=float(seconds), seed=1, crew=each) for each in sorted({crew, 1}, reverse=True)]
+        found += [pyvrp_plan(problem, float(seconds), 1)] if crew == 1 else []
         for each in found:
             check(problem, *each)
         costs.append([cost_of(problem, *each) for each in found])
         known = "" if problem.best_known is None else f", best known {problem.best_known:g}"
-        print(f"{problem.name}: ruin and recreate {costs[-1][0]:g}, PyVRP {costs[-1][1]:g}{known}", flush=True)
+        print(f"{problem.name}: ruin and recreate {costs[-1][0]:g}, {other} {costs[-1][1]:g}{known}", flush=True)
     ours, theirs = np.array(costs).T
     mean, half = mean_and_half_width(100 * (ours / theirs - 1))
-    print(f"mean cost {ours.mean():.6g}, PyVRP's {theirs.mean():.6g}; ours is longer by {mean:.2f} ± {half:.2f} %")
+    print(f"mean cost {ours.mean():.6g}, {other} {theirs.mean():.6g}; ours is longer by {mean:.2f} ± {half:.2f} %")
     if all(problem.best_known for problem in problems):
         known = np.array([problem.best_known for problem in problems])
         gaps = [100 * float((each / known - 1).mean()) for each in (ours, theirs)]
-        print(f"gap to the best known: {gaps[0]:.2f} %, PyVRP's {gaps[1]:.2f} %")
+        print(f"gap to the best known: {gaps[0]:.2f} %, {other} {gaps[1]:.2f} %")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from models.routing.inputs import STARTS_FROM
 from pipelines.engine.batches import mapper
 from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
-from pipelines.workloads.cvrp.solvers.solving import Solved, solve_for, solve_from_savings, solve_with_model
+from pipelines.workloads.cvrp.solvers.solving import Bench, Solved
 
 METHODS = ("policy:0", "policy:0.6", "mix:0.6", "local:0.6", "then:0.6", "hgs:0.5")
 
@@ -43,11 +43,12 @@ def main(name: str, customers: int, instances: int, rounds: int, methods: list[s
         kind, _, budget = method.partition(":")
         if kind in STARTS_FROM:
             config = Config.model_validate({**common, "evaluation": {"starts_from": kind}})
-            cpu = accelerator.device
-            return solve_with_model(config, policy, problems, "multistart", False, cpu, map_items, float(budget))
+            bench = Bench(config, problems, map_items)
+            return bench.with_model(policy, accelerator.device, "multistart", False, float(budget))
+        bench = Bench(Config.model_validate(common), problems, map_items)
         if kind in ("local", "then"):
-            return solve_from_savings(Config.model_validate(common), problems, float(budget), kind == "then", map_items)
-        return solve_for(kind, float(budget) / 1000, Config.model_validate(common), problems, map_items)
+            return bench.from_savings(float(budget), kind == "then")
+        return bench.by_solver(kind, float(budget) / 1000)
 
     found: dict[str, list[Solved]] = {method: [] for method in methods}
     for _ in range(rounds):

@@ -24,10 +24,6 @@ from models.routing.decoder import Cache, PointerDecoder, log_prob_by
 from models.routing.environment import DEPOT, Instances
 
 SOURCES = ("decoder.cpp", "gradients.cpp", "fleet.cpp", "solve.cpp")
-HEADERS = (
-    *("common.h", "crew.h", "decoder.h", "fleet.h", "fleet_moves.h", "local_search.h", "ruin.h", "sides.h", "starts.h"),
-    "tours.h",
-)
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
 SECONDS = 300  # a compiler may take; it needs five
 
@@ -52,8 +48,8 @@ def library() -> ctypes.CDLL:
     here = Path(__file__).parent
     compiler = os.environ.get("CXX") or "c++"
     about = hashlib.sha256(repr((compiler, FLAGS, platform.machine(), _processor())).encode())
-    for name in (*HEADERS, *SOURCES):
-        about.update((here / name).read_bytes())
+    for source in sorted([*here.glob("*.h"), *here.glob("*.cpp")]):
+        about.update(source.read_bytes())
     folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or "~/.cache/torch_extensions").expanduser()
     path = folder / f"routing-{about.hexdigest()[:16]}.so"
     if not path.exists():
@@ -174,11 +170,11 @@ def _decode(
     tensors = (*learnt[:4], cache.distance, learnt[4], instances.demand, instances.capacity)
     *states, demand, capacity = (tensor.detach().float().contiguous() for tensor in tensors)
     called = getattr(library(), function)(
-        *map(ctypes.c_int, (torch.get_num_threads(), batch, nodes, width, heads, tours, steps)),
+        *(torch.get_num_threads(), batch, nodes, width, heads, tours, steps),
         *map(_pointer, states),
         ctypes.c_float(learnt[5].item()),
         *map(_pointer, (demand, capacity, learnt[6] if learnt[6:] else None, actions)),
-        *(ctypes.c_int(other) if isinstance(other, int) else _pointer(other) for other in others),
+        *(other if isinstance(other, int) else _pointer(other) for other in others),
     )
     return int(called)
 
@@ -243,11 +239,5 @@ def solve(
     chosen = sum(KINDS[kind] for kind in kinds)
     if (not chosen and tours is None) or (chosen == KINDS["sweep"] and problems.places is None):
         raise ValueError("there is nothing to start from: a sweep needs places in a plane")
-    words = (
-        ctypes.c_int(chosen),
-        ctypes.c_int(group),
-        ctypes.c_double(share),
-        ctypes.c_double(seconds),
-        ctypes.c_int(crew),
-    )
+    words = chosen, group, ctypes.c_double(share), ctypes.c_double(seconds), crew
     return _search("solve_tours", problems, seeds, 0 if tours is None else tours.shape[1], tours, *words)

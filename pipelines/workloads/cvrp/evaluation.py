@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,14 +25,7 @@ from pipelines.workloads.cvrp.instances.sol_files import solution_text
 from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
 from pipelines.workloads.cvrp.prepare import load
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
-from pipelines.workloads.cvrp.solvers.solving import (
-    Solved,
-    searches,
-    solve_by_solvers,
-    solve_each,
-    solve_fleets,
-    solve_with_model,
-)
+from pipelines.workloads.cvrp.solvers.solving import Bench, Solved
 
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
@@ -47,10 +41,8 @@ def evaluate(
     model = next(iter(models.values()), None)  # none for a heuristic
     if reason := native.unavailable():
         print(f"without native code tours are built slowly, and there is no local search: {reason}", file=sys.stderr)
-    return [
-        _evaluate_split(config, model, device, map_items, name, problems)
-        for name, problems in splits(config, folder).items()
-    ]
+    found = splits(config, folder).items()
+    return [_evaluate_split(name, Bench(config, problems, map_items), model, device) for name, problems in found]
 
 
 def splits(config: "Config", folder: Path) -> dict[str, list[Problem]]:
@@ -65,15 +57,9 @@ def splits(config: "Config", folder: Path) -> dict[str, list[Problem]]:
     return {"test": problems_of(load(folder, "test"), "test")}
 
 
-def _evaluate_split(
-    config: "Config",
-    model: RoutingPolicy | None,
-    device: torch.device,
-    map_items: MapItems,
-    name: str,
-    problems: list[Problem],
-) -> Evaluation:
+def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device: torch.device) -> Evaluation:
     """Return the Evaluation of one set of problems; its headline is the method configured."""
+    config, problems, improved = bench.config, bench.problems, None
     if not all(problem.plain for problem in problems):
         reason = next((reason for problem in problems if (reason := untaken(problem))), "")
         if model is not None and not model.config.rules:
@@ -82,59 +68,52 @@ def _evaluate_split(
             why = f", as it does not read {reason}" if model is not None else ""
             more = f"{name} is more than a plain CVRP"
             print(f"{more}: native ruin and recreate solves it, no network{why}", file=sys.stderr)
-            methods = solve_fleets(config, None, problems, map_items)
-            return _evaluation(config, name, problems, methods, methods[0])
-        own = [solve_with_model(config, model, problems, *way, device, map_items) for way in _ways(config)]
-        methods = solve_fleets(config, model, problems, map_items)
-        return _evaluation(config, name, problems, [*own, *methods], own[-1], methods[0])
-    config = _bounded(config, model, name, problems)
-    settings, few = config.evaluation, problems[: config.evaluation.reference_instances]
-    built = {kind: solve_each(label, problems, solve, map_items) for kind, (label, solve) in HEURISTICS.items()}
+            methods = bench.fleets(None)
+            return _evaluation(name, bench, methods, methods[0])
+        own = [bench.with_model(model, device, *way) for way in _ways(config)]
+        methods = bench.fleets(model)
+        return _evaluation(name, bench, [*own, *methods], own[-1], methods[0])
+    bench = _bounded(name, bench, model)
+    settings = bench.config.evaluation
+    built = {kind: bench.each(label, solve) for kind, (label, solve) in HEURISTICS.items()}
     largest = max(problem.customers for problem in problems)
     budget = float(largest if settings.milliseconds is None else settings.milliseconds)
-    methods = [*built.values(), *searches(config, few, budget, map_items)]
+    methods = [*built.values(), *bench.few().searches(budget)]
     headline = built.get(config.model.kind, built["savings"])  # a network's takes its place below
-    improved: Solved | None = None
     if model is not None:
-        for decode, augment in _ways(config):
-            headline = solve_with_model(config, model, problems, decode, augment, device, map_items)
-            methods.append(headline)
+        methods += [bench.with_model(model, device, *way) for way in _ways(config)]
+        headline = methods[-1]
         if budget and not native.unavailable():
-            improved = solve_with_model(config, model, problems, settings.decode, False, device, map_items, budget)
+            improved = bench.with_model(model, device, settings.decode, False, budget)
             methods.append(improved)
-    methods += solve_by_solvers(config, few, budget, map_items)
-    return _evaluation(config, name, problems, methods, headline, improved)
+    return _evaluation(name, bench, methods + bench.few().by_solvers(budget), headline, improved)
 
 
 def _evaluation(
-    config: "Config",
-    name: str,
-    problems: list[Problem],
-    methods: list[Solved],
-    headline: Solved,
-    improved: Solved | None = None,
+    name: str, bench: Bench, methods: list[Solved], headline: Solved, improved: Solved | None = None
 ) -> Evaluation:
     """Return the Evaluation of `methods`; `headline` and, with a search, `improved` are the model's."""
-    reference, last = _reference(problems[: config.evaluation.reference_instances], methods), improved or headline
+    problems, last = bench.problems, improved or headline
+    reference = _reference(bench.few().problems, methods)
     return Evaluation(
         split=name,
-        summary={**_summary(config, problems, headline, improved, reference), "last": last.method},
+        summary={**_summary(problems, headline, improved, reference), "last": last.method},
         table=comparison_table(methods, last, reference),
         examples=_examples(problems, headline, reference),
         files=_files(name, problems, last, reference),
     )
 
 
-def _bounded(config: "Config", model: RoutingPolicy | None, name: str, problems: Sequence[Problem]) -> "Config":
-    """Return the config without the methods that hold all distances, if there are too many customers for them.
+def _bounded(name: str, bench: Bench, model: RoutingPolicy | None) -> Bench:
+    """Return the bench without the methods that hold all distances, if there are too many customers for them.
 
     Raises UserError if the model itself is among them.
     """
-    settings, sizes = config.evaluation, {problem.customers for problem in problems}
+    settings, sizes = bench.config.evaluation, {problem.customers for problem in bench.problems}
     if (largest := max(sizes)) <= MOST_CUSTOMERS:
         for customers in sizes if model is not None else ():
             check_work(customers, settings.model_copy(update={"milliseconds": 0}), MOST_SCORES)
-        return config
+        return bench
     why = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
     if model is not None:
         raise UserError(
@@ -142,7 +121,8 @@ def _bounded(config: "Config", model: RoutingPolicy | None, name: str, problems:
             "--workload cvrp --name savings model.kind=savings evaluation.instances=..."
         )
     print(f"{why} HGS and PyVRP: left out", file=sys.stderr)
-    return config.model_copy(update={"evaluation": settings.model_copy(update={"reference_seconds": ()})})
+    settings = settings.model_copy(update={"reference_seconds": ()})
+    return replace(bench, config=bench.config.model_copy(update={"evaluation": settings}))
 
 
 def _ways(config: "Config") -> list[tuple[str, bool]]:
@@ -167,7 +147,7 @@ def _reference(few: Sequence[Problem], methods: Sequence[Solved]) -> Reference:
 
 
 def _summary(
-    config: "Config", problems: Sequence[Problem], headline: Solved, improved: Solved | None, reference: Reference
+    problems: Sequence[Problem], headline: Solved, improved: Solved | None, reference: Reference
 ) -> dict[str, Plain]:
     """Return the headline's figures, and the cost after the search."""
     row = _row(headline, reference)

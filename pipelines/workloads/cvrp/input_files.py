@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,10 +19,7 @@ from pipelines.workloads.cvrp.instances.files import read as read_instances
 from pipelines.workloads.cvrp.instances.sol_files import read_routes, solution_text
 from pipelines.workloads.cvrp.instances.tables import TABLES
 from pipelines.workloads.cvrp.solvers.heuristics import savings
-from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp, pyvrp_plan
-
-if TYPE_CHECKING:
-    from models.routing.environment import Routes
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_plan
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
@@ -48,7 +45,9 @@ def _inputs(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
 
 def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     """Return a problem as an input of the models."""
-    (depot, *places), customers = problem.locs.tolist(), problem.customers
+    (depot, *places), last = problem.locs.tolist(), problem.customers
+    hours, *windows = [None] if problem.windows is None else problem.windows.tolist()
+    measured = problem.metric != "EUC_2D" or problem.matrix is not None
 
     def finite(most: float) -> float | None:
         return most if np.isfinite(most) else None
@@ -56,35 +55,26 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     found: dict[str, object] = {
         "name": problem.name,
         "depot": depot,
-        "customers": places[:customers],
-        "demands": problem.demand[1 : customers + 1].tolist(),
+        "customers": places[:last],
+        "demands": problem.demand[1 : last + 1].tolist(),
         "capacity": problem.capacity,
-        "rounding": problem.rounding,
+        "rounding": "exact" if measured else problem.rounding,
         "item": item,
-        "depots": places[customers:],
+        "depots": places[last:],
         "open_routes": problem.open_routes,
-    }
-    if problem.metric != "EUC_2D" or problem.matrix is not None:
-        found |= {"distances": distances(problem).tolist(), "rounding": "exact"}
-    if problem.durations is not None:
-        found["durations"] = problem.durations.tolist()
-    if problem.services is not None:
-        found["service_times"] = problem.service_times[1 : customers + 1].tolist()
-    if problem.windows is not None:
-        hours, *windows = problem.windows.tolist()
-        found |= {"hours": hours, "windows": windows[:customers], "depot_hours": windows[customers:]}
-    if problem.fleet:
-        found["vehicles"] = [
-            {
-                **dict(zip(VehiclesInput.model_fields, kind[:5], strict=False)),
-                "max_length": finite(kind.longest),
-                "max_duration": finite(kind.limit),
-            }
+        "distances": distances(problem).tolist() if measured else None,
+        "durations": None if problem.durations is None else problem.durations.tolist(),
+        "service_times": None if problem.services is None else problem.service_times[1 : last + 1].tolist(),
+        "hours": hours,
+        "windows": windows[:last] or None,
+        "depot_hours": windows[last:],
+        "vehicles": [
+            dict(zip(VehiclesInput.model_fields, (*kind[:5], *map(finite, kind[5:])), strict=True))
             for kind in problem.fleet
-        ]
-    if problem.prizes is not None:
-        found["prizes"] = [finite(prize) for prize in problem.prizes[1 : customers + 1].tolist()]
-    return found
+        ],
+        "prizes": None if problem.prizes is None else [*map(finite, problem.prizes[1 : last + 1].tolist())],
+    }
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
@@ -107,23 +97,19 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
     """
     from models.routing import fleet, native
 
-    problem = problem_of(given)
-    found: dict[str, dict[str, Plain]] = {}
-    ways: dict[str, Callable[[Problem], Routes | Plan | None]] = {"PyVRP": lambda each: pyvrp_plan(each, seconds, 0)}
+    problem, found = problem_of(given), dict[str, dict[str, Plain]]()
+    ways: dict[str, Callable[[], Plan | None]] = {"PyVRP": lambda: pyvrp_plan(problem, seconds, 0)}
     if problem.plain:
-        ways = {"savings": savings, "PyVRP": lambda problem: pyvrp(problem, seconds, 0)}
+        ways = {"savings": lambda: Plan(savings(problem), []), **ways}
         if not native.unavailable():
-            ways["ruin and recreate"] = lambda problem: fleet.plan(problem, seconds=seconds)
+            ways["ruin and recreate"] = lambda: fleet.plan(problem, seconds=seconds)
     for name, solve in ways.items():
         began = time.perf_counter()
-        plan = solve(problem)
-        if plan is None:
+        if (plan := solve()) is None:
             continue
-        taken = 1000 * (time.perf_counter() - began)
-        routes, kinds = plan if isinstance(plan, Plan) else (plan, [])
-        depots = [problem.vehicles[kind].depot for kind in kinds]  # none of a plain problem
-        cost = cost_of(problem, routes, kinds)
-        found[name] = {"routes": routes, "cost": cost, "depots": depots, "milliseconds": taken}
+        taken, cost = 1000 * (time.perf_counter() - began), cost_of(problem, *plan)
+        depots = [problem.vehicles[kind].depot for kind in plan.kinds]  # none of a plain problem
+        found[name] = {"routes": plan.routes, "cost": cost, "depots": depots, "milliseconds": taken}
     return found
 
 

@@ -14,8 +14,7 @@ from torch import Tensor
 from common.plain import Plain
 from common.workers import in_order
 from models.routing import native
-from models.routing.environment import MARGIN, RULES
-from models.routing.solve import actions_of
+from models.routing.environment import MARGIN, RULES, actions_of
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
 from pipelines.workloads.cvrp.solvers.reference import lacking, to_imitate
 

@@ -9,8 +9,9 @@ import torch
 from common.random import uniform
 from models.routing.config import RoutingConfig
 from models.routing.environment import Instances
+from models.routing.inputs import SearchSettings
 from models.routing.policy import RoutingPolicy
-from models.routing.search import shortlist
+from models.routing.search import best_built
 
 EVERY_ENCODER = [("gat", 0), ("gat", 4), ("gt", 0), ("dgt", 0)]  # kind, neighbors
 
@@ -39,8 +40,8 @@ def make_noise(batch: int, tours: int, customers: int) -> torch.Tensor:
 
 def search(policy, instances: Instances, decode: str = "multistart", **settings) -> tuple[torch.Tensor, torch.Tensor]:
     """The best tour of each instance: actions (B, T) and cost (B,)."""
-    actions, cost = shortlist(policy, instances, decode, **settings)
-    return actions[:, 0], cost[:, 0]
+    others = {name: settings.pop(name) for name in ("seed", "items", "max_scores") if name in settings}
+    return best_built(policy, instances, SearchSettings(decode=decode, **{"augment": True, **settings}), **others)
 
 
 def length_of(locs, routes: list[list[int]]) -> float:

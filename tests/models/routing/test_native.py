@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from models.routing import native
+from models.routing.decodes import Guide
 from models.routing.environment import feasible, replay, routes_of, tour_length
 from tests.models.routing.policies import assert_valid, length_of, make_instances, make_noise, make_policy
 
@@ -62,9 +63,9 @@ def test_the_same_numbers_draw_the_same_tours(monkeypatch, kind):
     policy, instances, noise = make_policy(kind), make_instances(8, 20), make_noise(8, 30, 20)
     with torch.no_grad():
         cache = policy.encode(instances)
-        drawn = policy.build(cache, instances, 30, noise)
+        drawn = policy.build(cache, instances, 30, Guide(noise))
         monkeypatch.setattr(native, "unavailable", lambda: "not asked for")
-        expected = policy.build(cache, instances, 30, noise)
+        expected = policy.build(cache, instances, 30, Guide(noise))
     steps = min(drawn.shape[2], expected.shape[2])  # torch does not write the last return to the depot
     same = (drawn[..., :steps] == expected[..., :steps]).all(2)
     assert same.float().mean() > 0.99  # a number may fall between two sums that differ by rounding

@@ -8,6 +8,7 @@ from scipy import stats
 from common.random import uniform
 from models import io
 from models.routing.config import KINDS, PRESETS, RoutingConfig
+from models.routing.decodes import Guide
 from models.routing.environment import Instances, reset, route_ends, step
 from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_noise, make_policy
 
@@ -110,7 +111,7 @@ def test_sampled_tours_come_as_often_as_their_probabilities_say():
     noise = uniform(3, torch.arange(tours), 6)[None]
     cache = policy.encode(instances)
     with torch.no_grad():
-        actions = policy.build(cache, instances, tours, uniform=noise)
+        actions = policy.build(cache, instances, tours, Guide(noise))
         log_prob = policy.log_prob(cache, instances, actions)[0]
     _, kind, counts = actions[0].unique(dim=0, return_inverse=True, return_counts=True)
     probability = torch.zeros(len(counts)).scatter_(0, kind, log_prob.exp())

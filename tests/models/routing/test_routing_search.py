@@ -5,7 +5,7 @@ import torch
 
 from models.routing import decodes
 from models.routing.decodes import DECODES
-from models.routing.search import shortlist, turn
+from models.routing.search import turn
 from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_policy, search
 
 # torch_geometric compiles classes with TorchScript when it is imported.
@@ -30,7 +30,7 @@ def test_the_symmetries_are_the_eight_of_the_square():
 def test_the_best_tour_found_is_valid_and_costs_what_is_claimed(kind, neighbors, decode, augment):
     policy, instances = make_policy(kind, neighbors), make_instances(3, 7)
     actions, cost = search(policy, instances, decode, samples=5, augment=augment)
-    assert (actions.dtype, cost.dtype, cost.shape) == (torch.int64, torch.float32, (3,))
+    assert (actions.dtype, actions.shape, cost.dtype, cost.shape) == (torch.int64, (3, 14), torch.float32, (3,))
     assert_valid(instances, actions[:, None], cost[:, None])
     assert not cost.requires_grad
 
@@ -76,12 +76,12 @@ def test_every_tour_of_every_symmetry_and_instance_is_drawn_by_noise_of_its_own(
     policy, uniforms = make_policy("gt"), []
     build = policy.build
 
-    def recorded(cache, instances, num_tours, uniform):
-        uniforms.append(uniform)
-        return build(cache, instances, num_tours, uniform)
+    def recorded(cache, instances, num_tours, guide):
+        uniforms.append(guide.uniform)
+        return build(cache, instances, num_tours, guide)
 
     monkeypatch.setattr(policy, "build", recorded)
-    shortlist(policy, make_instances(2, 5), "sampling", samples=3)
+    search(policy, make_instances(2, 5), "sampling", samples=3)
     noise = torch.cat([uniform.flatten(0, 1) for uniform in uniforms])
     assert len(noise) == len(noise.unique(dim=0)) == 2 * 8 * 3
 
@@ -106,22 +106,6 @@ def test_solve_refuses_settings_that_do_not_fit(settings, message):
         make_policy("gt").solve([[0, 0]] * 8, [0, *[1] * 7], 3, **settings)
 
 
-def test_a_shortlist_holds_the_best_different_tours_in_their_order():
-    policy, instances = make_policy("gt"), make_instances(4, 7)
-    actions, cost = shortlist(policy, instances, keep=5, augment=False)
-    assert_valid(instances, actions, cost)
-    every = policy(instances, num_starts=7).cost
-    for found, costs in zip(cost.tolist(), every.tolist(), strict=True):
-        different = sorted({round(one, 5): one for one in costs}.values())[:5]
-        assert found == pytest.approx([*different, *[different[0]] * (5 - len(different))], rel=1e-5)
-    assert torch.equal(cost[:, 0], search(policy, instances, augment=False)[1])
-    assert_valid(instances, *shortlist(policy, instances, keep=3, augment=False, starts=2))  # more than are built
-    alone, least = shortlist(policy, instances, augment=False)
-    assert alone.shape[:2] == least.shape == (4, 1)  # one tour, unless more are asked for
-    for tours in (actions, alone):  # as wide as the longest of them
-        assert (tours[..., -1] != 0).any()
-
-
 def test_starts_are_bounded_unless_more_are_asked_for(monkeypatch):
     monkeypatch.setattr(decodes, "MOST_STARTS", 3)
     policy, instances = make_policy("gt"), make_instances(3, 7)
@@ -129,3 +113,28 @@ def test_starts_are_bounded_unless_more_are_asked_for(monkeypatch):
         search(policy, instances, augment=False)[1], search(policy, instances, augment=False, starts=3)[1]
     )
     assert (search(policy, instances, augment=False, starts=7)[1] <= search(policy, instances, augment=False)[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("max_scores", "samples", "at_once"),
+    [
+        (2 * 6 * 6, 4, {(2, 4)}),  # the encoder's pairs of 6 nodes count, where tours are fewer
+        (2 * 6 * 20, 20, {(2, 20)}),
+        (2 * 6 * 20 - 1, 20, {(1, 20)}),
+        (6 * 15, 20, {(1, 15), (1, 5)}),  # tours of one instance in turn
+        (5, 4, {(1, 1)}),
+    ],
+)
+def test_so_many_instances_and_tours_are_built_at_a_time_as_memory_is_given_for(
+    monkeypatch, max_scores, samples, at_once
+):
+    policy, shapes = make_policy("gt"), set()
+    build = policy.build
+
+    def recorded(cache, instances, num_tours, guide):
+        shapes.add((len(instances.locs), num_tours))
+        return build(cache, instances, num_tours, guide)
+
+    monkeypatch.setattr(policy, "build", recorded)
+    search(policy, make_instances(2, 5), "sampling", samples=samples, max_scores=max_scores)
+    assert shapes == at_once

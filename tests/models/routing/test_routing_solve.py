@@ -6,6 +6,7 @@ import math
 import pytest
 import torch
 
+from models.routing import fleet
 from models.routing.environment import Instances, routes_of
 from models.routing.inputs import STARTS_FROM, RoutingInput, RoutingSettings, problem_of
 from models.routing.problems import Problem
@@ -164,3 +165,20 @@ def test_a_tour_that_visits_a_customer_twice_instead_of_another_is_noticed(monke
     items = torch.zeros(1).long()
     with pytest.raises(ValueError, match="leaves customers out"):
         best_tours(policy, [asked.problem], instances, items, RoutingSettings(decode="greedy", milliseconds=0), 0)
+
+
+def test_few_problems_beyond_one_capacity_have_all_threads_between_them(monkeypatch):
+    crews, plan = [], fleet.plan
+
+    def recorded(*given, crew, **settings):
+        crews.append(crew)
+        return plan(*given, crew=crew, **settings)
+
+    monkeypatch.setattr(fleet, "plan", recorded)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    given = {"depot": [0, 0], "customers": [[1, 0], [2, 0]], "demands": [1, 1], "capacity": 2, "open_routes": True}
+    for count, crew in ((1, 4), (2, 2), (3, 1), (5, 1)):
+        crews.clear()
+        found = make_policy("gt").predict([given] * count, milliseconds=1)
+        assert [(each["routes"], each["cost"]) for each in found] == [([[1, 2]], 2)] * count
+        assert crews == [crew] * count

@@ -4,15 +4,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import pyvrp as solver
 
 from models.routing import native
 from models.routing.fleet import plan, schedule
 from models.routing.problems import Plan, Problem, Vehicles, cost_of
-from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_model, pyvrp_plan, solution_of
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_model, pyvrp_plan
 from pipelines.workloads.cvrp.solvers.validator import InvalidTourError, check
 from tests.workloads.cvrp.variants import KINDS, drawn, least_cost
 
 pytestmark = pytest.mark.skipif(native.unavailable() is not None, reason="needs a C++ compiler")
+
+
+def solution_of(data, plan):
+    """Return a plan as PyVRP's solution, which knows its cost and whether it is feasible."""
+    visits = [[solver.Activity(solver.ActivityType.CLIENT, node - 1) for node in route] for route in plan.routes]
+    routes = [solver.Route(data, each, kind) for each, kind in zip(visits, plan.kinds, strict=True)]
+    return solver.Solution(data, routes)
 
 
 def agree(problem, found, data):
@@ -152,3 +160,56 @@ def test_a_plan_given_is_kept_or_improved_and_rounds_decide_all():
     thousandth = replace(problem, locs=problem.locs / 1000, windows=problem.windows / 1000, rounding="exact")
     thousandth = replace(thousandth, services=problem.services / 1000)
     check(thousandth, *plan(thousandth, rounds=50))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_threads_that_compete_for_small_problems_keep_to_all_that_is_asked(kind):
+    for seed in range(5):
+        problem = drawn(kind, seed)
+        try:
+            alone = plan(problem, rounds=50, seed=seed)
+        except ValueError:  # it may have no solution
+            continue
+        found = plan(problem, seconds=0.003, seed=seed, start=alone, crew=3)
+        check(problem, *found)
+        assert cost_of(problem, *found) <= cost_of(problem, *alone) + 1e-9
+
+
+def large(customers: int = 240) -> Problem:
+    """Two depots, two kinds of vehicles, of which one is scarce, windows, limits, and customers worth no detour."""
+    random = np.random.default_rng(7)
+    size = customers + 2
+    places = random.random((size, 2))
+    places[-1] = 0.9, 0.9
+    demand = random.integers(1, 10, size)
+    opens = 2 * random.random(size)
+    prizes = np.where(random.random(size) < 0.5, np.inf, random.random(size) / 20)
+    for depot in (0, customers + 1):
+        demand[depot], opens[depot], prizes[depot] = 0, 0, np.inf
+    closes = opens + 2
+    closes[[0, -1]] = 5
+    fleet = (Vehicles(60, 9, 0, fixed=0.1), Vehicles(40, None, 1, rate=1.1, limit=4.5))
+    services = np.full(size, 0.02)
+    windows = np.stack([opens, closes], 1)
+    parts = {"services": services, "windows": windows, "fleet": fleet, "depots": 2, "prizes": prizes}
+    return Problem("large", places, demand, 60, "exact", **parts)
+
+
+@pytest.mark.parametrize("parts", [{}, {"open_routes": True}])
+def test_threads_that_share_a_large_problem_put_its_parts_together_again(parts):
+    problem = replace(large(), **parts)
+    alone = plan(problem, rounds=20, seed=1)
+    found = plan(problem, seconds=0.4, seed=1, start=alone, crew=2)
+    check(problem, *found)
+    assert cost_of(problem, *found) < cost_of(problem, *alone)
+    assert {0, 1} == set(found.kinds)
+    assert set(range(1, problem.customers + 1)) > {c for route in found.routes for c in route}  # some are left out
+
+
+def test_several_threads_begin_with_the_plan_given_and_tell_who_cannot_be_served():
+    problem = large()
+    kept = plan(problem, seconds=0.3, seed=2)
+    again = plan(problem, seconds=1e-6, start=kept, crew=2)
+    assert cost_of(problem, *again) <= cost_of(problem, *kept) + 1e-9
+    with pytest.raises(ValueError, match="customer 3 cannot be served"):
+        plan(line(fleet=(Vehicles(1),), windows=np.array([[0, 5.9]] * 4)), seconds=0.01, crew=2)

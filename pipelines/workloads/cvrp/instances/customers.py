@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from common.browser import FOLDER
 from common.disk.files import write_text
 from common.errors import UserError
 from common.foreign_text import printable, to_csv
@@ -25,36 +26,10 @@ from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY
 from pipelines.workloads.cvrp.instances.sol_files import NUMBER
 from pipelines.workloads.cvrp.instances.tables import TABLES
 
-# What a column holds, and its usual names without case, accents, spaces and signs; the first one present counts.
-USUAL = {
-    "lon": ("lon", "lng", "long", "longitude", "laengengrad", "langengrad", "laenge", "lange"),
-    "lat": ("lat", "latitude", "breitengrad", "breite"),
-    "x": ("x", "xcoord", "xcoordinate", "coordx", "east", "easting"),
-    "y": ("y", "ycoord", "ycoordinate", "coordy", "north", "northing"),
-    "demand": (
-        *("demand", "quantity", "qty", "weight", "weightkg", "kg", "load", "amount", "volume", "units", "parcels"),
-        *("packages", "pallets", "boxes", "items", "orderweight", "bedarf", "menge", "gewicht"),
-    ),
-    "name": ("name", "customer", "customername", "label", "stop", "address", "place", "city", "town", "id", "kunde"),
-    "capacity": ("capacity", "vehiclecapacity", "maxload", "kapazitat", "kapazitaet"),
-    "open": (
-        *("open", "opens", "opening", "opensat", "openingtime", "earliest", "readytime", "from", "start", "timefrom"),
-        *("windowstart", "timewindowstart", "offnet", "oeffnet", "geoffnetvon", "geoeffnetvon", "offnungszeit", "von"),
-        *("lieferzeitab", "lieferzeitvon", "ab", "beginn", "fruhestens", "fruehestens"),
-    ),
-    "close": (
-        *("close", "closes", "closing", "closesat", "closingtime", "latest", "duedate", "duetime", "until", "end"),
-        *("to", "timeto", "windowend", "timewindowend", "schliesst", "geoffnetbis", "geoeffnetbis", "schliesszeit"),
-        *("bis", "lieferzeitbis", "ende", "spatestens", "spaetestens"),
-    ),
-    "hours": ("hours", "openinghours", "timewindow", "window", "zeitfenster", "lieferfenster", "offnungszeiten"),
-    "service": (
-        *("service", "servicetime", "serviceminutes", "unloading", "stoptime", "servicezeit", "standzeit"),
-        *("entladezeit",),
-    ),
-    "prize": ("prize", "penalty", "profit", "reward"),
-    "depot": ("depot", "isdepot", "type", "kind", "role"),
-}
+# {what a column holds: its usual names}: those of the page, which reads the same tables.
+_columns_of_page = re.search(r"^const COLUMNS = (\{.*?\});", (FOLDER / "routes.js").read_text("utf-8"), re.S | re.M)
+assert _columns_of_page
+USUAL: dict[str, list[str]] = json.loads(_columns_of_page[1])
 MARKS = ("1", "true", "yes", "y", "x", "depot", "ja")  # of the depot, in the column of that name
 WRITTEN = (".routes.csv", ".routes.geojson")  # endings of what `write_routes` writes
 WIDEST = 10  # degrees that columns x and y span at most to be taken for longitude and latitude

@@ -123,9 +123,8 @@ def x_demands(locs: Tensor, shares: Tensor, further: Tensor) -> Tensor:
     import torch
 
     kind = (further[:, 2] * (len(RANGES) + 2)).floor().long()
-    low, high = torch.tensor((*RANGES, (1, 50), (1, 10)), device=locs.device, dtype=locs.dtype)[kind][..., None].unbind(
-        1
-    )
+    ranges = torch.tensor((*RANGES, (1, 50), (1, 10)), device=locs.device, dtype=locs.dtype)
+    low, high = ranges[kind][..., None].unbind(1)
     odd = (locs[..., 0] < 0.5) != (locs[..., 1] < 0.5)
     few = further[:, -locs.shape[1] :] > 0.7 + 0.25 * further[:, 3:4]  # 70 to 95 % are small
     large = ((kind == len(RANGES))[:, None] & odd) | ((kind == len(RANGES) + 1)[:, None] & few)

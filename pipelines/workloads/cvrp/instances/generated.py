@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from common.random import derive_key, uniform
-from models.routing.environment import RULES, Instances
+from models.routing.environment import Instances
 from models.routing.problems import Problem, Vehicles
 from pipelines.workloads.cvrp.instances.distributions import DISTRIBUTIONS
 from pipelines.workloads.cvrp.instances.rules import PROBLEMS
@@ -38,22 +38,16 @@ def generate(
         return _of_one_size(data, key, items.to(device, non_blocking=True), data.sizes[0])
     customers = torch.tensor([data.size_of(item // group) for item in items.tolist()])
     num_nodes = int(customers.max()) + 1
-    fields = {
-        "locs": torch.zeros(len(items), num_nodes, 2, device=device),
-        "demand": torch.zeros(len(items), num_nodes, device=device),
-        "capacity": torch.zeros(len(items), device=device),
-        "customers": customers.float().to(device, non_blocking=True),
-    }
+    fields: dict[str, Tensor] = {}
     for size in customers.unique().tolist():
         rows = (customers == size).nonzero()[:, 0]
-        part = _of_one_size(data, key, items[rows].to(device, non_blocking=True), size)
+        parts = _of_one_size(data, key, items[rows].to(device, non_blocking=True), size)
         rows = rows.to(device, non_blocking=True)
-        fields["locs"][rows, : size + 1], fields["demand"][rows, : size + 1] = part["locs"], part["demand"]
-        fields["capacity"][rows] = part["capacity"]
-        if "rules" in part:
-            given = fields.setdefault("rules", torch.zeros(len(items), num_nodes, RULES, device=device))
-            given[rows, : size + 1] = part["rules"]
-    return fields
+        for name, part in parts.items():
+            nodes, channels = (num_nodes,) * (part.ndim > 1), part.shape[2:]  # a capacity has neither
+            whole = fields.setdefault(name, torch.zeros(len(items), *nodes, *channels, device=device))
+            whole[(rows, slice(size + 1))[: part.ndim]] = part
+    return {**fields, "customers": customers.float().to(device, non_blocking=True)}
 
 
 def _of_one_size(data: "Data", key: int, items: Tensor, customers: int) -> dict[str, Tensor]:

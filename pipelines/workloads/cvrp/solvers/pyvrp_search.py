@@ -60,15 +60,6 @@ def pyvrp_plan(problem: Problem, seconds: float, seed: int) -> Plan | None:
     return Plan(routes, [route.vehicle_type() for route in best])
 
 
-def solution_of(data: solver.ProblemData, plan: Plan) -> solver.Solution:
-    """Return a plan as PyVRP's solution, which knows its cost and whether it is feasible."""
-    import pyvrp as solver
-
-    visits = [[solver.Activity(solver.ActivityType.CLIENT, node - 1) for node in route] for route in plan.routes]
-    routes = [solver.Route(data, each, kind) for each, kind in zip(visits, plan.kinds, strict=True)]
-    return solver.Solution(data, routes)
-
-
 def pyvrp_scale(problem: Problem, dist: np.ndarray) -> float:
     """Return the factor from distances (n + 1, n + 1) to PyVRP's whole numbers in int64.
 
