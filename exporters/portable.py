@@ -1,12 +1,7 @@
-"""Code in artifacts, which are used without the project: copies of modules that need numpy alone, and trying it out."""
+"""Code in artifacts, which are used without the project: copies of modules that need numpy alone."""
 
-import importlib
 import re
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORT = re.compile(r"^from ((?:common|models)\.(?:\w+\.)*(\w+)) import ", re.MULTILINE)
@@ -32,21 +27,3 @@ def copies(*modules: str, prefix: str = "") -> dict[str, bytes]:
         )
         found[name] = copied.encode()
     return found
-
-
-@contextmanager
-def imported(path: Path) -> Iterator[ModuleType]:
-    """Yield a file of an artifact as a module; it and its neighbours leave no bytecode and are forgotten after."""
-    neighbours = {each.stem for each in path.parent.glob("*.py")}
-    hidden = {name: sys.modules.pop(name) for name in neighbours & sys.modules.keys()}
-    sys.path.insert(0, str(path.parent))
-    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
-    importlib.invalidate_caches()
-    try:
-        yield importlib.import_module(path.stem)
-    finally:
-        sys.path.remove(str(path.parent))
-        sys.dont_write_bytecode = writes
-        for name in neighbours & sys.modules.keys():
-            del sys.modules[name]
-        sys.modules.update(hidden)

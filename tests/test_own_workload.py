@@ -15,11 +15,11 @@ import torch
 from common.errors import UserError
 from common.packages import recorded_folder
 from exporters import __main__ as exporters
-from exporters.portable import imported
 from models import io
 from pipelines import workloads
 from pipelines.inventory import found
 from tests import forked
+from tests.exporters.onnx_examples import imported
 from tests.exporters.web.models import asked
 from tests.stages import ROOT, command, export, records, refused, stage
 from tests.test_dependencies import faults

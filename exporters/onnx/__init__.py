@@ -9,7 +9,6 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
 from typing import Generic, TypeVar
 
 from torch import Tensor, nn
@@ -51,7 +50,6 @@ class Artifact:
 
     programs: Sequence[Program]
     example: bytes  # a script that uses the programs, without this project
-    check: Callable[[ModuleType], Mapping[str, object]]  # imported example -> facts; RuntimeError if it differs
     files: Mapping[str, bytes] = field(default_factory=dict)  # that the example reads, by name
     left_out: Mapping[str, str] = field(default_factory=dict)  # what of the model there is not -> why, and what to use
 

@@ -7,9 +7,8 @@ Shapes as in models/market/signal_model.py: B windows, L candles of a window, F 
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from types import ModuleType
 
 import numpy as np
 import torch
@@ -68,20 +67,11 @@ def describe(model: SignalModel) -> Artifact:
     return Artifact(
         programs=[Program("classifier", Classifier(model), axes, ["probabilities"], fresh)],
         example=examples.script("cnn_lstm"),
-        check=lambda example: compare(model, example),
         files={"settings.json": json.dumps(settings).encode(), **portable.copies("models.market.candle_features")},
         left_out={
             "thresholds, recalibration, trades": "they belong to the evaluation; python -m exporters freqtrade has them"
         },
     )
-
-
-def compare(model: SignalModel, example: ModuleType) -> Mapping[str, object]:
-    """Classify random candles by the example and by the model; RuntimeError unless all probabilities agree."""
-    worst = largest_difference(
-        model, model.config.coins, lambda candles, coin: example.probabilities(candles.columns(), coin), "the example"
-    )
-    return {"candle_series": FRESH, "largest_difference_of_probabilities": worst}
 
 
 def largest_difference(

@@ -4,17 +4,11 @@ Shapes as in models/comparator: U images, C channels, S pixels a side, P pairs.
 """
 
 import json
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path
-from types import ModuleType
 
-import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
-from exporters.onnx import FRESH, TOLERANCE, Artifact, Part, Program, examples
+from exporters.onnx import Artifact, Part, Program, examples
 from models.images.comparator.interface import Comparator
 from models.images.comparator.siamese import TowerSiamese
 
@@ -60,27 +54,8 @@ def describe(model: Comparator) -> Artifact:
             Program("comparison", Comparison(model), compared, ["logits"], pairs),
         ],
         example=examples.script("comparator"),
-        check=lambda example: compare(model, example),
         files={"settings.json": json.dumps(settings, indent=1).encode()},
         left_out={
             "scores and ranks": "an adaptive search among references (models/images/ranking.py); use models.io.load"
         },
     )
-
-
-def compare(model: Comparator, example: ModuleType) -> Mapping[str, object]:
-    """Compare image files by the example and by the model; RuntimeError unless all probabilities agree."""
-    worst = 0.0
-    with tempfile.TemporaryDirectory() as folder:
-        files = [Path(folder) / name for name in ("first.png", "second.png")]
-        for number in range(FRESH):
-            generator = np.random.default_rng(number)
-            for file, coarse in zip(
-                files, generator.integers(0, 256, (2, 5, 5 + number % 3, 3), np.uint8), strict=True
-            ):
-                Image.fromarray(coarse).resize((40 + number, 60), Image.Resampling.BICUBIC).save(file)
-            found = example.compare(*(Image.open(file) for file in files))
-            worst = max(worst, float(abs(found - model.compare(*files).numpy()).max()))
-    if not worst <= TOLERANCE:
-        raise RuntimeError(f"the example's probabilities are {worst} from the model's")
-    return {"pairs": FRESH, "largest_difference_of_probabilities": worst}

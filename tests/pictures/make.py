@@ -23,7 +23,7 @@ if __name__ == "__main__":
 
 from common.disk import files
 from exporters import to_site
-from tests.pictures import cards, plots
+from tests.pictures import cards, plots, stills
 from tests.pictures.house import house
 from tests.report.browser.driver import chromium
 
@@ -53,7 +53,8 @@ class Picture:
 
 
 def site(_: Path) -> bytes:
-    """Return a screenshot of the index of the models that ship."""
+    """Draw the figures on the cards, and return a screenshot of the index of the models that ship."""
+    stills.write()
     with tempfile.TemporaryDirectory() as folder:
         to_site.export_shipped(Path(folder, "site"))
         command = [chromium(), "--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1280,960"]

@@ -8,16 +8,18 @@ from exporters import __main__ as exporters
 from exporters import to_site
 from models import io, shipped
 from tests.exporters.web.models import MODELS
+from tests.pictures import stills
 from tests.report.browser.driver import driven
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """A folder with a small model of each workload."""
+    """A folder with a small model of each workload, named as the one on the site."""
     folder = tmp_path_factory.mktemp("pretrained")
     for workload, make in MODELS.items():
-        io.save(make(), folder / f"{workload}-small")
-        (folder / f"{workload}-small/run.yaml").touch()
+        name = shipped.names(workload)[-1]
+        io.save(make(), folder / name)
+        (folder / name / "run.yaml").touch()
     return folder
 
 
@@ -58,6 +60,13 @@ def test_a_folder_with_other_files_and_a_site_that_is_too_large_are_refused(mode
     monkeypatch.setattr(to_site, "MOST_BYTES", 1000)
     with pytest.raises(ValueError, match="more than 1,000"):
         exporters.export("site", tmp_path / "site", "best", None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workload", to_site.SAID)
+def test_the_figure_of_a_card_is_the_answer_of_the_model_that_ships(workload):
+    name = shipped.names(workload)[-1]
+    assert (to_site.STILLS / f"{name}.html").read_text() == stills.of(shipped.FOLDER / name)
 
 
 @pytest.mark.slow
