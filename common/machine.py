@@ -28,8 +28,18 @@ def cores() -> int:
 
 
 def launched_on_one_thread() -> bool:
-    """Return whether `accelerate launch` may have set OMP_NUM_THREADS=1, its default without a GPU."""
-    return "ACCELERATE_MIXED_PRECISION" in os.environ and os.environ.get("OMP_NUM_THREADS") == "1"
+    """Return whether `accelerate launch` set OMP_NUM_THREADS=1, its default without a GPU, and not whoever typed it."""
+    if "ACCELERATE_MIXED_PRECISION" not in os.environ or os.environ.get("OMP_NUM_THREADS") != "1":
+        return False
+    import psutil
+
+    # What was typed is in the launcher's own environment, that of the nearest ancestor without Accelerate's variables.
+    with suppress(psutil.Error):
+        for ancestor in psutil.Process().parents():
+            if "ACCELERATE_MIXED_PRECISION" not in (typed := ancestor.environ()):
+                flag = any(word.startswith("--num_cpu_threads") for word in ancestor.cmdline())
+                return "OMP_NUM_THREADS" not in typed and not flag
+    return True
 
 
 def yield_while_waiting() -> None:

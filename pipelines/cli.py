@@ -14,7 +14,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,9 +78,36 @@ def _leave(message: str, status: int) -> None:
     """Exit; only the first of several processes prints the message."""
     if int(os.environ.get("RANK", 0)) == 0:
         print(message, file=sys.stderr, flush=True)
+        _repeat_below_traceback(message)
     else:
         time.sleep(5)  # the launcher kills the others once one has exited: let the first one speak
     sys.exit(status)
+
+
+def _repeat_below_traceback(message: str) -> None:
+    """Let a child say it again once `accelerate launch`, without -q, has printed a traceback of its own (Linux)."""
+    launcher = os.getppid()
+    words = _facts(launcher, "cmdline")
+    alone = any(b"accelerate" in word for word in words[:4]) and "LOCAL_RANK" not in os.environ
+    if not alone or {b"-q", b"--quiet"} & {*words} or os.fork():
+        return
+    begun = latest = _facts(launcher, "io")[3:4]  # how many bytes it has written
+    for _ in range(400):
+        time.sleep(0.05)  # the launcher takes longer to end, with torch in it
+        now = _facts(launcher, "io")[3:4]
+        if not now or now == latest != begun:
+            break
+        latest = now
+    if latest != begun:
+        print(f"\n{message}", file=sys.stderr, flush=True)
+    os._exit(0)
+
+
+def _facts(process: int, name: str) -> list[bytes]:
+    """Return the words of a file of Linux on a process; none for one that has ended, or may not be asked."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/{name}").read_bytes().replace(b"\0", b" ").split()
+    return []
 
 
 def run_of(args: argparse.Namespace) -> Run:

@@ -9,6 +9,7 @@
 A run is WORKLOAD/NAME or its folder; a member of one, WORKLOAD/NAME/MEMBER.
 """
 
+import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,9 +48,9 @@ def main() -> None:
     elif args.command == "clean":
         print(clean(inventory.find(args.runs), bool(args.runs), args.checkpoints, args.yes))
     else:
-        print(
-            inventory.table(inventory.find()) or "no run below runs/ yet; pipelines/train.py --help says how to begin"
-        )
+        width = [shutil.get_terminal_size().columns] * sys.stdout.isatty()
+        runs = inventory.table(inventory.find(), *width)
+        print(runs or "no run below runs/ yet; pipelines/train.py --help says how to begin")
 
 
 def clean(runs: Sequence[inventory.Found], whole: bool, checkpoints: bool, really: bool) -> str:

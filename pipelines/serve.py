@@ -1,6 +1,7 @@
 """Serve trained runs over HTTP: predictions, streamed text, and a page.
 
     python pipelines/serve.py
+    python pipelines/serve.py --workload tinystories
     python pipelines/serve.py cvrp/cvrp-20
     python pipelines/serve.py cvrp/default bep/mine crypto/default --port 8080
     python pipelines/serve.py tinystories=exports/stories
@@ -34,7 +35,7 @@ from pipelines.server.limits import Limits
 def main() -> None:
     """Run the command."""
     args = parsed()
-    args.runs = args.runs or usual_runs()
+    args.runs = named(args)
     cli.announce(f"loading {', '.join(args.runs)}")
     import uvicorn
 
@@ -73,6 +74,8 @@ def parsed() -> Namespace:
     known = Parser(prog="python pipelines/serve.py", description=__doc__)
     add = known.add_argument
     add("runs", nargs="*", metavar="RUN", help="WORKLOAD/NAME, a run's folder, or WORKLOAD=FOLDER")
+    add("--workload", metavar="W", help="in place of RUN: the model of this workload that predict.py takes")
+    add("--name", metavar="N", help="with --workload: a run or a model that ships; the newest run")
     add("--host", default="127.0.0.1", help="address to listen on; 127.0.0.1")
     add("--port", type=int, default=8000, help="8000; 0: any free one")
     add("--token-file", type=Path, metavar="FILE", help="file with the token required of requests")
@@ -83,6 +86,18 @@ def parsed() -> Namespace:
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
     arguments.offer(known)
     return known.parse_args()
+
+
+def named(args: Namespace) -> list[str]:
+    """Return the runs to serve; UserError for words that contradict each other."""
+    if args.workload and args.runs:
+        raise UserError(f"--workload {args.workload} stands in place of {args.runs[0]}; leave one of them out")
+    if args.workload:
+        workloads.inputs(args.workload)  # refuses an unknown workload
+        return [f"{workloads.name_of(args.workload)}/{args.name or trained.usual(args.workload)}"]
+    if args.name:
+        raise UserError(f"--name {args.name} needs --workload, as in --workload cvrp --name {args.name}")
+    return args.runs or usual_runs()
 
 
 def usual_runs() -> list[str]:

@@ -10,7 +10,7 @@
 
 Exit status: 0 done; 2 something you can mend, said in a few lines; 128 + n
 saved and stopped by signal n; 1 else. `accelerate launch` makes 1 of each but
-0, under a traceback of its own that -q (before the script) leaves out.
+0, and prints a traceback of its own; the error then stands again below it.
 """
 
 import argparse

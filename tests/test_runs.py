@@ -54,15 +54,26 @@ def runs(tmp_path, monkeypatch):
 
 
 def test_the_table_fits_80_columns_and_says_how_each_run_is(runs):
-    table = found.table(found.find())
+    table = found.table(found.find(), 80)
     assert max(map(len, table.splitlines())) <= 80
     assert table.startswith("cvrp: best val/cost, lower is better\n")
     rows = {line.split()[0]: line.split()[1:] for line in table.splitlines()[2:]}
-    assert rows["one"][:4] == ["done", "30", "6.5", "worse"]
+    assert [*rows["one"][:3], rows["one"][-1]] == ["done", "30", "6.5", "worse"]
     assert rows["two"][:3] == ["stopped", "10", "8"]
     assert rows["many"][:3] == ["1", "of", "2"]
     assert rows["many"][-2:] == ["2", "MB"]
     assert rows["blank"][0] == "begun"
+
+
+def test_a_verdict_of_several_words_is_whole_in_a_line_or_wraps_in_its_column(runs):
+    said = "Within 2.7 core-ms: first of 9; from 5 ms on, ruin and recreate is better"
+    Run("cvrp", "one").verdict_file.write_text(f"{said}\n")
+    assert said in found.table(found.find())
+    lines = found.table(found.find(), 80).splitlines()
+    assert max(map(len, lines)) <= 80
+    column = lines[1].index("verdict")
+    first = next(place for place, line in enumerate(lines) if line.startswith("  one "))
+    assert " ".join(line[column:] for line in lines[first : first + 4] if line[:6] in ("  one ", " " * 6)) == said
 
 
 def test_a_run_that_another_process_trains_is_left_alone(runs):

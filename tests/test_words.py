@@ -100,6 +100,11 @@ def test_the_resolved_config_is_printed_and_nothing_begins(tmp_path):
         (["train.py", "--workload", "cvrp", "--nmae", "x"], "did you mean --name?"),
         (["train.py", "--workload", "cvrp", "--steps", "5"], "did you mean training.steps=5, without dashes?"),
         (["evaluate.py", "--workload", "cvrp", "--milliseconds=8"], "did you mean evaluation.milliseconds=8,"),
+        (["train.py", "--workload", "cvrp", "seed=1", "seed=2"], "seed is given twice, as 1 and as 2; leave one out"),
+        (
+            ["train.py", "--workload", "lmol", "--folds", "all", "data.fold=1"],
+            "data.fold is given twice, as 1 and as a",
+        ),
         (["train.py"], "--workload is missing; give one of bep, crypto"),
         (["evaluate.py", "--workload", "bep", "evaluation.clause=2"], "did you mean 'evaluation.clauses'?"),
         (["prepare.py", "--workload", "lmol", "data.thetta=4"], "did you mean 'data.theta'?"),
@@ -120,6 +125,24 @@ def test_a_slip_is_told_in_three_lines_and_a_second_whatever_runs_there_are(word
     assert len(done.stderr.splitlines()) <= 3
     assert seconds <= 1
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("quiet", "times"), [([], 2), (["-q"], 1)])
+def test_an_error_is_the_last_line_under_a_launcher_which_prints_a_traceback_of_its_own(quiet, times, tmp_path):
+    """The launcher's part is played: it starts the command, prints, and takes a second to end."""
+    launcher = tmp_path / "accelerate"
+    launcher.write_text(
+        "import subprocess, sys, time\nfailed = subprocess.run(sys.argv[sys.argv.index('--') + 1 :])\n"
+        "'-q' in sys.argv or print('Traceback', failed.returncode, file=sys.stderr, flush=True)\ntime.sleep(1)\n"
+    )
+    train = command("train.py", "--workload", "crvp")
+    environment = {name: value for name, value in ENVIRONMENT.items() if name != "LOCAL_RANK"}
+    words = [sys.executable, str(launcher), *quiet, "--", *train]
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    lines = done.stderr.splitlines()
+    assert lines[-1].startswith("error: unknown workload 'crvp'; did you mean cvrp?")
+    assert lines.count(lines[-1]) == times
+    assert ("Traceback 2" in lines) == (not quiet)
 
 
 def test_the_page_of_all_keys_is_that_of_the_classes():

@@ -5,7 +5,7 @@ import difflib
 import os
 import sys
 import typing
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -88,7 +88,8 @@ def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], sour
 
 
 def check_words(cls: type[Section], words: Sequence[str]) -> None:
-    """Raise UserError for words that are wrong whatever config they patch: unknown keys, values of another type."""
+    """Raise UserError for words wrong whatever config they patch: unknown or repeated keys, values of another type."""
+    refuse_repeated(words)
     tree: dict[str, object] = {}
     _patch_all(cls, tree, words)
     try:
@@ -97,6 +98,14 @@ def check_words(cls: type[Section], words: Sequence[str]) -> None:
         wrong = [item for item in error.errors(include_url=False) if item["type"] not in ("missing", "value_error")]
         if wrong:
             raise UserError("\n  ".join([OF_WORDS, *_problems(cls, wrong)])) from error
+
+
+def refuse_repeated(words: Iterable[str]) -> None:
+    """Raise UserError for words key=value that give a key two values."""
+    given: dict[str, str] = {}
+    for key, equals, value in (word.partition("=") for word in words):
+        if equals and given.setdefault(key, value) != value:
+            raise UserError(f"{key} is given twice, as {given[key]} and as {value}; leave one out")
 
 
 def checked(cls: type[Config], tree: object, what: str, context: Mapping[str, object] | None = None) -> Config:

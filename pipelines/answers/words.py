@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from common.config import Section, checked, plain_yaml
+from common.config import Section, checked, plain_yaml, refuse_repeated
 from common.config.arguments import nearest
 from common.config.keys import as_text, groups
 from common.errors import UserError
@@ -26,7 +26,7 @@ def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[s
     fields: dict[str, object] = {}
     for word in words:
         found = WORD.fullmatch(word)
-        if found is None or Path(word).exists():
+        if found is None or os.path.exists(word):  # False also for a prompt too long for a name
             paths.append(Path(word))
         elif found[1] in inputs.input.model_fields:
             fields[found[1]] = _value(inputs.input, *found.groups())
@@ -35,6 +35,7 @@ def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[s
             if near and near[0] in inputs.input.model_fields:
                 raise UserError(f"{word}: unknown key {found[1]}; did you mean {near[0]}={found[2]}?")
             settings[found[1]] = _value(inputs.settings, *found.groups())
+    refuse_repeated(word for word in words if Path(word) not in paths)
     checked(inputs.settings, settings, "settings")
     return paths, settings, fields
 

@@ -2,6 +2,7 @@
 
 import math
 import os
+import textwrap
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from pipelines.run.folder import Run
 
 ROOT = Path("runs")
 VERDICTS = {"Better than": "better", "Worse than": "worse", "No clear": "even"}  # beginnings of reports' headings
-ROW = "  {:18} {:8} {:>7} {:>9}  {:12} {:11} {:>6}"
+COLUMNS = ("run", "state", "step", "best", "when", "size", "verdict")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Found:
 
     @property
     def verdict(self) -> str:
-        """The answer of its report in a word or two; empty before an evaluation."""
+        """The answer of its report, in a word where one says it; empty before an evaluation."""
         heading = self.run.verdict()
         return next((word for begin, word in VERDICTS.items() if heading.startswith(begin)), heading)
 
@@ -134,22 +135,31 @@ def human(num: float) -> str:
     return f"{num / 1000**power:.0f} {units[power]}"
 
 
-def table(runs: Sequence[Found]) -> str:
-    """Return the runs as a table of 80 columns, the best value of the metric that each workload names."""
+def table(runs: Sequence[Found], width: int = 10_000) -> str:
+    """Return the runs as a table, with the best value of each workload's metric; verdicts wrap at `width`."""
     lines = []
     for workload in dict.fromkeys(found.run.workload for found in runs):
-        rows = [found for found in runs if found.run.workload == workload]
-        metric = rows[0].metric
+        own = [found for found in runs if found.run.workload == workload]
+        metric = own[0].metric
         order = f": best {metric.name}, {'higher' if metric.maximise else 'lower'} is better" if metric else ""
-        lines += ["", workload + order, ROW.format("run", "state", "step", "best", "verdict", "when", "size")]
-        lines += [_row(found) for found in rows]
+        rows = [COLUMNS, *map(_row, own)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines += ["", workload + order]
+        for row in rows:
+            cells = [
+                cell.rjust(size) if place > 1 else cell.ljust(size)
+                for place, (cell, size) in enumerate(zip(row, widths, strict=True))
+            ]
+            start = "  ".join(["", *cells[:-1], ""])
+            whole = textwrap.fill(
+                row[-1], max(width, len(start) + 20), initial_indent=start, subsequent_indent=" " * len(start)
+            )
+            lines.append((whole or start).rstrip())
     return "\n".join(lines).lstrip("\n")
 
 
-def _row(found: Found) -> str:
+def _row(found: Found) -> tuple[str, ...]:
     when = time.strftime("%m-%d %H:%M", time.localtime(found.when))
     best = "" if found.best is None else f"{found.best:.5g}"
     step = "" if found.step is None else str(found.step)
-    words = ((found.run.name, 18), (found.state, 8), (found.verdict, 12))
-    name, state, verdict = (text if len(text) <= width else f"{text[: width - 1]}…" for text, width in words)
-    return ROW.format(name, state, step, best, verdict, when, human(found.bytes)).rstrip()
+    return (found.run.name, found.state, step, best, when, human(found.bytes), found.verdict)

@@ -149,6 +149,9 @@ def test_words_are_files_settings_or_fields_of_one_input(tmp_path, monkeypatch):
     assert ([str(path) for path in paths], settings, fields) == (
         ["a=b", "x.txt", "-"], {"seed": 3}, {"prompt": "The plan: 1"},
     )  # fmt: skip
+    assert words.sorted_out([f"prompt={'long ' * 100}"], inputs)[2] == {"prompt": "long " * 100}
+    with pytest.raises(UserError, match="seed is given twice, as 3 and as 4; leave one out"):
+        words.sorted_out(["seed=3", "prompt=Once", "seed=4"], inputs)
     for word in ("seed=x", "seed={", "length=0", "sed=1"):
         with pytest.raises(UserError, match=word.partition("=")[0]):
             words.sorted_out([word], inputs)

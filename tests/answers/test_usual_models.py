@@ -85,7 +85,13 @@ def test_a_server_takes_one_model_of_each_workload(tmp_path, monkeypatch):
         (tmp_path / f"shipped/{workload}-small").mkdir(parents=True)
         (tmp_path / f"shipped/{workload}-small/run.yaml").touch()
     monkeypatch.setattr(shipped, "FOLDER", tmp_path / "shipped")
-    assert serve.usual_runs() == [f"{workload}/{workload}-small" for workload in workloads.names()]
+    for words, runs in (
+        ([], [f"{workload}/{workload}-small" for workload in workloads.names()]),
+        (["--workload", "tinystories"], ["tinystories/tinystories-small"]),
+        (["--workload", "cvrp", "--name", "mine"], ["cvrp/mine"]),
+    ):
+        monkeypatch.setattr("sys.argv", ["serve.py", *words])
+        assert serve.named(serve.parsed()) == runs
 
 
 def test_nothing_usable_ends_with_2(tmp_path):

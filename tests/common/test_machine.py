@@ -32,6 +32,20 @@ def test_cores_are_those_the_process_may_run_on(monkeypatch):
     assert machine.cores() == 6
 
 
+@pytest.mark.parametrize(
+    ("words", "typed", "alone"),
+    [([], {}, True), ([], {"OMP_NUM_THREADS": "1"}, False), (["--num_cpu_threads_per_process=1"], {}, False)],
+)
+def test_one_thread_that_was_typed_before_the_launcher_is_no_default_of_it(tmp_path, words, typed, alone):
+    answer = f"{sys.executable} -c 'from common.machine import *; print(launched_on_one_thread())'"
+    launcher = tmp_path / "accelerate"
+    variables = {"ACCELERATE_MIXED_PRECISION": "no", "OMP_NUM_THREADS": "1"}
+    launcher.write_text(f"import os\nos.environ |= {variables}\nos.system({answer!r})\n")
+    clean = {name: value for name, value in os.environ.items() if name not in variables}
+    done = subprocess.run([sys.executable, launcher, *words], env=clean | typed, cwd=ROOT, stdout=subprocess.PIPE)
+    assert done.stdout.decode().strip() == str(alone)
+
+
 @pytest.mark.parametrize(("processes", "share"), [("1", 6), ("4", 1), ("8", 1)])
 def test_the_processes_of_a_launcher_share_the_cores(monkeypatch, processes, share):
     allow(monkeypatch, 6)
