@@ -58,16 +58,13 @@ def prove_equal(model: io.Model, exported: io.Model) -> dict[str, float]:
         "weights": (model.state_dict(), exported.state_dict()),
         "output": (_outputs(model), _outputs(exported)),
     }
-    difference = {}
     for what, (ours, theirs) in compared.items():
         if ours.keys() != theirs.keys():
             raise RuntimeError(f"the exported {what} differ: {sorted(ours.keys() ^ theirs.keys())}")
         for name, tensor in ours.items():
             if tensor.dtype != theirs[name].dtype or not torch.equal(tensor, theirs[name]):
                 raise RuntimeError(f"the exported {what} differ from the original in {name}")
-        pairs = [(tensor.detach(), theirs[name].detach()) for name, tensor in ours.items() if tensor.numel()]
-        difference[what] = max((float((a.double() - b.double()).abs().max()) for a, b in pairs), default=0.0)
-    return difference
+    return dict.fromkeys(compared, 0.0)
 
 
 def _outputs(model: io.Model) -> dict[str, Tensor]:

@@ -43,8 +43,7 @@ def parse(
     """
     known = parser(description, resume, steps)
     further(known)
-    offer(known)
-    args = known.parse_intermixed_args(argv)
+    args = offered(known).parse_intermixed_args(argv)
     if args.help or args.keys is not None:
         show(_help(known, args))
     if not args.workload:
@@ -139,8 +138,8 @@ def _selected(groups: Sequence[keys.Group], prefix: str) -> list[keys.Group]:
     return [group for group in chosen if group.keys]
 
 
-def offer(parser: argparse.ArgumentParser) -> None:
-    """Print what may end the command line and leave, where a shell asks for it."""
+def offered(parser: Parser) -> Parser:
+    """Return a parser; where a shell asks what may end the command line, print that and leave."""
     if "_ARGCOMPLETE" in os.environ:
         import argcomplete
 
@@ -148,6 +147,7 @@ def offer(parser: argparse.ArgumentParser) -> None:
         line = FINISHED.sub(" ", os.environ["COMP_LINE"])
         os.environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
         argcomplete.autocomplete(parser, always_complete_options=False, default_completer=complete)  # type: ignore[arg-type] # any function will do
+    return parser
 
 
 def complete(prefix: str, action: argparse.Action, parser: Parser, parsed_args: argparse.Namespace) -> list[str]:

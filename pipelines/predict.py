@@ -51,8 +51,7 @@ class Outcome(NamedTuple):
 def main() -> None:
     """Run the command."""
     known = parser()
-    arguments.offer(known)
-    args = known.parse_intermixed_args()
+    args = arguments.offered(known).parse_intermixed_args()
     if args.help:
         further = words.described(workloads.inputs(args.workload)) if args.workload else ()
         arguments.show(known.format_help().rstrip() + "\n".join(f"\n\n{head}\n\n{text}" for head, text in further))

@@ -84,8 +84,7 @@ def parsed() -> Namespace:
     add("--waiting", type=int, default=256, metavar="N", help="most unanswered requests of a run; 256")
     add("--seconds", type=int, default=60, metavar="N", help="longest time for an answer; 60")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
-    arguments.offer(known)
-    return known.parse_args()
+    return arguments.offered(known).parse_args()
 
 
 def named(args: Namespace) -> list[str]:

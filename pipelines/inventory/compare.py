@@ -1,18 +1,15 @@
 """Runs of one workload side by side: figures of their evaluations, settings that differ, curves as a picture."""
 
-import contextlib
 import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from common.config import leaves
 from common.disk.files import write_text
 from common.errors import UserError
-from common.foreign_text import from_csv, printable
+from common.foreign_text import printable
 from common.statistics import mean_and_half_width
-from pipelines.inventory.found import Found
+from pipelines.inventory.found import Found, aligned
 from pipelines.report.markup import shown
 from pipelines.report.page import kept
 
@@ -43,51 +40,36 @@ def _summaries(runs: Sequence[Found]) -> Iterator[str]:
         differing = [name for name in names if len({shown(each.get(name)) for each in summaries}) > 1]
         rows = [[f"{split}, all examples", *(one.run.name for one in runs)]]
         rows += [[name, *(shown(each.get(name)) for each in summaries)] for name in differing]
-        yield _aligned(rows) if differing else f"{split}: all figures are the same"
+        yield aligned(rows) if differing else f"{split}: all figures are the same"
 
 
 def _examples(runs: Sequence[Found]) -> Iterator[str]:
     """Yield for each file of examples a table of mean paired differences from the first run."""
     first = runs[0]
     for path in sorted(first.run.evaluations.glob("*.csv")):
-        base = _columns(path)
-        rows = []
-        for found in runs[1:]:
-            theirs = _columns(found.run.evaluations / path.name)
-            if not theirs or next(iter(theirs.values())) != next(iter(base.values()), None):
-                continue  # other examples
-            for name in [name for name in list(base)[1:] if name in theirs]:
-                own, other = _numbers(base[name]), _numbers(theirs[name])
-                if own is None or other is None or (own == other).all():
-                    continue
-                mean, half = mean_and_half_width(other - own)
-                interval = "" if half is None else f"[{mean - half:+.3g}, {mean + half:+.3g}]"
-                rows.append([found.run.name, name, f"{mean:+.4g}", interval])
+        rows = [
+            [found.run.name, *cells]
+            for found in runs[1:]
+            for cells in _differences(path, found.run.evaluations / path.name)
+        ]
         if rows:
-            head = [f"{path.stem}, by example", "figure", f"less {first.run.name}", "95 % interval"]
-            yield _aligned([head, *rows])
+            yield aligned([[f"{path.stem}, by example", "figure", f"less {first.run.name}", "95 % interval"], *rows])
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows with columns aligned, the first to the left."""
-    first, *others = zip(*rows, strict=True)
-    columns = [[cell.ljust(max(map(len, first))) for cell in first]]
-    columns += [[cell.rjust(max(map(len, column))) for cell in column] for column in others]
-    return "\n".join(printable("  ".join(line)).rstrip() for line in zip(*columns, strict=True))
+def _differences(path: Path, other: Path) -> Iterator[list[str]]:
+    """Yield the name, the mean and the interval of the differences of columns of numbers, where examples are equal."""
+    import pandas as pd
 
-
-def _columns(path: Path) -> dict[str, Sequence[str]]:
-    """Return the columns of a file of examples; {} if it is not there, or empty."""
-    text = path.read_text(errors="replace") if path.is_file() else ""
-    rows = from_csv(text) if text else []
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {}
-
-
-def _numbers(texts: Sequence[str]) -> np.ndarray | None:
-    """Return a column of numbers; None for any other."""
-    with contextlib.suppress(ValueError):
-        return np.array(texts, float)
-    return None
+    try:
+        base, theirs = (pd.read_csv(each, encoding_errors="replace") for each in (path, other))
+    except (FileNotFoundError, pd.errors.EmptyDataError):
+        return
+    if not base.iloc[:, 0].equals(theirs.iloc[:, 0]):
+        return
+    for name in base.columns[1:].intersection(theirs.columns):
+        if base[name].dtype.kind in "if" and theirs[name].dtype.kind in "if" and not base[name].equals(theirs[name]):
+            mean, half = mean_and_half_width((theirs[name] - base[name]).to_numpy(float))
+            yield [name, f"{mean:+.4g}", "" if half is None else f"[{mean - half:+.3g}, {mean + half:+.3g}]"]
 
 
 def _settings(runs: Sequence[Found]) -> str:

@@ -14,13 +14,14 @@ from common.config import leaves
 from common.config.arguments import nearest
 from common.disk.lock import is_held
 from common.errors import UserError
+from common.foreign_text import printable
 from pipelines import workloads
 from pipelines.engine.workload import Metric
 from pipelines.run.folder import Run
 
 ROOT = Path("runs")
 VERDICTS = {"Better than": "better", "Worse than": "worse", "No clear": "even"}  # beginnings of reports' headings
-COLUMNS = ("run", "state", "step", "best", "when", "size", "verdict")
+COLUMNS = ("run", "state", "step", "best", "when", "size")
 
 
 @dataclass(frozen=True)
@@ -142,24 +143,24 @@ def table(runs: Sequence[Found], width: int = 10_000) -> str:
         own = [found for found in runs if found.run.workload == workload]
         metric = own[0].metric
         order = f": best {metric.name}, {'higher' if metric.maximise else 'lower'} is better" if metric else ""
-        rows = [COLUMNS, *map(_row, own)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines += ["", workload + order]
-        for row in rows:
-            cells = [
-                cell.rjust(size) if place > 1 else cell.ljust(size)
-                for place, (cell, size) in enumerate(zip(row, widths, strict=True))
-            ]
-            start = "  ".join(["", *cells[:-1], ""])
-            whole = textwrap.fill(
-                row[-1], max(width, len(start) + 20), initial_indent=start, subsequent_indent=" " * len(start)
-            )
-            lines.append((whole or start).rstrip())
+        head, *starts = aligned([COLUMNS, *map(_row, own)]).split("\n")
+        lines += ["", workload + order, f"  {head}  verdict"]
+        beside, after = f"\n{' ' * (len(head) + 4)}", max(width - len(head) - 4, 20)
+        for start, found in zip(starts, own, strict=True):
+            lines.append(f"  {start}  {beside.join(textwrap.wrap(found.verdict, after))}".rstrip())
     return "\n".join(lines).lstrip("\n")
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows with columns aligned, the first to the left."""
+    first, *others = zip(*rows, strict=True)
+    columns = [[cell.ljust(max(map(len, first))) for cell in first]]
+    columns += [[cell.rjust(max(map(len, column))) for cell in column] for column in others]
+    return "\n".join(printable("  ".join(line)).rstrip() for line in zip(*columns, strict=True))
 
 
 def _row(found: Found) -> tuple[str, ...]:
     when = time.strftime("%m-%d %H:%M", time.localtime(found.when))
     best = "" if found.best is None else f"{found.best:.5g}"
     step = "" if found.step is None else str(found.step)
-    return (found.run.name, found.state, step, best, when, human(found.bytes), found.verdict)
+    return (found.run.name, found.state, step, best, when, human(found.bytes))
