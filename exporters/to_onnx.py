@@ -34,13 +34,11 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     described = {program.name: _proved(program, out) for program in artifact.programs}
     facts = identity("onnx", run, model_folder, model)
     programs = {name: each for name, (each, _) in described.items()}
-    more = {"opset": OPSET, "programs": programs, "left_out": dict(artifact.left_out)}
-    size = manifest.finish(out, tuple(files), {**facts, **more})
+    size = manifest.finish(out, tuple(files), {**facts, "opset": OPSET, "programs": programs})
     worst = max(difference for _, difference in described.values())
-    left_out = "".join(f"; left out: {name} ({why})" for name, why in artifact.left_out.items())
     return (
         f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes in {len(described)} programs, at most "
-        f"{worst:.2g} from the model on {FRESH} fresh inputs{left_out}"
+        f"{worst:.2g} from the model on {FRESH} fresh inputs"
     )
 
 

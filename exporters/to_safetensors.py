@@ -54,10 +54,8 @@ def export(
 
 def prove_equal(model: io.Model, exported: io.Model) -> dict[str, float]:
     """The largest differences of weights and of outputs on `model.example()`; RuntimeError unless all are equal."""
-    compared: dict[str, tuple[dict[str, Tensor], dict[str, Tensor]]] = {
-        "weights": (model.state_dict(), exported.state_dict()),
-        "output": (_outputs(model), _outputs(exported)),
-    }
+    weights, output = (model.state_dict(), exported.state_dict()), (_outputs(model), _outputs(exported))
+    compared: dict[str, tuple[dict[str, Tensor], dict[str, Tensor]]] = {"weights": weights, "output": output}
     for what, (ours, theirs) in compared.items():
         if ours.keys() != theirs.keys():
             raise RuntimeError(f"the exported {what} differ: {sorted(ours.keys() ^ theirs.keys())}")

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 GROWING = ("steps", "epochs")  # of training
+TRACEBACK = 100  # bytes at least
 ROUNDING = ("training.micro_batch_size:", "hardware.")  # changes results by rounding alone
 
 
@@ -85,29 +86,30 @@ def _leave(message: str, status: int) -> None:
 
 
 def _repeat_below_traceback(message: str) -> None:
-    """Let a child say it again once `accelerate launch`, without -q, has printed a traceback of its own (Linux)."""
-    launcher = os.getppid()
-    words = _facts(launcher, "cmdline")
-    alone = any(b"accelerate" in word for word in words[:4]) and "LOCAL_RANK" not in os.environ
-    if not alone or {b"-q", b"--quiet"} & {*words} or os.fork():
+    """Let a child say it again once `accelerate launch` has printed a traceback of its own, unless it is quiet."""
+    launched, launcher = "ACCELERATE_MIXED_PRECISION" in os.environ, os.getppid()
+    if not launched or "LOCAL_RANK" in os.environ or sys.platform != "linux":
         return
-    begun = latest = _facts(launcher, "io")[3:4]  # how many bytes it has written
-    for _ in range(400):
-        time.sleep(0.05)  # the launcher takes longer to end, with torch in it
-        now = _facts(launcher, "io")[3:4]
-        if not now or now == latest != begun:
-            break
-        latest = now
-    if latest != begun:
-        print(f"\n{message}", file=sys.stderr, flush=True)
-    os._exit(0)
+    import psutil
 
+    def written(*processes: int) -> int:
+        return sum(psutil.Process(each).io_counters().write_chars for each in processes)
 
-def _facts(process: int, name: str) -> list[bytes]:
-    """Return the words of a file of Linux on a process; none for one that has ended, or may not be asked."""
-    with suppress(OSError):
-        return Path(f"/proc/{process}/{name}").read_bytes().replace(b"\0", b" ").split()
-    return []
+    sys.stdout.flush()
+    before = now = 0
+    with suppress(psutil.Error):  # it may not be asked
+        most = written(launcher, os.getpid()) + TRACEBACK  # its count includes its children's, once they have ended
+        if os.fork():
+            return
+        with suppress(psutil.Error):  # it has ended, which takes it a while, with torch in it
+            for _ in range(200):
+                time.sleep(0.05)
+                before, now = now, written(launcher)
+                if now == before >= most or psutil.Process(launcher).status() == psutil.STATUS_ZOMBIE:
+                    break
+        if now >= most:
+            print(f"\n{message}", file=sys.stderr, flush=True)
+        os._exit(0)
 
 
 def run_of(args: argparse.Namespace) -> Run:

@@ -51,7 +51,6 @@ class Artifact:
     programs: Sequence[Program]
     example: bytes  # a script that uses the programs, without this project
     files: Mapping[str, bytes] = field(default_factory=dict)  # that the example reads, by name
-    left_out: Mapping[str, str] = field(default_factory=dict)  # what of the model there is not -> why, and what to use
 
 
 def describe(model: io.Model) -> Artifact:

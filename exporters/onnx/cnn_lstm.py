@@ -68,9 +68,6 @@ def describe(model: SignalModel) -> Artifact:
         programs=[Program("classifier", Classifier(model), axes, ["probabilities"], fresh)],
         example=examples.script("cnn_lstm"),
         files={"settings.json": json.dumps(settings).encode(), **portable.copies("models.market.candle_features")},
-        left_out={
-            "thresholds, recalibration, trades": "they belong to the evaluation; python -m exporters freqtrade has them"
-        },
     )
 
 

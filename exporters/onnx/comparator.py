@@ -55,7 +55,4 @@ def describe(model: Comparator) -> Artifact:
         ],
         example=examples.script("comparator"),
         files={"settings.json": json.dumps(settings, indent=1).encode()},
-        left_out={
-            "scores and ranks": "an adaptive search among references (models/images/ranking.py); use models.io.load"
-        },
     )

@@ -246,43 +246,35 @@ EXAMPLES: dict[str, tuple[str, str, str, tuple[Callable[..., object] | str, ...]
         "Which of two images ranks higher", "FIRST.jpg OTHER.jpg", " pillow", (settings, pixels, compare), compare_files
     ),
 }  # fmt: skip
-# What a script imports where a name occurs in it; modules of the project lie beside it.
-STANDARD = {
-    "json": "import json",
-    "sys": "import sys",
-    "cache": "from functools import cache",
-    "FOLDER": "from pathlib import Path",
-    "SimpleNamespace": "from types import SimpleNamespace",
-}
-INSTALLED = {
-    "candle_features": "import candle_features",
-    "chains": "import chains",
-    "mixing": "import mixing",
-    "np": "import numpy as np",
-    "onnxruntime": "import onnxruntime",
-    "Image": "from PIL import Image, ImageOps",
-    "Candles": "from candles import Candles",
-}
+# What a script imports where it has the last name of a line; modules of the project lie beside it.
+IMPORTS = """
+import json
+import sys
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import candle_features
+import chains
+import mixing
+import numpy as np
+import onnxruntime
+from PIL import Image, ImageOps
+from candles import Candles
+"""
 
 
 def script(family: str) -> bytes:
     """Return the example of a family as a file."""
     about, words, packages, parts, main = EXAMPLES[family]
-    sources = [part if isinstance(part, str) else inspect.getsource(part).rstrip() for part in (program, *parts, main)]
+    sources = [
+        part if isinstance(part, str) else inspect.getsource(part).rstrip()
+        for part in ("FOLDER = Path(__file__).parent", program, *parts, main)
+    ]
     body = "\n\n\n".join(sources).replace("    import onnxruntime\n\n", "")  # at the top of a script
-    standard, installed = (
-        "\n".join(line for name, line in lines.items() if re.search(rf"\b{name}\b", body))
-        for lines in (STANDARD, INSTALLED)
-    )
+    imports = "\n".join(line for line in IMPORTS.split("\n") if not line or re.search(rf"\b{line.split()[-1]}\b", body))
     return f'''"""{about}: pip install onnxruntime{packages}; python example.py {words}."""
-
-{standard}
-
-{installed}
-
-FOLDER = Path(__file__).parent
-
-
+{imports}
 {body}
 
 

@@ -78,7 +78,6 @@ def describe(model: RoutingPolicy) -> Artifact:
             Program("step", Step(model.decoder), {**CACHE, **known, **STATE}, ["logits"], state),
         ],
         example=examples.script("routing"),
-        left_out={"sampling, symmetries, local search": "loops around these programs; models.io.load has them"},
     )
 
 

@@ -13,10 +13,11 @@ import torch
 from PIL import Image
 
 from exporters.onnx import SHARED, TOLERANCE
-from exporters.onnx.cnn_lstm import columns_of, largest_difference
+from exporters.onnx.cnn_lstm import largest_difference
 from exporters.onnx.routing import instance
 from models.images.comparator.interface import Comparator
 from models.io import Model
+from models.market.candles import COLUMNS, Candles
 from models.market.signal_model import SignalModel
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
@@ -126,7 +127,11 @@ def compare_mixture(model: CharMixture, example: ModuleType) -> None:
 def compare_signals(model: SignalModel, example: ModuleType) -> None:
     """Classify random candles by the example and by the model; RuntimeError unless all probabilities agree."""
     coins = model.config.coins
-    largest_difference(model, coins, lambda candles, coin: example.probabilities(columns_of(candles), coin), "example")
+
+    def columns(candles: Candles) -> dict[str, np.ndarray]:
+        return {name: getattr(candles, name) for name in COLUMNS}
+
+    largest_difference(model, coins, lambda candles, coin: example.probabilities(columns(candles), coin), "example")
 
 
 def compare_images(model: Comparator, example: ModuleType) -> None:
