@@ -48,7 +48,8 @@ def run_main(main: Callable[[], None]) -> None:
     """Call `main`; exit with 2 and a message for an error the user can fix, with 128 + n after signal n."""
     warnings.filterwarnings("ignore", message=".*barrier.*device.*", category=UserWarning)
     yield_while_waiting()
-    atexit.register(_freeze)
+    # Saves a second of garbage collection; Triton's bindings would report what is not collected as leaks.
+    atexit.register(lambda: "triton" in sys.modules or gc.freeze())
     try:
         main()
         ranks.part()
@@ -67,12 +68,6 @@ def run_main(main: Callable[[], None]) -> None:
         if (lacking := missing(error)) is None:
             raise
         _leave(f"error: {lacking}", 2)
-
-
-def _freeze() -> None:
-    """Save a second of garbage collection at exit; Triton's bindings report what is not collected as leaks."""
-    if "triton" not in sys.modules:
-        gc.freeze()
 
 
 def _leave(message: str, status: int) -> None:

@@ -58,7 +58,8 @@ def test_the_table_fits_80_columns_and_says_how_each_run_is(runs):
     assert max(map(len, table.splitlines())) <= 80
     assert table.startswith("cvrp: best val/cost, lower is better\n")
     rows = {line.split()[0]: line.split()[1:] for line in table.splitlines()[2:]}
-    assert [*rows["one"][:3], rows["one"][-1]] == ["done", "30", "6.5", "worse"]
+    assert rows["one"][:3] == ["done", "30", "6.5"]
+    assert rows["one"][-4:-1] == ["Worse", "than", "the"]
     assert rows["two"][:3] == ["stopped", "10", "8"]
     assert rows["many"][:3] == ["1", "of", "2"]
     assert rows["many"][-2:] == ["2", "MB"]

@@ -20,7 +20,6 @@ from pipelines.engine.workload import Metric
 from pipelines.run.folder import Run
 
 ROOT = Path("runs")
-VERDICTS = {"Better than": "better", "Worse than": "worse", "No clear": "even"}  # beginnings of reports' headings
 COLUMNS = ("run", "state", "step", "best", "when", "size")
 
 
@@ -67,12 +66,6 @@ class Found:
             return "no model" if self.run.evaluations.is_dir() else "begun"
         steps = self.config.get("training.steps")
         return "done" if isinstance(steps, int) and self.step >= steps else "stopped"
-
-    @property
-    def verdict(self) -> str:
-        """The answer of its report, in a word where one says it; empty before an evaluation."""
-        heading = self.run.verdict()
-        return next((word for begin, word in VERDICTS.items() if heading.startswith(begin)), heading)
 
     @property
     def when(self) -> float:
@@ -147,7 +140,7 @@ def table(runs: Sequence[Found], width: int = 10_000) -> str:
         lines += ["", workload + order, f"  {head}  verdict"]
         beside, after = f"\n{' ' * (len(head) + 4)}", max(width - len(head) - 4, 20)
         for start, found in zip(starts, own, strict=True):
-            lines.append(f"  {start}  {beside.join(textwrap.wrap(found.verdict, after))}".rstrip())
+            lines.append(f"  {start}  {beside.join(textwrap.wrap(found.run.verdict(), after))}".rstrip())
     return "\n".join(lines).lstrip("\n")
 
 
