@@ -32,6 +32,8 @@ from common.config.arguments import Parser, nearest
 from common.packages import import_folder, missing, recorded_folder
 from models import shipped
 
+UNTRAINED = "train it first, or give another run"
+
 
 def main() -> None:
     """Run the command."""
@@ -123,14 +125,12 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
     if not members:
         there = [one for one in ("best", "last") if (run / "model" / one).is_dir()]
         if which not in there:
-            mend = (
-                f"it has model/{there[0]}: add --which {there[0]}" if there else "train it first, or give another run"
-            )
+            mend = f"it has model/{there[0]}: add --which {there[0]}" if there else UNTRAINED
             raise ValueError(f"{run} has no model/{which}; {mend}")
         return exporter(run, run / "model" / which, out, **extra)
     trained = [member for member in members if (member / "model" / which).is_dir()]
     if not trained:
-        raise ValueError(f"no member of {run} has a model/{which}; train it first, or give another run")
+        raise ValueError(f"no member of {run} has a model/{which}; {UNTRAINED}")
     models = {member: member / "model" / which for member in trained}
     lines = [module.export_together(run, models, out)] if hasattr(module, "export_together") else []
     for member, folder in models.items() if not lines else ():

@@ -49,7 +49,7 @@ def run_main(main: Callable[[], None]) -> None:
     warnings.filterwarnings("ignore", message=".*barrier.*device.*", category=UserWarning)
     yield_while_waiting()
     # Saves a second of garbage collection; Triton's bindings would report what is not collected as leaks.
-    atexit.register(lambda: "triton" in sys.modules or gc.freeze())
+    atexit.register(lambda: None if "triton" in sys.modules else gc.freeze())
     try:
         main()
         ranks.part()

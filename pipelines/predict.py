@@ -24,6 +24,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +35,7 @@ from common.disk import files
 from common.errors import UserError
 from common.foreign_text import to_csv
 from common.input_files import Given
+from common.workers import batched
 from pipelines import arguments, cli, workloads
 from pipelines.answers import trained, words
 
@@ -115,7 +117,8 @@ def _answers(
     model: trained.Trained, given: Iterator[Given], settings: dict[str, object], at_once: int, table: "Table | None"
 ) -> Iterator[Outcome]:
     """Print the answers or add them to the table."""
-    for each, answer in model.answers(given, settings, at_once):
+    batches = (zip(part, model.together(part, settings), strict=True) for part in batched(given, at_once))
+    for each, answer in chain.from_iterable(batches):
         if table is None:
             print(json.dumps({"source": each.source, **answer}, ensure_ascii=False), flush=True)
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -11,7 +11,6 @@ from common.config import Section, checked, plain_yaml
 from common.errors import UserError
 from common.input_files import Given, Inputs
 from common.plain import Plain
-from common.workers import batched
 from models import shipped
 from pipelines import cli, workloads
 from pipelines.run.folder import Run
@@ -44,14 +43,7 @@ class Trained:
         """The first model, by which a run of many is described."""
         return next(iter(self.models.values()))
 
-    def answers(
-        self, given: Iterable[Given], settings: Mapping[str, object], at_once: int
-    ) -> Iterator[tuple[Given, dict[str, Any]]]:
-        """Yield each input with its answer or {"error": what is wrong}, in order, `at_once` answered together."""
-        for part in batched(given, at_once):
-            yield from zip(part, self.together(part, settings), strict=True)
-
-    def together(self, given: Sequence[object], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
+    def together(self, given: Sequence[object], settings: Mapping[str, object]) -> list[dict[str, Any]]:
         """Return the answers to inputs, some of which `read` may have read. Raises UserError for misfit settings."""
         found: dict[int, dict[str, Plain]] = {}
         inputs: dict[str, dict[int, Any]] = {}  # of each model, by their places
