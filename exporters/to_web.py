@@ -9,7 +9,9 @@ import gzip
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote
 
 from markupsafe import Markup, escape
 
@@ -29,9 +31,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     """Write the page and the manifest; show the link in the run's report, if there is one."""
     model = io.load(model_folder)
     line = write(pack(model, run), model, run, model_folder, out)
-    report = run / "report.html"
-    if out.resolve() == (run / "exports/web").resolve() and report.is_file():
-        write_whole(report, report.read_bytes().replace(HIDDEN.encode(), SHOWN.encode()))
+    _link(run, out)
     return line
 
 
@@ -62,9 +62,31 @@ def write(packed: Packed, model: io.Model, run: Path, model_folder: Path, out: P
     return f"{out / PAGE}: {facts['num_parameters']:,} parameters, {size:,} bytes; open it in a browser"
 
 
+def export_together(run: Path, folders: Mapping[Path, Path], out: Path) -> str:
+    """Write a page for each member of a run, {member: model folder}, and one of links to them."""
+    lines = [export(member, model_folder, out / member.name) for member, model_folder in folders.items()]
+    link = Markup('<li><a href="{}/index.html">{}</a></li>')
+    page = filled(
+        "links.html",
+        title=escape(title(run)),
+        style=style(),
+        links=Markup("\n").join(link.format(quote(member.name), member.name) for member in folders),
+    )
+    write_whole(out / PAGE, page.encode())
+    _link(run, out)
+    return "\n".join([*lines, f"{out / PAGE}: links to {len(folders)} pages"])
+
+
 def style() -> Markup:
     """Return the style sheets of a page."""
     return Markup("".join((browser.FOLDER / name).read_text() for name in ("base.css", "panels.css")))
+
+
+def _link(run: Path, out: Path) -> None:
+    """Show the link in the run's report, if there is one."""
+    report = run / "report.html"
+    if out.resolve() == (run / "exports/web").resolve() and report.is_file():
+        write_whole(report, report.read_bytes().replace(HIDDEN.encode(), SHOWN.encode()))
 
 
 def filled(template: str, **values: str) -> str:
