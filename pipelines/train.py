@@ -10,7 +10,9 @@
 
 Exit status: 0 done; 2 something you can mend, said in a few lines; 128 + n
 saved and stopped by signal n; 1 else. `accelerate launch` makes 1 of each but
-0, and prints a traceback of its own; the error then stands again below it.
+0, and prints a traceback of its own, below which the error stands again; -q
+(before the script), or --config_file accelerate_configs/cpu.yaml or
+single_gpu.yaml, leaves it out.
 """
 
 import argparse
