@@ -14,7 +14,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 GROWING = ("steps", "epochs")  # of training
-TRACEBACK = 100  # bytes at least
 ROUNDING = ("training.micro_batch_size:", "hardware.")  # changes results by rounding alone
 
 
@@ -74,37 +73,9 @@ def _leave(message: str, status: int) -> None:
     """Exit; only the first of several processes prints the message."""
     if int(os.environ.get("RANK", 0)) == 0:
         print(message, file=sys.stderr, flush=True)
-        _repeat_below_traceback(message)
     else:
         time.sleep(5)  # the launcher kills the others once one has exited: let the first one speak
     sys.exit(status)
-
-
-def _repeat_below_traceback(message: str) -> None:
-    """Let a child say it again once `accelerate launch` has printed a traceback of its own, unless it is quiet."""
-    launched, launcher = "ACCELERATE_MIXED_PRECISION" in os.environ, os.getppid()
-    if not launched or "LOCAL_RANK" in os.environ or sys.platform != "linux":
-        return
-    import psutil
-
-    def written(*processes: int) -> int:
-        return sum(psutil.Process(each).io_counters().write_chars for each in processes)
-
-    sys.stdout.flush()
-    before = now = 0
-    with suppress(psutil.Error):  # it may not be asked
-        most = written(launcher, os.getpid()) + TRACEBACK  # its count includes its children's, once they have ended
-        if os.fork():
-            return
-        with suppress(psutil.Error):  # it has ended, which takes it a while, with torch in it
-            for _ in range(200):
-                time.sleep(0.05)
-                before, now = now, written(launcher)
-                if now == before >= most or psutil.Process(launcher).status() == psutil.STATUS_ZOMBIE:
-                    break
-        if now >= most:
-            print(f"\n{message}", file=sys.stderr, flush=True)
-        os._exit(0)
 
 
 def run_of(args: argparse.Namespace) -> Run:

@@ -127,25 +127,6 @@ def test_a_slip_is_told_in_three_lines_and_a_second_whatever_runs_there_are(word
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(("quiet", "times"), [([], 2), (["-q"], 1)])
-def test_an_error_is_the_last_line_under_a_launcher_which_prints_a_traceback_of_its_own(quiet, times, tmp_path):
-    """The launcher's part is played: it starts the command, prints if it is not quiet, and takes a second to end."""
-    launcher = tmp_path / "accelerate"
-    launcher.write_text(
-        "import subprocess, sys, time\nfailed = subprocess.run(sys.argv[sys.argv.index('--') + 1 :])\n"
-        "'-q' in sys.argv or print('Traceback' * 20, failed.returncode, file=sys.stderr, flush=True)\ntime.sleep(1)\n"
-    )
-    train = command("train.py", "--workload", "crvp")
-    environment = {name: value for name, value in ENVIRONMENT.items() if name != "LOCAL_RANK"}
-    environment["ACCELERATE_MIXED_PRECISION"] = "no"
-    words = [sys.executable, str(launcher), *quiet, "--", *train]
-    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    lines = done.stderr.splitlines()
-    assert lines[-1].startswith("error: unknown workload 'crvp'; did you mean cvrp?")
-    assert lines.count(lines[-1]) == times
-    assert any(line.endswith("Traceback 2") for line in lines) == (not quiet)
-
-
 def test_the_page_of_all_keys_is_that_of_the_classes():
     assert configuration.PAGE.read_text() == configuration.page(), (
         "docs/configuration.md is out of date: run `make docs`"
