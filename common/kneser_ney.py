@@ -21,7 +21,7 @@ def baselines(
 
 
 @dataclass(frozen=True)
-class _Level:
+class Level:
     """Counts of ids after contexts of one length. Arrays end in an extra 0, which is read at place -1, "never seen"."""
 
     pairs: np.ndarray  # (P,) sorted: context * vocabulary + id
@@ -46,7 +46,7 @@ class KneserNey:
         if order < 1 or vocabulary < 1:
             raise ValueError(f"order and vocabulary must be 1 or more (given {order} and {vocabulary})")
         self.order, self.vocabulary = order, vocabulary
-        self.levels: list[_Level] = []
+        self.levels: list[Level] = []
 
     @classmethod
     def chosen(cls, sequences: Sequence[np.ndarray], vocabulary: int) -> "KneserNey":
@@ -92,6 +92,10 @@ class KneserNey:
         ends = np.cumsum([len(sequence) for sequence in sequences])[:-1]
         return [part[1:] for part in np.split(-np.log(probability), ends)] if len(sequences) else []
 
+    def numbered(self, sequences: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Return what `_found` does of all ids; a number that `levels` does not reach was not seen in `fit`."""
+        return self._found(*self._flat(sequences))
+
     def _found(self, ids: np.ndarray, ages: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return, per length, the context and the pair (N,) of each id, numbered, and whether the pair counts there.
 
@@ -129,9 +133,9 @@ class KneserNey:
         return ids, np.concatenate([np.arange(len(array)) for array in arrays])
 
 
-def _level(pairs: np.ndarray, counts: np.ndarray, num_contexts: int, vocabulary: int) -> _Level:
+def _level(pairs: np.ndarray, counts: np.ndarray, num_contexts: int, vocabulary: int) -> Level:
     owners, kinds = pairs // vocabulary, [counts == 1, counts == 2, counts > 2]
-    return _Level(
+    return Level(
         pairs,
         np.append(counts, 0),
         np.bincount(owners, counts, num_contexts + 1).astype(np.int64),

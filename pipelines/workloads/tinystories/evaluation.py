@@ -15,6 +15,7 @@ from common.text import ppmd_baseline, xz_rows
 from models.stories import rp2040
 from models.stories.config import END, UNKNOWN
 from models.stories.inputs import StoryInput, StorySettings
+from models.stories.ngram_counts import sequences
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.engine.workload import Evaluation, MapItems
@@ -150,11 +151,6 @@ def _character_nats(training: str, stories: Sequence[str]) -> dict[str, np.ndarr
     return {
         name.replace(",", " of characters,", 1): np.array([each.sum() for each in nats]) for name, nats in found.items()
     }
-
-
-def sequences(tokens: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
-    """Cut the stream into its stories, each from its start marker to its end marker."""
-    return np.split(tokens, np.flatnonzero(np.diff(numbers)) + 1)
 
 
 def _bits(nats: np.ndarray, stories: HeldOut) -> float:
