@@ -62,9 +62,9 @@ class KneserNey:
 
     def fit(self, sequences: Iterable[np.ndarray]) -> "KneserNey":
         """Count n-grams in 1-D sequences of ids; each begins with a start marker, which is context, never predicted."""
-        ids, ages = self._flat(sequences)
+        ids, ages = self.flat(sequences)
         self.levels = [_level(np.zeros(0, np.int64), np.zeros(0, np.int64), 1, 1)] * self.order  # nothing is known yet
-        found, empty = self._found(ids, ages), self.levels
+        found, empty = self.found(ids, ages), self.levels
         for length, (contexts, places, counted) in enumerate(found):
             keys = contexts * self.vocabulary + ids
             pairs = np.zeros(places.max(initial=-1) + 1, np.int64)
@@ -76,9 +76,9 @@ class KneserNey:
 
     def nats(self, sequences: Sequence[np.ndarray], adapting: bool = False) -> list[np.ndarray]:
         """Return -log p (len - 1,) of all ids but each first; `adapting`, each is counted once it is predicted."""
-        ids, ages = self._flat(sequences)
+        ids, ages = self.flat(sequences)
         probability = np.full(len(ids), 1 / self.vocabulary)
-        for level, (contexts, places, counted) in zip(self.levels, self._found(ids, ages), strict=True):
+        for level, (contexts, places, counted) in zip(self.levels, self.found(ids, ages), strict=True):
             seen = np.where(places < len(level.pairs), places, -1)
             known = np.where(contexts < len(level.totals) - 1, contexts, -1)
             count, total, kinds = level.counts[seen], level.totals[known], level.kinds[known]
@@ -92,11 +92,7 @@ class KneserNey:
         ends = np.cumsum([len(sequence) for sequence in sequences])[:-1]
         return [part[1:] for part in np.split(-np.log(probability), ends)] if len(sequences) else []
 
-    def numbered(self, sequences: Sequence[np.ndarray]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Return what `_found` does of all ids; a number that `levels` does not reach was not seen in `fit`."""
-        return self._found(*self._flat(sequences))
-
-    def _found(self, ids: np.ndarray, ages: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def found(self, ids: np.ndarray, ages: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return, per length, the context and the pair (N,) of each id, numbered, and whether the pair counts there.
 
         A context is numbered by its place among the pairs (shorter context, id) of the level below, so that keys stay
@@ -124,7 +120,7 @@ class KneserNey:
         ]
         return [(contexts, places, each) for (contexts, places), each in zip(numbered, counted, strict=True)]
 
-    def _flat(self, sequences: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def flat(self, sequences: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return all ids concatenated (N,), and the number of ids before each one in its sequence (N,)."""
         arrays = [np.zeros(0, np.int64), *(np.asarray(sequence, np.int64) for sequence in sequences)]
         ids = np.concatenate(arrays)

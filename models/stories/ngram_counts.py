@@ -67,7 +67,7 @@ class NgramCounts(nn.Module):
         for name in ("tokens", "tags", "levels"):
             self.register_buffer(name, torch.zeros(entries, dtype=torch.int16))
         self.orders: list[Order] = []  # of the training text, while it is at hand
-        self._known: KneserNey | None = None
+        self._known = KneserNey(ORDERS + 1, vocabulary)
         self._entries = np.zeros((0, 3))  # of each entry in use, order, state and share
 
     def forward(self, logits: Tensor, tokens: Tensor) -> Tensor:
@@ -126,9 +126,8 @@ class NgramCounts(nn.Module):
         For each order: q of the token, 0 where no entry has it; the sum of q over the entries of its context; and the
         context's state, 0 where it was never seen.
         """
-        assert self._known is not None, "a text was counted"
         found = np.zeros((len(tokens) - 1, ORDERS, 3))
-        numbered = self._known.numbered(sequences(tokens, stories))[1:]
+        numbered = self._known.found(*self._known.flat(sequences(tokens, stories)))[1:]
         for order, (*places, _), columns in zip(self.orders, numbered, found.swapaxes(0, 1), strict=True):
             context, pair = (each[1:] for each in places)
             mass = np.bincount(order.pairs // self.vocabulary, order.shares, len(order.states))
@@ -183,7 +182,7 @@ def counted(tokens: np.ndarray, stories: np.ndarray, vocabulary: int) -> tuple[K
     told = sequences(tokens, stories)
     model = KneserNey(ORDERS + 1, vocabulary).fit(told)
     codes = [code[0].numpy() for code, _ in hashes(torch.from_numpy(tokens.astype(np.int64))[None])]
-    numbered, lowest = model.numbered(told), model.levels[0].counts[:-1] + 1.0
+    numbered, lowest = model.found(*model.flat(told)), model.levels[0].counts[:-1] + 1.0
     probability, orders = lowest / (lowest.sum() + vocabulary - len(lowest)), []
     for level, code, (_, shorter, _), (contexts, pairs, _) in zip(
         model.levels[1:], codes, numbered[:-1], numbered[1:], strict=True
