@@ -53,7 +53,8 @@ def describe(model: TinyTransformer) -> Artifact:
         batch, before, new = 2 + number % 3, (number + 1) % config.context, 1 + number * 7 % (2 * config.context)
         text = torch.randint(config.vocabulary, (batch, before + new), generator=generator)
         text[:, 0] = END
-        state = empty(model, batch)
+        none = torch.zeros(config.layers, batch, 0, config.width)
+        state: tuple[Tensor, ...] = (none, none, torch.zeros(batch, reach(config), dtype=torch.long))
         if before:
             with torch.no_grad():
                 state = step(text[:, :before], *state)[1:]
@@ -69,12 +70,6 @@ def describe(model: TinyTransformer) -> Artifact:
             "settings.json": json.dumps({**settings, "recent": reach(model.config)}).encode(),
         },
     )
-
-
-def empty(model: TinyTransformer, batch: int) -> tuple[Tensor, ...]:
-    """Return the state before a story: no keys, no values, and no recent tokens."""
-    none = torch.zeros(model.config.layers, batch, 0, model.config.width)
-    return none, none, torch.zeros(batch, reach(model.config), dtype=torch.long)
 
 
 @torch.no_grad()
