@@ -21,7 +21,7 @@ def baselines(
 
 
 @dataclass(frozen=True)
-class _Level:
+class Level:
     """Counts of ids after contexts of one length. Arrays end in an extra 0, which is read at place -1, "never seen"."""
 
     pairs: np.ndarray  # (P,) sorted: context * vocabulary + id
@@ -46,7 +46,7 @@ class KneserNey:
         if order < 1 or vocabulary < 1:
             raise ValueError(f"order and vocabulary must be 1 or more (given {order} and {vocabulary})")
         self.order, self.vocabulary = order, vocabulary
-        self.levels: list[_Level] = []
+        self.levels: list[Level] = []
 
     @classmethod
     def chosen(cls, sequences: Sequence[np.ndarray], vocabulary: int) -> "KneserNey":
@@ -62,9 +62,9 @@ class KneserNey:
 
     def fit(self, sequences: Iterable[np.ndarray]) -> "KneserNey":
         """Count n-grams in 1-D sequences of ids; each begins with a start marker, which is context, never predicted."""
-        ids, ages = self._flat(sequences)
+        ids, ages = self.flat(sequences)
         self.levels = [_level(np.zeros(0, np.int64), np.zeros(0, np.int64), 1, 1)] * self.order  # nothing is known yet
-        found, empty = self._found(ids, ages), self.levels
+        found, empty = self.found(ids, ages), self.levels
         for length, (contexts, places, counted) in enumerate(found):
             keys = contexts * self.vocabulary + ids
             pairs = np.zeros(places.max(initial=-1) + 1, np.int64)
@@ -76,9 +76,9 @@ class KneserNey:
 
     def nats(self, sequences: Sequence[np.ndarray], adapting: bool = False) -> list[np.ndarray]:
         """Return -log p (len - 1,) of all ids but each first; `adapting`, each is counted once it is predicted."""
-        ids, ages = self._flat(sequences)
+        ids, ages = self.flat(sequences)
         probability = np.full(len(ids), 1 / self.vocabulary)
-        for level, (contexts, places, counted) in zip(self.levels, self._found(ids, ages), strict=True):
+        for level, (contexts, places, counted) in zip(self.levels, self.found(ids, ages), strict=True):
             seen = np.where(places < len(level.pairs), places, -1)
             known = np.where(contexts < len(level.totals) - 1, contexts, -1)
             count, total, kinds = level.counts[seen], level.totals[known], level.kinds[known]
@@ -92,7 +92,7 @@ class KneserNey:
         ends = np.cumsum([len(sequence) for sequence in sequences])[:-1]
         return [part[1:] for part in np.split(-np.log(probability), ends)] if len(sequences) else []
 
-    def _found(self, ids: np.ndarray, ages: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    def found(self, ids: np.ndarray, ages: np.ndarray) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Return, per length, the context and the pair (N,) of each id, numbered, and whether the pair counts there.
 
         A context is numbered by its place among the pairs (shorter context, id) of the level below, so that keys stay
@@ -120,7 +120,7 @@ class KneserNey:
         ]
         return [(contexts, places, each) for (contexts, places), each in zip(numbered, counted, strict=True)]
 
-    def _flat(self, sequences: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    def flat(self, sequences: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return all ids concatenated (N,), and the number of ids before each one in its sequence (N,)."""
         arrays = [np.zeros(0, np.int64), *(np.asarray(sequence, np.int64) for sequence in sequences)]
         ids = np.concatenate(arrays)
@@ -129,9 +129,9 @@ class KneserNey:
         return ids, np.concatenate([np.arange(len(array)) for array in arrays])
 
 
-def _level(pairs: np.ndarray, counts: np.ndarray, num_contexts: int, vocabulary: int) -> _Level:
+def _level(pairs: np.ndarray, counts: np.ndarray, num_contexts: int, vocabulary: int) -> Level:
     owners, kinds = pairs // vocabulary, [counts == 1, counts == 2, counts > 2]
-    return _Level(
+    return Level(
         pairs,
         np.append(counts, 0),
         np.bincount(owners, counts, num_contexts + 1).astype(np.int64),

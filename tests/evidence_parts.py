@@ -114,7 +114,8 @@ def front(name: str, customers: int, instances: int, rounds: int, methods: str) 
 SOLVERS = (
     "evaluation.augment=false evaluation.reference=[hgs,pyvrp] evaluation.reference_seconds=[0.001,0.005,0.01,0.1]"
 )
-OZ_WORDS = f"data.source={OZ} training.epochs=null training.steps=1800 training.learning_rate=5e-3 model.dropout=0.2"
+OF_A_BOOK = "model.dropout=0.2 model.vocabulary=512 model.hidden=160 training.optimizer=adamw training.schedule=cosine"
+OZ_WORDS = f"data.source={OZ} training.epochs=null training.steps=1800 training.learning_rate=5e-3 {OF_A_BOOK}"
 COUNTS = "model.counts=98304 'model.memory=[8192,8192]'"
 PHOTOS = (
     "data.source=photos data.size=64 data.photos_crops=32 data.evaluation_pairs=10000 training.batch_size=64"

@@ -78,9 +78,7 @@ def solve_random() -> None:
 def tell(prompt: list[int], max_tokens: int) -> list[int]:
     """Return the tokens that follow the tokens `prompt`, up to the story's end, token 0."""
     none = np.zeros((settings().layers, 1, 0, settings().width), np.float32)
-    state = {"keys": none, "values": none}
-    if settings().recent:
-        state["recent"] = np.zeros((1, settings().recent), np.int64)
+    state = {"keys": none, "values": none, "recent": np.zeros((1, settings().recent), np.int64)}
     new, story = [0, *prompt], []
     for _ in range(max_tokens):
         logits, *kept = program("step").run(None, {"tokens": np.array([new], np.int64), **state})

@@ -1,9 +1,7 @@
-"""Writes the model and vocabulary files of FORMAT.md, and reads vocabularies back."""
+"""Writes the model and vocabulary files of FORMAT.md."""
 
-import re
 import struct
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -16,7 +14,6 @@ from models.stories.rp2040 import FORMAT_LIMITS
 HEADERS = {b"TTM1": {1: 40, 2: 48, 3: 56}, b"TTV1": {1: 24}}  # bytes, by the version
 SHIFTS = ("pre_qkv", "post_q", "post_k", "post_v", "pre_out", "post_out", "pre_up", "post_up", "pre_down", "post_down")
 MOST_MERGES, MOST_TEXT = 8192, 65535  # of a vocabulary; the second in bytes
-BYTE_PIECES = re.compile(PIECES.replace("\U0010ffff", "\xff").encode("latin-1"))
 Described: TypeAlias = dict[str, Any]  # a tokenizer, as the library `tokenizers` writes it
 # The rule by which FORMAT.md cuts text into pieces, as the library `tokenizers` writes it.
 PRE_TOKENIZER = {
@@ -117,38 +114,6 @@ def pack_vocabulary(tokenizer: Described) -> bytes:
     parts += [_stored("<u2", values, what) for what, values in arrays.items()]
     body = b"".join([*parts, *texts])
     return _with_start(b"TTV1", 1, body + bytes(-len(body) % 4))
-
-
-class Vocabulary:
-    """A vocabulary file that `pack_vocabulary` wrote, which turns bytes into tokens and back as a device does."""
-
-    def __init__(self, data: bytes) -> None:
-        self.size, num_merges, num_bytes = struct.unpack_from("<HHI", data, 16)
-        self.of_byte = struct.unpack_from("<256H", data, 24)
-        place = 24 + 512 + 6 * num_merges
-        merges = enumerate(struct.iter_unpack("<HHH", data[24 + 512 : place]))
-        self._merges = {(left, right): (rank, result) for rank, (left, right, result) in merges}
-        starts = struct.unpack_from(f"<{self.size + 1}H", data, place)
-        place += 2 * len(starts)
-        text = data[place : place + num_bytes]
-        self._texts = [text[start:end] for start, end in pairwise(starts)]
-
-    def encode(self, text: bytes) -> list[int]:
-        """Return the tokens of bytes; within a piece the earliest merge comes first, of its places the leftmost."""
-        ids = []
-        for piece in BYTE_PIECES.findall(text):
-            tokens = [self.of_byte[byte] for byte in piece]
-            while found := [
-                (*self._merges[pair], i) for i, pair in enumerate(pairwise(tokens)) if pair in self._merges
-            ]:
-                _, result, i = min(found)
-                tokens[i : i + 2] = [result]
-            ids += tokens
-        return ids
-
-    def decode(self, ids: Sequence[int]) -> bytes:
-        """Return the bytes of tokens."""
-        return b"".join(self._texts[token] for token in ids)
 
 
 def _check_tokenizer(tokenizer: Described) -> None:

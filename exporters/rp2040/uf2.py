@@ -6,16 +6,12 @@ erase a sector, so it flashes files with holes wrongly (erratum RP2040-E14).
 
 import struct
 
-from exporters.rp2040.firmware.checksum import crc32_mpeg2
-
 FLASH = 0x10000000
 MODEL_OFFSET = 0x10000  # offset of the model in flash; runtime and settings lie before it
 PAGE, BLOCK = 256, 512
 SETTINGS_OFFSET = MODEL_OFFSET - PAGE
 MEGABYTE = 1024 * 1024
 FAMILY, FAMILY_RP2350 = 0xE48BFF56, 0xE48BFF59  # RP2040; RP2350's ARM cores, secure
-# What the RP2350's boot ROM looks for: an image type (a program, secure, ARM, RP2350), the last item, no other block.
-IMAGE_DEFINITION = struct.pack("<5I", 0xFFFFDED3, 0x10210142, 0x000001FF, 0, 0xAB123579)
 MAGIC = (0x0A324655, 0x9E5D5157)
 MAGIC_END = 0x0AB16F30
 HAS_FAMILY = 0x2000
@@ -24,8 +20,7 @@ HAS_FAMILY = 0x2000
 def join(
     runtime: bytes, settings: bytes, model: bytes, vocabulary: bytes, megabytes: int = 2, family: int = FAMILY
 ) -> bytes:
-    """The UF2 file of four parts; ValueError if they do not fit flash or the chip would not boot the runtime."""
-    check_boot(runtime, family)
+    """The UF2 file of four parts; ValueError if they do not fit flash."""
     if len(runtime) > SETTINGS_OFFSET:
         raise ValueError(f"the runtime has {len(runtime):,} bytes; flash has {SETTINGS_OFFSET:,} for it")
     image = _padded(runtime, SETTINGS_OFFSET) + settings + _padded(model, PAGE) + _padded(vocabulary, PAGE)
@@ -40,17 +35,6 @@ def join(
         + struct.pack("<I", MAGIC_END)
         for number in range(total)
     )
-
-
-def check_boot(image: bytes, family: int = FAMILY) -> None:
-    """Raise ValueError unless the chip would boot an image."""
-    if family == FAMILY_RP2350:
-        if IMAGE_DEFINITION not in image[:4096]:
-            raise ValueError("the runtime's first 4,096 bytes have no image definition; build the runtime again")
-    elif len(image) < PAGE or struct.unpack_from("<I", image, 252)[0] != crc32_mpeg2(image[:252]):
-        raise ValueError(
-            "the runtime's first 256 bytes are no second boot stage with a valid sum; build the runtime again"
-        )
 
 
 def _padded(data: bytes, multiple: int) -> bytes:

@@ -95,20 +95,17 @@ def _narrowed(tensor: torch.Tensor) -> torch.Tensor:
 
 def _stories(model: TinyTransformer, run: Path) -> Packed:
     """Pack the chip's files; the tokens are those of the integer reference."""
-    if not RUNTIME.is_file():
-        raise UserError(f"there is no {RUNTIME}; build it: make -C {to_rp2040.FOLDER / 'firmware'} web")
     integers, chosen = quantize(model), settings.of_run(run)
     vocabulary = layout.pack_vocabulary(model.config.tokenizer)
-    read = layout.Vocabulary(vocabulary)
     given = {"length": chosen.tokens, "temperature": chosen.temperature, "top_k": chosen.top_k, "seed": chosen.seed}
-    prompt = to_rp2040.known_beginning(to_rp2040.PROMPT.encode(), read)
-    ids, expected = read.encode(prompt), []
+    prompt = to_rp2040.known_beginning(to_rp2040.PROMPT, model)
+    ids, expected = model.tokenizer.encode(prompt).ids, []
     for temperature in (0.0, 0.8):
         choose = Sampler(integers, round(256 * temperature), 40, 7) if temperature else None
         tokens = list(integers.decode(ids, MOST_TOKENS, choose))
         asked = {"length": MOST_TOKENS, "temperature": temperature, "top_k": 40, "seed": 7}
-        answer = {"prompt_tokens": ids, "tokens": tokens, "text": read.decode(tokens).decode(errors="replace")}
-        expected.append(_asked("predict", {"prompt": prompt.decode()}, asked, output=answer))
+        answer = {"prompt_tokens": ids, "tokens": tokens, "text": model.tokenizer.decode(tokens)}
+        expected.append(_asked("predict", {"prompt": prompt}, asked, output=answer))
     return Packed(
         heading="Tell a story",
         said="A network small enough for a microcontroller tells a new story at each click, by the integer code of the "
@@ -117,7 +114,7 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "flash.js", "chip.js"],
         config={"settings": given, "longest_prompt": 4000, "lower_case": model.lower_case},
         about={"stories": True, "settings": given, "unit": "tokens", "longest_prompt": 1000}
-        | {"prompt": chosen.prompt or prompt.decode()},
+        | {"prompt": chosen.prompt or prompt},
         files={
             "runtime.wasm": RUNTIME.read_bytes(),
             "model.bin": layout.pack_model(integers, vocabulary),

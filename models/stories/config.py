@@ -60,7 +60,7 @@ PRESETS = {
     "rp2040-optimized": TinyTransformerConfig(vocabulary=512, width=8, layers=3, heads=8, hidden=256, context=64),
     "rp2040-quality": TinyTransformerConfig(vocabulary=1024, width=12, layers=4, heads=12, hidden=384, context=96),
     "rp2040-story": TinyTransformerConfig(
-        vocabulary=512, width=64, layers=3, heads=4, hidden=160, context=64, memory=(8192, 16384)
+        vocabulary=1024, width=64, layers=3, heads=4, hidden=96, context=64, memory=(8192, 16384)
     ),
     "rp2040-reader": TinyTransformerConfig(
         vocabulary=1024, width=128, layers=6, heads=4, hidden=384, context=128, memory=(1024, 1024)

@@ -130,19 +130,30 @@ class IntegerTransformer:
         """The size of one unit of a logit, in nats."""
         return 2.0**-self.post_logits / NAT
 
-    def logits(self, tokens: Array, stories: Array | None = None) -> Array:
-        """Integer logits (B, S, V) of what follows each of `tokens` (B, S); arguments as for `TinyTransformer`."""
-        length = tokens.shape[1]
-        places = np.arange(length)
-        distance = places[:, None] - places
+    def logits(
+        self, tokens: Array, stories: Array | None = None, past: list[tuple[Array, Array]] | None = None
+    ) -> Array:
+        """Integer logits (B, S, V) of what follows each of `tokens` (B, S); arguments as for `TinyTransformer`.
+
+        With `past`, the keys and values (1, N, D) of each layer's last C positions, only the last of `tokens` (1, S) is
+        computed, and joins it; the others are those that memory and counts look back at.
+        """
+        x, kept = self._embed(tokens, stories), 0
+        if past is not None:
+            x, kept = x[:, -1:], min(past[0][0].shape[1], self.config.context - 1)
+        places = np.arange(kept + x.shape[1])
+        distance = places[kept:, None] - places
         seen = (distance >= 0) & (distance < self.config.context)
         if stories is not None:
             seen = seen & (stories[:, :, None] == stories[:, None, :])
-        seen = seen.reshape(-1, 1, length, length)
+        seen = seen.reshape(-1, 1, *distance.shape)
         distance = distance.clip(0, self.config.context - 1)
-        x = self._embed(tokens, stories)
-        for layer in self.layers:
+        for number, layer in enumerate(self.layers):
             q, k, v = self._queries_keys_values(layer, x)
+            if past is not None:
+                pairs = zip(past[number], (k, v), strict=True)
+                k, v = (np.concatenate(pair, 1)[:, -len(places) :] for pair in pairs)
+                past[number] = k, v
             attended = attend(_split(q, self), _split(k, self), _split(v, self), layer.distance_bias[:, distance], seen)
             x = _after_attention(layer, x, attended)
         return self._output(x, tokens)
@@ -153,36 +164,19 @@ class IntegerTransformer:
         `choose` maps logits (V,) to a token; None is greedy. It works as a device does: only the keys and values of
         the last C positions are kept.
         """
-        cache: list[tuple[Array, Array]] = [(np.zeros((0, self.config.width), np.int64),) * 2 for _ in self.layers]
+        past: list[tuple[Array, Array]] = [(np.zeros((1, 0, self.config.width), np.int64),) * 2 for _ in self.layers]
         choose = choose or (lambda logits: int(logits.argmax()))
         pending = [END, *prompt]
         recent: list[int] = []
         for _ in range(max_tokens):
             for token in pending:
                 recent = [*recent, token][-max(1 + len(self.memory), ORDERS) :]
-                logits = self._step(recent, cache)
+                logits = self.logits(np.array([recent]), past=past)[0, 0]
             token = choose(logits)
             if token == END:
                 return
             yield token
             pending = [token]
-
-    def _step(self, recent: list[int], cache: list[tuple[Array, Array]]) -> Array:
-        """Logits (V,) after one more token, the last of the `recent` ones."""
-        x = self._embed(np.array([recent]), None)[:, -1:]
-        for number, layer in enumerate(self.layers):
-            q, k, v = self._queries_keys_values(layer, x)
-            keys, values = (
-                np.concatenate([old, new[0]])[-self.config.context :]
-                for old, new in zip(cache[number], (k, v), strict=True)
-            )
-            cache[number] = keys, values
-            distance = np.arange(len(keys))[::-1]
-            bias = layer.distance_bias[:, None, distance]
-            seen = np.ones((1, 1, 1, len(keys)), bool)
-            attended = attend(_split(q, self), _split(keys[None], self), _split(values[None], self), bias, seen)
-            x = _after_attention(layer, x, attended)
-        return np.asarray(self._output(x, np.array([recent]))[0, 0])
 
     def _embed(self, tokens: Array, stories: Array | None) -> Array:
         """The embedding (B, S, D) of tokens (B, S), with what the memory holds about them."""

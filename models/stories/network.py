@@ -92,18 +92,23 @@ class Network(Model):
         return {"tokens": torch.arange(length)[None] * 7919 % self.config.vocabulary}
 
 
-class Kept:
-    """Tensors of the last `size` positions, along an axis."""
+def reach(config: TinyTransformerConfig) -> int:
+    """Return how many tokens before a token the memory and the counts look at; 1 without any."""
+    return max(1, len(config.memory), ORDERS - 1 if config.counts else 0)
 
-    def __init__(self, size: int, axis: int):
+
+class Kept:
+    """Tensors of the last `size` positions, None: of all, along an axis."""
+
+    def __init__(self, size: int | None, axis: int, *tensors: Tensor):
         self.size, self.axis = size, axis
-        self.tensors: list[Tensor] = []
+        self.tensors = list(tensors)
 
     def extended(self, *tensors: Tensor) -> list[Tensor]:
         """Return those that are kept and then those given, and keep the last of them."""
         kept = self.tensors or [each.narrow(self.axis, 0, 0) for each in tensors]
         whole = [torch.cat(pair, self.axis) for pair in zip(kept, tensors, strict=True)]
-        first = max(0, whole[0].shape[self.axis] - self.size)
+        first = 0 if self.size is None else max(0, whole[0].shape[self.axis] - self.size)
         self.tensors = [each.narrow(self.axis, first, each.shape[self.axis] - first) for each in whole]
         return whole
 
@@ -112,7 +117,7 @@ class Past:
     """What later positions can see of those that were read: tokens and stories (B, P), and by layer keys and values."""
 
     def __init__(self, config: TinyTransformerConfig):
-        self.size = max(config.context - 1, len(config.memory), ORDERS - 1 if config.counts else 0)
+        self.size = max(config.context - 1, reach(config))
         self.text = Kept(self.size, 1)
         self.layers = [Kept(self.size, 2) for _ in range(config.layers)]  # each (B, H, P, D / H)
 

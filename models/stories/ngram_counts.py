@@ -14,7 +14,7 @@ Entries lie in buckets, by a hash of their context; a tag of 10 bits tells conte
 Shapes: B windows, S positions, V vocabulary, N tokens of a text, E entries, L entries of the longest bucket.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.kneser_ney import discounts_of, lookup, sums_before
+from common.kneser_ney import KneserNey, sums_before
 from models.stories.config import bucket_bits
 
 ORDERS = 4  # contexts of 1 to so many tokens
@@ -45,7 +45,6 @@ Codes = TypeVar("Codes", Tensor, np.ndarray)
 class Order:
     """What followed the contexts of one length. A pair is a context and a token that followed it."""
 
-    keys: np.ndarray  # (contexts,) sorted: the number of the context without its newest token, times V, plus that token
     hashes: np.ndarray  # (contexts,)
     states: np.ndarray  # (contexts,) by how much was seen, 1 to STATES - 1
     pairs: np.ndarray  # (pairs,) sorted: context times V plus token
@@ -68,6 +67,7 @@ class NgramCounts(nn.Module):
         for name in ("tokens", "tags", "levels"):
             self.register_buffer(name, torch.zeros(entries, dtype=torch.int16))
         self.orders: list[Order] = []  # of the training text, while it is at hand
+        self._known = KneserNey(ORDERS + 1, vocabulary)
         self._entries = np.zeros((0, 3))  # of each entry in use, order, state and share
 
     def forward(self, logits: Tensor, tokens: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ class NgramCounts(nn.Module):
 
     def count(self, tokens: np.ndarray, stories: np.ndarray) -> None:
         """Count a text (N,) with its stories (N,) and choose the entries; `fit` gives them their levels."""
-        self.orders = counted(tokens, stories, self.vocabulary)
+        self._known, self.orders = counted(tokens, stories, self.vocabulary)
         of_pairs = [
             (each.pairs, each.hashes[row := each.pairs // self.vocabulary], each.states[row], each.shares, each.worth)
             for each in self.orders
@@ -126,14 +126,15 @@ class NgramCounts(nn.Module):
         For each order: q of the token, 0 where no entry has it; the sum of q over the entries of its context; and the
         context's state, 0 where it was never seen.
         """
-        numbers = _numbered(tokens.astype(np.int64), stories, self.vocabulary, [each.keys for each in self.orders])
         found = np.zeros((len(tokens) - 1, ORDERS, 3))
-        for order, (number, _), columns in zip(self.orders, numbers, found.swapaxes(0, 1), strict=True):
-            mass = np.bincount(order.pairs // self.vocabulary, order.shares, len(order.keys))
-            known = number[:-1] >= 0
-            place = lookup(order.pairs, np.where(known, number[:-1] * self.vocabulary + tokens[1:], -1))
-            columns[place >= 0, 0] = order.shares[place[place >= 0]]
-            columns[known, 1], columns[known, 2] = mass[number[:-1][known]], order.states[number[:-1][known]]
+        numbered = self._known.found(*self._known.flat(sequences(tokens, stories)))[1:]
+        for order, (*places, _), columns in zip(self.orders, numbered, found.swapaxes(0, 1), strict=True):
+            context, pair = (each[1:] for each in places)
+            mass = np.bincount(order.pairs // self.vocabulary, order.shares, len(order.states))
+            known = (context >= 0) & (context < len(order.states))
+            columns[known, 1], columns[known, 2] = mass[context[known]], order.states[context[known]]
+            known &= pair < len(order.pairs)
+            columns[known, 0] = order.shares[pair[known]]
         return torch.from_numpy(found)
 
     def fit(self, seen: Tensor, nats: Tensor) -> float:
@@ -176,72 +177,34 @@ def entries_of(starts: Tensor, tags: Tensor, code: Tensor, inside: Tensor) -> tu
     return place, found & (tags[place] == tag_of(code)[..., None])
 
 
-def counted(tokens: np.ndarray, stories: np.ndarray, vocabulary: int) -> list[Order]:
+def counted(tokens: np.ndarray, stories: np.ndarray, vocabulary: int) -> tuple[KneserNey, list[Order]]:
     """Count what followed the contexts of every length in a text (N,) with its stories (N,)."""
-    tokens = tokens.astype(np.int64)
-    codes = [code[0].numpy() for code, _ in hashes(torch.from_numpy(tokens)[None])]
-    numbered = _numbered(tokens, stories, vocabulary)
-    followed, following = np.append(stories[1:] == stories[:-1], False), np.append(tokens[1:], 0)
-    # A pair counts for its longest context; for a shorter one, when it occurs after the next longer for the first time.
-    counts: list[tuple[np.ndarray, np.ndarray]] = []
-    counts_here = followed
-    for number, _ in reversed(numbered):
-        pair = np.where(followed & (number >= 0), number * vocabulary + following, -1)
-        found, count = np.unique(pair[counts_here & (pair >= 0)], return_counts=True)
-        counts.insert(0, (found, count))
-        counts_here = followed & (pair < 0)
-        counts_here[np.unique(pair, return_index=True)[1]] = True
-        counts_here &= followed
-    lower = np.bincount(following[counts_here], minlength=vocabulary) + 1.0
-    probability = lower / lower.sum()
-    numbers, shorter = np.zeros(len(tokens), np.int64), np.arange(vocabulary)  # of contexts shorter by a token
-    orders = []
-    for (number, keys), code, (pairs, count) in zip(numbered, codes, counts, strict=True):
-        place = np.zeros(len(keys), np.int64)  # where each context occurs
-        place[number[number >= 0]] = np.flatnonzero(number >= 0)
-        row, token = pairs // vocabulary, pairs % vocabulary
-        backed_off_to = probability[lookup(shorter, numbers[place][row] * vocabulary + token)]
-        order, probability = _order(keys, code[place], pairs, count, row, backed_off_to)
-        orders.append(order)
-        numbers, shorter = number, pairs
-    return orders
+    told = sequences(tokens, stories)
+    model = KneserNey(ORDERS + 1, vocabulary).fit(told)
+    codes = [code[0].numpy() for code, _ in hashes(torch.from_numpy(tokens.astype(np.int64))[None])]
+    numbered, lowest = model.found(*model.flat(told)), model.levels[0].counts[:-1] + 1.0
+    probability, orders = lowest / (lowest.sum() + vocabulary - len(lowest)), []
+    for level, code, (_, shorter, _), (contexts, pairs, _) in zip(
+        model.levels[1:], codes, numbered[:-1], numbered[1:], strict=True
+    ):
+        there, place = np.flatnonzero(contexts >= 0), np.zeros(len(level.pairs), np.int64)
+        place[pairs[there]] = there  # where each pair occurs
+        row, counts, total = level.pairs // vocabulary, level.counts[:-1], level.totals[:-1]
+        lowered, taken = counts - level.discounts[np.minimum(counts, 3)], level.kinds[:-1] @ level.discounts[1:]
+        backed_off = (taken / np.maximum(total, 1))[row] * probability[shorter[place]]
+        probability = lowered / total[row] + backed_off
+        kinds = level.kinds[:-1].sum(1) / np.maximum(total, 1)
+        states = 1 + np.searchsorted(TOTALS, total) * (len(SHARES) + 1) + np.searchsorted(SHARES, kinds)
+        hashed = np.zeros(len(total), np.int64)
+        hashed[row] = code[place - 1]
+        worth = lowered * np.log(probability / backed_off)
+        orders.append(Order(hashed, states, level.pairs, lowered / (total - taken)[row], worth))
+    return model, orders
 
 
-def _order(
-    keys: np.ndarray, codes: np.ndarray, pairs: np.ndarray, counts: np.ndarray, row: np.ndarray, lower: np.ndarray
-) -> tuple[Order, np.ndarray]:
-    """Return the contexts of a length, and the probability of each pair (P,), whose context's number is `row` (P,).
-
-    `lower` (P,) is the probability after the context that is shorter by a token.
-    """
-    discount = discounts_of(counts)[np.minimum(counts, 3)]
-    total, taken = np.bincount(row, counts, len(keys)), np.bincount(row, discount, len(keys))
-    kinds = np.bincount(row, minlength=len(keys)) / np.maximum(total, 1)
-    states = 1 + np.searchsorted(TOTALS, total) * (len(SHARES) + 1) + np.searchsorted(SHARES, kinds)
-    lowered, backed_off = counts - discount, taken[row] / total[row] * lower
-    probability = lowered / total[row] + backed_off
-    worth = lowered * np.log(probability / backed_off)
-    return Order(keys, codes, states, pairs, lowered / (total - taken)[row], worth), probability
-
-
-def _numbered(
-    tokens: np.ndarray, stories: np.ndarray, vocabulary: int, known: Sequence[np.ndarray] | None = None
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return, by length, the number (N,) of the context that ends at each token, and the keys of all.
-
-    A context that would begin before its story, or is not among the `known` keys, has the number -1.
-    """
-    inside = np.append(False, stories[1:] == stories[:-1])
-    found: list[tuple[np.ndarray, np.ndarray]] = []
-    before, there = np.zeros(len(tokens), np.int64), np.ones(len(tokens), bool)
-    for order in range(ORDERS):
-        if order:
-            before = np.append(-1, found[-1][0][:-1])
-            there = inside & (before >= 0)
-        key = before * vocabulary + tokens
-        keys = np.unique(key[there]) if known is None else known[order]
-        found.append((np.where(there, lookup(keys, np.where(there, key, -1)), -1), keys))
-    return found
+def sequences(tokens: np.ndarray, stories: np.ndarray) -> list[np.ndarray]:
+    """Cut a text (N,) into its stories, each from its start marker to its end marker."""
+    return np.split(tokens, np.flatnonzero(np.diff(stories)) + 1)
 
 
 def _kept(codes: np.ndarray, orders: np.ndarray, worth: np.ndarray, bits: int, most: int) -> np.ndarray:

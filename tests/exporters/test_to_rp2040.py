@@ -13,7 +13,7 @@ import torch
 
 from exporters import __main__ as exporters
 from exporters import manifest, to_rp2040
-from exporters.rp2040 import layout, uf2
+from exporters.rp2040 import uf2
 from exporters.rp2040.settings import Settings
 from models import io
 from models.routing.config import RoutingConfig
@@ -49,7 +49,7 @@ def test_the_command_writes_files_that_tell_the_reference_story(run, capsys, mon
     assert expected["tokens"] == list(integers.decode(expected["prompt_tokens"], to_rp2040.NUM_TOKENS))
     assert expected["text"] == model.tokenizer.decode(expected["prompt_tokens"] + expected["tokens"])
     files = [(out / name).read_bytes() for name in ("model_32p.bin", "vocab_32p.bin")]
-    assert layout.Vocabulary(files[1]).encode(expected["prompt"].encode()) == expected["prompt_tokens"]
+    assert read_back.Vocabulary(files[1]).encode(expected["prompt"].encode()) == expected["prompt_tokens"]
     told = read_back.read_model(files[0]).decode(expected["prompt_tokens"], to_rp2040.NUM_TOKENS)
     assert list(told) == expected["tokens"]
     assert capsys.readouterr().out.startswith(f"{out}: {manifest['num_parameters']:,} parameters")
@@ -128,27 +128,16 @@ def test_two_exports_are_equal(run, tmp_path):
 
 
 def test_the_prompt_goes_as_far_as_the_alphabet():
-    vocabulary = layout.Vocabulary(layout.pack_vocabulary(trained_tokenizer(32)))
-    assert to_rp2040.known_beginning(b"The cat zooms", vocabulary) == b"The cat "
-    assert to_rp2040.known_beginning(b"The cat", vocabulary) == b"The cat"
-    assert to_rp2040.known_beginning(b"Zebra", vocabulary) == b""
+    model = make(tokenizer=trained_tokenizer(32))
+    assert to_rp2040.known_beginning("The cat zooms", model) == "The cat "
+    assert to_rp2040.known_beginning("The cat", model) == "The cat"
+    assert to_rp2040.known_beginning("Zebra", model) == ""
 
 
 def test_a_model_of_another_family_is_refused(run, capsys, monkeypatch):
     io.save(RoutingPolicy(RoutingConfig("dgt", width=8, heads=2, layers=1)), run / "model" / "best")
     error = refusal(capsys, monkeypatch, "rp2040", run)
     assert "holds a model of the family 'routing'; only a tiny_transformer runs on the RP2040" in error
-
-
-def test_a_missing_runtime_is_named_with_the_command_that_makes_it(run, capsys, monkeypatch):
-    to_rp2040.RUNTIME.unlink()
-    assert "runtime.bin; build it: make -C " in refusal(capsys, monkeypatch, "rp2040", run)
-
-
-def test_a_runtime_that_would_not_boot_is_refused(run, capsys, monkeypatch):
-    to_rp2040.RUNTIME.write_bytes(bytes(1000))
-    assert "no second boot stage with a valid sum" in refusal(capsys, monkeypatch, "rp2040", run)
-    assert not (run / "exports" / "rp2040" / "manifest.json").exists()
 
 
 def test_models_that_do_not_fit_are_refused(run, capsys, monkeypatch):
@@ -228,3 +217,4 @@ def test_the_command_works_with_the_runtime_of_the_repository(tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     runtime, *_ = read_back.split((run / "exports" / "rp2040" / "story.uf2").read_bytes())
     assert runtime.startswith(to_rp2040.RUNTIME.read_bytes())
+    read_back.check_boot(to_rp2040.RUNTIME_RP2350.read_bytes(), uf2.FAMILY_RP2350)

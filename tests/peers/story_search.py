@@ -34,11 +34,11 @@ from common.disk import files
 from common.text import BITS_PER_NAT, bits_per_character, token_nats
 from models import io
 from models.stories import rp2040
+from models.stories.ngram_counts import sequences
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines import cli
 from pipelines.workloads.tinystories import WORKLOAD, data
 from pipelines.workloads.tinystories.config import Config
-from pipelines.workloads.tinystories.evaluation import sequences
 from pipelines.workloads.tinystories.task import Windows, text_only, unseen
 from tests.peers.run_stage import run_stage
 

@@ -8,6 +8,7 @@ import codecs
 import hashlib
 import io
 import itertools
+import mmap
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class Blocks:
         """Yield each story as an iterator over pieces of it, to be read before the next story is asked for."""
         rows = zip(self.file.tolist(), self.offset.tolist(), self.length.tolist(), strict=True)
         for number, of_file in itertools.groupby(rows, key=itemgetter(0)):
-            with FileIO(self.files[number]) as file:
+            with FileIO(self.files[number]) as file:  # pages of a mapped one would count as this process's memory
                 for _, offset, length in of_file:
                     yield _clean(_decoded(file, offset, length))
 
@@ -92,6 +93,11 @@ def write(path: Path, stories: Iterable[str]) -> Path:
     return path
 
 
+def _mapped(file: FileIO) -> mmap.mmap | bytes:
+    """Return a file's bytes, which are read as they are looked at; an empty file cannot be mapped."""
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, io.SEEK_END) else b""
+
+
 def _stretches(path: Path) -> list[tuple[Path, int, int, bool]]:
     """Cut a file between blocks into stretches of at least STRETCH bytes, but for the last.
 
@@ -99,48 +105,25 @@ def _stretches(path: Path) -> list[tuple[Path, int, int, bool]]:
     """
     try:
         with FileIO(path) as file:
-            start = len(codecs.BOM_UTF8) if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0
-            end = file.seek(0, io.SEEK_END)
-            marked = len(list(itertools.islice(_spans(file, 0, end, True), 2))) > 1
-            cuts = [start]
-            while end - cuts[-1] > STRETCH:
-                offset, length = next(_spans(file, cuts[-1] + STRETCH, end, marked))
-                cuts.append(offset + length)
+            text = _mapped(file)
     except OSError as error:
         raise UserError(f"cannot read data.source={path}: {error.strerror}; give a file that can be read") from error
+    marked, end = text.find(MARKER) >= 0, len(text)
+    cuts = [len(codecs.BOM_UTF8) if text[: len(codecs.BOM_UTF8)] == codecs.BOM_UTF8 else 0]
+    while end - cuts[-1] > STRETCH:
+        offset, length = next(_spans(text, cuts[-1] + STRETCH, end, marked))
+        cuts.append(offset + length)
     if cuts[-1] < end:
         cuts.append(end)
     return [(path, start, stop, marked) for start, stop in itertools.pairwise(cuts)]
 
 
-def _read(file: FileIO, start: int, end: int) -> Iterator[bytes]:
-    """Yield the bytes from `start` to `end`, CHUNK at a time; others may move the file's position in between."""
-    for position in range(start, end, CHUNK):
-        file.seek(position)
-        yield file.read(min(CHUNK, end - position))
-
-
-def _spans(file: FileIO, start: int, end: int, marked: bool) -> Iterator[tuple[int, int]]:
+def _spans(text: mmap.mmap | bytes, start: int, end: int, marked: bool) -> Iterator[tuple[int, int]]:
     """Yield offset and length of each block between `start` and `end`."""
-    begin, base, rest = start, start, b""  # `rest` lies at `base`; it may hold the beginning of a separator
-    for chunk in _read(file, start, end):
-        buffer, searched = rest + chunk, 0
-        for match in SEPARATORS[marked].finditer(buffer):
-            yield begin, base + match.start() - begin
-            begin, searched = base + match.end(), match.end()
-        searched = max(searched, _undecided(buffer, marked))
-        base, rest = base + searched, buffer[searched:]
-    yield begin, end - begin
-
-
-def _undecided(buffer: bytes, marked: bool) -> int:
-    """Return the place from which on a separator may begin that ends behind the buffer."""
-    if marked:
-        return len(buffer) - len(MARKER) + 1
-    line = buffer.rstrip(b" \t")
-    ends = (end for end in (b"\r\n", b"\n", b"\r") if line.endswith(end))
-    end = next(ends, None)
-    return len(buffer) if end is None else len(line) - len(end)
+    for match in SEPARATORS[marked].finditer(text, start, end):
+        yield start, match.start() - start
+        start = match.end()
+    yield start, end - start
 
 
 def _indexed(seed: int, stretch: tuple[Path, int, int, bool]) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
@@ -150,7 +133,7 @@ def _indexed(seed: int, stretch: tuple[Path, int, int, bool]) -> tuple[np.ndarra
     path, start, end, marked = stretch
     with FileIO(path) as file:
         nuls = sum(chunk.count(b"\0") for chunk in _read(file, start, end))
-        for offset, length in _spans(file, start, end, marked):
+        for offset, length in _spans(_mapped(file), start, end, marked):
             digest, empty = prefix.copy(), True
             for piece in _clean(_decoded(file, offset, length)):
                 digest.update(piece.encode())
@@ -164,6 +147,13 @@ def _indexed(seed: int, stretch: tuple[Path, int, int, bool]) -> tuple[np.ndarra
 
 def _columns(offsets: list[int], lengths: list[int], digests: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.array(offsets, np.int64), np.array(lengths, np.int64), np.array(digests, "S16")
+
+
+def _read(file: FileIO, start: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes from `start` to `end`, CHUNK at a time; others may move the file's position in between."""
+    for position in range(start, end, CHUNK):
+        file.seek(position)
+        yield file.read(min(CHUNK, end - position))
 
 
 def _decoded(file: FileIO, offset: int, length: int) -> Iterator[str]:

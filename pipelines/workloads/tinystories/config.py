@@ -37,34 +37,25 @@ class Data(DataSection):
 
     def inputs(self) -> Sequence[Path]:
         """The files that the stories come from; none for the generator, a dataset id or a missing source."""
-        return [] if self.source is None else [*source_files(self.source), *test_files(self.source)]
+        return [] if self.source is None else [file for files in source_files(self.source) for file in files]
 
 
-def source_files(source: str) -> list[Path]:
-    """Return the files behind `source`: itself, a saved dataset's Arrow files, or those of a folder.
+def source_files(source: str) -> tuple[list[Path], list[Path]]:
+    """Return the files behind `source`: itself, a saved dataset's Arrow files, or those of a folder; and of its test.
 
     Of a folder they are the .txt and .jsonl files directly in it and the Parquet files anywhere below, of which only
-    those named train count if there are such.
+    those named train count if there are such; those named test or, without any, validation are its test split.
     """
     path = Path(source)
     if is_dataset(path):
-        return sorted(path.rglob("*.arrow"))
-    if path.is_dir():
-        tables = [file for file in path.rglob(f"*{PARQUET}") if file.is_file()]
-        tables = [file for file in tables if file.name.startswith("train")] or tables
-        own = (sorted(file for file in path.glob(f"*{suffix}") if file.is_file()) for suffix in (".txt", LINES))
-        return [*(file for files in own for file in files), *sorted(tables)]
-    return [path] if path.is_file() else []
-
-
-def test_files(source: str) -> list[Path]:
-    """Return the Parquet files in a folder `source` that are named test or, without any, validation."""
-    path = Path(source)
-    if is_dataset(path) or not path.is_dir():
-        return []
+        return sorted(path.rglob("*.arrow")), []
+    if not path.is_dir():
+        return [path] if path.is_file() else [], []
     tables = sorted(file for file in path.rglob(f"*{PARQUET}") if file.is_file())
-    named = ([file for file in tables if file.name.startswith(split)] for split in TEST_SPLITS)
-    return next((files for files in named if files and len(files) < len(tables)), [])
+    named = {split: [file for file in tables if file.name.startswith(split)] for split in ("train", *TEST_SPLITS)}
+    own = (sorted(file for file in path.glob(f"*{suffix}") if file.is_file()) for suffix in (".txt", LINES))
+    test = next((named[split] for split in TEST_SPLITS if 0 < len(named[split]) < len(tables)), [])
+    return [*(file for files in own for file in files), *(named["train"] or tables)], test
 
 
 def is_dataset(path: Path) -> bool:
@@ -134,26 +125,17 @@ class Config(BaseConfig):
     training: StoriesTraining = StoriesTraining(steps=1000)
     evaluation: EvaluationSettings = EvaluationSettings()
 
-    @model_validator(mode="before")
-    @classmethod
-    def _one_vocabulary(cls, tree: object) -> object:
+    @model_validator(mode="after")
+    def _one_vocabulary(self) -> "Config":
         """Copy the model's vocabulary into the data section, on which alone prepared data depend."""
-        if not isinstance(tree, dict):
-            return tree
-        model, data = tree.get("model") or {}, tree.get("data") or {}
-        if not isinstance(model, dict) or not isinstance(data, dict):
-            return tree  # the fields' own validation names what is wrong
-        preset = model.get("preset", Model.model_fields["preset"].default)
-        sizes = PRESETS.get(preset) if isinstance(preset, str) else None
-        vocabulary = model.get("vocabulary") or (sizes and sizes.vocabulary)
-        if vocabulary is None:
-            return tree
-        if data.get("vocabulary", vocabulary) != vocabulary:
+        given, vocabulary = self.data.vocabulary, self.model.resolved().vocabulary
+        if "vocabulary" in self.data.model_fields_set and given != vocabulary:
             raise ValueError(
-                f"data.vocabulary={data['vocabulary']} is not the model's {vocabulary}; leave it out and set "
-                "model.vocabulary (neither can change in an existing run: train under another --name)"
+                f"data.vocabulary={given} is not the model's {vocabulary}; leave it out and set model.vocabulary "
+                "(neither can change in an existing run: train under another --name)"
             )
-        return {**tree, "data": {**data, "vocabulary": vocabulary}}
+        object.__setattr__(self, "data", self.data.model_copy(update={"vocabulary": vocabulary}))
+        return self
 
     @property
     def sequence(self) -> int:

@@ -15,6 +15,7 @@ from common.text import ppmd_baseline, xz_rows
 from models.stories import rp2040
 from models.stories.config import END, UNKNOWN
 from models.stories.inputs import StoryInput, StorySettings
+from models.stories.ngram_counts import sequences
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.engine.workload import Evaluation, MapItems
@@ -70,13 +71,12 @@ def evaluate(
     told = config.evaluation
     prompts = [told.prompts[i % len(told.prompts)] for i in range(told.samples)]
     samples, _ = _told(config, model, prompts, told.sample_tokens)
-    searched = training_text[-MOST_CHARACTERS:]
     return [
         Evaluation(
             split="held_out",
             summary={
                 **_figures(nats, stories),
-                "longest_copied_span": max(len(text.longest_copied_span(story, searched)) for story in samples),
+                "longest_copied_span": max(len(text.longest_copied_span(story, training_text)) for story in samples),
                 "listened": _listened(config, model, texts, Listener(training_text)),
                 "trained_on": f"{facts['source']}, {facts['train']['characters']:,} characters",
                 "preset": config.model.preset,
@@ -152,11 +152,6 @@ def _character_nats(training: str, stories: Sequence[str]) -> dict[str, np.ndarr
     }
 
 
-def sequences(tokens: np.ndarray, numbers: np.ndarray) -> list[np.ndarray]:
-    """Cut the stream into its stories, each from its start marker to its end marker."""
-    return np.split(tokens, np.flatnonzero(np.diff(numbers)) + 1)
-
-
 def _bits(nats: np.ndarray, stories: HeldOut) -> float:
     return text.bits_per_character(float(nats.sum()), int(stories.characters.sum()))
 
@@ -182,19 +177,15 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, obje
     bits, num_tokens = {name: _bits(found, stories) for name, found in nats.items()}, int((stories.tokens != END).sum())
     others = sorted((name for name in nats if name not in ("float", "int8")), key=lambda name: bits[name])
     strongest, frozen = others[0], next(name for name in others if not name.endswith("adapting"))
-    gain, half = _gain(nats, stories, strongest)
-    frozen_gain, frozen_half = _gain(nats, stories, frozen)
     return {
         "bits_per_character": bits["float"],
         "nats_per_token": float(nats["float"].sum()) / num_tokens,
         "int8_bits_per_character": bits["int8"],
         "int8_cost_percent": 100 * (bits["int8"] / bits["float"] - 1),
         "strongest_baseline": strongest,
-        "gain": gain,
-        "gain_interval": interval_around(gain, half),
+        **_gain(nats, stories, strongest, "gain"),
         "strongest_frozen": frozen,
-        "frozen_gain": frozen_gain,
-        "frozen_gain_interval": interval_around(frozen_gain, frozen_half),
+        **_gain(nats, stories, frozen, "frozen_gain"),
         "n": len(stories.stories),
         "tokens": num_tokens,
         "characters": int(stories.characters.sum()),
@@ -202,10 +193,11 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, obje
     }
 
 
-def _gain(nats: Mapping[str, np.ndarray], stories: HeldOut, rival: str) -> tuple[float, float | None]:
-    """Return by how many bits per character the int8 model is better than a rival, and its half width at 95 %."""
+def _gain(nats: Mapping[str, np.ndarray], stories: HeldOut, rival: str, name: str) -> dict[str, object]:
+    """Return, by its name, how many bits per character the int8 model needs less than a rival, and the interval."""
     saved = nats[rival] - nats["int8"]
-    return _bits(saved, stories), ratio_half_width(saved * text.BITS_PER_NAT, stories.characters)
+    gain, half = _bits(saved, stories), ratio_half_width(saved * text.BITS_PER_NAT, stories.characters)
+    return {name: gain, f"{name}_interval": interval_around(gain, half)}
 
 
 def _listened(

@@ -1,15 +1,9 @@
 """Beginnings of stories for a trained model to go on with: the lines of text files."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 
-from common.input_files import Given, Inputs, each_file, lines_of
+from common.input_files import Inputs, each_file, lines_of
 from models.stories.inputs import StoryInput, StorySettings
-
-
-def read(paths: Sequence[Path]) -> Iterator[Given]:
-    """Yield the lines of text files, and of the text files in folders."""
-    return each_file(paths, [".txt"], lambda path: lines_of(path, line))
 
 
 def line(text: str) -> Mapping[str, str]:
@@ -17,11 +11,11 @@ def line(text: str) -> Mapping[str, str]:
     return {"prompt": text}
 
 
-def together(settings: StorySettings) -> int:
-    """Return how many stories are told together; in integers they are told one after the other."""
-    return 4 if settings.arithmetic == "integer" else 64
-
-
 INPUTS = Inputs(
-    input=StoryInput, settings=StorySettings, read=read, line=line, served={"length": 1000}, at_once=together
+    input=StoryInput,
+    settings=StorySettings,
+    read=lambda paths: each_file(paths, [".txt"], lambda path: lines_of(path, line)),
+    line=line,
+    served={"length": 1000},
+    at_once=lambda settings: 4 if settings.arithmetic == "integer" else 64,  # in integers one after the other
 )

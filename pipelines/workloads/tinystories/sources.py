@@ -20,15 +20,7 @@ from pyarrow import parquet
 
 from common.errors import UserError
 from pipelines.workloads.tinystories import blocks, stories
-from pipelines.workloads.tinystories.config import (
-    LINES,
-    PARQUET,
-    TEST_SPLITS,
-    Data,
-    is_dataset,
-    source_files,
-    test_files,
-)
+from pipelines.workloads.tinystories.config import LINES, PARQUET, TEST_SPLITS, Data, is_dataset, source_files
 
 DATASET_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*(?<!\.txt)", re.ASCII)
 WAYS = (
@@ -53,37 +45,32 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
     if data.source is None:
         generated = stories.generate(data.seed, data.generated_characters)
         return f"embedded story generator, seed {data.seed}", [blocks.write(written, generated)], []
-    path, files = Path(data.source), source_files(data.source)
+    path, (files, own) = Path(data.source), source_files(data.source)
     if is_dataset(path):
         return f"dataset {path}", *_written(datasets.load_from_disk(path), data.source, written, test)
-    tables, lines = ([file for file in files if file.suffix == suffix] for suffix in (PARQUET, LINES))
-    texts = [file for file in files if file.suffix not in (PARQUET, LINES)]
+    if not path.exists():
+        if not DATASET_ID.fullmatch(data.source):
+            raise UserError(f"data.source={data.source}: there is no such file or folder; {WAYS}")
+        return f"Hugging Face dataset {data.source}", *_written(_download(data.source), data.source, written, test)
     if path.is_file() and path.suffix.lower() in NO_STORIES:
         raise UserError(f"data.source={data.source}: stories are not read from {path.suffix} files; {WAYS}")
+    if path.is_dir() and not files:
+        there = "".join(f"\n  {line}" for line in left_out(data.source))
+        raise UserError(
+            f"data.source={data.source}: there are no .txt files in this folder (subfolders are not read), and no "
+            f"{LINES} or {PARQUET} files; give the folder that holds them{there}"
+        )
+    tables, lines = ([file for file in files if file.suffix == suffix] for suffix in (PARQUET, LINES))
+    texts = [file for file in files if file.suffix not in (PARQUET, LINES)]
     usable = [_in_utf8(file, scratch / f"utf-8-{number}.txt") for number, file in enumerate(texts)]
     converted = sum(file not in texts for file in usable)
     also = f", {converted} converted from Windows-1252 or UTF-16" if converted else ""
     rows = itertools.chain(_table_texts(tables, data.source), *[_line_texts(file, data.source) for file in lines])
     read = [*usable, *([blocks.write(written, rows)] if tables or lines else [])]
-    if path.is_dir():
-        if not files:
-            there = "".join(f"\n  {line}" for line in left_out(data.source))
-            raise UserError(
-                f"data.source={data.source}: there are no .txt files in this folder (subfolders are not read), and no "
-                f"{LINES} or {PARQUET} files; give the folder that holds them{there}"
-            )
-        counts = [
-            f"{suffix} files: {len(of)}" for suffix, of in ((".txt", texts), (LINES, lines), (PARQUET, tables)) if of
-        ]
-        own = test_files(data.source)
-        held_out = [blocks.write(test, _table_texts(own, data.source))] if own else []
-        return f"folder {path}, {', '.join(counts)}{also}", read, held_out
-    if path.exists():
-        return f"file {path}{also}", read, []
-    if DATASET_ID.fullmatch(data.source):
-        downloaded = _download(data.source)
-        return f"Hugging Face dataset {data.source}", *_written(downloaded, data.source, written, test)
-    raise UserError(f"data.source={data.source}: there is no such file or folder; {WAYS}")
+    held_out = [blocks.write(test, _table_texts(own, data.source))] if own else []
+    counts = ((".txt", texts), (LINES, lines), (PARQUET, tables)) if path.is_dir() else ()
+    kinds = "".join(f", {suffix} files: {len(of)}" for suffix, of in counts if of)
+    return f"{'folder' if path.is_dir() else 'file'} {path}{kinds}{also}", read, held_out
 
 
 def _in_utf8(path: Path, copy: Path) -> Path:
@@ -118,7 +105,7 @@ def left_out(source: str | None) -> list[str]:
     """Return, for each kind of file in the folder `source` that is not read, a line that says how many and why."""
     if source is None or not Path(source).is_dir() or is_dataset(Path(source)):
         return []
-    read, passed = {*source_files(source), *test_files(source)}, Counter[str]()
+    read, passed = {file for files in source_files(source) for file in files}, Counter[str]()
     for path in Path(source).rglob("*"):
         if path.is_file() and path not in read and not path.name.startswith("."):
             passed[path.suffix.lower()] += 1

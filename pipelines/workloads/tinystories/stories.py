@@ -16,8 +16,6 @@ from pathlib import Path
 FILE = Path(__file__).with_name("grammar.txt")  # its first lines explain the format
 CHOICE = re.compile(r"\[([^\[\]]*)\]")
 ARTICLE = re.compile(r"\b([Aa]) (?=[aeiou]|honest)")  # the grammar has no word like "unicorn"
-
-
 Table = tuple[list[str], list[list[str]]]  # names of slots, and rows with a field for each
 
 

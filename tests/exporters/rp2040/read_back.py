@@ -1,17 +1,23 @@
-"""Readers of the files that the export writes: the parts of a UF2 file, and a model as the quantiser made it."""
+"""Readers of the files that the export writes: the parts of a UF2 file, a model, and a vocabulary."""
 
 import io
+import re
 import struct
-from itertools import starmap
+from collections.abc import Sequence
+from itertools import pairwise, starmap
 
 import numpy as np
 
 from exporters.rp2040 import uf2
+from exporters.rp2040.firmware.checksum import crc32_mpeg2
 from exporters.rp2040.layout import SHIFTS
-from models.stories.config import TinyTransformerConfig
+from models.stories.config import PIECES, TinyTransformerConfig
 from models.stories.integer_transformer import EXP, GELU, Entries, IntegerTransformer, Layer, Matrix, Table
 from models.stories.rp2040 import FORMAT_LIMITS
 
+BYTE_PIECES = re.compile(PIECES.replace("\U0010ffff", "\xff").encode("latin-1"))
+# What the RP2350's boot ROM looks for: an image type (a program, secure, ARM, RP2350), the last item, no other block.
+IMAGE_DEFINITION = struct.pack("<5I", 0xFFFFDED3, 0x10210142, 0x000001FF, 0, 0xAB123579)
 LARGEST_FLASH = 16 * uf2.MEGABYTE  # of which the chip can read all directly
 
 
@@ -39,7 +45,7 @@ def split(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
             raise ValueError(f"the UF2 file is damaged in block {number} of {total}; copy it again")
         pages.append(block[32 : 32 + uf2.PAGE])
     image = b"".join(pages)
-    uf2.check_boot(image)
+    check_boot(image)
     runtime, settings = image[: uf2.SETTINGS_OFFSET], image[uf2.SETTINGS_OFFSET : uf2.MODEL_OFFSET]
     model, behind = _first_file(image[uf2.MODEL_OFFSET :], b"TTM1", "model")
     vocabulary, behind = _first_file(behind, b"TTV1", "vocabulary")
@@ -102,3 +108,46 @@ def read_model(data: bytes) -> IntegerTransformer:
     return IntegerTransformer(
         config, layers, embedding, *data[28:31], tables, data[40] if version > 1 and memory else 0, counts
     )
+
+
+def check_boot(image: bytes, family: int = uf2.FAMILY) -> None:
+    """Raise ValueError unless the chip would boot an image."""
+    if family == uf2.FAMILY_RP2350:
+        if IMAGE_DEFINITION not in image[:4096]:
+            raise ValueError("the runtime's first 4,096 bytes have no image definition; build the runtime again")
+    elif len(image) < uf2.PAGE or struct.unpack_from("<I", image, 252)[0] != crc32_mpeg2(image[:252]):
+        raise ValueError(
+            "the runtime's first 256 bytes are no second boot stage with a valid sum; build the runtime again"
+        )
+
+
+class Vocabulary:
+    """A vocabulary file that `pack_vocabulary` wrote, which turns bytes into tokens and back as a device does."""
+
+    def __init__(self, data: bytes) -> None:
+        self.size, num_merges, num_bytes = struct.unpack_from("<HHI", data, 16)
+        self.of_byte = struct.unpack_from("<256H", data, 24)
+        place = 24 + 512 + 6 * num_merges
+        merges = enumerate(struct.iter_unpack("<HHH", data[24 + 512 : place]))
+        self._merges = {(left, right): (rank, result) for rank, (left, right, result) in merges}
+        starts = struct.unpack_from(f"<{self.size + 1}H", data, place)
+        place += 2 * len(starts)
+        text = data[place : place + num_bytes]
+        self._texts = [text[start:end] for start, end in pairwise(starts)]
+
+    def encode(self, text: bytes) -> list[int]:
+        """Return the tokens of bytes; within a piece the earliest merge comes first, of its places the leftmost."""
+        ids = []
+        for piece in BYTE_PIECES.findall(text):
+            tokens = [self.of_byte[byte] for byte in piece]
+            while found := [
+                (*self._merges[pair], i) for i, pair in enumerate(pairwise(tokens)) if pair in self._merges
+            ]:
+                _, result, i = min(found)
+                tokens[i : i + 2] = [result]
+            ids += tokens
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> bytes:
+        """Return the bytes of tokens."""
+        return b"".join(self._texts[token] for token in ids)

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer
 from exporters.rp2040 import layout
 from models.stories.integer_transformer import IntegerTransformer, Sampler
 from models.stories.tiny_transformer import make_tokenizer
+from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.c_reader import CReader
 from tests.exporters.rp2040.files import PROMPTS, SHAPES, quantized, read_in_c
 from tests.models.tiny import trained_tokenizer
@@ -70,11 +71,11 @@ def test_a_second_story_does_not_remember_the_first():
 
 
 @cache
-def tokenizer_and_readers(size: int) -> tuple[Tokenizer, layout.Vocabulary, CReader]:
+def tokenizer_and_readers(size: int) -> tuple[Tokenizer, read_back.Vocabulary, CReader]:
     described = trained_tokenizer(size)
     packed = layout.pack_vocabulary(described)
     integers = quantized(0.0, vocabulary=size)
-    return make_tokenizer(described), layout.Vocabulary(packed), CReader(layout.pack_model(integers, packed), packed)
+    return make_tokenizer(described), read_back.Vocabulary(packed), CReader(layout.pack_model(integers, packed), packed)
 
 
 # Arbitrary text is mostly unknown to a small tokenizer, so half of it is of words, spaces and signs that it knows.

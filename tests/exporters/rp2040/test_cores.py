@@ -9,6 +9,7 @@ from exporters import to_rp2040
 from exporters.rp2040 import layout, uf2
 from exporters.rp2040.settings import Settings
 from models.stories.integer_transformer import Sampler
+from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.chip import Chip
 from tests.exporters.rp2040.files import SHAPES, quantized
 from tests.models.tiny import trained_tokenizer
@@ -23,7 +24,7 @@ def story(shape: str) -> tuple[bytes, str, str]:
     """(UF2 file, greedy tokens, sampled tokens) of a model of this shape."""
     integers = quantized(-50.0, **SHAPES[shape])
     vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
-    ids = layout.Vocabulary(vocabulary).encode(PROMPT.encode())
+    ids = read_back.Vocabulary(vocabulary).encode(PROMPT.encode())
     greedy = integers.decode(ids, TOKENS)
     drawn = integers.decode(ids, TOKENS, Sampler(integers, 205, 5, 1))
     runtime, settings = to_rp2040.RUNTIME.read_bytes(), Settings(top_k=5, seed=1)

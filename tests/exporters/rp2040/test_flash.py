@@ -14,7 +14,7 @@ from exporters.rp2040.settings import Settings
 from models.stories import rp2040
 from models.stories.config import PRESETS
 from models.stories.integer_transformer import Sampler
-from tests.exporters.rp2040 import files
+from tests.exporters.rp2040 import files, read_back
 from tests.exporters.rp2040.chip import Chip, ChipError
 from tests.exporters.rp2040.test_boot import story_uf2
 from tests.models.tiny import trained_tokenizer
@@ -31,7 +31,7 @@ def large() -> tuple[bytes, list[str]]:
     integers = files.quantized(-50.0, **LARGE)
     assert rp2040.streams(integers.config)
     vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
-    ids = layout.Vocabulary(vocabulary).encode(PROMPT.encode())
+    ids = read_back.Vocabulary(vocabulary).encode(PROMPT.encode())
     told = [integers.decode(ids, TOKENS, choose) for choose in (Sampler(integers, 205, 5, 1), None)]
     runtime, settings = to_rp2040.RUNTIME.read_bytes(), Settings(top_k=5, seed=1)
     data = uf2.join(runtime, settings.pack(), layout.pack_model(integers, vocabulary), vocabulary)
@@ -70,7 +70,7 @@ def test_the_reader_is_as_fast_as_computed_and_its_story_is_that_of_the_referenc
     command = ["node", str(FOLDER / "run.mjs"), path, "--seconds", "100", "--charge", "--contend"]
     lines = ["/ids on", "/tokens 10", "The", "/sram"]
     done = subprocess.run([*command, *lines], capture_output=True, text=True, check=True)
-    ids = layout.Vocabulary(vocabulary).encode(b"The")
+    ids = read_back.Vocabulary(vocabulary).encode(b"The")
     assert " ".join(map(str, integers.decode(ids, 10))) in done.stdout
     cycles = int(re.findall(r"(\d+) cycles/token", done.stdout)[0])
     assert rp2040.cycles_per_token(integers.config) == pytest.approx(cycles, rel=0.1)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from exporters.rp2040 import layout, uf2
+from exporters.rp2040 import uf2
 from models.stories.config import UNKNOWN
 from models.stories.integer_transformer import Sampler
 from tests.exporters.rp2040 import read_back
@@ -50,7 +50,7 @@ def endure(data: bytes, kind: str, draw: random.Random) -> bool:
         assert uf2.join(*found) == data
     elif kind == "vocabulary":
         text = b"The cat  sat\n12\xc3\xa9!"
-        read = layout.Vocabulary(data)
+        read = read_back.Vocabulary(data)
         assert found.encode(text) == read.encode(text)
         assert found.decode(read.encode(text)) == bytes(byte for byte in text if read.of_byte[byte] != UNKNOWN)
     else:

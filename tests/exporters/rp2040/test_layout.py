@@ -222,7 +222,7 @@ def many_tokens(count: int) -> dict:
 
 
 def test_the_largest_vocabulary_is_packed_and_no_larger_one():
-    assert layout.Vocabulary(layout.pack_vocabulary(many_tokens(4096))).size == 4096
+    assert read_back.Vocabulary(layout.pack_vocabulary(many_tokens(4096))).size == 4096
     with pytest.raises(ValueError, match="the tokenizer has 4098 tokens; the most is 4096; train a smaller one"):
         layout.pack_vocabulary(many_tokens(4098))
 
@@ -244,7 +244,7 @@ def test_every_byte_has_the_token_that_the_tokenizers_library_gives_it():
     tokenizer, library = trained_tokenizer(32), ByteLevel(add_prefix_space=False, use_regex=False)
     names = ["<|endoftext|>", "<unk>", *sorted(ByteLevel.alphabet())]
     tokenizer["model"] |= {"vocab": {name: number for number, name in enumerate(names)}, "merges": []}
-    found = layout.Vocabulary(layout.pack_vocabulary(tokenizer))
+    found = read_back.Vocabulary(layout.pack_vocabulary(tokenizer))
     for byte in range(0xC0):  # the last one of a character's UTF-8
         text = chr(byte)
         assert found.of_byte[text.encode()[-1]] == names.index(library.pre_tokenize_str(text)[0][0][-1])

@@ -14,6 +14,7 @@ from exporters.rp2040.settings import Settings
 from models import io
 from models.stories import rp2040
 from models.stories.integer_transformer import Sampler
+from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.files import SHAPES, quantized
 from tests.exporters.rp2040.m33 import COMPILE, M33, Program
 from tests.exporters.rp2040.test_readers import PROMPTS
@@ -34,7 +35,7 @@ def built(shape: str) -> tuple[dict[str, bytes], list[tuple[str, list[int], list
     sizes, streamed = BUILT[shape]
     integers = quantized(-50.0, **sizes)
     vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
-    read = layout.Vocabulary(vocabulary)
+    read = read_back.Vocabulary(vocabulary)
     told = []
     for prompt in PROMPTS:
         ids = read.encode(prompt.encode())

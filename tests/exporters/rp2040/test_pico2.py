@@ -13,7 +13,7 @@ from exporters.rp2040 import layout, uf2
 from exporters.rp2040.settings import Settings
 from models import io
 from models.stories.integer_transformer import Sampler
-from tests.exporters.rp2040 import chip, files
+from tests.exporters.rp2040 import chip, files, read_back
 from tests.exporters.rp2040.chip import Chip, ChipError
 from tests.exporters.rp2040.pico2 import PADS, TIMING, Pico2
 from tests.exporters.rp2040.test_readers import PROMPTS
@@ -45,7 +45,7 @@ def compare(prompts: list[str], tokens: int, **sizes: object) -> Pico2:
     """Tell stories on the board, greedy ones and drawn ones, and compare them with the reference's."""
     integers = files.quantized(-50.0, **sizes)
     vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
-    read = layout.Vocabulary(vocabulary)
+    read = read_back.Vocabulary(vocabulary)
     lines = ["/ids on", f"/tokens {tokens}", *prompts, "/temperature 0.8", "/top_k 5", "/seed 3", *prompts]
     board = Pico2(joined(GREEDY, layout.pack_model(integers, vocabulary), vocabulary), lines)
     board.run(200)

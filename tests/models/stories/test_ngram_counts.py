@@ -69,7 +69,7 @@ def hash_of(context: tuple[int, ...]) -> int:
 def test_pairs_count_as_kneser_and_ney_have_it():
     tokens, stories = text()
     expected = pairs_of(tokens, stories)
-    for length, order in enumerate(counted(tokens, stories, VOCABULARY), 1):
+    for length, order in enumerate(counted(tokens, stories, VOCABULARY)[1], 1):
         shares = {
             (int(order.hashes[pair // VOCABULARY]), int(pair % VOCABULARY)): share
             for pair, share in zip(order.pairs, order.shares, strict=True)

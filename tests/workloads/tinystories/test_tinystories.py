@@ -12,7 +12,6 @@ import torch
 from common.config import load
 from common.errors import UserError
 from models import io
-from models.stories import rp2040
 from pipelines import cli
 from pipelines.workloads.tinystories import WORKLOAD
 from tests import stages
@@ -187,13 +186,6 @@ def test_what_a_user_can_mend_is_said_and_nothing_is_written(tmp_path, monkeypat
     with pytest.raises(UserError, match=re.escape(told)):
         cli.prepare("tinystories", WORKLOAD, load(CONFIG, WORKLOAD.config, [*TINY[2:], *words]))
     assert [path for path in sorted(tmp_path.rglob("*")) if path.is_file()] == before
-
-
-def test_the_config_for_real_stories_is_for_a_chip_that_tells_200_tokens_in_a_second():
-    config = load(CONFIG.with_name("tinystories_real.yaml"), WORKLOAD.config, [])
-    sizes = config.model.resolved()
-    assert sizes.vocabulary == config.data.vocabulary == 1024
-    assert rp2040.tokens_per_second(sizes) >= 200
 
 
 def test_a_refusal_ends_the_command_with_status_2(tmp_path):
