@@ -24,7 +24,6 @@ from models.plans.outline import divide, last_heading
 from models.plans.readers import MixtureReader, Readings, single_thread
 from models.plans.suggester import SUGGESTED, Suggester, Suggestion
 
-SAMPLED = "sampled by the model; no document says it"
 JUDGED = 20  # characters of a clause that its likelihood is taken of
 
 
@@ -187,11 +186,9 @@ class CharMixture(CharLSTM):
             return self.suggester.suggest(heading, partial, n, likely)
 
     def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Plain]]:
-        """Return clauses for each field or heading, and the text that the model would write, marked as sampled."""
+        """Return clauses for each field or heading, and the text that the model would write."""
         written = super().answers(prepared, settings)
-        return [
-            {**self._clauses(each), **text, "text_is": SAMPLED} for each, text in zip(prepared, written, strict=True)
-        ]
+        return [{**self._clauses(each), **text} for each, text in zip(prepared, written, strict=True)]
 
     def _clauses(self, given: TextInput) -> dict[str, Plain]:
         """Return the clauses that a server suggests; none where a text has neither a field nor a heading."""

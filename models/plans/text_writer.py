@@ -17,6 +17,7 @@ from models.plans.characters import COPIED, END, PAD, UNKNOWN, Characters
 from models.plans.inputs import TextInput, TextSettings
 from models.plans.readers import Reader
 
+SAMPLED = "sampled by the model; no document says it"
 MOST_READ = 200_000  # characters read of texts under way together; their counts take up to 0.5 kB each
 
 
@@ -88,7 +89,8 @@ class Text:
         if self.settings.logprobs is not None:
             ends = itertools.accumulate(len(str(each["token"])) for each in self.told)
             field["logprobs"] = [each for each, end in zip(self.told, ends, strict=True) if end <= len(self.text)]
-        return {**field, **sampling.answer(self.given.prompt, self.text, len(self.text), self.settings.length)}
+        told = sampling.answer(self.given.prompt, self.text, len(self.text), self.settings.length)
+        return {**field, **told, "text_is": SAMPLED}
 
 
 class Writer:

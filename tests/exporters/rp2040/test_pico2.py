@@ -126,7 +126,7 @@ def test_damage_is_named():
         with pytest.raises(ValueError, match="no image definition"):
             Pico2(bytes(data), [])
     with pytest.raises(ValueError, match="have no image definition; build the runtime again"):
-        joined(GREEDY, files.model(), files.vocabulary(), bytes(5000))
+        read_back.check_boot(bytes(5000), uf2.FAMILY_RP2350)
 
 
 def test_one_file_serves_both_boards_and_each_passes_over_the_others_blocks():

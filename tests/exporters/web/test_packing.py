@@ -86,14 +86,6 @@ def test_other_features_than_the_default_ones_are_refused_by_name(tmp_path, caps
         packing.pack(model, tmp_path)
 
 
-def test_a_missing_runtime_is_named_with_the_command_that_makes_it(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(packing, "RUNTIME", tmp_path / "runtime.wasm")
-    io.save(MODELS["tinystories"](), tmp_path / "run/model/best")
-    said = refusal(capsys, monkeypatch, "web", tmp_path / "run")
-    assert "runtime.wasm; build it: make -C " in said
-    assert said.endswith("firmware web\n")
-
-
 def test_a_run_of_many_models_has_a_page_of_links(tmp_path):
     run = tmp_path / "crypto/coins"
     for name in ("AAAUSDT", "odd <name>"):

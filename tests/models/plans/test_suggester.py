@@ -10,12 +10,12 @@ import torch
 from common.text import longest_copied_span
 from models import io
 from models.plans import chains
-from models.plans.char_mixture import SAMPLED
 from models.plans.fields import FIELDS, field_of
 from models.plans.library import Document, Library
 from models.plans.outline import divide
 from models.plans.readers import MOST_KEPT, Readings
 from models.plans.suggester import Suggester, continuation, last_sentence
+from models.plans.text_writer import SAMPLED
 from tests.models.plans.test_char_mixture import mixture, tokens_of, wording
 
 ONE = """# Plan of Alder House
