@@ -7,6 +7,7 @@ on fresh inputs of varying sizes. An example, which imports nothing of this proj
 import logging
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,13 +32,12 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     files = {f"{program.name}.onnx": converted(program) for program in artifact.programs}
     files |= {EXAMPLE: artifact.example, **artifact.files}
     manifest.begin(out, files, model_folder)
-    described = {program.name: _proved(program, out) for program in artifact.programs}
+    programs = {program.name: _proved(program, out) for program in artifact.programs}
     facts = identity("onnx", run, model_folder, model)
-    programs = {name: each for name, (each, _) in described.items()}
     size = manifest.finish(out, tuple(files), {**facts, "opset": OPSET, "programs": programs})
-    worst = max(difference for _, difference in described.values())
+    worst = max(each["largest_difference"] for each in programs.values())
     return (
-        f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes in {len(described)} programs, at most "
+        f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes in {len(programs)} programs, at most "
         f"{worst:.2g} from the model on {FRESH} fresh inputs"
     )
 
@@ -81,8 +81,8 @@ def converted(program: Program) -> bytes:
     return bytes(proto.SerializeToString(deterministic=True))
 
 
-def _proved(program: Program, out: Path) -> tuple[dict[str, object], float]:
-    """Return the manifest's facts of a program, and its largest difference; RuntimeError if that is no rounding."""
+def _proved(program: Program, out: Path) -> dict[str, Any]:
+    """Return the manifest's facts of a program; RuntimeError if its largest difference is no rounding."""
     import onnxruntime  # importing it starts threads
 
     options = onnxruntime.SessionOptions()
@@ -106,10 +106,9 @@ def _proved(program: Program, out: Path) -> tuple[dict[str, object], float]:
             worst = max(worst, float(apart.max(initial=0)))
     if not worst <= TOLERANCE:
         raise RuntimeError(f"{program.name}.onnx differs by {worst} from the model, more than {TOLERANCE}")
-    facts = {
+    return {
         "inputs": {each.name: each.shape for each in session.get_inputs()},
         "outputs": list(program.outputs),
         "fresh_inputs": FRESH,
         "largest_difference": worst,
     }
-    return facts, worst

@@ -14,7 +14,6 @@ Exit status: 128 + n ended by signal n; with --once 0, or 1 where a file or an
 exchange failed, which else is tried again; 2 a mistake that you can fix.
 """
 
-import argparse
 import sys
 import threading
 from pathlib import Path
@@ -26,16 +25,15 @@ from common.disk.lock import held
 from common.errors import Stopped, UserError
 from common.stopping import StopRequest
 from pipelines import arguments, cli, workloads
-from pipelines.engine.config import BaseConfig
-from pipelines.engine.workload import Workload
-from pipelines.run.folder import Run
 
 
 def main() -> None:
     """Run the command."""
-    args = arguments.parse(__doc__, config_of, further=options)
+    args = arguments.parse(
+        __doc__, lambda args, workload, run: run.config(workload.config, args.words), further=options
+    )
     workload, opened, run = workloads.find(args.workload), workloads.feed(args.workload), cli.run_of(args)
-    config = config_of(args, workload, run)
+    config = run.config(workload.config, args.words)
     if args.refit_hours < 0 or (args.refit_hours and args.once):
         raise UserError(f"--refit-hours {args.refit_hours:g}: hours above 0, without --once, which ends before")
     if "/" in run.name:
@@ -62,11 +60,6 @@ def main() -> None:
         finally:
             refits.end()
         raise Stopped(stop.number, then="start it again to go on")
-
-
-def config_of(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return the run's config with the words, which may say where what is new comes from."""
-    return run.config(workload.config, args.words)
 
 
 def options(known: Parser) -> None:

@@ -56,16 +56,13 @@ class Artifact:
 def describe(model: io.Model) -> Artifact:
     """Return the artifact of a model in eval mode. Raises ValueError for one that cannot be exported."""
     own = neighbour(type(model).__module__, OWN)
-    if own is not None:
-        described: Artifact = own.describe(model)
-        return described
     name = f"{__name__}.{SHARED.get(model.family, model.family)}"
-    if importlib.util.find_spec(name) is None:
+    if own is None and importlib.util.find_spec(name) is None:
         files = {path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "examples"}
         known = sorted({*files, *SHARED})
         raise ValueError(
             f"nobody has described the family {model.family!r} as tensor programs; the families {', '.join(known)} are "
             f"described: write {OWN}.py with describe(model) beside the model's module, or export safetensors"
         )
-    artifact: Artifact = importlib.import_module(name).describe(model)
+    artifact: Artifact = (own or importlib.import_module(name)).describe(model)
     return artifact

@@ -12,7 +12,7 @@ from copy import copy
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from exporters import portable
 from exporters.onnx import FRESH, TOLERANCE, Artifact, Part, Program, examples
@@ -24,14 +24,11 @@ from models.market.signal_model import SignalModel
 class Classifier(Part[SignalModel]):
     """From windows of features to the probabilities of SHORT, NO_TRADE and LONG."""
 
-    mean: Tensor
-    std: Tensor
-
     def __init__(self, model: SignalModel):
         super().__init__(model)
         scalers = [model.config.scalers[coin] for coin in model.config.coins]
-        for name in ("mean", "std"):
-            self.register_buffer(name, torch.tensor([scaler[name] for scaler in scalers], dtype=torch.float64))
+        mean, std = (torch.tensor([each[name] for each in scalers], dtype=torch.float64) for name in ("mean", "std"))
+        self.mean, self.std = nn.Buffer(mean), nn.Buffer(std)
 
     def forward(self, windows: Tensor, coins: Tensor) -> Tensor:
         """Return probabilities (B, 3) of windows (B, L, F) of float32 features; `coins` (B,) are their numbers."""

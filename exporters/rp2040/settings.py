@@ -37,11 +37,8 @@ class Settings:
                     f"evaluation.{name}={given} does not fit the board, which takes {allowed}; change it in the run's "
                     "config.yaml"
                 )
-        page = (
-            struct.pack("<HHIIBxxx", round(256 * self.temperature), self.top_k, self.tokens, self.seed, len(prompt))
-            + prompt
-        )
-        page = page.ljust(PAGE - 8, b"\0")
+        numbers = round(256 * self.temperature), self.top_k, self.tokens, self.seed, len(prompt)
+        page = (struct.pack("<HHIIBxxx", *numbers) + prompt).ljust(PAGE - 8, b"\0")
         return b"TTS1" + struct.pack("<I", crc32(page)) + page
 
 

@@ -63,15 +63,13 @@ class Packed:
 def pack(model: Model, run: Path) -> Packed:
     """Return what the page of a run's model carries. Raises UserError, with the kind's name, where there is no page."""
     own = neighbour(type(model).__module__, OWN)
-    if own is not None:
-        packed: Packed = own.pack(model, run)
-        return packed
-    if model.family not in PACKERS:
+    packer: Callable[..., Packed] | None = own.pack if own else PACKERS.get(model.family)
+    if packer is None:
         raise UserError(
             f"models of the family {model.family!r} have no page; those of {', '.join(PACKERS)} have one, and those "
             f"with {OWN}.py and its pack(model, run) beside the model's module"
         )
-    return PACKERS[model.family](model, run)
+    return packer(model, run)
 
 
 def _asked(method: str, *arguments: object, output: object) -> dict[str, object]:

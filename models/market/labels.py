@@ -42,11 +42,7 @@ def label(candles: Candles, rule: str, horizon: int, threshold: float) -> np.nda
 
 def _moved(close: np.ndarray, horizon: int, limits: np.ndarray) -> np.ndarray:
     moves, limits = close[horizon:] / close[:-horizon] - 1, limits[:-horizon]
-    found = np.full(len(moves), NO_TRADE, np.int8)
-    found[moves > limits] = LONG
-    found[moves < -limits] = SHORT
-    found[np.isnan(limits)] = UNKNOWN
-    return found
+    return np.select([np.isnan(limits), moves > limits, moves < -limits], [UNKNOWN, LONG, SHORT], NO_TRADE)
 
 
 def _touched(candles: Candles, horizon: int, distance: float) -> np.ndarray:
@@ -58,10 +54,7 @@ def _touched(candles: Candles, horizon: int, distance: float) -> np.ndarray:
         return np.where(touching.any(1), touching.argmax(1), horizon)
 
     above, below = first(highs >= entry * (1 + distance)), first(lows <= entry * (1 - distance))
-    found = np.full(len(entry), NO_TRADE, np.int8)
-    found[above < below] = LONG
-    found[below < above] = SHORT
-    return found
+    return np.select([above < below, below < above], [LONG, SHORT], NO_TRADE)
 
 
 def signals(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:

@@ -61,14 +61,6 @@ class PooledExperts(SignalModel):
     family = "pooled_experts"
     stretch = 192
     config: PooledExpertsConfig
-    drift: Tensor
-    spread: Tensor
-    location: Tensor
-    scale: Tensor
-    level: Tensor
-    thresholds: Tensor
-    slopes: Tensor
-    weights: Tensor
 
     def __init__(self, config: PooledExpertsConfig):
         super().__init__()
@@ -82,29 +74,22 @@ class PooledExperts(SignalModel):
         self.trees = Trees(inputs + min(TREE_LAGS, lookback), config.rounds, config.nodes)
         plain = {"mean": [0.0] * inputs, "std": [1.0] * inputs}
         scalers = [config.scalers.get(coin, plain) for coin in config.coins]
-        buffers = {
-            # Of the return: the mean, and of the volatility: the deviation; in units of its deviation, and of its mean.
-            "drift": torch.tensor([each["mean"][places[0]] / each["std"][places[0]] for each in scalers]),
-            "spread": torch.tensor([each["std"][places[1]] / (each["mean"][places[1]] or 1.0) for each in scalers]),
-            # The last entry is the bias, as in `scale`.
-            "location": torch.zeros((2 + len(self.context_places)) * lookback + inputs + 1),
-            "scale": torch.zeros(inputs + 4),
-            "level": torch.zeros(()),  # of the log scale
-            "thresholds": torch.ones(2),  # which a move must exceed, LONG and SHORT
-            "slopes": torch.zeros(2),  # of the thresholds in the volatility
-            "weights": torch.full((len(EXPERTS),), 1 / len(EXPERTS)),
-        }
-        for name, value in buffers.items():
-            self.register_buffer(name, value)
+        # Of the return: the mean, and of the volatility: the deviation; in units of its deviation, and of its mean.
+        drift = [each["mean"][places[0]] / each["std"][places[0]] for each in scalers]
+        spread = [each["std"][places[1]] / (each["mean"][places[1]] or 1.0) for each in scalers]
+        self.drift, self.spread = nn.Buffer(torch.tensor(drift)), nn.Buffer(torch.tensor(spread))
+        # The last entry is the bias, as in `scale`.
+        self.location = nn.Buffer(torch.zeros((2 + len(self.context_places)) * lookback + inputs + 1))
+        self.scale = nn.Buffer(torch.zeros(inputs + 4))
+        self.level = nn.Buffer(torch.zeros(()))  # of the log scale
+        self.thresholds = nn.Buffer(torch.ones(2))  # which a move must exceed, LONG and SHORT
+        self.slopes = nn.Buffer(torch.zeros(2))  # of the thresholds in the volatility
+        self.weights = nn.Buffer(torch.full((len(EXPERTS),), 1 / len(EXPERTS)))
 
     def check(self) -> None:
         """Raise ValueError for trees that point to missing nodes or features."""
-        trees = self.trees
-        for places, count in (
-            (trees.left, self.config.nodes),
-            (trees.right, self.config.nodes),
-            (trees.feature, trees.inputs),
-        ):
+        trees, nodes = self.trees, self.config.nodes
+        for places, count in ((trees.left, nodes), (trees.right, nodes), (trees.feature, trees.inputs)):
             if not ((places >= 0) & (places < count)).all():
                 raise ValueError("the model's trees are damaged")
 
@@ -241,18 +226,11 @@ class Trees(nn.Module):
         super().__init__()
         count, self.inputs = rounds * len(CLASSES), inputs
         own = torch.arange(nodes, dtype=torch.int32).expand(count, nodes)
-        self.feature: Tensor
-        self.threshold: Tensor
-        self.left: Tensor
-        self.right: Tensor
-        self.value: Tensor
-        self.start: Tensor
-        self.register_buffer("feature", torch.zeros(count, nodes, dtype=torch.int32))
-        self.register_buffer("threshold", torch.zeros(count, nodes))
-        self.register_buffer("left", own.clone())
-        self.register_buffer("right", own.clone())
-        self.register_buffer("value", torch.zeros(count, nodes))  # of a leaf
-        self.register_buffer("start", torch.zeros(len(CLASSES)))  # logits before the first tree
+        self.feature = nn.Buffer(torch.zeros(count, nodes, dtype=torch.int32))
+        self.threshold = nn.Buffer(torch.zeros(count, nodes))
+        self.left, self.right = nn.Buffer(own.clone()), nn.Buffer(own.clone())
+        self.value = nn.Buffer(torch.zeros(count, nodes))  # of a leaf
+        self.start = nn.Buffer(torch.zeros(len(CLASSES)))  # logits before the first tree
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits (..., 3) of x (..., inputs)."""

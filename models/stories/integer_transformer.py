@@ -156,7 +156,8 @@ class IntegerTransformer:
                 past[number] = k, v
             attended = attend(_split(q, self), _split(k, self), _split(v, self), layer.distance_bias[:, distance], seen)
             x = _after_attention(layer, x, attended)
-        return self._output(x, tokens)
+        logits = (self.embedding(norm(x)) >> self.pre_logits) * self.embedding.multiplier
+        return logits if self.counts is None else self.counts.sharpened(logits, tokens, self.post_logits)
 
     def decode(self, prompt: list[int], max_tokens: int, choose: Callable[[Array], int] | None = None) -> Iterator[int]:
         """Yield the tokens of a story that starts with `prompt`, one at a time; the token of its end is left out.
@@ -199,10 +200,6 @@ class IntegerTransformer:
             scaled = rescale(sums[..., rows], layer.qkv.multiplier[rows], layer.shifts[f"post_{name}"])
             parts.append(saturate(scaled, most))
         return parts
-
-    def _output(self, x: Array, tokens: Array) -> Array:
-        logits = (self.embedding(norm(x)) >> self.pre_logits) * self.embedding.multiplier
-        return logits if self.counts is None else self.counts.sharpened(logits, tokens, self.post_logits)
 
 
 class Sampler:

@@ -55,17 +55,11 @@ class Order:
 class NgramCounts(nn.Module):
     """The entries that are worth most. Those of bucket b are at starts[b] to starts[b + 1] - 1."""
 
-    starts: Tensor  # (buckets + 1,) int32
-    tokens: Tensor  # (E,) int16
-    tags: Tensor  # (E,) int16
-    levels: Tensor  # (E,) int16
-
     def __init__(self, entries: int, vocabulary: int):
         super().__init__()
         self.vocabulary, self.bits = vocabulary, bucket_bits(entries)
-        self.register_buffer("starts", torch.zeros((1 << self.bits) + 1, dtype=torch.int32))
-        for name in ("tokens", "tags", "levels"):
-            self.register_buffer(name, torch.zeros(entries, dtype=torch.int16))
+        self.starts = nn.Buffer(torch.zeros((1 << self.bits) + 1, dtype=torch.int32))
+        self.tokens, self.tags, self.levels = (nn.Buffer(torch.zeros(entries, dtype=torch.int16)) for _ in range(3))
         self.orders: list[Order] = []  # of the training text, while it is at hand
         self._known = KneserNey(ORDERS + 1, vocabulary)
         self._entries = np.zeros((0, 3))  # of each entry in use, order, state and share
@@ -86,13 +80,8 @@ class NgramCounts(nn.Module):
 
     def check(self) -> None:
         """Raise ValueError for entries that no counting gives."""
-        sizes = self.starts.diff()
-        limited = [
-            (self.tokens, self.vocabulary),
-            (self.tags, 1 << TAG_BITS),
-            (self.levels, LEVELS),
-            (sizes, LONGEST + 1),
-        ]
+        sizes, (words, tags) = self.starts.diff(), (self.vocabulary, 1 << TAG_BITS)
+        limited = ((self.tokens, words), (self.tags, tags), (self.levels, LEVELS), (sizes, LONGEST + 1))
         sound = all(bool(((values >= 0) & (values < most)).all()) for values, most in limited)
         if not sound or self.starts[0] != 0 or self.starts[-1] > len(self.levels):
             raise ValueError("the model's counts are damaged")

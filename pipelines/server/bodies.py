@@ -103,14 +103,8 @@ class OpenAI(Section):
         stop = tuple(filter(None, [self.stop] if isinstance(self.stop, str) else self.stop or ()))
         settings = {"length": self.length, "top_k": 0, "stop": stop or None, "seed": (self.seed or 0) % 2**32}
         asked = {} if self.num_likely is None else {"logprobs": self.num_likely}
-        return (
-            settings
-            | asked
-            | {
-                "temperature": 1.0 if self.temperature is None else self.temperature,
-                "top_p": 1.0 if self.top_p is None else self.top_p,
-            }
-        )
+        temperature = 1.0 if self.temperature is None else self.temperature
+        return settings | asked | {"temperature": temperature, "top_p": self.top_p or 1.0}
 
     @property
     def length(self) -> int:

@@ -96,11 +96,7 @@ class Scheduler:
         try:
             yield
         finally:
-            self._remove(request)
-
-    def _remove(self, request: Request) -> None:
-        if request in self.requests:
-            self.requests.remove(request)
+            self.requests = [each for each in self.requests if each is not request]
 
     async def work(self) -> None:
         """Serve requests forever."""
@@ -121,7 +117,7 @@ class Scheduler:
         """Hand over what is new of a request, and whether it is done."""
         if request.fault or not (request.waiting or request.going):
             request.done.set()
-            self._remove(request)
+            self.requests = [each for each in self.requests if each is not request]
         request.written.put_nowait("".join(text.taken() for text in request.texts))
 
     def _turn(self, requests: Sequence[Request]) -> None:

@@ -118,8 +118,8 @@ def _rivals(
     """Return the test probabilities of simple models with the inputs that the model has; all moves; the volatility.
 
     "window" are the features of the last row, the returns of the window, the context's among them, and the sizes of
-    every fourth. The
-    location-scale model is the linear expert of a model of this coin alone, which saw what the rivals see, else fitted.
+    every fourth. The location-scale
+    model is the linear expert of a model of this coin alone, which saw what the rivals see, else fitted.
     """
     shell = PooledExperts(PooledExpertsConfig(**vars(description(config, [coin], fold))))
     parts = {part: pooled([coin], fold, part, shell.stretch) for part in PARTS}

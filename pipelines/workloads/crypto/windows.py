@@ -35,14 +35,13 @@ class Windows:
         return self
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
-        """Return windows (b, L - 1 + S, F), labels (b, S), rows (b, S) and coins (b,) for `items` (b,)."""
+        """Return windows (b, L - 1 + S, F), labels (b, S) and coins (b,) for `items` (b,)."""
         items = items.to(self.table.device, non_blocking=True)
         starts = self.starts.index_select(0, items)[:, None]
         rows, ends = starts + self.past, starts + self.ahead
         found = {
             "windows": self.table.index_select(0, rows.flatten()).view(*rows.shape, -1),
             "labels": self.labels[ends],
-            "rows": ends,
             "coins": self.coins.index_select(0, items),
         }
         return found if self.fixed is None else {**found, "fixed": self.fixed[ends]}
