@@ -70,6 +70,7 @@ def card(
     sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
     config_file = run / "config.yaml"
     config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
+    fence = "`" * max(3, *(1 + len(run) for run in re.findall("`+", config)), 3)  # which does not occur in it
     made = {key: value for key, value in _leaves(provenance) if key.split(".")[0] not in ("command", "earlier")}
     data = metadata(model, run, provenance, measured, license)
     text = TEMPLATE.read_text().format(
@@ -82,7 +83,7 @@ def card(
         about="".join(f"## {heading}\n\n{section}\n\n" for heading, section in model.card.items()),
         measured="\n".join(sections) or "Nothing: this run has no evaluations yet.",
         made=_table(("fact", "value"), made.items()) if made else "Not recorded.",
-        config=_fenced(config, "yaml"),
+        config=f"{fence}yaml\n{config.rstrip()}\n{fence}",
     )
     if ModelCard(text).data.to_dict() != data.to_dict():
         raise ValueError(f"the metadata of {run} do not survive in a card; rename what has unusual characters")
@@ -189,12 +190,6 @@ def _cell(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(_cell, value))
     return str(value).replace("|", "\\|").replace("\n", " ")
-
-
-def _fenced(text: str, language: str) -> str:
-    """A code block whose fence does not occur in the text."""
-    fence = "`" * max(3, *(1 + len(run) for run in re.findall("`+", text)), 3)
-    return f"{fence}{language}\n{text.rstrip()}\n{fence}"
 
 
 def read_object(path: Path) -> Object | None:

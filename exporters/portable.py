@@ -1,7 +1,11 @@
-"""Code in artifacts, which are used without the project: copies of modules that need numpy alone."""
+"""Code and arrays in artifacts, which are used without the project: copies of modules that need numpy alone."""
 
+import io
 import re
+from collections.abc import Mapping
 from pathlib import Path
+
+import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
 IMPORT = re.compile(r"^from ((?:common|models)\.(?:\w+\.)*(\w+)) import ", re.MULTILINE)
@@ -22,8 +26,14 @@ def copies(*modules: str, prefix: str = "") -> dict[str, bytes]:
         source = (ROOT / f"{module.replace('.', '/')}.py").read_text()
         wanted += [module for module, _ in IMPORT.findall(source)]
         copied = IMPORT.sub(rf"from {prefix}\2 import ", source)
-        assert not re.search(r"^\s*(from|import) (common|models)\b", copied, re.MULTILINE), (
-            f"rewrite {module}'s imports"
-        )
+        left = re.search(r"^\s*(from|import) (common|models)\b", copied, re.MULTILINE)
+        assert not left, f"rewrite {module}'s imports"
         found[name] = copied.encode()
     return found
+
+
+def packed(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return arrays as a file that `np.load` reads."""
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    return file.getvalue()

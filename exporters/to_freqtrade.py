@@ -4,7 +4,6 @@ The strategy needs numpy alone beside freqtrade: the classifier is computed from
 exporters/freqtrade/classifier.py, and its features by models/market/candle_features.py.
 """
 
-import io as bytes_io
 import json
 import re
 from collections.abc import Mapping
@@ -76,7 +75,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
             {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins, **warning}, indent=1
         ).encode(),
         **{f"signals/{name}": data for name, data in portable.copies(*COPIED, prefix=".").items()},
-        **{f"signals/{coin}.npz": _packed(each) for coin, each in arrays.items()},
+        **{f"signals/{coin}.npz": portable.packed(each) for coin, each in arrays.items()},
     }
     manifest.begin(out, files, *members.values())
     worst = {coin: _difference(out, coin, models[coin]) for coin in coins}
@@ -148,12 +147,6 @@ def _arrays(model: PooledExperts, coin: str, number: int) -> dict[str, np.ndarra
     found |= {name: found[name][number] for name in ("drift", "spread")}
     scaler = model.config.scalers[coin]
     return found | {name: np.array(scaler[name], np.float64) for name in ("mean", "std")}
-
-
-def _packed(arrays: Mapping[str, np.ndarray]) -> bytes:
-    packed = bytes_io.BytesIO()
-    np.savez_compressed(packed, **arrays)  # type: ignore[arg-type]
-    return packed.getvalue()
 
 
 def _difference(out: Path, coin: str, model: PooledExperts) -> float:

@@ -92,8 +92,8 @@ def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[st
     """Differences between integer and float logits in nats, on the model's example and on stories of its own."""
     length = 2 * model.config.context
     rows = [model.example()["tokens"]]
-    for seed in SEEDS:
-        rows.append(torch.tensor([[END, *integers.decode([], length, Sampler(integers, 256, seed=seed))]]))
+    stories = (integers.decode([], length, Sampler(integers, 256, seed=seed)) for seed in SEEDS)
+    rows += [torch.tensor([[END, *story]]) for story in stories]
     with torch.no_grad():
         differences = [(integers.logits(row.numpy()) * integers.nats - model(row).numpy()).ravel() for row in rows]
     difference = np.concatenate(differences)

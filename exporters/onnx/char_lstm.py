@@ -7,10 +7,8 @@ mixing.py beside it, which mixes, and a reader that ties them to the program.
 Shapes as in models/plans: B sequences, S positions, V tokens, H units, L layers; N positions, K contexts.
 """
 
-import io
 import json
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -55,9 +53,7 @@ def describe(model: CharLSTM) -> Artifact:
     files = {"settings.json": json.dumps(settings).encode()}
     if not isinstance(model, CharMixture):
         return Artifact(programs, examples.script("char_lstm"), files)
-    counts = model.counted()
-    arrays = io.BytesIO()
     tables = {f"weights_{number}": table.numpy() for number, table in enumerate(model.weights())}
-    np.savez_compressed(arrays, **vars(counts), **tables)  # type: ignore[arg-type]
-    files |= {"counts.npz": arrays.getvalue(), **portable.copies("models.plans.mixing")}
+    counts = portable.packed({**vars(model.counted()), **tables})
+    files |= {"counts.npz": counts, **portable.copies("models.plans.mixing")}
     return Artifact(programs, examples.script("char_mixture"), files)

@@ -127,11 +127,10 @@ def _check_tokenizer(tokenizer: Described) -> None:
     forbidden = ("dropout", "fuse_unk", "byte_fallback", "ignore_merges", *affixes)
     unexpected = [f"model.{key}" for key in forbidden if model.get(key)]
     unexpected += [key for key in ("normalizer", "post_processor", "truncation", "padding") if tokenizer.get(key)]
-    if tokenizer.get("pre_tokenizer") != PRE_TOKENIZER:
-        unexpected.append("pre_tokenizer")
-    for token in tokenizer.get("added_tokens", ()):
-        if token["id"] not in (END, UNKNOWN) or not token["special"]:
-            unexpected.append(f"added token {token['content']!r}")
+    unexpected += ["pre_tokenizer"] * (tokenizer.get("pre_tokenizer") != PRE_TOKENIZER)
+    added = tokenizer.get("added_tokens", ())
+    added = [token for token in added if token["id"] not in (END, UNKNOWN) or not token["special"]]
+    unexpected += [f"added token {token['content']!r}" for token in added]
     if unexpected:
         raise ValueError(
             f"the tokenizer has settings that a device does not follow: {', '.join(unexpected)}; train it as the "

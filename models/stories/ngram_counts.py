@@ -101,8 +101,7 @@ class NgramCounts(nn.Module):
         self.starts.copy_(torch.from_numpy(np.searchsorted(buckets, np.arange(len(self.starts)))))
         tokens = pairs[kept] % self.vocabulary
         for stored, values in ((self.tokens, tokens), (self.tags, tag_of(codes[kept]))):
-            stored.zero_()
-            stored[: len(kept)] = torch.from_numpy(values.astype(np.int16))
+            stored.copy_(torch.from_numpy(np.pad(values, (0, len(stored) - len(values)))))
         self._entries = np.stack([orders[kept], states[kept], shares[kept]], 1)
         used = np.zeros(len(codes), bool)
         used[kept] = True
@@ -134,8 +133,8 @@ class NgramCounts(nn.Module):
         odds, mixed = _fitted(seen, nats)
         order, state = self._entries[:, :2].astype(np.int64).T
         level = np.round(-NAT * (odds.numpy()[order, state] + np.log(self._entries[:, 2])))
-        self.levels.zero_()
-        self.levels[: len(level)] = torch.from_numpy(level.clip(0, LEVELS - 1).astype(np.int16))
+        level = np.pad(level.clip(0, LEVELS - 1), (0, len(self.levels) - len(level)))
+        self.levels.copy_(torch.from_numpy(level))
         return mixed
 
 

@@ -118,11 +118,8 @@ def _rows(weight: Floats, bias: Floats, unit: int) -> tuple[Array, Array, Floats
     """(weights in -127 to 127, biases, scale of each row); a scale is large enough to keep the bias in its limits."""
     scale = np.maximum(abs(weight).max(1) / 127, abs(bias) * unit / LARGEST_BIAS)
     divisor = np.where(scale == 0, 1, scale)  # a row of zeros stays one
-    return (
-        np.round(weight / divisor[:, None]).astype(np.int64),
-        np.round(bias * unit / divisor).astype(np.int64),
-        scale,
-    )
+    weights, biases = np.round(weight / divisor[:, None]), np.round(bias * unit / divisor)
+    return weights.astype(np.int64), biases.astype(np.int64), scale
 
 
 def _channel_scale(weight: Floats, bias: Floats) -> Floats:

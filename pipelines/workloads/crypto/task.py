@@ -79,6 +79,7 @@ class SignalTask(Task):
 
     model: SignalModel
     usual_weights = "balanced"
+    judged_by: tuple[str, ...] = ("windows", "coins")  # parts of a batch from which the model gives logits
 
     def __init__(self, config: Config, folder: Path, device: torch.device, first: "SignalTask | None" = None):
         facts = json.loads((folder / MANIFEST).read_text())
@@ -135,16 +136,14 @@ class SignalTask(Task):
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Log loss in nats, without weights, and whether the likeliest class was right; sums over `count` windows."""
-        logits, labels = self._logits(model, batch).float(), batch["labels"]
-        nats = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none").view(
-            labels.shape
-        )
+        logits, labels = model(*(batch[name] for name in self.judged_by)).float(), batch["labels"]
+        nats = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
         right = (logits.argmax(-1) == labels).float()
-        return {"log_loss": nats.sum(1), "accuracy": right.sum(1), "count": (labels != IGNORED).sum(1).float()}
-
-    def _logits(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-        logits: Tensor = model(batch["windows"], batch["coins"])
-        return logits
+        return {
+            "log_loss": nats.view(labels.shape).sum(1),
+            "accuracy": right.sum(1),
+            "count": (labels != IGNORED).sum(1).float(),
+        }
 
 
 class ExpertsTask(SignalTask):
@@ -152,6 +151,7 @@ class ExpertsTask(SignalTask):
 
     model: PooledExperts
     usual_weights = "none"
+    judged_by = ("windows", "coins", "fixed")
     chosen: tuple[experts.Known, int | None] = None, None  # on validation: penalty and rounds; on the main process
 
     def _fit(self, config: Config, base: PooledExperts | None) -> None:
@@ -177,10 +177,6 @@ class ExpertsTask(SignalTask):
         """Cross-entropy of the network by itself in nats, summed over windows."""
         logits = model(batch["windows"], batch["coins"], alone=True)
         return self._loss(logits.float(), batch["labels"])
-
-    def _logits(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor:
-        logits: Tensor = model(batch["windows"], batch["coins"], batch["fixed"])
-        return logits
 
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
         """Fit the weights of the pool on the validation windows."""

@@ -28,6 +28,7 @@ MARKER = SPECIAL_TOKENS[0].encode()
 SEPARATORS = {True: re.compile(re.escape(MARKER)), False: re.compile(rb"(?>\r\n?|\n)[ \t]*(?=[\r\n])")}
 STRETCH = 1 << 24  # bytes of a file that are searched for blocks at a time, by one process
 CHUNK = 1 << 20  # bytes that are read at a time
+ROW = np.dtype([("offset", np.int64), ("length", np.int64), ("digest", "S16")])  # of a block in a file
 SHARD = 1 << 25  # bytes of blocks that are tokenized into one file
 
 
@@ -78,11 +79,10 @@ def find(files: Sequence[Path], seed: int) -> tuple[Blocks, int]:
     """
     stretches = [(number, stretch) for number, path in enumerate(files) for stretch in _stretches(path)]
     found = in_order(partial(_indexed, seed), [stretch for _, stretch in stretches], "reading the text, parts")
-    nuls, columns = 0, [(np.empty(0, np.int32), *_columns([], [], []))]
-    for (number, _), (offset, length, digest, seen) in zip(stretches, found, strict=True):
-        columns.append((np.full(len(offset), number, np.int32), offset, length, digest))
-        nuls += seen
-    return Blocks(files, *map(np.concatenate, zip(*columns, strict=True))), nuls
+    tables, nuls = zip((np.empty(0, ROW), 0), *found, strict=True)
+    numbers = np.repeat(np.array([0, *(number for number, _ in stretches)], np.int32), [len(each) for each in tables])
+    table = np.concatenate(tables)
+    return Blocks(files, numbers, *(np.ascontiguousarray(table[name]) for name in ROW.names or ())), sum(nuls)
 
 
 def write(path: Path, stories: Iterable[str]) -> Path:
@@ -126,9 +126,9 @@ def _spans(text: mmap.mmap | bytes, start: int, end: int, marked: bool) -> Itera
     yield start, end - start
 
 
-def _indexed(seed: int, stretch: tuple[Path, int, int, bool]) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Return offset, length and digest (n,) of the blocks in a stretch that have a story, and the number of NULs."""
-    offsets, lengths, digests = [], [], []
+def _indexed(seed: int, stretch: tuple[Path, int, int, bool]) -> tuple[np.ndarray, int]:
+    """Return rows (n,) of ROW for the blocks in a stretch that have a story, and the number of NULs."""
+    rows = []
     prefix = hashlib.sha256(f"{seed} ".encode())
     path, start, end, marked = stretch
     with FileIO(path) as file:
@@ -139,14 +139,8 @@ def _indexed(seed: int, stretch: tuple[Path, int, int, bool]) -> tuple[np.ndarra
                 digest.update(piece.encode())
                 empty = False
             if not empty:
-                offsets.append(offset)
-                lengths.append(length)
-                digests.append(digest.digest()[:16])
-    return *_columns(offsets, lengths, digests), nuls
-
-
-def _columns(offsets: list[int], lengths: list[int], digests: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return np.array(offsets, np.int64), np.array(lengths, np.int64), np.array(digests, "S16")
+                rows.append((offset, length, digest.digest()[:16]))
+    return np.array(rows, ROW), nuls
 
 
 def _read(file: FileIO, start: int, end: int) -> Iterator[bytes]:

@@ -159,10 +159,9 @@ def _written(
     found: "datasets.Dataset | datasets.DatasetDict", source: str, stories: Path, test: Path
 ) -> tuple[list[Path], list[Path]]:
     """Write a dataset's training part, and its own test split, if any, to text files; return the files of each."""
-    if isinstance(found, datasets.Dataset):
-        return [blocks.write(stories, _texts(found, source))], []
-    own = next((found[split] for split in TEST_SPLITS if split in found), None)
-    written = [blocks.write(stories, _texts(found.get("train", found), source))]
+    splits = {} if isinstance(found, datasets.Dataset) else found
+    own = next((splits[split] for split in TEST_SPLITS if split in splits), None)
+    written = [blocks.write(stories, _texts(splits.get("train", found), source))]
     return written, [] if own is None else [blocks.write(test, _texts(own, source))]
 
 

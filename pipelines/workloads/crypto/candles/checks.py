@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 JUMP = 2.0  # factor between consecutive closes above which a rename or a split is likelier than a trade
 MINIMUM_ROWS = 500
+LONGER = "give a longer file or a lower data.minimum_rows"
 BROKEN_SHARE = 0.001  # of rows; a feed with more broken rows is likely to be wrong elsewhere too
 MISSING = ("", "nan", "null", "none")
 OLDEST = 1_230_940_800_000  # 2009-01-03, Bitcoin's first block
@@ -52,10 +53,7 @@ def check(
     now = int(clock.time() * 1000) if now is None else now
     table = _select(table, where)
     if len(table) < max(minimum_rows, 2):
-        raise UserError(
-            f"{where}: {len(table)} rows are too few, {max(minimum_rows, 2)} are needed; "
-            "give a longer file or a lower data.minimum_rows"
-        )
+        raise UserError(f"{where}: {len(table)} rows are too few, {max(minimum_rows, 2)} are needed; {LONGER}")
     times, units, num_naive = _times(table["time"], where)
     values = {name: _numbers(table[name], name, where) for name in VALUES}
     _check_range(times, table, now, where)
@@ -76,10 +74,8 @@ def check(
     still_open = _is_open(candles, table.iloc[kept[-1:]], now, written)
     candles = candles.rows(slice(0, len(candles) - still_open))
     if len(candles) < minimum_rows:
-        raise UserError(
-            f"{where}: {len(candles)} candles are left of {len(table)} rows, {minimum_rows} are needed; "
-            "give a longer file or a lower data.minimum_rows"
-        )
+        left = f"{len(candles)} candles are left of {len(table)} rows"
+        raise UserError(f"{where}: {left}, {minimum_rows} are needed; {LONGER}")
     return candles, {
         "rows": len(table),
         "time_units": units,
