@@ -119,8 +119,7 @@ def _true_range(candles: Candles) -> np.ndarray:
     """Return true ranges (N,) (Wilder 1978); NaN in the first row, which has no close before it."""
     before = np.concatenate([[np.nan], candles.close[:-1]])
     spread = candles.high - candles.low
-    ranges = np.stack([spread, np.abs(candles.high - before), np.abs(candles.low - before)])
-    return np.asarray(ranges.max(0))
+    return np.asarray(np.maximum.reduce([spread, np.abs(candles.high - before), np.abs(candles.low - before)]))
 
 
 def _rsi(close: np.ndarray) -> np.ndarray:

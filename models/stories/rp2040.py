@@ -84,11 +84,8 @@ def check(config: TinyTransformerConfig) -> None:
     for name, (least, largest, multiple) in FORMAT_LIMITS.items():
         value = getattr(config, name)
         if not least <= value <= largest or value % multiple:
-            raise ValueError(
-                f"model.{name}={value} must be {least} to {largest}"
-                + (f" and a multiple of {multiple}" if multiple > 1 else "")
-                + " to run on the RP2040"
-            )
+            also = f" and a multiple of {multiple}" * (multiple > 1)
+            raise ValueError(f"model.{name}={value} must be {least} to {largest}{also} to run on the RP2040")
     excess = flash_bytes(config) - config.flash_megabytes * MEGABYTE
     if excess > 0:
         raise ValueError(

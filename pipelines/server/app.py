@@ -206,12 +206,11 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
 def described(run: Answering) -> dict[str, Plain]:
     """Return a run's name, its verdict, and facts about its models."""
     models = list(run.trained.models.values())
-    facts = run.trained.inputs.about(models) if run.trained.inputs.about else {}
     about = {
         "family": models[0].family,
         "parameters": sum(p.numel() for p in models[0].parameters()),
         "models": list(run.trained.models),
         "streams": run.streams,
-        **facts,
+        **(run.trained.inputs.about(models) if run.trained.inputs.about else {}),
     }
     return {"name": run.name, "workload": run.trained.workload, "model": about, "verdict": run.verdict}

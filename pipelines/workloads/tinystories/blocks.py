@@ -81,8 +81,8 @@ def find(files: Sequence[Path], seed: int) -> tuple[Blocks, int]:
     found = in_order(partial(_indexed, seed), [stretch for _, stretch in stretches], "reading the text, parts")
     tables, nuls = zip((np.empty(0, ROW), 0), *found, strict=True)
     numbers = np.repeat(np.array([0, *(number for number, _ in stretches)], np.int32), [len(each) for each in tables])
-    table = np.concatenate(tables)
-    return Blocks(files, numbers, *(np.ascontiguousarray(table[name]) for name in ROW.names or ())), sum(nuls)
+    columns = (np.concatenate([each[name] for each in tables]) for name in ROW.names or ())
+    return Blocks(files, numbers, *columns), sum(nuls)
 
 
 def write(path: Path, stories: Iterable[str]) -> Path:

@@ -35,7 +35,6 @@ OTHER = 0  # a character that the training text does not have
 class HeldOut:
     """The held-out stories (n)."""
 
-    stories: list[str]
     characters: np.ndarray  # (n,) of each
     tokens: np.ndarray  # (N,) a stream of all
     numbers: np.ndarray  # (N,) story of each token
@@ -50,7 +49,7 @@ def evaluate(
     data.check_tokenizer(folder, model.config.tokenizer)
     tokens, training = data.tokens(folder, "held_out"), data.tokens(folder, "train")
     texts, facts = data.stories(folder, "held_out"), data.facts(folder)
-    stories = HeldOut(texts, np.array([len(story) for story in texts]), tokens, data.numbers(tokens))
+    stories = HeldOut(np.array([len(story) for story in texts]), tokens, data.numbers(tokens))
     training_text = data.ending(folder, "train", MOST_CHARACTERS)
     by_token = _token_nats(model, training[-MOST_COUNTED["tokens"] :], stories)
     by_character = _character_nats(training_text[-MOST_COUNTED["characters"] :], texts)
@@ -186,7 +185,7 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, obje
         **_gain(nats, stories, strongest, "gain"),
         "strongest_frozen": frozen,
         **_gain(nats, stories, frozen, "frozen_gain"),
-        "n": len(stories.stories),
+        "n": len(stories.characters),
         "tokens": num_tokens,
         "characters": int(stories.characters.sum()),
         "unknown_bytes": int((stories.tokens == UNKNOWN).sum()),

@@ -33,12 +33,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> tokenizers.Tokeniz
     within a text as text. Raises UserError if the vocabulary is too small for the bytes.
     """
     tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=SPECIAL_TOKENS[UNKNOWN], fuse_unk=False, byte_fallback=False))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(tokenizers.Regex(PIECES), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False, trim_offsets=False),
-        ]
-    )
+    pieces = pre_tokenizers.Split(tokenizers.Regex(PIECES), behavior="isolated")
+    their_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False, trim_offsets=False)
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([pieces, their_bytes])
     tokenizer.decoder = decoders.ByteLevel()
     # The most frequent pair is merged first, so pairs that occur once are merged only if the others do not suffice.
     trainer = trainers.BpeTrainer(

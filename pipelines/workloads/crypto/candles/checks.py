@@ -179,10 +179,8 @@ def _check_range(times: np.ndarray, table: "pd.DataFrame", now: int, where: str)
     wrong = (times != 0) & ((times < OLDEST) | (times > now))
     if wrong.any():
         first = int(np.flatnonzero(wrong)[0])
-        raise UserError(
-            f"{where}: row {table.index[first]} opens at {iso(times[first])}, which is "
-            + ("in the future; is its time zone UTC?" if times[first] > now else "before there were coins to trade")
-        )
+        why = "in the future; is its time zone UTC?" if times[first] > now else "before there were coins to trade"
+        raise UserError(f"{where}: row {table.index[first]} opens at {iso(times[first])}, which is {why}")
 
 
 def _check_step(times: np.ndarray, step: int, where: str) -> None:

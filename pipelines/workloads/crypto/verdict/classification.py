@@ -103,8 +103,7 @@ def checked(probabilities: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, 
     sums = probabilities.sum(axis=1)
     assert len(labels), "no rows"
     assert np.isin(labels, range(NUM_CLASSES)).all(), "rows whose future is unknown"
-    assert (probabilities >= 0).all(), "not probabilities"
-    assert (np.abs(sums - 1) < 1e-3).all(), "not probabilities"
+    assert ((probabilities >= 0).all(axis=1) & (np.abs(sums - 1) < 1e-3)).all(), "not probabilities"
     return probabilities / sums[:, None], labels.astype(np.int64)
 
 
