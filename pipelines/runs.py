@@ -79,9 +79,8 @@ def _unneeded(runs: Sequence[inventory.Found], checkpoints: bool) -> Iterator[Wa
         for run in (found.run, *found.members):
             if is_held(run.lock_file):
                 continue
-            for pattern in (".*.tmp", ".*.old"):
+            for pattern in (".*.tmp", "[cm]*/.*.tmp", ".*.old", "[cm]*/.*.old"):
                 yield from ((path, "half-written") for path in sorted(run.folder.glob(pattern)))
-                yield from ((path, "half-written") for path in sorted(run.folder.glob(f"[cm]*/{pattern}")))
             over = (run.outcome() or {}).get("state") == "done" or (run is found.run and found.state == "done")
             if checkpoints and over and run.checkpoints.is_dir():
                 yield (run.checkpoints, "its training is done")
@@ -93,15 +92,12 @@ def _unused_data(runs: Sequence[inventory.Found]) -> Iterator[Waste]:
         if folder.name not in workloads.names() or is_held(folder / ".lock"):
             continue
         config = workloads.find(folder.name).config
-        used = set()
+        own = [run for found in runs if found.run.workload == folder.name for run in (found.run, *found.members)]
         try:
-            for found in runs:
-                if found.run.workload == folder.name:
-                    for run in (found.run, *found.members):
-                        data = run.config(config).data
-                        used.add(prepared.folder_for(folder.name, data, data.layout))
+            sections = [run.config(config).data for run in own]
         except UserError:
             continue
+        used = {prepared.folder_for(folder.name, data, data.layout) for data in sections}
         for path in sorted(folder.glob("*/")):
             if path not in used:
                 yield (path, f"prepared data of no run below {inventory.ROOT}/")

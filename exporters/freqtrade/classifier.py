@@ -7,6 +7,7 @@ Shapes: L candles of a window, T candles in all, S = T - L + 1 windows, F featur
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -18,19 +19,15 @@ Array: TypeAlias = np.ndarray
 sliding = np.lib.stride_tricks.sliding_window_view
 
 
+@dataclass
 class Classifier:
-    """A pool of a linear model, a network and trees; `arrays` are those of the saved model, by their names there."""
+    """A pool of a linear model, a network and trees."""
 
-    def __init__(
-        self,
-        arrays: Mapping[str, Array],
-        lookback: int,
-        return_place: int,
-        volatility_place: int,
-        dilations: Sequence[int],
-    ) -> None:
-        self.arrays, self.lookback, self.dilations = arrays, lookback, dilations
-        self.return_place, self.volatility_place = return_place, volatility_place
+    arrays: Mapping[str, Array]  # those of the saved model, by their names there
+    lookback: int
+    return_place: int
+    volatility_place: int
+    dilations: Sequence[int]
 
     def probabilities(self, features: Array) -> Array:
         """Return probabilities (S, 3) of the windows of float32 features (T, F) without NaN."""

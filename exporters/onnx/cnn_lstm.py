@@ -72,22 +72,17 @@ def largest_difference(
     model: SignalModel, coins: Sequence[str], probabilities: Callable[[Candles, str], np.ndarray], what: str
 ) -> float:
     """Return how far `probabilities` (n, 3) of random candles are from the model's; RuntimeError if no rounding."""
-    worst = 0.0
+    worst, plain = 0.0, copy(model)
+    plain.rule = None  # it may correct probabilities, which an export of the network does not do
     for number in range(FRESH):
         candles = random_candles(number, model.candles_needed + number % 5, model.config.timeframe_ms)
         coin = coins[number % len(coins)]
-        worst = max(worst, float(abs(probabilities(candles, coin) - classified(model, candles, coin)).max()))
+        closed = int(candles.time[-1]) + model.config.timeframe_ms  # the newest candle, just now
+        known = plain.probabilities(candles.columns(), coin, closed).numpy()
+        worst = max(worst, float(abs(probabilities(candles, coin) - known).max()))
     if not worst <= TOLERANCE:
         raise RuntimeError(f"probabilities of {what} are {worst} from the model's")
     return worst
-
-
-def classified(model: SignalModel, candles: Candles, coin: str) -> np.ndarray:
-    """Return the model's own probabilities (n, 3) after the last candles, as if the newest had just closed."""
-    model = copy(model)
-    model.rule = None  # it may correct them, which an export of the network does not do
-    closed = int(candles.time[-1]) + model.config.timeframe_ms
-    return model.probabilities(candles.columns(), coin, closed).numpy()
 
 
 def random_candles(number: int, rows: int, timeframe_ms: int) -> Candles:

@@ -137,11 +137,6 @@ def letters_and_digits(name: str) -> str:
     return re.sub(r"[^A-Z0-9]", "", name.upper())
 
 
-def is_future(coin: str) -> bool:
-    """Return whether a coin, in letters and digits, is a future: XRPUSDTUSDT as ccxt has it, or BTCUSDTPERP."""
-    return coin.endswith((*(2 * quote for quote in RULES.quotes), *RULES.contracts))
-
-
 def minute(time_ms: int | np.integer) -> str:
     """Return a time in ms since 1970 as 2024-01-31 13:45, of any year."""
     return str(np.datetime_as_string(np.datetime64(int(time_ms), "ms"), unit="m")).replace("T", " ")

@@ -254,11 +254,12 @@ class Config(BaseConfig):
 
     def costs(self, coin: str = "") -> Costs:
         """Return what trading a coin costs: as given, else by the table. Raises UserError for an unknown exchange."""
-        from models.market.candle_tables import is_future
+        from models.market.candle_tables import RULES
 
+        of_futures = (*(2 * quote for quote in RULES.quotes), *RULES.contracts)  # as in XRPUSDTUSDT and BTCUSDTPERP
         table, given, exchange = json.loads(FEES.read_text()), self.evaluation, self.data.exchange
         known = table["exchanges"].get(exchange, {})
-        kind = "futures" if is_future(coin) or (known and "spot" not in known) else "spot"
+        kind = "futures" if coin.endswith(of_futures) or (known and "spot" not in known) else "spot"
         fee = known.get(kind) if given.fee is None else given.fee
         usual = known.get("funding") if kind == "futures" else 0.0
         funding = usual if given.funding is None else given.funding

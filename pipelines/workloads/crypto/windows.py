@@ -52,21 +52,18 @@ def pooled(coins: Sequence[data.Coin], fold: int, part: str, stretch: int = 1, f
 
     `first` is the number of the first coin in a pooled model.
     """
-    starts: list[np.ndarray] = []
-    numbers: list[np.ndarray] = []
-    labels: list[np.ndarray] = []
-    for number, coin in enumerate(coins):
+    starts, labels = list[np.ndarray](), list[np.ndarray]()
+    for coin in coins:
         ends = coin.folds[fold][part]
         own = np.full(len(coin.labels) + stretch - 1, IGNORED)
         own[ends] = coin.labels[ends]
         starts.append(_stretches(ends, stretch) + sum(len(each) for each in labels))
-        numbers.append(np.full(len(starts[-1]), first + number))
         labels.append(own)
     return Windows(
         torch.from_numpy(below_each_other([coin.scaled(fold) for coin in coins], stretch)),
         torch.from_numpy(np.concatenate(labels)),
         torch.from_numpy(np.concatenate(starts)),
-        torch.from_numpy(np.concatenate(numbers)),
+        torch.from_numpy(np.repeat(np.arange(first, first + len(coins)), list(map(len, starts)))),
         coins[0].lookback,
         stretch,
     )
