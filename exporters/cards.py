@@ -48,9 +48,8 @@ def measured_of(run: Path) -> dict[str, dict[str, object]]:
         for each in own[0].eval_results or ():
             found.setdefault(str(each.dataset_split), {})[str(each.metric_name)] = each.metric_value
         return found
-    evaluations = {path.stem: read_object(path) for path in sorted((run / "evaluations").glob("*.json"))}
-    kept = {name: content for name, content in evaluations.items() if content is not None}
-    return {name: {key: value for key, value in each.items() if key != "files"} for name, each in kept.items()}
+    read = ((path.stem, read_object(path)) for path in sorted((run / "evaluations").glob("*.json")))
+    return {name: {key: each[key] for key in each if key != "files"} for name, each in read if each is not None}
 
 
 def card(

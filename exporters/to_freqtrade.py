@@ -55,10 +55,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
                     "volatility_place": model.volatility_place,
                     "dilations": dilations(model.config.lookback),
                 },
-                "threshold": own.threshold,
-                "verdict": own.verdict,
-                "reason": own.reason,
-                "recalibration": own.recalibration,
+                **own.model_dump(include={"threshold", "verdict", "reason", "recalibration"}),
             }
             warning["headline"], rules[str(member)] = model.rule.headline, _rules(model)
             arrays[coin], models[coin] = _arrays(model, coin, number), model

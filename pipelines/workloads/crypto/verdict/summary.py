@@ -95,13 +95,10 @@ def _coin_entry(page: Page) -> dict[str, object]:
     """Return the coin's entry in the summary; temperature and threshold are those of its newest model."""
     metrics, traded, newest = page["figures"], page["backtest"], page["folds"][-1]
     return {
-        "verdict": page["verdict"],
-        "grades": page["grades"],
-        "reasons": page["reasons"],
+        **_picked(page, ("verdict", "grades", "reasons")),
         **_picked(metrics, METRICS),
         "majority": metrics["majority_accuracy"],
-        "temperature": newest["temperature"],
-        "threshold": newest["threshold"],
+        **_picked(newest, ("temperature", "threshold")),
         "net_return": traded["net_return"],
         "buy_and_hold": traded["buy_and_hold_return"],
         "folds": [fold["fold"] for fold in page["folds"]],
