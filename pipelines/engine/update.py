@@ -175,10 +175,12 @@ class Updater:
         began = time.perf_counter()
         items, batch = next(batches)
         part.waited += time.perf_counter() - began
-        with self._alone():
+        # Gradients are exchanged later, unless they are split: no rank has the memory for all of them.
+        alone = not self.split and self.accelerator.num_processes > 1
+        with self.accelerator.no_sync(self.model) if alone else contextlib.nullcontext():
             loss = self._loss(items, batch)
             self._backward(loss)
-        if last and not self.split and self.accelerator.num_processes > 1:
+        if last and alone:
             part.flat = _flatten_dense_tensors(self._gradients())  # the memory for it may be lacking, too
         part.count = part.count + loss.count
         for name, value in (("loss", loss.value), *loss.metrics.items()):
@@ -238,11 +240,6 @@ class Updater:
     def _zero_grad(self) -> None:
         for optimizer in self.optimizers:
             optimizer.optimizer.zero_grad()
-
-    def _alone(self) -> contextlib.AbstractContextManager[None]:
-        """Exchange no gradients within the block, unless they are split: no rank has the memory for all of them."""
-        alone = not self.split and self.accelerator.num_processes > 1
-        return self.accelerator.no_sync(self.model) if alone else contextlib.nullcontext()
 
     def _backward(self, loss: Loss) -> None:
         value = loss.value * (self.accelerator.num_processes / self.training.batch_size)  # DDP averages over ranks
