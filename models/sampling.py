@@ -25,10 +25,8 @@ def choose(
     item); the `items` (B,) int64 are 0 to B - 1 if not given. Raises ValueError for settings out of range.
     """
     if temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
-        raise ValueError(
-            f"temperature and top_k must be 0 or more and top_p above 0 and at most 1 "
-            f"(given {temperature}, {top_k} and {top_p})"
-        )
+        given = f"(given {temperature}, {top_k} and {top_p})"
+        raise ValueError(f"temperature and top_k must be 0 or more and top_p above 0 and at most 1 {given}")
     key = derive_key(seed, "sampling", number)
     if items is None and len(logits) == 1:
         draws = [first_uniform(key, 0)]

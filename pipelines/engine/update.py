@@ -134,7 +134,10 @@ class Updater:
                 part = self._accumulate(batches)
             with ranks.waiting():
                 stop = self._agree(part.failed)
-                self._average(part.flat)
+                if part.flat is not None:  # now that all ranks have theirs: DDP would in a pass, which may then fail
+                    distributed.all_reduce(part.flat.mul_(1 / self.accelerator.num_processes))
+                    gradients = self._gradients()
+                    torch._foreach_copy_(gradients, list(_unflatten_dense_tensors(part.flat, gradients)))
                 sharding.average_whole(self.accelerator, self.model)
         finally:
             noise.end()
@@ -201,13 +204,6 @@ class Updater:
 
     def _gradients(self) -> list[Tensor]:
         return [p.grad for p in self.parameters if p.grad is not None]
-
-    def _average(self, flat: Tensor | None) -> None:
-        """Average gradients over ranks once all have theirs: DDP would during a backward pass, which may then fail."""
-        if flat is not None:
-            distributed.all_reduce(flat.mul_(1 / self.accelerator.num_processes))
-            gradients = self._gradients()
-            torch._foreach_copy_(gradients, list(_unflatten_dense_tensors(flat, gradients)))
 
     def _normalise(self, count: Tensor | int) -> Tensor:
         """Correct gradients for the true denominator, `count` summed over ranks; clip; return the norm () before."""

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 Rows = Sequence[Mapping[str, object]]
 Tables: TypeAlias = "Mapping[str, Rows]"
 Arrays: TypeAlias = "Mapping[str, np.ndarray]"
-# The name under which Accelerate knows each tracker, and the package it needs.
-TRACKERS = {"tensorboard": "tensorboard", "trackio": "trackio", "wandb": "wandb"}
+TRACKERS = ("tensorboard", "trackio", "wandb")  # as Accelerate and pip know them
 # Where a tracker writes, unless the user's environment says otherwise: into the run's folder, and to no server.
 PLACES = {
     "wandb": {"WANDB_DIR": "{folder}", "WANDB_MODE": "offline", "WANDB_SILENT": "true"},
@@ -42,8 +41,8 @@ def check(tracking: Tracking, run: Run) -> None:
     """Tell the trackers where to write. Raises UserError for one that is not installed."""
     folder = run.folder / "trackers"
     for tracker in tracking.log_with:
-        if importlib.util.find_spec(TRACKERS[tracker]) is None:
-            raise UserError(f"tracking.log_with: {tracker} is not installed; pip install {TRACKERS[tracker]}")
+        if importlib.util.find_spec(tracker) is None:
+            raise UserError(f"tracking.log_with: {tracker} is not installed; pip install {tracker}")
         for name, value in PLACES.get(tracker, {}).items():
             os.environ.setdefault(name, value.format(folder=folder))
 

@@ -75,9 +75,8 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
             given = completed({**table.as_input(), **({} if capacity is None else {"capacity": capacity})})
             found[file.stem] = [problem_of(checked(RoutingInput, given, str(file)))]
     except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions"
-        ) from error
+        why = error.strerror or error
+        raise UserError(f"{path}: cannot be read ({why}); check the path and its permissions") from error
     if rounding is not None:
         # A best known cost is of the usual rounding.
         found = {

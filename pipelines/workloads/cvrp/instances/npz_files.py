@@ -95,9 +95,8 @@ def _whole_demands(demand: np.ndarray, capacity: np.ndarray) -> np.ndarray:
     whole: np.ndarray = np.rint(product)
     if (bad := np.abs(product - whole) > DIVIDED_DEMAND_TOLERANCE).any():
         index, customer = np.argwhere(bad)[0]
-        raise UserError(
-            f"instance {index}: customer {customer + 1} has demand {demand[index, customer]:g}, which, as a "
-            f"share of the capacity, comes to {product[index, customer]:g}; it must come to a whole number, so store "
-            "whole demands with the capacity they belong to"
-        )
+        has = f"instance {index}: customer {customer + 1} has demand {demand[index, customer]:g}"
+        share = f"which, as a share of the capacity, comes to {product[index, customer]:g}"
+        store = "it must come to a whole number, so store whole demands with the capacity they belong to"
+        raise UserError(f"{has}, {share}; {store}")
     return whole

@@ -120,10 +120,8 @@ def _fleet(header: Header, sections: dict[str, Rows], depots: list[int]) -> tupl
         words = rows or [header[key]] * (count or 1) if rows or key in header else []
         columns |= {what: [amount(key, word) for word in words]} if words else {}
     if bad := [most for most in columns["capacity"] if most != int(most) or not 1 <= most <= MOST_CAPACITY]:
-        raise UserError(
-            f"CAPACITY is {bad[0]:.9g}; give a whole number from 1 to {MOST_CAPACITY} "
-            "(dividing all demands and the capacity by one number changes nothing)"
-        )
+        smaller = "(dividing all demands and the capacity by one number changes nothing)"
+        raise UserError(f"CAPACITY is {bad[0]:.9g}; give a whole number from 1 to {MOST_CAPACITY} {smaller}")
     for place, node in enumerate(columns.get("depot", [])):
         if node not in depots:
             raise UserError(f"vehicle {place + 1} is at node {node:g}, which is no depot")
@@ -174,9 +172,8 @@ def _check_kind(header: Header, sections: dict[str, Rows]) -> str:
         raise UserError(f"TYPE is {kind[:40]!r}; only {' and '.join(TYPES)} can be solved here, give such a file")
     metric = _header(header, "EDGE_WEIGHT_TYPE")
     if metric.upper() not in METRICS:
-        raise UserError(
-            f"EDGE_WEIGHT_TYPE is {metric[:40]!r}; only {', '.join(METRICS)} are supported, give a file of such a type"
-        )
+        wrong = f"EDGE_WEIGHT_TYPE is {metric[:40]!r}"
+        raise UserError(f"{wrong}; only {', '.join(METRICS)} are supported, give a file of such a type")
     known = (*SECTIONS, *OPTIONAL, WEIGHTS, *UNREAD_SECTIONS, *(f"{key}_SECTION" for key in OF_VEHICLES))
     unknown = [key for key in header if key not in HEADER_KEYS] + [title for title in sections if title not in known]
     if unknown:
@@ -199,10 +196,9 @@ def _dimension(header: Header, metric: str) -> int:
     if dimension < 2:
         raise UserError(f"DIMENSION is {dimension}; a depot and at least one customer make 2 or more")
     if dimension > MOST_CUSTOMERS + 1 and not METRICS[metric].planar:
-        raise UserError(
-            f"DIMENSION is {dimension}; a matrix of {metric} distances is held for at most {MOST_CUSTOMERS} "
-            "customers, give a smaller problem or one with coordinates in a plane, as EUC_2D"
-        )
+        held = f"a matrix of {metric} distances is held for at most {MOST_CUSTOMERS} customers"
+        instead = "give a smaller problem or one with coordinates in a plane, as EUC_2D"
+        raise UserError(f"DIMENSION is {dimension}; {held}, {instead}")
     return dimension
 
 
@@ -218,15 +214,12 @@ def _nodes(sections: dict[str, Rows], title: str, count: int, counted: str = "DI
     nodes: dict[int, list[str]] = {}
     for number, words in rows:
         if len(words) != len(columns):
-            raise UserError(
-                f"line {number}: {' '.join(words)[:40]!r} in {title}; "
-                f"each row is {', '.join(columns[:-1])} and {columns[-1]}"
-            )
+            of = f"{', '.join(columns[:-1])} and {columns[-1]}"
+            raise UserError(f"line {number}: {' '.join(words)[:40]!r} in {title}; each row is {of}")
         node = whole(f"line {number}: the node number", words[0])
         if node in nodes:
-            raise UserError(
-                f"line {number}: node {node} is given a second time in {title}; give each node a number of its own"
-            )
+            twice = f"line {number}: node {node} is given a second time in {title}"
+            raise UserError(f"{twice}; give each node a number of its own")
         nodes[node] = words[1:]
     return nodes
 
@@ -255,10 +248,8 @@ def _matrix(header: Header, sections: dict[str, Rows], size: int) -> np.ndarray:
     rows, columns = LAYOUTS[layout](size)
     words = [(number, word) for number, row in sections[WEIGHTS] for word in row]
     if len(words) != len(rows):
-        raise UserError(
-            f"{WEIGHTS} holds {len(words)} numbers, but {layout} of DIMENSION {size} has {len(rows)}; "
-            "the file may be cut short, download it again or correct one of them"
-        )
+        what = f"{WEIGHTS} holds {len(words)} numbers, but {layout} of DIMENSION {size} has {len(rows)}"
+        raise UserError(f"{what}; the file may be cut short, download it again or correct one of them")
     matrix = np.zeros((size, size))
     matrix[rows, columns] = [amount(f"line {number}: a distance", word) for number, word in words]
     np.fill_diagonal(matrix, 0)
@@ -283,10 +274,8 @@ def _demands(nodes: list[int], demands: dict[int, list[str]], capacity: int, dep
         if load < 0:
             raise UserError(f"the demand of node {node} is {load}; demands must be 0 or more")
         if load > capacity:
-            raise UserError(
-                f"node {node} asks for {load} but CAPACITY is {capacity}, so no vehicle can serve it; "
-                "correct one of the two"
-            )
+            what = f"node {node} asks for {load} but CAPACITY is {capacity}, so no vehicle can serve it"
+            raise UserError(f"{what}; correct one of the two")
     for node, load in ((nodes[at], demand[at]) for at in (0, *range(len(nodes) - depots + 1, len(nodes)))):
         if load:
             raise UserError(f"the depot, node {node}, has a demand of {load}; set it to 0")
