@@ -50,9 +50,8 @@ def drawn(logits: Tensor, temperature: float, top_k: int, top_p: float, draws: S
         reached = probabilities.cumsum(-1)
         probabilities = probabilities.masked_fill(reached - probabilities >= top_p * reached[:, -1:], 0)
     cumulative = probabilities.cumsum(-1)
-    places = (cumulative <= torch.tensor(draws, dtype=torch.float64)[:, None] * cumulative[:, -1:]).sum(
-        -1, keepdim=True
-    )
+    thresholds = torch.tensor(draws, dtype=torch.float64)[:, None] * cumulative[:, -1:]
+    places = (cumulative <= thresholds).sum(-1, keepdim=True)
     return ids.gather(-1, places.clamp(max=logits.shape[-1] - 1))[:, 0].to(device)
 
 

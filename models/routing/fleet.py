@@ -51,9 +51,8 @@ def plan(
         *(None if each is None else ctypes.c_void_p(each.ctypes.data) for each in (*arrays, *given, visits, chosen)),
     )
     if missing < 0:
-        raise ValueError(
-            f"customer {-missing} cannot be served, even on a route of its own, within capacities, windows and limits"
-        )
+        alone = "cannot be served, even on a route of its own, within capacities, windows and limits"
+        raise ValueError(f"customer {-missing} {alone}")
     if missing:
         waiting = np.setdiff1d(np.flatnonzero(np.isinf(prize[: customers + 1])), visits)
         left = f"no plan was found that serves all: {missing} customers are left over, such as {waiting[0]}"
