@@ -23,8 +23,8 @@ def to_csv(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
         cells = [f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell for cell in row]
         # Python leaves a carriage return without quotes, which ends the row for a spreadsheet.
         returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
-        quoting = csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL
-        csv.writer(text, lineterminator="\n", quoting=quoting).writerow(cells)
+        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL)
+        writer.writerow(cells)
     return text.getvalue()
 
 

@@ -198,12 +198,25 @@ class Measured(NamedTuple):
 
 
 class _Call(ctypes.Structure):
-    """The arguments of a search, as in solve.cpp."""
+    """The arguments that all searches share, as in solve.cpp."""
 
     _fields_: ClassVar = [
         *((name, ctypes.c_int) for name in ("threads", "batch", "nodes", "rounding", "count")),
         *((name, ctypes.c_void_p) for name in ("distance", "places", "demand", "capacity", "given", "seeds", "best")),
     ]
+
+
+def _search(
+    function: str, problems: Measured, seeds: Tensor, count: int, tours: Tensor | None, *words: object
+) -> Tensor:
+    batch, nodes = problems.demand.shape
+    best = torch.full((batch, 2 * (nodes - 1)), DEPOT)
+    given = (problems.distance, problems.places, problems.demand, problems.capacity, tours, seeds, best)
+    arguments = [None if each is None else each.contiguous() for each in given]  # kept: some may be copies
+    rounding = ROUNDINGS.index(problems.rounding)
+    call = _Call(torch.get_num_threads(), batch, nodes, rounding, count, *(_pointer(each) for each in arguments))
+    getattr(library(), function)(ctypes.byref(call), *words)
+    return best
 
 
 def solve(
@@ -226,12 +239,5 @@ def solve(
     chosen = sum(KINDS[kind] for kind in kinds)
     if (not chosen and tours is None) or (chosen == KINDS["sweep"] and problems.places is None):
         raise ValueError("there is nothing to start from: a sweep needs places in a plane")
-    batch, nodes = problems.demand.shape
-    best = torch.full((batch, 2 * (nodes - 1)), DEPOT)
-    given = (problems.distance, problems.places, problems.demand, problems.capacity, tours, seeds, best)
-    arguments = [None if each is None else each.contiguous() for each in given]  # kept: some may be copies
-    numbers = batch, nodes, ROUNDINGS.index(problems.rounding), 0 if tours is None else tours.shape[1]
-    call = _Call(torch.get_num_threads(), *numbers, *map(_pointer, arguments))
-    times = ctypes.c_double(share), ctypes.c_double(seconds)
-    library().solve_tours(ctypes.byref(call), chosen, group, *times, crew)
-    return best
+    words = chosen, group, ctypes.c_double(share), ctypes.c_double(seconds), crew
+    return _search("solve_tours", problems, seeds, 0 if tours is None else tours.shape[1], tours, *words)
