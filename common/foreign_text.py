@@ -19,14 +19,12 @@ def printable(text: str, most: int | None = None) -> str:
 def to_csv(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """Return a CSV whose cells no spreadsheet runs: text that looks like a formula gets an apostrophe before it."""
     text = io.StringIO()
-    plain, quoted = (
-        csv.writer(text, lineterminator="\n", quoting=way) for way in (csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC)
-    )
     for row in (columns, *rows):
         cells = [f"'{cell}" if isinstance(cell, str) and _is_formula(cell) else cell for cell in row]
         # Python leaves a carriage return without quotes, which ends the row for a spreadsheet.
         returns = any(isinstance(cell, str) and "\r" in cell for cell in cells)
-        (quoted if returns else plain).writerow(cells)
+        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC if returns else csv.QUOTE_MINIMAL)
+        writer.writerow(cells)
     return text.getvalue()
 
 

@@ -85,7 +85,8 @@ def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
         return [path]
     there = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
     found = [each for each in there if each.name.lower().endswith(tuple(endings)) and each.is_file()]
-    others = Counter(_kind(each) for each in there if each not in found)
+    kinds = {each: printable(each.suffix.lower(), 20) or "without an ending" for each in there if each not in found}
+    others = Counter("folder" if each.is_dir() else kind for each, kind in kinds.items())
     passed_over = ", ".join(f"{kind} ({number})" for kind, number in sorted(others.items()))
     if not found:
         what = f"; it holds {passed_over}" if passed_over else ""
@@ -94,11 +95,6 @@ def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
         read = ", ".join(endings[:4]) + (" and the like" if len(endings) > 4 else "")
         print(f"{path}: passed over {passed_over}; what is read: {read}", file=sys.stderr)
     return found
-
-
-def _kind(path: Path) -> str:
-    ending = printable(path.suffix.lower(), 20)
-    return "folder" if path.is_dir() else ending or "without an ending"
 
 
 def lines_of(path: Path, line: Callable[[str], Mapping[str, object]]) -> Iterator[tuple[str, Mapping[str, object]]]:

@@ -21,9 +21,8 @@ MOST_FOR_ORDER = 300_000  # characters of the training text, its end, that an or
 
 def token_nats(logits: Tensor, targets: Tensor, ignored: int = -100) -> Tensor:
     """Return the cross-entropy (B, S) of each target under `logits` (B, S, V); 0 where the target is `ignored`."""
-    nats = functional.cross_entropy(
-        logits.float().flatten(0, 1), targets.flatten(), ignore_index=ignored, reduction="none"
-    )
+    flat = logits.float().flatten(0, 1)
+    nats = functional.cross_entropy(flat, targets.flatten(), ignore_index=ignored, reduction="none")
     return nats.view(targets.shape)
 
 

@@ -118,10 +118,8 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     tensors, metadata = stored_weights(folder / WEIGHTS)
     saved_with = metadata.get("model")
     if saved_with not in (None, json.dumps(stated, sort_keys=True)):
-        raise ValueError(
-            f"{folder / WEIGHTS} was saved with another config than the {CONFIG} in its folder "
-            f"({printable(saved_with, SHOWN)}); copy both files again, or save the model again"
-        )
+        other = f"was saved with another config than the {CONFIG} in its folder ({printable(saved_with, SHOWN)})"
+        raise ValueError(f"{folder / WEIGHTS} {other}; copy both files again, or save the model again")
     with torch.random.fork_rng(devices=[]):  # building draws random weights, which are replaced afterwards
         try:
             with limits.Limit(list(tensors.values())):
@@ -248,10 +246,8 @@ def stored_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise ValueError(f"{path} is damaged (its sha256 sum does not match); copy it again from where it was saved")
     for name, tensor in tensors.items():
         if not (tensor.float() if tensor.itemsize == 1 else tensor).isfinite().all():  # of one byte, torch cannot tell
-            raise ValueError(
-                f"{path}: {printable(name, SHOWN)} has values that are not finite; train the model again, with a "
-                "lower learning rate"
-            )
+            wrong = f"{printable(name, SHOWN)} has values that are not finite"
+            raise ValueError(f"{path}: {wrong}; train the model again, with a lower learning rate")
     return tensors, metadata
 
 

@@ -25,10 +25,8 @@ def choose(
     item); the `items` (B,) int64 are 0 to B - 1 if not given. Raises ValueError for settings out of range.
     """
     if temperature < 0 or top_k < 0 or not 0 < top_p <= 1:
-        raise ValueError(
-            f"temperature and top_k must be 0 or more and top_p above 0 and at most 1 "
-            f"(given {temperature}, {top_k} and {top_p})"
-        )
+        given = f"(given {temperature}, {top_k} and {top_p})"
+        raise ValueError(f"temperature and top_k must be 0 or more and top_p above 0 and at most 1 {given}")
     key = derive_key(seed, "sampling", number)
     if items is None and len(logits) == 1:
         draws = [first_uniform(key, 0)]
@@ -52,9 +50,8 @@ def drawn(logits: Tensor, temperature: float, top_k: int, top_p: float, draws: S
         reached = probabilities.cumsum(-1)
         probabilities = probabilities.masked_fill(reached - probabilities >= top_p * reached[:, -1:], 0)
     cumulative = probabilities.cumsum(-1)
-    places = (cumulative <= torch.tensor(draws, dtype=torch.float64)[:, None] * cumulative[:, -1:]).sum(
-        -1, keepdim=True
-    )
+    thresholds = torch.tensor(draws, dtype=torch.float64)[:, None] * cumulative[:, -1:]
+    places = (cumulative <= thresholds).sum(-1, keepdim=True)
     return ids.gather(-1, places.clamp(max=logits.shape[-1] - 1))[:, 0].to(device)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from common import config as configs
 from common.config import leaves
 from common.disk import prepared
-from common.disk.files import FAULTS
+from common.disk.files import FAULTS, remove
 from common.errors import LostProcessError, MembersFailedError, Stopped, UserError
 from common.machine import yield_while_waiting
 from common.packages import missing
@@ -131,7 +131,8 @@ def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[Bas
             yield config
         except UserError:
             if ranks.is_main() and run.is_blank():
-                run.forget()
+                remove(run.config_file)
+                remove(run.provenance_file)
             raise
 
 

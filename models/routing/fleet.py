@@ -23,9 +23,8 @@ def plan(
     if reason := native.unavailable():
         raise ValueError(f"only native code solves more than the plain CVRP, and this machine has none: {reason}")
     if problem.customers > MOST_CUSTOMERS:
-        raise ValueError(
-            f"there are {problem.customers:,} customers; {MOST_CUSTOMERS:,} are the most beyond a plain CVRP"
-        )
+        most = f"{MOST_CUSTOMERS:,} are the most beyond a plain CVRP"
+        raise ValueError(f"there are {problem.customers:,} customers; {most}")
     distance, duration = measured(problem)
     customers, slack = problem.customers, problem.tolerance / 2
     opening, prizes = problem.opening, problem.prizes
@@ -52,15 +51,12 @@ def plan(
         *(None if each is None else ctypes.c_void_p(each.ctypes.data) for each in (*arrays, *given, visits, chosen)),
     )
     if missing < 0:
-        raise ValueError(
-            f"customer {-missing} cannot be served, even on a route of its own, within capacities, windows and limits"
-        )
+        alone = "cannot be served, even on a route of its own, within capacities, windows and limits"
+        raise ValueError(f"customer {-missing} {alone}")
     if missing:
         waiting = np.setdiff1d(np.flatnonzero(np.isinf(prize[: customers + 1])), visits)
-        raise ValueError(
-            f"no plan was found that serves all: {missing} customers are left over, such as {waiting[0]}; allow more "
-            "vehicles or a longer search"
-        )
+        left = f"no plan was found that serves all: {missing} customers are left over, such as {waiting[0]}"
+        raise ValueError(f"{left}; allow more vehicles or a longer search")
     routes = routes_of(torch.from_numpy(visits))
     return Plan(routes, chosen[: len(routes)].tolist())
 

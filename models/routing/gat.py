@@ -35,9 +35,8 @@ class DenseGAT(nn.Module):
         target = (value * self.att_dst).sum(-1).transpose(1, 2)
         slope = (self.lin_edge.weight.view(1, self.heads, -1) * self.att_edge).sum(-1)  # (1, H)
         missing = distance.isinf()[:, None]
-        scores = (
-            target[..., None] + source[:, :, None] + slope[..., None, None] * distance.nan_to_num(posinf=0)[:, None]
-        )
+        away = distance.nan_to_num(posinf=0)[:, None]
+        scores = target[..., None] + source[:, :, None] + slope[..., None, None] * away
         scores = nn.functional.leaky_relu(scores, 0.2).masked_fill(missing, torch.finfo(scores.dtype).min)
         mixed = scores.softmax(-1).to(value.dtype) @ value.transpose(1, 2)
         return mixed.transpose(1, 2).reshape(batch, num_nodes, width) + self.bias

@@ -122,11 +122,9 @@ class RoutingInput(Input):
                 raise ValueError(f"distances on the sphere are held for at most {MOST_CUSTOMERS} customers")
             for who, (longitude, latitude) in enumerate((self.depot, *self.customers)):
                 if not (abs(longitude) <= 180 and abs(latitude) <= 90):
-                    raise ValueError(
-                        f"{f'customer {who}' if who else 'the depot'} is at ({longitude:g}, {latitude:g}), which is no "
-                        "longitude (-180 to 180) and latitude (-90 to 90), in this order; with degrees=false "
-                        "coordinates lie in a plane"
-                    )
+                    at = f"{f'customer {who}' if who else 'the depot'} is at ({longitude:g}, {latitude:g})"
+                    pair = "longitude (-180 to 180) and latitude (-90 to 90), in this order"
+                    raise ValueError(f"{at}, which is no {pair}; with degrees=false coordinates lie in a plane")
         nodes = 1 + len(self.customers) + len(self.depots)
         for name, rows, count in (
             *((name, getattr(self, name), len(self.customers)) for name in OF_CUSTOMERS),
@@ -141,10 +139,8 @@ class RoutingInput(Input):
             raise ValueError(f"initial names customer {wrong[0]}; there are 1 to {len(self.customers)}")
         large = max(self.demands)
         if large > self.capacity:
-            raise ValueError(
-                f"customer {self.demands.index(large) + 1} asks for {large}, more than the capacity of "
-                f"{self.capacity}; split the customer into several"
-            )
+            asks = f"customer {self.demands.index(large) + 1} asks for {large}"
+            raise ValueError(f"{asks}, more than the capacity of {self.capacity}; split the customer into several")
         return self
 
 

@@ -101,9 +101,8 @@ class RoutingPolicy(io.Model):
         """
         num_customers = instances.demand.shape[1] - 1
         if not 1 <= num_starts <= num_customers:
-            raise ValueError(
-                f"num_starts is {num_starts}; it must be from 1 to {num_customers}, the number of customers"
-            )
+            most = f"{num_customers}, the number of customers"
+            raise ValueError(f"num_starts is {num_starts}; it must be from 1 to {most}")
         cache = self.encode(instances)
         if tours is not None:
             ends = route_ends(tours, num_customers + 1, both=instances.rules is None)

@@ -97,9 +97,8 @@ def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Ro
     routes = mended(problem, routes_of(best_tours(policy, [problem], instances, items, chosen, settings.seed)[0]))
     available = problem.vehicles[0].available
     if alone and available is not None and len(routes) > available:
-        raise ValueError(
-            f"the policy's plan takes {len(routes)} vehicles, and there are {available}; give it milliseconds"
-        )
+        takes = f"the policy's plan takes {len(routes)} vehicles"
+        raise ValueError(f"{takes}, and there are {available}; give it milliseconds")
     return routes
 
 
@@ -139,9 +138,8 @@ def solve_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSett
     """
     if reason := native.unavailable():
         if settings.milliseconds:
-            raise ValueError(
-                f"milliseconds is {settings.milliseconds:g}, but this machine has no native code: {reason}; set it to 0"
-            )
+            lacking = f"this machine has no native code: {reason}"
+            raise ValueError(f"milliseconds is {settings.milliseconds:g}, but {lacking}; set it to 0")
         settings = settings.model_copy(update={"milliseconds": 0})
     device = next(policy.parameters()).device
     alike: dict[tuple[int, bool], list[int]] = defaultdict(list)
@@ -172,10 +170,8 @@ def check_work(customers: int, settings: SearchSettings, most_scores: float = MO
     tours = plan.num_tours * (SYMMETRIES if settings.augment else 1)
     alone = settings.milliseconds == 0 or settings.starts_from == "policy" or settings.starts or native.unavailable()
     if alone and tours * customers**2 > most_scores:
-        raise UserError(
-            f"{tours:,} tours of a policy for {customers:,} customers would take long; give starts=1 augment=false, or "
-            "milliseconds and no starts"
-        )
+        long = f"{tours:,} tours of a policy for {customers:,} customers would take long"
+        raise UserError(f"{long}; give starts=1 augment=false, or milliseconds and no starts")
 
 
 def at_once(problem: Problem) -> int:

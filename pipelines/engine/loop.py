@@ -45,7 +45,9 @@ class Loop:
         self.roomy = True  # memory has held copies of all that was saved
         self.backlog = 0 if self.split else BACKLOG - 1  # pieces of work that a further copy may join
         self.doing, self.saved = "training", -1  # the latter the step of the last checkpoint
-        self.watch = Watch(self.updater.stop, self._at, config.hardware.patience)
+        self.watch = Watch(
+            self.updater.stop, lambda: f"{self.doing} after step {self.progress.step}", config.hardware.patience
+        )
         self.refitted: tuple[int, Mapping[str, float]] = (-1, {})  # the step of the last refit, and what it returned
 
     @property
@@ -89,15 +91,16 @@ class Loop:
                     continue
                 self._after_update(stop)
         except NotFiniteError as error:
-            raise self._not_finite(error) from error
+            self._settle()
+            sound = checkpoints.found(self.run.checkpoints)
+            kept = f"the last good checkpoint is {sound[0]}" if sound else "there is no checkpoint yet"
+            advice = "Try a lower training.learning_rate or more training.warmup_steps under another --name"
+            raise UserError(f"{error}; no update from there on is kept and {kept}. {advice}") from error
         except Stopped:
             self._settle()
             self.monitor.close()
             raise
         self._settle()
-
-    def _at(self) -> str:
-        return f"{self.doing} after step {self.progress.step}"
 
     @contextlib.contextmanager
     def _doing(self, what: str) -> Iterator[None]:
@@ -116,13 +119,6 @@ class Loop:
 
     def _moment(self) -> Moment:
         return Moment(self.run, self.config, self.progress.step, self.steps, self.task.model, self.accelerator)
-
-    def _not_finite(self, error: NotFiniteError) -> UserError:
-        self._settle()
-        sound = checkpoints.found(self.run.checkpoints)
-        kept = f"the last good checkpoint is {sound[0]}" if sound else "there is no checkpoint yet"
-        advice = "Try a lower training.learning_rate or more training.warmup_steps under another --name"
-        return UserError(f"{error}; no update from there on is kept and {kept}. {advice}")
 
     def _settle(self, most: int = 0) -> None:
         with self._doing("writing"):

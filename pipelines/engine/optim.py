@@ -16,13 +16,9 @@ DECAY_SHARE = 0.2  # of the updates after warm-up in which wsd falls (Haegele et
 
 def _adamw(model: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float]) -> list[Optimizer]:
     """AdamW (Loshchilov and Hutter 2019); weight decay on matrices, not on biases, gains and scalars."""
-    return [_adamw_over(_groups(model, _trained(model), weight_decay), learning_rate, betas)]
-
-
-def _adamw_over(groups: list[dict[str, object]], learning_rate: float, betas: tuple[float, float]) -> Optimizer:
     import torch
 
-    return torch.optim.AdamW(groups, lr=learning_rate, betas=betas, fused=True)
+    return [torch.optim.AdamW(_groups(model, _trained(model), weight_decay), learning_rate, betas, fused=True)]
 
 
 def _sgd(model: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float]) -> list[Optimizer]:
@@ -42,11 +38,11 @@ def _muon(model: nn.Module, learning_rate: float, weight_decay: float, betas: tu
     chosen = {id(p) for p in matrices}
     others = [p for p in _trained(model) if id(p) not in chosen]
     optimizers: list[Optimizer] = []
-    if matrices:
-        groups = _groups(model, matrices, weight_decay)
-        muon = torch.optim.Muon(groups, lr=learning_rate, momentum=betas[0], adjust_lr_fn="match_rms_adamw")
-        optimizers.append(muon)
-    return optimizers + ([_adamw_over(_groups(model, others, weight_decay), learning_rate, betas)] if others else [])
+    if groups := _groups(model, matrices, weight_decay):
+        optimizers.append(torch.optim.Muon(groups, learning_rate, momentum=betas[0], adjust_lr_fn="match_rms_adamw"))
+    if groups := _groups(model, others, weight_decay):
+        optimizers.append(torch.optim.AdamW(groups, learning_rate, betas, fused=True))
+    return optimizers
 
 
 def _trained(model: nn.Module) -> list[nn.Parameter]:

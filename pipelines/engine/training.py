@@ -126,11 +126,8 @@ def _take_back(run: Run) -> None:
 
 
 def _check_precision(config: BaseConfig, run: Run, now: str) -> None:
-    if (
-        (before := run.provenance().get("mixed_precision")) in (None, now)
-        or config.hardware.change_precision
-        or run.is_blank()
-    ):
+    before = run.provenance().get("mixed_precision")
+    if before in (None, now) or config.hardware.change_precision or run.is_blank():
         return
     either = f"give accelerate launch --mixed_precision {before}, or say hardware.change_precision=true"
     was = f"{run.folder} was trained with --mixed_precision {before}, and goes on with {now}"

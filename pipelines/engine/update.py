@@ -134,7 +134,10 @@ class Updater:
                 part = self._accumulate(batches)
             with ranks.waiting():
                 stop = self._agree(part.failed)
-                self._average(part.flat)
+                if part.flat is not None:  # now that all ranks have theirs: DDP would in a pass, which may then fail
+                    distributed.all_reduce(part.flat.mul_(1 / self.accelerator.num_processes))
+                    gradients = self._gradients()
+                    torch._foreach_copy_(gradients, list(_unflatten_dense_tensors(part.flat, gradients)))
                 sharding.average_whole(self.accelerator, self.model)
         finally:
             noise.end()
@@ -175,10 +178,12 @@ class Updater:
         began = time.perf_counter()
         items, batch = next(batches)
         part.waited += time.perf_counter() - began
-        with self._alone():
+        # Gradients are exchanged later, unless they are split: no rank has the memory for all of them.
+        alone = not self.split and self.accelerator.num_processes > 1
+        with self.accelerator.no_sync(self.model) if alone else contextlib.nullcontext():
             loss = self._loss(items, batch)
             self._backward(loss)
-        if last and not self.split and self.accelerator.num_processes > 1:
+        if last and alone:
             part.flat = _flatten_dense_tensors(self._gradients())  # the memory for it may be lacking, too
         part.count = part.count + loss.count
         for name, value in (("loss", loss.value), *loss.metrics.items()):
@@ -199,13 +204,6 @@ class Updater:
 
     def _gradients(self) -> list[Tensor]:
         return [p.grad for p in self.parameters if p.grad is not None]
-
-    def _average(self, flat: Tensor | None) -> None:
-        """Average gradients over ranks once all have theirs: DDP would during a backward pass, which may then fail."""
-        if flat is not None:
-            distributed.all_reduce(flat.mul_(1 / self.accelerator.num_processes))
-            gradients = self._gradients()
-            torch._foreach_copy_(gradients, list(_unflatten_dense_tensors(flat, gradients)))
 
     def _normalise(self, count: Tensor | int) -> Tensor:
         """Correct gradients for the true denominator, `count` summed over ranks; clip; return the norm () before."""
@@ -238,11 +236,6 @@ class Updater:
     def _zero_grad(self) -> None:
         for optimizer in self.optimizers:
             optimizer.optimizer.zero_grad()
-
-    def _alone(self) -> contextlib.AbstractContextManager[None]:
-        """Exchange no gradients within the block, unless they are split: no rank has the memory for all of them."""
-        alone = not self.split and self.accelerator.num_processes > 1
-        return self.accelerator.no_sync(self.model) if alone else contextlib.nullcontext()
 
     def _backward(self, loss: Loss) -> None:
         value = loss.value * (self.accelerator.num_processes / self.training.batch_size)  # DDP averages over ranks

@@ -104,11 +104,6 @@ class Run:
             if path not in kept:
                 remove(path)
 
-    def forget(self) -> None:
-        """Remove the files of a blank run, except its lock."""
-        for path in (self.config_file, self.provenance_file):
-            remove(path)
-
     @contextmanager
     def held(self) -> Iterator[None]:
         """Lock the run within the block and remove half-written files; UserError names another process training it."""

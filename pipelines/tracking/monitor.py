@@ -54,8 +54,6 @@ class Monitor:
         now = time.perf_counter()
         elapsed = max(now - self.interval_began, 1e-9)
         entry = {
-            "step": step,
-            "time": round(time.time(), 3),
             **values,
             "examples_per_s": round(self.examples / elapsed, 2),
             "data_wait": round(self.waited / elapsed, 4),
@@ -65,7 +63,7 @@ class Monitor:
             entry["gpu/peak_memory_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 3)
             torch.cuda.reset_peak_memory_stats()
         self.interval_began, self.examples, self.waited = now, 0, 0.0
-        self._keep(entry, {"seconds_by_rank": [round(each, 6) for each in seconds]} if seconds else {})
+        self._keep(step, entry, {"seconds_by_rank": [round(each, 6) for each in seconds]} if seconds else {})
         figures = [f"{k.removeprefix('train/')} {v:.4g}" for k, v in values.items() if k.startswith("train/")]
         own = [figure for figure in figures if not figure.startswith("grad_norm")]
         own.append(f"{entry['examples_per_s']:.0f} examples/s")
@@ -82,7 +80,7 @@ class Monitor:
 
     def validated(self, step: int, values: Mapping[str, float], note: str = "") -> None:
         """Record a validation."""
-        self._keep({"step": step, "time": round(time.time(), 3), **values})
+        self._keep(step, values)
         line = f"step {step}/{self.steps}  " + "  ".join(f"{k} {v:.5g}" for k, v in values.items()) + note
         self.say("\n".join(textwrap.wrap(line, WIDTH, subsequent_indent=" " * 6)))
         # Validation is not training: it must not lower the next interval's examples/s.
@@ -103,9 +101,10 @@ class Monitor:
         if self.bar is not None:
             self.bar.close()
 
-    def _keep(self, entry: Mapping[str, float], more: Mapping[str, object] = {}) -> None:
-        ranks.on_main(lambda: self.run.record({**entry, **more}))
-        self.accelerator.log({key: value for key, value in entry.items() if key != "step"}, step=entry["step"])
+    def _keep(self, step: int, values: Mapping[str, float], more: Mapping[str, object] = {}) -> None:
+        entry = {"time": round(time.time(), 3), **values}
+        ranks.on_main(lambda: self.run.record({"step": step, **entry, **more}))
+        self.accelerator.log(entry, step=step)
 
 
 def fitted(parts: Sequence[str], width: int = WIDTH) -> str:

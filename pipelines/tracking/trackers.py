@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from pydantic import Field
@@ -63,8 +63,7 @@ def show(accelerator: Accelerator, config: Section, run: Run, tables: Tables, pi
     if accelerator.log_with:
         start(accelerator, config, run)
         for tracker in accelerator.trackers:
-            if take := TAKERS.get(tracker.name):
-                take(tracker, tables, pictures, {}, None)
+            _send(tracker, tables, pictures, {}, None)
         accelerator.end_training()
 
 
@@ -72,44 +71,28 @@ def track(accelerator: Accelerator, step: int, histograms: Mapping[str, Tensor],
     """Pass {name: numbers} and {name: (H, W, 3) uint8} of a step to the started trackers that take them."""
     numbers = {name: values.detach().float().flatten().cpu().numpy() for name, values in histograms.items()}
     for tracker in accelerator.trackers:
-        if take := TAKERS.get(tracker.name):
-            take(tracker, {}, images, numbers, step)
+        _send(tracker, {}, images, numbers, step)
 
 
-def _to_tensorboard(
-    tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None
-) -> None:
+def _send(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None) -> None:
+    library = None if tracker.name == "tensorboard" else importlib.import_module(tracker.name)
     for name, rows in tables.items():
-        columns, cells = _cells(rows)
-        lines: list[Sequence[object]] = [columns, ["---"] * len(columns), *cells]
-        tracker.writer.add_text(name, "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        cells = [[row.get(column, "") for column in columns] for row in rows]
+        if library is None:
+            lines: list[Sequence[object]] = [columns, ["---"] * len(columns), *cells]
+            tracker.writer.add_text(name, "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines))
+        else:
+            from pandas import DataFrame
+
+            tracker.log({name: library.Table(dataframe=DataFrame(cells, columns=columns).astype(str))}, step=step)
     for name, picture in pictures.items():
-        tracker.log_images({name: picture[None]}, step=step, dataformats="NHWC")
+        if library is None:
+            tracker.log_images({name: picture[None]}, step=step, dataformats="NHWC")
+        else:
+            tracker.log({name: library.Image(picture)}, step=step)
     for name, values in numbers.items():
-        tracker.writer.add_histogram(name, values, global_step=step)
-
-
-def _to_library(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None) -> None:
-    from pandas import DataFrame
-
-    library = importlib.import_module(tracker.name)
-    for name, rows in tables.items():
-        columns, cells = _cells(rows)
-        tracker.log({name: library.Table(dataframe=DataFrame(cells, columns=columns).astype(str))}, step=step)
-    for name, picture in pictures.items():
-        tracker.log({name: library.Image(picture)}, step=step)
-    for name, values in numbers.items():
-        tracker.log({name: library.Histogram(values)}, step=step)
-
-
-def _cells(rows: Rows) -> tuple[list[str], list[list[object]]]:
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    return columns, [[row.get(column, "") for column in columns] for row in rows]
-
-
-# (tracker, tables, pictures, numbers of histograms, step); others are sent figures alone, by Accelerate
-TAKERS: dict[str, Callable[[GeneralTracker, Tables, Arrays, Arrays, int | None], None]] = {
-    "tensorboard": _to_tensorboard,
-    "wandb": _to_library,
-    "trackio": _to_library,
-}
+        if library is None:
+            tracker.writer.add_histogram(name, values, global_step=step)
+        else:
+            tracker.log({name: library.Histogram(values)}, step=step)

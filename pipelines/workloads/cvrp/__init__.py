@@ -54,16 +54,13 @@ class Data(DataSection):
         if self.capacity is None and not distribution.own_capacity and self.customers not in CAPACITY:
             usual = CAPACITY[min(CAPACITY, key=lambda known: abs(known - self.sizes[-1]))]
             own = " or ".join(name for name, entry in DISTRIBUTIONS.items() if entry.own_capacity)
-            raise ValueError(
-                f"data.capacity must be given for data.customers={self.customers}, such as data.capacity={usual}; it "
-                f"is known for {', '.join(map(str, CAPACITY))} customers only, and drawn by data.distribution={own}"
-            )
+            wanted = f"data.capacity must be given for data.customers={self.customers}, such as data.capacity={usual}"
+            known = f"it is known for {', '.join(map(str, CAPACITY))} customers only"
+            raise ValueError(f"{wanted}; {known}, and drawn by data.distribution={own}")
         largest = distribution.largest_demand
         if self.vehicle_capacity is not None and self.vehicle_capacity < largest:
-            raise ValueError(
-                f"data.capacity={self.capacity} is below the largest demand {largest} of "
-                f"data.distribution={self.distribution}; give {largest} or more"
-            )
+            below = f"data.capacity={self.capacity} is below the largest demand {largest}"
+            raise ValueError(f"{below} of data.distribution={self.distribution}; give {largest} or more")
         return self
 
     @property
@@ -204,17 +201,12 @@ class Config(BaseConfig):
     @classmethod
     def _heuristics_need_no_labels(cls, tree: object) -> object:
         """Drop the instances to imitate if nothing is trained, since they take a minute to solve."""
-        if not isinstance(tree, dict):
-            return tree
-        model = tree.get("model")
-        if not isinstance(model, dict) or model.get("kind") not in list(HEURISTICS):
-            return tree
-        idle = {"data": "labels", "training": "imitation_steps"}
-        return tree | {
-            name: {key: value for key, value in tree[name].items() if key != idle[name]}
-            for name in idle
-            if isinstance(tree.get(name), dict)
-        }
+        model = tree.get("model") if isinstance(tree, dict) else None
+        if isinstance(tree, dict) and isinstance(model, dict) and model.get("kind") in list(HEURISTICS):
+            for name, idle in (("data", "labels"), ("training", "imitation_steps")):
+                if isinstance(section := tree.get(name), dict):
+                    tree = {**tree, name: {key: value for key, value in section.items() if key != idle}}
+        return tree
 
     @model_validator(mode="after")
     def _starts_fit(self) -> "Config":

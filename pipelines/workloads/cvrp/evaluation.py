@@ -116,10 +116,8 @@ def _bounded(name: str, bench: Bench, model: RoutingPolicy | None) -> Bench:
         return bench
     why = f"{name} has {largest:,} customers; more than {MOST_CUSTOMERS:,} are too many for"
     if model is not None:
-        raise UserError(
-            f"{why} networks, which compare all pairs; solve it with: python pipelines/evaluate.py "
-            "--workload cvrp --name savings model.kind=savings evaluation.instances=..."
-        )
+        words = "--workload cvrp --name savings model.kind=savings evaluation.instances=..."
+        raise UserError(f"{why} networks, which compare all pairs; solve it with: python pipelines/evaluate.py {words}")
     print(f"{why} HGS and PyVRP: left out", file=sys.stderr)
     settings = settings.model_copy(update={"reference_seconds": ()})
     return replace(bench, config=bench.config.model_copy(update={"evaluation": settings}))

@@ -34,10 +34,8 @@ class Curriculum:
 
     def __init__(self, config: "Config", folder: Path, device: torch.device):
         if not config.data.labels:
-            raise UserError(
-                f"training.imitation_steps={config.training.imitation_steps} needs instances with tours: give their "
-                "number, as data.labels=40000, or training.imitation_steps=0"
-            )
+            needs = f"training.imitation_steps={config.training.imitation_steps} needs instances with tours"
+            raise UserError(f"{needs}: give their number, as data.labels=40000, or training.imitation_steps=0")
         self.batch_size = config.training.batch_size
         self.generated = Generated(config.data, stream_key(config.seed, "train"), device, group=self.batch_size)
         self.imitated = config.training.imitation_steps * self.batch_size

@@ -37,9 +37,7 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Plain]:
 
 
 def _save(folder: Path, fields: Mapping[str, Tensor]) -> None:
-    columns = {
-        name: tensor.flatten(1).numpy() if tensor.ndim > 1 else tensor.numpy() for name, tensor in fields.items()
-    }
+    columns = {name: tensor.flatten(min(1, tensor.ndim - 1)).numpy() for name, tensor in fields.items()}
     datasets.Dataset.from_dict(columns).save_to_disk(folder)
 
 
@@ -49,11 +47,8 @@ def labelled(data: "Data") -> dict[str, Tensor]:
         other = "PyVRP, which takes longer" if native.unavailable() else "ruin and recreate"
         print(f"{reason}: instances to imitate are solved by {other}", file=sys.stderr)
     items = torch.arange(data.labels)
-    found = in_order(
-        partial(_tours, data),
-        items.split(INSTANCES_AT_ONCE),
-        f"solving instances to imitate, {INSTANCES_AT_ONCE} at a time",
-    )
+    what = f"solving instances to imitate, {INSTANCES_AT_ONCE} at a time"
+    found = in_order(partial(_tours, data), items.split(INSTANCES_AT_ONCE), what)
     fields = generate(data, stream_key(0, "labels"), items)
     return {**fields, "tour": torch.from_numpy(np.concatenate(list(found))).float()}
 

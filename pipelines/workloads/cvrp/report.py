@@ -44,7 +44,9 @@ def sections(
 
 def _verdict(evaluation: Evaluation) -> tuple[str, Markup]:
     """Return the verdict in a line, and in sentences."""
-    own, others = _divided(evaluation)
+    last = evaluation.summary["last"]  # the model's last way (with its searches), which comes first
+    own, others = divide(evaluation.table, last)
+    own = sorted(own, key=lambda row: row["method"] != last)
     judged = at_cost(own[0], others, COST, lambda rival: _against(own[0], rival))
     return judged.heading("core-ms"), answer(judged.outcome, *_sentences(own[0], judged))
 
@@ -77,13 +79,6 @@ def _against(own: Row, rival: Row) -> Comparison:
     found = compare(own, [rival], GAP, "gap 95 %").in_percent(100 + own[GAP])
     # A single instance leaves no doubt.
     return replace(found, interval=[found.gain] * 2) if own["n"] == 1 else found
-
-
-def _divided(evaluation: Evaluation) -> tuple[list[Row], list[Row]]:
-    """Return the model's rows, that of its last way (with its searches) first, and those of other methods."""
-    last = evaluation.summary["last"]
-    own, others = divide(evaluation.table, last)
-    return sorted(own, key=lambda row: row["method"] != last), others
 
 
 def _cost_against_time(table: Sequence[Row]) -> Markup:

@@ -91,10 +91,8 @@ def whole_numbers(amounts: Sequence[float]) -> list[int]:
     digits = max(0, *(-int(each.normalize().as_tuple().exponent) for each in exact))
     whole = [int(each.scaleb(digits)) for each in exact]
     if max(whole) > MOST_CAPACITY:
-        raise UserError(
-            f"demands and capacity have {digits} decimals and go up to {max(amounts):g}; round them so that, written "
-            f"without the point, none is above {MOST_CAPACITY}"
-        )
+        fine = f"demands and capacity have {digits} decimals and go up to {max(amounts):g}"
+        raise UserError(f"{fine}; round them so that, written without the point, none is above {MOST_CAPACITY}")
     return whole
 
 
@@ -115,10 +113,9 @@ def read_table(path: Path) -> Customers:
     degrees = axes[0] == "lon" or _looks_like_degrees(places)
     for row in (depot, *further):
         if load := _number(path, row, "demand", rows[row]["demand"] or 0, 0):
-            raise UserError(
-                f"{path}: row {row} is the depot, {'as it says' if marked else 'being the first'}, but its demand is "
-                f"{load:g}; give your own place a first row with demand 0, or add a column depot with 1 in its row"
-            )
+            why = "as it says" if marked else "being the first"
+            own = "give your own place a first row with demand 0, or add a column depot with 1 in its row"
+            raise UserError(f"{path}: row {row} is the depot, {why}, but its demand is {load:g}; {own}")
     served = {row: cells for row, cells in rows.items() if row not in (depot, *further)}
     loads = [_number(path, row, "demand", cells["demand"], 0) for row, cells in served.items()]
     names = [str(cells["name"]).strip() if cells.get("name") is not None else "" for cells in rows.values()]
@@ -226,10 +223,8 @@ def _capacity(path: Path, rows: Mapping[int, Row]) -> float | None:
     (first, most), *others = values.items() or [(0, None)]
     for row, value in others:
         if value != most:
-            raise UserError(
-                f"{path}: capacity is {most:g} in row {first} and {value:g} in row {row}; all vehicles are alike here, "
-                "so type one number"
-            )
+            what = f"capacity is {most:g} in row {first} and {value:g} in row {row}"
+            raise UserError(f"{path}: {what}; all vehicles are alike here, so type one number")
     return most
 
 

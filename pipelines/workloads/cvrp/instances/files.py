@@ -27,11 +27,11 @@ def read_solomon(path: Path) -> list[Problem]:
     rows = [line.split() for line in path.read_bytes().decode("ascii", "replace").splitlines() if line.strip()]
     numbers = [row for row in rows if all(NUMBER.fullmatch(word) for word in row)]
     if ["VEHICLE"] not in rows or len(numbers) < 3 or [len(row) for row in numbers] != [2] + [7] * (len(numbers) - 1):
-        raise UserError(f"{path}: not one of Solomon's files: VEHICLE, number and capacity, then rows of seven numbers")
-    (count, capacity), *nodes = [[amount(path, "a number", word) for word in row] for row in numbers]
+        raise UserError("not one of Solomon's files: VEHICLE, number and capacity, then rows of seven numbers")
+    (count, capacity), *nodes = [[amount("a number", word) for word in row] for row in numbers]
     table = np.array(nodes)
     if capacity != int(capacity) or not table[1:, 3].max() <= capacity <= MOST_CAPACITY or (table[:, 3] % 1).any():
-        raise UserError(f"{path}: demands must be whole numbers, none above the capacity of {capacity:g}")
+        raise UserError(f"demands must be whole numbers, none above the capacity of {capacity:g}")
     return [
         Problem(
             path.stem,
@@ -65,16 +65,18 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
             if file.stem in found:
                 raise UserError(f"{file}: another file in the folder is also called {file.stem}; rename one of the two")
             if file.suffix.lower() in READERS:
-                found[file.stem] = READERS[file.suffix.lower()](file)
+                try:
+                    found[file.stem] = READERS[file.suffix.lower()](file)
+                except UserError as error:
+                    raise UserError(f"{file}: {error}") from error
                 continue
             table = read_table(file)
             print(f"{file}: {table.found}", file=sys.stderr)
             given = completed({**table.as_input(), **({} if capacity is None else {"capacity": capacity})})
             found[file.stem] = [problem_of(checked(RoutingInput, given, str(file)))]
     except OSError as error:
-        raise UserError(
-            f"{path}: cannot be read ({error.strerror or error}); check the path and its permissions"
-        ) from error
+        why = error.strerror or error
+        raise UserError(f"{path}: cannot be read ({why}); check the path and its permissions") from error
     if rounding is not None:
         # A best known cost is of the usual rounding.
         found = {

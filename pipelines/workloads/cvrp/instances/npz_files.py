@@ -32,16 +32,16 @@ def read_npz(path: Path) -> list[Problem]:
     arrays = _load(path)
     demand = arrays["demand"]
     if demand.ndim != 2 or 0 in demand.shape:
-        raise UserError(f"{path}: 'demand' has shape {demand.shape}; it must be (instances, customers)")
+        raise UserError(f"'demand' has shape {demand.shape}; it must be (instances, customers)")
     if (locs := arrays.get("locs", np.zeros((1, 1, 2)))).ndim != 3:
-        raise UserError(f"{path}: 'locs' has shape {locs.shape}; it must be (instances, customers, 2)")
+        raise UserError(f"'locs' has shape {locs.shape}; it must be (instances, customers, 2)")
     for key, array in arrays.items():
         if array.dtype.kind not in "biuf":
-            raise UserError(f"{path}: {key!r} holds {array.dtype}, not numbers; save it as float32 or int64")
+            raise UserError(f"{key!r} holds {array.dtype}, not numbers; save it as float32 or int64")
         if array.ndim and (len(array) != len(demand) or (key == "capacity" and array.size != len(demand))):
-            raise UserError(f"{path}: {key!r} has shape {array.shape}, but 'demand' is of {len(demand)} instances")
+            raise UserError(f"{key!r} has shape {array.shape}, but 'demand' is of {len(demand)} instances")
     arrays["capacity"] = np.broadcast_to(arrays["capacity"].reshape(-1), len(demand))
-    arrays["demand"] = _whole_demands(path, demand, arrays["capacity"])
+    arrays["demand"] = _whole_demands(demand, arrays["capacity"])
     digits = len(str(len(demand) - 1))
     problems = []
     for index in range(len(demand)):
@@ -49,7 +49,7 @@ def read_npz(path: Path) -> list[Problem]:
         if "prizes" in given:
             given["prizes"] = [prize if np.isfinite(prize) else None for prize in given["prizes"]]
         given["name"] = f"{path.stem}-{index:0{digits}d}"
-        problems.append(problem_of(checked(RoutingInput, given, f"{path}: instance {index}")))
+        problems.append(problem_of(checked(RoutingInput, given, f"instance {index}")))
     return problems
 
 
@@ -76,20 +76,18 @@ def _load(path: Path) -> dict[str, np.ndarray]:
             what = "holds Python objects (pickle), which are never loaded because they can run code"
         else:
             what = f"not an .npz file, or a damaged one ({type(error).__name__})"
-        raise UserError(f"{path}: {what}; {remedy}") from error
+        raise UserError(f"{what}; {remedy}") from error
     if damaged is not None:
-        raise UserError(f"{path}: {damaged[:40]!r} inside it is damaged (wrong checksum); download the file again")
+        raise UserError(f"{damaged[:40]!r} inside it is damaged (wrong checksum); download the file again")
     needed = ("demand", "capacity") if "distances" in arrays else tuple(KEYS)
     if missing := [key for key in needed if key not in arrays]:
-        raise UserError(f"{path}: {', '.join(missing)} missing; it holds {str(sorted(arrays))[:200]}; {remedy}")
+        raise UserError(f"{', '.join(missing)} missing; it holds {str(sorted(arrays))[:200]}; {remedy}")
     if extra := sorted(arrays.keys() - {*KEYS, *OWN}):
-        raise UserError(
-            f"{path}: {str(extra)[:200]} cannot be solved here; save it without, or as {', '.join(sorted(OWN))}"
-        )
+        raise UserError(f"{str(extra)[:200]} cannot be solved here; save it without, or as {', '.join(sorted(OWN))}")
     return arrays
 
 
-def _whole_demands(path: Path, demand: np.ndarray, capacity: np.ndarray) -> np.ndarray:
+def _whole_demands(demand: np.ndarray, capacity: np.ndarray) -> np.ndarray:
     """Return demands (K, n) as whole numbers, by the rule in this module's docstring, or as they are."""
     if (demand == np.rint(demand)).all() or not demand.max() <= 1:
         return demand
@@ -97,9 +95,8 @@ def _whole_demands(path: Path, demand: np.ndarray, capacity: np.ndarray) -> np.n
     whole: np.ndarray = np.rint(product)
     if (bad := np.abs(product - whole) > DIVIDED_DEMAND_TOLERANCE).any():
         index, customer = np.argwhere(bad)[0]
-        raise UserError(
-            f"{path}: instance {index}: customer {customer + 1} has demand {demand[index, customer]:g}, which, as a "
-            f"share of the capacity, comes to {product[index, customer]:g}; it must come to a whole number, so store "
-            "whole demands with the capacity they belong to"
-        )
+        has = f"instance {index}: customer {customer + 1} has demand {demand[index, customer]:g}"
+        share = f"which, as a share of the capacity, comes to {product[index, customer]:g}"
+        store = "it must come to a whole number, so store whole demands with the capacity they belong to"
+        raise UserError(f"{has}, {share}; {store}")
     return whole

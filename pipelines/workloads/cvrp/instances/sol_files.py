@@ -17,7 +17,7 @@ def best_known(path: Path) -> float | None:
         return None
     found = re.findall(r"^cost:?\s+(\S+)\s*$", solution.read_bytes().decode("utf-8", "replace"), re.I | re.M)
     if len(found) != 1 or not NUMBER.fullmatch(found[0]):
-        raise UserError(f"{solution}: it must have one line 'Cost NUMBER', the best known cost; correct or remove it")
+        raise UserError(f"{solution.name}: give it one line 'Cost NUMBER', the best known cost; correct or remove it")
     return float(found[0])
 
 
@@ -26,7 +26,7 @@ def read_routes(path: Path) -> list[list[int]]:
     found = re.findall(r"^route[^:]*:(.*)$", path.read_bytes().decode("utf-8", "replace"), re.I | re.M)
     if not found:
         raise UserError(f"{path}: it must have lines such as 'Route #1: 3 1 2'; correct or remove it")
-    return [[whole(path, "a customer", word) for word in line.split()] for line in found]
+    return [[whole(f"{path}: a customer", word) for word in line.split()] for line in found]
 
 
 def solution_text(routes: Sequence[Sequence[int]], cost: float) -> str:
@@ -37,10 +37,10 @@ def solution_text(routes: Sequence[Sequence[int]], cost: float) -> str:
     return "\n".join(lines) + "\n"
 
 
-def whole(path: Path, what: str, word: str) -> int:
+def whole(what: str, word: str) -> int:
     """Parse a whole number, or raise UserError."""
     value = float(word) if NUMBER.fullmatch(word) else math.nan
     # Above 2**53 float64 skips whole numbers, and no value here may be near that. Also false for nan and inf.
     if not abs(value) < 2**53 or value != int(value):
-        raise UserError(f"{path}: {what} is {word[:40]!r}; it must be a whole number")
+        raise UserError(f"{what} is {word[:40]!r}; it must be a whole number")
     return int(value)
