@@ -63,9 +63,7 @@ class Reader:
     @classmethod
     def go_on(cls, readers: "Sequence[Self]", tokens: Sequence[int]) -> None:
         """Read a token of each of several texts, independently of one another."""
-        for reader, token in zip(
-            readers, tokens, strict=True
-        ):  # each alone, so that rounding is the same in any company
+        for reader, token in zip(readers, tokens, strict=True):  # each alone: rounding is the same in any company
             reader.next, reader.state = reader.steps(token, reader.state)
 
     def fork(self) -> "Reader":
@@ -91,7 +89,7 @@ class Reader:
     @functools.cached_property
     def steps(self) -> Steps:
         """Single steps with the weights at the time of first use."""
-        return self.model.steps()
+        return Steps(self.model)
 
     @torch.no_grad()
     def _run(self, tokens: np.ndarray) -> Tensor:
@@ -113,11 +111,10 @@ class Apart:
 
     def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
         """Add the counts of all tokens after each context (N,) to `dense` (N, V), each text's to its own rows."""
-        num = len(keys) // len(self.counts)
-        for number, counts in enumerate(self.counts):
-            rows = slice(number * num, (number + 1) * num)
+        parts = (np.split(each, len(self.counts)) for each in (dense, keys))
+        for counts, own, own_keys in zip(self.counts, *parts, strict=True):
             for each in counts:
-                each.add_to(dense[rows], keys[rows])
+                each.add_to(own, own_keys)
 
 
 class MixtureReader(Reader):

@@ -84,10 +84,10 @@ def _predict(
     starts, numbers, characters = blocks_of([len(each.tokens) for each in documents])
     training_text = _text(model, training)
     network = _by_character(model, held_out(documents, config.training.sequence, device), map_items)
-    own: dict[str, np.ndarray] = {config.model.kind: network}
+    found: dict[str, np.ndarray] = {config.model.kind: network}
     if isinstance(model, CharMixture):
-        own = {"mixture, frozen": read(model, documents, False), "mixture, adapting": read(model, documents, True)}
-    found = {**own, LSTM: network} if isinstance(model, CharMixture) else own
+        found = {"mixture, frozen": read(model, documents, False), "mixture, adapting": read(model, documents, True)}
+        found[LSTM] = network
     bits = {name: np.add.reduceat(each * text.BITS_PER_NAT, starts) for name, each in found.items()}
     bits |= _baseline_bits(model, training, training_text, documents, starts)
     drawn = resampled_counts(len(starts), RESAMPLES, config.seed)
@@ -96,7 +96,7 @@ def _predict(
         "bits_per_character": rows[0]["bits/character"],
         "interval": rows[0]["95 %"],
         "new_text": _new_text(training, documents, next(iter(found.values()))),
-        **gain(bits, len(own), characters, drawn),
+        **gain(bits, max(1, len(found) - 1), characters, drawn),
         "n": int(characters.sum()),
         "documents": len(documents),
         **typist.measure(model, documents, config.evaluation.typed, config.seed),

@@ -54,11 +54,8 @@ def group(
     sizes = np.asarray(found.sum(1)).ravel()
     common = triu(found @ found.T, 1).tocoo()
     similarity = common.data / (sizes[common.row] + sizes[common.col] - common.data)
-    close = [
-        (int(a), int(b), float(each))
-        for a, b, each in zip(common.row, common.col, similarity, strict=True)
-        if each >= threshold
-    ]
+    kept = similarity >= threshold
+    close = [*zip(*(each[kept].tolist() for each in (common.row, common.col, similarity)), strict=True)]
     first = {project[name]: number for number, name in reversed(list(enumerate(names))) if name in project}
     joined = [(number, first[project[name]]) for number, name in enumerate(names) if name in project]
     edges = np.array([*((a, b) for a, b, _ in close), *joined], int).reshape(-1, 2).T

@@ -22,9 +22,8 @@ BLOCKS = {
     "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", *HEADINGS, ITEM, "main", "ol", "p",
     "pre", ROW, "section", "summary", "table", "tbody", *CELLS, "tfoot", "thead", "ul", ASIDE,
 }  # fmt: skip
-NO_TEXT = {
-    "iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title",
-}  # fmt: skip
+NO_TEXT = ["iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title"]
+UNREAD = {**dict.fromkeys(NO_TEXT, ""), "del": "deletions", "nav": "navigation"}  # by tag, as the report calls it
 HIDDEN = re.compile(r"display:none|visibility:hidden|mso-hide:all")
 COMMENT = re.compile(r"mso-element:comment")
 
@@ -200,11 +199,9 @@ def grouped(blocks: Iterable[tuple[str, str]]) -> list[str]:
 
 def _omitted(element: "etree._Element") -> str | None:
     """Return what an element is called in the report if its text is left out: "" for what is no text, else None."""
-    tag, style = element.tag, re.sub(r"\s", "", element.get("style", "")).lower()
-    if tag in NO_TEXT:
-        return ""
-    if tag == "del" or tag == "nav":
-        return {"del": "deletions", "nav": "navigation"}[tag]
+    style = re.sub(r"\s", "", element.get("style", "")).lower()
+    if element.tag in UNREAD:
+        return UNREAD[element.tag]
     if COMMENT.search(style):
         return "comments"
     return "runs of hidden text" if "hidden" in element.attrib or HIDDEN.search(style) else None

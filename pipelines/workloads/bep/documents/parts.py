@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -105,13 +106,11 @@ def blocks(texts: Sequence[tuple[str, str]], validation: float, test: float, gua
     first = middle - round(validation * total)
     bounds = {"train": (0, first - guard), "validation": (first, middle), "test": (last, total)}
     parts: dict[str, Rows] = {part: [] for part in PARTS}
-    for part, (begin, end) in bounds.items():
-        start = 0
-        for name, text in texts:
-            piece = text[max(0, begin - start) : max(0, end - start)]
-            if piece:
+    starts = accumulate((len(text) for _, text in texts), initial=0)
+    for (name, text), start in zip(texts, starts, strict=False):
+        for part, (begin, end) in bounds.items():
+            if piece := text[max(0, begin - start) : max(0, end - start)]:
                 parts[part].append((name, piece))
-            start += len(text)
     return parts
 
 

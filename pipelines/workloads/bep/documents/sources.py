@@ -208,17 +208,12 @@ def _read_text(content: bytes, maximum_bytes: int) -> tuple[str, int | None, lis
         encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
         warnings.append(f"read as {encoding}, though it has no byte order mark")
     try:
-        if encoding != "utf-8":
-            text = content.decode(encoding)
-        else:
-            text, others = _decode_lines(content)
-            if others:
-                warnings.append(f"lines that are not UTF-8 and were read as cp1252: {others}")
+        text, others = _decode_lines(content) if encoding == "utf-8" else (content.decode(encoding), 0)
     except UnicodeDecodeError as error:
         tried = encoding if encoding != "utf-8" else "neither UTF-8 nor cp1252"
         raise UserError(f"cannot be decoded ({tried}): byte {error.start} of a line or of the file") from error
-    pages = text.count("\f") + 1 if "\f" in text else None
-    return text, pages, warnings
+    warnings += [f"lines that are not UTF-8 and were read as cp1252: {others}"] if others else []
+    return text, text.count("\f") + 1 if "\f" in text else None, warnings
 
 
 def _decode_lines(content: bytes) -> tuple[str, int]:
