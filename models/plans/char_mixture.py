@@ -208,8 +208,7 @@ class CharMixture(CharLSTM):
 
     def stored(self) -> dict[str, np.ndarray]:
         """Return the stored tokens (T,) int16 of each document."""
-        stops = np.cumsum(list(self.config.documents.values()), dtype=np.int64)
-        parts = np.split(self.text.cpu().numpy(), stops)[:-1]
+        parts = np.split(self.text.cpu().numpy(), np.cumsum(list(self.config.documents.values()), dtype=np.int64))[:-1]
         return dict(zip(self.config.documents, parts, strict=True))
 
     def outlines(self) -> dict[str, np.ndarray]:

@@ -63,6 +63,10 @@ class CharNetwork(io.Model):
         x, state = self.lstm(self.dropout(self.embedding(tokens)), state)
         return self.output(self.dropout(x)), state
 
+    def steps(self) -> "Steps":
+        """Return single steps of the LSTM with the weights as they are now."""
+        return Steps(self)
+
     def example(self) -> dict[str, Tensor | bool]:
         """Return arguments of a deterministic forward pass."""
         return {"tokens": torch.arange(120).view(2, 60) * 7919 % len(self.characters)}

@@ -105,8 +105,7 @@ def last_heading(text: str) -> str:
 def _lines(text: str) -> Iterator[Line]:
     at, blank = 0, True
     for line in text.split("\n"):
-        stripped = line.strip()
-        if stripped:
+        if stripped := line.strip():
             yield Line(at + line.index(stripped[0]), stripped, blank)
         blank = not stripped
         at += len(line) + 1

@@ -38,13 +38,8 @@ def sections(
             page = beside(__file__, "suggestions.html", fields=fields, shown=SHOWN)
             parts.append(("Suggestions for the fields", page))
     found = _compared(evaluations[0])
-    parts.append(
-        (
-            f"Likelihood of unseen text: {found.heading.lower()}, {found.rival['predictor']}",
-            _verdict(evaluations[0], found),
-        )
-    )
-    return [answered(evaluations, fields, run), *parts]
+    heading = f"Likelihood of unseen text: {found.heading.lower()}, {found.rival['predictor']}"
+    return [answered(evaluations, fields, run), *parts, (heading, _verdict(evaluations[0], found))]
 
 
 def answered(

@@ -60,10 +60,9 @@ def group(
     joined = [(number, first[project[name]]) for number, name in enumerate(names) if name in project]
     edges = np.array([*((a, b) for a, b, _ in close), *joined], int).reshape(-1, 2).T
     graph = coo_array((np.ones(edges.shape[1]), tuple(edges)), shape=(len(names), len(names)))
-    members: dict[int, list[str]] = {}
-    for name, label in zip(names, connected_components(graph, directed=False)[1], strict=True):
-        members.setdefault(int(label), []).append(name)
-    return list(members.values()), {(names[a], names[b]): each for a, b, each in close}
+    count, label = connected_components(graph, directed=False)
+    members = [[names[number] for number in np.flatnonzero(label == family)] for family in range(count)]
+    return members, {(names[a], names[b]): each for a, b, each in close}
 
 
 def _shingles(text: str) -> set[str]:

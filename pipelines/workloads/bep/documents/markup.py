@@ -5,6 +5,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -186,15 +187,8 @@ class _Blocks:
 
 def grouped(blocks: Iterable[tuple[str, str]]) -> list[str]:
     """Return paragraphs; the items of a list, and the rows of a table, become the lines of one paragraph."""
-    paragraphs: list[str] = []
-    before = ""
-    for kind, text in blocks:
-        if kind and kind == before:
-            paragraphs[-1] += f"\n{text}"
-        else:
-            paragraphs.append(text)
-        before = kind
-    return paragraphs
+    runs = ((kind, [text for _, text in run]) for kind, run in groupby(blocks, lambda block: block[0]))
+    return [text for kind, texts in runs for text in (["\n".join(texts)] if kind else texts)]
 
 
 def _omitted(element: "etree._Element") -> str | None:

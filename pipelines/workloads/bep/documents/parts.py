@@ -67,8 +67,7 @@ def split(sizes: Sequence[int], validation: float, test: float, seed: int) -> li
     """
     total, generator = sum(sizes), random.Random(seed)
     targets = {part: share * total for part, share in (("test", test), ("validation", validation)) if share}
-    best: list[str] = []
-    best_miss = float("inf")
+    tried: list[tuple[float, list[str]]] = []
     for _ in range(ORDERS):
         order = generator.sample(range(len(sizes)), len(sizes))
         parts, miss = ["train"] * len(sizes), 0.0
@@ -78,9 +77,8 @@ def split(sizes: Sequence[int], validation: float, test: float, seed: int) -> li
             miss += abs(sum(sizes[family] for family in chosen) - target)
             for family in chosen:
                 parts[family] = part
-        if miss < best_miss:
-            best, best_miss = parts, miss
-    return best
+        tried.append((miss, parts))
+    return min(tried, key=lambda each: each[0])[1]
 
 
 def _fill(order: Sequence[int], sizes: Sequence[int], target: float, keep: int) -> list[int]:

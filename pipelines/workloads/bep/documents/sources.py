@@ -137,16 +137,14 @@ def read(path: Path, name: str, maximum_bytes: int) -> Document:
     says, larger than `maximum_bytes` when expanded, or without text.
     """
     try:
-        size = path.stat().st_size
-        if size > maximum_bytes:
+        if (size := path.stat().st_size) > maximum_bytes:
             raise too_large(size, maximum_bytes)
         content = path.read_bytes()
         kind = path.suffix.lower()
         _check_kind(content, kind)
         readers = {".pdf": read_pdf, ".md": _read_markdown, ".odt": read_odt, ".rtf": read_rtf}
         readers |= {**dict.fromkeys(WORD_ENDINGS, read_docx), **dict.fromkeys(WEB_ENDINGS, _read_html)}
-        reader = readers.get(kind, _read_text)
-        text, pages, warnings = reader(content, maximum_bytes)
+        text, pages, warnings = readers.get(kind, _read_text)(content, maximum_bytes)
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
     except UserError as error:
