@@ -109,7 +109,6 @@ class Library:
 
         Of several headings, joined by " > ", the last counts that anything fits.
         """
-        found = np.zeros(len(self.clauses))
         for level in reversed(heading.split(" > ")):
             name = fields.field_of(level)
             number = fields.NAMES.index(name) if name else None

@@ -24,7 +24,7 @@ BLOCKS = {
     "pre", ROW, "section", "summary", "table", "tbody", *CELLS, "tfoot", "thead", "ul", ASIDE,
 }  # fmt: skip
 NO_TEXT = ["iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title"]
-UNREAD = {**dict.fromkeys(NO_TEXT, ""), "del": "deletions", "nav": "navigation"}  # by tag, as the report calls it
+SKIPPED = {**dict.fromkeys(NO_TEXT, ""), "del": "deletions", "nav": "navigation"}  # by tag, as the report calls it
 HIDDEN = re.compile(r"display:none|visibility:hidden|mso-hide:all")
 COMMENT = re.compile(r"mso-element:comment")
 
@@ -194,8 +194,8 @@ def grouped(blocks: Iterable[tuple[str, str]]) -> list[str]:
 def _omitted(element: "etree._Element") -> str | None:
     """Return what an element is called in the report if its text is left out: "" for what is no text, else None."""
     style = re.sub(r"\s", "", element.get("style", "")).lower()
-    if element.tag in UNREAD:
-        return UNREAD[element.tag]
+    if element.tag in SKIPPED:
+        return SKIPPED[element.tag]
     if COMMENT.search(style):
         return "comments"
     return "runs of hidden text" if "hidden" in element.attrib or HIDDEN.search(style) else None
