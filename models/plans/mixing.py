@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 Values = TypeVar("Values", np.ndarray, "Tensor")
 
 FEATURES = 1 + CONTEXTS
-UNIFORM, NETWORK = -1, -2  # what the first chain and the last begin with; the others, with a context of the first
-_BEGINS = {0: UNIFORM, 1: 1, 2: 3, len(CHAINS) - 1: NETWORK}
+BASES = {1: 1, 2: 3}  # the context of the first chain whose distribution the second and the third begin with
+UNIFORM, NETWORK = -1, -2  # what the first chain and the last begin with
+_BEGINS = {0: UNIFORM, **BASES, len(CHAINS) - 1: NETWORK}
 _BEFORE = [each for number, levels in enumerate(CHAINS) for each in (_BEGINS[number], *levels[:-1])]
 SMALLEST = 1e-7  # of a probability that the last chain begins with
 LEAST = -16.0  # log-probability; what is less likely counts as this likely
