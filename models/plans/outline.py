@@ -77,8 +77,7 @@ def divide(text: str) -> np.ndarray:
             _table(outline, lines[number:end])
             number = end
             continue
-        level = _level(lines, number)
-        if level is not None:
+        if (level := _level(lines, number)) is not None:
             sharp = SHARP.match(line.text)
             outline.head(level, line.begin + (sharp.end() if sharp else 0), line.text[sharp.end() if sharp else 0 :])
         else:
