@@ -220,8 +220,9 @@ def _constants() -> dict[str, object]:
         "discounts": discounts,
         "kinds_borders": chains.KINDS,
         "at_once": readers.AT_ONCE,
-        **_named(chains, "orders section_orders own_orders longest_heading bases totals least reach"),
-        **_named(mixing, "entropies fine_entropies lengths"),
+        **_named(chains, "orders section_orders own_orders longest_heading totals reach"),
+        **_named(mixing, "entropies fine_entropies lengths bases"),
+        "least": mixing.SMALLEST,
     }
 
 

@@ -9,7 +9,7 @@ context by context; a mixture weights the changes. Shapes: N positions, K contex
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,10 +27,6 @@ CONTEXTS = STORED + len(OWN_ORDERS)
 CHAINS = tuple(
     range(begin, end) for begin, end in itertools.pairwise((0, len(ORDERS), len(ORDERS) + WORDS, STORED, CONTEXTS))
 )
-BASES = {1: 1, 2: 3}  # the context of the first chain whose distribution the second and the third begin with
-UNIFORM, NETWORK = -1, -2  # what the first chain and the last begin with
-_BEGINS = {0: UNIFORM, **BASES, len(CHAINS) - 1: NETWORK}
-_BEFORE = [each for number, levels in enumerate(CHAINS) for each in (_BEGINS[number], *levels[:-1])]
 _SECTION_PLACES, _OWN_PLACES = (np.searchsorted(ORDERS, orders) for orders in (SECTION_ORDERS, OWN_ORDERS))
 WORD, LETTER, LINE_END, CLOSING = 1, 2, 4, 8  # bits of a token's classes
 LONGEST_HEADING = 80  # characters
@@ -44,10 +40,11 @@ REACH = 128  # tokens that contexts but for headings reach back, if words are no
 FEW = 100_000  # rows that are sorted at once
 AT_ONCE = 4096  # powers of the hash are made in multiples of so many
 TAGS = np.arange(1, CONTEXTS + 1, dtype=np.uint64) * np.uint64(0xD6E8FEB86659FD93)  # keep contexts of a kind apart
-LEAST = 1e-7  # of a probability that the last chain begins with
 _SHIFTS = tuple(np.uint64(places) for places in (30, 27, 31))
 _FACTORS = tuple(np.uint64(factor) for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 BASE = 0x9E3779B97F4A7C15  # of a rolling hash, odd, so that its powers can be inverted modulo 2^64
+
+Hashes = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of the pieces of a sequence, by their begins and ends
 
 
 def mixed(values: np.ndarray) -> np.ndarray:
@@ -68,17 +65,12 @@ def powers_of_base(count: int) -> tuple[np.ndarray, np.ndarray]:
     return powers[0], powers[1]
 
 
-class Windows:
-    """Hashes of pieces of a sequence, from sums over its beginning (Karp and Rabin 1987)."""
-
-    def __init__(self, tokens: np.ndarray):
-        powers, self.shifts = powers_of_base(-(-(len(tokens) + 1) // AT_ONCE) * AT_ONCE)
-        self.sums = np.zeros(len(tokens) + 1, np.uint64)
-        np.cumsum((tokens + 1).astype(np.uint64) * powers[: len(tokens)], out=self.sums[1:])
-
-    def __call__(self, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """Return the hashes of the pieces from `begins` to `ends`."""
-        return np.asarray((self.sums[ends] - self.sums[begins]) * self.shifts[begins])
+def hashes_of(tokens: np.ndarray) -> Hashes:
+    """Return the hashes of pieces of a sequence, from sums over its beginning (Karp and Rabin 1987)."""
+    powers, shifts = powers_of_base(-(-(len(tokens) + 1) // AT_ONCE) * AT_ONCE)
+    sums = np.zeros(len(tokens) + 1, np.uint64)
+    np.cumsum((tokens + 1).astype(np.uint64) * powers[: len(tokens)], out=sums[1:])
+    return lambda begins, ends: (sums[ends] - sums[begins]) * shifts[begins]
 
 
 def classes_of(texts: Sequence[str]) -> np.ndarray:
@@ -93,21 +85,17 @@ def _class_of(text: str) -> int:
     return word | LINE_END * (text == "\n") | CLOSING * (text in ".,;:|")
 
 
-def contexts(
-    tokens: np.ndarray, classes: np.ndarray, document: int = 0, sections: np.ndarray | None = None
-) -> np.ndarray:
+def contexts(tokens: np.ndarray, classes: np.ndarray, document: int = 0) -> np.ndarray:
     """Return keys (N, K) int64 of the contexts of each of `tokens` (N,) but the first, whose row says nothing.
 
-    `classes` (V,) are those of all tokens, `document` is the document's number, and `sections` (N,) are the headings of
-    the tokens, by default those of `headings`.
+    `classes` (V,) are those of all tokens, and `document` is the document's number.
     """
-    sections = headings(tokens, classes) if sections is None else sections
-    return keys_of(*parts(tokens, classes), sections, document)
+    return keys_of(*parts(tokens, classes), headings(tokens, classes), document)
 
 
 def parts(tokens: np.ndarray, classes: np.ndarray, first: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return parts of contexts as `keys_of` takes them, of the tokens from `first` on: pieces, words, words before."""
-    piece, places = Windows(tokens), np.arange(first, len(tokens))
+    piece, places = hashes_of(tokens), np.arange(first, len(tokens))
     word, before = words(tokens, classes, piece)
     pieces = piece(np.maximum(places[:, None] - _ORDERS, 0), places[:, None])
     return pieces, word[first:], before[first:]
@@ -142,12 +130,12 @@ def headings(tokens: np.ndarray, classes: np.ndarray, before: int = 0) -> np.nda
     first, last = np.searchsorted(letters, begins), np.searchsorted(letters, ends)
     closing = (kinds[(ends - 1).clip(0)] & CLOSING) > 0
     chosen = (last > first) & (ends - begins <= LONGEST_HEADING) & ~closing
-    found = mixed(Windows(tokens[letters])(first[chosen], last[chosen]))
+    found = mixed(hashes_of(tokens[letters])(first[chosen], last[chosen]))
     hashes = np.concatenate([np.array([before], np.uint64), found])
     return hashes[np.searchsorted(ends[chosen], np.arange(len(tokens)))]
 
 
-def words(tokens: np.ndarray, classes: np.ndarray, piece: Windows) -> tuple[np.ndarray, np.ndarray]:
+def words(tokens: np.ndarray, classes: np.ndarray, piece: Hashes) -> tuple[np.ndarray, np.ndarray]:
     """Return the hash (N,) of the current word, between words of the last token, and those (N, WORDS - 1) before it."""
     places = np.arange(len(tokens))
     inside = np.zeros(len(tokens) + 2, bool)  # of a word, and neither before nor after the text
@@ -227,13 +215,11 @@ def counted_below(keys: np.ndarray, tokens: np.ndarray, new: np.ndarray, known: 
     return new
 
 
-def portions(keys: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the rows of an eighth of the keys (N,) at a time, whose pairs take an eighth of the memory to sort."""
+def portions(keys: np.ndarray) -> Iterable[np.ndarray]:
+    """Return the rows of an eighth of the keys (N,) at a time, whose pairs take an eighth of the memory to sort."""
     if len(keys) < FEW:
-        yield np.arange(len(keys))
-        return
-    for portion in range(8):
-        yield np.flatnonzero((keys & 7) == portion)
+        return [np.arange(len(keys))]
+    return (np.flatnonzero((keys & 7) == portion) for portion in range(8))
 
 
 def shared(keys: np.ndarray, tokens: np.ndarray, documents: np.ndarray, least: int) -> np.ndarray:
@@ -332,30 +318,3 @@ def layers(
         np.where(total > 0, lowered.sum(2) / divisor, np.float32(1)),
         np.where(total > 0, states, 0),
     )
-
-
-def sharpened(found: Layers, network: np.ndarray) -> np.ndarray:
-    """Return (N, K, V), the change of the log-probabilities by each context of its chain.
-
-    The first chain begins with a uniform distribution, the next two with that of a short context of the first, the last
-    with the `network`'s, log-probabilities (N, V).
-    """
-    num, depth, num_tokens = found.own.shape
-    seen = np.flatnonzero(found.states.any(0)).tolist()  # at others, nothing changes
-    rows, begins = {UNIFORM: 0, NETWORK: 1}, []
-    after = np.empty((2 + len(seen), num, num_tokens), np.float32)
-    after[0] = 1 / num_tokens
-    after[1] = np.exp(network, dtype=np.float32) + np.float32(LEAST)
-    own, share = found.own.transpose(1, 0, 2), found.share.T[:, :, None]
-    for row, level in enumerate(seen, 2):
-        before = _BEFORE[level]
-        while before not in rows:
-            before = _BEFORE[before]
-        rows[level] = row
-        begins.append(rows[before])
-        sharper = np.multiply(after[begins[-1]], share[level], out=after[row])
-        sharper += own[level]
-    logs = np.log(after, out=after)
-    changes = np.zeros((num, depth, num_tokens), np.float32)
-    changes[:, seen] = (logs[2:] - logs[begins]).transpose(1, 0, 2)
-    return changes

@@ -208,8 +208,7 @@ class CharMixture(CharLSTM):
 
     def stored(self) -> dict[str, np.ndarray]:
         """Return the stored tokens (T,) int16 of each document."""
-        stops = np.cumsum(list(self.config.documents.values()), dtype=np.int64)
-        parts = np.split(self.text.cpu().numpy(), stops)[:-1]
+        parts = np.split(self.text.cpu().numpy(), np.cumsum(list(self.config.documents.values()), dtype=np.int64))[:-1]
         return dict(zip(self.config.documents, parts, strict=True))
 
     def outlines(self) -> dict[str, np.ndarray]:
@@ -219,14 +218,12 @@ class CharMixture(CharLSTM):
 
     def library(self) -> list[Document]:
         """Return the stored documents."""
-        texts = {name: self.characters.signs(each.tolist()) for name, each in self.stored().items()}
-        outlines = {name: rows for name, rows in self.outlines().items() if len(rows)}
-        return [
-            Document(
-                name, self.config.projects.get(name, name), text, outlines[name] if name in outlines else divide(text)
-            )
-            for name, text in texts.items()
-        ]
+        found, outlines = [], self.outlines()
+        for name, tokens in self.stored().items():
+            text, rows = self.characters.signs(tokens.tolist()), outlines.get(name, np.zeros(0))
+            outline = rows if len(rows) else divide(text)
+            found.append(Document(name, self.config.projects.get(name, name), text, outline))
+        return found
 
     @functools.cached_property
     def suggester(self) -> Suggester:
@@ -246,9 +243,8 @@ class CharMixture(CharLSTM):
     def copied(self, written: str, piece: str) -> bool:
         """Return whether `piece`, after the text written before, completes 50 characters of a stored document."""
         whole = written + piece
-        if len(whole) < COPIED or not self.config.documents:
-            return False
-        return any(whole[:end][-COPIED:] in self.copies for end in range(len(written) + 1, len(whole) + 1))
+        ends = range(max(COPIED, len(written) + 1), len(whole) + 1)
+        return any(whole[end - COPIED : end] in self.copies for end in ends)
 
     def example(self) -> dict[str, Tensor | bool]:
         """Return arguments of a deterministic forward pass."""

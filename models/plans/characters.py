@@ -46,7 +46,7 @@ class Characters:
         An unknown letter is read without its accent, any other unknown character is <unk>.
         """
         text = text.lower() if self.lower_case else text
-        return [self.ids.get(character) or self.ids.get(_base(character), UNKNOWN) for character in text]
+        return [self.ids.get(each) or self.ids.get(unicodedata.normalize("NFD", each)[0], UNKNOWN) for each in text]
 
     def spelled(self, text: str) -> list[int]:
         """Return the ids of a text of which nothing is lost: an unknown character is spelled, as in `spelling`."""
@@ -71,11 +71,6 @@ class Characters:
     def decode(self, ids: Iterable[int]) -> str:
         """Return readable text: masks as their names, <unk> as U+FFFD, <pad> and <end> as nothing."""
         return "".join(self.texts[number] for number in ids)
-
-
-def _base(character: str) -> str:
-    """Return a letter without its accent."""
-    return unicodedata.normalize("NFD", character)[0]
 
 
 def normalise(text: str) -> tuple[str, int]:

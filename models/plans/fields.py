@@ -112,8 +112,7 @@ def _alike(found: Sequence[frozenset[str]]) -> np.ndarray:
     common = inside @ _PHRASE_WORDS.T
     whole = np.array([weight(words) for words in found])[:, None] + _SUMS - common
     alike = common / np.maximum(whole, 1e-9)
-    inside_all = _IS_LONG & (common > _SUMS - 1e-9)
-    alike = np.where(inside_all, WITHIN + (1 - WITHIN) * alike, alike)
+    alike = np.where(_IS_LONG & (common > _SUMS - 1e-9), WITHIN + (1 - WITHIN) * alike, alike)
     return np.asarray(np.maximum.reduceat(alike * _FACTORS, _FIRSTS, 1))
 
 

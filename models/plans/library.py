@@ -52,7 +52,6 @@ class Place:
     project: str
     headings: tuple[str, ...]  # the outermost first
     line: int  # from 1
-    kind: int
     header: str | None = None  # of a table's row
 
 
@@ -110,7 +109,6 @@ class Library:
 
         Of several headings, joined by " > ", the last counts that anything fits.
         """
-        found = np.zeros(len(self.clauses))
         for level in reversed(heading.split(" > ")):
             name = fields.field_of(level)
             number = fields.NAMES.index(name) if name else None
@@ -210,7 +208,7 @@ def places(document: Document) -> Iterator[tuple[int, int, Place]]:
             paths[number] = ((*headings, own), header) if kind == HEADING else (headings, own)
         else:
             line, at = line + text.count("\n", at, begin), begin
-            yield begin, end, Place(document.name, document.project, headings, line, kind, header)
+            yield begin, end, Place(document.name, document.project, headings, line, header)
 
 
 def _content(words: Sequence[str]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from models.plans.chains import CHAINS, CONTEXTS, Layers, sharpened
+from models.plans.chains import CHAINS, CONTEXTS, Layers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 Values = TypeVar("Values", np.ndarray, "Tensor")
 
 FEATURES = 1 + CONTEXTS
+BASES = {1: 1, 2: 3}  # the context of the first chain whose distribution the second and the third begin with
+UNIFORM, NETWORK = -1, -2  # what the first chain and the last begin with
+_BEGINS = {0: UNIFORM, **BASES, len(CHAINS) - 1: NETWORK}
+_BEFORE = [each for number, levels in enumerate(CHAINS) for each in (_BEGINS[number], *levels[:-1])]
+SMALLEST = 1e-7  # of a probability that the last chain begins with
 LEAST = -16.0  # log-probability; what is less likely counts as this likely
 ENTROPIES = (0.15, 0.7, 1.5)  # nats, borders of the LSTM's entropy by which weights are looked up, ...
 FINE_ENTROPIES = (0.05, 0.15, 0.4, 0.7, 1.1, 1.5, 2.0, 2.5)  # ... and of its own feature's state
@@ -55,6 +60,33 @@ def selected(network: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.nd
 def features(network: np.ndarray, found: Layers) -> np.ndarray:
     """Return the features (N, F, V), of the contexts that were looked up."""
     return np.concatenate([np.maximum(network, LEAST)[:, None], sharpened(found, network)], 1)
+
+
+def sharpened(found: Layers, network: np.ndarray) -> np.ndarray:
+    """Return (N, K, V), the change of the log-probabilities by each context of its chain.
+
+    The first chain begins with a uniform distribution, the next two with that of a short context of the first, the last
+    with the `network`'s, log-probabilities (N, V).
+    """
+    num, depth, num_tokens = found.own.shape
+    seen = np.flatnonzero(found.states.any(0)).tolist()  # at others, nothing changes
+    rows, begins = {UNIFORM: 0, NETWORK: 1}, []
+    after = np.empty((2 + len(seen), num, num_tokens), np.float32)
+    after[0] = 1 / num_tokens
+    after[1] = np.exp(network, dtype=np.float32) + np.float32(SMALLEST)
+    own, share = found.own.transpose(1, 0, 2), found.share.T[:, :, None]
+    for row, level in enumerate(seen, 2):
+        before = _BEFORE[level]
+        while before not in rows:
+            before = _BEFORE[before]
+        rows[level] = row
+        begins.append(rows[before])
+        sharper = np.multiply(after[begins[-1]], share[level], out=after[row])
+        sharper += own[level]
+    logs = np.log(after, out=after)
+    changes = np.zeros((num, depth, num_tokens), np.float32)
+    changes[:, seen] = (logs[2:] - logs[begins]).transpose(1, 0, 2)
+    return changes
 
 
 def weights(places: Sequence[Values], tables: Sequence[Values]) -> Values:

@@ -77,8 +77,7 @@ def divide(text: str) -> np.ndarray:
             _table(outline, lines[number:end])
             number = end
             continue
-        level = _level(lines, number)
-        if level is not None:
+        if (level := _level(lines, number)) is not None:
             sharp = SHARP.match(line.text)
             outline.head(level, line.begin + (sharp.end() if sharp else 0), line.text[sharp.end() if sharp else 0 :])
         else:
@@ -105,8 +104,7 @@ def last_heading(text: str) -> str:
 def _lines(text: str) -> Iterator[Line]:
     at, blank = 0, True
     for line in text.split("\n"):
-        stripped = line.strip()
-        if stripped:
+        if stripped := line.strip():
             yield Line(at + line.index(stripped[0]), stripped, blank)
         blank = not stripped
         at += len(line) + 1

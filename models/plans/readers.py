@@ -41,8 +41,7 @@ class Reader:
         """Read `tokens` (N,); return the log-probabilities (N, V) of each before it was read."""
         if not len(tokens):
             return self.next[:0].view(0, len(self.next))
-        expected = self.next[None]
-        return torch.cat([expected, self._run(tokens)[:-1]])
+        return torch.cat([self.next[None], self._run(tokens)[:-1]])
 
     def skim(self, tokens: np.ndarray) -> None:
         """Read without predictions; of many tokens only the last, since the state forgets the others."""
@@ -63,12 +62,10 @@ class Reader:
     @classmethod
     def go_on(cls, readers: "Sequence[Self]", tokens: Sequence[int]) -> None:
         """Read a token of each of several texts, independently of one another."""
-        for reader, token in zip(
-            readers, tokens, strict=True
-        ):  # each alone, so that rounding is the same in any company
+        for reader, token in zip(readers, tokens, strict=True):  # each alone: rounding is the same in any company
             reader.next, reader.state = reader.steps(token, reader.state)
 
-    def fork(self) -> "Reader":
+    def fork(self) -> Self:
         """Return an independent copy."""
         return copy.copy(self)
 
@@ -113,11 +110,10 @@ class Apart:
 
     def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
         """Add the counts of all tokens after each context (N,) to `dense` (N, V), each text's to its own rows."""
-        num = len(keys) // len(self.counts)
-        for number, counts in enumerate(self.counts):
-            rows = slice(number * num, (number + 1) * num)
+        parts = (np.split(each, len(self.counts)) for each in (dense, keys))
+        for counts, own, own_keys in zip(self.counts, *parts, strict=True):
             for each in counts:
-                each.add_to(dense[rows], keys[rows])
+                each.add_to(own, own_keys)
 
 
 class MixtureReader(Reader):
@@ -137,12 +133,6 @@ class MixtureReader(Reader):
         self.classes, self.known, self.tables = classes, known, tables
         self.recent: list[chains.Counts] = []
         super().__init__(model, first)
-
-    def fork(self) -> "MixtureReader":
-        """Return an independent copy."""
-        own = copy.copy(self)
-        own.recent = list(self.recent)
-        return own
 
     def begin(self, first: int = END) -> None:
         """Begin a document; earlier ones stay counted, as other text."""
@@ -209,7 +199,7 @@ class MixtureReader(Reader):
         return mixed
 
     def _count(self, keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray) -> None:
-        self.recent.append(chains.count(keys, tokens, chosen))
+        self.recent = [*self.recent, chains.count(keys, tokens, chosen)]  # anew: a fork has the list, too
         while len(self.recent) > 1 and len(self.recent[-2].keys) < 2 * len(self.recent[-1].keys):
             self.recent[-2:] = [chains.added(self.recent[-2:])]  # so that a long text is not added to with every word
 

@@ -115,10 +115,8 @@ class Suggester:
 
     def suggest(self, heading: str, partial: str, num: int, judge: Judge) -> list[Suggestion]:
         """Return up to `num` suggestions; `judge` ranks them by what has been read."""
-        if heading in FIELDS and partial == FIELDS[heading].beginning:
-            begun, own = partial, ""
-        else:
-            begun, own = last_sentence(partial)[1], partial
+        usual = heading in FIELDS and partial == FIELDS[heading].beginning
+        begun, own = (partial, "") if usual else (last_sentence(partial)[1], partial)
         clauses = self.find(heading, own, num, judge)
         shown = [continuation(clause, begun) for clause in clauses]
         likely = [math.exp(each) for each in judge([text for text, _ in shown])] if shown else []

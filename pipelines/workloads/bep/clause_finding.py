@@ -13,12 +13,10 @@ import numpy as np
 from common.plain import Plain
 from common.statistics import ratio_percentiles, resampled_counts
 from models.plans import fields
-from models.plans.characters import Characters
 from models.plans.fields import FIELDS
 from models.plans.library import ALIKE, Clause, Document, Library, overlap, places, stems, stems_of
 from models.plans.suggester import FEWEST, SUGGESTED, Suggester
 from pipelines.workloads.bep.comparison import RESAMPLES
-from pipelines.workloads.bep.data import Text
 
 TYPED = 3  # words
 GIVEN = {"words": "heading and three words", "heading": "heading"}
@@ -36,14 +34,6 @@ class Asked(NamedTuple):
 
 
 Ways = dict[str, Callable[[Asked, str], Sequence[Clause]]]
-
-
-def documents_of(texts: Sequence[Text], characters: Characters) -> list[Document]:
-    """Return prepared documents as a library takes them; the blocks of one are documents here."""
-    return [
-        Document(text.name, text.family or text.name, characters.signs(text.tokens.tolist()), text.outline)
-        for text in texts
-    ]
 
 
 def measure(documents: Sequence[Document], most: int, seed: int) -> tuple[dict[str, Plain], list[dict[str, Plain]]]:

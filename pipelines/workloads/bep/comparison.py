@@ -14,15 +14,17 @@ BITS = "bits_"  # prefix of a predictor's column
 LSTM = "LSTM alone"
 
 
-def rows_of(bits: Mapping[str, np.ndarray], characters: np.ndarray, drawn: np.ndarray | None) -> list[dict[str, Plain]]:
-    """Return a table row for each predictor, the model first."""
+def rows_of(
+    values: Mapping[str, np.ndarray],
+    characters: np.ndarray,
+    drawn: np.ndarray | None,
+    names: tuple[str, str] = ("predictor", "bits/character"),
+) -> list[dict[str, Plain]]:
+    """Return a table row for each predictor, the model first; `names` are those of the first columns."""
+    total, label, figure = characters.sum(), *names
     return [
-        {
-            "predictor": name,
-            "bits/character": float(own.sum() / characters.sum()),
-            "95 %": ratio_percentiles(own, characters, drawn),
-        }
-        for name, own in bits.items()
+        {label: name, figure: float(own.sum() / total), "95 %": ratio_percentiles(own, characters, drawn)}
+        for name, own in values.items()
     ]
 
 

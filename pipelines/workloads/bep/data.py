@@ -209,8 +209,7 @@ def _check_size(texts: Mapping[str, str], source: str, found: sources.Found) -> 
     if not texts:
         there = "".join(f"\n  {line}" for line in sources.listed(found.ignored))
         raise UserError(f"{source}: it contains no documents that can be read; {sources.WAYS}{there}")
-    characters = sum(map(len, texts.values()))
-    if characters < FEWEST_CHARACTERS:
+    if (characters := sum(map(len, texts.values()))) < FEWEST_CHARACTERS:
         raise UserError(
             f"{source}: {characters:,} characters are too few to train on and to evaluate with; "
             f"give documents with {FEWEST_CHARACTERS:,} or more"

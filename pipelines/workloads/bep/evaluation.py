@@ -19,6 +19,7 @@ from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.characters import PAD
 from models.plans.fields import FIELDS
+from models.plans.library import Document
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import clause_finding, data, typist
 from pipelines.workloads.bep.comparison import BITS, LSTM, RESAMPLES, gain, rows_of, together
@@ -60,10 +61,12 @@ def evaluate(
             for each, held, others in left_out(config, corpus, load_base(config))
         ]
         evaluations = [together(found, config.seed)]
-    known = [text for part in corpus.parts.values() for text in part]
-    found_clauses, clauses = clause_finding.measure(
-        clause_finding.documents_of(known, model.characters), config.evaluation.clauses, config.seed
-    )
+    plans = [  # the blocks of a single document are documents here
+        Document(each.name, each.family or each.name, model.characters.signs(each.tokens.tolist()), each.outline)
+        for part in corpus.parts.values()
+        for each in part
+    ]
+    found_clauses, clauses = clause_finding.measure(plans, config.evaluation.clauses, config.seed)
     last = evaluations[-1]
     suggested = {f"{last.split}.suggestions.csv": suggest_fields(model)} if isinstance(model, CharMixture) else {}
     summary = {**last.summary, **found_clauses, "clauses": clauses}
@@ -84,10 +87,10 @@ def _predict(
     starts, numbers, characters = blocks_of([len(each.tokens) for each in documents])
     training_text = _text(model, training)
     network = _by_character(model, held_out(documents, config.training.sequence, device), map_items)
-    own: dict[str, np.ndarray] = {config.model.kind: network}
+    found: dict[str, np.ndarray] = {config.model.kind: network}
     if isinstance(model, CharMixture):
-        own = {"mixture, frozen": read(model, documents, False), "mixture, adapting": read(model, documents, True)}
-    found = {**own, LSTM: network} if isinstance(model, CharMixture) else own
+        found = {"mixture, frozen": read(model, documents, False), "mixture, adapting": read(model, documents, True)}
+        found[LSTM] = network
     bits = {name: np.add.reduceat(each * text.BITS_PER_NAT, starts) for name, each in found.items()}
     bits |= _baseline_bits(model, training, training_text, documents, starts)
     drawn = resampled_counts(len(starts), RESAMPLES, config.seed)
@@ -96,7 +99,7 @@ def _predict(
         "bits_per_character": rows[0]["bits/character"],
         "interval": rows[0]["95 %"],
         "new_text": _new_text(training, documents, next(iter(found.values()))),
-        **gain(bits, len(own), characters, drawn),
+        **gain(bits, max(1, len(found) - 1), characters, drawn),
         "n": int(characters.sum()),
         "documents": len(documents),
         **typist.measure(model, documents, config.evaluation.typed, config.seed),
@@ -211,11 +214,10 @@ def suggest_fields(model: CharMixture) -> str:
     """Return, as CSV, the three best clauses for every field, with their places; a rank of 0 where none fits."""
     rows: list[tuple[Plain, ...]] = []
     for name, field in FIELDS.items():
-        found = model.suggest(name)
-        for rank, each in enumerate(found, 1):
-            places = (each.document, each.heading, each.line, each.count)
-            rows.append((name, field.question, rank, each.text, each.likelihood, *places))
-        if not found:
-            rows.append((name, field.question, 0, "", None, "", "", None, 0))
+        found: list[tuple[Plain, ...]] = [
+            (rank, each.text, each.likelihood, each.document, each.heading, each.line, each.count)
+            for rank, each in enumerate(model.suggest(name), 1)
+        ]
+        rows += [(name, field.question, *each) for each in found or [(0, "", None, "", "", None, 0)]]
     names = ("field", "question", "rank", "suggestion", "likelihood", "document", "heading", "line", "projects")
     return to_csv(names, rows)

@@ -48,8 +48,7 @@ def completed(given: Mapping[str, object]) -> Mapping[str, object]:
     field = given.get("field")
     if given.get("prompt") or not isinstance(field, str):
         return given
-    known = field_of(field)
-    if known is None:
+    if (known := field_of(field)) is None:
         fit = dict(zip(FIELDS, fits([field])[0], strict=True))
         alike = {
             name: SequenceMatcher(None, field.lower(), each.label.lower()).ratio() for name, each in FIELDS.items()

@@ -32,19 +32,13 @@ def sections(
             parts.append(("Clauses: how often they say what a plan says next", _clauses(evaluation)))
     fields: list[list[dict[str, str]]] = []
     for evaluation in evaluations:
-        suggested = evaluation.files.get(f"{evaluation.split}.suggestions.csv")
-        if suggested is not None:
+        if (suggested := evaluation.files.get(f"{evaluation.split}.suggestions.csv")) is not None:
             fields = [list(rows) for _, rows in groupby(from_csv(suggested), key=lambda row: row["field"])]
             page = beside(__file__, "suggestions.html", fields=fields, shown=SHOWN)
             parts.append(("Suggestions for the fields", page))
     found = _compared(evaluations[0])
-    parts.append(
-        (
-            f"Likelihood of unseen text: {found.heading.lower()}, {found.rival['predictor']}",
-            _verdict(evaluations[0], found),
-        )
-    )
-    return [answered(evaluations, fields, run), *parts]
+    heading = f"Likelihood of unseen text: {found.heading.lower()}, {found.rival['predictor']}"
+    return [answered(evaluations, fields, run), *parts, (heading, _verdict(evaluations[0], found))]
 
 
 def answered(

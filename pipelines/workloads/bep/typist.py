@@ -19,7 +19,7 @@ from models.plans.characters import END, PAD, Characters
 from models.plans.library import SLOT
 from models.plans.readers import Reader
 from models.plans.suggester import continuation, last_sentence
-from pipelines.workloads.bep.comparison import RESAMPLES
+from pipelines.workloads.bep.comparison import RESAMPLES, rows_of
 from pipelines.workloads.bep.data import Text
 
 PIECE = 150  # characters that are typed in one place
@@ -102,21 +102,14 @@ def measure(model: CharLSTM, documents: Sequence[Text], most: int, seed: int) ->
     characters = np.array([each.end - each.begin for each in chosen])
     drawn = resampled_counts(len(chosen), RESAMPLES, seed)
     saved = {name: characters - own for name, own in keys.items()}
-    table = [
-        {
-            "suggestions by": name,
-            "keystrokes saved, %": 100 * float(own.sum() / characters.sum()),
-            "95 %": ratio_percentiles(100 * own, characters, drawn),
-        }
-        for name, own in saved.items()
-    ]
+    percent = {name: 100 * own for name, own in saved.items()}
     own = next(iter(saved.values()))
     return {
         "keystrokes_saved": float(own.sum() / characters.sum()),
         "keystrokes_saved_interval": ratio_percentiles(own, characters, drawn),
         "keystrokes_characters": int(characters.sum()),
         **_gain(saved, characters, drawn),
-        "typing": table,
+        "typing": rows_of(percent, characters, drawn, ("suggestions by", "keystrokes saved, %")),
     }
 
 

@@ -188,7 +188,7 @@ def test_weights_are_looked_up_by_entropy_longest_contexts_and_states():
     for table in tables:
         table[:] = generator.normal(0, 0.1, table.shape)
     common, by_length, by_lengths, by_state = tables
-    features = np.concatenate([network.numpy()[:, None], chains.sharpened(found, network.numpy())], 1)
+    features = np.concatenate([network.numpy()[:, None], mixing.sharpened(found, network.numpy())], 1)
     mixed = mixture_weights.mixture(network, found, tables)
     for row, expected in enumerate(network):
         entropy = float(-(expected.exp() * expected).sum())

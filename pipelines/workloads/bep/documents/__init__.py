@@ -42,8 +42,7 @@ def unpacked(content: bytes, maximum_bytes: int, parts: tuple[str, ...]) -> io.B
     """
     with zipfile.ZipFile(io.BytesIO(content)) as packed:
         members = packed.infolist()
-        size = sum(member.file_size for member in members)
-        if size > maximum_bytes:
+        if (size := sum(member.file_size for member in members)) > maximum_bytes:
             raise too_large(size, maximum_bytes)
         if any(member.flag_bits & 1 for member in members):
             raise UserError("is encrypted; save it without a password")

@@ -54,19 +54,15 @@ def group(
     sizes = np.asarray(found.sum(1)).ravel()
     common = triu(found @ found.T, 1).tocoo()
     similarity = common.data / (sizes[common.row] + sizes[common.col] - common.data)
-    close = [
-        (int(a), int(b), float(each))
-        for a, b, each in zip(common.row, common.col, similarity, strict=True)
-        if each >= threshold
-    ]
+    kept = similarity >= threshold
+    close = [*zip(*(each[kept].tolist() for each in (common.row, common.col, similarity)), strict=True)]
     first = {project[name]: number for number, name in reversed(list(enumerate(names))) if name in project}
     joined = [(number, first[project[name]]) for number, name in enumerate(names) if name in project]
     edges = np.array([*((a, b) for a, b, _ in close), *joined], int).reshape(-1, 2).T
     graph = coo_array((np.ones(edges.shape[1]), tuple(edges)), shape=(len(names), len(names)))
-    members: dict[int, list[str]] = {}
-    for name, label in zip(names, connected_components(graph, directed=False)[1], strict=True):
-        members.setdefault(int(label), []).append(name)
-    return list(members.values()), {(names[a], names[b]): each for a, b, each in close}
+    count, label = connected_components(graph, directed=False)
+    members = [[names[number] for number in np.flatnonzero(label == family)] for family in range(count)]
+    return members, {(names[a], names[b]): each for a, b, each in close}
 
 
 def _shingles(text: str) -> set[str]:

@@ -5,6 +5,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -22,9 +23,8 @@ BLOCKS = {
     "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", *HEADINGS, ITEM, "main", "ol", "p",
     "pre", ROW, "section", "summary", "table", "tbody", *CELLS, "tfoot", "thead", "ul", ASIDE,
 }  # fmt: skip
-NO_TEXT = {
-    "iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title",
-}  # fmt: skip
+NO_TEXT = ["iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title"]
+SKIPPED = {**dict.fromkeys(NO_TEXT, ""), "del": "deletions", "nav": "navigation"}  # by tag, as the report calls it
 HIDDEN = re.compile(r"display:none|visibility:hidden|mso-hide:all")
 COMMENT = re.compile(r"mso-element:comment")
 
@@ -187,24 +187,15 @@ class _Blocks:
 
 def grouped(blocks: Iterable[tuple[str, str]]) -> list[str]:
     """Return paragraphs; the items of a list, and the rows of a table, become the lines of one paragraph."""
-    paragraphs: list[str] = []
-    before = ""
-    for kind, text in blocks:
-        if kind and kind == before:
-            paragraphs[-1] += f"\n{text}"
-        else:
-            paragraphs.append(text)
-        before = kind
-    return paragraphs
+    runs = ((kind, [text for _, text in run]) for kind, run in groupby(blocks, lambda block: block[0]))
+    return [text for kind, texts in runs for text in (["\n".join(texts)] if kind else texts)]
 
 
 def _omitted(element: "etree._Element") -> str | None:
     """Return what an element is called in the report if its text is left out: "" for what is no text, else None."""
-    tag, style = element.tag, re.sub(r"\s", "", element.get("style", "")).lower()
-    if tag in NO_TEXT:
-        return ""
-    if tag == "del" or tag == "nav":
-        return {"del": "deletions", "nav": "navigation"}[tag]
+    style = re.sub(r"\s", "", element.get("style", "")).lower()
+    if element.tag in SKIPPED:
+        return SKIPPED[element.tag]
     if COMMENT.search(style):
         return "comments"
     return "runs of hidden text" if "hidden" in element.attrib or HIDDEN.search(style) else None

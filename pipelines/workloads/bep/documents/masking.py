@@ -114,18 +114,11 @@ class Masker:
         return "".join([*pieces, text[place:]])
 
     def matches(
-        self,
-        text: str,
-        kind: str,
-        mask: str,
-        pattern: re.Pattern[str],
-        is_one: Callable[[re.Match[str]], bool] | None = None,
+        self, text: str, kind: str, mask: str, pattern: re.Pattern[str], is_one: Callable[[re.Match[str]], bool] = bool
     ) -> str:
         """Replace the matches that are ones of a kind, or their group "it" if the pattern has one."""
         group = "it" if "it" in pattern.groupindex else 0
-        return self.spans(
-            text, kind, mask, (match.span(group) for match in pattern.finditer(text) if is_one is None or is_one(match))
-        )
+        return self.spans(text, kind, mask, (match.span(group) for match in filter(is_one, pattern.finditer(text))))
 
 
 def mask_secrets(text: str, masker: Masker) -> str:
@@ -194,15 +187,15 @@ def _is_secret(match: re.Match[str]) -> bool:
     return word != SECRET and len(word) >= 4 and not (word.isalpha() and (word.islower() or word.istitle()))
 
 
-RULES: tuple[tuple[str, str, re.Pattern[str], Callable[[re.Match[str]], bool] | None], ...] = (
-    ("key", SECRET, KEYS, None),
+RULES: tuple[tuple[str, str, re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
+    ("key", SECRET, KEYS, bool),
     ("key", SECRET, LABELLED_SECRETS, _is_secret),
-    ("email", EMAIL, EMAILS, None),
-    ("url", URL, URLS, None),
+    ("email", EMAIL, EMAILS, bool),
+    ("url", URL, URLS, bool),
     ("iban", IBAN, IBANS, _is_iban),
-    ("path", ADDRESS, PATHS, None),
+    ("path", ADDRESS, PATHS, bool),
     ("ip", ADDRESS, IPV4, _is_ipv4),
     ("ip", ADDRESS, IPV6, _is_ipv6),
-    ("telephone", TELEPHONE, TELEPHONES, None),
-    ("telephone", TELEPHONE, LABELLED, None),
+    ("telephone", TELEPHONE, TELEPHONES, bool),
+    ("telephone", TELEPHONE, LABELLED, bool),
 )

@@ -161,15 +161,11 @@ class Reader:
 
     def _in_run(self, run: list[Piece], begins: Collection[int] = (), ends: Collection[int] = ()) -> Iterator[Name]:
         """Yield the name in a run that has the most evidence; `begins` and `ends` of other names are evidence too."""
-        best: Name | None = None
-        for first in range(len(run)):
-            for last in range(min(len(run), first + 5), first, -1):
-                name = self._judged(run, first, last, begins, ends)
-                if name and (
-                    best is None or (name.evidence, name.end - name.begin) > (best.evidence, best.end - best.begin)
-                ):
-                    best, begin, end = name, first, last
-        if best and best.evidence >= ENOUGH:
+        parts = [(first, last) for first in range(len(run)) for last in range(min(len(run), first + 5), first, -1)]
+        judged = ((name, *part) for part in parts if (name := self._judged(run, *part, begins, ends)))
+        found = max(judged, key=lambda each: (each[0].evidence, each[0].end - each[0].begin), default=None)
+        if found and found[0].evidence >= ENOUGH:
+            best, begin, end = found
             while end < len(run) and self._goes_on(run[end]):
                 end += 1
             while begin and self._goes_on(run[begin - 1]) and sound(run[begin - 1].word) > 0:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -66,8 +67,7 @@ def split(sizes: Sequence[int], validation: float, test: float, seed: int) -> li
     """
     total, generator = sum(sizes), random.Random(seed)
     targets = {part: share * total for part, share in (("test", test), ("validation", validation)) if share}
-    best: list[str] = []
-    best_miss = float("inf")
+    tried: list[tuple[float, list[str]]] = []
     for _ in range(ORDERS):
         order = generator.sample(range(len(sizes)), len(sizes))
         parts, miss = ["train"] * len(sizes), 0.0
@@ -77,9 +77,8 @@ def split(sizes: Sequence[int], validation: float, test: float, seed: int) -> li
             miss += abs(sum(sizes[family] for family in chosen) - target)
             for family in chosen:
                 parts[family] = part
-        if miss < best_miss:
-            best, best_miss = parts, miss
-    return best
+        tried.append((miss, parts))
+    return min(tried, key=lambda each: each[0])[1]
 
 
 def _fill(order: Sequence[int], sizes: Sequence[int], target: float, keep: int) -> list[int]:
@@ -105,13 +104,11 @@ def blocks(texts: Sequence[tuple[str, str]], validation: float, test: float, gua
     first = middle - round(validation * total)
     bounds = {"train": (0, first - guard), "validation": (first, middle), "test": (last, total)}
     parts: dict[str, Rows] = {part: [] for part in PARTS}
-    for part, (begin, end) in bounds.items():
-        start = 0
-        for name, text in texts:
-            piece = text[max(0, begin - start) : max(0, end - start)]
-            if piece:
+    starts = accumulate((len(text) for _, text in texts), initial=0)
+    for (name, text), start in zip(texts, starts, strict=False):
+        for part, (begin, end) in bounds.items():
+            if piece := text[max(0, begin - start) : max(0, end - start)]:
                 parts[part].append((name, piece))
-            start += len(text)
     return parts
 
 

@@ -81,8 +81,7 @@ def _by_columns(layout: str) -> str | None:
     rows: list[tuple[str, str]] = []
     found = False
     for line in [*lines, ""]:
-        row = _halves(line, median(rights) if rights else 0, within=bool(rows))
-        if row:
+        if row := _halves(line, median(rights) if rights else 0, within=bool(rows)):
             rows.append(row)
             continue
         columns = [[text for text in column if text] for column in zip(*rows, strict=True)]

@@ -137,16 +137,14 @@ def read(path: Path, name: str, maximum_bytes: int) -> Document:
     says, larger than `maximum_bytes` when expanded, or without text.
     """
     try:
-        size = path.stat().st_size
-        if size > maximum_bytes:
+        if (size := path.stat().st_size) > maximum_bytes:
             raise too_large(size, maximum_bytes)
         content = path.read_bytes()
         kind = path.suffix.lower()
         _check_kind(content, kind)
         readers = {".pdf": read_pdf, ".md": _read_markdown, ".odt": read_odt, ".rtf": read_rtf}
         readers |= {**dict.fromkeys(WORD_ENDINGS, read_docx), **dict.fromkeys(WEB_ENDINGS, _read_html)}
-        reader = readers.get(kind, _read_text)
-        text, pages, warnings = reader(content, maximum_bytes)
+        text, pages, warnings = readers.get(kind, _read_text)(content, maximum_bytes)
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
     except UserError as error:
@@ -208,17 +206,12 @@ def _read_text(content: bytes, maximum_bytes: int) -> tuple[str, int | None, lis
         encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
         warnings.append(f"read as {encoding}, though it has no byte order mark")
     try:
-        if encoding != "utf-8":
-            text = content.decode(encoding)
-        else:
-            text, others = _decode_lines(content)
-            if others:
-                warnings.append(f"lines that are not UTF-8 and were read as cp1252: {others}")
+        text, others = _decode_lines(content) if encoding == "utf-8" else (content.decode(encoding), 0)
     except UnicodeDecodeError as error:
         tried = encoding if encoding != "utf-8" else "neither UTF-8 nor cp1252"
         raise UserError(f"cannot be decoded ({tried}): byte {error.start} of a line or of the file") from error
-    pages = text.count("\f") + 1 if "\f" in text else None
-    return text, pages, warnings
+    warnings += [f"lines that are not UTF-8 and were read as cp1252: {others}"] if others else []
+    return text, text.count("\f") + 1 if "\f" in text else None, warnings
 
 
 def _decode_lines(content: bytes) -> tuple[str, int]:

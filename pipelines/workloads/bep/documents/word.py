@@ -76,17 +76,13 @@ def _name(element: "BaseOxmlElement") -> str:
 
 
 def _omitted(element: "BaseOxmlElement") -> str | None:
-    if element.tag == f"{WORD}r" and _is_hidden(element):
-        return "runs of hidden text"
+    if element.tag == f"{WORD}r":
+        mark = element.find(f"{WORD}rPr/{WORD}vanish")  # of runs that Word neither shows nor prints
+        if mark is not None and mark.get(f"{WORD}val", "true") not in ("0", "false", "off"):
+            return "runs of hidden text"
     if element.tag == f"{WORD}tr" and element.find(f"{WORD}trPr/{WORD}del") is not None:
         return "deletions"
     return "" if element.tag == f"{WORD}tc" and _continues(element) else OMITTED.get(element.tag)
-
-
-def _is_hidden(run: "BaseOxmlElement") -> bool:
-    """Return whether Word neither shows nor prints a run."""
-    mark = run.find(f"{WORD}rPr/{WORD}vanish")
-    return mark is not None and mark.get(f"{WORD}val", "true") not in ("0", "false", "off")
 
 
 def _is_item(paragraph: "BaseOxmlElement") -> bool:
