@@ -30,10 +30,11 @@ class Block(nn.Sequential):
 
     def __init__(self, channels: int, out: int, kernel: int, stride: int, expansion: int):
         wide = channels * expansion
-        parts = {"_expand_conv": Same(channels, wide, 1, 1), "_bn0": _norm(wide), "bend0": nn.ReLU6()}
+        parts = {"_expand_conv": Same(channels, wide, 1, bias=False), "_bn0": _norm(wide), "bend0": nn.ReLU6()}
         parts = parts if expansion > 1 else {}
-        parts |= {"_depthwise_conv": Same(wide, wide, kernel, stride, groups=wide), "_bn1": _norm(wide)}
-        parts |= {"bend1": nn.ReLU6(), "_project_conv": Same(wide, out, 1, 1), "_bn2": _norm(out)}
+        depthwise = Same(wide, wide, kernel, stride, groups=wide, bias=False)
+        parts |= {"_depthwise_conv": depthwise, "_bn1": _norm(wide), "bend1": nn.ReLU6()}
+        parts |= {"_project_conv": Same(wide, out, 1, bias=False), "_bn2": _norm(out)}
         super().__init__(OrderedDict(parts))
         self.adds = stride == 1 and channels == out
 
@@ -47,9 +48,6 @@ class Block(nn.Sequential):
 
 class Same(nn.Conv2d):
     """A convolution that pads as TensorFlow's SAME does: an odd column goes to the right, an odd row to the bottom."""
-
-    def __init__(self, channels: int, out: int, kernel: int, stride: int, groups: int = 1):
-        super().__init__(channels, out, kernel, stride, groups=groups, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (U, channels, H, W) to (U, out, H / stride, W / stride), rounded up."""
@@ -81,7 +79,7 @@ def network() -> nn.Module:
         for repetition in range(repetitions):
             blocks.append(Block(channels, out, kernel, 1 if repetition else stride, expansion))
             channels = out
-    stem = {"_conv_stem": Same(3, 32, 3, 2), "_bn0": _norm(32), "bend": nn.ReLU6()}
+    stem = {"_conv_stem": Same(3, 32, 3, 2, bias=False), "_bn0": _norm(32), "bend": nn.ReLU6()}
     return nn.Sequential(OrderedDict({**stem, "_blocks": nn.Sequential(*blocks)}))
 
 

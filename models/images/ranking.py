@@ -71,11 +71,6 @@ class References:
         object.__setattr__(self, "scores", known)
         object.__setattr__(self, "numbers", self.numbers.detach().cpu())
 
-    @property
-    def tolerance(self) -> float:
-        """Standard error at which an image needs no more references."""
-        return (self.theta if self.theta > 0 else float(self.scores.unique().diff().min())) * TOLERANCE
-
     def answer(self, first: Tensor, second: Tensor) -> Tensor:
         """Return probabilities (P, 3) of the answers, averaged over the two orders of the images."""
         logits = self.log_odds(torch.cat([first, second]), torch.cat([second, first]))
@@ -92,6 +87,7 @@ class References:
         wins = torch.zeros(free.shape, dtype=torch.float64)
         found, information = most_likely(davidson, self.scores, wins, compared)
         asked = self._spread(free)
+        enough = (self.theta if self.theta > 0 else float(self.scores.unique().diff().min())) * TOLERANCE
         while asked.any():
             image, reference = asked.nonzero(as_tuple=True)
             answers = self.answer(images[image], self.numbers[reference])
@@ -100,7 +96,7 @@ class References:
             free &= ~asked
             found, information = most_likely(davidson, self.scores, wins, compared)
             left = (self.budget - compared.sum(1)).clamp(max=MORE)
-            left[information.rsqrt() <= self.tolerance] = 0
+            left[information.rsqrt() <= enough] = 0
             _, variance = _moments(davidson, found[:, None] - self.scores)
             best = torch.where(free, variance, -1.0).argsort(dim=1, descending=True, stable=True)
             place = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1]).expand_as(best))

@@ -70,12 +70,10 @@ class Regressions(nn.Module):
         rows = torch.linspace(0, len(seen[0]) - 1, min(len(seen[0]), images)).round().long()
         features, scores = seen[0].cpu()[rows], seen[1].double().cpu()[rows]
         others, known = unseen[0].cpu(), unseen[1].double().cpu()
-        level, found = scores.mean(), []
+        level = scores.mean()
         parts = zip(features.split(self.sizes, 1), others.split(self.sizes, 1), strict=True)
         kinds = [_Kind(own.double(), further.double()) for own, further in parts]
-        for kind in kinds:
-            for among, with_others in kind.kernels():
-                found.append(_ridge(among, with_others, scores - level, known - level))
+        found = [_ridge(*kernel, scores - level, known - level) for kind in kinds for kernel in kind.kernels()]
         shares, _ = nnls(torch.stack([guess for _, guess in found], 1).numpy(), (known - level).numpy())
         duals = torch.from_numpy(shares)[:, None] * torch.stack([dual for dual, _ in found])
         linear = []

@@ -115,13 +115,10 @@ def _likeliest(prior: Tensor, estimates: Tensor, information: Tensor, known: Ten
     The best share alone would change in a leap where rounding decides between two.
     """
     tried = [_regression(share, estimates, information, known) for share in SHARES]
-    likelihoods = []
-    for each in tried:
-        mean, error = each.scores(prior, estimates, information)
-        likelihoods.append(-(((known - mean) / error).square() / 2 + error.log()).sum())
+    found = [each.scores(prior, estimates, information) for each in tried]
+    likelihoods = [-(((known - mean) / error).square() / 2 + error.log()).sum() for mean, error in found]
     numbers = torch.tensor([astuple(each)[:4] for each in tried], dtype=torch.float64)
-    values = torch.stack(likelihoods).softmax(0) @ numbers
-    return Reliability(*values.tolist())
+    return Reliability(*(torch.stack(likelihoods).softmax(0) @ numbers).tolist())
 
 
 def _regression(share: float, estimates: Tensor, information: Tensor, known: Tensor) -> Reliability:

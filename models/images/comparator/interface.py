@@ -336,8 +336,7 @@ class Comparator(io.Model):
     def example(self) -> dict[str, Tensor]:
         """Return arguments of a deterministic forward pass: four images and some pairs, one of them in both orders."""
         shape = (4, self.config.channels, self.config.size, self.config.size)
-        count = torch.Size(shape).numel()
-        images = (torch.arange(count) * 2654435761 % 251).to(torch.uint8).view(shape)
+        images = (torch.arange(torch.Size(shape).numel()) * 2654435761 % 251).to(torch.uint8).view(shape)
         device = self.reference_images.device
         first, second = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 0]], device=device)
         return {"images": images.to(device), "first": first, "second": second}

@@ -81,9 +81,9 @@ class TowerSiamese(Siamese):
     def encode(self, images: Tensor) -> Tensor:
         """Return encodings (U, F) of images (U, C, S, S)."""
         shown = pixels(images)
-        cells = with_moments(self.tower(shown).float()).flatten(1)
-        levels = 255 * shown.detach()
-        return torch.cat([cells, texture(levels), coarse(levels)], 1)
+        cells, levels = self.tower(shown).float(), 255 * shown.detach()  # (U, T, V)
+        deviation = cells.var(1, unbiased=False).clamp_min(1e-12).sqrt()  # whose slope at 0 is none
+        return torch.cat([cells.mean(1), deviation, cells.flatten(1), texture(levels), coarse(levels)], 1)
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return logits (P, 3) from encodings (U, F), in training those of the network alone."""
@@ -128,12 +128,6 @@ class TowerSiamese(Siamese):
             scores, _ = reliability.fit(prior, mixed, information, known).scores(prior, mixed, information)
             errors.append(float((scores - known).square().mean()))
         self.share[0] = SHARES[errors.index(min(errors))]
-
-
-def with_moments(cells: Tensor) -> Tensor:
-    """Return mean and deviation of the features of all cells, then those of each cell: (U, 2 + T, V) of (U, T, V)."""
-    deviation = cells.var(1, unbiased=False).clamp_min(1e-12).sqrt()  # whose slope at 0 is none
-    return torch.cat([torch.stack([cells.mean(1), deviation], 1), cells], 1)
 
 
 class TowerEncoder(nn.Sequential):

@@ -41,8 +41,7 @@ class Sampled(Posterior):
     @property
     def centred(self) -> np.ndarray:
         """Samples (N, K), less the mean of all images."""
-        centred: np.ndarray = self.covariance - self.covariance.mean(0)
-        return centred
+        return np.asarray(self.covariance - self.covariance.mean(0))
 
     @property
     def errors(self) -> np.ndarray:
@@ -51,8 +50,7 @@ class Sampled(Posterior):
 
     def variances(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Return the variances (P,) of the differences of two scores."""
-        found: np.ndarray = np.square(self.covariance[first] - self.covariance[second]).sum(1)
-        return found
+        return np.asarray(np.square(self.covariance[first] - self.covariance[second]).sum(1))
 
     def uncertainty(self) -> "Uncertainty":
         """Return what pairs are chosen by."""
@@ -97,8 +95,7 @@ def fit_many(pairs: np.ndarray, prior: Prior, *, heard: Heard = ALIKE, samples: 
     unknown, tie = np.zeros((count + alike.shape[1], 1)), 0.0
 
     def scored(z: np.ndarray) -> np.ndarray:  # (N + M, K) -> (N, K)
-        found: np.ndarray = own[:, None] * z[:count] + alike @ z[count:]
-        return found
+        return np.asarray(own[:, None] * z[:count] + alike @ z[count:])
 
     def back(s: np.ndarray) -> np.ndarray:  # its transpose
         return np.concatenate([own[:, None] * s, alike.T @ s])

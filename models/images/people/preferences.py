@@ -55,8 +55,7 @@ class Heard:
 
     def of(self, difference: np.ndarray) -> np.ndarray:
         """Return what differences (P,) of scores are to who answered."""
-        seen: np.ndarray = self.factor * difference + self.lean
-        return seen
+        return np.asarray(self.factor * difference + self.lean)
 
 
 ALIKE = Heard()
@@ -78,16 +77,14 @@ class Prior:
         correlation = np.eye(len(deviation))
         if self.features is not None and self.share:
             correlation = (1 - self.share) * correlation + self.share * self.likeness(rows, rows)
-        covariance: np.ndarray = deviation[:, None] * correlation * deviation
-        return covariance
+        return np.asarray(deviation[:, None] * correlation * deviation)
 
     def likeness(self, rows: np.ndarray | slice, others: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Return the correlation (n, m) that images `rows` have with `others` by their features."""
         assert self.features is not None, "only features tell which images are alike"
         one, other = self.features[rows], self.features[others]
         product = np.square(one).sum(1)[:, None] + np.square(other).sum(1) - 2 * one @ other.T
-        likeness: np.ndarray = np.exp(-product.clip(min=0) / (4 * one.shape[1] * self.length**2))
-        return likeness
+        return np.asarray(np.exp(-product.clip(min=0) / (4 * one.shape[1] * self.length**2)))
 
 
 @dataclass(frozen=True)
@@ -214,9 +211,8 @@ def likely_priors(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> tupl
             if each not in tried:
                 tried[each] = (fit(local, scaled(each), rows, heard).evidence if len(pairs) else 0.0) + beforehand(each)
         best = max(near(place), key=tried.__getitem__)
-    likely = [
-        each for each in sorted(tried, key=tried.__getitem__, reverse=True) if tried[each] > tried[best] - UNLIKELY
-    ]
+    ordered = sorted(tried, key=tried.__getitem__, reverse=True)
+    likely = [each for each in ordered if tried[each] > tried[best] - UNLIKELY]
     return [scaled(each) for each in likely], np.array([beforehand(each) for each in likely])
 
 
@@ -268,8 +264,7 @@ class Uncertainty:
 def of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the quadratic form (P,) of a matrix (N, N) at the differences of two unit vectors each."""
     diagonal = np.diag(matrix)
-    form: np.ndarray = diagonal[first] + diagonal[second] - 2 * matrix[first, second]
-    return form.clip(min=0)
+    return np.asarray((diagonal[first] + diagonal[second] - 2 * matrix[first, second]).clip(min=0))
 
 
 def _candidates(num: int, asked: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

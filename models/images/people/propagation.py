@@ -146,5 +146,4 @@ def _moments(
 
 def _total(difference: np.ndarray, tie: float) -> np.ndarray:
     """Return the logarithm of the sum to which the chances of the three answers are proportional."""
-    total: np.ndarray = np.logaddexp(np.logaddexp(difference / 2, -difference / 2), tie)
-    return total
+    return np.asarray(np.logaddexp(np.logaddexp(difference / 2, -difference / 2), tie))

@@ -80,8 +80,7 @@ def fitted(pairs: np.ndarray, prior: Prior, names: Sequence[str] = ()) -> Fitted
         found = Fitted(priors, found.beforehand, raters.heard, raters)
     if len(prior.mean) > MOST_DENSE:
         return found
-    heard = raters.heard
-    return Fitted(*likely_priors(pairs[sample], prior, heard), raters.heard, raters)
+    return Fitted(*likely_priors(pairs[sample], prior, raters.heard), raters.heard, raters)
 
 
 def _updated(raters: Raters, pairs: np.ndarray, posterior: Posterior) -> Raters:

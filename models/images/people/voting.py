@@ -13,14 +13,13 @@ from models.images.people.raters import Fitted, fitted
 
 def ranked(answers: np.ndarray, found: Fitted) -> tuple[Posterior, list[str]]:
     """Return the scores to show given answers (P, 3), with calibrated errors where these can be had, else why not."""
-    if len(found.priors[0].mean) > MOST_DENSE:
-        said = f"over {MOST_DENSE:,} images: scores and intervals are Laplace's approximation, by sparse matrices"
-        return found.posterior(answers), [said]
-    try:
-        return averaged(answers, found.priors, found.beforehand, found.heard), []
-    except ArithmeticError as error:
-        said = f"{error}; scores and intervals are Laplace's approximation, and intervals may be too narrow"
-        return found.posterior(answers), [said]
+    said = f"over {MOST_DENSE:,} images: scores and intervals are Laplace's approximation, by sparse matrices"
+    if len(found.priors[0].mean) <= MOST_DENSE:
+        try:
+            return averaged(answers, found.priors, found.beforehand, found.heard), []
+        except ArithmeticError as error:
+            said = f"{error}; scores and intervals are Laplace's approximation, and intervals may be too narrow"
+    return found.posterior(answers), [said]
 
 
 def by_votes(given: ImagesInput) -> dict[str, Plain]:

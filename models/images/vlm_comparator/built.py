@@ -28,20 +28,16 @@ def built(config: VlmComparatorConfig) -> nn.Module:
 def _settings(config: VlmComparatorConfig) -> object:
     from transformers import LlavaConfig
 
-    vision: dict[str, int]
-    text: dict[str, int]
+    shape = {
+        "hidden_size": config.width,
+        "intermediate_size": 2 * config.width,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+    }
     preset = PRESETS.get(config.preset)
-    if preset is None:
-        shape = {
-            "hidden_size": config.width,
-            "intermediate_size": 2 * config.width,
-            "num_hidden_layers": config.layers,
-            "num_attention_heads": config.heads,
-        }
-        vision = {**shape, "image_size": config.size, "patch_size": config.patch}
-        text = {**shape, "vocab_size": len(WORDS if config.question == PAIRS else MORE_WORDS)}
-    else:
-        vision, text = preset["vision"], preset["text"]
+    vision = preset["vision"] if preset else {**shape, "image_size": config.size, "patch_size": config.patch}
+    words = WORDS if config.question == PAIRS else MORE_WORDS
+    text = preset["text"] if preset else {**shape, "vocab_size": len(words)}
     ids = {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
     return LlavaConfig(
         vision_config={"model_type": "clip_vision_model", **vision},

@@ -83,9 +83,8 @@ def check(config: VlmComparatorConfig) -> None:
             raise ValueError(f"preset is {config.preset!r}; known presets: small, {', '.join(PRESETS)}")
         if config.base or not config.lora:
             raise ValueError(f"preset {config.preset!r} is itself a base for adapters: set lora=true, leave base out")
-    if config.base or config.preset != "small":
-        return
-    if config.width % (2 * config.heads):
+    built = not config.base and config.preset == "small"
+    if built and config.width % (2 * config.heads):
         raise ValueError(f"width {config.width} is not an even multiple of heads {config.heads}")
-    if config.size % config.patch:
+    if built and config.size % config.patch:
         raise ValueError(f"size {config.size} is not a multiple of patch {config.patch}")

@@ -82,9 +82,7 @@ class LevelComparator(VlmComparator):
         """Return logits (U, 5) of the levels, one pass an image, of encodings (U, ..., V)."""
 
         def ask(part: slice) -> Tensor:
-            found = self.ask(self.level, slice(0, None), self.project(encoded[part]), use_cache=False)
-            logits: Tensor = found.logits[:, -1, self.level.answers]
-            return logits
+            return self.ask(self.level, slice(0, None), self.project(encoded[part]), use_cache=False)[0]
 
         return ask(slice(0, None)) if torch.is_grad_enabled() else self.in_parts(ask, len(encoded))
 

@@ -75,8 +75,7 @@ class VlmComparator(Comparator):
     @property
     def attention(self) -> str:
         """How attention is computed: sdpa, flash_attention_2 or eager; ValueError where a device or package lacks."""
-        found: str = self.base.config._attn_implementation
-        return found
+        return str(self.base.config._attn_implementation)
 
     @attention.setter
     def attention(self, wanted: str) -> None:
@@ -210,14 +209,10 @@ class VlmComparator(Comparator):
         if self.pair.kinds is not None:
             return self._both(tokens, one, other)
         heads, which = one.unique(return_inverse=True)
-        begun = self.ask(
-            self.pair, slice(0, self.pair.begun), [each[heads] for each in tokens], use_cache=True
-        ).past_key_values
+        _, begun = self.ask(self.pair, slice(0, self.pair.begun), [each[heads] for each in tokens], use_cache=True)
         begun.batch_select_indices(which)
         rest = [each[other] for each in tokens]
-        found = self.ask(self.pair, slice(self.pair.begun, None), rest, past_key_values=begun, use_cache=True)
-        logits: Tensor = found.logits[:, -1, self.pair.answers]
-        return logits
+        return self.ask(self.pair, slice(self.pair.begun, None), rest, past_key_values=begun, use_cache=True)[0]
 
     def _kept_at_once(self) -> int:
         """Return how many pairs' keys and values are held at once."""
@@ -230,12 +225,13 @@ class VlmComparator(Comparator):
     def _both(self, tokens: Sequence[Tensor], first: Tensor, second: Tensor) -> Tensor:
         """Return logits (P, 3) of the whole prompt for pairs of rows of `tokens`, each (U, T, D)."""
         images = [torch.stack([each[first], each[second]], 1).flatten(0, 1) for each in tokens]
-        found = self.ask(self.pair, slice(0, None), images, use_cache=False)
-        logits: Tensor = found.logits[:, -1, self.pair.answers]
-        return logits
+        return self.ask(self.pair, slice(0, None), images, use_cache=False)[0]
 
-    def ask(self, prompt: Prompt, span: slice, images: Sequence[Tensor], **further: object) -> Any:
-        """Return the base's outputs after a `span` of a prompt, with the tokens (..., T, D) of the images in it."""
+    def ask(self, prompt: Prompt, span: slice, images: Sequence[Tensor], **further: object) -> tuple[Tensor, Any]:
+        """Return logits (P, A) of the answers, and what to go on from, after a `span` of a prompt.
+
+        `images` are the tokens (..., T, D) of those in the span.
+        """
         ids = prompt.ids[:, span]
         count = len(images[-1]) // (prompt.images if span == slice(0, None) else 1)
         shown = list(images[-1]) if self.kind.listed else images[-1]
@@ -245,7 +241,8 @@ class VlmComparator(Comparator):
         if prompt.kinds is not None:
             further["token_type_ids"] = prompt.kinds[:, span].expand(count, -1)
         ids = ids.expand(count, -1)
-        return self.base(input_ids=ids, mm_encoder_outputs={"image": seen}, logits_to_keep=1, **further)
+        found = self.base(input_ids=ids, mm_encoder_outputs={"image": seen}, logits_to_keep=1, **further)
+        return found.logits[:, -1, prompt.answers], found.past_key_values
 
 
 @contextlib.contextmanager

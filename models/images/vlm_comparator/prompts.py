@@ -107,8 +107,7 @@ def answers_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str, kind:
     between = " " if prompt.endswith(":") else ""
 
     def ids(text: str) -> list[int]:
-        tokens: list[int] = base.processor.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return tokens
+        return list(base.processor.tokenizer(text, add_special_tokens=False)["input_ids"])
 
     asked, found = ids(prompt), []
     for word in ANSWERS[kind]:

@@ -24,7 +24,7 @@ from models.images.texture import texture
 from pipelines.workloads.lmol.config import Columns
 from pipelines.workloads.lmol.sources.finding import ANSWERS, find_answers, kind_of
 from pipelines.workloads.lmol.sources.scores import LabelledPair
-from pipelines.workloads.lmol.sources.tables import passed_over, read_table
+from pipelines.workloads.lmol.sources.tables import Listed, passed_over, read_table
 
 SIDE = 64  # pixels, of the squares described by texture if there is no model
 PROPOSED = "answers.csv"  # name of the table of answers
@@ -92,10 +92,10 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
     table, unknown_tables = find_answers(source, columns)
     folder = table.parent if table else source  # that names are relative to
-    listed = read_table(table, columns) if table else None
-    if listed is not None and listed.scored:
+    listed = read_table(table, columns) if table else Listed()
+    if table and listed.scored:
         raise UserError(f"{source} has scores; answers are img1,img2,label or winner,loser")
-    pairs = listed.pairs if listed else []
+    pairs = listed.pairs
     for path in outputs:
         _check_nothing_is_lost(path, table or folder / PROPOSED, pairs, columns)
     given = source if source.is_dir() else folder
@@ -105,10 +105,9 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     comparator = _comparator(model) if model else None
     names, pixels, aside = _read(folder, files, comparator)
     row = {name: i for i, name in enumerate(names)}
-    who = listed.answered_by if listed else []
     known = [
         ((row[a], row[b], label), rater)
-        for (_, a, b, label), rater in zip(pairs, who, strict=True)
+        for (_, a, b, label), rater in zip(pairs, listed.answered_by, strict=True)
         if {a, b} <= row.keys()
     ]
     if pairs and not known:
@@ -124,7 +123,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
         else f"{len(names):,} images, and no answers about them yet",
         *unknown_tables,
         *(passed_over(given, [*files, *outputs, *([table] if table else [])], "images") if source.is_dir() else []),
-        *(listed.notes if listed else []),
+        *listed.notes,
         *([f"{_count(unknown, 'answer')} about images that cannot be used"] if unknown else []),
         *(f"set aside: {each}" for each in aside),
         *(found.raters.table() if found.raters else []),
@@ -199,5 +198,4 @@ def _from_model(model: Comparator, squares: Sequence[np.ndarray]) -> Prior:
 
 
 def _standardised(features: np.ndarray) -> np.ndarray:
-    standardised: np.ndarray = (features - features.mean(0)) / (features.std(0) + 1e-9)
-    return standardised
+    return np.asarray((features - features.mean(0)) / (features.std(0) + 1e-9))

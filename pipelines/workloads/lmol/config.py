@@ -136,23 +136,15 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _only_what_the_kind_has(self) -> "Model":
-        kinds = {
-            "texture": ("siamese", "scorer"),
-            **dict.fromkeys(
-                ("heads", "preset", "lora", "lora_targets", "prompt", "four_bit", "question", "attention"), ("vlm",)
-            ),
-            "tune": ("siamese",),
-            "base": ("siamese", "vlm"),
-        }
-        given = [
-            name for name in kinds if getattr(self, name) and getattr(self, name) not in ("small", "pairs", "sdpa")
-        ]
-        given = [name for name in given if self.kind not in kinds[name]]
-        if given:
-            raise ValueError(
-                f"model.{given[0]}={getattr(self, given[0])} does nothing for model.kind={self.kind}; leave it out, "
-                f"or set model.kind={' or '.join(kinds[given[0]])}"
-            )
+        kinds = {"texture": ("siamese", "scorer"), "tune": ("siamese",), "base": ("siamese", "vlm")}
+        of_vlm = "heads", "preset", "lora", "lora_targets", "prompt", "four_bit", "question", "attention"
+        for name, having in (kinds | dict.fromkeys(of_vlm, ("vlm",))).items():
+            value = getattr(self, name)
+            if value and value not in ("small", "pairs", "sdpa") and self.kind not in having:
+                raise ValueError(
+                    f"model.{name}={value} does nothing for model.kind={self.kind}; leave it out, "
+                    f"or set model.kind={' or '.join(having)}"
+                )
         if self.tune and not self.base:
             raise ValueError(f"model.tune={self.tune} is of the tower of a base; give a model.base, or leave it out")
         if self.kind == "siamese" and self.base and self.texture:

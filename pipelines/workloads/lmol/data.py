@@ -62,9 +62,6 @@ class Images:
     def __init__(self, images: np.ndarray, rows: np.ndarray, workers: int = 0):
         self.images, self.rows, self.workers, self.size = images, rows, workers, len(rows)
 
-    def __len__(self) -> int:
-        return self.size
-
     def __getitem__(self, items: Tensor) -> Tensor:
         """Return images (b, C, S, S) uint8 for `items` (b,), on the CPU."""
         return torch.from_numpy(self.images[self.rows[items.cpu().numpy()]]).movedim(-1, 1).contiguous()
@@ -170,9 +167,7 @@ def _preferred(
     Training images about which there are only answers of other parts are left out. UserError for an empty part.
     """
     assert found.labels is not None, "preferences are labels"
-    part = np.empty(len(found.scores), np.int64)
-    for number, name in enumerate(PARTS):
-        part[parts[name]] = number
+    part = np.argmax([np.isin(np.arange(len(found.scores)), parts[name]) for name in PARTS], axis=0)
     of_answer = part[found.labels[:, :2]].max(axis=1)
     answers = {name: found.labels[of_answer == number] for number, name in enumerate(PARTS)}
     few = next((name for name in PARTS if not len(answers[name])), None)
@@ -279,15 +274,13 @@ def _save(folder: Path, found: Comparisons, facts: Mapping[str, Plain]) -> None:
     part = np.empty(count, object)
     for name, rows in found.parts.items():
         part[rows] = name
-    reference = np.zeros(count, bool)
-    reference[found.references] = True
     images = pa.table(
         {
             "name": found.names,
             "group": found.groups,
             "family": found.families,
             "part": pa.array(part, pa.string()),
-            "reference": reference,
+            "reference": np.isin(np.arange(count), found.references),
             "score": found.scores,
             "error": np.zeros(count) if found.errors is None else found.errors,
         }

@@ -169,13 +169,10 @@ def _passes(answers: ModelAnswers, placed: Placed, config: Config) -> dict[str, 
     if config.model.kind != "vlm":
         return {}
     own: dict[str, Plain] = {"passes_per_image": answers.passes}
-    if config.model.question != "both":
-        return own
-    scores, _ = answers.scores(placed.images, config.evaluation.comparisons, compared=True)
-    return {
-        **own,
-        "by_comparisons": {"predictor": "vlm by comparisons", **_errors(scores, placed), PASSES: answers.passes},
-    }
+    if config.model.question == "both":
+        scores, _ = answers.scores(placed.images, config.evaluation.comparisons, compared=True)
+        own["by_comparisons"] = {"predictor": "vlm by comparisons", **_errors(scores, placed), PASSES: answers.passes}
+    return own
 
 
 def _table(config: Config, found: Findings, others: Sequence[Baseline], milliseconds: float) -> list[dict[str, Plain]]:

@@ -28,7 +28,6 @@ def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
     model, question = config.model, _question(config, comparisons)
     if model.base:
         _check_named(model.base, model.kind)
-    references = torch.from_numpy(comparisons.references)
     with explained():
         if model.kind == "vlm":
             built: Comparator = _vlm(config, question)
@@ -44,8 +43,7 @@ def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
     if model.kind == "scorer":
         return built
     built.reference_images.copy_(torch.from_numpy(comparisons.images[comparisons.references]).movedim(-1, 1))
-    scores = torch.from_numpy(comparisons.scores)
-    built.reference_scores.copy_(scores[references])
+    built.reference_scores.copy_(torch.from_numpy(comparisons.scores[comparisons.references]))
     built.prior.copy_(prior(comparisons))
     return built
 

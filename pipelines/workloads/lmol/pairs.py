@@ -128,10 +128,9 @@ def references(scores: np.ndarray, per_bin: int) -> np.ndarray:
     low, high = int(scores.min()), int(scores.max())
     # As Python's integers: ten times a wide span of scores may be beyond int64.
     bins = np.array([(int(score) - low) * BINS // (high - low + 1) for score in scores])
-    found = []
+    order, found = np.argsort(scores, kind="stable"), []
     for each in range(BINS):
-        rows = np.flatnonzero(bins == each)
-        rows = rows[np.argsort(scores[rows], kind="stable")]
+        rows = order[bins[order] == each]
         found.append(rows[np.linspace(0, len(rows) - 1, min(per_bin, len(rows))).round().astype(np.int64)])
     return np.sort(np.concatenate(found))
 
@@ -143,17 +142,13 @@ def _similar_after(ordered: np.ndarray, theta: int) -> np.ndarray:
 
 def _threes(same: np.ndarray, other: np.ndarray, most: int, degree: int, images: int) -> np.ndarray:
     """Return (K, 3, 2), K at most `most`: one pair of `same`, two of `other`, no image in more than `degree` pairs."""
-    left = [degree] * images
+    left, chosen = [degree] * images, []
     similar, different = iter(same.tolist()), iter(other.tolist())
-    threes: list[list[list[int]]] = []
-    while len(threes) < most:
-        three = []
-        for pairs in (similar, different, different):
-            pair = next((pair for pair in pairs if left[pair[0]] and left[pair[1]]), None)
-            if pair is None:
-                return np.array(threes, np.int64).reshape(-1, 3, 2)
-            three.append(pair)
-            left[pair[0]] -= 1
-            left[pair[1]] -= 1
-        threes.append(three)
-    return np.array(threes, np.int64).reshape(-1, 3, 2)
+    for pairs in (similar, different, different) * most:
+        pair = next((pair for pair in pairs if left[pair[0]] and left[pair[1]]), None)
+        if pair is None:
+            break
+        chosen.append(pair)
+        left[pair[0]] -= 1
+        left[pair[1]] -= 1
+    return np.array(chosen[: len(chosen) // 3 * 3], np.int64).reshape(-1, 3, 2)

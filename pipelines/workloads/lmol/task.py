@@ -100,10 +100,9 @@ class ComparisonTask(Task):
 
         First and Second are the same answer in the two orders, so a difference of their counts is averaged out.
         """
-        natural = self.comparisons.shares
         counts = torch.bincount(labels, minlength=3) + 1.0  # no logarithm of zero
         counts[:2] = counts[:2].mean()
-        return (counts / counts.sum()).log() - torch.as_tensor(natural, dtype=torch.float32).log()
+        return (counts / counts.sum()).log() - torch.tensor(self.comparisons.shares).log()
 
     def _targets(self, ends: Tensor) -> Tensor | None:
         """Return probabilities (P, 3) of the answers to pairs of images (P, 2) whose scores are known up to an error.
@@ -232,7 +231,5 @@ def logits_of_orders(
 
 def cross_entropy(one: Tensor, other: Tensor, label: Tensor) -> Tensor:
     """Return nats (b,), the mean over both orders, for labels (b,) or probabilities of them (b, 3)."""
-    return (
-        functional.cross_entropy(one, label, reduction="none")
-        + functional.cross_entropy(other, label, reduction="none")
-    ) / 2
+    given, swapped = (functional.cross_entropy(each, label, reduction="none") for each in (one, other))
+    return (given + swapped) / 2

@@ -27,16 +27,14 @@ class ModelAnswers:
         encoded = map_items(source, lambda batch: {"features": model.encode(batch["image"].to(device))}, IMAGES_AT_ONCE)
         # If the images do not fit on the device, their encodings may not fit either.
         self.features = encoded["features"] if source.workers else encoded["features"].to(device)
-        self.encode_seconds = (time.perf_counter() - began) / len(source)
+        self.encode_seconds = (time.perf_counter() - began) / source.size
         self.row = torch.full((len(source.images),), -1)
-        self.row[source.rows] = torch.arange(len(source))
+        self.row[source.rows] = torch.arange(source.size)
         one = source[torch.zeros(1, dtype=torch.long)].to(device)
         self.grey = torch.full_like(one, round(np.mean([source.images[row].mean() for row in source.rows])))
 
     def __call__(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Return probabilities (P, 3) float64 for numbers of images (P,), (P,), in the order given."""
-        if not len(first):
-            return np.empty((0, 3))
         began = time.perf_counter()
         source = Resident({"first": self.row[first], "second": self.row[second]}, self.device)
         logits = self.map_items(source, self._compare, PAIRS_AT_ONCE)["logits"]

@@ -134,7 +134,7 @@ def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) 
 
 def _in_parts(describe: Callable[[Tensor], Tensor], images: Images) -> np.ndarray:
     """Return what is made of all images (N, F), float64, a part at a time."""
-    parts = torch.arange(len(images)).split(AT_ONCE)
+    parts = torch.arange(images.size).split(AT_ONCE)
     return np.concatenate([describe(images[part]).double().numpy() for part in parts])
 
 
@@ -221,7 +221,7 @@ def network_scores(
             if error < best:
                 best, kept = error, {name: each.clone() for name, each in model.state_dict().items()}
     model.load_state_dict(kept)
-    return timed(lambda: _scores_of(model, seen, np.arange(len(images)), device))
+    return timed(lambda: _scores_of(model, seen, np.arange(images.size), device))
 
 
 @torch.no_grad()

@@ -22,7 +22,6 @@ PRISTINE = "pristine"  # the family of photos that are not degraded
 class PairFigures(TypedDict):
     """Figures of answers about pairs."""
 
-    n: int
     accuracy: float
     macro_f1: float
     nll: float  # nats
@@ -42,7 +41,6 @@ def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> PairFigures:
     )
     error, reliability = _calibration(probabilities.max(axis=1), right)
     return {
-        "n": len(labels),
         "accuracy": float(right.mean()),
         "macro_f1": float(f1.mean()),
         "nll": float(log_loss(labels, probabilities, labels=range(len(CLASSES)))),
@@ -61,8 +59,6 @@ def _calibration(confidence: np.ndarray, right: np.ndarray) -> tuple[float, list
     member = np.minimum((confidence * BINS).astype(int), BINS - 1)
     bins = [
         {
-            "from": k / BINS,
-            "to": (k + 1) / BINS,
             "confidence": float(confidence[member == k].mean()),
             "accuracy": float(right[member == k].mean()),
             "n": int((member == k).sum()),

@@ -11,12 +11,9 @@ from pathlib import Path
 from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources.image_set import ImageSet
 from pipelines.workloads.lmol.sources.photos import read_digits, read_photos
-from pipelines.workloads.lmol.sources.tables import EMBEDDED
 from pipelines.workloads.lmol.sources.user_files import read_user_files
 
 
 def read(data: Data, path: Path) -> ImageSet:
     """Return the images, written to `path`.npy, and scores of `data.source`; UserError for missing or unusable ones."""
-    if data.source in EMBEDDED:
-        return {"digits": read_digits, "photos": read_photos}[data.source](data, path)
-    return read_user_files(data, path)
+    return {"digits": read_digits, "photos": read_photos}.get(data.source, read_user_files)(data, path)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,18 +34,12 @@ USUAL = {
     "std": ("std", "sd", "stddev", "standarddeviation", "mosstd", "scorestd", "sigma"),
     "count": ("count", "n", "votes", "numvotes", "numratings", "ratings", "voters", "ctotal"),
 }
-# The kinds of table, by the columns that each needs; the first that fits is taken.
+# The kinds of table, by the columns that each needs, and those that it may have; the first that fits is taken.
 LAYOUTS = {
-    "scored pairs": ("first", "second", "score1", "score2", "label"),
-    "pairs": ("first", "second", "label"),
-    "choices": ("winner", "loser"),
-    "images": ("image", "score"),
-}
-EXTRA = {
-    "scored pairs": ("rater", "count"),
-    "pairs": ("rater", "count"),
-    "choices": ("tie", "rater", "count"),
-    "images": ("group", "rater", "std", "count"),
+    "scored pairs": (("first", "second", "score1", "score2", "label"), ("rater", "count")),
+    "pairs": (("first", "second", "label"), ("rater", "count")),
+    "choices": (("winner", "loser"), ("tie", "rater", "count")),
+    "images": (("image", "score"), ("group", "rater", "std", "count")),
 }
 NEEDED = (
     "image,score (and group, rater, std, count); img1,img2,label; winner,loser (and tie); or "
@@ -89,11 +84,11 @@ def assigned(
         if holds not in given and any(name in free for name in names)
     }
     found = {**guessed, **given}
-    layout = next((name for name, needed in LAYOUTS.items() if all(holds in found for holds in needed)), None)
+    layout = next((name for name, (needed, _) in LAYOUTS.items() if all(holds in found for holds in needed)), None)
     if layout is None:
         columns = f"the columns {', '.join(header)}" if header else "no columns, as it is an empty file"
         raise UserError(f"{table} has {columns}; {advice}")
-    used = {holds: found[holds] for holds in (*LAYOUTS[layout], *EXTRA[layout]) if holds in found}
+    used = {holds: found[holds] for holds in itertools.chain(*LAYOUTS[layout]) if holds in found}
     notes = [
         f"{holds} is read from the column {column!r}"
         for holds, column in used.items()
@@ -200,8 +195,7 @@ def _separator(text: str) -> str:
 def layout_of(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict[str, str], str]:
     """Return a table's layout and columns by its first line; for what is no table an empty layout, and why."""
     header = headed(_first_row(next(iter(lists_in(table)), table) if table.is_dir() else table))
-    header = [column.strip() for column in header]
-    header += COUNTED if levels_of(header) else []
+    header = header + COUNTED if levels_of(header) else header
     try:
         layout, used, _ = assigned(str(table), header, columns)
     except UserError as error:

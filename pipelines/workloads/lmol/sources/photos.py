@@ -32,7 +32,8 @@ THOUSANDTH = Fraction(1, 1000)  # unit of photo scores
 PHOTO_THETA = 65  # thousandths, half the step between two degrees at 32 to 96 pixels: one degree is similar
 # The photos in these packages, except those that show a person (astronaut, camera, lfw, retina), state no licence
 # (moon, page, motorcycle), are not photos, or are blurred to begin with (clock): package and path, and the licence.
-PHOTOS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("photos.json").read_bytes())
+LICENCES = json.loads(Path(__file__).with_name("licences.json").read_bytes())
+PHOTOS: dict[str, dict[str, str]] = LICENCES["photos"]
 
 
 def read_digits(data: Data, path: Path) -> ImageSet:
@@ -55,18 +56,7 @@ def read_digits(data: Data, path: Path) -> ImageSet:
         groups=names,
         names=names,
         families=["digit"] * len(names),
-        facts={
-            "source": "handwritten digits",
-            "licences": [
-                {
-                    "name": "digits.csv.gz of scikit-learn",
-                    "licence": "shipped with scikit-learn, which names none of its own for it",
-                    "attribution": "E. Alpaydin and C. Kaynak (1998), Optical Recognition of Handwritten Digits, "
-                    "UCI Machine Learning Repository",
-                    "url": "https://archive.ics.uci.edu/dataset/80",
-                }
-            ],
-        },
+        facts={"source": "handwritten digits", "licences": [LICENCES["digits"]]},
     )
 
 

@@ -119,5 +119,4 @@ def standard_errors(unit: np.ndarray, deviations: np.ndarray, counts: np.ndarray
     seen = free > 0
     differ = max(0.0, float((free * (np.square(share - 1) - chance))[seen].sum() / (free * (1 + chance))[seen].sum()))
     trust = np.where(seen, differ / (differ * (1 + chance) + chance), 0.0)
-    errors: np.ndarray = unit * np.sqrt(pooled * (1 + trust * (share - 1)))
-    return errors
+    return np.asarray(unit * np.sqrt(pooled * (1 + trust * (share - 1))))

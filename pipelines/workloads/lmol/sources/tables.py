@@ -51,7 +51,6 @@ class Listed:
     refused: dict[str, str] = field(default_factory=dict)  # reason by name
     pairs: list[LabelledPair] = field(default_factory=list)
     answered_by: list[str] = field(default_factory=list)  # raters of `pairs`, "" if nobody says
-    repeated: int = 0
     scored: bool = True  # False if there are preferences only
     notes: list[str] = field(default_factory=list)  # on guesses
     raters: list[dict[str, Any]] = field(default_factory=list)  # what was found out about each
@@ -129,7 +128,6 @@ def _images(listed: Listed, table: Path, rows: Rows) -> None:
     sound = [name for name, each in given.items() if all(number(score) is not None for _, score in each)]
     for name, each in given.items():
         if not rated or name not in sound:
-            listed.repeated += len(each) - 1
             for _, score in each:
                 listed.add(name, score)
     if not rated:

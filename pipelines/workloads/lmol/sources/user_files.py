@@ -60,12 +60,10 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
     facts: dict[str, Plain] = {
         "source": f"images of {table}",
         "listed": count,
-        "listed_again": listed.repeated,
         "quarantined": found.refused,
         "animated": found.animated,
         "columns": listed.notes,
         "raters": listed.raters,
-        "licences": [],
     }
     scores, unit, theta = np.zeros(len(rows), np.int64), LATENT, 0
     if listed.scored:
@@ -113,11 +111,9 @@ def _decode(folder: Path, data: Data, names: Sequence[str]) -> tuple[np.ndarray,
     for name in names:
         try:
             image, animated = image_files.read(within(folder, name), data.size, data.maximum_pixels, data.fit)
-        except image_files.TooLargeError as error:
-            found.refused[name] = f"{error}, or raise data.maximum_pixels={data.maximum_pixels}"
-            continue
         except ValueError as error:
-            found.refused[name] = str(error)
+            large = isinstance(error, image_files.TooLargeError)
+            found.refused[name] = str(error) + f", or raise data.maximum_pixels={data.maximum_pixels}" * large
             continue
         images.append(image)
         found.names.append(name)

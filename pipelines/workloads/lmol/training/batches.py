@@ -33,6 +33,7 @@ class Pairs:
         self.device = images.device if isinstance(images, Tensor) and not workers else torch.device("cpu")
         self.workers = workers
         self.shift, self.ways, self.key, self.size = shift, 8 if turn else 2 if mirror else 1, key, len(pairs)
+        self.views = (2 * shift + 1) ** 2 * self.ways  # ways in which an image can be moved and turned
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return first and second (b,), rows of images (U, C, S, S) or of encoded (U, ...), and label (b,).
@@ -42,28 +43,19 @@ class Pairs:
         """
         first, second, label = self.pairs[items].T
         # Computed on the CPU, where the pairs are, so as not to wait for the device.
-        views = self._views(items) if self.shift or self.ways > 1 else torch.zeros(1, dtype=torch.long)
-        num_views = self._num_views()
-        unique, rows = torch.unique(torch.cat([first, second]) * num_views + views, return_inverse=True)
+        view = (uniform(self.key, items, 2) * self.views).long().T.flatten() if self.views > 1 else 0
+        unique, rows = torch.unique(torch.cat([first, second]) * self.views + view, return_inverse=True)
         rows, label, unique = (each.to(self.device, non_blocking=True) for each in (rows, label, unique))
         first, second = rows.chunk(2)
         batch = {"first": first, "second": second, "label": label, "numbers": unique}
         if self.targets is not None:
             batch["target"] = self.targets[items.cpu()].to(self.device, non_blocking=True)
         if self.known is not None:
-            batch["known"] = self.known[unique // num_views]
+            batch["known"] = self.known[unique // self.views]
         if self.encoded is not None:
             return {**batch, "encoded": self.encoded[unique]}
-        images = self.images[unique // num_views]
-        return {**batch, "images": self._moved(images, unique % num_views) if num_views > 1 else images}
-
-    def _num_views(self) -> int:
-        """Return the number of ways in which an image can be moved and turned."""
-        return (2 * self.shift + 1) ** 2 * self.ways
-
-    def _views(self, items: Tensor) -> Tensor:
-        """Return the numbers of the views (2 b,): those of the first images of `items`, then of the second ones."""
-        return (uniform(self.key, items, 2) * self._num_views()).long().T.flatten()
+        images = self.images[unique // self.views]
+        return {**batch, "images": self._moved(images, unique % self.views) if self.views > 1 else images}
 
     def _moved(self, images: Tensor, view: Tensor) -> Tensor:
         """Return images (U, C, S, S), each moved and turned as its view (U,) says."""
