@@ -4,6 +4,7 @@ import json
 from types import SimpleNamespace
 
 import pytest
+import torch
 from accelerate.state import AcceleratorState
 
 from common.errors import UserError
@@ -122,3 +123,12 @@ def test_another_precision_is_refused_or_allowed_and_recorded(tmp_path, monkeypa
     assert train(4, "bf16", change_precision=True).step == 4
     recorded = json.loads(run.provenance_file.read_text())
     assert [start["mixed_precision"] for start in (*recorded["earlier"], recorded)] == ["no", "bf16"]
+
+
+@pytest.mark.parametrize(
+    ("precision", "instructions", "noted"), [("bf16", "AVX2", 1), ("bf16", "AVX512", 0), ("no", "AVX2", 0)]
+)
+def test_a_cpu_without_instructions_for_bf16_is_told(monkeypatch, precision, instructions, noted):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
+    assert len(training.slow(torch.device("cpu"), precision)) == noted
+    assert training.slow(torch.device("cuda"), precision) == []
