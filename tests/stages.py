@@ -37,13 +37,7 @@ def copy_checkout(folder):
 def command(script, *words):
     """The stage as a list of words that starts a new interpreter."""
     workload = [] if "--workload" in words or script == "ask.py" else ["--workload", "cvrp"]
-    return [sys.executable, str(ROOT / "pipelines" / script), *workload, *last_of_each(words)]
-
-
-def last_of_each(words):
-    """Leave out words key=value that a later one of the same key is to replace, which the commands refuse."""
-    keys = [word.partition("=")[0] if "=" in str(word) else None for word in words]
-    return [word for place, word in enumerate(words) if keys[place] is None or keys[place] not in keys[place + 1 :]]
+    return [sys.executable, str(ROOT / "pipelines" / script), *workload, *words]
 
 
 def refused(done, *texts):

@@ -100,11 +100,6 @@ def test_the_resolved_config_is_printed_and_nothing_begins(tmp_path):
         (["train.py", "--workload", "cvrp", "--nmae", "x"], "did you mean --name?"),
         (["train.py", "--workload", "cvrp", "--steps", "5"], "did you mean training.steps=5, without dashes?"),
         (["evaluate.py", "--workload", "cvrp", "--milliseconds=8"], "did you mean evaluation.milliseconds=8,"),
-        (["train.py", "--workload", "cvrp", "seed=1", "seed=2"], "seed is given twice, as 1 and as 2; leave one out"),
-        (
-            ["train.py", "--workload", "lmol", "--folds", "all", "data.fold=1"],
-            "data.fold is given twice, as 1 and as a",
-        ),
         (["train.py"], "--workload is missing; give one of bep, crypto"),
         (["evaluate.py", "--workload", "bep", "evaluation.clause=2"], "did you mean 'evaluation.clauses'?"),
         (["prepare.py", "--workload", "lmol", "data.thetta=4"], "did you mean 'data.theta'?"),

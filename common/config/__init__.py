@@ -88,8 +88,8 @@ def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], sour
 
 
 def check_words(cls: type[Section], words: Sequence[str]) -> None:
-    """Raise UserError for words wrong whatever config they patch: unknown or repeated keys, values of another type."""
-    refuse_repeated(words)
+    """Raise UserError for words that are wrong whatever config they patch: unknown keys, values of another type."""
+    tell_repeated(words)
     tree: dict[str, object] = {}
     _patch_all(cls, tree, words)
     try:
@@ -100,12 +100,13 @@ def check_words(cls: type[Section], words: Sequence[str]) -> None:
             raise UserError("\n  ".join([OF_WORDS, *_problems(cls, wrong)])) from error
 
 
-def refuse_repeated(words: Iterable[str]) -> None:
-    """Raise UserError for words key=value that give a key two values."""
+def tell_repeated(words: Iterable[str]) -> None:
+    """Say on standard error which of the values counts that words key=value give a key: the last one."""
     given: dict[str, str] = {}
     for key, equals, value in (word.partition("=") for word in words):
-        if equals and given.setdefault(key, value) != value:
-            raise UserError(f"{key} is given twice, as {given[key]} and as {value}; leave one out")
+        if equals and given.get(key, value) != value and int(os.environ.get("RANK", 0)) == 0:
+            print(f"{key} is given twice: {value} counts, not {given[key]}", file=sys.stderr)
+        given[key] = value
 
 
 def checked(cls: type[Config], tree: object, what: str, context: Mapping[str, object] | None = None) -> Config:

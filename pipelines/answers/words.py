@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from common.config import Section, checked, plain_yaml, refuse_repeated
+from common.config import Section, checked, plain_yaml, tell_repeated
 from common.config.arguments import nearest
 from common.config.keys import as_text, groups
 from common.errors import UserError
@@ -35,7 +35,7 @@ def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[s
             if near and near[0] in inputs.input.model_fields:
                 raise UserError(f"{word}: unknown key {found[1]}; did you mean {near[0]}={found[2]}?")
             settings[found[1]] = _value(inputs.settings, *found.groups())
-    refuse_repeated(word for word in words if Path(word) not in paths)
+    tell_repeated(word for word in words if Path(word) not in paths)
     checked(inputs.settings, settings, "settings")
     return paths, settings, fields
 

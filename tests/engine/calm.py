@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from tests import faults, forked
-from tests.stages import ROOT, last_of_each
+from tests.stages import ROOT
 
 FAULTS = ROOT / "tests/faults.py"
 EACH_START = ("provenance.json", "train.log", ".lock")  # tell of each start
@@ -51,7 +51,7 @@ class Calm:
     def command(self, *words, fault=()):
         """The words after `python`."""
         script = [FAULTS, *fault] * bool(fault) + [ROOT / "pipelines/train.py", "--workload", self.workload]
-        return [*map(str, script), *last_of_each(words)]
+        return [*map(str, script), *words]
 
     def resume(self, folder):
         """Resume, by nothing but the run's name; begin again where the run was not begun."""

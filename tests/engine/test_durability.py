@@ -14,7 +14,7 @@ import pytest
 from common.disk.lock import held
 from tests import forked
 from tests.engine.calm import Calm, left
-from tests.stages import ROOT, last_of_each, refused
+from tests.stages import ROOT, refused
 
 WORDS = ["data.examples=50", "training.steps=4", "training.batch_size=8", "training.log_steps=2"]
 WORDS += ["training.checkpoint_steps=2", "training.validation_steps=2", "training.keep_checkpoints=1"]
@@ -170,7 +170,7 @@ def slurm(tmp_path):
 @pytest.mark.slow
 def test_under_slurm_a_training_is_saved_before_its_time_is_over_queued_again_and_resumed(one, tmp_path, slurm):
     """Slurm's part is played: its commands, and the signal that it sends."""
-    words = ["--workload", one.workload, *last_of_each([*WORDS, "training.steps=100000"])]
+    words = ["--workload", one.workload, *WORDS, "training.steps=100000"]
     metrics = tmp_path / RUN / "metrics.jsonl"
     for start, environment in enumerate(({}, {"SLURM_RESTART_COUNT": "1"}), 1):
         begun = metrics.stat().st_size if metrics.exists() else 0
@@ -236,7 +236,7 @@ WavesTask.score = score
 def test_under_slurm_a_signal_in_a_validation_of_two_processes_loses_nothing(tmp_path, slurm, seconds):
     """Ten items are held out, of which each round takes two. torchrun alone would give 30 seconds."""
     package = waves(tmp_path, SLOW.format(pause=seconds / 5))
-    words = ["--workload", package, *last_of_each([*WORDS, "training.steps=6", "training.validation_steps=3"])]
+    words = ["--workload", package, *WORDS, "training.steps=6", "training.validation_steps=3"]
     words += ["training.checkpoint_steps=100", "training.micro_batch_size=1"]
     said = slurm((tmp_path / "validating").exists, *words, SLURM_GPUS_ON_NODE="2")
     assert "stopped by SIGUSR1 after step 3; go on with --resume" in said
