@@ -7,8 +7,9 @@
 
 --out (gpu.jsonl in the folder OUT, or here) gets a JSON line for each part as soon as the part has ended. What it has
 already is not measured again: repeat the command for what time did not reach. A part that fails or takes too long is
-recorded with its last lines. What the commands say is in a file beside it that ends with .log. All commands are forks
-of one interpreter, which imports everything once: of nine minutes the same imports for each would take five.
+recorded with its last lines. What the commands say is in a file beside it that ends with .log. Commands are forks
+of one interpreter or, where its imports start threads, interpreters that have imported while others ran: of nine
+minutes the imports would take five.
 """
 
 import argparse

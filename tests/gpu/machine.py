@@ -1,4 +1,4 @@
-"""Commands on the machine that is measured: forks of one interpreter that has imported for all, ended in time."""
+"""Commands on the machine that is measured, in interpreters that have imported before, ended in time."""
 
 import collections
 import contextlib
