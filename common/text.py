@@ -3,7 +3,7 @@
 import lzma
 import math
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from torch import Tensor
@@ -47,12 +47,6 @@ def longest_copied_span(text: str, training: str) -> str:
     return longest
 
 
-def distinct(items: Sequence[Hashable], n: int) -> float | None:
-    """Return the share of different n-grams among all n-grams of `items`; None if there are none."""
-    grams = [tuple(items[i : i + n]) for i in range(len(items) - n + 1)]
-    return len(set(grams)) / len(grams) if grams else None
-
-
 def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
     """Mark (len(text),) bool the characters in a piece of `span` characters that `training` has, by 64-bit hashes."""
     if span < 1:
@@ -69,8 +63,7 @@ def hashes(text: str, length: int) -> np.ndarray:
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
     prefixes = np.cumsum(np.append(np.uint64(0), codes * powers(BASE, len(codes))), dtype=np.uint64)
     sums = prefixes[length:] - prefixes[:-length]
-    found: np.ndarray = sums * powers(pow(BASE, -1, 1 << 64), len(sums))
-    return found
+    return np.asarray(sums * powers(pow(BASE, -1, 1 << 64), len(sums)))
 
 
 def powers(base: int, count: int) -> np.ndarray:

@@ -86,10 +86,11 @@ def start_server(modules: Sequence[str]) -> ForkServerContext:
 
 
 def _begin(begin: Callable[[], None] | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end is theirs
     threading.Thread(target=end_with_parent, daemon=True).start()
     if begin is not None:
-        begin()
+        begin()  # its tasks are long: Ctrl-C ends them
+    else:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end is theirs
 
 
 def progress(items: Iterable[Item], total: int, what: str | None) -> Iterator[Item]:

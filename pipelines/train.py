@@ -10,9 +10,7 @@
 
 Exit status: 0 done; 2 something you can mend, said in a few lines; 128 + n
 saved and stopped by signal n; 1 else. `accelerate launch` makes 1 of each but
-0, and prints a traceback of its own, below which the error stands again; -q
-(before the script), or --config_file accelerate_configs/cpu.yaml or
-single_gpu.yaml, leaves it out.
+0, under a traceback of its own that -q (before the script) leaves out.
 """
 
 import argparse

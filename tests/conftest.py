@@ -61,11 +61,12 @@ def pytest_collection_finish():
 def pytest_runtest_protocol():
     """Undo what a test, or a library that it imports, does to the environment: the next test begins like the first.
 
-    A training in this process may have left products to oneDNN, which rounds otherwise than MKL.
+    A training in this process may have left products to oneDNN, which rounds otherwise than MKL, or in bf16 nothing.
     """
     before = dict(os.environ)
     result = yield
-    sys.modules["torch"].backends.mkldnn.matmul.fp32_precision = "ieee"
+    mkldnn = sys.modules["torch"].backends.mkldnn
+    mkldnn.enabled, mkldnn.matmul.fp32_precision = True, "ieee"
     for name in {name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)}:
         os.environ.pop(name, None)
         os.environ.update({name: before[name]} if name in before else {})

@@ -102,11 +102,13 @@ def check_words(cls: type[Section], words: Sequence[str]) -> None:
 
 def tell_repeated(words: Iterable[str]) -> None:
     """Say on standard error which of the values counts that words key=value give a key: the last one."""
-    given: dict[str, str] = {}
+    given: dict[str, list[str]] = {}
     for key, equals, value in (word.partition("=") for word in words):
-        if equals and given.get(key, value) != value and int(os.environ.get("RANK", 0)) == 0:
-            print(f"{key} is given twice: {value} counts, not {given[key]}", file=sys.stderr)
-        given[key] = value
+        given.setdefault(key, []).extend([value] if equals else [])
+    for key, values in given.items():
+        if len(set(values)) > 1 and int(os.environ.get("RANK", 0)) == 0:
+            times = f"{len(values)} times: {printable(values[-1], 80)} counts"
+            print(f"{printable(key, 80)} is given {times}", file=sys.stderr)
 
 
 def checked(cls: type[Config], tree: object, what: str, context: Mapping[str, object] | None = None) -> Config:

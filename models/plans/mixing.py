@@ -42,8 +42,7 @@ def mixture(network: np.ndarray, found: Layers, tables: Sequence[np.ndarray]) ->
     """Return log-probabilities (N, V) by one set of `tables`; `network` (N, V) float32 is the LSTM's."""
     logits = np.matmul(weights(selected(network, found.states), tables)[:, None], features(network, found))[:, 0]
     logits -= logits.max(1, keepdims=True)
-    mixed: np.ndarray = logits - np.log(np.exp(logits).sum(1, keepdims=True))
-    return mixed
+    return np.asarray(logits - np.log(np.exp(logits).sum(1, keepdims=True)))
 
 
 def selected(network: np.ndarray, states: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -81,8 +80,7 @@ def sharpened(found: Layers, network: np.ndarray) -> np.ndarray:
             before = _BEFORE[before]
         rows[level] = row
         begins.append(rows[before])
-        sharper = np.multiply(after[begins[-1]], share[level], out=after[row])
-        sharper += own[level]
+        after[row] = after[begins[-1]] * share[level] + own[level]
     logs = np.log(after, out=after)
     changes = np.zeros((num, depth, num_tokens), np.float32)
     changes[:, seen] = (logs[2:] - logs[begins]).transpose(1, 0, 2)

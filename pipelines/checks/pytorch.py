@@ -102,9 +102,9 @@ def check_training_step() -> Iterator[Finding]:
             fault, remedy = "no memory is left for even a small model", "nvidia-smi   # shows which processes hold it"
         except RuntimeError as error:  # no kernels, a device in exclusive use, a broken library
             fault, driver = first_line(error), read_driver()
-            capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
-            build = cuda_build(driver.cuda_version, [capability]) if driver else None
-            remedy = install_torch(build or installed_build())
+            if driver and device.type == "cuda" and "no kernel image" in fault:
+                build = cuda_build(driver.cuda_version, [torch.cuda.get_device_capability(device)])
+                remedy = install_torch(build or installed_build())
         if fault is None:
             yield ok(f"{device}: forward, backward and optimizer step")
         else:

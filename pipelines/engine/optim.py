@@ -31,12 +31,10 @@ def _sgd(model: nn.Module, learning_rate: float, weight_decay: float, betas: tup
 def _muon(model: nn.Module, learning_rate: float, weight_decay: float, betas: tuple[float, float]) -> list[Optimizer]:
     """Muon (Jordan et al. 2024) for matrices but embeddings, AdamW for the rest, at one rate (Liu et al. 2025)."""
     import torch
-    from torch import nn
 
-    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
+    embeddings = {id(module.weight) for module in model.modules() if isinstance(module, torch.nn.Embedding)}
     matrices = [p for p in _trained(model) if p.ndim == 2 and id(p) not in embeddings]
-    chosen = {id(p) for p in matrices}
-    others = [p for p in _trained(model) if id(p) not in chosen]
+    others = [p for p in _trained(model) if p.ndim != 2 or id(p) in embeddings]
     optimizers: list[Optimizer] = []
     if groups := _groups(model, matrices, weight_decay):
         optimizers.append(torch.optim.Muon(groups, learning_rate, momentum=betas[0], adjust_lr_fn="match_rms_adamw"))

@@ -31,17 +31,20 @@ if TYPE_CHECKING:
 def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
     """Return the Accelerator with the configured trackers. Raises UserError for a tracker that is not installed."""
     trackers.check(config.tracking, run)
-    return Accelerator(
+    accelerator = Accelerator(
         log_with=list(config.tracking.log_with) or None,
         project_config=ProjectConfiguration(project_dir=str(run.folder), logging_dir=str(run.folder / "trackers")),
     )
+    if slow(accelerator.device, accelerator.mixed_precision):
+        torch.backends.mkldnn.enabled = False  # type: ignore[assignment]  # it has no LSTM in bf16 there, and fails
+    return accelerator
 
 
 def slow(device: torch.device, precision: str) -> list[str]:
     """Return a note where the CPU has no instructions for bfloat16, which makes an update seven times as slow."""
-    if device.type != "cpu" or precision != "bf16" or torch.backends.cpu.get_cpu_capability() != "AVX2":
-        return []
-    return ["this CPU computes in bf16 several times more slowly than in fp32; leave out --mixed_precision bf16"]
+    lacking = device.type == "cpu" and precision == "bf16" and torch.backends.cpu.get_cpu_capability() == "AVX2"
+    note = "this CPU computes in bf16 several times more slowly than in fp32; leave out --mixed_precision bf16"
+    return [note] * lacking
 
 
 @contextmanager

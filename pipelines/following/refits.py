@@ -30,6 +30,7 @@ NEWEST = 300  # moments of each series that old and new model are compared on
 AT_ONCE = 16  # answers of each model in a step
 BLOCK = 10  # neighbouring moments that count as one, as their outcomes overlap
 WORSE = 1.645  # standard errors: a model that is as good is turned down once in 20
+ROUNDING = 1e-4  # of the log loss: less than this is no difference between models
 KEPT = 3  # models: the one that answers, and those to fall back to
 PATIENCE = 60.0  # seconds in which a training saves and ends
 
@@ -144,6 +145,6 @@ class Refits:
         blocks = means[: len(means) // BLOCK * BLOCK].reshape(-1, BLOCK).mean(1)
         gain = float(means.mean()) if len(means) else 0.0  # in log loss
         why = f"its log loss is {abs(gain):.4f} {'lower' if gain >= 0 else 'higher'} on the newest {len(means)} moments"
-        if len(blocks) > 1 and gain < -WORSE * blocks.std(ddof=1) / len(blocks) ** 0.5:
+        if len(blocks) > 1 and gain < -max(WORSE * blocks.std(ddof=1) / len(blocks) ** 0.5, ROUNDING):
             raise UserError(why)
         return new, why

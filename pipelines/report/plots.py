@@ -22,6 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
+from common.errors import UserError
 from common.workers import in_order
 from pipelines.report.markup import document, fragment, printable_lines, shown
 from pipelines.report.verdict import Row, interval_of
@@ -60,7 +61,10 @@ def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
 def drawn(draw: Callable[[T], Markup], jobs: Mapping[str, T]) -> dict[str, Markup]:
     """Return {name: draw(job)}, parts of a page, drawn by several processes if it pays; all can be pickled."""
     draw_one = functools.partial(_drawn, draw, _collected.get() is not None)
-    found = list(in_order(draw_one, list(jobs.values()), None))
+    try:
+        found = list(in_order(draw_one, list(jobs.values()), None))
+    except UserError:  # a process was killed, which costs no page: this one draws
+        found = list(map(draw_one, jobs.values()))
     for label, picture in (pair for _, pictures in found for pair in pictures.items()):
         _collect(label.partition(" ")[2], picture)
     return {name: html for name, (html, _) in zip(jobs, found, strict=True)}

@@ -75,7 +75,9 @@ def track(accelerator: Accelerator, step: int, histograms: Mapping[str, Tensor],
 
 
 def _send(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None) -> None:
-    library = None if tracker.name == "tensorboard" else importlib.import_module(tracker.name)
+    library = None if tracker.name == "tensorboard" else importlib.import_module(TRACKERS[tracker.name])
+    if library and not hasattr(library, "Table"):
+        return  # it is sent figures alone, by Accelerate
     for name, rows in tables.items():
         columns = list(dict.fromkeys(key for row in rows for key in row))
         cells = [[row.get(column, "") for column in columns] for row in rows]

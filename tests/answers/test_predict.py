@@ -151,7 +151,7 @@ def test_words_are_files_settings_or_fields_of_one_input(tmp_path, monkeypatch, 
     )  # fmt: skip
     assert words.sorted_out([f"prompt={'long ' * 100}"], inputs)[2] == {"prompt": "long " * 100}
     assert words.sorted_out(["seed=3", "prompt=Once", "seed=4", "seed=4"], inputs)[1] == {"seed": 4}
-    assert capsys.readouterr().err == "seed is given twice: 4 counts, not 3\n"
+    assert capsys.readouterr().err == "seed is given 3 times: 4 counts\n"
     for word in ("seed=x", "seed={", "length=0", "sed=1"):
         with pytest.raises(UserError, match=word.partition("=")[0]):
             words.sorted_out([word], inputs)

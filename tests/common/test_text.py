@@ -47,11 +47,6 @@ def test_of_equally_long_copied_spans_the_first_is_given():
     assert text.longest_copied_span("abc", "xyz") == ""
 
 
-def test_distinct():
-    assert text.distinct("abab", 2) == pytest.approx(2 / 3)
-    assert text.distinct("a", 2) is None
-
-
 @settings(deadline=None)
 @given(st.text("ab", max_size=30), st.text("ab", max_size=30), st.integers(1, 6))
 def test_copied_characters_are_those_within_a_copied_piece(sample, training, span):

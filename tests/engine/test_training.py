@@ -47,6 +47,11 @@ def test_trackers_that_are_asked_for_write_below_the_run(tmp_path):
     assert training.make_accelerator(config_of(), Run("toy", "alone")).log_with == []
 
 
+def test_a_tracker_without_tables_is_sent_none(monkeypatch):
+    monkeypatch.setitem(TRACKERS, "math", "math")
+    trackers.track(SimpleNamespace(trackers=[SimpleNamespace(name="math")]), 1, {"weights": torch.ones(2)}, {})
+
+
 def test_training_begins_the_run_with_the_facts_of_its_data_and_shows_the_tasks_notes(tmp_path, capsys):
     workload, run = members.find(), Run("toy", "noted")
     config = members.Config(training=TRAINING)
@@ -132,3 +137,16 @@ def test_a_cpu_without_instructions_for_bf16_is_told(monkeypatch, precision, ins
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
     assert len(training.slow(torch.device("cpu"), precision)) == noted
     assert training.slow(torch.device("cuda"), precision) == []
+
+
+@pytest.mark.parametrize("instructions", ["AVX2", None])
+def test_an_lstm_computes_in_bf16_whatever_the_cpu_lacks(monkeypatch, instructions):
+    if instructions:
+        monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
+    training.make_accelerator(config_of(), Run("toy", "alone"))
+    monkeypatch.setitem(AcceleratorState._shared_state, "_mixed_precision", "bf16")
+    accelerator = training.make_accelerator(config_of(), Run("toy", "alone"))
+    with accelerator.autocast():
+        found, _ = torch.nn.LSTM(3, 5, batch_first=True)(torch.ones(2, 4, 3))
+    assert found.isfinite().all()
+    assert torch.backends.mkldnn.enabled == (torch.backends.cpu.get_cpu_capability() != "AVX2")

@@ -64,6 +64,19 @@ def test_a_training_is_due_after_its_hours_and_as_good_a_model_takes_over(traini
 
 
 @pytest.mark.slow
+def test_a_model_that_differs_by_rounding_takes_over(training, model):
+    def rounded(asked, settings):
+        found = model.together(asked, settings)
+        for answer in found:
+            answer["probabilities"] = {name: (1 - 1e-7) * each for name, each in answer["probabilities"].items()}
+        return found
+
+    training.follower.load = lambda name: SimpleNamespace(models=model.models, together=rounded)
+    run = steps(training)
+    assert training.follower.state.models == (run.name, NAME)
+
+
+@pytest.mark.slow
 def test_a_worse_model_is_turned_down_and_removed(training, model, capsys):
     def worse(name):
         found = copy.deepcopy(model)

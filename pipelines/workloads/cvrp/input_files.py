@@ -108,7 +108,7 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
         if (plan := solve()) is None:
             continue
         taken, cost = 1000 * (time.perf_counter() - began), cost_of(problem, *plan)
-        depots = [problem.vehicles[kind].depot for kind in plan.kinds]  # none of a plain problem
+        depots = [problem.vehicles[kind].depot for kind in plan.kinds]  # none where a method names no vehicles
         found[name] = {"routes": plan.routes, "cost": cost, "depots": depots, "milliseconds": taken}
     return found
 

@@ -87,6 +87,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
 
     `words` name columns of the answers, as data.columns.winner=PICKED.
     """
+    config.tell_repeated(words)
     columns = config.build(_Asked, {}, words, "of answers").data.columns.given() or None
     if not source.exists():
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")

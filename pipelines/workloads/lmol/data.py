@@ -81,11 +81,11 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     found = replace(found, groups=groups, facts={**found.facts, "near_duplicates": merged})
     if config.data.fold != "all":
         return _prepare_fold(config.data, config.data.fold, found, folder)
-    folds = range(config.data.folds)
-    each = [_prepare_fold(config.data, fold, found, folder / fold_name(fold)) for fold in folds]
+    each = [_prepare_fold(config.data, n, found, folder / fold_name(n)) for n in range(config.data.folds)]
+    notes = [fact for facts in each if (fact := facts.pop("note", None))]
     same = {name: fact for name, fact in each[0].items() if all(facts[name] == fact for facts in each)}
     own: list[Plain] = [{name: fact for name, fact in facts.items() if name not in same} for facts in each]
-    return {**same, "folds": own}
+    return {**same, "folds": own, **({"note": notes[0]} if notes else {})}
 
 
 def fold_name(fold: int | str) -> str:

@@ -6,7 +6,6 @@ pair is drawn once, in one of its two orders.
 
 import bisect
 import hashlib
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -115,7 +114,10 @@ def too_few(images: int, labels: np.ndarray, folds: int) -> str:
     free = min(images // 2, len(labels))
     if told(free):
         return ""
-    enough = next(count for count in itertools.count(free + 1) if told(count))
+    most = 2 * (free + 1)
+    while not told(most):
+        most *= 2
+    enough = bisect.bisect_left(range(most), True, key=told)
     return (
         f"too few images for a verdict: {images} are for testing, of which at most {free} pairs share no image, and by "
         f"these a model half way between guessing ({guessing:.0%} right) and perfect could not be told from guessing; "

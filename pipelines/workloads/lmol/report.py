@@ -71,7 +71,7 @@ def sections(
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
     judged = _compared(test)
     if config.data.fold == "all":
-        return [(f"{heading(judged)}, over {config.data.folds} folds", _verdict(test, judged))]
+        return [(f"{heading(judged, test.summary['few'])}, over {config.data.folds} folds", _verdict(test, judged))]
     found = json.loads(test.files["test.details.jsonl"])
     rows = from_csv(test.files["test.scores.csv"])
     strip = fragment(STRIP, images=found["strip"], Z95=Z95)
@@ -126,7 +126,7 @@ def _verdict(test: Evaluation, found: Comparison) -> Markup:
     )
     if folds:
         second = "Intervals are over folds, and wide enough for training images that folds share."
-        return answer(found.outcome, first, second)
+        return answer(found.outcome, *filter(None, [summary.get("few")]), first, second)
     scores = (
         f"With the images swapped it says the same in {summary['swap_consistency']:.1%} of pairs. The scores made from "
         f"its answers are wrong by {shown(summary['mae'])} on average (a constant by {shown(summary['mae_constant'])}) "

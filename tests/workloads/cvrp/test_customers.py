@@ -306,6 +306,8 @@ def page_reads(table: bytes) -> dict:
 def test_the_page_reads_depots_and_prizes_as_a_table_is_read():
     found = page_reads(MANY.encode())
     assert found.pop("columns") == USUAL
+    assert {"lieferzeitab", "geoffnetvon"} < set(USUAL["open"])
+    assert "gewicht" in USUAL["demand"]
     read = {"hours": [[420, 720], [480, 1080]], "depots": 2, "customers": ["Anna", "Bert"], "prizes": [None, 7.5]}
     assert found == {**read, "unused": []}
 

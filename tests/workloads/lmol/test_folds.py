@@ -1,6 +1,7 @@
 """Runs of all folds: what each member learns from, and the table over them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -52,6 +53,9 @@ def test_the_table_has_means_and_intervals_that_allow_for_shared_training_images
     assert found.summary["accuracy"] == pytest.approx(np.mean(own))
     assert (found.summary["n"], found.summary["images"]) == (50, 25)
     assert found.summary["folds"]["fold-2"]["accuracy"] == 0.9
+    assert found.summary["few"] == ""
+    doubted = [replace(each, summary={**each.summary, "few": "x"}) for each in evaluations(own[:2], other[:2])]
+    assert folds.joined(dict(zip(names[2:4], doubted, strict=True)), 5).summary["few"] == "x"
     ahead = np.subtract(own, other)
     half = stats.t.ppf(0.975, 4) * np.sqrt(ahead.var(ddof=1) * (1 / 5 + 1 / 3))
     ridge = found.table[1]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
+from common.statistics import wilson
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol import pairs
 
@@ -226,6 +227,14 @@ def test_images_are_too_few_where_half_way_to_perfect_is_not_told_from_guessing(
         enough = int(said.rpartition(" ")[2])
         assert not pairs.too_few(enough // 5, labels, 5)
         assert pairs.too_few(enough // 5 - 2, labels, 5)
+
+
+def test_how_many_images_would_do_is_found_at_once_where_answers_hardly_differ(monkeypatch):
+    counts = []
+    monkeypatch.setattr(pairs, "wilson", lambda right, count: counts.append(count) or wilson(right, count))
+    said = pairs.too_few(400, np.append(np.zeros(4999, int), 1), 5)
+    assert int(said.rpartition(" ")[2]) > 10_000
+    assert len(counts) < 100
 
 
 def test_test_pairs_of_one_answer_tell_nothing_and_few_pairs_count_however_many_images_there_are():

@@ -1,56 +1,161 @@
-"""The text of RTF files by striprtf: paragraphs, lists, tables, text boxes and notes, without what Word hides."""
+"""The text of RTF files: paragraphs, lists, tables and footnotes, without what Word hides."""
 
-import codecs
+import json
 import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from common.errors import UserError
 from pipelines.workloads.bep.documents.markup import grouped
 
-LEFT_OUT = {
-    "headers and footers": r"(?:header|footer)[flr]?",
-    "comments": "annotation",
-    "footnotes": "footnote",
-    "runs of hidden text": "v",
-    "deletions": "deleted",
-}
-# Until it is switched off, or its group ends.
-HIDDEN = re.compile(r"(?<!\\)\\(v|deleted)(?![a-z0-9-])(?:[^{}]|\{[^{}]*\})*?(?:\\(?:\1)0 ?|(?=\\plain|\}))")
-ROW = re.compile(r"\\trowd.*?\\row(?![a-z])", re.DOTALL)
-PARAGRAPH, LINE = re.compile(r"\\par(?![a-z]) ?"), re.compile(r"\\line(?![a-z]) ?")
-BOX = re.compile(r"(?:\\\*)?\\shp(?:inst)?(?![a-z])|\\shptxt(?![a-z]) ?")
-NOTE = re.compile(r"\{\\footnote((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*+)\}(.*?\\par)(?![a-z])", re.DOTALL)
-ITEM = re.compile(r"[^\w\s]\t")  # the sign of a list's item; a number stays as it is
+# A control word with its number, a byte in hexadecimal, another control sign, a brace, line ends, text
+TOKEN = re.compile(rb"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})|\\([^a-z])|([{}])|[\r\n]+|([^\\{}\r\n]+)", re.I)
+TABLES = json.loads(Path(__file__).with_suffix(".json").read_text())
+SIGNS: dict[str, str] = TABLES["signs"]  # control words -> text
+OMITTED: dict[str, str] = TABLES["omitted"]  # groups that are no text of the document -> what the report calls them
+FONTS = {int(number): page for number, page in TABLES["fonts"].items()}  # character sets of fonts -> code pages
+PARAGRAPH = {"par", "sect", "page", "\n", "\r"}
+MARKS = {"listtext", "pntext"}  # groups with the sign or the number of a list's item
+
+
+@dataclass(frozen=True)
+class _Group:
+    omitted: bool = False
+    hidden: bool = False
+    deleted: bool = False
+    in_table: bool = False
+    note: bool = False
+    page: str = "cp1252"
+    after_unicode: int = 1  # signs that stand for a Unicode one where that is not known
 
 
 def read_rtf(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:
     """Return the text, None as the number of pages, and warnings. Raises UserError for a file that ends early."""
-    from striprtf.striprtf import remove_pict_groups, rtf_to_text
-
-    text = remove_pict_groups(content.decode("latin-1"))
-    plain = re.sub(r"\\[\\{}]", "", text)
-    if plain.count("{") > plain.count("}"):
-        raise UserError("cannot be read as RTF: it ends within a group; save it again, as .docx if you can")
-    for page in re.findall(r"\\ansicpg(\d+)", text):
-        try:
-            codecs.lookup(f"cp{page}")
-        except LookupError as error:
-            raise UserError(f"is in an unknown code page, cp{page}; save it again as .docx") from error
-    moved = 1
-    while moved:  # one note of each paragraph
-        text, moved = NOTE.subn(r"\2 {\1\\par }", text)
-    counts = {what: len(re.findall(rf"\\{word}(?![a-z0-9-])", text)) for what, word in LEFT_OUT.items()}
-    text = HIDDEN.sub("", re.sub("[\x80-\xff]", lambda byte: f"\\'{ord(byte[0]):02x}", text))
-    text = BOX.sub(lambda word: r"\par " if word[0].startswith(r"\shptxt") else "", text)
-    text = ROW.sub(lambda row: PARAGRAPH.sub(r"\\tab ", row[0]), text)
-    found = rtf_to_text(LINE.sub(r"\\'0b", text), errors="replace")
-    found = found.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    blocks = (_block(line.strip(" ").replace("\v", "\n")) for line in found.split("\n") if line.strip())
-    return "\n\n".join(grouped(blocks)), None, [f"{what} left out: {count}" for what, count in counts.items() if count]
+    reader = _Reader()
+    text = "\n\n".join(grouped(reader.blocks(content)))
+    return text, None, [f"{what} left out: {count}" for what, count in reader.left_out.items() if count]
 
 
-def _block(line: str) -> tuple[str, str]:
-    """Return (kind, text) of a paragraph, an item or a row."""
-    if line.endswith("|"):
-        cells = (" ".join(cell.split()) for cell in line.split("|"))
-        return "row", " | ".join(filter(None, cells))
-    return ("item", f"\u2022 {line[2:].strip()}") if ITEM.match(line) else ("", line)
+class _Reader:
+    def __init__(self) -> None:
+        self.left_out = Counter[str]()
+        self.now, self.groups, self.fonts = _Group(), list[_Group](), dict[int, str]()
+        self.font = self.skipped = 0
+        self.pieces: list[str] = []
+        self.raw = bytearray()  # text in the code page of its font
+        self.notes: list[str] = []
+        self.cells: list[str] = []
+        self.in_item = False
+
+    def blocks(self, content: bytes) -> Iterator[tuple[str, str]]:
+        """Yield (kind, text) of the blocks; kind is "", "item" or "row"."""
+        place = 0
+        while token := TOKEN.match(content, place):
+            place = token.end()
+            word, number, byte, sign, brace, text = token.groups()
+            if word == b"bin":
+                place += max(int(number or 0), 0)
+            elif word or sign:
+                name = (word or sign).decode("latin-1")
+                if name in PARAGRAPH or name == "row":
+                    yield from self._ended(name)
+                else:
+                    self._control(name, int(number) if number else None)
+            elif brace:
+                self._decode()
+                self.skipped = 0
+                if brace == b"{":
+                    self.groups.append(self.now)
+                elif self.groups:
+                    self.now = self.groups.pop()
+            elif byte or text:
+                plain = bytes.fromhex(byte.decode()) if byte else text
+                dropped = min(self.skipped, len(plain))
+                self.skipped -= dropped
+                if self._shown():
+                    self.raw += plain[dropped:]
+        if self.groups or place < len(content.rstrip(b"\0")):
+            raise UserError("cannot be read as RTF: it ends within a group; save it again, as .docx if you can")
+        yield from self._ended("par")
+
+    def _shown(self) -> bool:
+        return not (self.now.omitted or self.now.hidden or self.now.deleted)
+
+    def _control(self, name: str, number: int | None) -> None:
+        self._decode()
+        on = number != 0
+        if name in OMITTED:
+            self.left_out[OMITTED[name]] += bool(OMITTED[name]) and not self.now.omitted
+            self.now = replace(self.now, omitted=True)
+        elif name == "shptxt":  # a text box, in a group for newer programs
+            self.now = replace(self.now, omitted=False)
+        elif name in MARKS:
+            self.now, self.in_item = replace(self.now, omitted=True), True
+        elif name == "footnote":
+            self.now = replace(self.now, note=True)
+            self.notes.append("")
+        elif name in ("v", "deleted"):
+            self.left_out["runs of hidden text" if name == "v" else "deletions"] += on and self._shown()
+            self.now = replace(self.now, hidden=on) if name == "v" else replace(self.now, deleted=on)
+        elif name == "plain":
+            self.now = replace(self.now, hidden=False, deleted=False)
+        elif name in ("intbl", "pard"):
+            self.now = replace(self.now, in_table=name == "intbl")
+        elif name == "uc":
+            self.now = replace(self.now, after_unicode=max(number or 0, 0))
+        elif name == "u" and number is not None:
+            self._add(chr(number % 0x10000))
+            self.skipped = self.now.after_unicode
+        elif name == "cell":
+            self.cells.append(" ".join("".join(self.pieces).split()))
+            self.pieces.clear()
+        elif name in SIGNS:
+            self._add(SIGNS[name])
+        elif number is None:
+            return
+        elif name == "ansicpg":
+            self.now = replace(self.now, page=f"cp{number}")
+        elif name == "fcharset" and number in FONTS:
+            self.fonts[self.font] = f"cp{FONTS[number]}"
+        elif name == "f":
+            self.font = number
+            first = self.groups[1].page if len(self.groups) > 1 else self.now.page  # the document's
+            self.now = replace(self.now, page=self.fonts.get(number, first))
+
+    def _add(self, text: str) -> None:
+        if self._shown() and self.now.note and self.notes:
+            self.notes[-1] += text
+        elif self._shown():
+            self.pieces.append(text)
+
+    def _decode(self) -> None:
+        if self.raw:
+            try:
+                self._add(self.raw.decode(self.now.page, "replace"))
+            except LookupError as error:
+                raise UserError(f"is in an unknown code page, {self.now.page}; save it again as .docx") from error
+            self.raw.clear()
+
+    def _ended(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield the paragraph or the row that ends, and its footnotes; within a cell or a note, a space goes on."""
+        self._decode()
+        if self.now.omitted:
+            return
+        if self.now.note or (name != "row" and self.now.in_table and self.groups):
+            self._add(" ")
+            return
+        kind, text = "", "".join(self.pieces)
+        if name == "row":
+            kind, text = "row", " | ".join(filter(None, self.cells))
+            self.cells.clear()
+        elif self.in_item:
+            kind, text = "item", f"\u2022 {text.strip()}" if text.strip() else ""
+        self.pieces.clear()
+        self.in_item = False
+        for each, words in [(kind, text), *(("", note) for note in self.notes)]:
+            whole = words.strip(" ").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            if whole.strip():
+                yield each, whole
+        self.notes.clear()

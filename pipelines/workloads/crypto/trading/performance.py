@@ -60,9 +60,8 @@ def max_drawdown(equity: np.ndarray) -> float:
 
 def _daily_returns(equity: np.ndarray, candles_per_day: int) -> np.ndarray:
     closes = np.concatenate([[1.0], equity[candles_per_day - 1 :: candles_per_day]])
-    before = closes[:-1]
     # An account that has lost everything earns nothing.
-    return np.asarray(np.divide(closes[1:], before, out=np.ones_like(before), where=before > 0) - 1.0)
+    return np.asarray(np.divide(closes[1:], closes[:-1], out=np.ones(len(closes) - 1), where=closes[:-1] > 0) - 1.0)
 
 
 def _annual_ratio(daily: np.ndarray, deviation: float) -> float | None:
@@ -95,7 +94,8 @@ def _at_fee(result: Result, fee: float) -> float:
     """Return the net return of the same trades at another fee per side."""
     trades = result.trades
     nets = trades.gross - (fee + result.slippage) * (1.0 + trades.ratio)
-    return float(np.maximum(1.0 + nets, 0.0).prod() - 1.0)
+    with np.errstate(over="ignore"):  # far from break-even the sign counts, not the size
+        return float(np.maximum(1.0 + nets, 0.0).prod() - 1.0)
 
 
 def break_even_fee(result: Result) -> float | None:

