@@ -58,6 +58,8 @@ class Refits:
             self._start(state.refit)
         elif (status := self.child.poll()) is not None:
             self.child = None
+            if status == 2 and is_held(self._of(state.refit).lock_file):
+                return  # a training whose parent was killed had begun, and is waited for
             if status in (0, 1) and not self.evaluated:  # 1: a series could not be trained, perhaps as before
                 self.evaluated = True
                 self._run("evaluate.py", state.refit)

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 import pytest
 
+from models import io
 from tests.following.replay import answers
 from tests.stages import command, refused, stage
 from tests.workloads.crypto.test_crypto import WORDS, write
@@ -88,6 +89,11 @@ def test_a_model_trained_meanwhile_takes_over_and_a_damaged_one_gives_way(traine
     follow(folder, "--once")
     state = json.loads((log / "state.json").read_text())
     (log / "state.json").write_text(json.dumps({**state, "tried": 1}))
+    (old,) = (folder / "runs/crypto/default").glob("members/*/model/best")
+    worse = io.load(old)
+    for each in worse.parameters():
+        each.data.mul_(3)
+    io.save(worse, old)  # whatever the CPU rounds, the new model is not worse
     write(folder / "market", COIN, 2650)
     for number, awaited in ((signal.SIGKILL, "training default-"), (signal.SIGTERM, "answers from now on")):
         words = command("follow.py", "--workload", "crypto", "--refit-hours", "24")

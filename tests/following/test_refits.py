@@ -113,6 +113,21 @@ def test_a_training_that_outlived_its_parent_is_waited_for(training):
     assert training.ran == [("train.py",)]
 
 
+def test_a_training_that_outlived_its_parent_and_began_first_is_waited_for(training):
+    training.status = 2  # of the one that came second
+    training.step()
+    training.step()
+    run = Run("crypto", training.follower.state.refit)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(refits, "is_held", lambda path: path == run.lock_file)  # by the first
+        training.step()
+        training.step()
+    assert training.ran == [("train.py",)]
+    assert training.follower.state.refit == run.name
+    training.step()
+    assert training.ran == [("train.py",), ("train.py", "--resume")]
+
+
 def test_what_is_answered_is_on_disk_for_trainings(training):
     training.step()
     training.step()

@@ -4,19 +4,25 @@
 function formPanel(place, backend, about) {
   const report = reporting(), areas = {}, groups = {};
   let read = "";  // the text of the plan that the server knows
+  let reports = 0;  // of what a person asked for: a suggestion that comes later leaves them standing
+
+  const ask = compute => {
+    reports++;
+    return asked(report, compute).finally(() => { reports++; });
+  };
 
   // The plan without a field, which is asked about with its own text.
   const planWithout = name => Object.entries(areas).filter(([other, area]) => other != name && area.value.trim())
     .map(([other, area]) => `# ${about.form[other].label}\n\n${area.value.trim()}\n\n`).join("");
 
   async function suggest(name) {
-    const before = planWithout(name);
+    const before = planWithout(name), reported = reports;
     if (before != read) {
       await backend.plan(before);
       read = before;
     }
     const ways = await backend.suggest({ field: name, prompt: areas[name].value });
-    report.say(ways.length ? "" : `${about.form[name].label}: nothing of yours fits`);
+    if (reported == reports) report.say(ways.length ? "" : `${about.form[name].label}: nothing of yours fits`);
     return ways;
   }
 
@@ -27,7 +33,7 @@ function formPanel(place, backend, about) {
       writing.hidden = false;
       proposed.renew();
     });
-    const write = button("Write on", () => asked(report, async () => {
+    const write = button("Write on", () => ask(async () => {
       let written = "";
       report.say("the model writes");
       for await (const piece of backend.stream({ field: name, prompt: area.value }, about.settings)) written += piece;
@@ -42,7 +48,7 @@ function formPanel(place, backend, about) {
   const parts = Object.entries(groups).map(([group, fields], number) =>
     element("details", { open: !number }, element("summary", {}, group), ...fields));
   let template = "";  // a Word document in base64
-  const upload = element("input", { type: "file", accept: ".docx,.docm,.dotx,.dotm", change: () => asked(report, async () => {
+  const upload = element("input", { type: "file", accept: ".docx,.docm,.dotx,.dotm", change: () => ask(async () => {
     const [file] = upload.files;
     if (!file) return;
     const bytes = new Uint8Array(await file.arrayBuffer());
@@ -54,7 +60,7 @@ function formPanel(place, backend, about) {
     report.say(`${file.name}: ${read.length} fields read; it will be filled with the others`);
   }) });
   const keep = button("Download the plan", () => save("plan.md", "text/markdown", planWithout("")));
-  const fill = button("Download as Word", () => asked(report, async () => {
+  const fill = button("Download as Word", () => ask(async () => {
     const { document, left } = await backend.document({ template, plan: planWithout("") });
     save("plan.docx", WORD, Uint8Array.from(atob(document), sign => sign.charCodeAt(0)));
     report.say(left.length ? `the template has no place for: ${left.join(", ")}` : "");

@@ -187,8 +187,16 @@ async function filled(page) {
   const taken = await field.inputValue();
   await page.keyboard.press("Escape");
   const open = await option.count(), own = within(page, "textarea[name=projectScope]");
+  let late, asked = new Promise(resolve => page.route("**/suggest", route => { late = () => route.continue(); resolve(); }, { times: 1 }));
+  await field.press("End");
+  await page.keyboard.type(" ");
+  await asked;
   await within(page, "input[type=file]").setInputFiles({ name: "no.docx", mimeType: "text/plain", buffer: Buffer.from("none") });
   await page.waitForFunction(() => document.querySelector("#panel [role=alert]").textContent);
+  const answered = page.waitForResponse("**/suggest");
+  late();  // a suggestion that comes after an error leaves it standing
+  await (await answered).finished();
+  await page.evaluate(() => new Promise(resolve => setTimeout(resolve, 50)));
   const refused = await within(page, "[role=alert]").textContent();
   await within(page, "input[type=file]").setInputFiles(process.env.PLAN_TEMPLATE);
   await page.waitForFunction(() => document.querySelector("#panel [role=status]").textContent.includes("fields read"));
