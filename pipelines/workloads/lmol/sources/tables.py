@@ -1,5 +1,6 @@
 """A user's table of images and scores, or of labelled pairs: found, read and checked, without opening an image."""
 
+import hashlib
 import math
 import os
 import re
@@ -215,11 +216,15 @@ def _pairs(listed: Listed, table: Path, rows: Rows, root: Path) -> None:
 
 
 def _as_pair(table: Path, line: int, row: Mapping[str, str]) -> dict[str, str]:
-    """Return a choice of a winner as a pair with its label."""
+    """Return a choice of a winner as a pair with its label, in an order that says nothing of who won."""
     tie = row.get("tie", "").lower()
     if tie not in (*TRUE, *FALSE):
         raise UserError(f"{table}, line {line}: tie is {row['tie']!r}; it must be 1 or 0")
-    return {**row, "first": row["winner"], "second": row["loser"], "label": "similar" if tie in TRUE else "first"}
+    names = sorted((row["winner"], row["loser"]))
+    if hashlib.sha256("\n".join(names).encode()).digest()[0] % 2:
+        names.reverse()
+    label = "similar" if tie in TRUE else "first" if names[0] == row["winner"] else "second"
+    return {**row, "first": names[0], "second": names[1], "label": label}
 
 
 def _votes(table: Path, line: int, row: Mapping[str, str]) -> int:

@@ -434,7 +434,7 @@ def test_answers_may_lie_one_folder_above_the_images_and_everything_else_is_coun
     assert found.table == answers
     assert found.notes[0] == f"2 answers about 3 of 3 images, from {answers}, one folder above"
     assert list(found.names) == ["images/a.png", "images/c.png", "images/deep/b.png"]
-    assert found.answers.tolist() == [[0, 2, FIRST], [2, 1, FIRST]]
+    assert found.answers.tolist() == [[0, 2, FIRST], [1, 2, SECOND]]  # a over b, b over c
     assert f"passed over in {folder}: .txt (1)" in found.notes
     assert asking.rank(answers, None).answers.tolist() == found.answers.tolist()
     answers.write_text("voter,picked,over\nx,a.png,c.png\n")
@@ -443,7 +443,7 @@ def test_answers_may_lie_one_folder_above_the_images_and_everything_else_is_coun
     passed = [note for note in found.notes if note.startswith("passed over: ")]  # not what is of other images
     assert passed == [f"passed over: {answers} has the columns voter, picked, over; {ANSWERS}; {RENAMED}"]
     found = asking.rank(folder, None, words=["data.columns.winner=picked", "data.columns.loser=over"])
-    assert (found.table, found.answers.tolist()) == (answers, [[0, 1, FIRST]])
+    assert (found.table, found.answers.tolist()) == (answers, [[1, 0, SECOND]])
     assert not [note for note in found.notes if note.startswith("passed over: ")]
     with pytest.raises(UserError, match=r"data\.columns\.looser.*loser"):
         asking.rank(folder, None, words=["data.columns.looser=over"])

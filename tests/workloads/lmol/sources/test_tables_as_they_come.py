@@ -2,6 +2,7 @@
 
 from fractions import Fraction
 
+import numpy as np
 import pytest
 
 from common.foreign_text import to_csv
@@ -114,11 +115,24 @@ def test_names_that_a_csv_guards_against_spreadsheets_are_read_as_they_are(tmp_p
 
 def test_a_count_is_as_many_answers(tmp_path):
     found = read(data(given(tmp_path, "winner,loser,count\na.png,b.png,3\nb.png,c.png,0\nb.png,a.png,1\n")))
-    assert found.labels[:, 2].tolist() == [FIRST] * 4
+    assert sorted(map(tuple, found.labels[:, :2].tolist())) == [tuple(found.labels[0, :2].tolist())] * 4
+    winners = [found.names[(a, b)[label == SECOND]] for a, b, label in found.labels.tolist()]
+    assert winners == ["a.png", "a.png", "a.png", "b.png"]
     (tmp_path / "scores.csv").write_text("winner,loser,count\na.png,b.png,-1\n")
     assert "line 2: count is -1" in refusal(tmp_path)
     (tmp_path / "scores.csv").write_text("winner,loser\na.png,a.png\n")
     assert "compared with itself" in refusal(tmp_path)
+
+
+def test_where_the_winner_comes_first_in_the_table_either_image_comes_first_in_the_pair(tmp_path):
+    names = [f"{number:02}.png" for number in range(20)]
+    folder(tmp_path, dict.fromkeys(names, "1"))
+    rows = [f"{a},{b}\n" for a in names for b in names if a < b]
+    (tmp_path / "scores.csv").write_text("winner,loser\n" + "".join(rows))
+    labels = read(data(tmp_path)).labels[:, 2]
+    assert len(labels) == len(rows)
+    assert abs(np.mean(labels == FIRST) - 0.5) < 4 * (0.25 / len(rows)) ** 0.5
+    assert set(labels.tolist()) == {FIRST, SECOND}
 
 
 def test_a_folder_per_rank_scores_its_images(tmp_path):
