@@ -56,6 +56,8 @@ def run_main(main: Callable[[], None]) -> None:
         _leave(f"error: {error}", 2 if isinstance(error, UserError) else 1)
     except Stopped as stop:
         _leave(str(stop), 128 + stop.number)
+    except KeyboardInterrupt:  # where nothing is saved, such as while data are prepared
+        _leave("stopped by Ctrl-C", 130)
     except OSError as error:
         if error.errno not in FAULTS:
             raise

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from pipelines import cli
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -35,6 +37,15 @@ def test_nothing_of_triton_is_kept_from_being_collected_at_the_end(imported, fro
     program = "\n".join(map(str.strip, lines.splitlines()))
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == (f"{frozen}\n", "")
+
+
+def test_ctrl_c_where_nothing_is_saved_is_a_line(capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit, match="130"):
+        cli.run_main(interrupted)
+    assert capsys.readouterr().err == "stopped by Ctrl-C\n"
 
 
 @pytest.mark.parametrize(

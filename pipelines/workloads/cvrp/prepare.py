@@ -47,7 +47,7 @@ def labelled(data: "Data") -> dict[str, Tensor]:
         other = "PyVRP, which takes longer" if native.unavailable() else "ruin and recreate"
         print(f"{reason}: instances to imitate are solved by {other}", file=sys.stderr)
     items = torch.arange(data.labels)
-    what = f"solving instances to imitate, {INSTANCES_AT_ONCE} at a time"
+    what = f"solving the {data.labels:,} instances to imitate of data.labels, {INSTANCES_AT_ONCE} at a time"
     found = in_order(partial(_tours, data), items.split(INSTANCES_AT_ONCE), what)
     fields = generate(data, stream_key(0, "labels"), items)
     return {**fields, "tour": torch.from_numpy(np.concatenate(list(found))).float()}
