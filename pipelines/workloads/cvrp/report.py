@@ -18,6 +18,7 @@ from pipelines.run.folder import Run
 if TYPE_CHECKING:
     from pipelines.workloads.cvrp import Config
 
+POOR = 0.25  # longer: a network that has learnt little
 COST, GAP, PAIRED = "core ms", "gap %", "model saves %, 95 %"  # columns of the table
 NAME = "mean gap to the reference, %"
 MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of further sets, only the figures are shown
@@ -48,7 +49,10 @@ def _verdict(evaluation: Evaluation) -> tuple[str, Markup]:
     own, others = divide(evaluation.table, last)
     own = sorted(own, key=lambda row: row["method"] != last)
     judged = at_cost(own[0], others, COST, lambda rival: _against(own[0], rival))
-    return judged.heading("core-ms"), answer(judged.outcome, *_sentences(own[0], judged))
+    alone = next(row for row in evaluation.table if row["method"] == evaluation.summary["decode"])
+    longer = alone["cost"] / own[0]["cost"] - 1  # than after a search, which may owe nothing to the network
+    poor = f"; the network's own tours are {longer:.0%} longer" if longer >= POOR else ""
+    return judged.heading("core-ms") + poor, answer(judged.outcome, *_sentences(own[0], judged))
 
 
 def _sentences(own: Row, judged: AtCost) -> list[str]:

@@ -69,6 +69,15 @@ def test_the_verdict_is_on_the_last_way_and_instance_by_instance():
     assert "0.2 % longer [0.1, 0.3]" in text  # from gaps alone, which overlap, it would be no clear difference
 
 
+@pytest.mark.parametrize(("cost", "said"), [(7.7, ""), (12.4, "; the network's own tours are 100% longer")])
+def test_a_search_does_not_hide_a_network_that_has_learnt_little(cost, said):
+    searched = row("ruin and recreate, 20 ms", 6.2, 1.0, seconds=2)
+    found = evaluation(row("gt, multistart", cost, 25.0), searched, row(SOLVER, 6.21, 1.2, seconds=1))
+    found.summary["last"] = searched["method"]
+    heading, _ = verdict(found)
+    assert heading.endswith(f"first of 3{said}")
+
+
 @pytest.mark.parametrize(
     ("cost", "outcome", "words"),
     [(374, "better", "0.267 % longer"), (376, "worse", "0.266 % shorter"), (375 - 1e-13, "even", "0 % longer")],
