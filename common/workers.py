@@ -109,8 +109,13 @@ def progress(items: Iterable[Item], total: int, what: str | None) -> Iterator[It
         now = time.monotonic()
         if now - said >= SECONDS:
             left = (total - done) * (now - began) / done
-            print(f"{what}: {done:,} of {total:,}  left {clock(left)}", file=sys.stderr, flush=True)
+            say(f"{what}: {done:,} of {total:,}  left {clock(left)}")
             said = now
+
+
+def say(line: str) -> None:
+    """Print a line of progress on stderr."""
+    print(line, file=sys.stderr, flush=True)
 
 
 def clock(seconds: float) -> str:

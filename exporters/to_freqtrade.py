@@ -114,9 +114,7 @@ def _model(folder: Path) -> PooledExperts:
         raise ValueError(f"{folder} has no scaler of {', '.join(missing) or 'its features'}; train it again")
     wrong = [coin for coin in model.config.coins if not COIN.fullmatch(coin)]
     if wrong:
-        raise ValueError(
-            f"{folder} has a coin {printable(wrong[0], 100)!r}, which cannot be the name of a file; rename it"
-        )
+        raise ValueError(f"{folder} has a coin {printable(wrong[0], 100)!r}, which cannot name a file; rename it")
     return model
 
 

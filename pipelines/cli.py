@@ -155,9 +155,7 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
             )
         return config
     if not args.resume:
-        raise UserError(
-            f"the run {run.folder} exists: continue it with --resume, or start another with --name {run.name}-2"
-        )
+        raise UserError(f"the run {run.folder} exists: continue it with --resume, or give --name {run.name}-2")
     stored = run.config(workload.config)
     asked = fresh_config(args, workload) if args.config else run.config(workload.config, args.words)
     lengths = {key: (getattr(stored.training, key), getattr(asked.training, key)) for key in GROWING}

@@ -19,7 +19,7 @@ from pandas import DataFrame
 from signals import candle_features
 from signals.candles import Candles
 from signals.classifier import Classifier
-from signals.labels import label
+from signals.labels import label, signals
 from signals.recalibration import recalibrated
 
 FOLDER = Path(__file__).parent / "signals"
@@ -87,9 +87,7 @@ class SignalStrategy(IStrategy):
                     logs, whole = np.log(probabilities.astype(np.float64)), [slice(0, len(probabilities))]
                     logs = recalibrated(logs, known, whole, SETTINGS["horizon"], settings["recalibration"])
                     probabilities = np.exp(logs).astype(np.float32)
-                short, _, long = probabilities.T
-                sure = np.maximum(short, long) >= settings["threshold"]
-                found[finite[lookback - 1 :]] = np.where(sure, np.sign(long - short), 0)
+                found[finite[lookback - 1 :]] = signals(probabilities, settings["threshold"])
         return found
 
     def _model(self, coin: str) -> Classifier:

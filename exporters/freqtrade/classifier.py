@@ -100,8 +100,7 @@ class Classifier:
 
 
 def _sigmoid(x: Array) -> Array:
-    found: Array = 0.5 * (1 + np.tanh(0.5 * x))  # without the overflow of an exponential
-    return found
+    return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))  # without the overflow of an exponential
 
 
 def _softmax(logits: Array) -> Array:

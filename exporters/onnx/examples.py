@@ -119,8 +119,7 @@ class NetworkReader:
 
     def ahead(self) -> np.ndarray:
         """Return the log-probabilities (V,) of the next token."""
-        found: np.ndarray = self.expected[0]
-        return found
+        return np.asarray(self.expected[0])
 
 
 class MixtureReader(NetworkReader):
@@ -144,8 +143,7 @@ class MixtureReader(NetworkReader):
     def ahead(self) -> np.ndarray:
         """Return the log-probabilities (V,) of the next token."""
         found = chains.layers(self._keys(np.zeros(1)), np.zeros(1, np.int64), self.expected.shape[1], self.counts, None)
-        expected: np.ndarray = mixing.mixture(self.expected, found, self.tables)[0]
-        return expected
+        return np.asarray(mixing.mixture(self.expected, found, self.tables)[0])
 
     def _keys(self, tokens: np.ndarray) -> np.ndarray:
         """Return the keys (N, K) of the contexts of tokens that come next."""
@@ -189,8 +187,7 @@ def probabilities(columns: dict[str, np.ndarray], coin: str) -> np.ndarray:
     windows = np.lib.stride_tricks.sliding_window_view(table, settings().lookback, 0).transpose(0, 2, 1)
     windows = np.ascontiguousarray(windows[np.isfinite(windows).all((1, 2))])  # none in which a candle is missing
     coins = np.full(len(windows), settings().coins.index(coin))
-    found: np.ndarray = program("classifier").run(None, {"windows": windows, "coins": coins})[0]
-    return found
+    return np.asarray(program("classifier").run(None, {"windows": windows, "coins": coins})[0])
 
 
 def judge_file() -> None:
@@ -220,8 +217,7 @@ def compare(first: Image.Image, second: Image.Image) -> np.ndarray:
     logits = program("comparison").run(None, {"encoded": encoded, **pairs})[0]
     shares = np.exp(logits - logits.max(1, keepdims=True))
     given, swapped = shares / shares.sum(1, keepdims=True)
-    found: np.ndarray = (given + swapped[[1, 0, 2]]) / 2
-    return found
+    return np.asarray((given + swapped[[1, 0, 2]]) / 2)
 
 
 def compare_files() -> None:

@@ -85,9 +85,7 @@ def pack_vocabulary(tokenizer: Described) -> bytes:
         raise ValueError(f"the tokenizer's first tokens are {names[:2]}, not {list(SPECIAL_TOKENS)}; train it again")
     byte_of = _alphabet()
     if foreign := set("".join(names[2:])) - byte_of.keys():
-        raise ValueError(
-            f"the tokenizer has a character that stands for no byte, {min(foreign)!r}; train it byte-level"
-        )
+        raise ValueError(f"the tokenizer has a character of no byte, {min(foreign)!r}; train it byte-level")
     texts = [b"", b"", *(bytes(byte_of[character] for character in name) for name in names[2:])]
 
     pairs = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in tokenizer["model"]["merges"]]
@@ -150,9 +148,7 @@ def _stored(kind: str, values: np.ndarray | Sequence[int] | Sequence[tuple[int, 
     values = np.asarray(values, np.int64)
     stored = values.astype(kind)
     if not np.array_equal(stored, values):
-        raise ValueError(
-            f"the model has a value of {what} that does not fit {stored.dtype.itemsize} bytes; train it again"
-        )
+        raise ValueError(f"the model has a value of {what} beyond {stored.dtype.itemsize} bytes; train it again")
     return stored.tobytes()
 
 

@@ -57,6 +57,4 @@ def of_run(run: Path) -> Settings:
             str((found.get("prompts") or [default.prompt])[0]),
         )
     except (AttributeError, TypeError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"{path}: its `evaluation` is not that of a tinystories run ({error}); copy it again"
-        ) from error
+        raise ValueError(f"{path}: its `evaluation` is no tinystories run's ({error}); copy it again") from error

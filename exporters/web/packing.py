@@ -210,12 +210,11 @@ def _differences(ascending: np.ndarray) -> torch.Tensor:
 def _constants() -> dict[str, object]:
     """Return the constants of models/plans (chains.py, mixing.py) that its kernel needs."""
     discounts = [chains.DISCOUNTS] * chains.STORED + [chains.OWN_DISCOUNTS] * len(chains.OWN_ORDERS)
-    kinds = {"word": chains.WORD, "letter": chains.LETTER, "line_end": chains.LINE_END, "closing": chains.CLOSING}
     return {
         "base": str(chains.BASE),  # as text, since it has more than 53 bits
         "tag": str(chains.TAGS[0]),
         "num_words": chains.WORDS,
-        "kinds": kinds,
+        "kinds": _named(chains, "word letter line_end closing"),
         "chains": [[levels.start, levels.stop] for levels in chains.CHAINS],
         "discounts": discounts,
         "kinds_borders": chains.KINDS,

@@ -63,6 +63,5 @@ def signals(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
     It is 0 where neither reaches the threshold, and without one.
     """
     short, long = probabilities[:, SHORT], probabilities[:, LONG]
-    if threshold is None:
-        return np.zeros(len(probabilities), dtype=np.int64)
-    return np.where(np.maximum(short, long) >= threshold, np.sign(long - short), 0).astype(np.int64)
+    sure = np.maximum(short, long) >= (np.inf if threshold is None else threshold)
+    return np.where(sure, np.sign(long - short), 0).astype(np.int64)

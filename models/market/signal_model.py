@@ -253,9 +253,7 @@ class SignalModel(io.Model):
             absent = np.flatnonzero(~np.isin(found.time, each.time))
             if len(absent) and len(found) - absent[-1] <= self.candles_needed:
                 when, needed = _dated(int(found.time[absent[-1]])), self.candles_needed
-                raise ValueError(
-                    f"{name}, given as context, lacks the candle of {when}; {needed} without a gap are needed"
-                )
+                raise ValueError(f"{name}, as context, lacks the candle of {when}; {needed} without a gap are needed")
             found = found.rows(slice(int(absent[-1]) + 1 if len(absent) else 0, None))
         return other_candles.beside(found, others) if others else found
 

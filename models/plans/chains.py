@@ -24,9 +24,7 @@ SECTION_ORDERS = (3, 5)  # of the third: so many tokens, and the current word, b
 OWN_ORDERS = (1, 2, 3, 4, 5, 6)  # of the fourth: so many tokens, in the same document
 STORED = len(ORDERS) + WORDS + len(SECTION_ORDERS) + 1  # contexts of training text: without the fourth chain
 CONTEXTS = STORED + len(OWN_ORDERS)
-CHAINS = tuple(
-    range(begin, end) for begin, end in itertools.pairwise((0, len(ORDERS), len(ORDERS) + WORDS, STORED, CONTEXTS))
-)
+CHAINS = tuple(itertools.starmap(range, itertools.pairwise((0, len(ORDERS), len(ORDERS) + WORDS, STORED, CONTEXTS))))
 _SECTION_PLACES, _OWN_PLACES = (np.searchsorted(ORDERS, orders) for orders in (SECTION_ORDERS, OWN_ORDERS))
 WORD, LETTER, LINE_END, CLOSING = 1, 2, 4, 8  # bits of a token's classes
 LONGEST_HEADING = 80  # characters

@@ -21,8 +21,7 @@ def nearest(lengths: Floats) -> Floats:
 
 def euclidean(one: Floats, two: Floats) -> Floats:
     """Return the Euclidean distances (...) between places (..., 2)."""
-    lengths: Floats = np.sqrt(((one - two) ** 2).sum(-1))
-    return lengths
+    return np.asarray(np.sqrt(((one - two) ** 2).sum(-1)))
 
 
 def geographic(one: Floats, two: Floats) -> Floats:
@@ -30,8 +29,7 @@ def geographic(one: Floats, two: Floats) -> Floats:
     (latitude, longitude), (other, away) = (np.moveaxis(_radians(place), -1, 0) for place in (one, two))
     turned = np.cos(longitude - away)
     cosine = ((1 + turned) * np.cos(latitude - other) - (1 - turned) * np.cos(latitude + other)) / 2
-    lengths: Floats = 6378.388 * np.arccos(np.clip(cosine, -1, 1))
-    return lengths
+    return np.asarray(6378.388 * np.arccos(np.clip(cosine, -1, 1)))
 
 
 def _radians(places: Floats) -> Floats:
@@ -47,8 +45,7 @@ def great_circle(one: Floats, two: Floats) -> Floats:
     (longitude, latitude), (away, other) = (np.moveaxis(np.radians(place), -1, 0) for place in (one, two))
     across = np.cos(latitude) * np.cos(other) * np.sin((longitude - away) / 2) ** 2
     half_chord = np.sqrt(np.sin((latitude - other) / 2) ** 2 + across)
-    lengths: Floats = 2 * EARTH * np.arcsin(np.minimum(half_chord, 1))
-    return lengths
+    return np.asarray(2 * EARTH * np.arcsin(np.minimum(half_chord, 1)))
 
 
 def local_plane(places: Floats) -> Floats:
@@ -59,8 +56,7 @@ def local_plane(places: Floats) -> Floats:
     """
     longitude = places[0, 0] + (places[:, 0] - places[0, 0] + 180) % 360 - 180
     east, north = longitude - longitude.mean(), places[:, 1] - places[:, 1].mean()
-    plane: Floats = EARTH * np.radians(np.stack([east * np.cos(np.radians(places[:, 1].mean())), north], -1))
-    return plane
+    return np.asarray(EARTH * np.radians(np.stack([east * np.cos(np.radians(places[:, 1].mean())), north], -1)))
 
 
 class Metric(NamedTuple):
@@ -102,5 +98,4 @@ def in_a_plane(distance: Floats) -> Floats:
     places = vectors * np.sqrt(values.clip(0))
     largest = np.abs(places).argmax(0)
     # Either sign would do; this one is the same on every machine.
-    signed: Floats = places * np.where(places[largest, [0, 1]] < 0, -1, 1)
-    return signed
+    return np.asarray(places * np.where(places[largest, [0, 1]] < 0, -1, 1))

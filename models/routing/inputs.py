@@ -197,9 +197,7 @@ def _fleet_of(given: RoutingInput) -> tuple[Vehicles, ...]:
 class SearchSettings(Section):
     """The search for tours: the policy's, and what goes on from them."""
 
-    decode: Annotated[str, Choice(DECODES)] = Field(
-        "multistart", description="strategy by which the policy builds tours"
-    )
+    decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="how the policy builds tours")
     samples: int = Field(128, ge=1, le=MOST_SAMPLES, description="tours per problem with decode=sampling")
     starts: int | None = Field(
         None,

@@ -221,8 +221,7 @@ def rules_of(problem: Problem) -> np.ndarray:
     side, pace, vehicles = _side(problem) or 1.0, pace_of(problem) or 1.0, problem.vehicles[0]
     times = np.c_[np.maximum(problem.opening - problem.opening[0, 0], 0), problem.service_times]
     limits = vehicles.longest / side, vehicles.limit / (side * pace), float(problem.open_routes)
-    rules: np.ndarray = np.c_[times / (side * pace), np.tile(limits, (len(times), 1))].astype(np.float32)
-    return rules
+    return np.asarray(np.c_[times / (side * pace), np.tile(limits, (len(times), 1))].astype(np.float32))
 
 
 def to_instances(problems: Sequence[Problem], device: torch.device | str, rules: bool = False) -> Instances:

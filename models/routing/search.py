@@ -13,6 +13,7 @@ from models.routing.environment import Instances, padded, tour_length
 from models.routing.inputs import SearchSettings
 
 SYMMETRIES = 8
+MOST_SCORED = 2**20  # (tour, node) pairs at a time, about 300 bytes each; results change by rounding only
 
 
 class TourBuilder(Protocol):
@@ -32,19 +33,13 @@ class TourBuilder(Protocol):
 
 @torch.no_grad()
 def best_built(
-    policy: TourBuilder,
-    instances: Instances,
-    settings: SearchSettings,
-    seed: int = 0,
-    items: Tensor | None = None,
-    max_scores: int = 2**20,
+    policy: TourBuilder, instances: Instances, settings: SearchSettings, seed: int = 0, items: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the best tour found per instance: actions (B, 2 (N - 1)) int64, padded with the depot, and costs (B,).
 
     The noise of sampling depends on (seed, items[b], symmetry, sample) and not on the batch; `items` (B,) int64 numbers
     the instances, by default from 0 to B - 1. With `augment` the strategy is repeated for each of the 8 symmetries of
-    the square (Kwon et al. 2020). `max_scores` bounds memory: that many (tour, node) pairs are scored at a time, about
-    300 bytes each; results change by rounding only.
+    the square (Kwon et al. 2020).
     """
     batch, num_nodes = instances.demand.shape
     device, most_steps = instances.locs.device, 2 * (num_nodes - 1)
@@ -53,8 +48,8 @@ def best_built(
     items = torch.arange(batch, device=device) if items is None else items.to(device)
 
     # The encoder compares all pairs of nodes of a row, hence the maximum.
-    tours_at_once = max(1, max_scores // num_nodes)
-    rows_at_once = max(1, max_scores // (num_nodes * max(num_nodes, plan.num_tours)))
+    tours_at_once = max(1, MOST_SCORED // num_nodes)
+    rows_at_once = max(1, MOST_SCORED // (num_nodes * max(num_nodes, plan.num_tours)))
     best = torch.full((batch * variants,), torch.inf, device=device)
     best_actions = torch.zeros(batch * variants, most_steps, dtype=torch.long, device=device)
     for rows in torch.arange(batch * variants, device=device).split(rows_at_once):

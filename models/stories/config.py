@@ -50,9 +50,7 @@ class TinyTransformerConfig:
         if self.counts and self.vocabulary > MOST_COUNTED_TOKENS:
             raise ValueError(f"counts={self.counts} need a vocabulary of at most {MOST_COUNTED_TOKENS} tokens")
         if self.width % self.heads:
-            raise ValueError(
-                f"width={self.width} is not a multiple of heads={self.heads}; choose a divisor of the width"
-            )
+            raise ValueError(f"width={self.width} is not a multiple of heads={self.heads}; choose a divisor")
 
 
 PRESETS = {

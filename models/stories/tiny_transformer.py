@@ -4,6 +4,7 @@ It tells them by its trained weights, or in integers as a chip does (`integer_tr
 """
 
 import itertools
+import json
 import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -49,8 +50,7 @@ class TinyTransformer(Network):
 
     def encoded(self, prompt: str) -> list[int]:
         """Return the tokens of a prompt."""
-        ids: list[int] = self.tokenizer.encode(prompt.lower() if self.lower_case else prompt).ids
-        return ids
+        return list(self.tokenizer.encode(prompt.lower() if self.lower_case else prompt).ids)
 
     def answers(self, prepared: Sequence[StoryInput], settings: StorySettings) -> list[dict[str, Plain]]:
         """Return what follows each prompt; see `sampling.answer`."""
@@ -116,8 +116,6 @@ class TinyTransformer(Network):
 
 def make_tokenizer(described: Mapping[str, object]) -> "Tokenizer":
     """The tokenizer that a config describes; ValueError if the config has none, or a wrong one."""
-    import json
-
     import tokenizers
 
     if not described:

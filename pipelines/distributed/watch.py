@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,6 +21,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from common.errors import LostProcessError, Stopped, UserError
 from common.stopping import StopRequest
+from common.workers import say
 from pipelines.distributed import ranks
 
 BEAT = 1.0  # seconds between signs of life
@@ -153,27 +153,27 @@ class Watch:
         if self.asked is not None and self.now - self.asked >= LATE and self.rank == 0:
             others = sorted({sign.at for sign, _ in self.seen.values()} - {self.at()})
             where = "; other processes are ".join([self.at(), *others[:1]])
-            _say(f"{Signals(self.stop.number or 0).name} came {LATE:.0f} s ago; nothing is saved yet: still {where}")
+            say(f"{Signals(self.stop.number or 0).name} came {LATE:.0f} s ago; nothing is saved yet: still {where}")
             self.asked = float("inf")
 
     def _judge(self, rank: int, sign: Sign, age: float) -> None:
         known = {dead for other, _ in self.seen.values() for dead in other.dead}
         if rank in self.lost and rank not in self.dead and age < SILENT:
             del self.lost[rank]
-            _say(f"process {rank} is back")
+            say(f"process {rank} is back")
         if rank not in self.dead and (rank in known or self._is_gone(sign)):
             self.dead.add(rank)
             self._name(rank, sign, "has died", age)
         elif rank not in self.lost and age > SILENT and (rank == 0 or not self._store_is_silent()):
             self._name(rank, sign, f"has given no sign of life for {age:.0f} s", age)
         if rank in self.lost and age > (GRACE if rank in self.dead else self.patience):
-            _say(f"error: {self.lost[rank]}; ending (hardware.patience={self.patience:g})")
+            say(f"error: {self.lost[rank]}; ending (hardware.patience={self.patience:g})")
             os._exit(1)
 
     def _judge_progress(self, rank: int, sign: Sign, seconds: float) -> None:
         if seconds > SILENT and ranks.waits() and not sign.waits and not self.stuck | self.lost.keys() >= {rank}:
             self.stuck.add(rank)
-            _say(f"process {rank} on {sign.host} is still {sign.at} after {seconds:.0f} s; this one waits for it")
+            say(f"process {rank} on {sign.host} is still {sign.at} after {seconds:.0f} s; this one waits for it")
 
     def _is_gone(self, sign: Sign) -> bool:
         if (sign.host, sign.place) != (socket.gethostname(), self.place):
@@ -188,7 +188,7 @@ class Watch:
 
     def _name(self, rank: int, sign: Sign, how: str, age: float) -> None:
         self.lost[rank] = f"process {rank} on {sign.host} {how}; last seen {age:.0f} s ago, {sign.at}"
-        _say(f"{self.lost[rank]}; --resume goes on from the last checkpoint")
+        say(f"{self.lost[rank]}; --resume goes on from the last checkpoint")
 
     def straggler(self, seconds: Sequence[float]) -> str | None:
         """Return a line for a rank whose own `seconds` an update, of all ranks', were much longer in two records."""
@@ -229,7 +229,3 @@ class OwnTime:
         own = [*self.seconds, *(first.elapsed_time(last) / 1000 for first, last in self.events)]
         self.seconds, self.events = [], []
         return statistics.fmean(own) if own else 0.0
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

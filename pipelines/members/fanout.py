@@ -152,8 +152,8 @@ class Pool:
         waiting, began, ended = self.parts(names), time.perf_counter(), 0
         if waiting:
             work = f"{len(names)} member{'s' * (len(names) > 1)} in {len(waiting)} process{'es' * (len(waiting) > 1)}"
-            processes.say(f"training {work}, up to {self.at_once} at a time on {self.device}")
-            processes.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
+            workers.say(f"training {work}, up to {self.at_once} at a time on {self.device}")
+            workers.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
         try:
             with self.stop.listening(then=self.end_all):
                 while self.running or (waiting and not self.stop.number):
@@ -163,7 +163,7 @@ class Pool:
                     for name, outcome in self._ended():
                         ended += 1
                         left = (time.perf_counter() - began) / ended * (len(names) - ended)
-                        processes.say(f"{ended}/{len(names)} {name} {_described(outcome)}  left {workers.clock(left)}")
+                        workers.say(f"{ended}/{len(names)} {name} {_described(outcome)}  left {workers.clock(left)}")
         finally:
             for process in self.running.values():
                 process.kill()
@@ -274,7 +274,7 @@ def train_one(job: Job, member: str, find: Callable[[], Workload], write_to: Cal
     try:
         _keep(run, outcome, began)
     except UserError as error:
-        processes.say(f"error: {error}")
+        workers.say(f"error: {error}")
         status = 2
     return status
 

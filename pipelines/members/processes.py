@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -36,11 +35,6 @@ def stand_alone(device: str) -> None:
         os.environ.pop(name, None)
     if device.startswith("cuda"):
         os.environ["ACCELERATE_TORCH_DEVICE"] = device
-
-
-def say(line: str) -> None:
-    """Print a line of progress."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def map_members(

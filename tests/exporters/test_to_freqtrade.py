@@ -215,5 +215,5 @@ def test_a_coin_whose_name_leads_out_of_the_folder_is_refused(many, tmp_path, ca
     model.config = replace(model.config, coins=(coin,), scalers={coin: scaler})
     io.save(model, folder)
     said = refusal(capsys, monkeypatch, "freqtrade", many, "--out", tmp_path / "deep" / "out")
-    assert "cannot be the name of a file" in said
+    assert "cannot name a file" in said
     assert not (tmp_path / "deep").exists()

@@ -172,9 +172,7 @@ def _kept(reviewed: str | None) -> set[tuple[str, str, str]]:
             (row["document"], row["kind"], row["text"]) for row in rows if row["decision"].strip().lower() == "keep"
         }
     except (OSError, UnicodeDecodeError, KeyError, AttributeError, csv.Error) as error:
-        raise UserError(
-            f"data.reviewed={reviewed}: no table with the columns {', '.join(REVIEWED)} ({error})"
-        ) from error
+        raise UserError(f"data.reviewed={reviewed}: no table of the columns {', '.join(REVIEWED)} ({error})") from error
 
 
 def _save_masked(path: Path, cleaned: Mapping[str, Cleaned]) -> None:

@@ -75,9 +75,7 @@ class CharTask(Task):
         self.mixing = config.model.kind == "mixture"
         held_out_text = bool(corpus.facts.get("held_out", True))
         if not (self.mixing or held_out_text):
-            raise UserError(
-                f"model.kind={config.model.kind} is judged by text that was held out; add data.hold_out=true"
-            )
+            raise UserError(f"model.kind={config.model.kind} is judged by held-out text; add data.hold_out=true")
         least, most = config.model.min_documents, fewest_counted(corpus.parts["train"], held_out_text)
         if self.mixing and least > max(most, 1):
             raise UserError(

@@ -90,9 +90,7 @@ class Data(DataSection):
         if self.source == "files" and not self.folder:
             raise ValueError("data.source=files needs data.folder, the folder with the files of candles")
         if self.source not in (None, "files") and self.folder:
-            raise ValueError(
-                f"data.folder={self.folder} has no effect with data.source={self.source}; leave one of them out"
-            )
+            raise ValueError(f"data.folder={self.folder} has no effect with data.source={self.source}; leave one out")
         return self
 
     @model_validator(mode="after")
@@ -160,9 +158,7 @@ class Model(Section):
     )
     width: int | None = Field(None, ge=4, description="number of channels; null: 24 of pooled_experts, 64 of cnn_lstm")
     dropout: float = Field(0.2, ge=0, lt=1, description="share of activations dropped in training")
-    pooled: bool = Field(
-        False, description="train one model for all coins, which is told the coin, instead of one per coin"
-    )
+    pooled: bool = Field(False, description="train one model, told the coin, for all coins instead of one per coin")
     coins: tuple[str, ...] | None = Field(
         None, min_length=1, description="train one model, of these coins; null: the run has one model per coin"
     )

@@ -331,9 +331,7 @@ def load(folder: Path, symbol: str) -> Coin:
     context = {coin: Candles(coin, step, *(columns[f"{coin} {name}"] for name in COLUMNS)) for coin in page["context"]}
     candles = Candles(symbol, step, **{name: columns[name] for name in COLUMNS}).beside(context)
     if candles.digest() != page["hash"]:
-        raise UserError(
-            f"{pages[0].with_suffix('')}: the candles have changed since they were prepared; delete {folder}"
-        )
+        raise UserError(f"{pages[0].with_suffix('')}: the candles have changed since preparation; delete {folder}")
     return Coin(
         candles=candles,
         names=names,

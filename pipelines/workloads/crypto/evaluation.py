@@ -58,9 +58,7 @@ def evaluate(
         for number, symbol in enumerate(chosen[name].symbols):
             wanted.setdefault(symbol, []).append(Place(name, models[name], chosen[name].fold, number))
     examine = functools.partial(_examine, config, folder, summary.confidence_of(len(wanted)))
-    examined = processes.map_members(
-        examine, {symbol: (symbol, wanted[symbol]) for symbol in wanted}, device, map_items
-    )
+    examined = processes.map_members(examine, {pair[0]: pair for pair in wanted.items()}, device, map_items)
     pages = {symbol: page for symbol, (page, _) in examined.items()}
     folds = {symbol: each for symbol, (_, each) in examined.items()}
 

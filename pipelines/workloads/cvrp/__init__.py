@@ -98,9 +98,7 @@ class Model(Section):
     width: int | None = Field(None, ge=8, description="channels of a node state; null: as in the preset")
     heads: int | None = Field(None, ge=1, description="attention heads; null: as in the preset")
     layers: int | None = Field(None, ge=1, description="encoder layers; null: as in the preset")
-    neighbors: int = Field(
-        0, ge=0, description="neighbours of each node in the graph of kind gat; 0: the complete graph"
-    )
+    neighbors: int = Field(0, ge=0, description="neighbours of each node in gat's graph; 0: the complete graph")
 
     @model_validator(mode="after")
     def _fits(self) -> "Model":
@@ -223,12 +221,11 @@ class Config(BaseConfig):
         return self
 
 
-_package = "pipelines.workloads.cvrp"
 WORKLOAD = Workload(
     config=Config,
-    prepare=lazily(f"{_package}.prepare:prepare"),
-    task=lazily(f"{_package}.task:CvrpTask"),
-    evaluate=lazily(f"{_package}.evaluation:evaluate"),
-    report=lazily(f"{_package}.report:sections"),
+    prepare=lazily(f"{__name__}.prepare:prepare"),
+    task=lazily(f"{__name__}.task:CvrpTask"),
+    evaluate=lazily(f"{__name__}.evaluation:evaluate"),
+    report=lazily(f"{__name__}.report:sections"),
     metric=Metric("val/cost"),
 )

@@ -66,13 +66,9 @@ def is_dataset(path: Path) -> bool:
 class Model(Section):
     """Sizes of the network: a preset, and keys that override it."""
 
-    preset: Annotated[str, Choice(PRESETS)] = Field(
-        "rp2040-story", description="named sizes; the keys below override them"
-    )
+    preset: Annotated[str, Choice(PRESETS)] = Field("rp2040-story", description="sizes; the keys below override them")
     flash_megabytes: Literal[2, 4, 8, 16] = Field(2, description="flash of the board: 2 on a Raspberry Pi Pico")
-    vocabulary: int | None = Field(
-        None, ge=4, description="most tokens, fewer if the text yields no more; null: the preset's"
-    )
+    vocabulary: int | None = Field(None, ge=4, description="most tokens; a short text yields fewer; null: the preset's")
     width: int | None = Field(None, ge=4, description="channels of the residual stream; null: the preset's")
     layers: int | None = Field(None, ge=1, description="number of transformer blocks; null: the preset's")
     heads: int | None = Field(None, ge=1, description="attention heads per block; null: the preset's")
@@ -81,9 +77,7 @@ class Model(Section):
     memory: tuple[int, ...] | None = Field(
         None, description="rows of the tables of bigrams, trigrams, ... in flash, powers of two; null: the preset's"
     )
-    counts: int = Field(
-        0, ge=0, description="entries of counted n-grams in flash that are mixed into the predictions; 0: none"
-    )
+    counts: int = Field(0, ge=0, description="counted n-grams in flash that are mixed into the predictions; 0: none")
     dropout: float = Field(0.0, ge=0, lt=1, description="share of activations that are dropped in training")
 
     @model_validator(mode="after")
@@ -110,9 +104,7 @@ class EvaluationSettings(Section):
     sample_tokens: int = Field(200, ge=1, le=10_000, description="largest number of tokens of a told story")
     temperature: float = Field(0.6, ge=0, description="sampling temperature of the told stories; 0: greedy")
     top_k: int = Field(40, ge=0, description="number of likeliest tokens that are sampled from; 0: all tokens")
-    heard: int = Field(
-        200, ge=1, description="stories that are told from held-out beginnings and judged by their words"
-    )
+    heard: int = Field(200, ge=1, description="stories told from held-out beginnings and judged by their words")
     heard_tokens: int = Field(150, ge=1, description="tokens of such a story after its beginning, at most")
     prompts: tuple[str, ...] = Field(("",), min_length=1, description="beginnings of the told stories, used in turn")
 

@@ -204,8 +204,7 @@ def check_tokenizer(folder: Path, trained_with: Mapping[str, object]) -> None:
 
 def stories(folder: Path, split: str) -> list[str]:
     """Return the texts of a split."""
-    texts: list[str] = datasets.load_from_disk(folder)[split]["text"][:]
-    return texts
+    return list(datasets.load_from_disk(folder)[split]["text"][:])
 
 
 def ending(folder: Path, split: str, characters: int) -> str:

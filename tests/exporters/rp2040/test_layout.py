@@ -141,7 +141,7 @@ def test_the_largest_sizes_of_the_format_are_packed():
 def test_a_number_that_the_format_does_not_hold_is_not_packed():
     integers = by_hand()
     wrong = replace(integers, embedding=replace(integers.embedding, multiplier=np.full(6, 2**16)))
-    with pytest.raises(ValueError, match="a value of multiplier that does not fit 2 bytes"):
+    with pytest.raises(ValueError, match="a value of multiplier beyond 2 bytes"):
         layout.pack_model(wrong, vocabulary())
 
 
@@ -176,7 +176,7 @@ def vandalized(path: str, value) -> dict:
         ("added_tokens", [{"id": 9, "content": "cat", "special": False}], "added token 'cat'"),
         ("model.vocab", {"<unk>": 0, "<|endoftext|>": 1, "a": 2, "b": 3}, "the tokenizer's first tokens are"),
         ("model.vocab", {"<|endoftext|>": 0, "<unk>": 1, "a": 2, "b": 4}, "ids are not 0, 1, 2 and so on"),
-        ("model.vocab", {"<|endoftext|>": 0, "<unk>": 1, "a": 2, "猫": 3}, "a character that stands for no byte, '猫'"),
+        ("model.vocab", {"<|endoftext|>": 0, "<unk>": 1, "a": 2, "猫": 3}, "a character of no byte, '猫'"),
     ],
 )
 def test_a_tokenizer_that_a_device_would_not_follow_is_refused(path, value, reason):

@@ -40,7 +40,7 @@ def make_noise(batch: int, tours: int, customers: int) -> torch.Tensor:
 
 def search(policy, instances: Instances, decode: str = "multistart", **settings) -> tuple[torch.Tensor, torch.Tensor]:
     """The best tour of each instance: actions (B, T) and cost (B,)."""
-    others = {name: settings.pop(name) for name in ("seed", "items", "max_scores") if name in settings}
+    others = {name: settings.pop(name) for name in ("seed", "items") if name in settings}
     return best_built(policy, instances, SearchSettings(decode=decode, **{"augment": True, **settings}), **others)
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from models.routing import decodes
+from models.routing import search as routing_search
 from models.routing.decodes import DECODES
 from models.routing.search import turn
 from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_instances, make_policy, search
@@ -48,12 +49,13 @@ def test_search_keeps_the_best_of_all_starts_and_symmetries():
 
 
 @pytest.mark.parametrize("decode", DECODES)
-def test_how_work_is_cut_does_not_change_the_result(decode):
+def test_how_work_is_cut_does_not_change_the_result(monkeypatch, decode):
     policy, instances = make_policy("dgt"), make_instances(2, 5)
     _, whole = search(policy, instances, decode, samples=4)
-    for max_scores in (1, 6 * 3, 6 * 20):  # tours one by one; three at a time; several instances at a time
+    for most in (1, 6 * 3, 6 * 20):  # tours one by one; three at a time; several instances at a time
+        monkeypatch.setattr(routing_search, "MOST_SCORED", most)
         # Costs, not actions: between a tour and its reverse the last bit of a sum decides.
-        torch.testing.assert_close(search(policy, instances, decode, samples=4, max_scores=max_scores)[1], whole)
+        torch.testing.assert_close(search(policy, instances, decode, samples=4)[1], whole)
 
 
 def test_sampling_depends_on_seed_and_item_only_and_more_samples_extend_fewer():
@@ -116,7 +118,7 @@ def test_starts_are_bounded_unless_more_are_asked_for(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("max_scores", "samples", "at_once"),
+    ("most", "samples", "at_once"),
     [
         (2 * 6 * 6, 4, {(2, 4)}),  # the encoder's pairs of 6 nodes count, where tours are fewer
         (2 * 6 * 20, 20, {(2, 20)}),
@@ -125,9 +127,7 @@ def test_starts_are_bounded_unless_more_are_asked_for(monkeypatch):
         (5, 4, {(1, 1)}),
     ],
 )
-def test_so_many_instances_and_tours_are_built_at_a_time_as_memory_is_given_for(
-    monkeypatch, max_scores, samples, at_once
-):
+def test_so_many_instances_and_tours_are_built_at_a_time_as_memory_is_given_for(monkeypatch, most, samples, at_once):
     policy, shapes = make_policy("gt"), set()
     build = policy.build
 
@@ -136,5 +136,6 @@ def test_so_many_instances_and_tours_are_built_at_a_time_as_memory_is_given_for(
         return build(cache, instances, num_tours, guide)
 
     monkeypatch.setattr(policy, "build", recorded)
-    search(policy, make_instances(2, 5), "sampling", samples=samples, max_scores=max_scores)
+    monkeypatch.setattr(routing_search, "MOST_SCORED", most)
+    search(policy, make_instances(2, 5), "sampling", samples=samples)
     assert shapes == at_once

@@ -200,7 +200,7 @@ def test_candles_that_changed_since_they_were_prepared_are_refused(tmp_path):
     stage.prepare(config(symbols=("BTCUSDT",)), tmp_path)
     page = json.loads((tmp_path / "BTCUSDT-15m.json").read_text())
     (tmp_path / "BTCUSDT-15m.json").write_text(json.dumps({**page, "hash": "0" * 64}))
-    with pytest.raises(UserError, match="the candles have changed since they were prepared"):
+    with pytest.raises(UserError, match="the candles have changed since preparation"):
         stage.load(tmp_path, "BTCUSDT")
 
 

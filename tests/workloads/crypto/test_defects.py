@@ -177,8 +177,8 @@ def test_a_fall_is_0_no_move_is_1_and_a_rise_is_2():
 
 
 def test_the_confusion_matrix_has_the_same_order_whichever_classes_occur():
-    found = classification.confusion_matrix(np.array([2, 2, 1]), np.array([0, 2, 2]))
-    assert found.tolist() == [[0, 0, 1], [0, 0, 0], [0, 1, 1]]
+    found = classification.metrics(np.eye(3)[[2, 2, 1]], np.array([0, 2, 2]), np.full(3, 1 / 3))
+    assert found["confusion"] == [[0, 0, 1], [0, 0, 0], [0, 1, 1]]
 
 
 def test_accuracy_is_computed_from_predictions_and_never_clipped():

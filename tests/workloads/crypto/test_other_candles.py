@@ -201,7 +201,7 @@ def test_answers_of_files_and_feeds_are_what_training_had(market, tmp_path):
     write(tmp_path / "cut", market["BBBUSDT"].rows(slice(0, ends)))
     input_files._beside.cache_clear()
     (late,) = known.together([known.asked(given)], {"now": "newest"})
-    assert re.match(r"BBBUSDT, given as context, lacks the candle of 20.*; 211 without a gap", late["error"])
+    assert re.match(r"BBBUSDT, as context, lacks the candle of 20.*; 211 without a gap", late["error"])
     (tmp_path / "cut/BBBUSDT-15m.csv").unlink()
     input_files._beside.cache_clear()
     with pytest.raises(UserError, match=r"BBBUSDT: data.folder=.* has no file of its 15m candles"):

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 JUMP = 2.0  # factor between consecutive closes above which a rename or a split is likelier than a trade
-MINIMUM_ROWS = 500
 LONGER = "give a longer file or a lower data.minimum_rows"
 BROKEN_SHARE = 0.001  # of rows; a feed with more broken rows is likely to be wrong elsewhere too
 MISSING = ("", "nan", "null", "none")
@@ -36,8 +35,8 @@ def check(
     symbol: str,
     timeframe: str,
     source: str,
-    now: int | None = None,
-    minimum_rows: int = MINIMUM_ROWS,
+    now: int | None,
+    minimum_rows: int,
     written: int | None = None,
 ) -> tuple[Candles, dict[str, object]]:
     """Return the candles of a table whose index counts its rows, and the counts of all checks.
@@ -188,9 +187,8 @@ def _check_step(times: np.ndarray, step: int, where: str) -> None:
     found = int(np.median(np.diff(distinct))) if len(distinct) > 1 else 0
     if found != step:
         name = timeframe_name(found) if found else "0 (all rows open at the same time)"
-        hint = f"; give data.timeframe={name}" if name in TIMEFRAMES else ""
-        if found and not hint:
-            hint = f"; only candles of {', '.join(TIMEFRAMES)} can be used"
+        other = f"; only candles of {', '.join(TIMEFRAMES)} can be used" if found else ""
+        hint = f"; give data.timeframe={name}" if name in TIMEFRAMES else other
         raise UserError(f"{where}: its candles are {name} apart, not {timeframe_name(step)}{hint}")
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from common.errors import UserError
 from models.market.candle_tables import RULES, canonical, letters_and_digits
 from models.market.candles import VALUES, Candles
-from pipelines.workloads.crypto.candles.checks import MINIMUM_ROWS, check
+from pipelines.workloads.crypto.candles.checks import check
 
 if TYPE_CHECKING:
     import ccxt
@@ -17,13 +17,7 @@ PAGE = 1000  # candles per request
 
 
 def download(
-    symbol: str,
-    timeframe: str,
-    days: int,
-    exchange: str = "binance",
-    *,
-    minimum_rows: int = MINIMUM_ROWS,
-    since: int | None = None,
+    symbol: str, timeframe: str, days: int, exchange: str, *, minimum_rows: int, since: int | None = None
 ) -> tuple[Candles, dict[str, object]]:
     """Return the last `days` of candles, or those `since` a time (ms), checked like a file, and counts of all checks.
 

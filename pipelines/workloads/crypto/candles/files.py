@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 from common.errors import UserError
 from models.market.candle_tables import FileName, canonical, file_name
 from models.market.candles import VALUES, Candles
-from pipelines.workloads.crypto.candles.checks import MINIMUM_ROWS, check
+from pipelines.workloads.crypto.candles.checks import check
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,12 +110,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def read(
-    paths: Path | Sequence[Path],
-    symbol: str,
-    timeframe: str,
-    *,
-    now: int | None = None,
-    minimum_rows: int = MINIMUM_ROWS,
+    paths: Path | Sequence[Path], symbol: str, timeframe: str, *, now: int | None = None, minimum_rows: int
 ) -> tuple[Candles, dict[str, object]]:
     """Return the candles of a file, or of its parts, and the counts of all checks, see `check`.
 

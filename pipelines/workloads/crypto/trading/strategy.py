@@ -1,6 +1,5 @@
 """From probabilities to orders: a threshold chosen on validation candles, and the candles and rules of a backtest."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -62,9 +61,7 @@ class Tried(NamedTuple):
     num_trades: int
 
 
-def choose_threshold(
-    probabilities: np.ndarray, market: Market, grid: Sequence[float] = THRESHOLDS
-) -> tuple[Tried, list[Tried]]:
+def choose_threshold(probabilities: np.ndarray, market: Market) -> tuple[Tried, list[Tried]]:
     """Return the threshold with the highest net return on validation candles with probabilities (N, 3), and all tried.
 
     Not trading is one of the choices. Among equal returns, fewer trades win, then the higher threshold, and not trading
@@ -72,7 +69,7 @@ def choose_threshold(
     period would pick the side.
     """
     tried = [Tried(None, 0.0, 0)]
-    for threshold in grid:
+    for threshold in THRESHOLDS:
         result = backtest.run(signal=signals(probabilities, threshold), **market)
         tried.append(Tried(threshold, float(result.equity[-1] - 1.0), len(result.trades)))
     return max(tried, key=lambda row: (row.net_return, -row.num_trades, row.threshold or float("inf"))), tried

@@ -69,7 +69,8 @@ def metrics(probabilities: np.ndarray, labels: np.ndarray, prior: np.ndarray) ->
     """
     probabilities, labels = checked(probabilities, labels)
     priors, moved = prior_rows(prior, len(labels)), labels != NO_TRADE
-    matrix = confusion_matrix(probabilities.argmax(axis=1), labels)
+    pairs = np.bincount(labels * NUM_CLASSES + probabilities.argmax(axis=1), minlength=NUM_CLASSES**2)
+    matrix = pairs.reshape(NUM_CLASSES, NUM_CLASSES)  # one row per label and one column per prediction
     total, actual, predicted, correct = matrix.sum(), matrix.sum(axis=1), matrix.sum(axis=0), matrix.diagonal()
     present = actual > 0
     hits, wrong = int(correct[[SHORT, LONG]].sum()), int(matrix[SHORT, LONG] + matrix[LONG, SHORT])
@@ -119,12 +120,6 @@ def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.nd
     sides = np.clip(probabilities[:, [SHORT, LONG]], tiny, None)
     chosen = np.where(labels == LONG, sides[:, 1], sides[:, 0])
     return np.where(labels == NO_TRADE, 0.0, -np.log(chosen / sides.sum(axis=1)))
-
-
-def confusion_matrix(predicted: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return counts (3, 3), one row per label and one column per prediction."""
-    pairs = np.bincount(np.asarray(labels) * NUM_CLASSES + predicted, minlength=NUM_CLASSES**2)
-    return pairs.reshape(NUM_CLASSES, NUM_CLASSES)
 
 
 def reliability(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, list[dict[str, float]]]:

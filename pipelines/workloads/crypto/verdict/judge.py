@@ -91,8 +91,8 @@ def judge(
     equity: np.ndarray,
     *,
     horizon: int,
-    later: np.ndarray | None = None,
-    last: np.ndarray | None = None,
+    later: np.ndarray,
+    last: np.ndarray,
     resamples: int = 1000,
     confidence: float = CONFIDENCE,
     seed: int = 0,
@@ -125,9 +125,7 @@ def judge(
             PAYS: _pays(equity, horizon),
         },
         "leaks": [reason for name, found in {"the model": own, **theirs}.items() for reason in _leaks(name, found)],
-        "bounce": ""
-        if later is None or last is None
-        else _bounce(_lean(probabilities, predictors[PRIOR]), moves, later, last, horizon),
+        "bounce": _bounce(_lean(probabilities, predictors[PRIOR]), moves, later, last, horizon),
         "comparisons": [
             {"figure": metric, "against": name, "rival": rival, **differences[name][metric]}
             for metric, name, rival in pairs

@@ -59,11 +59,6 @@ def _capacity(demand: Tensor, share: Tensor) -> Tensor:
     return (route * demand.sum(1) / customers).ceil().maximum(demand.max(1).values)
 
 
-def grid_locations(places: Tensor, further: Tensor) -> Tensor:
-    """Return locations on the grid k/100 with k from 0 to 100."""
-    return (places * 101).floor() / 100
-
-
 def clustered_locations(places: Tensor, further: Tensor) -> Tensor:
     """Return a uniform depot and customers scattered around 3 to 7 seeds of their instance.
 
@@ -135,7 +130,7 @@ def x_demands(locs: Tensor, shares: Tensor, further: Tensor) -> Tensor:
 
 DISTRIBUTIONS = {
     "uniform": Distribution("Kool et al. 2019", 9, lambda places, further: places),
-    "grid": Distribution("coordinates k/100, demands 1 to 10", 10, grid_locations),
+    "grid": Distribution("coordinates k/100, demands 1 to 10", 10, lambda places, _: (places * 101).floor() / 100),
     "clustered": Distribution(
         "customers around 3 to 7 seeds",
         9,

@@ -10,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from models.routing.problems import Problem, distances
 from pipelines.workloads.cvrp.solvers.heuristics import savings
@@ -82,13 +82,6 @@ def _solver(iterations: int, seconds: float, seed: int, sizes: tuple[int, int]) 
 ROUNDS = 50  # of ruin and recreate for each customer, where HGS solves no instance to imitate
 
 
-class Solver(NamedTuple):
-    """A solver with a time budget."""
-
-    label: Callable[[], str]
-    solve: Callable[[Problem, float, int], Routes]  # problem, seconds of CPU time, seed
-
-
 def to_imitate(problem: Problem) -> Routes:
     """Return routes to learn from, a pure function of the problem: HGS's, if it is installed and the problem plain.
 
@@ -104,7 +97,8 @@ def to_imitate(problem: Problem) -> Routes:
     return pyvrp(problem, math.inf, 0)  # until it has long found nothing better
 
 
-SOLVERS = {
-    "hgs": Solver(lambda: "HGS", lambda problem, seconds, seed: hgs(problem, seconds=seconds, seed=seed)),
-    "pyvrp": Solver(pyvrp_label, pyvrp),
+# The label of each, and the function of a problem, seconds of CPU time and a seed.
+SOLVERS: dict[str, tuple[Callable[[], str], Callable[[Problem, float, int], Routes]]] = {
+    "hgs": (lambda: "HGS", lambda problem, seconds, seed: hgs(problem, seconds=seconds, seed=seed)),
+    "pyvrp": (pyvrp_label, pyvrp),
 }

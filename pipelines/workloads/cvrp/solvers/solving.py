@@ -148,10 +148,9 @@ class Bench:
 
     def by_solver(self, name: str, seconds: float) -> Solved:
         """Return the tours of the solver `name` after `seconds` of CPU time per problem."""
-        solver, seed = SOLVERS[name], self.config.seed
-        solver.solve(TRIFLE, 1e-4, seed)  # imports and the like are not the method's time
-        label = f"{solver.label()}, {1000 * seconds:.3g} ms"
-        return self.each(label, lambda problem: solver.solve(problem, seconds, seed))
+        (called, solve), seed = SOLVERS[name], self.config.seed
+        solve(TRIFLE, 1e-4, seed)  # imports and the like are not the method's time
+        return self.each(f"{called()}, {1000 * seconds:.3g} ms", lambda problem: solve(problem, seconds, seed))
 
     def _batches(self, label: str, solve: Solve, device: torch.device, rules: bool = False) -> Solved:
         """Return the tours of a method for batches of problems of one size, with their rules if it reads them."""

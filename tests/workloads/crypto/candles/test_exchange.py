@@ -41,18 +41,18 @@ def test_candles_are_downloaded_in_pages_without_the_open_one(monkeypatch, fast)
     monkeypatch.setattr(Exchange, "fast", fast)
     ccxt = SimpleNamespace(exchanges=["binance"], binance=Exchange, BaseError=ConnectionError)
     monkeypatch.setitem(sys.modules, "ccxt", ccxt)
-    candles, facts = download("BTCUSDT", "15m", 365)
+    candles, facts = download("BTCUSDT", "15m", 365, "binance", minimum_rows=500)
     assert same(candles, MANY.rows(slice(0, 1499)))
     assert facts["open_candle"] == 1
     assert facts["duplicates"] == 0
     with pytest.raises(UserError, match="XYZUSDT: the exchange does not trade XYZ/USDT"):
-        download("XYZUSDT", "15m", 365)
+        download("XYZUSDT", "15m", 365, "binance", minimum_rows=500)
     monkeypatch.setattr(Exchange, "failing", True)
     with pytest.raises(UserError, match="BTCUSDT: binance did not answer: no network; try again later"):
-        download("BTCUSDT", "15m", 365)
+        download("BTCUSDT", "15m", 365, "binance", minimum_rows=500)
 
 
 def test_without_ccxt_the_command_that_installs_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ccxt", None)
     with pytest.raises(UserError, match="pip install ccxt"):
-        download("BTCUSDT", "15m", 365)
+        download("BTCUSDT", "15m", 365, "binance", minimum_rows=500)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from models.market.labels import signals
+from pipelines.workloads.crypto.trading import strategy
 from pipelines.workloads.crypto.trading.strategy import THRESHOLDS, choose_threshold
 from tests.workloads.crypto.trading.sample_markets import COSTS, FREE, candles, flat
 
@@ -21,18 +22,19 @@ def test_not_trading_is_chosen_where_trading_only_costs():
     assert len(tried) == 1 + len(THRESHOLDS)
 
 
-def test_the_threshold_that_pays_is_chosen_and_ties_go_to_fewer_trades():
+def test_the_threshold_that_pays_is_chosen_and_ties_go_to_fewer_trades(monkeypatch):
+    monkeypatch.setattr(strategy, "THRESHOLDS", (0.4, 0.6, 0.7, 0.85))
     market = candles(1, 600)
     move = np.append(market["close"][1:] / market["open"][1:] - 1, 0)
     sure = np.abs(move) > 0.01
     # Right about large moves with a probability of 0.8, wrong about the others with 0.5.
     long = np.where(sure, np.where(move > 0, 0.8, 0.1), np.where(move > 0, 0.2, 0.5))
     probabilities = np.stack([np.where(sure, 0.9, 0.7) - long, np.where(sure, 0.1, 0.3), long], axis=1)
-    choice, tried = choose_threshold(probabilities, market | COSTS, grid=(0.4, 0.6, 0.7, 0.85))
+    choice, tried = choose_threshold(probabilities, market | COSTS)
     assert choice.threshold == 0.7  # equal to 0.6, and higher
     assert choice.net_return > 1
     assert choice.net_return == max(row.net_return for row in tried)
-    nothing, _ = choose_threshold(probabilities, flat(*[(5, 5, 5, 5)] * 600) | FREE, grid=(0.4, 0.85))
+    nothing, _ = choose_threshold(probabilities, flat(*[(5, 5, 5, 5)] * 600) | FREE)
     assert nothing.threshold is None  # all return 0, but not trading wins over a threshold that never trades
 
 

@@ -28,14 +28,17 @@ def p_values(coins: Coins, means: np.ndarray) -> np.ndarray:
     expected = VOLATILITY * np.sqrt(HORIZON * coins.variances[TEST + 1])
     found = []
     for coin in range(means.shape[1]):
+        moves = coins.moves[TEST, coin] / expected[:, coin]
         judged = judge(
             probabilities[:, coin],
             labels[TEST, coin],
             class_shares(labels[TRAIN, coin]),
             guesses(coin, labels[TEST, coin]),
-            coins.moves[TEST, coin] / expected[:, coin],
+            moves,
             np.ones(100),
             horizon=HORIZON,
+            later=moves,
+            last=np.zeros(len(moves)),
             resamples=100,
         )
         found.append(judged["tests"][PREDICTIVE]["p"])

@@ -32,7 +32,7 @@ def verdict(probabilities, labels, prior, baselines, moves=None, equity=None, **
     """The verdict on a coin by itself; moves that go with the labels, and an account that stands still."""
     moves = np.asarray(labels) - 1.0 if moves is None else moves
     equity = np.ones(len(labels)) if equity is None else equity
-    words = {"horizon": 3, "resamples": 200} | words
+    words = {"horizon": 3, "resamples": 200, "later": moves, "last": np.zeros(len(labels))} | words
     found = {"A": judge(probabilities, labels, prior, baselines, moves, equity, **words)}
     json.dumps(found, allow_nan=False)
     return {**found["A"], **verdicts(found)["A"]}
@@ -139,9 +139,8 @@ def test_holm_holds_many_coins_to_more_and_the_best_of_them_to_the_most():
     np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]).tolist() == [1.0, 1.0]
     probabilities, labels = sample(6, 1000, 0.14)
-    found = judge(
-        probabilities, labels, class_shares(labels), guesses(6, labels), labels - 1.0, np.ones(1000), horizon=3
-    )
+    given = probabilities, labels, class_shares(labels), guesses(6, labels)
+    found = judge(*given, labels - 1.0, np.ones(1000), horizon=3, later=labels - 1.0, last=np.zeros(1000))
     chance = found["tests"][PREDICTIVE]["p"]
     assert LEVEL / 20 < chance < LEVEL
     blind = {**found, "tests": {grade: {"p": 1.0, "found": ""} for grade in found["tests"]}}

@@ -56,9 +56,8 @@ def with_skill(settings, coins, count=3000):
             leans = 0.1 * generator.normal(size=(count, 3))
             prior = class_shares(labels)
             guess = {"guess": np.tile(prior, (count, 1))}
-            judged[f"{coin}"] = judge(
-                softmax(np.log(prior) + leans), labels, prior, guess, moves, np.ones(100), horizon=1, resamples=100
-            )
+            given = softmax(np.log(prior) + leans), labels, prior, guess, moves, np.ones(100)
+            judged[f"{coin}"] = judge(*given, horizon=1, later=moves, last=np.zeros(len(moves)), resamples=100)
         family += coins
         kinds = [verdicts(judged, family)] if setting else [verdicts(judged)]
         alone = {name: verdicts({name: each}, coins)[name] for name, each in judged.items()}
