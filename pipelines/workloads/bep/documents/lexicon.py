@@ -20,13 +20,20 @@ WORD = rf"(?:(?:al|el|as|ash|an|ar)-|[dl{UPPER}]['\u2019])?[{UPPER}]{LETTER}+(?:
 
 @cache
 def known_names() -> tuple[frozenset[str], frozenset[str]]:
-    """Return given names and surnames in Latin letters: those of the package Faker and of masking.json."""
+    """Return given names and surnames in Latin letters: those of the package Faker and of masking.json.
+
+    Cyrillic, Greek, Armenian and Georgian names are there as two usual ways of spelling write them.
+    """
+    usual, other = WORDS["letters"]
+    spellings = [{ord(form): way[a] for a in way for form in (a, a.upper())} for way in (usual, usual | other)]
     kinds: tuple[set[str], set[str]] = set(WORDS["given_names"]), set(WORDS["surnames"] + WORDS["eastern_surnames"])
     for module in _modules("person"):
         for attribute in dir(module.Provider):
-            values = getattr(module.Provider, attribute) if "_name" in attribute else None
+            values = getattr(module.Provider, attribute) if "_name" in attribute and "lang" not in attribute else None
             if isinstance(values, tuple | list | dict):
-                kinds[attribute.startswith("last")].update(word for value in values for word in str(value).split())
+                listed = {word for value in values for word in str(value).split()}
+                spelled = {word.translate(way) for word in listed for way in spellings}
+                kinds["last" in attribute].update(listed, map(str.title, spelled - listed))
     given, surnames = (frozenset(filter(re.compile(WORD).fullmatch, names)) for names in kinds)
     return given, surnames
 

@@ -129,7 +129,7 @@ def plans(part: str) -> Iterator[Plan]:
         yield from sheets()
         return
     generator = random.Random(SEED)
-    alone = part in ("fresh", "later")
+    alone = part in ("fresh", "later", "latest")
     pools = all_names(f"{part}_names.txt" if alone else "names.txt")
     for names in pools.values():
         generator.shuffle(names)
