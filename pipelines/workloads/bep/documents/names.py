@@ -44,9 +44,13 @@ SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 # "modelled by Ada Lovelace"
 BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
 IS = re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: is| was|,)? $", re.I)
-ROLE = re.compile(rf"(?:,| is| was| acts as| as| \()(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
-JOINED = r"\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) "  # between names
+ROLE = re.compile(
+    rf"(?:,| is| was| acts as| as| \(|\n(?=[^:|\n]+(?:\n|$)))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I
+)
+_ASIDE = r"(?: \([^()\n]{1,40}\))?"  # the firm of a name
+JOINED = rf"{_ASIDE}(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"  # between names
 ENOUGH_SOUND = 0.5  # on average of the words of a name
+INITIALS = re.compile(rf"(?<![\w@.\\-])[{UPPER}]{{2,4}}(?![\w@])")
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.9, -0.5  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
 ENOUGH, STRONG_ENOUGH = 3, 4  # evidence that makes a name, and that makes it one everywhere in the document
@@ -169,6 +173,8 @@ class Reader:
             while end < len(run) and self._goes_on(run[end]):
                 end += 1
             while begin and self._goes_on(run[begin - 1]) and sound(run[begin - 1].word) > 0:
+                if BY.search(self.text[run[begin - 1].end : run[begin].end - len(run[begin].word)]):
+                    break
                 begin -= 1
             words = tuple(piece.word for piece in run[begin:end] if not piece.initial and piece.word not in SUFFIXES)
             yield from self._in_run(run[:begin], begins, ends)
@@ -198,7 +204,10 @@ class Reader:
             for part, known in zip((0, -1), known_names(), strict=True)
         )
         term = all(word.lower() in terms() for word in words)
-        if all(plain) and (term or not title):
+        initial = any(each.initial for each in part)
+        shown = bool(title) and family[-1] and title[0][0].strip(" .").lower() not in terms()
+        shown |= weight > 1 and (initial or (given[0] and len(words) > 1)) and (weight > 2 or family[-1])
+        if all(plain) and not shown and (term or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
         role = ROLE.match(self.text, end) or IS.search(before)
@@ -220,10 +229,10 @@ class Reader:
         if not any(plain):
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
-            evidence += bool(weight or role or min(sounds, default=0) > UNLIKELY)
+            evidence += bool(weight or role or given[0] or min(sounds, default=0) > UNLIKELY)
         if not any(plain) or (given[0] and not plain[0]):
             evidence += 2 * bool(role or BY.search(before))
-        return Name(named, end, words, evidence + 2 * (any(each.initial for each in part) and not plain[-1]))
+        return Name(named, end, words, evidence + 2 * (initial and not plain[-1]))
 
     def _is_other(self, part: list[Piece], words: tuple[str, ...]) -> bool:
         """Return whether words are a firm, a place or a title by their form, or no whole name."""
@@ -247,9 +256,9 @@ class Reader:
 
     def _beside(self, begin: int, end: int, begins: Collection[int], ends: Collection[int]) -> bool:
         """Return whether another name stands before or after, in a list."""
-        start = max(0, begin - 5)
-        before = re.search(rf"(?:{JOINED})$", self.text[start:begin])
-        after = re.match(JOINED, self.text[end : end + 5])
+        start = max(0, begin - 50)
+        before = re.search(rf"{JOINED}$", self.text[start:begin])
+        after = re.match(JOINED, self.text[end : end + 50])
         return bool((before and start + before.start() in ends) or (after and end + after.end() in begins))
 
     def _inverted(self, runs: list[list[Piece]]) -> Iterator[Name]:
@@ -271,7 +280,9 @@ class Reader:
         sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH]
         alone = {word.lower() for words in sure for word in words}
         firsts = {"".join(word[0] for word in words).upper() for words in sure if len(words) > 1}
+        firsts |= {each[1:] + each[0] for each in firsts}  # "Li Na" is LN or NL
         initials = firsts | {each[0] + each[-1] for each in firsts}
+        shortened = {(words[0][0], words[-1]) for words in sure}
         for before, piece, following in (
             each for run in runs for each in zip([None, *run], run, [*run[1:], None], strict=False)
         ):
@@ -281,14 +292,16 @@ class Reader:
             if following and not expected and self._ordinary(following.word):
                 continue
             if piece.word.lower() in alone and len(piece.word) >= FEWEST_TO_PROPAGATE:
-                if expected or not self._ordinary(piece.word):
-                    joined = before is not None and before.word.lower() in WORDS["capital_particles"]
+                short = before is not None and before.initial and (before.word[0], piece.word) in shortened
+                if expected or short or not self._ordinary(piece.word):
+                    joined = short or (before is not None and before.word.lower() in WORDS["capital_particles"])
                     yield before.begin if before and joined else piece.begin, piece.end
-            elif piece.word in initials:
-                line = slice(self.text.rfind("\n", 0, piece.begin) + 1, piece.end)
-                acts = ACTS.match(self.text, piece.end) or self.text.endswith("Action ", 0, piece.begin)
-                if any(self.expected[line]) or acts:
-                    yield piece.begin, piece.end
+        for match in INITIALS.finditer(self.text):
+            begin, end = match.span()
+            line = slice(self.text.rfind("\n", 0, begin) + 1, end)
+            acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin)
+            if match[0] in initials and begin not in taken and (acts or any(self.expected[line])):
+                yield begin, end
 
 
 def _plain(word: str) -> str:
