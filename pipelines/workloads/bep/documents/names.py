@@ -94,6 +94,7 @@ class Reader:
         listed = (match.span("users") for match in USER.finditer(text))
         self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
         self.firms: set[int] = set()  # places in columns of firms
+        self.partners: set[str] = set()  # firms in brackets behind a name
         self.cells: dict[str, list[tuple[int, int]]] = {}
         for heading, begin, end in columns(text):
             self.cells.setdefault(heading, []).append((begin, end))
@@ -131,6 +132,10 @@ class Reader:
         """Return (begin, end) of the names, in order."""
         runs = [self._pieces(match) for match in RUN.finditer(self.text)]
         found = [name for run in runs for name in self._in_run(run)]
+        ends = {each.end for each in found}
+        aside = [each for each in found if self.text.startswith(")", each.end) and each.begin - 2 in ends]
+        self.partners = {self.text[each.begin : each.end] for each in aside}
+        found = [each for each in found if self.text[each.begin : each.end] not in self.partners]
         for cells in self.cells.values():
             named = [cell for cell in cells if any(cell[0] <= name.begin < cell[1] for name in found)]
             if 1 < len(named) >= len(cells) / 2:  # a column of persons
@@ -151,8 +156,8 @@ class Reader:
         given, surnames = known_names()
         pieces = list(PIECE.finditer(self.text, *match.span()))
         # In "von Ada Lovelace", the first word is a preposition.
-        before = [each[2] in given and each[2] not in surnames for each in pieces]
-        before[0] |= len(pieces) > 1 and pieces[0][1].count(" ") == 1
+        before = [(each[2] in given and each[2] not in surnames) or each[1].count(" ") == 1 for each in pieces]
+        before[-1] = pieces[-1][2] in given and pieces[-1][2] not in surnames
         return [Piece(each.start(2 * own), each.end(), each[2]) for each, own in zip(pieces, before, strict=True)]
 
     def _ordinary(self, word: str) -> bool:
@@ -240,6 +245,7 @@ class Reader:
         return bool(
             (FIRM.match(following.lstrip(" ")) and following.startswith(" "))
             or begin in self.firms
+            or self.text[begin : part[-1].end] in self.partners
             or any(map(NO_NAME.fullmatch, words[1:]))
             or (PLACE.match(f"{words[0]} ") and not part[0].initial)
             or PLACE.search(self.text[max(0, begin - 30) : begin])
