@@ -234,7 +234,7 @@ class Reader:
         if not any(plain):
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
-            evidence += bool(weight or role or given[0] or min(sounds, default=0) > UNLIKELY)
+            evidence += bool(weight or role or (given[0] and not particles[0]) or min(sounds, default=0) > UNLIKELY)
         if not any(plain) or (given[0] and not plain[0]):
             evidence += 2 * bool(role or BY.search(before))
         return Name(named, end, words, evidence + 2 * (initial and not plain[-1]))
@@ -269,15 +269,18 @@ class Reader:
 
     def _inverted(self, runs: list[list[Piece]]) -> Iterator[Name]:
         """Yield names such as "Lovelace, Ada"."""
-        given_names, _ = known_names()
+        given_names, surnames = known_names()
         begins = {piece.begin for run in runs for piece in run}
         for match in INVERTED.finditer(self.text):
             surname, given = match[1].split()[-1], match[2]
             certain = given in given_names and surname not in given_names
-            capitals = surname.isupper()
+            capitals = surname.isupper() and not given.isupper()
             shown = len(surname) > 4 and sound(given) > UNLIKELY if capitals else self.expected[match.start()] > 0
-            certain |= shown and not given.isupper()
-            if certain and match.start() in begins and not (self._ordinary(given) or self._ordinary(surname)):
+            signs = [given in given_names, surname.title() in surnames, *map(self._foreign, (given, surname))]
+            signs += [sound(word) > LIKELY for word in (given, surname)]
+            certain |= shown or (capitals and any(signs)) or sum(signs) > 1
+            plain = self._ordinary(given) or (self._ordinary(surname) and not all(signs[:2]))
+            if certain and match.start() in begins and not plain:
                 yield Name(match.start(), match.end(2), (given, surname), STRONG_ENOUGH)
 
     def _elsewhere(self, runs: list[list[Piece]], found: list[Name]) -> Iterator[tuple[int, int]]:
