@@ -258,7 +258,7 @@ class Reader:
     def _stands_alone(self, begin: int, end: int) -> bool:
         """Return whether nothing else stands in a line, an item of a list or a cell."""
         before, after = self.text[max(0, begin - 5) : begin].rstrip(" -"), self.text[end : end + 3].lstrip(" ")
-        return before.endswith(("|", "\n")) and (not after or after[0] in "|\n")
+        return before.endswith(("|", "\n", ":")) and (not after or after[0] in "|\n")
 
     def _beside(self, begin: int, end: int, begins: Collection[int], ends: Collection[int]) -> bool:
         """Return whether another name stands before or after, in a list."""
