@@ -44,11 +44,9 @@ SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 # "modelled by Ada Lovelace"
 BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
 IS = re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: is| was|,)? $", re.I)
-ROLE = re.compile(
-    rf"(?:,| is| was| acts as| as| \(|\n(?=[^:|\n]+(?:\n|$)))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I
-)
-_ASIDE = r"(?: \([^()\n]{1,40}\))?"  # the firm of a name
-JOINED = rf"{_ASIDE}(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"  # between names
+ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
+# Between names, behind the firm of the first
+JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"
 ENOUGH_SOUND = 0.5  # on average of the words of a name
 INITIALS = re.compile(rf"(?<![\w@.\\-])[{UPPER}]{{2,4}}(?![\w@])")
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
@@ -94,7 +92,6 @@ class Reader:
         listed = (match.span("users") for match in USER.finditer(text))
         self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
         self.firms: set[int] = set()  # places in columns of firms
-        self.partners: set[str] = set()  # firms in brackets behind a name
         self.cells: dict[str, list[tuple[int, int]]] = {}
         for heading, begin, end in columns(text):
             self.cells.setdefault(heading, []).append((begin, end))
@@ -132,10 +129,11 @@ class Reader:
         """Return (begin, end) of the names, in order."""
         runs = [self._pieces(match) for match in RUN.finditer(self.text)]
         found = [name for run in runs for name in self._in_run(run)]
-        ends = {each.end for each in found}
-        aside = [each for each in found if self.text.startswith(")", each.end) and each.begin - 2 in ends]
-        self.partners = {self.text[each.begin : each.end] for each in aside}
-        found = [each for each in found if self.text[each.begin : each.end] not in self.partners]
+        behind = {each.end + 2 for each in found}
+        for name in [each for each in found if each.begin in behind and self.text.startswith(")", each.end)]:
+            firm = re.escape(self.text[name.begin : name.end])
+            self.firms.update(match.start() for match in re.finditer(firm, self.text))
+        found = [each for each in found if each.begin not in self.firms]
         for cells in self.cells.values():
             named = [cell for cell in cells if any(cell[0] <= name.begin < cell[1] for name in found)]
             if 1 < len(named) >= len(cells) / 2:  # a column of persons
@@ -245,7 +243,6 @@ class Reader:
         return bool(
             (FIRM.match(following.lstrip(" ")) and following.startswith(" "))
             or begin in self.firms
-            or self.text[begin : part[-1].end] in self.partners
             or any(map(NO_NAME.fullmatch, words[1:]))
             or (PLACE.match(f"{words[0]} ") and not part[0].initial)
             or PLACE.search(self.text[max(0, begin - 30) : begin])
@@ -273,13 +270,11 @@ class Reader:
         begins = {piece.begin for run in runs for piece in run}
         for match in INVERTED.finditer(self.text):
             surname, given = match[1].split()[-1], match[2]
-            certain = given in given_names and surname not in given_names
+            known = given in given_names, surname.title() in surnames
             capitals = surname.isupper() and not given.isupper()
             shown = len(surname) > 4 and sound(given) > UNLIKELY if capitals else self.expected[match.start()] > 0
-            signs = [given in given_names, surname.title() in surnames, *map(self._foreign, (given, surname))]
-            signs += [sound(word) > LIKELY for word in (given, surname)]
-            certain |= shown or (capitals and any(signs)) or sum(signs) > 1
-            plain = self._ordinary(given) or (self._ordinary(surname) and not all(signs[:2]))
+            certain = shown or (known[0] and surname not in given_names) or (capitals and any(known))
+            plain = self._ordinary(given) or (self._ordinary(surname) and not all(known))
             if certain and match.start() in begins and not plain:
                 yield Name(match.start(), match.end(2), (given, surname), STRONG_ENOUGH)
 
