@@ -21,8 +21,7 @@ WORD = rf"(?:(?:al|el|as|ash|an|ar)-|[dl{UPPER}]['\u2019])?[{UPPER}]{LETTER}+(?:
 @cache
 def known_names() -> tuple[frozenset[str], frozenset[str]]:
     """Return given names and surnames in Latin letters: those of the package Faker and of masking.json."""
-    usual, other = WORDS["letters"]  # how Cyrillic, Greek, Armenian and Georgian names are spelled, and often too
-    spellings = [{ord(form): way[a] for a in way for form in (a, a.upper())} for way in (usual, usual | other)]
+    spellings = [{ord(form): way[a] for a in way for form in (a, a.upper())} for way in WORDS["letters"]]
     kinds: tuple[set[str], set[str]] = set(WORDS["given_names"]), set(WORDS["surnames"] + WORDS["eastern_surnames"])
     for module in _modules("person"):
         for attribute in dir(module.Provider):

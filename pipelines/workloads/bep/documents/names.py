@@ -45,10 +45,8 @@ SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
 IS = re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: is| was|,)? $", re.I)
 ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
-# Between names, behind the firm of the first
 JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"
 ENOUGH_SOUND = 0.5  # on average of the words of a name
-INITIALS = re.compile(rf"(?<![\w@.\\-])[{UPPER}]{{2,4}}(?![\w@])")
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.9, -0.5  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
 ENOUGH, STRONG_ENOUGH = 3, 4  # evidence that makes a name, and that makes it one everywhere in the document
@@ -132,7 +130,7 @@ class Reader:
         behind = {each.end + 2 for each in found}
         for name in [each for each in found if each.begin in behind and self.text.startswith(")", each.end)]:
             firm = re.escape(self.text[name.begin : name.end])
-            self.firms.update(match.start() for match in re.finditer(firm, self.text))
+            self.firms.update(*(range(*each.span()) for each in re.finditer(firm, self.text)))
         found = [each for each in found if each.begin not in self.firms]
         for cells in self.cells.values():
             named = [cell for cell in cells if any(cell[0] <= name.begin < cell[1] for name in found)]
@@ -173,20 +171,19 @@ class Reader:
         found = max(judged, key=lambda each: (each[0].evidence, each[0].end - each[0].begin), default=None)
         if found and found[0].evidence >= ENOUGH:
             best, begin, end = found
-            while end < len(run) and self._goes_on(run[end]):
+            while end < len(run) and self._goes_on(run[end], run[end].end):
                 end += 1
-            while begin and self._goes_on(run[begin - 1]) and sound(run[begin - 1].word) > 0:
-                if BY.search(self.text[run[begin - 1].end : run[begin].end - len(run[begin].word)]):
-                    break
+            while begin and self._goes_on(run[begin - 1], run[begin].begin) and sound(run[begin - 1].word) > 0:
                 begin -= 1
             words = tuple(piece.word for piece in run[begin:end] if not piece.initial and piece.word not in SUFFIXES)
             yield from self._in_run(run[:begin], begins, ends)
             yield Name(min(best.begin, run[begin].begin), run[end - 1].end, words, best.evidence)
             yield from self._in_run(run[end:], begins, ends)
 
-    def _goes_on(self, piece: Piece) -> bool:
-        """Return whether a word beside a name belongs to it."""
-        return not (piece.initial or self._ordinary(piece.word) or NO_NAME.fullmatch(piece.word))
+    def _goes_on(self, piece: Piece, begin: int) -> bool:
+        """Return whether a word beside a name, and no preposition up to its `begin`, belongs to it."""
+        preposition = BY.search(self.text[piece.end : begin])
+        return not (preposition or piece.initial or self._ordinary(piece.word) or NO_NAME.fullmatch(piece.word))
 
     def _judged(
         self, run: list[Piece], first: int, last: int, begins: Collection[int], ends: Collection[int]
@@ -209,7 +206,7 @@ class Reader:
         term = all(word.lower() in terms() for word in words)
         initial = any(each.initial for each in part)
         shown = bool(title) and family[-1] and title[0][0].strip(" .").lower() not in terms()
-        shown |= weight > 1 and (initial or (given[0] and len(words) > 1)) and (weight > 2 or family[-1])
+        shown |= weight > 1 and family[-1] and (initial or (given[0] and len(words) > 1))
         if all(plain) and not shown and (term or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
@@ -258,7 +255,7 @@ class Reader:
         return before.endswith(("|", "\n", ":")) and (not after or after[0] in "|\n")
 
     def _beside(self, begin: int, end: int, begins: Collection[int], ends: Collection[int]) -> bool:
-        """Return whether another name stands before or after, in a list."""
+        """Return whether another name stands before or after, in a list in which a firm may stand in brackets."""
         start = max(0, begin - 50)
         before = re.search(rf"{JOINED}$", self.text[start:begin])
         after = re.match(JOINED, self.text[end : end + 50])
@@ -271,10 +268,10 @@ class Reader:
         for match in INVERTED.finditer(self.text):
             surname, given = match[1].split()[-1], match[2]
             known = given in given_names, surname.title() in surnames
-            capitals = surname.isupper() and not given.isupper()
+            capitals = surname.isupper()
             shown = len(surname) > 4 and sound(given) > UNLIKELY if capitals else self.expected[match.start()] > 0
             certain = shown or (known[0] and surname not in given_names) or (capitals and any(known))
-            plain = self._ordinary(given) or (self._ordinary(surname) and not all(known))
+            plain = given.isupper() or self._ordinary(given) or (self._ordinary(surname) and not all(known))
             if certain and match.start() in begins and not plain:
                 yield Name(match.start(), match.end(2), (given, surname), STRONG_ENOUGH)
 
@@ -284,9 +281,7 @@ class Reader:
         sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH]
         alone = {word.lower() for words in sure for word in words}
         firsts = {"".join(word[0] for word in words).upper() for words in sure if len(words) > 1}
-        firsts |= {each[1:] + each[0] for each in firsts}  # "Li Na" is LN or NL
         initials = firsts | {each[0] + each[-1] for each in firsts}
-        shortened = {(words[0][0], words[-1]) for words in sure}
         for before, piece, following in (
             each for run in runs for each in zip([None, *run], run, [*run[1:], None], strict=False)
         ):
@@ -296,11 +291,11 @@ class Reader:
             if following and not expected and self._ordinary(following.word):
                 continue
             if piece.word.lower() in alone and len(piece.word) >= FEWEST_TO_PROPAGATE:
-                short = before is not None and before.initial and (before.word[0], piece.word) in shortened
+                short = before is not None and before.initial
                 if expected or short or not self._ordinary(piece.word):
                     joined = short or (before is not None and before.word.lower() in WORDS["capital_particles"])
                     yield before.begin if before and joined else piece.begin, piece.end
-        for match in INITIALS.finditer(self.text):
+        for match in re.finditer(rf"(?<![\w@.\\-])[{UPPER}]{{2,4}}(?![\w@])", self.text):
             begin, end = match.span()
             line = slice(self.text.rfind("\n", 0, begin) + 1, end)
             acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin)
