@@ -21,12 +21,15 @@ WORD = rf"(?:(?:al|el|as|ash|an|ar)-|[dl{UPPER}]['\u2019])?[{UPPER}]{LETTER}+(?:
 @cache
 def known_names() -> tuple[frozenset[str], frozenset[str]]:
     """Return given names and surnames in Latin letters: those of the package Faker and of masking.json."""
+    spellings = [{ord(form): way[a] for a in way for form in (a, a.upper())} for way in WORDS["letters"]]
     kinds: tuple[set[str], set[str]] = set(WORDS["given_names"]), set(WORDS["surnames"] + WORDS["eastern_surnames"])
     for module in _modules("person"):
         for attribute in dir(module.Provider):
-            values = getattr(module.Provider, attribute) if "_name" in attribute else None
+            values = getattr(module.Provider, attribute) if "_name" in attribute and "lang" not in attribute else None
             if isinstance(values, tuple | list | dict):
-                kinds[attribute.startswith("last")].update(word for value in values for word in str(value).split())
+                listed = {word for value in values for word in str(value).split()}
+                spelled = {word.translate(way).title() for word in listed if word > "\u0370" for way in spellings}
+                kinds["last" in attribute].update(listed, spelled)
     given, surnames = (frozenset(filter(re.compile(WORD).fullmatch, names)) for names in kinds)
     return given, surnames
 

@@ -44,8 +44,8 @@ SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 # "modelled by Ada Lovelace"
 BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
 IS = re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: is| was|,)? $", re.I)
-ROLE = re.compile(rf"(?:,| is| was| acts as| as| \()(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
-JOINED = r"\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) "  # between names
+ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
+JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"
 ENOUGH_SOUND = 0.5  # on average of the words of a name
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.9, -0.5  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
@@ -127,6 +127,11 @@ class Reader:
         """Return (begin, end) of the names, in order."""
         runs = [self._pieces(match) for match in RUN.finditer(self.text)]
         found = [name for run in runs for name in self._in_run(run)]
+        behind = {each.end + 2 for each in found}
+        for name in [each for each in found if each.begin in behind and self.text.startswith(")", each.end)]:
+            firm = re.escape(self.text[name.begin : name.end])
+            self.firms.update(*(range(*each.span()) for each in re.finditer(firm, self.text)))
+        found = [each for each in found if each.begin not in self.firms]
         for cells in self.cells.values():
             named = [cell for cell in cells if any(cell[0] <= name.begin < cell[1] for name in found)]
             if 1 < len(named) >= len(cells) / 2:  # a column of persons
@@ -147,8 +152,8 @@ class Reader:
         given, surnames = known_names()
         pieces = list(PIECE.finditer(self.text, *match.span()))
         # In "von Ada Lovelace", the first word is a preposition.
-        before = [each[2] in given and each[2] not in surnames for each in pieces]
-        before[0] |= len(pieces) > 1 and pieces[0][1].count(" ") == 1
+        before = [(each[2] in given and each[2] not in surnames) or each[1].count(" ") == 1 for each in pieces]
+        before[-1] = pieces[-1][2] in given and pieces[-1][2] not in surnames
         return [Piece(each.start(2 * own), each.end(), each[2]) for each, own in zip(pieces, before, strict=True)]
 
     def _ordinary(self, word: str) -> bool:
@@ -166,18 +171,19 @@ class Reader:
         found = max(judged, key=lambda each: (each[0].evidence, each[0].end - each[0].begin), default=None)
         if found and found[0].evidence >= ENOUGH:
             best, begin, end = found
-            while end < len(run) and self._goes_on(run[end]):
+            while end < len(run) and self._goes_on(run[end], run[end].end):
                 end += 1
-            while begin and self._goes_on(run[begin - 1]) and sound(run[begin - 1].word) > 0:
+            while begin and self._goes_on(run[begin - 1], run[begin].begin) and sound(run[begin - 1].word) > 0:
                 begin -= 1
             words = tuple(piece.word for piece in run[begin:end] if not piece.initial and piece.word not in SUFFIXES)
             yield from self._in_run(run[:begin], begins, ends)
             yield Name(min(best.begin, run[begin].begin), run[end - 1].end, words, best.evidence)
             yield from self._in_run(run[end:], begins, ends)
 
-    def _goes_on(self, piece: Piece) -> bool:
-        """Return whether a word beside a name belongs to it."""
-        return not (piece.initial or self._ordinary(piece.word) or NO_NAME.fullmatch(piece.word))
+    def _goes_on(self, piece: Piece, begin: int) -> bool:
+        """Return whether a word beside a name, and no preposition up to its `begin`, belongs to it."""
+        preposition = BY.search(self.text[piece.end : begin])
+        return not (preposition or piece.initial or self._ordinary(piece.word) or NO_NAME.fullmatch(piece.word))
 
     def _judged(
         self, run: list[Piece], first: int, last: int, begins: Collection[int], ends: Collection[int]
@@ -198,7 +204,10 @@ class Reader:
             for part, known in zip((0, -1), known_names(), strict=True)
         )
         term = all(word.lower() in terms() for word in words)
-        if all(plain) and (term or not title):
+        initial = any(each.initial for each in part)
+        shown = bool(title) and family[-1] and title[0][0].strip(" .").lower() not in terms()
+        shown |= weight > 1 and family[-1] and (initial or (given[0] and len(words) > 1))
+        if all(plain) and not shown and (term or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
         role = ROLE.match(self.text, end) or IS.search(before)
@@ -220,10 +229,10 @@ class Reader:
         if not any(plain):
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
-            evidence += bool(weight or role or min(sounds, default=0) > UNLIKELY)
+            evidence += bool(weight or role or (given[0] and not particles[0]) or min(sounds, default=0) > UNLIKELY)
         if not any(plain) or (given[0] and not plain[0]):
             evidence += 2 * bool(role or BY.search(before))
-        return Name(named, end, words, evidence + 2 * (any(each.initial for each in part) and not plain[-1]))
+        return Name(named, end, words, evidence + 2 * (initial and not plain[-1]))
 
     def _is_other(self, part: list[Piece], words: tuple[str, ...]) -> bool:
         """Return whether words are a firm, a place or a title by their form, or no whole name."""
@@ -243,26 +252,27 @@ class Reader:
     def _stands_alone(self, begin: int, end: int) -> bool:
         """Return whether nothing else stands in a line, an item of a list or a cell."""
         before, after = self.text[max(0, begin - 5) : begin].rstrip(" -"), self.text[end : end + 3].lstrip(" ")
-        return before.endswith(("|", "\n")) and (not after or after[0] in "|\n")
+        return before.endswith(("|", "\n", ":")) and (not after or after[0] in "|\n")
 
     def _beside(self, begin: int, end: int, begins: Collection[int], ends: Collection[int]) -> bool:
-        """Return whether another name stands before or after, in a list."""
-        start = max(0, begin - 5)
-        before = re.search(rf"(?:{JOINED})$", self.text[start:begin])
-        after = re.match(JOINED, self.text[end : end + 5])
+        """Return whether another name stands before or after, in a list in which a firm may stand in brackets."""
+        start = max(0, begin - 50)
+        before = re.search(rf"{JOINED}$", self.text[start:begin])
+        after = re.match(JOINED, self.text[end : end + 50])
         return bool((before and start + before.start() in ends) or (after and end + after.end() in begins))
 
     def _inverted(self, runs: list[list[Piece]]) -> Iterator[Name]:
         """Yield names such as "Lovelace, Ada"."""
-        given_names, _ = known_names()
+        given_names, surnames = known_names()
         begins = {piece.begin for run in runs for piece in run}
         for match in INVERTED.finditer(self.text):
             surname, given = match[1].split()[-1], match[2]
-            certain = given in given_names and surname not in given_names
+            known = given in given_names, surname.title() in surnames
             capitals = surname.isupper()
             shown = len(surname) > 4 and sound(given) > UNLIKELY if capitals else self.expected[match.start()] > 0
-            certain |= shown and not given.isupper()
-            if certain and match.start() in begins and not (self._ordinary(given) or self._ordinary(surname)):
+            certain = shown or (known[0] and surname not in given_names) or (capitals and any(known))
+            plain = given.isupper() or self._ordinary(given) or (self._ordinary(surname) and not all(known))
+            if certain and match.start() in begins and not plain:
                 yield Name(match.start(), match.end(2), (given, surname), STRONG_ENOUGH)
 
     def _elsewhere(self, runs: list[list[Piece]], found: list[Name]) -> Iterator[tuple[int, int]]:
@@ -281,14 +291,16 @@ class Reader:
             if following and not expected and self._ordinary(following.word):
                 continue
             if piece.word.lower() in alone and len(piece.word) >= FEWEST_TO_PROPAGATE:
-                if expected or not self._ordinary(piece.word):
-                    joined = before is not None and before.word.lower() in WORDS["capital_particles"]
+                short = before is not None and before.initial
+                if expected or short or not self._ordinary(piece.word):
+                    joined = short or (before is not None and before.word.lower() in WORDS["capital_particles"])
                     yield before.begin if before and joined else piece.begin, piece.end
-            elif piece.word in initials:
-                line = slice(self.text.rfind("\n", 0, piece.begin) + 1, piece.end)
-                acts = ACTS.match(self.text, piece.end) or self.text.endswith("Action ", 0, piece.begin)
-                if any(self.expected[line]) or acts:
-                    yield piece.begin, piece.end
+        for match in re.finditer(rf"(?<![\w@.\\-])[{UPPER}]{{2,4}}(?![\w@])", self.text):
+            begin, end = match.span()
+            line = slice(self.text.rfind("\n", 0, begin) + 1, end)
+            acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin)
+            if match[0] in initials and begin not in taken and (acts or any(self.expected[line])):
+                yield begin, end
 
 
 def _plain(word: str) -> str:
