@@ -38,7 +38,7 @@ def _view(tensor: Tensor) -> memoryview:
     return tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
 
 
-def split(data: bytes) -> tuple[dict[str, object], bytes]:
+def split(data: bytes | memoryview) -> tuple[dict[str, object], bytes | memoryview]:
     """Return (header, tensor bytes) of a safetensors file, whose first 8 bytes are the header's length."""
     start = 8 + int.from_bytes(data[:8], "little")
-    return json.loads(data[8:start]), data[start:]
+    return json.loads(bytes(data[8:start])), data[start:]

@@ -6,6 +6,7 @@ package adds families of its own to FAMILIES. Beyond what `Model` asks for, a mo
 
     save_beside(folder)   writes further files that users need and returns their names
     load_beside(folder)   reads such files
+    evaluated_whole       the reason why each process of an evaluation needs all weights, though training splits layers
     unmergeable           the reason why `save_merged` cannot run, or None
     save_merged(folder)   writes the base model with the adapters merged in, and returns the names of the files and the
                           largest difference this makes to outputs; the model cannot be used afterwards
@@ -26,6 +27,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
+import numpy as np
 import pydantic
 import safetensors.torch
 import torch
@@ -138,17 +140,6 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     return model.to(device).eval()
 
 
-@torch.no_grad()
-def restore(model: Model, folder: str | Path) -> None:
-    """Copy into `model` what `save` wrote of it; ValueError as from `load`, and where other tensors are stored."""
-    tensors, _ = stored_weights(Path(folder) / WEIGHTS)
-    own = model.state_dict(keep_vars=True)
-    if other := sorted(own.keys() ^ tensors.keys()):
-        raise ValueError(f"{Path(folder) / WEIGHTS} does not hold what the model stores: {', '.join(other[:3])}")
-    for name, tensor in tensors.items():
-        own[name].copy_(tensor)
-
-
 def config_from(cls: type[Config], values: Mapping[str, object]) -> Config:
     """The config dataclass `cls` from parsed JSON; ValueError names an unknown key or a value of the wrong type."""
     known = typing.get_type_hints(cls)
@@ -231,12 +222,13 @@ def module_of(family: str) -> ModuleType:
     return importlib.import_module(FAMILIES[family])
 
 
-def stored_weights(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """All tensors in a safetensors file, and its metadata."""
-    data = _read(path, f"no weights in {path.parent}: there is no {WEIGHTS}; copy it there, next to {CONFIG}")
+def stored_weights(path: Path, mapped: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """All tensors in a safetensors file, and its metadata; `mapped` ones lie in the file, and take no memory."""
+    absent = f"no weights in {path.parent}: there is no {WEIGHTS}; copy it there, next to {CONFIG}"
+    data = _read(path, absent, 0 if mapped else -1)
     try:
-        tensors = safetensors.torch.load(data)
-        header, body = safetensors_bytes.split(data)
+        tensors = safetensors.torch.load_file(path) if mapped else safetensors.torch.load(data)
+        header, body = safetensors_bytes.split(np.memmap(path, mode="r").data if mapped else data)
     except Exception as error:  # beside the library's own: KeyError for a number type that torch lacks, sizes too large
         said = printable(str(error), SHOWN)
         raise ValueError(f"{path} is damaged ({said}); copy it again from where it was saved") from error

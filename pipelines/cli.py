@@ -34,7 +34,6 @@ from pipelines.engine.workload import Workload
 from pipelines.run.folder import Config, Run
 
 if TYPE_CHECKING:
-    import torch
     from accelerate import Accelerator
     from torch import nn
 
@@ -234,16 +233,15 @@ def trained_models(
     workload: Workload, config: BaseConfig, folder: Path, manifest: dict[str, Plain], run: Run, accelerator: Accelerator
 ) -> dict[str, nn.Module]:
     """Load the best models, {run or member: model}, {} without weights; untrained or stale members are left out."""
-    device, say = accelerator.device, accelerator.print
     if not config.trains:
         return {}
-    config.hardware.apply(device, say)
+    config.hardware.apply(accelerator.device, accelerator.print)
     known = members(workload, config, folder)
     if not known:
         early = ranks.on_main(lambda: run.last.is_dir() and not run.best.is_dir())  # before the first validation
         if early:
-            say(f"{run.best} is written at the first validation; using {run.last}")
-        return {run.name: load_model(run.last if early else run.evaluated, config, device)}
+            accelerator.print(f"{run.best} is written at the first validation; using {run.last}")
+        return {run.name: load_model(run.last if early else run.evaluated, config, accelerator)}
 
     def outcome(name: str) -> dict[str, Plain]:
         if not run.member(name).learnt_from(known[name].content(manifest)):
@@ -253,19 +251,23 @@ def trained_models(
     outcomes = ranks.on_main(lambda: {name: outcome(name) for name in known})
     for name, found in outcomes.items():
         if found["state"] != "done":
-            say(f"{name} is left out: {found['state']} {found.get('reason', '')}")
+            accelerator.print(f"{name} is left out: {found['state']} {found.get('reason', '')}")
     if not (done := [name for name, found in outcomes.items() if found["state"] == "done"]):
         raise UserError(f"no member of {run.folder} is trained yet; continue with pipelines/train.py --resume")
-    return {name: load_model(run.member(name).evaluated, config, device) for name in done}
+    return {name: load_model(run.member(name).evaluated, config, accelerator) for name in done}
 
 
-def load_model(folder: Path, config: BaseConfig, device: torch.device) -> nn.Module:
-    """Load a saved model and apply the machine's settings. Raises UserError for a folder without a model."""
+def load_model(folder: Path, config: BaseConfig, accelerator: Accelerator) -> nn.Module:
+    """Load a saved model, split if it is launched so, and apply the machine's settings. UserError without a model."""
     from models import io
 
     def load() -> nn.Module:
         try:
-            return io.load(local, device)
+            if accelerator.distributed_type == "FSDP":
+                from pipelines.distributed import sharding  # late, as other launches do without its imports
+
+                return sharding.load(accelerator, local) or io.load(local, accelerator.device)
+            return io.load(local, accelerator.device)
         except ValueError as error:
             raise UserError(str(error)) from error
 

@@ -64,7 +64,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[_Call] = []
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self.left: dict[str, Tensor] = {}  # weights, by name, that a model still lacks
+        self.left: dict[str, Tensor] = {}  # weights, by name, that a model still lacks: recorded, or others to take
 
     def __torch_dispatch__(
         self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
@@ -200,7 +200,7 @@ def fill(model: nn.Module, device: torch.device) -> None:
     model._apply(lambda x: torch.empty_like(x, device=device) if x.is_meta else x)
     for name, weight in model.named_parameters():
         if name in recorder.left:
-            whole = recorder.value(recorder.left[name])
+            whole = recorder.valued(recorder.left[name])
             assert isinstance(weight, DTensor), "all but scalars is split"
             size, start = compute_local_shape_and_global_offset(weight.shape, weight.device_mesh, weight.placements)
             for axis, (begin, length) in enumerate(zip(start, size, strict=True)):

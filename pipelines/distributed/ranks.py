@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Where launchers, those of MPI among them, say how many processes they have started.
 SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 PATIENCE = timedelta(days=30)
-CHUNK = 2**28  # bytes sent at once
+CHUNK = 2**26  # bytes sent at once
 
 T = TypeVar("T")
 
@@ -168,17 +168,16 @@ def on_main(function: Callable[[], T]) -> T:
 
 def read(path: Path) -> bytes:
     """Return the bytes of the main process's file `path` on all ranks."""
-    if world() == 1:
-        return path.read_bytes()
-    import torch
+    return path.read_bytes() if world() == 1 else b"".join(_chunks(path))
 
-    size = on_main(lambda: path.stat().st_size)
-    content = torch.empty(size, dtype=torch.uint8)
-    if is_main() and size:
-        content = torch.from_file(str(path), size=size, dtype=torch.uint8)
-    for chunk in content.split(CHUNK) if size else ():
-        torch.distributed.broadcast(chunk, 0, group=group())
-    return content.numpy().tobytes()
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    def part(begin: int) -> bytes:
+        with path.open("rb") as file:
+            return os.pread(file.fileno(), CHUNK, begin)
+
+    for begin in range(0, on_main(lambda: path.stat().st_size), CHUNK):
+        yield on_main(functools.partial(part, begin))
 
 
 def check_seen(path: Path, otherwise: str) -> None:
@@ -198,16 +197,15 @@ def check_seen(path: Path, otherwise: str) -> None:
 
 @contextmanager
 def copy_of(folder: Path) -> Iterator[Path]:
-    """Yield the main process's `folder`, and on the other ranks a temporary copy of it."""
-    if world() == 1:
+    """Yield the main process's `folder`, if all ranks see it, or on the others a temporary copy of its files."""
+    if len(set(gather(folder.is_dir() and (folder.stat().st_ino, folder.stat().st_mtime_ns)))) == 1:
         yield folder
         return
     names = on_main(lambda: sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.is_dir() else [])
     with tempfile.TemporaryDirectory() as temporary:
         for name in names:
-            content = read(folder / name)
-            if not is_main():
-                (Path(temporary) / name).write_bytes(content)
+            with open(os.devnull if is_main() else Path(temporary) / name, "wb") as file:
+                file.writelines(_chunks(folder / name))
         yield folder if is_main() else Path(temporary)
 
 

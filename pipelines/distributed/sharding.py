@@ -3,6 +3,7 @@
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 
 from common.errors import UserError
 from common.machine import return_large_tensors
+from models import io
 from pipelines.distributed import deferred
 
 
@@ -46,6 +48,31 @@ def prepare(
             module.set_custom_reduce_scatter(_Scatter())
     deferred.fill(model, accelerator.device)
     return model, [accelerator.prepare_optimizer(optimizer, device_placement=False) for optimizer in make(model)]
+
+
+@torch.no_grad()
+def load(accelerator: Accelerator, folder: Path) -> nn.Module | None:
+    """Return the model in a folder that each process sees, each with its share, in eval mode; ValueError as `io.load`.
+
+    All but layers stays gathered: ranks may call any method, equally often. None for what has to be loaded whole.
+    """
+    stated, (stored, _) = io.described(folder), io.stored_weights(folder / io.WEIGHTS, mapped=True)
+    if stated["config"].get("base"):  # which is read whole, too
+        return None
+    with torch.random.fork_rng(devices=[]):
+        model = deferred.made(lambda: io.module_of(stated["family"]).build(stated["config"]), accelerator.device)
+    if getattr(model, "evaluated_whole", hasattr(model, "load_beside")) or not getattr(model, "_no_split_modules", ()):
+        return None
+    first = {id(x): (name, x.shape, x.dtype) for name, x in reversed(model.state_dict(keep_vars=True).items())}
+    if set(first.values()) != {(name, x.shape, x.dtype) for name, x in stored.items()}:  # to be converted, or refused
+        return None
+    left = model.__dict__[deferred.ATTRIBUTE].left
+    left |= {name: stored[name] for name in left.keys() & stored.keys()}
+    model.load_state_dict({name: x for name, x in stored.items() if name not in left}, strict=False)
+    split: Any = prepare(accelerator, model.eval().requires_grad_(False), lambda _: [])[0]
+    split._get_fsdp_state()._lazy_init()  # a layer that is called before would take itself for the root
+    split.unshard()
+    return split  # type: ignore[no-any-return]
 
 
 def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.optim.Optimizer]) -> None:

@@ -1,6 +1,9 @@
 """Training in processes of little memory: under a cap on what they may hold beyond what is there before the task.
 
-python tests/distributed/capped.py fsdp BYTES --workload cvrp ...
+    python tests/distributed/capped.py fsdp BYTES --workload cvrp ...
+    python tests/distributed/capped.py fsdp BYTES evaluate --workload cvrp ...    # capped before the model is loaded
+
+0 bytes are no cap.
 """
 
 import os
@@ -11,7 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pipelines import cli
+from torch.distributed.tensor import DTensor
+
+from pipelines import cli, evaluate
 from pipelines import train as stage
 from pipelines.engine import loop, training  # noqa: F401 (imports come before the cap)
 from tests.distributed.one_model import shard
@@ -30,12 +35,20 @@ if __name__ == "__main__":
         shard()
     if "model.kind=vlm" in sys.argv:
         import transformers.models.llava.modeling_llava  # noqa: F401
-    size, begin = int(sys.argv.pop(1)), training.train
+    size = int(sys.argv.pop(1))
+    evaluates = sys.argv[1] == "evaluate" and bool(sys.argv.pop(1))
+    place, name = (cli, "trained_models") if evaluates else (training, "train")
+    begin = getattr(place, name)
 
-    def train(*arguments):
-        """Train under the cap: what imports and the processes' group take is there already."""
-        capped(size)
-        return begin(*arguments)
+    def begun(*arguments):
+        """Begin under the cap: what imports and the processes' group take is there already."""
+        if size:
+            capped(size)
+        found = begin(*arguments)
+        if evaluates:
+            split = [isinstance(each, DTensor) for model in found.values() for each in model.parameters()]
+            print(f"{sum(split)} of {len(split)} weights are split")
+        return found
 
-    training.train = train
-    cli.run_main(stage.main)
+    setattr(place, name, begun)
+    cli.run_main(evaluate.main if evaluates else stage.main)

@@ -1,6 +1,7 @@
 """A model whose training no single process can hold."""
 
 import os
+import re
 import shutil
 
 import pytest
@@ -20,6 +21,8 @@ WORDS["cvrp"] += ["data.validation_instances=2"]
 WORDS["lmol"] += ["data.train_pairs=4", "data.evaluation_pairs=4", "evaluation.comparisons=2", "data.size=8"]
 BYTES = {"cvrp": 345_556_676, "lmol": 380_597_336}  # of what is saved
 CAP = 2.95  # times these; AdamW's moments are twice as large
+EVALUATED = 1.8  # times these, of which the mapped file is one
+LITTLE = ["evaluation.milliseconds=0", "evaluation.reference=[]", "evaluation.decode=greedy"]
 
 
 def train(folder, workload, spread, processes, *words):
@@ -47,3 +50,14 @@ def test_a_model_that_fits_on_no_process_is_trained_saved_resumed_and_exported_b
         assert (runs / "once" / file).read_bytes() == (runs / "parts" / file).read_bytes()
     exported = safetensors.torch.load_file(runs / "once/model/last/model.safetensors")
     assert sum(tensor.nbytes for tensor in exported.values()) == BYTES[workload]
+
+
+@pytest.mark.exhaustive
+def test_a_model_is_evaluated_by_two_processes_that_have_no_room_for_a_copy_of_it_beside_its_file(tmp_path):
+    run = train(tmp_path, "cvrp", "fsdp", 2, "--name", "once", "training.steps=1")
+    assert run.returncode == 0, run.stderr
+    size = str(round(EVALUATED * BYTES["cvrp"]))
+    command = [capped.__file__, "fsdp", size, "evaluate", "--workload", "cvrp", "--name", "once", *LITTLE]
+    done = forked.run(command, tmp_path, {**os.environ, "OMP_NUM_THREADS": "1"}, 2)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^[1-9]\d* of \d+ weights are split$", done.stdout, re.MULTILINE)

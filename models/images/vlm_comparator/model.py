@@ -216,6 +216,8 @@ class VlmComparator(Comparator):
 
     def _kept_at_once(self) -> int:
         """Return how many pairs' keys and values are held at once."""
+        if any(hasattr(each, "full_tensor") for each in self.parameters()):
+            return KEPT_AT_ONCE // 8  # split: all ranks have to ask equally often, whatever memory each has
         text = self.base.config.get_text_config()
         heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
         width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads

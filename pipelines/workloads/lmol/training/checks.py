@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -72,7 +73,7 @@ def _check_reload(model: Comparator) -> None:
         if model.large_base:
             for tensor in model.state_dict().values():
                 tensor.zero_()
-            io.restore(model, folder)
+            model.load_state_dict(io.stored_weights(Path(folder) / io.WEIGHTS)[0])
             found = model(**model.example())
         else:
             again = io.load(folder, device)
