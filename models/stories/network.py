@@ -26,9 +26,7 @@ class Network(Model):
     """The layers, with the memory and the counts; `TinyTransformer` adds the tokenizer and tells stories."""
 
     _no_split_modules = ("Block",)
-    evaluated_whole = (
-        True  # by each process, though training splits blocks: the chip's integers are made of all weights
-    )
+    evaluated_whole = "the chip's integers are made of all weights"
     config: TinyTransformerConfig
 
     def __init__(self, config: TinyTransformerConfig):
