@@ -115,9 +115,9 @@ class TowerSiamese(Siamese):
         return [*terms, torch.stack([zero, zero, zero + 1], -1)]
 
     def targets(self, scores: Tensor) -> Tensor:
-        """Return what the regressions are fitted to (U, 1 + L): scores (U,), and which level is the nearest."""
-        nearest = (scores[:, None] - self.levels.cpu()).abs().argmin(1)
-        return torch.cat([scores[:, None], functional.one_hot(nearest, self.config.levels)], 1)
+        """Return what the regressions are fitted to (U, 1 + L): scores (U,), and 1 for the level that they are of."""
+        inside = (scores[:, None] - self.levels.cpu()).abs() < self.config.unit / 2
+        return torch.cat([scores[:, None], inside], 1)
 
     def opinion(self, encoded: Tensor) -> Tensor:
         """Return the regressions' scores (U,), on the user's scale, of encodings (U, F)."""
