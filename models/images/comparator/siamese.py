@@ -64,6 +64,7 @@ class TowerSiamese(Siamese):
 
     head_noise = True
     share: Tensor
+    levels: Tensor
 
     def __init__(self, config: ComparatorConfig):
         tower = Tower(config.base, config.revision, config.tune)
