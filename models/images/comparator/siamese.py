@@ -96,7 +96,9 @@ class TowerSiamese(Siamese):
             return super().compare_encoded(self.encoder(encoded), first, second)
         whole, *others = self.terms(encoded, first, second)
         factor, *weights = self.share[1:].to(whole.dtype)
-        return sum((weight * term for weight, term in zip(weights, others, strict=True)), (1 + factor) * whole)
+        parts = (weight * term for weight, term in zip(weights, others, strict=True))
+        found: Tensor = sum(parts, (1 + factor) * whole)
+        return found
 
     def terms(self, encoded: Tensor, first: Tensor, second: Tensor) -> list[Tensor]:
         """Return what logits are summed from, (P, 3) each: of network, scores and levels, and an addition to Similar.
