@@ -95,10 +95,8 @@ class TowerSiamese(Siamese):
         if self.training:
             return super().compare_encoded(self.encoder(encoded), first, second)
         whole, *others = self.terms(encoded, first, second)
-        factor, *weights = self.share[1:].to(whole.dtype)
-        parts = (weight * term for weight, term in zip(weights, others, strict=True))
-        found: Tensor = sum(parts, (1 + factor) * whole)
-        return found
+        factor, *weights = self.share[1:].to(whole.dtype).unbind()
+        return sum((weight * term for weight, term in zip(weights, others, strict=True)), (1 + factor) * whole)
 
     def terms(self, encoded: Tensor, first: Tensor, second: Tensor) -> list[Tensor]:
         """Return what logits are summed from, (P, 3) each: of network, scores and levels, and an addition to Similar.
@@ -119,8 +117,7 @@ class TowerSiamese(Siamese):
 
     def targets(self, scores: Tensor) -> Tensor:
         """Return what the regressions are fitted to (U, 1 + L): scores (U,), and 1 for the level that they are of."""
-        inside = (scores[:, None] - self.levels.cpu()).abs() < self.config.unit / 2
-        return torch.cat([scores[:, None], inside], 1)
+        return torch.cat([scores[:, None], (scores[:, None] - self.levels.cpu()).abs() < self.config.unit / 2], 1)
 
     def opinion(self, encoded: Tensor) -> Tensor:
         """Return the regressions' scores (U,), on the user's scale, of encodings (U, F)."""

@@ -70,11 +70,11 @@ def test_a_model_without_a_page_is_refused_by_name(name, said, tmp_path, capsys,
 
 
 @pytest.mark.slow
-def test_a_siamese_over_a_base_has_no_page(tmp_path, capsys, monkeypatch):
+def test_a_siamese_over_a_base_has_no_page(tmp_path):
     base = towers.save_tower("siglip", tmp_path / "base")
     io.save(build({"kind": "siamese", "size": 16, "width": 8, "base": base}), tmp_path / "run/model/best")
-    said = refusal(capsys, monkeypatch, "web", tmp_path / "run")
-    assert "a siamese comparator over a base has no page" in said
+    with pytest.raises(ValueError, match="a siamese comparator over a base has no page"):
+        exporters.export("web", tmp_path / "run", "best", None)
 
 
 def test_no_name_in_a_model_becomes_markup(tmp_path):
