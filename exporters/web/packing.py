@@ -272,9 +272,10 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
 
 
 def _images(model: Siamese, run: Path) -> Packed:
-    if not isinstance(model, Siamese) or model.config.texture:
-        kind = "a siamese comparator of textures" if isinstance(model, Siamese) else "a comparator of this kind"
-        raise UserError(f"{kind} has no page; train one with model.kind=siamese and model.texture=false")
+    if not isinstance(model, Siamese) or model.config.texture or model.config.base:
+        own = "over a base" if getattr(model.config, "base", "") else "of textures"
+        kind = f"a siamese comparator {own}" if isinstance(model, Siamese) else "a comparator of this kind"
+        raise UserError(f"{kind} has no page; train one with model.kind=siamese, model.texture=false and no model.base")
     config, images = model.config, model.example()["images"]
     references = model.reference_scores.tolist()
     if references and not model.fitted.any():

@@ -4,13 +4,15 @@
 
 Penalties and weights are those with the least error on images that the regressions were not fitted to (Breiman 1996,
 stacked regressions), so that the sum is about as good as the best of them, or better. What is stored is the sum: linear
-weights, and for each kind the features of images that kernels compare with, in principal components.
+weights, and for each kind the features of images that kernels compare with, in principal components. Further targets,
+such as whether a score is of a level, have penalties and weights of their own.
 
-    U images   F features of a kind   M images of the kernels   D components
+    U images   F features of a kind   M images of the kernels   D components   T targets, the score first
 """
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -28,18 +30,18 @@ class Kernels(nn.Module):
     stored: Tensor
     dual: Tensor
 
-    def __init__(self, features: int, images: int):
+    def __init__(self, features: int, images: int, targets: int = 1):
         super().__init__()
         components = min(features, COMPONENTS)
         self.register_buffer("axes", torch.zeros(features, components))
         self.register_buffer("centre", torch.zeros(components))
         self.register_buffer("stored", torch.zeros(images, components))
-        self.register_buffer("dual", torch.zeros(images, len(LENGTHS)))
+        self.register_buffer("dual", torch.zeros(images, len(LENGTHS) * targets))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return sums (U,) for features (U, F)."""
+        """Return sums (U, T) for features (U, F)."""
         square = distances(features @ self.axes - self.centre, self.stored)
-        sums = [(-square / length**2).exp() @ self.dual[:, i] for i, length in enumerate(LENGTHS)]
+        sums = [(-square / length**2).exp() @ self.dual.chunk(len(LENGTHS), 1)[i] for i, length in enumerate(LENGTHS)]
         return torch.stack(sums).sum(0)
 
 
@@ -48,41 +50,47 @@ class Regressions(nn.Module):
 
     weights: Tensor
 
-    def __init__(self, sizes: Sequence[int], images: int):
+    def __init__(self, sizes: Sequence[int], images: int, targets: int = 1):
         super().__init__()
-        self.sizes = list(sizes)
-        self.register_buffer("weights", torch.zeros(sum(sizes) + 1))  # the constant last
-        self.kernels = nn.ModuleList(Kernels(size, images) for size in sizes)
+        self.sizes, self.targets = list(sizes), targets
+        self.register_buffer("weights", torch.zeros((sum(sizes) + 1) * targets))  # the constants last
+        self.kernels = nn.ModuleList(Kernels(size, images, targets) for size in sizes)
 
     def forward(self, features: Tensor) -> Tensor:
         """Return scores (U,) of features (U, sum of F)."""
-        found = features @ self.weights[:-1] + self.weights[-1]
+        return self.all_targets(features)[:, 0]
+
+    def all_targets(self, features: Tensor) -> Tensor:
+        """Return all that is predicted (U, T) of features (U, sum of F)."""
+        weights = self.weights.view(-1, self.targets)
+        found = features @ weights[:-1] + weights[-1]
         for kernels, part in zip(self.kernels, features.split(self.sizes, 1), strict=True):
             found = found + kernels(part)
         return found
 
     @torch.no_grad()
     def fit(self, seen: tuple[Tensor, Tensor], unseen: tuple[Tensor, Tensor]) -> None:
-        """Fit to the features (U, sum of F) and scores (U,) of some images, choosing by those of others."""
+        """Fit to features (U, sum of F) and scores (U,), or targets (U, T), of some images, choosing by others'."""
         from scipy.optimize import nnls  # of no use where a model only answers
 
         images = len(self.kernels[0].get_buffer("stored"))
         rows = torch.linspace(0, len(seen[0]) - 1, min(len(seen[0]), images)).round().long()
-        features, scores = seen[0].cpu()[rows], seen[1].double().cpu()[rows]
-        others, known = unseen[0].cpu(), unseen[1].double().cpu()
-        level = scores.mean()
+        features, scores = seen[0].cpu()[rows], seen[1].double().cpu()[rows].view(len(rows), self.targets)
+        others, known = unseen[0].cpu(), unseen[1].double().cpu().view(-1, self.targets)
+        level = scores.mean(0)
         parts = zip(features.split(self.sizes, 1), others.split(self.sizes, 1), strict=True)
         kinds = [_Kind(own.double(), further.double()) for own, further in parts]
         found = [_ridge(*kernel, scores - level, known - level) for kind in kinds for kernel in kind.kernels()]
-        shares, _ = nnls(torch.stack([guess for _, guess in found], 1).numpy(), (known - level).numpy())
-        duals = torch.from_numpy(shares)[:, None] * torch.stack([dual for dual, _ in found])
+        guesses, truths = torch.stack([guess for _, guess in found], 1).numpy(), (known - level).numpy()
+        shares = [nnls(guesses[..., target], truths[:, target])[0] for target in range(self.targets)]
+        duals = torch.from_numpy(np.stack(shares, 1))[:, None] * torch.stack([dual for dual, _ in found])
         linear = []
         for kernels, kind, (plain, *curved) in zip(self.kernels, kinds, duals.split(1 + len(LENGTHS)), strict=True):
             assert isinstance(kernels, Kernels)
-            kind.store(kernels, torch.stack(curved, 1))
+            kind.store(kernels, torch.cat(curved, 1))
             linear.append(kind.slopes(plain))
         constant = level - torch.cat([kind.mean for kind in kinds]) @ torch.cat(linear)
-        self.weights.copy_(torch.cat([*linear, constant[None]]))
+        self.weights.copy_(torch.cat([*linear, constant[None]]).flatten())
 
 
 class _Kind:
@@ -105,11 +113,11 @@ class _Kind:
         return [linear, *(((-near / length**2).exp(), (-far / length**2).exp()) for length in LENGTHS)]
 
     def slopes(self, dual: Tensor) -> Tensor:
-        """Return weights (F,) of features for the weights (N,) of images in the linear kernel."""
-        return self.own.T @ dual / self.size / self.deviation
+        """Return weights (F, T) of features for the weights (N, T) of images in the linear kernel."""
+        return self.own.T @ dual / self.size / self.deviation[:, None]
 
     def store(self, kernels: Kernels, duals: Tensor) -> None:
-        """Keep what kernels with weights (N, K) of images need; what they have room for beyond it is 0."""
+        """Keep what kernels with weights (N, K T) of images need; what they have room for beyond it is 0."""
         for tensor in kernels.buffers():
             tensor.zero_()
         components = self.axes.shape[1]
@@ -121,12 +129,13 @@ class _Kind:
 
 
 def _ridge(kernel: Tensor, others: Tensor, scores: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weights (N,) of images by the penalty with the least error on others, and the scores (n,) these get."""
+    """Return weights (N, T) of images by the penalties with the least error on others, and what these get (n, T)."""
     values, axes = torch.linalg.eigh(kernel)
-    duals = axes @ ((axes.T @ scores)[:, None] / (values.clamp_min(0)[:, None] + PENALTIES))
-    guesses = others @ duals  # (n, penalties)
-    best = int((guesses - known[:, None]).square().mean(0).argmin())
-    return duals[:, best], guesses[:, best]
+    duals = axes @ ((axes.T @ scores).T[..., None] / (values.clamp_min(0)[:, None] + PENALTIES))  # (T, N, penalties)
+    guesses = others @ duals  # (T, n, penalties)
+    best = (guesses - known.T[..., None]).square().mean(1).argmin(1)
+    each = torch.arange(len(best))
+    return duals[each, :, best].T, guesses[each, :, best].T
 
 
 def distances(one: Tensor, other: Tensor) -> Tensor:

@@ -123,20 +123,27 @@ def test_a_policy_whose_distances_are_scaled_by_the_number_of_customers_is_expor
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["clip", "resnet"])
-def test_a_siamese_over_a_tower_is_exported_with_the_tower(kind, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("kind", "levels"), [("clip", 0), ("resnet", 3)])
+def test_a_siamese_over_a_tower_is_exported_with_the_tower(kind, levels, tmp_path, monkeypatch):
     few(monkeypatch)
     base = towers.save_tower(kind, tmp_path / "base")
-    model = build({"kind": "siamese", "size": 32, "channels": 3, "base": base, "width": 8, "supports": 9}).eval()
+    sizes = {"size": 32, "channels": 3, "width": 8, "supports": 9, "levels": levels}
+    model = build({"kind": "siamese", "base": base, **sizes}).eval()
     for buffer in model.regressions.buffers():
         buffer.normal_().div_(10)
-    model.share.copy_(torch.tensor([0.5, -0.2, 0.1, 0.3]))
+    model.levels.copy_(torch.arange(levels))
+    model.share.copy_(torch.tensor([0.5, -0.2, 0.1, *([0.4, 0.2] if levels else []), 0.3]))
     io.save(model, tmp_path / "w/run/model/best")
     exporters.export("onnx", tmp_path / "w/run", "best", tmp_path / "out")
     images = torch.randint(0, 256, (5, 3, 32, 32), dtype=torch.uint8)
     session = onnxruntime.InferenceSession(tmp_path / "out/encoder.onnx")
     (found,) = session.run(None, {"images": images.numpy()})
     assert (torch.from_numpy(found) - model.encode(images)).abs().max() <= 1e-4 * model.encode(images).abs().max()
+    first, second = torch.tensor([[0, 1, 2, 3], [4, 0, 1, 1]])
+    session = onnxruntime.InferenceSession(tmp_path / "out/comparison.onnx")
+    (answers,) = session.run(None, {"encoded": found, "first": first.numpy(), "second": second.numpy()})
+    expected = model.compare_encoded(model.encode(images), first, second)
+    assert (torch.from_numpy(answers) - expected).abs().max() <= 1e-3 * expected.abs().max()
 
 
 def test_a_sparse_policy_is_refused(tmp_path):

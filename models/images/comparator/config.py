@@ -41,4 +41,5 @@ class ComparatorConfig(Question):
     revision: str = ""  # of the base: the hub's commit, or the SHA-256 of a folder's weights
     tune: str = "head"  # what trains over a base: none and head: the head alone; last: also the last blocks; all
     supports: int = 0  # over a base: training images that kernels of the regressions compare with
+    levels: int = 0  # L, over a base: into so many levels of the score images are also sorted by the regressions
     texture: bool = False  # judge by fine detail wherever it is, not by shapes

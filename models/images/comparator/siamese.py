@@ -16,6 +16,8 @@ from models.images.vision_tower import Tower, layers_of, leave_out
 
 REDUCED = 16  # channels of a cell in which its place counts
 DROPPED = 0.3  # of a tower's features in training
+SHARPNESSES = (4.0, 16.0)  # factors on regressions of levels, whose exponentials are then odds
+LEAST = 1e-4  # least probability of an answer by levels
 SHARES = [tenth / 10 for tenth in range(11)]  # of the regressions in scores, tried
 
 
@@ -62,6 +64,7 @@ class TowerSiamese(Siamese):
 
     head_noise = True
     share: Tensor
+    levels: Tensor
 
     def __init__(self, config: ComparatorConfig):
         tower = Tower(config.base, config.revision, config.tune)
@@ -74,9 +77,11 @@ class TowerSiamese(Siamese):
         leave_out(self, "tower")
         side = config.size // math.ceil(config.size / SIDE)
         plain = FEATURES, config.channels * side**2
-        self.regressions = Regressions([*encoder.sizes, *plain], config.supports)
-        # Of the regressions in scores; in logits: the network's factor less 1, theirs, an addition to Similar.
-        self.register_buffer("share", torch.zeros(4, dtype=torch.float64))
+        self.regressions = Regressions([*encoder.sizes, *plain], config.supports, 1 + config.levels)
+        self.register_buffer("levels", torch.zeros(config.levels, dtype=torch.float64), persistent=config.levels > 0)
+        # Of the regressions in scores; in logits: the network's factor less 1, the others of `terms`.
+        self.sharpnesses = SHARPNESSES if config.levels else ()
+        self.register_buffer("share", torch.zeros(4 + len(self.sharpnesses), dtype=torch.float64))
 
     def encode(self, images: Tensor) -> Tensor:
         """Return encodings (U, F) of images (U, C, S, S)."""
@@ -87,19 +92,36 @@ class TowerSiamese(Siamese):
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return logits (P, 3) from encodings (U, F), in training those of the network alone."""
-        logits = super().compare_encoded(self.encoder(encoded), first, second)
         if self.training:
-            return logits
-        factor, higher, similar = self.share[1:].to(logits.dtype)
-        known = self.opinion(encoded)
-        lead = higher * (known[first] - known[second])
-        whole: Tensor = (1 + factor) * logits + torch.stack([lead, -lead, similar.expand_as(lead)], -1)
-        return whole
+            return super().compare_encoded(self.encoder(encoded), first, second)
+        whole, *others = self.terms(encoded, first, second)
+        factor, *weights = self.share[1:].to(whole.dtype).unbind()
+        return sum((weight * term for weight, term in zip(weights, others, strict=True)), (1 + factor) * whole)
+
+    def terms(self, encoded: Tensor, first: Tensor, second: Tensor) -> list[Tensor]:
+        """Return what logits are summed from, (P, 3) each: of network, scores and levels, and an addition to Similar.
+
+        Levels tell, as log-probabilities, what two images answer that have levels with the odds of the regressions.
+        """
+        found = self.regressions.all_targets(encoded)
+        lead, zero = found[first, 0] - found[second, 0], torch.zeros_like(found[first, 0])
+        terms = [super().compare_encoded(self.encoder(encoded), first, second), torch.stack([lead, -lead, zero], -1)]
+        near = (self.config.theta + 0.5) * self.config.unit  # halfway to the next difference that scores can have
+        lower = (self.levels[:, None] < self.levels - near).to(found.dtype)  # (L, L)
+        for sharpness in self.sharpnesses:
+            likely = (sharpness * found[:, 1:]).softmax(1)
+            below = likely @ lower  # (U, L): that an image is below a level
+            one, other = ((likely[a] * below[b]).sum(-1) for a, b in ((first, second), (second, first)))
+            terms.append(torch.stack([one, other, 1 - (one + other)], -1).clamp_min(LEAST).log())
+        return [*terms, torch.stack([zero, zero, zero + 1], -1)]
+
+    def targets(self, scores: Tensor) -> Tensor:
+        """Return what the regressions are fitted to (U, 1 + L): scores (U,), and 1 for the level that they are of."""
+        return torch.cat([scores[:, None], (scores[:, None] - self.levels.cpu()).abs() < self.config.unit / 2], 1)
 
     def opinion(self, encoded: Tensor) -> Tensor:
         """Return the regressions' scores (U,), on the user's scale, of encodings (U, F)."""
-        scores: Tensor = self.regressions(encoded)
-        return scores
+        return self.regressions.all_targets(encoded)[:, 0]
 
     def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:
         """Return the weighted mean (U,) of estimates from comparisons (U,) and the regressions' scores."""
@@ -109,15 +131,12 @@ class TowerSiamese(Siamese):
     def weigh_answers(self, encoded: Tensor, pairs: Tensor) -> None:
         """Fit the weights in logits to labelled pairs (P, 3) of unseen images, by rows of `encoded`."""
         first, second, label = pairs.to(encoded.device).T
-        self.share[1:] = 0
-        logits, known = self.compare_encoded(encoded, first, second).double().cpu(), self.opinion(encoded)
-        lead, zero = (known[first] - known[second]).double().cpu(), torch.zeros(len(label), dtype=torch.float64)
-        spread = float(lead.square().mean().sqrt().clamp_min(1e-9))
-        lead = lead / spread
-        rows = logits, torch.stack([lead, -lead, zero], 1), torch.stack([zero, zero, zero + 1], 1)
-        truth, design = functional.one_hot(label.cpu(), 3).double(), torch.stack(rows, 1)
-        factor, higher, similar = ranking.likeliest(truth, design, positive=2)
-        self.share[1:] = torch.stack([factor - 1, higher / spread, similar])
+        design = torch.stack(self.terms(encoded, first, second), 1).double().cpu()  # (P, terms, 3)
+        spread = design[:, 1, 0].square().mean().sqrt().clamp_min(1e-9)
+        design[:, 1] /= spread
+        truth = functional.one_hot(label.cpu(), 3).double()
+        weights = ranking.likeliest(truth, design, positive=design.shape[1] - 1)
+        self.share[1], self.share[2], self.share[3:] = weights[0] - 1, weights[1] / spread, weights[2:]
 
     def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
         """Give the regressions the share in scores that leaves the least error on images (M,) of known score."""

@@ -21,6 +21,7 @@ from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
+from pipelines.workloads.lmol.judging import pair_figures as figures
 from pipelines.workloads.lmol.judging.answers import ModelAnswers
 from pipelines.workloads.lmol.judging.baselines import (
     CONSTANTS,
@@ -30,16 +31,7 @@ from pipelines.workloads.lmol.judging.baselines import (
     network_scores,
     of_scores,
 )
-from pipelines.workloads.lmol.judging.pair_figures import (
-    PairFigures,
-    accuracies_over_images,
-    by_family,
-    by_margin,
-    pair_figures,
-    position_bias,
-    swap_consistency,
-    transitivity,
-)
+from pipelines.workloads.lmol.judging.pair_figures import PairFigures
 from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, score_figures, scores_csv
 from pipelines.workloads.lmol.pairs import too_few
 
@@ -72,7 +64,7 @@ def evaluate(
     source = data.Images(comparisons.images, seen, config.data.workers)
     answers = ModelAnswers(model, source, device, map_items)
     found = _ask(answers, comparisons, config.evaluation.comparisons)
-    triples = transitivity(answers, comparisons.parts["test"], comparisons.theta, config.seed)
+    triples = figures.transitivity(answers, comparisons.parts["test"], comparisons.theta, config.seed)
     passes = _passes(answers, found.placed, config)
     parts = answers.features.split(model.regressions.sizes, 1)[:2] if isinstance(model, TowerSiamese) else ()
     features = [(each.cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]  # of a tower
@@ -84,7 +76,7 @@ def evaluate(
     others.append(Baseline("blank images", answers.blank()))
     first, second, _ = comparisons.pairs["test"].T
     sharpness = next(each for each in others if each.name == SHARPNESS).answer(first, second)
-    families = by_family(comparisons, {"model": found.probabilities, "sharpness_rule": sharpness})
+    families = figures.by_family(comparisons, {"model": found.probabilities, "sharpness_rule": sharpness})
     cost = answers.cost()
     table = _table(config, found, others, 2 * cost["encode_ms"] + 2 * cost["comparison_ms"])
     if passes:
@@ -126,15 +118,15 @@ def _ask(answers: ModelAnswers, comparisons: Comparisons, budget: int) -> Findin
     test = comparisons.parts["test"]
     placed = Placed(test, *answers.scores(test, budget), comparisons.scores[test] * comparisons.unit)
     mean = (orders[0] + orders[1]) / 2
-    return Findings(comparisons, orders, mean, pair_figures(mean, labels), placed)
+    return Findings(comparisons, orders, mean, figures.pair_figures(mean, labels), placed)
 
 
 def _pair_summary(found: Findings, over_images: Plain) -> dict[str, Plain]:
-    bias, bias_interval = position_bias(*found.orders)
+    bias, bias_interval = figures.position_bias(*found.orders)
     return {
         "accuracy": found.averaged["accuracy"],
         "accuracy_interval": over_images,
-        "swap_consistency": swap_consistency(*found.orders),
+        "swap_consistency": figures.swap_consistency(*found.orders),
         "position_bias": bias,
         "position_bias_interval": bias_interval,
         "macro_f1": found.averaged["macro_f1"],
@@ -147,13 +139,10 @@ def _pair_summary(found: Findings, over_images: Plain) -> dict[str, Plain]:
 def _against_one_image(found: Findings, others: Sequence[Baseline]) -> dict[str, Plain]:
     """Return the errors of the best constant, and the predictor of single images with the least error."""
     placed = found.placed
-    scores = {each.name: each.scores[placed.images] for each in others if each.scores is not None}
-    errors = {name: agreement(each, placed.known) for name, each in scores.items()}
-    best = min((name for name in scores if name not in CONSTANTS), key=lambda name: float(errors[name]["rmse"]))
-    return {
-        **{f"{key}_constant": min(float(errors[name][key]) for name in CONSTANTS) for key in ("rmse", "mae")},
-        "best_of_one_image": {"predictor": best, **_errors(scores[best], placed)},
-    }
+    errors = {each.name: _errors(each.scores[placed.images], placed) for each in others if each.scores is not None}
+    best = min((name for name in errors if name not in CONSTANTS), key=lambda name: errors[name]["RMSE"] or 0.0)
+    least = {f"{key.lower()}_constant": min(errors[name][key] or 0.0 for name in CONSTANTS) for key in ("RMSE", "MAE")}
+    return {**least, "best_of_one_image": {"predictor": best, **errors[best]}}
 
 
 def _errors(scores: np.ndarray, placed: Placed) -> dict[str, float | None]:
@@ -185,9 +174,9 @@ def _table(config: Config, found: Findings, others: Sequence[Baseline], millisec
         orders = each.answer(first, second), each.answer(second, first)[:, SWAPPED]
         cost = None if each.milliseconds is None else 2 * each.milliseconds
         scores = {} if each.scores is None else _errors(each.scores[placed.images], placed)
-        table.append(_row(each.name, pair_figures(orders[0], labels), orders, cost, each.soft) | scores)
+        table.append(_row(each.name, figures.pair_figures(orders[0], labels), orders, cost, each.soft) | scores)
         right.append(orders[0].argmax(axis=1) == labels)
-    drawn = accuracies_over_images(np.array(right), pairs, config.seed)
+    drawn = figures.accuracies_over_images(np.array(right), pairs, config.seed)
     for row, own, accuracies in zip(table, right, drawn.T, strict=True):
         row["95 %"] = percentiles(accuracies)
         if row is not table[0]:
@@ -208,7 +197,7 @@ def _row(name: str, found: PairFigures, orders: Orders, cost: float | None, soft
         "NLL": found["nll"] if soft else None,
         "calibration error": found["calibration_error"] if soft else None,
         COST: cost,
-        "swap consistency": swap_consistency(*orders),
+        "swap consistency": figures.swap_consistency(*orders),
     }
 
 
@@ -217,7 +206,7 @@ def _details(found: Findings, families: Mapping[str, Plain]) -> dict[str, Plain]
     return {
         "confusion": found.averaged["confusion"],
         "reliability": found.averaged["reliability"],
-        "margins": by_margin(found.comparisons, found.probabilities),
+        "margins": figures.by_margin(found.comparisons, found.probabilities),
         "families": families,
         "strip": _strip(found.comparisons, found.placed),
         "mistakes": _mistakes(found.comparisons, found.probabilities),

@@ -17,10 +17,13 @@ from models.images import efficientnet, reliability
 from models.images.comparator import build
 from models.images.comparator.interface import Comparator
 from models.images.comparator.scorer import Scorer
+from models.images.comparator.siamese import TowerSiamese
 from models.images.regressions import MOST_IMAGES
 from pipelines.run.folder import Run
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.config import Config
+
+MOST_LEVELS = 20  # different scores, into which the regressions over a tower sort images; none where there are more
 
 
 def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
@@ -38,6 +41,8 @@ def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
         else:
             sizes = {"layers": 2, "base": model.base or "", "tune": model.tune or "head", **_given(config)}
             sizes["supports"] = min(len(comparisons.parts["train"]), MOST_IMAGES)
+            different = len(prior(comparisons).unique())
+            sizes["levels"] = different if different <= MOST_LEVELS else 0
             built = build({"kind": model.kind, **sizes, **question})
     check_unseen(model.base, comparisons)
     if model.kind == "scorer":
@@ -45,6 +50,8 @@ def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
     built.reference_images.copy_(torch.from_numpy(comparisons.images[comparisons.references]).movedim(-1, 1))
     built.reference_scores.copy_(torch.from_numpy(comparisons.scores[comparisons.references]))
     built.prior.copy_(prior(comparisons))
+    if isinstance(built, TowerSiamese) and built.config.levels:
+        built.levels.copy_(built.prior.unique())
     return built
 
 

@@ -38,10 +38,7 @@ PICTURE = """
 alt="{{ before }} {{ image.name }}, known score {{ image.known | shown }}">
 {% endmacro %}
 """
-STRIP = (
-    STYLE
-    + PICTURE
-    + """
+STRIP = """
 <p class="note">Test images by their score, the highest first: score ± its 95 % interval, and the known score.</p>
 <div class="strip">{% for image in images %}
 <figure>{{ picture(image, "test image") }}<figcaption>
@@ -49,10 +46,7 @@ STRIP = (
 known {{ image.known | shown }}</figcaption></figure>{% endfor %}
 </div>
 """
-)
-MISTAKES = (
-    PICTURE
-    + """
+MISTAKES = """
 <div class="pairs">{% for mistake in mistakes %}
 <div class="pair"><div>{% for image in mistake.images %}
 <figure>{{ picture(image, ("first image", "second image")[loop.index0]) }}
@@ -61,7 +55,6 @@ says <b>{{ mistake.answer }}</b> ({{ "%.1f" | format(100 * mistake.probability) 
 labelled <b>{{ mistake.label }}</b></div>{% endfor %}
 </div>
 """
-)
 
 
 def sections(
@@ -74,7 +67,7 @@ def sections(
         return [(f"{heading(judged, test.summary['few'])}, over {config.data.folds} folds", _verdict(test, judged))]
     found = json.loads(test.files["test.details.jsonl"])
     rows = from_csv(test.files["test.scores.csv"])
-    strip = fragment(STRIP, images=found["strip"], Z95=Z95)
+    strip = fragment(STYLE + PICTURE + STRIP, images=found["strip"], Z95=Z95)
     answers = panels(
         [
             svg(_reliability(found["reliability"])),
@@ -91,7 +84,7 @@ def sections(
     if by_family:
         parts.append(("Accuracy by family", table(by_family, "accuracy by family")))
     if found["mistakes"]:
-        parts.append(("The surest mistakes", fragment(MISTAKES, mistakes=found["mistakes"])))
+        parts.append(("The surest mistakes", fragment(PICTURE + MISTAKES, mistakes=found["mistakes"])))
     return parts
 
 

@@ -84,7 +84,8 @@ class ComparisonTask(Task):
         with deferred.lent(self.model, self.device):
             found = in_parts(lambda items: self.model.encode_all(self.stored[items]), len(self.used), self.home)
         if isinstance(self.model, TowerSiamese):
-            self.model.regressions.fit(*((found[rows], self._known(rows)) for rows in map(self._of_part, PARTS[:2])))
+            parts = [(found[rows], self.model.targets(self._known(rows))) for rows in map(self._of_part, PARTS[:2])]
+            self.model.regressions.fit(*parts)
         return found
 
     def _of_part(self, part: str) -> Tensor:

@@ -11,6 +11,8 @@ import pytest
 from exporters import __main__ as exporters
 from exporters.web import packing
 from models import io
+from models.images.comparator import build
+from tests import towers
 from tests.exporters.commands import refusal
 from tests.exporters.web.models import MODELS, run_of
 from tests.models.hostile import folder_of
@@ -65,6 +67,14 @@ def test_a_model_without_a_page_is_refused_by_name(name, said, tmp_path, capsys,
     folder_of(name, tmp_path / "run/model/best")
     assert said in refusal(capsys, monkeypatch, "web", tmp_path / "run")
     assert not (tmp_path / "run/exports/web").exists()
+
+
+@pytest.mark.slow
+def test_a_siamese_over_a_base_has_no_page(tmp_path):
+    base = towers.save_tower("siglip", tmp_path / "base")
+    io.save(build({"kind": "siamese", "size": 16, "width": 8, "base": base}), tmp_path / "run/model/best")
+    with pytest.raises(ValueError, match="a siamese comparator over a base has no page"):
+        exporters.export("web", tmp_path / "run", "best", None)
 
 
 def test_no_name_in_a_model_becomes_markup(tmp_path):

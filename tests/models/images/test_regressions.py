@@ -58,3 +58,15 @@ def test_fewer_images_than_there_is_room_for_give_the_same_and_a_second_fit_forg
 def test_kernels_keep_components_not_features():
     assert Regressions(SIZES, 9).kernels[2].stored.shape == (9, COMPONENTS)
     assert Regressions(SIZES, 9).kernels[0].stored.shape == (9, 6)
+
+
+def test_each_of_several_targets_is_predicted_as_if_it_were_alone():
+    features, known = data(curved)
+    targets = torch.stack([known, straight(features).double(), (known > 2).double()], 1)
+    together = Regressions(SIZES, 160, 3)
+    together.fit((features[:160], targets[:160]), (features[160:200], targets[160:200]))
+    for each in range(3):
+        alone = Regressions(SIZES, 160)
+        alone.fit((features[:160], targets[:160, each]), (features[160:200], targets[160:200, each]))
+        torch.testing.assert_close(together.all_targets(features)[:, each], alone(features), rtol=1e-2, atol=2e-3)
+    assert torch.equal(together(features), together.all_targets(features)[:, 0])

@@ -391,3 +391,47 @@ def test_a_network_that_only_misleads_is_left_out_and_the_regression_answers_as_
         (torch.where(lead.abs() <= width, 2, (lead < 0).long()) == label).double().mean() for width in widths[::20]
     )
     assert (model.compare_encoded(encoded, first, second).argmax(1) == label).double().mean() > alone - 0.02
+
+
+def kinds(number, count, generator):
+    """Images that are each mostly of one of a number of kinds, and somewhat of another, and the kinds."""
+    own, other = torch.randint(number, (2, count), generator=generator)
+    pure = torch.randint(0, 256, (number, 1, 16, 16), generator=torch.Generator().manual_seed(4)).float()
+    return (0.6 * pure[own] + 0.4 * pure[other]).to(torch.uint8), own
+
+
+def told(base, levels, tmp_path, shuffled=False):
+    """The share of right answers about unseen images that are mostly of one kind, with and without levels."""
+    generator = torch.Generator().manual_seed(6)
+    images, scores = kinds(8, 320, generator)
+    if shuffled:
+        scores = scores[torch.randperm(len(scores), generator=generator)]
+    model = make(base, supports=160, levels=levels)
+    model.levels.copy_(torch.arange(levels))
+    encoded = model.encode_all(images)
+    parts = (encoded[:160], scores[:160].double()), (encoded[160:240], scores[160:240].double())
+    model.regressions.fit(*((each, model.targets(known) if levels else known) for each, known in parts))
+    first, second = torch.randint(80, (2, 1500), generator=generator)
+    labels = torch.where(scores[:, None] == scores, 2, (scores[:, None] < scores).long())
+    pairs, unseen = (torch.stack([first + at, second + at, labels[first + at, second + at]], 1) for at in (160, 240))
+    model.weigh_answers(encoded, pairs)
+    answers = model.compare_encoded(encoded, *unseen[:, :2].T)
+    assert torch.equal(model.compare_encoded(encoded, unseen[:, 1], unseen[:, 0])[:, [1, 0, 2]], answers)
+    io.save(model, tmp_path / str(levels))
+    again = io.load(tmp_path / str(levels))
+    assert torch.equal(again.compare_encoded(encoded, *unseen[:, :2].T), answers)
+    return float((answers.argmax(1) == unseen[:, 2]).double().mean()), model
+
+
+def test_images_of_few_scores_are_sorted_by_levels_where_that_tells_more_than_one_number(bases, tmp_path):
+    one_number, _ = told(bases["siglip"], 0, tmp_path)
+    by_levels, model = told(bases["siglip"], 8, tmp_path)
+    assert by_levels > one_number + 0.03
+    assert model.share[3:5].max() > 0
+
+
+def test_levels_that_say_nothing_cost_no_more_than_noise(bases, tmp_path):
+    one_number, _ = told(bases["siglip"], 0, tmp_path, shuffled=True)
+    by_levels, model = told(bases["siglip"], 8, tmp_path, shuffled=True)
+    assert by_levels > one_number - 0.03
+    assert model.share[3:5].max() < 0.5

@@ -101,8 +101,9 @@ def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) 
     """Return the scores by predictors without a network, by name."""
     train, part = comparisons.parts["train"], comparisons.parts["validation"]
     known = comparisons.scores * comparisons.unit
-    images = Images(comparisons.images, np.arange(len(known)))
-    pixels, look = (timed(partial(_in_parts, describe, images)) for describe in (coarse, texture))
+    every = np.arange(len(known))
+    images = Images(comparisons.images, every)
+    pixels, look = (timed(partial(_in_parts, describe, images, every)) for describe in (coarse, texture))
     both = np.concatenate([pixels[0], look[0]], axis=1), pixels[1] + look[1]
     nearest: list[Maker] = [partial(KNeighborsRegressor, k, metric="precomputed") for k in (1, 5, 15)]
     support: list[Maker] = [partial(SVR, C=c, kernel="precomputed") for c in (1.0, 10.0)]
@@ -130,12 +131,6 @@ def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) 
                 if error < least[name]:
                     least[name], found[name] = error, tried
     return found
-
-
-def _in_parts(describe: Callable[[Tensor], Tensor], images: Images) -> np.ndarray:
-    """Return what is made of all images (N, F), float64, a part at a time."""
-    parts = torch.arange(images.size).split(AT_ONCE)
-    return np.concatenate([describe(images[part]).double().numpy() for part in parts])
 
 
 def _squares(features: np.ndarray, drawn: np.ndarray) -> np.ndarray:
@@ -228,7 +223,12 @@ def network_scores(
 def _scores_of(model: Scorer, images: Images | Tensor, numbers: np.ndarray, device: torch.device) -> np.ndarray:
     """Return the scores (M,) of the images `numbers` (M,)."""
     model.eval()
-    parts = torch.from_numpy(numbers).split(AT_ONCE)
-    found = [model.estimates(model.encode(images[items].to(device)))[0] for items in parts]
+    found = _in_parts(lambda part: model.estimates(model.encode(part.to(device)))[0], images, numbers)
     model.train()
-    return torch.cat(found).numpy()
+    return found
+
+
+def _in_parts(describe: Callable[[Tensor], Tensor], images: Images | Tensor, numbers: np.ndarray) -> np.ndarray:
+    """Return what is made of the images `numbers` (N, ...), float64, a part at a time."""
+    parts = torch.from_numpy(numbers).split(AT_ONCE)
+    return np.concatenate([describe(images[part]).double().numpy() for part in parts])

@@ -87,6 +87,7 @@ def test_the_gate_names_a_projector_that_is_detached(prepared):
 def test_the_gate_notices_that_a_tower_is_not_its_bases(prepared, tmp_path):
     subject = make(prepared, base=towers.save_tower("siglip", tmp_path / "base"))
     assert subject.train.encoded.shape[1] == sum(subject.model.regressions.sizes) == 18 * 16 + 44 + 64
+    assert subject.model.levels.tolist() == list(range(10))
     assert "features of" in subject.notes[1]
     subject.model.tower.network.encoder.layers[0].mlp.fc2.bias.add_(1)  # stored nowhere
     with pytest.raises(UserError, match=r"the model's logits differ by .* or the base is not restored"):
