@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import functools
 import gc
 import os
 import re
@@ -266,7 +267,11 @@ def load_model(folder: Path, config: BaseConfig, accelerator: Accelerator) -> nn
             if accelerator.distributed_type == "FSDP":
                 from pipelines.distributed import sharding  # late, as other launches do without its imports
 
-                return sharding.load(accelerator, local) or io.load(local, accelerator.device)
+                stated, (stored, _) = io.described(local), io.stored_weights(local / io.WEIGHTS, mapped=True)
+                build = functools.partial(io.module_of(stated["family"]).build, stated["config"])
+                # A base is read whole in any case.
+                if not stated["config"].get("base") and (split := sharding.load(accelerator, build, stored)):
+                    return split
             return io.load(local, accelerator.device)
         except ValueError as error:
             raise UserError(str(error)) from error

@@ -2,8 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -19,7 +18,6 @@ from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 
 from common.errors import UserError
 from common.machine import return_large_tensors
-from models import io
 from pipelines.distributed import deferred
 
 
@@ -51,16 +49,13 @@ def prepare(
 
 
 @torch.no_grad()
-def load(accelerator: Accelerator, folder: Path) -> nn.Module | None:
-    """Return the model in a folder that each process sees, each with its share, in eval mode; ValueError as `io.load`.
+def load(accelerator: Accelerator, build: Callable[[], nn.Module], stored: Mapping[str, Tensor]) -> nn.Module | None:
+    """Return what `build` makes, in eval mode, each process with its share of the weights in a file, `stored`.
 
     All but layers stays gathered: ranks may call any method, equally often. None for what has to be loaded whole.
     """
-    stated, (stored, _) = io.described(folder), io.stored_weights(folder / io.WEIGHTS, mapped=True)
-    if stated["config"].get("base"):  # which is read whole, too
-        return None
     with torch.random.fork_rng(devices=[]):
-        model = deferred.made(lambda: io.module_of(stated["family"]).build(stated["config"]), accelerator.device)
+        model = deferred.made(build, accelerator.device)
     if getattr(model, "evaluated_whole", hasattr(model, "load_beside")) or not getattr(model, "_no_split_modules", ()):
         return None
     first = {id(x): (name, x.shape, x.dtype) for name, x in reversed(model.state_dict(keep_vars=True).items())}
