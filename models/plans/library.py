@@ -29,6 +29,7 @@ DEEPER = 0.9  # factor of a heading's fit for each heading between it and the cl
 ALIKE = 0.6  # overlap of words from which two clauses say the same
 PLAIN = 3  # digits; longer numbers, and those with letters, may name a project
 LONGEST = 600  # characters of a clause that is suggested
+BASE = "base/"  # before the projects of a base's documents, and before its documents' names that own ones have, too
 PUBLIC = json.loads(Path(__file__).with_name("public_names.json").read_text())
 KEPT = frozenset(word.lower() for word in PUBLIC["names"])
 STANDARDS = frozenset(PUBLIC["before_numbers"])  # what numbers that are no project's own follow
@@ -67,6 +68,11 @@ class Clause:
     def projects(self) -> int:
         """The number of projects that have it."""
         return len({place.project for place in self.places})
+
+    @property
+    def foreign(self) -> bool:
+        """Whether only a base's documents have it."""
+        return all(place.project.startswith(BASE) for place in self.places)
 
 
 def overlap(own: frozenset[str], other: frozenset[str]) -> float:

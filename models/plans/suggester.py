@@ -22,7 +22,7 @@ SAID = 0.8  # overlap of words from which a clause has been written already
 TELLING = 3  # stems of a sentence that was begun, from which a clause must have one of them
 FEWEST = 4  # stems of a clause; shorter ones say little
 # What a clause's fit to the heading, 0.55 to 1, is added to.
-TYPICAL, TYPED, BEGINNING, SHARED, SHORT, SLOTTED, SAME = 2.0, 5.0, 3.0, 0.1, 0.2, 1.0, 0.1
+TYPICAL, TYPED, BEGINNING, SHARED, SHORT, SLOTTED, SAME, FOREIGN = 2.0, 5.0, 3.0, 0.1, 0.2, 1.0, 0.1, 1.5
 LIKELY = 0.1  # of the mean log-probability of its first characters, by the model
 
 Judge = Callable[[Sequence[str]], Sequence[float]]  # mean log-probabilities of the beginnings of continuations
@@ -88,6 +88,7 @@ class Suggester:
         score = topic.fits + TYPICAL * topic.typical
         score += [SHARED * math.log(clause.projects) - SHORT * (len(clause.words) < FEWEST) for clause in clauses]
         score -= [SLOTTED * len(SLOT.findall(clause.text)) / (clause.text.count(" ") + 1) for clause in clauses]
+        score -= [FOREIGN * clause.foreign for clause in clauses]
         if begun.strip():
             typed, low = stems_of(begun), " ".join(begun.lower().split())
             alike = topic.vectors @ self.library.vector(begun)

@@ -23,6 +23,7 @@ from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
 from models.plans.char_network import CharLSTMConfig
 from models.plans.characters import END, Characters
+from models.plans.library import BASE
 from models.plans.mixing import FEATURES
 from models.plans.mixture_weights import ADAPTING, FROZEN, Examples
 from pipelines.distributed import ranks
@@ -33,7 +34,6 @@ PIECE = 12_000  # tokens; longer documents are cut, so that a single one has oth
 MOST_PIECES = 40  # that weights are fitted to, ...
 MOST_BYTES = 2**31  # ... and memory that they take at most
 FIFTHS = 5  # of a single document, each left out in turn
-BASE = "base/"  # before the name of a base's document that an own one has, too
 NO_OUTLINE = np.zeros((0, 4), np.int32)
 FOLDS = 6  # groups of pieces, each predicted from the counts of the others, ...
 AT_ONCE = 2  # kinds of contexts whose keys are in memory

@@ -97,6 +97,19 @@ def test_the_same_clause_of_several_projects_is_one_with_its_count():
     assert len(found) == 3
 
 
+def test_a_firms_own_clauses_come_before_those_of_a_base():
+    own = "# 4.2 Clash detection\n\nThe site office prints three sheets every morning.\n"
+    documents = [Document(f"{n}.md", f"base/{n}", text, divide(text)) for n, text in enumerate((ONE, OTHER))]
+    suggester = Suggester(Library([*documents, Document("own.md", "own", own, divide(own))]))
+    assert texts_of(suggester.find("clashDetection", ""))[0] == "The site office prints three sheets every morning."
+    assert texts_of(suggester.find("clashDetection", "Clashes are tested "))[0].startswith("Clashes are tested")
+    assert {place.project for clause in suggester.find("clashDetection", "", 9) for place in clause.places} == {
+        "own",
+        "base/0",
+        "base/1",
+    }
+
+
 def test_nothing_of_another_topic_is_suggested_and_nothing_where_nothing_fits():
     suggester = Suggester(library(ONE, OTHER))
     assert all("Clash" in place.headings[-1] for c in suggester.find("clashDetection", "", 9) for place in c.places)
