@@ -28,6 +28,7 @@ STREAM = "stream" + TOKENS  # a file of each split
 SPLITS = ("train", "validation", "held_out")
 FEWEST_STORIES = 20  # a text with fewer blocks than this is a book
 HELD_OUT, VALIDATION = 10, 20  # at most one story in ten is held out, one in twenty picks the best model
+SHORT = 250  # bytes: a story shorter than this may be a paragraph
 HASHES = 1 << 16  # values of the first two bytes of a digest
 # Patterns a passage may end with, best first.
 PASSAGE_ENDS = (re.compile(r"[.!?][\"')\]\u2019\u201d]*\n"), re.compile(r"\n"), re.compile(r" "))
@@ -53,7 +54,8 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
         texts = progress(fitted.stories(), len(fitted), "fitting the tokenizer, stories")
         bpe = train_tokenizer(texts, config.data.vocabulary)
         size, asked = bpe.get_vocab_size(), config.data.vocabulary
-        lowered = [f"model.vocabulary={asked} is lowered to {size}: the text yields no more tokens"] * (size < asked)
+        notes = [f"model.vocabulary={asked} is lowered to {size}: the text yields no more tokens"] * (size < asked)
+        notes += _torn(files[0], found)
         sizes = _write(folder, parts, bpe)
     finally:
         if scratch.exists():
@@ -61,13 +63,22 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
     return {
         "source": source,
         "files": [path.name for path in config.data.inputs()],
-        "note": "\n".join([*left_out(config.data.source), *lowered]),
+        "note": "\n".join([*left_out(config.data.source), *notes]),
         "split": how,
         "duplicates_removed": duplicates,
         "nul_characters_removed": num_nuls,
         **{name: {**size, "characters_per_token": size["characters"] / size["tokens"]} for name, size in sizes.items()},
         "vocabulary": size,
     }
+
+
+def _torn(path: Path, found: Blocks) -> list[str]:
+    """Return a note where blank lines seem to part the paragraphs of stories."""
+    with path.open("rb") as file:
+        if len(found) < FEWEST_STORIES or found.length.mean() >= SHORT or blocks.MARKER in file.read(blocks.CHUNK):
+            return []
+    parted = f"blank lines part {len(found):,} stories of {found.length.mean():.0f} characters on average"
+    return [f"{parted}; if these are paragraphs, put a line {blocks.MARKER.decode()} between stories"]
 
 
 def divided(

@@ -17,10 +17,20 @@ from tests.workloads.tinystories.texts import STORIES, both, config, parts, writ
 
 def test_blank_lines_separate_stories_only_where_no_marker_does(tmp_path):
     stories = [f"{story}\n\nMore of number {number}." for number, story in enumerate(STORIES)]
-    data.prepare(config(written(tmp_path / "marked.txt", stories)), tmp_path / "marked")
+    facts = data.prepare(config(written(tmp_path / "marked.txt", stories)), tmp_path / "marked")
+    assert facts["note"] == ""
     assert sorted(both(tmp_path / "marked")) == sorted(stories)
     data.prepare(config(written(tmp_path / "blank.txt", stories, "\r\n \t\r\n")), tmp_path / "blank")
     assert sorted(both(tmp_path / "blank")) == sorted("\n\n".join(stories).split("\n\n"))
+
+
+def test_blank_lines_between_paragraphs_are_noted(tmp_path):
+    paragraphs = [" ".join(story.split()[:20]) + f" That was {number}." for number, story in enumerate(STORIES)]
+    facts = data.prepare(config(written(tmp_path / "blank.txt", paragraphs, "\n\n")), tmp_path / "blank")
+    assert facts["note"].startswith(f"blank lines part {len(paragraphs)} stories of 1")
+    assert facts["note"].endswith("; if these are paragraphs, put a line <|endoftext|> between stories")
+    facts = data.prepare(config(written(tmp_path / "marked.txt", paragraphs)), tmp_path / "marked")
+    assert facts["note"] == ""
 
 
 def test_a_marker_within_a_line_separates_and_never_stays(tmp_path):
