@@ -28,6 +28,7 @@ ENDINGS = (
 DESCRIPTION = "comparator.json"
 FITTED = ("discrimination", "tie", "offset", "slope", "floor", "dispersion", "factor")
 MOST_PIXELS = 50_000_000  # of an image file
+NOTHING_TOLD = "this model has learnt too little to tell images apart, and the order means nothing; more answers help"
 AT_ONCE = 256  # images or pairs in a forward pass where no batch size is given
 
 
@@ -303,7 +304,8 @@ class Comparator(io.Model):
         ]
         ranking.sort(key=lambda row: -row["score"])
         wrong = [{"image": each.name, "error": each.error} for each in pictures if each.pixels is None]
-        return {"ranking": ranking, **({"errors": wrong} if wrong else {})}
+        known = {row["score"] for row in ranking} != {ranking[0]["score"]} or len(ranking) == 1
+        return {"ranking": ranking, **({"errors": wrong} if wrong else {}), **({} if known else {"note": NOTHING_TOLD})}
 
     def rank(self, folder: str | Path, budget: int = 32) -> Ranking:
         """Return a folder's images, highest score first, and in `refused` unreadable ones; ValueError if all are."""

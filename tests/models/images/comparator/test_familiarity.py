@@ -11,6 +11,7 @@ from sklearn.datasets import load_digits
 
 from models import io
 from models.images.comparator.familiarity import FEWEST, NOTE, notes
+from models.images.comparator.interface import FITTED, NOTHING_TOLD
 from tests.models.images.comparator.small import make, pictures
 from tests.stages import ROOT
 
@@ -43,6 +44,21 @@ def test_digits_are_ranked_without_a_note_and_photographs_with_one(model, tmp_pa
     alike, other = model.predict(pairs)
     assert "note" not in alike
     assert other["note"] == NOTE
+
+
+def test_a_ranking_by_a_model_that_tells_no_images_apart_says_so(tmp_path):
+    model = io.load(ROOT / "models/pretrained/lmol-digits")
+    pixels, _ = load_digits(return_X_y=True)
+    for row in range(4):
+        drawn(pixels[row].reshape(8, 8)).save(tmp_path / f"{row}.png")
+    paths = sorted(map(str, tmp_path.glob("*.png")))
+    (told,) = model.predict([{"images": paths}])
+    assert "note" not in told
+    model.fitted[FITTED.index("slope")] = 0
+    found, alone = model.predict([{"images": paths}, {"images": paths[:1]}])
+    assert len({row["score"] for row in found["ranking"]}) == 1
+    assert found["note"] == NOTHING_TOLD
+    assert "note" not in alone
 
 
 def test_few_of_the_digits_that_the_model_is_for_get_a_note(model):
