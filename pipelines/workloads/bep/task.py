@@ -25,6 +25,8 @@ from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.mixing import Mixer, fewest_counted, load_base, sizes_of
 
 LEARNING_SHARE = 0.4  # of the updates, to train the networks that weights are fitted by
+FEW = 50_000  # characters to train on, to which a base's plans add more than they have themselves
+FROM_BASE = "model.base=models/pretrained/bep-plans training.steps=600 begins with what other plans say, and takes less"
 
 
 class Windows:
@@ -100,6 +102,8 @@ class CharTask(Task):
             for name, texts in corpus.parts.items()
         )
         self.notes = [f"documents: {', '.join(parts)}; vocabulary {len(self.model.characters)}"]
+        if base is None and config.data.sources and len(stream) < FEW:
+            self.notes.append("these are few: " + FROM_BASE)
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Return the cross-entropy in nats, summed over the targets; a sequence starts from the last one's state."""

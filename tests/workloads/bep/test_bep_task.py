@@ -159,6 +159,12 @@ def test_some_characters_are_learnt_as_unknown(make):
     assert torch.equal(batch["window"], before)
 
 
+def test_few_documents_of_ones_own_are_told_of_the_base_that_ships(make):
+    assert len(make().notes) == 1
+    assert "model.base=models/pretrained/bep-plans training.steps=600" in make("data.sources=mine").notes[1]
+    assert len(make("data.sources=mine", train=texts(50_000)).notes) == 1
+
+
 def test_both_loaders_give_the_same_batches(make):
     plan = [torch.tensor([3, 0]), torch.tensor([7, 40])]
     resident, streamed = make(), make("data.loader=stream")
