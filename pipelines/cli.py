@@ -9,6 +9,7 @@ import argparse
 import atexit
 import functools
 import gc
+import json
 import os
 import re
 import sys
@@ -267,10 +268,11 @@ def load_model(folder: Path, config: BaseConfig, accelerator: Accelerator) -> nn
             if accelerator.distributed_type == "FSDP":
                 from pipelines.distributed import sharding  # late, as other launches do without its imports
 
-                stated, (stored, _) = io.described(local), io.stored_weights(local / io.WEIGHTS, mapped=True)
+                stated, (stored, metadata) = io.described(local), io.stored_weights(local / io.WEIGHTS, mapped=True)
                 build = functools.partial(io.module_of(stated["family"]).build, stated["config"])
+                own = metadata.get("model") in (None, json.dumps(stated, sort_keys=True))  # else it is refused below
                 # A base is read whole in any case.
-                if not stated["config"].get("base") and (split := sharding.load(accelerator, build, stored)):
+                if own and not stated["config"].get("base") and (split := sharding.load(accelerator, build, stored)):
                     return split
             return io.load(local, accelerator.device)
         except ValueError as error:

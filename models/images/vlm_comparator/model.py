@@ -196,7 +196,7 @@ class VlmComparator(Comparator):
                 found.append(ask(part))
                 done = part.stop
             except torch.OutOfMemoryError:
-                if at_once == 1:
+                if at_once == 1 or self._is_split():
                     raise
                 at_once = max(1, (part.stop - done) // 2)
         return torch.cat(found)
@@ -214,10 +214,13 @@ class VlmComparator(Comparator):
         rest = [each[other] for each in tokens]
         return self.ask(self.pair, slice(self.pair.begun, None), rest, past_key_values=begun, use_cache=True)[0]
 
+    def _is_split(self) -> bool:
+        return any(hasattr(each, "full_tensor") for each in self.parameters())
+
     def _kept_at_once(self) -> int:
         """Return how many pairs' keys and values are held at once."""
-        if any(hasattr(each, "full_tensor") for each in self.parameters()):
-            return KEPT_AT_ONCE // 8  # split: all ranks have to ask equally often, whatever memory each has
+        if self._is_split():
+            return KEPT_AT_ONCE // 8  # all ranks have to ask equally often, whatever memory each has
         text = self.base.config.get_text_config()
         heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
         width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads

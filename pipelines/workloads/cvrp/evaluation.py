@@ -94,7 +94,10 @@ def _evaluation(
 ) -> Evaluation:
     """Return the Evaluation of `methods`; `headline` and, with a search, `improved` are the model's."""
     problems, last = bench.problems, improved or headline
-    reference = _reference(bench.few().problems, methods)
+    known = [problem.best_known for problem in bench.few().problems]  # of the standard set, or from .sol files
+    reference = Reference("best known", np.array(known))
+    if None in known:
+        reference = Reference("best found", np.min([method.costs[: len(known)] for method in methods], 0))
     return Evaluation(
         split=name,
         summary={**_summary(problems, headline, improved, reference), "last": last.method},
@@ -134,14 +137,6 @@ class Reference(NamedTuple):
 
     name: str
     costs: np.ndarray  # (F,)
-
-
-def _reference(few: Sequence[Problem], methods: Sequence[Solved]) -> Reference:
-    """Return the best known costs, of the standard set or from .sol files, else the best found by any method."""
-    known = [problem.best_known for problem in few]
-    if all(cost is not None for cost in known):
-        return Reference("best known", np.array(known))
-    return Reference("best found", np.min([method.costs[: len(few)] for method in methods], 0))
 
 
 def _summary(

@@ -49,8 +49,7 @@ def _verdict(evaluation: Evaluation) -> tuple[str, Markup]:
     own, others = divide(evaluation.table, last)
     own = sorted(own, key=lambda row: row["method"] != last)
     judged = at_cost(own[0], others, COST, lambda rival: _against(own[0], rival))
-    alone = next(row for row in evaluation.table if row["method"] == evaluation.summary["decode"])
-    longer = alone["cost"] / own[0]["cost"] - 1  # than after a search, which may owe nothing to the network
+    longer = evaluation.summary["cost"] / own[0]["cost"] - 1  # than after a search, which may owe it nothing
     poor = f"; the network's own tours are {longer:.0%} longer" if longer >= POOR else ""
     return judged.heading("core-ms") + poor, answer(judged.outcome, *_sentences(own[0], judged))
 

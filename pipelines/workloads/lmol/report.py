@@ -64,7 +64,9 @@ def sections(
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
     judged = _compared(test)
     if config.data.fold == "all":
-        return [(f"{heading(judged, test.summary['few'])}, over {config.data.folds} folds", _verdict(test, judged))]
+        return [
+            (f"{heading(judged, test.summary.get('few', ''))}, over {config.data.folds} folds", _verdict(test, judged))
+        ]
     found = json.loads(test.files["test.details.jsonl"])
     rows = from_csv(test.files["test.scores.csv"])
     strip = fragment(STYLE + PICTURE + STRIP, images=found["strip"], Z95=Z95)

@@ -20,9 +20,9 @@ def row(method, cost, gap, seconds=1.0, n=100):
 def evaluation(*rows, split="test", name="an instance"):
     locs = [[0.5, 0.5], [0.1, 0.2], [0.9, 0.2]]
     drawing = {"which": "only", "name": name, "locs": locs, "routes": [[1, 2]], "cost": 2.0, "reference": None}
-    model = next(row["method"] for row in reversed(rows) if row["method"].startswith("gt, "))
+    model, cost = next((row["method"], row["cost"]) for row in reversed(rows) if row["method"].startswith("gt, "))
     return Evaluation(
-        split, {"decode": model, "last": model}, rows, files={f"{split}.tours.jsonl": json.dumps(drawing) + "\n"}
+        split, {"cost": cost, "last": model}, rows, files={f"{split}.tours.jsonl": json.dumps(drawing) + "\n"}
     )
 
 

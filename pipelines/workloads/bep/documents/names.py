@@ -127,9 +127,10 @@ class Reader:
         """Return (begin, end) of the names, in order."""
         runs = [self._pieces(match) for match in RUN.finditer(self.text)]
         found = [name for run in runs for name in self._in_run(run)]
-        behind = {each.end + 2 for each in found}
-        for name in [each for each in found if each.begin in behind and self.text.startswith(")", each.end)]:
-            firm = re.escape(self.text[name.begin : name.end])
+        behind = {each.end + 2 for each in found if self.text.startswith(" (", each.end)}
+        inside = [each for each in found if each.begin in behind and self.text.startswith(")", each.end)]
+        persons = {each.words for each in found if each.begin not in behind}
+        for firm in {re.escape(self.text[each.begin : each.end]) for each in inside if each.words not in persons}:
             self.firms.update(*(range(*each.span()) for each in re.finditer(firm, self.text)))
         found = [each for each in found if each.begin not in self.firms]
         for cells in self.cells.values():

@@ -17,6 +17,7 @@ SIGNS: dict[str, str] = TABLES["signs"]  # control words -> text
 OMITTED: dict[str, str] = TABLES["omitted"]  # groups that are no text of the document -> what the report calls them
 FONTS = {int(number): page for number, page in TABLES["fonts"].items()}  # character sets of fonts -> code pages
 PARAGRAPH = {"par", "sect", "page", "\n", "\r"}
+NUMBER = re.compile(r"\d|\w[.)]")  # else it is a sign, such as the "o" of a list's second level
 MARKS = {"listtext", "pntext"}  # groups with the sign or the number of a list's item
 
 
@@ -27,6 +28,7 @@ class _Group:
     deleted: bool = False
     in_table: bool = False
     note: bool = False
+    mark: bool = False
     page: str = "cp1252"
     after_unicode: int = 1  # signs that stand for a Unicode one where that is not known
 
@@ -42,12 +44,12 @@ class _Reader:
     def __init__(self) -> None:
         self.left_out = Counter[str]()
         self.now, self.groups, self.fonts = _Group(), list[_Group](), dict[int, str]()
-        self.font = self.skipped = 0
+        self.font, self.skipped, self.page = 0, 0, "cp1252"
         self.pieces: list[str] = []
         self.raw = bytearray()  # text in the code page of its font
         self.notes: list[str] = []
         self.cells: list[str] = []
-        self.in_item = False
+        self.mark = ""  # the sign or the number of an item, or the number of a heading
 
     def blocks(self, content: bytes) -> Iterator[tuple[str, str]]:
         """Yield (kind, text) of the blocks; kind is "", "item" or "row"."""
@@ -87,12 +89,12 @@ class _Reader:
         self._decode()
         on = number != 0
         if name in OMITTED:
-            self.left_out[OMITTED[name]] += bool(OMITTED[name]) and not self.now.omitted
+            self.left_out[OMITTED[name]] += bool(OMITTED[name]) and (not self.now.omitted or name == "annotation")
             self.now = replace(self.now, omitted=True)
         elif name == "shptxt":  # a text box, in a group for newer programs
             self.now = replace(self.now, omitted=False)
         elif name in MARKS:
-            self.now, self.in_item = replace(self.now, omitted=True), True
+            self.now, self.mark = replace(self.now, mark=True), "\u2022"
         elif name == "footnote":
             self.now = replace(self.now, note=True)
             self.notes.append("")
@@ -116,16 +118,18 @@ class _Reader:
         elif number is None:
             return
         elif name == "ansicpg":
-            self.now = replace(self.now, page=f"cp{number}")
+            self.page = f"cp{number}"
+            self.now = replace(self.now, page=self.page)
         elif name == "fcharset" and number in FONTS:
             self.fonts[self.font] = f"cp{FONTS[number]}"
         elif name == "f":
             self.font = number
-            first = self.groups[1].page if len(self.groups) > 1 else self.now.page  # the document's
-            self.now = replace(self.now, page=self.fonts.get(number, first))
+            self.now = replace(self.now, page=self.fonts.get(number, self.page))
 
     def _add(self, text: str) -> None:
-        if self._shown() and self.now.note and self.notes:
+        if self.now.mark:
+            self.mark += text
+        elif self._shown() and self.now.note and self.notes:
             self.notes[-1] += text
         elif self._shown():
             self.pieces.append(text)
@@ -150,10 +154,12 @@ class _Reader:
         if name == "row":
             kind, text = "row", " | ".join(filter(None, self.cells))
             self.cells.clear()
-        elif self.in_item:
-            kind, text = "item", f"\u2022 {text.strip()}" if text.strip() else ""
+        elif self.mark and text.strip():
+            number = self.mark.strip("\u2022 \t")
+            kind, before = ("", number) if NUMBER.search(number) else ("item", "\u2022")
+            text = f"{before} {text.strip()}"
         self.pieces.clear()
-        self.in_item = False
+        self.mark = ""
         for each, words in [(kind, text), *(("", note) for note in self.notes)]:
             whole = words.strip(" ").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
             if whole.strip():

@@ -55,7 +55,10 @@ def check(
         raise UserError(f"{where}: {len(table)} rows are too few, {max(minimum_rows, 2)} are needed; {LONGER}")
     times, units, num_naive = _times(table["time"], where)
     values = {name: _numbers(table[name], name, where) for name in VALUES}
-    _check_range(times, table, now, where)
+    if len(wrong := np.flatnonzero((times != 0) & ((times < OLDEST) | (times > now)))):
+        time = times[wrong[0]]
+        why = "in the future; is its time zone UTC?" if time > now else "before there were coins to trade"
+        raise UserError(f"{where}: row {table.index[wrong[0]]} opens at {iso(time)}, which is {why}")
     _check_step(times, step, where)
     faults = _faults(times, values, step)
     broken = np.logical_or.reduce(list(faults.values()))
@@ -172,14 +175,6 @@ def _epochs(values: np.ndarray, column: "pd.Series", where: str) -> tuple[np.nda
             "between the years 2009 and 2100; give one of these"
         )
     return result, found, 0
-
-
-def _check_range(times: np.ndarray, table: "pd.DataFrame", now: int, where: str) -> None:
-    wrong = (times != 0) & ((times < OLDEST) | (times > now))
-    if wrong.any():
-        first = int(np.flatnonzero(wrong)[0])
-        why = "in the future; is its time zone UTC?" if times[first] > now else "before there were coins to trade"
-        raise UserError(f"{where}: row {table.index[first]} opens at {iso(times[first])}, which is {why}")
 
 
 def _check_step(times: np.ndarray, step: int, where: str) -> None:

@@ -29,7 +29,9 @@ def metrics(result: Result, candles_per_day: int) -> Figures:
     trades, equity = result.trades, result.equity
     gains, losses = trades.net[trades.net > 0].sum(), -trades.net[trades.net < 0].sum()
     drawdown = max_drawdown(equity)
-    daily = _daily_returns(equity, candles_per_day)
+    closes = np.concatenate([[1.0], equity[candles_per_day - 1 :: candles_per_day]])
+    # An account that has lost everything earns nothing.
+    daily = np.divide(closes[1:], closes[:-1], out=np.ones(len(closes) - 1), where=closes[:-1] > 0) - 1.0
     turnover, enough = float((1.0 + trades.ratio).sum()), len(daily) >= LEAST_DAYS
     return {
         "net_return": float(equity[-1] - 1.0),
@@ -56,12 +58,6 @@ def max_drawdown(equity: np.ndarray) -> float:
     """Return the deepest fall from a peak as a share of the peak; the start counts as a peak."""
     peaks = np.maximum(np.maximum.accumulate(equity), 1.0)
     return float((1.0 - equity / peaks).max())
-
-
-def _daily_returns(equity: np.ndarray, candles_per_day: int) -> np.ndarray:
-    closes = np.concatenate([[1.0], equity[candles_per_day - 1 :: candles_per_day]])
-    # An account that has lost everything earns nothing.
-    return np.asarray(np.divide(closes[1:], closes[:-1], out=np.ones(len(closes) - 1), where=closes[:-1] > 0) - 1.0)
 
 
 def _annual_ratio(daily: np.ndarray, deviation: float) -> float | None:

@@ -221,7 +221,7 @@ def _as_pair(table: Path, line: int, row: Mapping[str, str]) -> dict[str, str]:
     if tie not in (*TRUE, *FALSE):
         raise UserError(f"{table}, line {line}: tie is {row['tie']!r}; it must be 1 or 0")
     names = sorted((row["winner"], row["loser"]))
-    if hashlib.sha256("\n".join(names).encode()).digest()[0] % 2:
+    if hashlib.sha256("\n".join(names).encode("utf-8", "replace")).digest()[0] % 2:
         names.reverse()
     label = "similar" if tie in TRUE else "first" if names[0] == row["winner"] else "second"
     return {**row, "first": names[0], "second": names[1], "label": label}

@@ -70,3 +70,22 @@ def test_little_is_masked_that_should_stay():
 )
 def test_what_only_looks_like_a_number_or_a_name_stays(text, masked):
     assert clean(text, mask=True, names=True).text == (masked or text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| Name | Role |\n| Emma Johnson | Lead |\n| Oliver Thompson | Lead |\n(Emma Johnson, Oliver Thompson) agree.",
+        "Project manager: Emma Johnson\nBIM Manager: Oliver Thompson\nBoth (Emma Johnson, Oliver Thompson) decide.",
+        "Prepared by: Robert Johnson (Emma Thompson)\nLater Emma Thompson checks.",
+    ],
+)
+def test_persons_in_brackets_that_stand_elsewhere_too_are_no_firms(text):
+    found = clean(text, mask=True, names=True).text
+    assert not re.search("Emma|Oliver|Johnson|Thompson", found), found
+
+
+def test_a_firm_in_brackets_behind_a_person_stays():
+    found = clean("Attendees: Emma Johnson, Robert Smith (Foster Halcrow)\n", mask=True, names=True).text
+    assert "(Foster Halcrow)" in found
+    assert "Smith" not in found

@@ -73,6 +73,26 @@ def test_binary_parts_of_an_rtf_file_are_no_text(tmp_path, odd):
     assert read(tmp_path / "a.rtf").text == "Text"
 
 
+def test_numbers_of_rtf_headings_stay_and_signs_of_lists_are_one(tmp_path):
+    (tmp_path / "a.rtf").write_bytes(
+        rb"{\rtf1 {\listtext{\f3 1}{\f2 .2}\tab}Scope\par"
+        rb"{\listtext\'b7\tab}first\par{\listtext o\tab}second\par plain\par}"
+    )
+    assert read(tmp_path / "a.rtf").text == "1.2 Scope\n\n\u2022 first\n\u2022 second\n\nplain"
+
+
+def test_a_font_of_no_code_page_has_the_documents_again(tmp_path):
+    fonts = rb"{\fonttbl{\f0\fcharset0 A;}{\f1\fcharset204 B;}}"
+    (tmp_path / "a.rtf").write_bytes(rb"{\rtf1\ansi\ansicpg1252" + fonts + rb"\f1\'cf\'f0 \f0 caf\'e9\par}")
+    assert read(tmp_path / "a.rtf").text == "\u041f\u0440 caf\u00e9"
+
+
+def test_comments_of_rtf_are_counted(tmp_path):
+    (tmp_path / "a.rtf").write_bytes(rb"{\rtf1\ansi Text{\*\annotation{\*\atnref 1}my comment}\par}")
+    found = read(tmp_path / "a.rtf")
+    assert (found.text, found.warnings) == ("Text", ("comments left out: 1",))
+
+
 def test_a_number_that_is_no_sign_is_no_error_in_an_rtf_file(tmp_path):
     (tmp_path / "a.rtf").write_bytes(rb"{\rtf1 One\u99999999 y\u-999999 y\par}")
     assert read(tmp_path / "a.rtf").text.startswith("One")
