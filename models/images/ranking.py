@@ -164,18 +164,18 @@ def fit(answers: Tensor, differences: Tensor) -> Davidson:
     return Davidson(float(parameters[0] / spread), float(parameters[1]))
 
 
-def likeliest(answers: Tensor, design: Tensor, positive: int = 0) -> Tensor:
+def likeliest(answers: Tensor, design: Tensor, positive: int = 0, flatness: float | Tensor = FLATNESS) -> Tensor:
     """Return the likeliest parameters (A,) for answers (P, 3), of logits linear in them by (P, A, 3).
 
-    The first ones, as many as are `positive`, are at least 0.
+    The first ones, as many as are `positive`, are at least 0. `flatness`, of all or of each (A,), is their prior's.
     """
     from scipy.optimize import minimize  # of no use where a model only answers
 
     def surprise(values: np.ndarray) -> tuple[float, np.ndarray]:
         parameters = torch.from_numpy(values)
         nats = torch.einsum("a,pak->pk", parameters, design).log_softmax(dim=1)
-        loss = -(answers * nats).sum() + FLATNESS / 2 * parameters.square().sum()
-        slope = torch.einsum("pk,pak->a", nats.exp() - answers, design) + FLATNESS * parameters
+        loss = -(answers * nats).sum() + (flatness * parameters.square()).sum() / 2
+        slope = torch.einsum("pk,pak->a", nats.exp() - answers, design) + flatness * parameters
         return float(loss), slope.numpy()
 
     count = design.shape[1]

@@ -5,7 +5,7 @@
 Penalties and weights are those with the least error on images that the regressions were not fitted to (Breiman 1996,
 stacked regressions), so that the sum is about as good as the best of them, or better. What is stored is the sum: linear
 weights, and for each kind the features of images that kernels compare with, in principal components. Further targets,
-such as whether a score is of a level, have penalties and weights of their own.
+such as whether a score is of a level, share penalties and weights: few images could not choose them for each.
 
     U images   F features of a kind   M images of the kernels   D components   T targets, the score first
 """
@@ -78,11 +78,12 @@ class Regressions(nn.Module):
         features, scores = seen[0].cpu()[rows], seen[1].double().cpu()[rows].view(len(rows), self.targets)
         others, known = unseen[0].cpu(), unseen[1].double().cpu().view(-1, self.targets)
         level = scores.mean(0)
-        parts = zip(features.split(self.sizes, 1), others.split(self.sizes, 1), strict=True)
-        kinds = [_Kind(own.double(), further.double()) for own, further in parts]
+        parts = (each.double().split(self.sizes, 1) for each in (features, others))
+        kinds = [_Kind(own, further) for own, further in zip(*parts, strict=True)]
         found = [_ridge(*kernel, scores - level, known - level) for kind in kinds for kernel in kind.kernels()]
-        guesses, truths = torch.stack([guess for _, guess in found], 1).numpy(), (known - level).numpy()
-        shares = [nnls(guesses[..., target], truths[:, target])[0] for target in range(self.targets)]
+        guesses, truths = torch.stack([guess.T for _, guess in found], 2).numpy(), (known - level).T.numpy()  # (T, ...)
+        alike = [slice(1), *[slice(1, None)] * (self.targets - 1)]
+        shares = [nnls(guesses[at].reshape(-1, len(found)), truths[at].ravel())[0] for at in alike]
         duals = torch.from_numpy(np.stack(shares, 1))[:, None] * torch.stack([dual for dual, _ in found])
         linear = []
         for kernels, kind, (plain, *curved) in zip(self.kernels, kinds, duals.split(1 + len(LENGTHS)), strict=True):
@@ -133,8 +134,9 @@ def _ridge(kernel: Tensor, others: Tensor, scores: Tensor, known: Tensor) -> tup
     values, axes = torch.linalg.eigh(kernel)
     duals = axes @ ((axes.T @ scores).T[..., None] / (values.clamp_min(0)[:, None] + PENALTIES))  # (T, N, penalties)
     guesses = others @ duals  # (T, n, penalties)
-    best = (guesses - known.T[..., None]).square().mean(1).argmin(1)
-    each = torch.arange(len(best))
+    errors = (guesses - known.T[..., None]).square().mean(1)
+    errors[1:] = errors[1:].mean(0)
+    best, each = errors.argmin(1), torch.arange(len(errors))
     return duals[each, :, best].T, guesses[each, :, best].T
 
 

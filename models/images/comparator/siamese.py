@@ -134,8 +134,10 @@ class TowerSiamese(Siamese):
         design = torch.stack(self.terms(encoded, first, second), 1).double().cpu()  # (P, terms, 3)
         spread = design[:, 1, 0].square().mean().sqrt().clamp_min(1e-9)
         design[:, 1] /= spread
-        truth = functional.one_hot(label.cpu(), 3).double()
-        weights = ranking.likeliest(truth, design, positive=design.shape[1] - 1)
+        # Levels may separate all pairs: a prior of deviation 1 bounds their weights, as if an image's pairs were one.
+        flatness = torch.full(design.shape[1:2], ranking.FLATNESS, dtype=torch.float64)
+        flatness[2:-1] = 2 * len(pairs) / len(pairs[:, :2].unique())
+        weights = ranking.likeliest(functional.one_hot(label.cpu(), 3).double(), design, design.shape[1] - 1, flatness)
         self.share[1], self.share[2], self.share[3:] = weights[0] - 1, weights[1] / spread, weights[2:]
 
     def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:

@@ -60,13 +60,31 @@ def test_kernels_keep_components_not_features():
     assert Regressions(SIZES, 9).kernels[0].stored.shape == (9, 6)
 
 
-def test_each_of_several_targets_is_predicted_as_if_it_were_alone():
+@pytest.mark.parametrize("further", ["straight", "above"])
+def test_each_of_two_targets_is_predicted_as_if_it_were_alone(further):
     features, known = data(curved)
-    targets = torch.stack([known, straight(features).double(), (known > 2).double()], 1)
-    together = Regressions(SIZES, 160, 3)
+    targets = torch.stack([known, straight(features).double() if further == "straight" else (known > 2).double()], 1)
+    together = Regressions(SIZES, 160, 2)
     together.fit((features[:160], targets[:160]), (features[160:200], targets[160:200]))
-    for each in range(3):
+    for each in range(2):
         alone = Regressions(SIZES, 160)
         alone.fit((features[:160], targets[:160, each]), (features[160:200], targets[160:200, each]))
         torch.testing.assert_close(together.all_targets(features)[:, each], alone(features), rtol=1e-2, atol=2e-3)
     assert torch.equal(together(features), together.all_targets(features)[:, 0])
+
+
+def test_further_targets_choose_together_and_so_are_less_fitted_to_what_they_choose_by():
+    features, known = data(curved)
+    above = (known[:, None] > known.quantile(torch.linspace(0.05, 0.95, 16).double())).double()
+    targets = torch.cat([known[:, None], above + torch.randn_like(above) / 2], 1)
+    seen, unseen, new = slice(120), slice(120, 140), slice(140, None)
+    errors = []
+    for own in ([[each] for each in range(16)], [list(range(16))]):
+        square = 0.0
+        for at in own:
+            model = Regressions(SIZES, 120, 1 + len(at))
+            kept = targets[:, [0, *(1 + each for each in at)]]
+            model.fit((features[seen], kept[seen]), (features[unseen], kept[unseen]))
+            square += float((model.all_targets(features[new])[:, 1:] - above[new][:, at]).square().sum())
+        errors.append(square)
+    assert errors[1] < errors[0]

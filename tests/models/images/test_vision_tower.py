@@ -393,11 +393,11 @@ def test_a_network_that_only_misleads_is_left_out_and_the_regression_answers_as_
     assert (model.compare_encoded(encoded, first, second).argmax(1) == label).double().mean() > alone - 0.02
 
 
-def kinds(number, count, generator):
-    """Images that are each mostly of one of a number of kinds, and somewhat of another, and the kinds."""
+def kinds(number, count, generator, share=0.6):
+    """Images that are each mostly of one of a number of kinds, by `share`, and otherwise of another, and the kinds."""
     own, other = torch.randint(number, (2, count), generator=generator)
     pure = torch.randint(0, 256, (number, 1, 16, 16), generator=torch.Generator().manual_seed(4)).float()
-    return (0.6 * pure[own] + 0.4 * pure[other]).to(torch.uint8), own
+    return (share * pure[own] + (1 - share) * pure[other]).to(torch.uint8), own
 
 
 def told(base, levels, tmp_path, shuffled=False):
@@ -435,3 +435,24 @@ def test_levels_that_say_nothing_cost_no_more_than_noise(bases, tmp_path):
     by_levels, model = told(bases["siglip"], 8, tmp_path, shuffled=True)
     assert by_levels > one_number - 0.03
     assert model.share[3:5].max() < 0.5
+
+
+def test_levels_that_separate_all_validation_pairs_are_not_sure_of_others(bases):
+    surprises = []
+    for levels in (0, 8):
+        generator = torch.Generator().manual_seed(6)
+        images, scores = kinds(8, 320, generator, share=0.52)
+        model = make(bases["siglip"], supports=160, levels=levels)
+        model.levels.copy_(torch.arange(levels))
+        encoded = model.encode_all(images)
+        targets = model.targets(scores.double()) if levels else scores.double()
+        model.regressions.fit(*((encoded[at], targets[at]) for at in (slice(160), slice(160, 240))))
+        sorted_right = model.regressions.all_targets(encoded)[:, -8:].argmax(1) == scores if levels else scores >= 0
+        validation = 160 + sorted_right[160:240].nonzero().flatten()
+        ends = validation[torch.randint(len(validation), (2, 1500), generator=generator)]
+        unseen = torch.randint(240, 320, (2, 1500), generator=generator)
+        own, others = (torch.where(a == b, 2, (a < b).long()) for a, b in (scores[ends], scores[unseen]))
+        model.weigh_answers(encoded, torch.stack([*ends, own], 1))
+        surprises.append(F.cross_entropy(model.compare_encoded(encoded, *unseen), others))
+    assert surprises[1] < surprises[0]
+    assert model.share[3:5].max() < 2
