@@ -1,7 +1,5 @@
 """Signs of life between ranks, through the store of their group: dead, silent and slow ones are named by all others."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
