@@ -141,19 +141,6 @@ def log_prob(
     return log_prob_by(score, learnt, known)
 
 
-# Operations of torch's, one for each kernel: what looks on, such as a count of operations, sees a launch as one.
-LIBRARY = torch.library.Library("routing", "FRAGMENT")
-LIBRARY.define(
-    "build_tours(Tensor[] tensors, Tensor first, Tensor? uniform, int heads, str precision,"
-    " Tensor(a!) actions, Tensor(b!) log_prob) -> ()"
-)
-LIBRARY.define(
-    "score_tours(Tensor[] tensors, Tensor actions, Tensor? ends, int begin, int heads, str precision,"
-    " Tensor? upstream, Tensor(a!)[] found) -> ()"
-)
-
-
-@torch.library.impl(LIBRARY, "build_tours", "CUDA")
 def build_tours(
     tensors: list[Tensor],
     first: Tensor,
@@ -168,7 +155,6 @@ def build_tours(
     launch("build_tours", tensors, actions, heads, precision, own, (), {"DRAWN": uniform is not None})
 
 
-@torch.library.impl(LIBRARY, "score_tours", "CUDA")
 def score_tours(
     tensors: list[Tensor],
     actions: Tensor,
@@ -184,6 +170,13 @@ def score_tours(
     own = (actions, None if ends is None else ends.view(torch.int8), upstream, *outputs)
     flags = {"HAS_ENDS": ends is not None, "GRADIENTS": upstream is not None}
     launch("score_tours", tensors, actions, heads, precision, own, (begin,), flags)
+
+
+# Operations of torch's, one for each kernel: what looks on, such as a count of operations, sees a launch as one.
+LIBRARY = torch.library.Library("routing", "FRAGMENT")
+for function, written in ((build_tours, ("actions", "log_prob")), (score_tours, ("found",))):
+    LIBRARY.define(function.__name__ + torch.library.infer_schema(function, mutates_args=written))
+    LIBRARY.impl(function.__name__, function, "CUDA")
 
 
 def launch(
