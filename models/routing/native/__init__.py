@@ -20,6 +20,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from common.machine import cpus
 from models.routing.decoder import Decoding, log_prob_by
 from models.routing.environment import DEPOT, Instances
 
@@ -64,11 +65,8 @@ def library() -> ctypes.CDLL:
 
 def _processor() -> str:
     """Return the processor's features: machines of other processors may share the cache."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+    found = (line for line in cpus().splitlines() if line.startswith(("flags", "Features")))
+    return next(found, platform.processor())
 
 
 def decodes(instances: Instances) -> bool:
