@@ -91,17 +91,18 @@ def resident_bytes() -> int:
 
 def mkl_is_slow() -> bool:
     """Return whether this CPU has AVX-512 that MKL leaves unused, as on AMD's processors, and no AMX."""
-    facts = _cpus().split("\n\n", 1)[0]
+    facts = cpus().split("\n\n", 1)[0]
     return "AuthenticAMD" in facts and " avx512bw" in facts and " amx_tile" not in facts
 
 
 def processor() -> str:
     """Return the CPU's name, on Linux with its number of cores."""
-    names = re.findall(r"^model name\s*:\s*(.*)", _cpus(), re.MULTILINE)
+    names = re.findall(r"^model name\s*:\s*(.*)", cpus(), re.MULTILINE)
     return f"{names[0]} ({len(names)} cores)" if names else platform.processor() or platform.machine()
 
 
-def _cpus() -> str:
+def cpus() -> str:
+    """Return what Linux says of the processors; nothing elsewhere."""
     with suppress(OSError):
         return Path("/proc/cpuinfo").read_text()
     return ""

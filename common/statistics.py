@@ -8,6 +8,7 @@ import numpy as np
 CONFIDENCE = 0.95
 Z95 = 1.96  # standard errors to either side of a mean
 QUANTILES_95 = (0.025, 0.975)
+BINS = 10  # of confidence, equally wide
 RESAMPLES = 1000  # of a bootstrap, where the caller has no number of its own
 RESAMPLES_AT_ONCE = 100  # bounds the memory that `moving_block_sums` takes
 
@@ -46,6 +47,21 @@ def wilson(successes: int, trials: int) -> list[float] | None:
 
     low, high = binomtest(successes, trials).proportion_ci(CONFIDENCE, "wilson")
     return [float(low), float(high)]
+
+
+def reliability(confidence: np.ndarray, correct: np.ndarray) -> tuple[float, list[dict[str, float]]]:
+    """Return the mean distance of confidence and accuracy, weighted by the rows of each bin, and the bins with rows.
+
+    Confidence (N,) is the probability of the answer given, which is `correct` (N,) or not (Guo et al. 2017).
+    """
+    numbers = np.searchsorted(np.linspace(0, 1, BINS + 1)[1:-1], confidence)
+    counts, confidences, hits = (np.bincount(numbers, each, BINS) for each in (None, confidence, correct))
+    bins = [
+        {"n": int(count), "confidence": float(sure / count), "accuracy": float(right / count)}
+        for count, sure, right in zip(counts, confidences, hits, strict=True)
+        if count
+    ]
+    return float(np.abs(confidences - hits).sum() / len(correct)), bins
 
 
 def resampled_indices(count: int, resamples: int, seed: int) -> Iterator[np.ndarray]:

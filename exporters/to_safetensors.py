@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from huggingface_hub import CommitOperationAdd, HfApi
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
@@ -74,8 +75,6 @@ def _outputs(model: io.Model) -> dict[str, Tensor]:
 
 def _push(out: Path, name: str) -> str:
     """Upload a complete export in one commit, a new repository being private, and say where; ValueError if not."""
-    from huggingface_hub import CommitOperationAdd, HfApi
-
     files = [manifest.NAME, *json.loads((out / manifest.NAME).read_bytes())["files"]]
     with hub.explained(f"{out} is complete, but cannot be uploaded to {name}"):
         api = HfApi(library_name="one-training-pipeline")

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 # family -> its module
 FAMILIES = {
-    "routing": "models.routing",
+    "routing": "models.routing.policy",
     "tiny_transformer": "models.stories.tiny_transformer",
     "comparator": "models.images.comparator",
     "vlm_comparator": "models.images.vlm_comparator",

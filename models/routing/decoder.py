@@ -116,6 +116,25 @@ def look_up(cache: Cache, node: Tensor) -> tuple[Tensor, Tensor]:
     return cache.query @ here, away
 
 
+class Decoding(NamedTuple):
+    """What tours are built and scored with: a decoder, what it keeps of instances, and these."""
+
+    decoder: PointerDecoder
+    cache: Cache
+    instances: Instances
+
+    @property
+    def learnt(self) -> list[Tensor]:
+        """The tensors that gradients change."""
+        dynamic = self.decoder.dynamic
+        return [*self.cache[:4], self.decoder.load, self.decoder.distance, *([dynamic.weights()] if dynamic else [])]
+
+    @property
+    def fixed(self) -> list[Tensor]:
+        """The tensors that none changes: distances, demands and capacities."""
+        return [self.cache.distance, *self.instances[1:3]]
+
+
 Score = Callable[[Sequence[Tensor], Tensor | None], Tensor | tuple[Tensor, ...]]
 
 

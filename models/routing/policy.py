@@ -1,7 +1,7 @@
 """A routing policy: an encoder chosen by `kind`, the pointer decoder, and the tours they build together."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,7 +12,7 @@ from common.config import checked
 from models import io
 from models.routing import kernels, native, stepwise
 from models.routing.config import KINDS, RoutingConfig
-from models.routing.decoder import Cache, PointerDecoder
+from models.routing.decoder import Cache, Decoding, PointerDecoder
 from models.routing.decodes import LIKELIEST, Guide
 from models.routing.encoder import DistanceBiasedAttention, EncoderLayer, NodeEmbedding
 from models.routing.environment import Instances, Routes, route_ends, tour_length
@@ -111,8 +111,9 @@ class RoutingPolicy(io.Model):
         first = torch.arange(1, num_starts + 1, device=instances.locs.device) if num_starts > 1 else None
         known = native.scores(instances) or kernels.usable(self.decoder, instances)
         if torch.is_grad_enabled() and uniform is not None and known:
-            rollout = native.rollout if cache.query.device.type == "cpu" else kernels.rollout
-            actions, log_prob = rollout(self.decoder, cache, instances, num_starts, uniform, first)
+            decoding, code = Decoding(self.decoder, cache, instances), native if native.scores(instances) else kernels
+            actions, found = code.build(decoding, num_starts, uniform, first)
+            log_prob = code.log_prob(decoding, actions, forced=first is not None, known=found)
             return Rollout(actions, tour_length(instances.locs, actions, instances.rules), log_prob)
         with torch.no_grad():
             actions = self.build(cache.detach(), instances, num_starts, Guide(uniform, first))
@@ -128,7 +129,7 @@ class RoutingPolicy(io.Model):
 
         With `ends` (B, N, S), that of a step out of the depot is the log of the probability of all ends that wait.
         """
-        given = (self.decoder, cache, instances, actions, ends, forced)
+        given = (Decoding(self.decoder, cache, instances), actions, ends, forced)
         if native.scores(instances):
             return native.log_prob(*given)
         if kernels.usable(self.decoder, instances, ends is not None):
@@ -138,9 +139,9 @@ class RoutingPolicy(io.Model):
     @torch.no_grad()
     def build(self, cache: Cache, instances: Instances, num_tours: int, guide: Guide = LIKELIEST) -> Tensor:
         """Return actions (B, S, T) of `num_tours` tours per instance, built as `guide` says."""
-        given = (self.decoder, cache, instances, num_tours, *guide)
+        given = (Decoding(self.decoder, cache, instances), num_tours, *guide)
         if native.decodes(instances):
-            return native.build(*given)
+            return native.build(*given)[0]
         if kernels.usable(self.decoder, instances):
             return kernels.build(*given)[0]
         return stepwise.build(*given)
@@ -196,3 +197,8 @@ class RoutingPolicy(io.Model):
         device = next(self.parameters()).device
         instances = Instances(*(tensor.to(device) for tensor in (locs, demand, torch.full((2,), 20.0))))
         return {"instances": instances, "num_starts": 10}
+
+
+def build(config: Mapping[str, object]) -> RoutingPolicy:
+    """Return an untrained policy from the fields of RoutingConfig; raise ValueError for a field that does not fit."""
+    return RoutingPolicy(io.config_from(RoutingConfig, config))

@@ -3,14 +3,13 @@
 import torch
 from torch import Tensor
 
-from models.routing.decoder import FORBIDDEN, Cache, PointerDecoder
-from models.routing.environment import DEPOT, Instances, finished, replay, reset, step
+from models.routing.decoder import FORBIDDEN, Decoding
+from models.routing.environment import DEPOT, finished, replay, reset, step
 
 
-def log_prob(
-    decoder: PointerDecoder, cache: Cache, instances: Instances, actions: Tensor, ends: Tensor | None, forced: bool
-) -> Tensor:
+def log_prob(decoding: Decoding, actions: Tensor, ends: Tensor | None, forced: bool) -> Tensor:
     """Return what `RoutingPolicy.log_prob` does."""
+    decoder, cache, instances = decoding
     states = replay(instances, actions, begin=int(forced))
     actions = actions[..., int(forced) :]
     log_probs: Tensor = decoder(cache, instances, states).log_softmax(1)
@@ -23,15 +22,9 @@ def log_prob(
 
 
 @torch.no_grad()
-def build(
-    decoder: PointerDecoder,
-    cache: Cache,
-    instances: Instances,
-    num_tours: int,
-    uniform: Tensor | None = None,
-    first: Tensor | None = None,
-) -> Tensor:
+def build(decoding: Decoding, num_tours: int, uniform: Tensor | None = None, first: Tensor | None = None) -> Tensor:
     """Return what `RoutingPolicy.build` does."""
+    decoder, cache, instances = decoding
     batch, num_nodes = instances.demand.shape
     num_customers = num_nodes - 1
     state = reset(instances, num_tours)

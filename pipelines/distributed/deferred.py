@@ -4,8 +4,6 @@ The model's own code is recorded on the meta device, with the state of random nu
 give when repeated: the same bits as if the model had been built whole, with one weight in memory at a time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import warnings
 from collections.abc import Callable, Iterator

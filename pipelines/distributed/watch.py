@@ -1,7 +1,5 @@
 """Signs of life between ranks, through the store of their group: dead, silent and slow ones are named by all others."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -15,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from signal import Signals
 
+import psutil
 import torch
 from torch.distributed import DistNetworkError, distributed_c10d
 from torch.distributed.distributed_c10d import PrefixStore, Store
@@ -179,12 +178,9 @@ class Watch:
         if (sign.host, sign.place) != (socket.gethostname(), self.place):
             return False
         try:
-            os.kill(sign.pid, 0)
-            return Path(f"/proc/{sign.pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-        except ProcessLookupError:
-            return True
-        except (OSError, IndexError):
-            return False
+            return psutil.Process(sign.pid).status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+        except psutil.Error as error:
+            return isinstance(error, psutil.NoSuchProcess)
 
     def _name(self, rank: int, sign: Sign, how: str, age: float) -> None:
         self.lost[rank] = f"process {rank} on {sign.host} {how}; last seen {age:.0f} s ago, {sign.at}"

@@ -3,8 +3,6 @@
 Any number of processes reads them.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

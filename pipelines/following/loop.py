@@ -6,6 +6,7 @@ taken into it at the next start, and no moment is answered twice.
 
 import itertools
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,13 +14,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from common.config import Section, checked
-from common.disk.files import read_json_lines, write_json
+from common.disk.files import explained, read_json_lines, sync, write_json
 from common.errors import UserError
 from common.plain import Plain
 from pipelines.answers.trained import Trained
 from pipelines.engine.workload import Feed, Moment
 from pipelines.following.drift import Answered, Drift, advanced, begun
-from pipelines.following.log import Log
 
 AT_ONCE = 16  # moments of a series in a look
 LONGEST_WAIT = 256  # looks that a failing series is left alone at most
@@ -40,6 +40,33 @@ class State(Section):
 def say(text: str) -> None:
     """Print a line on stderr, with the time."""
     print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", file=sys.stderr, flush=True)
+
+
+class Log:
+    """Answers on disk, a file of JSON lines written by one process, to which whole lines are added, and synced."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        with explained(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("ab+") as file:
+                file.seek(0)
+                whole = sum(len(line) for line in file if line.endswith(b"\n"))
+                file.truncate(whole)  # a line that a killed process left torn
+            sync(path.parent)
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return self.path.stat().st_size
+
+    def add(self, entries: Sequence[Mapping[str, Plain]]) -> None:
+        """Append a line for each entry; they are on disk when this returns."""
+        text = "".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n" for entry in entries)
+        with explained(self.path), self.path.open("ab") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
 
 
 class Follower:

@@ -16,6 +16,7 @@ from typing import TypeVar
 import matplotlib
 import numpy as np
 from markupsafe import Markup
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
@@ -96,16 +97,25 @@ def curves(metrics: Sequence[Mapping[str, float]]) -> Markup:
     return panels([_curve(name, metrics) for name in (*names, "learning_rate", "examples_per_s")])
 
 
-def _curve(name: str, metrics: Sequence[Mapping[str, float]]) -> Markup:
-    figure = Figure(figsize=PANEL, layout="constrained")
+def panel(x: str, y: str, title: str = "", quick: bool = False) -> tuple[Figure, Axes]:
+    """Return a figure of one panel and its axes; a `quick` one has fixed margins."""
+    figure = Figure(figsize=PANEL, layout=None if quick else "constrained")
+    if quick:
+        figure.subplots_adjust(0.16, 0.17, 0.95, 0.9)  # a layout engine takes half the time of a page
     axis = figure.subplots()
+    axis.set_title(title, fontsize=9)
+    axis.set_xlabel(x, fontsize=8)
+    axis.set_ylabel(y, fontsize=8)
+    axis.tick_params(which="both", labelsize=8)
+    return figure, axis
+
+
+def _curve(name: str, metrics: Sequence[Mapping[str, float]]) -> Markup:
+    figure, axis = panel("step (updates of the model)", UNITS.get(name, name.replace("_", " ")))
     for key, style in ((f"train/{name}", "-"), (f"val/{name}", "o-"), (name, "-")):
         points = [(entry["step"], entry[key]) for entry in metrics if entry.get(key) is not None]
         if points:
             axis.plot(*thinned(np.array(points)).T, style, label=key, linewidth=1, markersize=3)
-    axis.set_xlabel("step (updates of the model)", fontsize=8)
-    axis.set_ylabel(UNITS.get(name, name.replace("_", " ")), fontsize=8)
-    axis.tick_params(labelsize=8)
     if len(axis.lines) > 1:
         axis.legend(fontsize=8)
     return svg(figure)

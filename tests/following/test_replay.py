@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from pipelines.answers import trained
-from pipelines.following import drift, log, loop
+from pipelines.following import drift, loop
 from tests.following.replay import COIN, FIRST, NAME, STEP, Exchange, answers, follower, inputs, market
 from tests.stages import PYTHONPATH, ROOT, stage
 
@@ -50,8 +50,8 @@ def test_a_day_through_deaths_gaps_wrong_clocks_and_failures(tmp_path, model, mo
                 file.write('{"source": "BBBU')
             raise Death
 
-    add, write = log.Log.add, loop.write_json
-    monkeypatch.setattr(log.Log, "add", lambda self, entries: (torn(self.path), add(self, entries)))
+    add, write = loop.Log.add, loop.write_json
+    monkeypatch.setattr(loop.Log, "add", lambda self, entries: (torn(self.path), add(self, entries)))
     monkeypatch.setattr(loop, "write_json", lambda path, value: (chance.random() < 0.1 and die()) or write(path, value))
     deaths, following = 0, None
     while following is None or following.state.answered[COIN] < exchange.rows[-1][0]:

@@ -42,8 +42,7 @@ def score_tours(tensors, actions, ends, begin, heads, precision, upstream, found
         into.view(batch, -1, *what.shape[1:])[:, 0] = what  # as if an instance's first program had done all
 
 
-def _native(name: str, tensors: list[Tensor], heads: int, *others: Tensor | int | None) -> None:
+def _native(name: str, tensors: list[Tensor], heads: int, actions: Tensor, *others: Tensor | int | None) -> None:
     query, key, value, pointer, load, weight, distance, demand, capacity = tensors
-    cache = kernels.Cache(query, key, value, pointer, distance)
-    instances = kernels.Instances(demand, demand, capacity)
-    native._decode(name, heads, [*cache[:4], load, weight], cache, instances, *others)
+    given = (query, key, value, pointer, load, weight), (distance, demand, capacity, actions)
+    native._decode(name, heads, *given, *others)

@@ -118,7 +118,7 @@ class Held(TorchDispatchMode):
 def scoring_memory() -> dict[str, float]:
     """Return GiB that scoring BATCH x 100 tours of 100 customers and their gradients take, without computing them."""
     from models.routing import kernels, stepwise
-    from models.routing.decoder import PointerDecoder
+    from models.routing.decoder import Decoding, PointerDecoder
     from models.routing.environment import Instances
 
     kernels.LIBRARY.impl("score_tours", lambda *_: None, "Meta")
@@ -127,7 +127,7 @@ def scoring_memory() -> dict[str, float]:
         decoder, states = PointerDecoder(width, 8, dynamic=False), torch.empty(BATCH, nodes, width, requires_grad=True)
         instances = Instances(torch.empty(BATCH, nodes, 2), torch.empty(BATCH, nodes), torch.empty(BATCH))
         cache = decoder.prepare(states, torch.empty(BATCH, nodes, nodes))
-        given = (decoder, cache, instances, torch.empty(BATCH, tours, steps, dtype=torch.long), None, True)
+        given = (Decoding(decoder, cache, instances), torch.empty(BATCH, tours, steps, dtype=torch.long), None, True)
         for name, log_prob in ("torch", stepwise.log_prob), ("kernels", kernels.log_prob):
             with Held() as held:
                 torch.autograd.grad(log_prob(*given).sum(), [states, *decoder.parameters()], retain_graph=True)

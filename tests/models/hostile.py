@@ -10,10 +10,11 @@ import safetensors.torch
 import torch
 
 from common import safetensors_bytes
-from models import io, routing
+from models import io
 from models.images import comparator, vlm_comparator
 from models.market import cnn_lstm, pooled_experts
 from models.plans import chains, char_lstm, char_mixture
+from models.routing import policy as routing
 from models.stories import tiny_transformer
 from tests.example_workload import model as waves
 

@@ -115,9 +115,15 @@ class Comparator(io.Model):
             assert images is not None, "images or their encodings are needed"
             with noise.rows(numbers):
                 encoded = self.encode(images)
+        logits, beside = self.answered(encoded, first, second, numbers, with_encodings)
+        return (logits, beside) if with_encodings else logits
+
+    def answered(
+        self, encoded: Tensor, first: Tensor, second: Tensor, numbers: Tensor | None, beside: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Return logits (P, 3), and what `forward` returns `beside` them if that is wanted: the encodings."""
         with noise.rows(numbers) if self.head_noise else contextlib.nullcontext():
-            logits = self.compare_encoded(encoded, first, second)
-        return (logits, encoded) if with_encodings else logits
+            return self.compare_encoded(encoded, first, second), encoded
 
     def both_orders(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return probabilities (P, 3), the mean over the two orders of each pair."""

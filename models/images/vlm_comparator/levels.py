@@ -57,26 +57,16 @@ class LevelComparator(VlmComparator):
         low, step = self.prior.min(), (self.prior.max() - self.prior.min()) / TOP
         return low, torch.where(step > 0, step, 1.0)
 
-    def forward(
-        self,
-        images: Tensor | None,
-        first: Tensor,
-        second: Tensor,
-        encoded: Tensor | None = None,
-        numbers: Tensor | None = None,
-        with_encodings: bool = False,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Return logits (P, 3) as a comparator does; with them, if wanted, those of the levels (U, 5)."""
+    def answered(
+        self, encoded: Tensor, first: Tensor, second: Tensor, numbers: Tensor | None, beside: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Return logits (P, 3) as a comparator does; beside them, if wanted, those of the levels (U, 5)."""
         both = self.config.question == BOTH
+        if both and not beside:
+            return super().answered(encoded, first, second, numbers, beside)
         with noise.rows(numbers):  # of the images
-            if encoded is None:
-                assert images is not None, "images or their encodings are needed"
-                encoded = self.encode(images)
-            levels = self.levels(encoded) if with_encodings or not both else None
-        if levels is None:
-            return self.compare_encoded(encoded, first, second)
-        logits = self.compare_encoded(encoded, first, second) if both else self._answers(levels, first, second)
-        return (logits, levels) if with_encodings else logits
+            levels = self.levels(encoded)
+        return self.compare_encoded(encoded, first, second) if both else self._answers(levels, first, second), levels
 
     def levels(self, encoded: Tensor) -> Tensor:
         """Return logits (U, 5) of the levels, one pass an image, of encodings (U, ..., V)."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from models.routing import stepwise
-from models.routing.decoder import Cache, PointerDecoder, log_prob_by
+from models.routing.decoder import Decoding, PointerDecoder, log_prob_by
 from models.routing.environment import Instances, route_ends
 
 DEVICES = {"cuda"}
@@ -55,20 +55,20 @@ def differences(device: torch.device, nodes: int, width: int, heads: int, precis
     uniform = torch.rand(COMPARED, tours, 2 * (nodes - 1)).to(device)
     weights, states = torch.randn(COMPARED, tours).to(device), torch.randn(COMPARED, nodes, width).to(device)
     decoder, instances = decoder.to(device), Instances(*(tensor.to(device) for tensor in given))
-    cache = decoder.prepare(states, torch.cdist(instances.locs, instances.locs))
+    decoding = Decoding(decoder, decoder.prepare(states, torch.cdist(instances.locs, instances.locs)), instances)
     first = torch.arange(1, tours + 1, device=device)
     tolerance = 1e-3 if precision == EXACT else 3e-2
-    drawn = stepwise.build(decoder, cache.detach(), instances, tours, uniform, first)
+    drawn = stepwise.build(decoding, tours, uniform, first)
     apart: dict[str, Tensor] = {}
     for name, noise in (("drawn", uniform), ("greedy", None)) if not ends else ():
-        expected = drawn if noise is not None else stepwise.build(decoder, cache, instances, tours, None, first)
-        found = build(decoder, cache, instances, tours, noise, first, precision)[0][..., : expected.shape[2]]
+        expected = drawn if noise is not None else stepwise.build(decoding, tours, None, first)
+        found = build(decoding, tours, noise, first, precision)[0][..., : expected.shape[2]]
         apart[f"{name} tours"] = (found != expected).any(2).float().mean() / 10  # where rounding decides, all differs
     end = route_ends(drawn, nodes) if ends else None
     learnt, results = dict(decoder.named_parameters()), []
     for scored in (
-        log_prob(decoder, cache, instances, drawn, end, not ends, precision),
-        stepwise.log_prob(decoder, cache, instances, drawn, end, not ends),
+        log_prob(decoding, drawn, end, not ends, precision=precision),
+        stepwise.log_prob(decoding, drawn, end, not ends),
     ):
         slopes = torch.autograd.grad((weights * scored).sum(), list(learnt.values()), retain_graph=True)
         results.append((scored, *slopes))
@@ -86,19 +86,8 @@ def _precision(device: torch.device) -> str:
     return "tf32" if less else EXACT
 
 
-def rollout(
-    decoder: PointerDecoder, cache: Cache, instances: Instances, num_tours: int, uniform: Tensor, first: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Return the actions of `build` and, at no further cost, their log-probabilities (B, S), differentiable once."""
-    precision = _precision(instances.locs.device)
-    actions, known = build(decoder, cache, instances, num_tours, uniform, first, precision)
-    return actions, log_prob(decoder, cache, instances, actions, None, first is not None, precision, known)
-
-
 def build(
-    decoder: PointerDecoder,
-    cache: Cache,
-    instances: Instances,
+    decoding: Decoding,
     num_tours: int,
     uniform: Tensor | None = None,
     first: Tensor | None = None,
@@ -108,38 +97,34 @@ def build(
 
     Actions have 2 (N - 1) steps whatever their lengths: the host need not wait to know them.
     """
-    batch, nodes = instances.demand.shape
-    device = instances.locs.device
+    batch, nodes = decoding.instances.demand.shape
+    device = decoding.instances.locs.device
     actions = torch.zeros(batch, num_tours, 2 * (nodes - 1), dtype=torch.long, device=device)
     log_prob = torch.empty(batch, num_tours, device=device)
     first = torch.zeros(num_tours, dtype=torch.long, device=device) if first is None else first.contiguous()
     uniform = None if uniform is None else uniform[..., : actions.shape[2]].float().contiguous()
-    learnt = [*cache[:4], decoder.load, decoder.distance]
-    tensors = [tensor.detach().float().contiguous() for tensor in (*learnt, cache.distance, *instances[1:3])]
-    torch.ops.routing.build_tours(
-        tensors, first, uniform, decoder.heads, precision or _precision(device), actions, log_prob
-    )
+    tensors = [tensor.detach().float().contiguous() for tensor in (*decoding.learnt, *decoding.fixed)]
+    given = (tensors, first, uniform, decoding.decoder.heads, precision or _precision(device))
+    torch.ops.routing.build_tours(*given, actions, log_prob)
     return actions, log_prob
 
 
 def log_prob(
-    decoder: PointerDecoder,
-    cache: Cache,
-    instances: Instances,
+    decoding: Decoding,
     actions: Tensor,
-    ends: Tensor | None,
-    forced: bool,
-    precision: str | None = None,
+    ends: Tensor | None = None,
+    forced: bool = False,
     known: Tensor | None = None,
+    precision: str | None = None,
 ) -> Tensor:
     """Return what `RoutingPolicy.log_prob` does, or `known`, differentiable once; minus infinity if infeasible."""
-    precision = precision or _precision(instances.locs.device)
-    learnt = [tensor.float() for tensor in (*cache[:4], decoder.load, decoder.distance)]
-    others = [tensor.detach().float().contiguous() for tensor in (cache.distance, *instances[1:3])]
+    precision, heads = precision or _precision(decoding.instances.locs.device), decoding.decoder.heads
+    learnt = [tensor.float() for tensor in decoding.learnt]
+    others = [tensor.detach().float().contiguous() for tensor in decoding.fixed]
     actions, ends = actions.contiguous(), None if ends is None else ends.contiguous()
 
     def score(learnt: Sequence[Tensor], upstream: Tensor | None) -> Tensor | tuple[Tensor, ...]:
-        given = ([*(t.contiguous() for t in learnt), *others], actions, ends, int(forced), decoder.heads, precision)
+        given = ([*(t.contiguous() for t in learnt), *others], actions, ends, int(forced), heads, precision)
         if upstream is None:
             log_prob = torch.empty(actions.shape[:2], device=actions.device)
             torch.ops.routing.score_tours(*given, None, [log_prob])
@@ -149,26 +134,13 @@ def log_prob(
         found = [torch.zeros(size, device=actions.device) for size in sizes]
         torch.ops.routing.score_tours(*given, upstream, found)
         query, key, value, pointer = found[0].sum(1).unbind(1)
-        key, value = (tensor.unflatten(2, (decoder.heads, -1)).transpose(1, 2) for tensor in (key, value))
+        key, value = (tensor.unflatten(2, (heads, -1)).transpose(1, 2) for tensor in (key, value))
         slopes = (query.transpose(1, 2), key, value.transpose(2, 3), pointer)
         return *slopes, found[1].sum(0)[:, None], found[2].sum()
 
     return log_prob_by(score, learnt, known)
 
 
-# Operations of torch's, one for each kernel: what looks on, such as a count of operations, sees a launch as one.
-LIBRARY = torch.library.Library("routing", "FRAGMENT")
-LIBRARY.define(
-    "build_tours(Tensor[] tensors, Tensor first, Tensor? uniform, int heads, str precision,"
-    " Tensor(a!) actions, Tensor(b!) log_prob) -> ()"
-)
-LIBRARY.define(
-    "score_tours(Tensor[] tensors, Tensor actions, Tensor? ends, int begin, int heads, str precision,"
-    " Tensor? upstream, Tensor(a!)[] found) -> ()"
-)
-
-
-@torch.library.impl(LIBRARY, "build_tours", "CUDA")
 def build_tours(
     tensors: list[Tensor],
     first: Tensor,
@@ -183,7 +155,6 @@ def build_tours(
     launch("build_tours", tensors, actions, heads, precision, own, (), {"DRAWN": uniform is not None})
 
 
-@torch.library.impl(LIBRARY, "score_tours", "CUDA")
 def score_tours(
     tensors: list[Tensor],
     actions: Tensor,
@@ -199,6 +170,13 @@ def score_tours(
     own = (actions, None if ends is None else ends.view(torch.int8), upstream, *outputs)
     flags = {"HAS_ENDS": ends is not None, "GRADIENTS": upstream is not None}
     launch("score_tours", tensors, actions, heads, precision, own, (begin,), flags)
+
+
+# Operations of torch's, one for each kernel: what looks on, such as a count of operations, sees a launch as one.
+LIBRARY = torch.library.Library("routing", "FRAGMENT")
+for function, written in ((build_tours, ("actions", "log_prob")), (score_tours, ("found",))):
+    LIBRARY.define(function.__name__ + torch.library.infer_schema(function, mutates_args=written))
+    LIBRARY.impl(function.__name__, function, "CUDA")
 
 
 def launch(

@@ -20,7 +20,8 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from models.routing.decoder import Cache, PointerDecoder, log_prob_by
+from common.machine import cpus
+from models.routing.decoder import Decoding, log_prob_by
 from models.routing.environment import DEPOT, Instances
 
 SOURCES = ("decoder.cpp", "gradients.cpp", "fleet.cpp", "solve.cpp")
@@ -64,11 +65,8 @@ def library() -> ctypes.CDLL:
 
 def _processor() -> str:
     """Return the processor's features: machines of other processors may share the cache."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+    found = (line for line in cpus().splitlines() if line.startswith(("flags", "Features")))
+    return next(found, platform.processor())
 
 
 def decodes(instances: Instances) -> bool:
@@ -77,66 +75,39 @@ def decodes(instances: Instances) -> bool:
 
 
 def scores(instances: Instances) -> bool:
-    """Return whether `log_prob` and `rollout`, which compute in float32 only, can stand in for torch."""
+    """Return whether `log_prob`, which computes in float32 only, can stand in for torch."""
     return decodes(instances) and not torch.is_autocast_enabled("cpu")
 
 
 def build(
-    decoder: PointerDecoder,
-    cache: Cache,
-    instances: Instances,
-    num_tours: int,
-    uniform: Tensor | None = None,
-    first: Tensor | None = None,
-    log_prob: Tensor | None = None,
-) -> Tensor:
+    decoding: Decoding, num_tours: int, uniform: Tensor | None = None, first: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """Return what `RoutingPolicy.build` does, in float32: the same tours up to rounding.
 
-    `log_prob` (B, S) float32 receives the log-probabilities of sampled tours, without a forced first step. Raises
+    Beside them are the log-probabilities (B, S) float32 of sampled tours, without a forced first step. Raises
     ValueError for a customer whose demand no vehicle can carry, which would leave no step to take.
     """
-    batch, nodes = instances.demand.shape
-    actions = torch.full((batch, num_tours, 2 * (nodes - 1)), DEPOT)
+    batch, nodes = decoding.instances.demand.shape
+    actions, log_prob = torch.full((batch, num_tours, 2 * (nodes - 1)), DEPOT), torch.empty(batch, num_tours)
     first = None if first is None else first.contiguous()
     uniform = None if uniform is None else uniform[..., : actions.shape[2]].float().contiguous()
-    longest = _decode(
-        "build_tours", decoder.heads, _learnt(decoder, cache), cache, instances, actions, first, uniform, log_prob
-    )
-    return actions[..., :longest]
-
-
-def rollout(
-    decoder: PointerDecoder,
-    cache: Cache,
-    instances: Instances,
-    num_tours: int,
-    uniform: Tensor,
-    first: Tensor | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Return the actions of `build` and, at no further cost, their log-probabilities (B, S)."""
-    known = torch.empty(len(instances.demand), num_tours)
-    actions = build(decoder, cache, instances, num_tours, uniform, first, known)
-    return actions, log_prob(decoder, cache, instances, actions, forced=first is not None, known=known)
+    given = (decoding.decoder.heads, decoding.learnt, [*decoding.fixed, actions])
+    longest = _decode("build_tours", *given, first, uniform, log_prob)
+    return actions[..., :longest], log_prob
 
 
 def log_prob(
-    decoder: PointerDecoder,
-    cache: Cache,
-    instances: Instances,
-    actions: Tensor,
-    ends: Tensor | None = None,
-    forced: bool = False,
-    known: Tensor | None = None,
+    decoding: Decoding, actions: Tensor, ends: Tensor | None = None, forced: bool = False, known: Tensor | None = None
 ) -> Tensor:
     """Return what `RoutingPolicy.log_prob` does, in float32, differentiable once, or `known` (B, S) if that is given.
 
     A tour with an infeasible step has minus infinity. Raises ValueError as `build` does.
     """
-    learnt = [tensor.float() for tensor in _learnt(decoder, cache)]
+    learnt, heads = [tensor.float() for tensor in decoding.learnt], decoding.decoder.heads
     actions, ends = actions.contiguous(), None if ends is None else ends.contiguous()
 
     def score(learnt: Sequence[Tensor], upstream: Tensor | None) -> Tensor | tuple[Tensor, ...]:
-        given = (decoder.heads, learnt, cache, instances, actions, int(forced), ends)
+        given = (heads, learnt, [*decoding.fixed, actions], int(forced), ends)
         if upstream is None:
             log_prob = torch.empty(actions.shape[:2])
             _decode("score_tours", *given, log_prob, *[None] * 8)
@@ -149,25 +120,15 @@ def log_prob(
     return log_prob_by(score, learnt, known)
 
 
-def _learnt(decoder: PointerDecoder, cache: Cache) -> list[Tensor]:
-    changing = [] if decoder.dynamic is None else [decoder.dynamic.weights()]
-    return [*cache[:4], decoder.load, decoder.distance, *changing]
-
-
 def _decode(
-    function: str,
-    heads: int,
-    learnt: Sequence[Tensor],
-    cache: Cache,
-    instances: Instances,
-    actions: Tensor,
-    *others: Tensor | int | None,
+    function: str, heads: int, learnt: Sequence[Tensor], given: Sequence[Tensor], *others: Tensor | int | None
 ) -> int:
-    """Call `build_tours` or `score_tours` and return its result."""
-    if not (instances.demand <= instances.capacity[:, None]).all():
+    """Call `build_tours` or `score_tours` and return its result; `given` are what is `fixed`, and actions."""
+    distance, demand, capacity, actions = given
+    if not (demand <= capacity[:, None]).all():
         raise ValueError("the demand of a customer is above the capacity; split the customer into several")
-    (batch, width, nodes), (tours, steps) = cache.query.shape, actions.shape[1:]
-    tensors = (*learnt[:4], cache.distance, learnt[4], instances.demand, instances.capacity)
+    (batch, width, nodes), (tours, steps) = learnt[0].shape, actions.shape[1:]
+    tensors = (*learnt[:4], distance, learnt[4], demand, capacity)
     *states, demand, capacity = (tensor.detach().float().contiguous() for tensor in tensors)
     called = getattr(library(), function)(
         *(torch.get_num_threads(), batch, nodes, width, heads, tours, steps),

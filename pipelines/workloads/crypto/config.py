@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from common.config import Section
 from common.disk.files import sha256
 from common.errors import UserError
+from models.market import candle_tables, other_candles
 from pipelines.engine.config import BaseConfig, DataSection, Training
 
 FEES = Path(__file__).with_name("fees.json")
@@ -81,9 +82,7 @@ class Data(DataSection):
     @field_validator("context")
     @classmethod
     def _names_of_coins(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        from models.market.candle_tables import canonical
-
-        return tuple(dict.fromkeys(canonical(name, "data.context") for name in names))
+        return tuple(dict.fromkeys(candle_tables.canonical(name, "data.context") for name in names))
 
     @model_validator(mode="after")
     def _a_folder_has_files(self) -> "Data":
@@ -95,11 +94,8 @@ class Data(DataSection):
 
     @model_validator(mode="after")
     def _longer_timeframes_are_multiples(self) -> "Data":
-        from models.market.candle_tables import milliseconds
-        from models.market.other_candles import factor
-
         for each in self.timeframes:
-            factor(each, milliseconds(self.timeframe))
+            other_candles.factor(each, candle_tables.milliseconds(self.timeframe))
         return self
 
     @property
@@ -118,14 +114,13 @@ class Data(DataSection):
 
         Raises UserError for an empty list and a coin that is named twice.
         """
-        from models.market.candle_tables import canonical
         from pipelines.workloads.crypto.candles import files
 
         if self.symbols is None:
             if self.origin == "ccxt":
                 raise UserError("data.source=ccxt needs data.symbols=[BTCUSDT,...]")
             return files.coins(self.candles_folder, self.timeframe) if self.origin == "files" else list(SIMULATED)
-        found = [canonical(name) for name in self.symbols]
+        found = [candle_tables.canonical(name) for name in self.symbols]
         twice = next((name for name in found if found.count(name) > 1), None)
         if twice or not found:
             wrong = f"{twice} twice; once is enough" if twice else "no coin; give BTCUSDT, say"
@@ -250,9 +245,8 @@ class Config(BaseConfig):
 
     def costs(self, coin: str = "") -> Costs:
         """Return what trading a coin costs: as given, else by the table. Raises UserError for an unknown exchange."""
-        from models.market.candle_tables import RULES
-
-        of_futures = (*(2 * quote for quote in RULES.quotes), *RULES.contracts)  # as in XRPUSDTUSDT and BTCUSDTPERP
+        rules = candle_tables.RULES
+        of_futures = (*(2 * quote for quote in rules.quotes), *rules.contracts)  # as in XRPUSDTUSDT and BTCUSDTPERP
         table, given, exchange = json.loads(FEES.read_text()), self.evaluation, self.data.exchange
         known = table["exchanges"].get(exchange, {})
         kind = "futures" if coin.endswith(of_futures) or (known and "spot" not in known) else "spot"

@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 import torch
 import torch.nn.functional as F
+from scipy.optimize import minimize
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 from torch import Tensor
@@ -240,8 +241,6 @@ def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> int:
 
 def pool_weights(log_probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the weights (K,), 0 to LARGEST_WEIGHT, by which a pool of experts (M, K, 3) has the lowest log loss."""
-    from scipy.optimize import minimize
-
     rows, count = np.arange(len(labels)), log_probabilities.shape[1]
     chosen = log_probabilities[rows, :, labels]
 

@@ -8,7 +8,6 @@ from operator import call
 
 import numpy as np
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.dates import ConciseDateFormatter
 from matplotlib.figure import Figure
 from torch import nn
@@ -16,7 +15,7 @@ from torch import nn
 from models.market.candle_tables import minute
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import beside
-from pipelines.report.plots import PANEL, comparison, drawn, panels, svg, thinned
+from pipelines.report.plots import comparison, drawn, panel, panels, svg, thinned
 from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, WORSE, Row, answer
 from pipelines.run.folder import Run
@@ -159,21 +158,10 @@ def _coin(page: Page, logged: Logged) -> Markup:
     return beside(__file__, "coin.html", page=page, pictures=panels(pictures), tables=tables)
 
 
-def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=PANEL)
-    figure.subplots_adjust(0.16, 0.17, 0.95, 0.9)  # a layout engine takes half the time of a page
-    axis = figure.subplots()
-    axis.set_title(title, fontsize=9)
-    axis.set_xlabel(x, fontsize=8)
-    axis.set_ylabel(y, fontsize=8)
-    axis.tick_params(which="both", labelsize=8)
-    return figure, axis
-
-
 def _calibration(page: Page, logged: Logged) -> Figure:
     """Plot the calibration of the predicted class; a point's area is the number of windows."""
     title = f"calibration, error {page['figures']['calibration_error']:.3f}"
-    figure, axis = _panel(title, "probability of the predicted class", "share that came")
+    figure, axis = panel("probability of the predicted class", "share that came", title, quick=True)
     bins = [row for row in page["figures"]["reliability"] if row["n"] >= ACCURATE]
     most = max((row["n"] for row in bins), default=1)
     confidence, accuracy = np.array([[row["confidence"], row["accuracy"]] for row in bins], float).reshape(-1, 2).T
@@ -187,7 +175,7 @@ def _calibration(page: Page, logged: Logged) -> Figure:
 
 def _account(page: Page, logged: Logged) -> Figure:
     """Plot the accounts of the model and of buy-and-hold; what the model's has fallen below its peak is shaded."""
-    figure, axis = _panel("account on the test, costs paid", "", "account, multiples of its start")
+    figure, axis = panel("", "account, multiples of its start", "account on the test, costs paid", quick=True)
     curve = page["equity"]
     for name, label in (("model", "model"), ("buy_and_hold", "buy-and-hold")):
         columns = np.column_stack([curve["time_ms"], curve[name], np.maximum.accumulate(curve[name])])
@@ -207,7 +195,9 @@ def _account(page: Page, logged: Logged) -> Figure:
 
 def _training(page: Page, logged: Logged) -> Figure:
     """Plot the losses that the coin's members logged, one colour each."""
-    figure, axis = _panel("training; the line: prior's log loss, test", "step (updates of the model)", "nats")
+    figure, axis = panel(
+        "step (updates of the model)", "nats", "training; the line: prior's log loss, test", quick=True
+    )
     for number, fold in enumerate(page["folds"]):
         metrics, colour = logged[fold["member"]], f"C{number}"
         for key, style in (("train/loss", ":"), ("val/log_loss", "-")):

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from models.routing.policy import RoutingPolicy
 from models.routing.problems import MOST_CUSTOMERS, Problem, untaken
 from models.routing.solve import check_work
 from pipelines.engine.workload import Evaluation, MapItems
+from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.files import read
 from pipelines.workloads.cvrp.instances.generated import problems_of
@@ -27,15 +28,11 @@ from pipelines.workloads.cvrp.prepare import load
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.solving import Bench, Solved
 
-if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config
-
-
 MOST_SCORES = 1e10  # (step of a tour, node) pairs per problem; a network takes some minutes for them on a core
 
 
 def evaluate(
-    config: "Config", models: Mapping[str, RoutingPolicy], folder: Path, device: torch.device, map_items: MapItems
+    config: Config, models: Mapping[str, RoutingPolicy], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
     """Return one Evaluation per file, or one of the test set."""
     model = next(iter(models.values()), None)  # none for a heuristic
@@ -45,7 +42,7 @@ def evaluate(
     return [_evaluate_split(name, Bench(config, problems, map_items), model, device) for name, problems in found]
 
 
-def splits(config: "Config", folder: Path) -> dict[str, list[Problem]]:
+def splits(config: Config, folder: Path) -> dict[str, list[Problem]]:
     """Return the problems to solve, by name of the evaluation; the standard test set for a standard distribution."""
     settings, data = config.evaluation, config.data
     if settings.instances != "test":
@@ -126,7 +123,7 @@ def _bounded(name: str, bench: Bench, model: RoutingPolicy | None) -> Bench:
     return replace(bench, config=bench.config.model_copy(update={"evaluation": settings}))
 
 
-def _ways(config: "Config") -> list[tuple[str, bool]]:
+def _ways(config: Config) -> list[tuple[str, bool]]:
     """Return (decode, augment) of the policy alone, from cheap to expensive; the configured decoding comes last."""
     asked = (config.evaluation.decode, config.evaluation.augment)
     return [way for way in (("greedy", False), ("multistart", False)) if way != asked] + [asked]

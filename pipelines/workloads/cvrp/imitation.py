@@ -5,7 +5,6 @@ are closed and without rules, reverses some of them, as a pure function of (seed
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -15,11 +14,9 @@ from common.random import derive_key, uniform
 from models.routing.environment import DEPOT
 from models.routing.search import SYMMETRIES, turn
 from pipelines.engine.batches import Order
+from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.instances.generated import Generated, stream_key
 from pipelines.workloads.cvrp.prepare import load
-
-if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config
 
 VARIANTS = 8  # of each tour, from which an update learns
 
@@ -32,7 +29,7 @@ class Curriculum:
 
     workers, size = 0, None
 
-    def __init__(self, config: "Config", folder: Path, device: torch.device):
+    def __init__(self, config: Config, folder: Path, device: torch.device):
         if not config.data.labels:
             needs = f"training.imitation_steps={config.training.imitation_steps} needs instances with tours"
             raise UserError(f"{needs}: give their number, as data.labels=40000, or training.imitation_steps=0")

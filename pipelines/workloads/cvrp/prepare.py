@@ -4,7 +4,6 @@ import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import datasets
 import numpy as np
@@ -15,11 +14,9 @@ from common.plain import Plain
 from common.workers import in_order
 from models.routing import native
 from models.routing.environment import MARGIN, RULES, actions_of
+from pipelines.workloads.cvrp import Config, Data
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
 from pipelines.workloads.cvrp.solvers.reference import lacking, to_imitate
-
-if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config, Data
 
 INSTANCES_AT_ONCE = 500  # labelled by a worker process at a time
 

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 from matplotlib.figure import Figure
@@ -14,9 +14,7 @@ from pipelines.report.markup import fragment, shown
 from pipelines.report.plots import PANEL, panels, svg
 from pipelines.report.verdict import AtCost, Comparison, Row, answer, at_cost, compare, divide, interval_of
 from pipelines.run.folder import Run
-
-if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp import Config
 
 POOR = 0.25  # longer: a network that has learnt little
 COST, GAP, PAIRED = "core ms", "gap %", "model saves %, 95 %"  # columns of the table
@@ -29,7 +27,7 @@ REST = """
 
 
 def sections(
-    config: "Config", models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
+    config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, str]]:
     """Return (heading, HTML) pairs: the verdict with tours of the first evaluation, then cost against time."""
     lead = evaluations[0]

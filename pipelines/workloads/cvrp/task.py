@@ -5,7 +5,7 @@ import functools
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from scipy import stats
@@ -19,12 +19,10 @@ from models.routing.policy import RoutingPolicy
 from pipelines.distributed import deferred, ranks
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import Loss, MapItems, Source, Task
+from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.imitation import Curriculum
 from pipelines.workloads.cvrp.instances.generated import Generated, by_size, stream_key
 from pipelines.workloads.cvrp.prepare import load
-
-if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config
 
 SIGNIFICANT = 0.05  # p-value below which the model replaces the rollout baseline (Kool et al. 2019)
 WHOLE = StateDictOptions(full_state_dict=True)  # even if each process has a part of the weights
@@ -68,7 +66,7 @@ def _by_rank(count: int, best_of: int, dtype: torch.dtype, device: torch.device)
 class CvrpTask(Task):
     """Imitation of given tours, then REINFORCE: sampled tours become likelier the shorter they are."""
 
-    def __init__(self, config: "Config", folder: Path, device: torch.device):
+    def __init__(self, config: Config, folder: Path, device: torch.device):
         self.config, self.device = config, device
         sizes = config.model.resolved(len(config.data.sizes) > 1, config.data.problem != "cvrp")
         copied = config.training.baseline == "rollout"

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from markupsafe import Markup
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import nn
 
@@ -13,7 +12,7 @@ from common.foreign_text import from_csv
 from common.statistics import Z95
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import fragment, shown
-from pipelines.report.plots import PANEL, panels, svg
+from pipelines.report.plots import panel, panels, svg
 from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, WORSE, Comparison, answer, divide
 from pipelines.run.folder import Run
@@ -138,7 +137,8 @@ def _verdict(test: Evaluation, found: Comparison) -> Markup:
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:
     """Plot estimated over known scores, with 95 % intervals."""
     known, score, error = (np.array([float(row[key]) for row in rows]) for key in ("known", "score", "standard_error"))
-    figure, axis = _panel("", "known score", "score, 95 % interval")
+    figure, axis = panel("known score", "score, 95 % interval")
+    axis.grid(alpha=0.5)
     axis.errorbar(known, score, Z95 * error, fmt="o", markersize=3, linewidth=0.5, alpha=0.5)
     axis.axline((known.mean(), known.mean()), slope=1, color="gray", linewidth=1)
     return figure
@@ -146,7 +146,8 @@ def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:
 
 def _reliability(bins: Sequence[Mapping[str, float]]) -> Figure:
     """Plot the accuracy of answers over their probability."""
-    figure, axis = _panel("reliability (numbers of pairs)", "probability of the answer given", "share of right answers")
+    figure, axis = panel("probability of the answer given", "share of right answers", "reliability (numbers of pairs)")
+    axis.grid(alpha=0.5)
     axis.plot([0, 1], [0, 1], color="gray", linewidth=1)
     confidence, accuracy = ([each[name] for each in bins] for name in ("confidence", "accuracy"))
     axis.plot(confidence, accuracy, "o-", label="share of right answers", markersize=4)
@@ -159,7 +160,8 @@ def _reliability(bins: Sequence[Mapping[str, float]]) -> Figure:
 
 def _margins(rows: Sequence[Mapping[str, float]]) -> Figure:
     """Plot the accuracy of answers over the distance of the known scores, with 95 % intervals."""
-    figure, axis = _panel("accuracy by margin", "distance of the known scores", "share of right answers")
+    figure, axis = panel("distance of the known scores", "share of right answers", "accuracy by margin")
+    axis.grid(alpha=0.5)
     accuracy = np.array([row["accuracy"] for row in rows])
     bars = np.array([[row["accuracy"] - row["low"], row["high"] - row["accuracy"]] for row in rows]).T.clip(min=0)
     names = [f"{row['from']:.3g}" + (f" to {row['to']:.3g}" if row["to"] > row["from"] else "") for row in rows]
@@ -167,14 +169,3 @@ def _margins(rows: Sequence[Mapping[str, float]]) -> Figure:
     axis.set_xticks(range(len(rows)), names, rotation=45 if len("".join(names)) > 30 else 0, ha="center", fontsize=8)
     axis.set_ylim(0, 1.02)
     return figure
-
-
-def _panel(title: str, x: str, y: str) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=PANEL, layout="constrained")
-    axis = figure.subplots()
-    axis.set_title(title, fontsize=9)
-    axis.set_xlabel(x, fontsize=8)
-    axis.set_ylabel(y, fontsize=8)
-    axis.tick_params(labelsize=8)
-    axis.grid(alpha=0.5)
-    return figure, axis

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from models.routing import native
+from models.routing.decoder import Decoding
 from models.routing.decodes import Guide
 from models.routing.environment import feasible, replay, routes_of, tour_length
 from tests.models.routing.policies import assert_valid, length_of, make_instances, make_noise, make_policy
@@ -24,7 +25,9 @@ def test_every_step_is_the_likeliest_by_torch_as_well(kind, width, heads, custom
     instances = make_instances(2 if customers > 50 else 6, customers)
     with torch.no_grad():
         cache = policy.encode(instances)
-        actions = native.build(policy.decoder, cache, instances, customers, first=torch.arange(1, customers + 1))
+        actions = native.build(
+            Decoding(policy.decoder, cache, instances), customers, first=torch.arange(1, customers + 1)
+        )[0]
         assert torch.equal(actions[..., 0], torch.arange(1, customers + 1).expand(len(actions), -1))
         states = replay(instances, actions)
         logits = policy.decoder(cache, instances, states)
@@ -40,8 +43,9 @@ def test_a_tour_among_others_is_the_one_it_is_alone():
     policy, instances, starts = make_policy("dgt"), make_instances(20, 15), torch.arange(1, 16)
     with torch.no_grad():
         cache = policy.encode(instances)
-        together = native.build(policy.decoder, cache, instances, 15, first=starts)
-        alone = [native.build(policy.decoder, cache, instances, 1, first=starts[j : j + 1]) for j in range(15)]
+        decoding = Decoding(policy.decoder, cache, instances)
+        together, _ = native.build(decoding, 15, first=starts)
+        alone = [native.build(decoding, 1, first=starts[j : j + 1])[0] for j in range(15)]
     for j, tours in enumerate(alone):
         assert torch.equal(together[:, j, : tours.shape[2]], tours[:, 0])
         assert not together[:, j, tours.shape[2] :].any()
@@ -54,7 +58,7 @@ def test_weights_that_are_no_numbers_leave_customers_out_in_every_tour():
     with torch.no_grad():
         cache = policy.encode(instances)
         broken = cache._replace(pointer_key=cache.pointer_key * torch.nan)
-        actions = native.build(policy.decoder, broken, instances, 12, first=torch.arange(1, 13))
+        actions, _ = native.build(Decoding(policy.decoder, broken, instances), 12, first=torch.arange(1, 13))
     assert ((actions > 0).sum(2) < 12).all()
 
 
@@ -128,7 +132,8 @@ def test_a_tour_that_is_not_feasible_has_no_probability():
     assert (instances.demand.sum(1) > 9).all()
     with torch.no_grad():
         cache = policy.encode(instances)
-        log_prob = native.log_prob(policy.decoder, cache, instances, torch.stack([once, twice, heavy]).repeat(2, 1, 1))
+        tours = torch.stack([once, twice, heavy]).repeat(2, 1, 1)
+        log_prob = native.log_prob(Decoding(policy.decoder, cache, instances), tours)
     assert log_prob[:, 0].isfinite().all()
     assert (log_prob[:, 1:] == -torch.inf).all()
 
@@ -176,7 +181,7 @@ def test_a_demand_that_no_vehicle_can_carry_is_refused():
         for unfit in (21.0, math.nan):
             instances.demand[1, 3] = unfit
             with pytest.raises(ValueError, match="above the capacity"):
-                native.build(policy.decoder, cache, instances, 2)
+                native.build(Decoding(policy.decoder, cache, instances), 2)
 
 
 def _search_locally(problems, seeds, num_tours, tours=None):

@@ -10,11 +10,10 @@ from typing import TypedDict
 import numpy as np
 from scipy import special
 
-from common.statistics import wilson
+from common.statistics import reliability, wilson
 from models.market.inputs import CLASSES
 from models.market.labels import LONG, NO_TRADE, SHORT
 
-BINS = 10  # of confidence, equally wide
 TEMPERATURES = (0.05, 20.0)  # bounds of the fit, reached if the labels are separable or the logits worthless
 
 NUM_CLASSES = len(CLASSES)
@@ -75,7 +74,7 @@ def metrics(probabilities: np.ndarray, labels: np.ndarray, prior: np.ndarray) ->
     present = actual > 0
     hits, wrong = int(correct[[SHORT, LONG]].sum()), int(matrix[SHORT, LONG] + matrix[LONG, SHORT])
     spread = math.sqrt(float(total**2 - predicted @ predicted) * float(total**2 - actual @ actual))
-    calibration_error, bins = reliability(probabilities, labels)
+    calibration_error, bins = reliability(probabilities.max(axis=1), probabilities.argmax(axis=1) == labels)
     return {
         "n": int(total),
         "confusion": matrix.tolist(),
@@ -120,22 +119,6 @@ def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.nd
     sides = np.clip(probabilities[:, [SHORT, LONG]], tiny, None)
     chosen = np.where(labels == LONG, sides[:, 1], sides[:, 0])
     return np.where(labels == NO_TRADE, 0.0, -np.log(chosen / sides.sum(axis=1)))
-
-
-def reliability(probabilities: np.ndarray, labels: np.ndarray) -> tuple[float, list[dict[str, float]]]:
-    """Return the mean distance of confidence and accuracy, weighted by the rows of each bin, and the bins with rows.
-
-    Probabilities (N, 3), labels (N,); confidence is the probability of the predicted class.
-    """
-    confidence, correct = probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
-    numbers = np.searchsorted(np.linspace(0, 1, BINS + 1)[1:-1], confidence)
-    counts, confidences, hits = (np.bincount(numbers, each, BINS) for each in (None, confidence, correct))
-    bins = [
-        {"n": int(count), "confidence": float(sure / count), "accuracy": float(right / count)}
-        for count, sure, right in zip(counts, confidences, hits, strict=True)
-        if count
-    ]
-    return float(np.abs(confidences - hits).sum() / len(labels)), bins
 
 
 def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -11,12 +10,9 @@ from torch import Tensor
 from common.random import derive_key, uniform
 from models.routing.environment import Instances
 from models.routing.problems import Problem, Vehicles
+from pipelines.workloads.cvrp import Data
 from pipelines.workloads.cvrp.instances.distributions import DISTRIBUTIONS
 from pipelines.workloads.cvrp.instances.rules import PROBLEMS
-
-if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Data
-
 
 GROUP = 16  # consecutive instances of equal size in validation, test and labels
 
@@ -27,7 +23,7 @@ def stream_key(seed: int, split: str) -> int:
 
 
 def generate(
-    data: "Data", key: int, items: Tensor, group: int = GROUP, device: torch.device | None = None
+    data: Data, key: int, items: Tensor, group: int = GROUP, device: torch.device | None = None
 ) -> dict[str, Tensor]:
     """Return the fields of Instances for `items` (B,) of the stream `key`, each a pure function of (key, item).
 
@@ -50,7 +46,7 @@ def generate(
     return {**fields, "customers": customers.float().to(device, non_blocking=True)}
 
 
-def _of_one_size(data: "Data", key: int, items: Tensor, customers: int) -> dict[str, Tensor]:
+def _of_one_size(data: Data, key: int, items: Tensor, customers: int) -> dict[str, Tensor]:
     distribution, num_nodes, drawn = DISTRIBUTIONS[data.distribution], customers + 1, PROBLEMS[data.problem]
     own = distribution.numbers(num_nodes)
     numbers, more = uniform(key, items, own + drawn.numbers(num_nodes)).tensor_split([own], 1)
@@ -80,7 +76,7 @@ class Generated:
 
     workers = 0
 
-    def __init__(self, data: "Data", key: int, device: torch.device, size: int | None = None, group: int = GROUP):
+    def __init__(self, data: Data, key: int, device: torch.device, size: int | None = None, group: int = GROUP):
         self.data, self.key, self.device, self.size, self.group = data, key, device, size, group
 
     def batch(self, items: Tensor) -> dict[str, Tensor]:

@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -22,12 +21,10 @@ from models.routing.problems import Plan, Problem, cost_of, to_instances
 from models.routing.solve import Asked, at_once, best_tours, mended, plan_from, searched, takes_policy
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
+from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.solvers import validator
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_label, pyvrp_plan
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS, lacking
-
-if TYPE_CHECKING:
-    from pipelines.workloads.cvrp import Config
 
 TRIFLE = Problem("trifle", np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64), np.array([0, 1, 1, 1]), 2, "exact")
 CPU = torch.device("cpu")
@@ -55,7 +52,7 @@ class Solved:
 class Bench:
     """Problems to solve by one method after another, as the config says, spread over the processes by `map_items`."""
 
-    config: "Config"
+    config: Config
     problems: Sequence[Problem]
     map_items: MapItems
 

@@ -14,7 +14,7 @@ from pipelines.workloads.lmol.data import CLASSES, Comparisons
 from pipelines.workloads.lmol.judging.baselines import Answer
 from pipelines.workloads.lmol.pairs import label
 
-BINS = 10  # of confidence, equally wide, and of margin, equally full
+BINS = 10  # of margin, equally full
 TRIPLES = 1000
 PRISTINE = "pristine"  # the family of photos that are not degraded
 
@@ -39,7 +39,7 @@ def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> PairFigures:
     precision, recall, f1, counts = precision_recall_fscore_support(
         labels, answers, labels=range(len(CLASSES)), zero_division=0
     )
-    error, reliability = _calibration(probabilities.max(axis=1), right)
+    error, reliability = statistics.reliability(probabilities.max(axis=1), right)
     return {
         "accuracy": float(right.mean()),
         "macro_f1": float(f1.mean()),
@@ -52,20 +52,6 @@ def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> PairFigures:
             for k, name in enumerate(CLASSES)
         },
     }
-
-
-def _calibration(confidence: np.ndarray, right: np.ndarray) -> tuple[float, list[dict[str, float]]]:
-    """Return the mean distance between confidence and accuracy, weighted by pairs, and the bins that are not empty."""
-    member = np.minimum((confidence * BINS).astype(int), BINS - 1)
-    bins = [
-        {
-            "confidence": float(confidence[member == k].mean()),
-            "accuracy": float(right[member == k].mean()),
-            "n": int((member == k).sum()),
-        }
-        for k in np.unique(member)
-    ]
-    return sum(each["n"] * abs(each["confidence"] - each["accuracy"]) for each in bins) / len(right), bins
 
 
 def accuracies_over_images(right: np.ndarray, pairs: np.ndarray, seed: int) -> np.ndarray:

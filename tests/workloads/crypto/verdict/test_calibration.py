@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from common.statistics import BINS
 from pipelines.workloads.crypto.verdict.classification import (
-    BINS,
     TEMPERATURES,
     class_shares,
     fit_temperature,
