@@ -57,6 +57,9 @@ TITLES = frozenset(
         "Encik",
         "mgr",
         "inż",
+        "Dhr",
+        "mevr",
+        "Engr",
     ]
 )
 SLOT = re.compile(r"\[(\d+)(?: (\w))?\]|«(\w):([^»]*)»")
