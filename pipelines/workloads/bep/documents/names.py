@@ -126,13 +126,13 @@ class Reader:
     def names(self) -> list[tuple[int, int]]:
         """Return (begin, end) of the names, in order."""
         runs = [self._pieces(match) for match in RUN.finditer(self.text)]
+        self.named_firms = {firm for run in runs for firm in self._firms(run)}
         found = [name for run in runs for name in self._in_run(run)]
         behind = {each.end + 2 for each in found if self.text.startswith(" (", each.end)}
-        inside = [each for each in found if each.begin in behind and self.text.startswith(")", each.end)]
+        inside = {each for each in found if each.begin in behind and self.text.startswith(")", each.end)}
         persons = {each.words for each in found if each.begin not in behind}
-        for firm in {re.escape(self.text[each.begin : each.end]) for each in inside if each.words not in persons}:
-            self.firms.update(*(range(*each.span()) for each in re.finditer(firm, self.text)))
-        found = [each for each in found if each.begin not in self.firms]
+        self.named_firms |= {self.text[each.begin : each.end] for each in inside if each.words not in persons}
+        found = [each for each in found if self.text[each.begin : each.end] not in self.named_firms]
         for cells in self.cells.values():
             named = [cell for cell in cells if any(cell[0] <= name.begin < cell[1] for name in found)]
             if 1 < len(named) >= len(cells) / 2:  # a column of persons
@@ -148,6 +148,13 @@ class Reader:
             if not kept or begin >= kept[-1][1]:
                 kept.append((begin, end))
         return kept
+
+    def _firms(self, run: list[Piece]) -> Iterator[str]:
+        """Yield the words before one that only firms have in their names: "Nairn Oakes" of "Nairn Oakes Architects"."""
+        for at in range(2, len(run) + 1):
+            following = self.text[run[at - 1].end : run[at - 1].end + 20]
+            if following.startswith(" ") and FIRM.match(following[1:]):
+                yield self.text[run[0].begin : run[at - 1].end]
 
     def _pieces(self, match: re.Match[str]) -> list[Piece]:
         given, surnames = known_names()
@@ -241,6 +248,7 @@ class Reader:
         return bool(
             (FIRM.match(following.lstrip(" ")) and following.startswith(" "))
             or begin in self.firms
+            or any(self.text[begin : piece.end] in self.named_firms for piece in part)
             or any(map(NO_NAME.fullmatch, words[1:]))
             or (PLACE.match(f"{words[0]} ") and not part[0].initial)
             or PLACE.search(self.text[max(0, begin - 30) : begin])
