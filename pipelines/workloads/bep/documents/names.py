@@ -46,10 +46,12 @@ BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
 IS = re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: is| was|,)? $", re.I)
 ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
 JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"
-ENOUGH_SOUND = 0.5  # on average of the words of a name
+ENOUGH_SOUND = 0.2  # on average of the words of a name
+DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
+ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019])$", re.I)
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
-LIKELY, UNLIKELY = 0.9, -0.5  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
-ENOUGH, STRONG_ENOUGH = 3, 4  # evidence that makes a name, and that makes it one everywhere in the document
+LIKELY, UNLIKELY = 0.5, -1.2  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
+ENOUGH, STRONG_ENOUGH = 2, 4  # evidence that makes a name, and that makes it one everywhere in the document
 LONGEST_LIST = 500  # characters behind a label
 LONGEST_ITEM = 60  # characters of a line in a list of persons
 FEWEST_TO_PROPAGATE = 3  # letters of a name that is looked for alone
@@ -181,7 +183,7 @@ class Reader:
             best, begin, end = found
             while end < len(run) and self._goes_on(run[end], run[end].end):
                 end += 1
-            while begin and self._goes_on(run[begin - 1], run[begin].begin) and sound(run[begin - 1].word) > 0:
+            while begin and self._goes_on(run[begin - 1], run[begin].begin) and sound(run[begin - 1].word) > UNLIKELY:
                 begin -= 1
             words = tuple(piece.word for piece in run[begin:end] if not piece.initial and piece.word not in SUFFIXES)
             yield from self._in_run(run[:begin], begins, ends)
@@ -218,7 +220,7 @@ class Reader:
         if all(plain) and not shown and (term or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
-        role = ROLE.match(self.text, end) or IS.search(before)
+        role = ROLE.match(self.text, end) or IS.search(before) or DOES.match(self.text, end)
         evidence = 3 * bool(title) + weight
         if len(part) == 1:
             short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
@@ -233,6 +235,7 @@ class Reader:
         evidence += any(self._foreign(words[at]) for at in unknown)
         evidence += 2 * (len(words[-1]) > 3 and _plain(words[-1]) in self.accounts)
         evidence -= not weight and last < len(run) and not run[last].initial and self._ordinary(run[last].word)
+        evidence -= 2 * (not weight and not title and bool(ARTICLE.search(before) or ARTICLE.search(f"{words[0]} ")))
         evidence -= sum(plain[1:-1]) + (plain[-1] and not family[-1])
         if not any(plain):
             evidence += 2 * self._beside(begin, end, begins, ends)
