@@ -49,6 +49,8 @@ JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e
 ENOUGH_SOUND = 0.2  # on average of the words of a name
 DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
 ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019])$", re.I)
+NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})", re.I)
+OF = re.compile(r"\w (?:von|van|de|di|del|des|du|vom|zum|della) ")  # "Bereich von Zeilen", "Valle del Sol"
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.5, -1.2  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
 ENOUGH, STRONG_ENOUGH = 2, 4  # evidence that makes a name, and that makes it one everywhere in the document
@@ -169,7 +171,7 @@ class Reader:
     def _ordinary(self, word: str) -> bool:
         word = word.removesuffix("'s").lower()
         return word not in WORDS["capital_particles"] and all(
-            part in terms() or part in self.words or part.removesuffix("s") in terms() or STRONG.fullmatch(part)
+            part in terms() or part in self.words or part.removesuffix("s") in terms() or NOUN.fullmatch(part)
             for part in re.split(r"[-'\u2019]", word)
             if len(part) > 1
         )
@@ -236,6 +238,7 @@ class Reader:
         evidence += 2 * (len(words[-1]) > 3 and _plain(words[-1]) in self.accounts)
         evidence -= not weight and last < len(run) and not run[last].initial and self._ordinary(run[last].word)
         evidence -= 2 * (not weight and not title and bool(ARTICLE.search(before) or ARTICLE.search(f"{words[0]} ")))
+        evidence -= 2 * (not weight and not given[0] and bool(OF.search(self.text, begin, end)))
         evidence -= sum(plain[1:-1]) + (plain[-1] and not family[-1])
         if not any(plain):
             evidence += 2 * self._beside(begin, end, begins, ends)
