@@ -244,7 +244,7 @@ class Reader:
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
             evidence += bool(weight or role or (given[0] and not particles[0]) or min(sounds, default=0) > UNLIKELY)
-        if not any(plain) or (given[0] and not plain[0]):
+        if not any(plain) or (given[0] and not (plain[0] and plain[-1])):
             evidence += 2 * bool(role or BY.search(before))
         return Name(named, end, words, evidence + 2 * (initial and not plain[-1]))
 
