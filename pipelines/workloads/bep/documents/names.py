@@ -9,6 +9,7 @@ initials.
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 from pipelines.workloads.bep.documents.lexicon import UPPER, WORD, known_names, lower_case, sound, terms
@@ -48,7 +49,7 @@ ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| ou
 JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"
 ENOUGH_SOUND = 0.2  # on average of the words of a name
 DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
-ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019])$", re.I)
+ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019]\w* ?)$", re.I)
 NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})", re.I)
 OF = re.compile(r"\w (?:von|van|de|di|del|des|du|vom|zum|della) ")  # "Bereich von Zeilen", "Valle del Sol"
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
@@ -130,13 +131,13 @@ class Reader:
     def names(self) -> list[tuple[int, int]]:
         """Return (begin, end) of the names, in order."""
         runs = [self._pieces(match) for match in RUN.finditer(self.text)]
-        self.named_firms = {firm for run in runs for firm in self._firms(run)}
+        self._leave_out(runs, {firm for run in runs for firm in self._firms(run)})
         found = [name for run in runs for name in self._in_run(run)]
         behind = {each.end + 2 for each in found if self.text.startswith(" (", each.end)}
         inside = {each for each in found if each.begin in behind and self.text.startswith(")", each.end)}
         persons = {each.words for each in found if each.begin not in behind}
-        self.named_firms |= {self.text[each.begin : each.end] for each in inside if each.words not in persons}
-        found = [each for each in found if self.text[each.begin : each.end] not in self.named_firms]
+        self._leave_out(runs, {self.text[each.begin : each.end] for each in inside if each.words not in persons})
+        found = [each for each in found if each.begin not in self.firms]
         for cells in self.cells.values():
             named = [cell for cell in cells if any(cell[0] <= name.begin < cell[1] for name in found)]
             if 1 < len(named) >= len(cells) / 2:  # a column of persons
@@ -152,6 +153,13 @@ class Reader:
             if not kept or begin >= kept[-1][1]:
                 kept.append((begin, end))
         return kept
+
+    def _leave_out(self, runs: list[list[Piece]], firms: Collection[str]) -> None:
+        """Keep the words of firms, wherever they stand, from being parts of names."""
+        for run in runs if firms else ():
+            for first, last in combinations_with_replacement(run, 2):
+                if self.text[first.begin : last.end] in firms:
+                    self.firms.update(range(first.begin, last.end))
 
     def _firms(self, run: list[Piece]) -> Iterator[str]:
         """Yield the words before one that only firms have in their names: "Nairn Oakes" of "Nairn Oakes Architects"."""
@@ -239,7 +247,7 @@ class Reader:
         evidence -= not weight and last < len(run) and not run[last].initial and self._ordinary(run[last].word)
         evidence -= 2 * (not weight and not title and bool(ARTICLE.search(before) or ARTICLE.search(f"{words[0]} ")))
         evidence -= 2 * (not weight and not given[0] and bool(OF.search(self.text, begin, end)))
-        evidence -= sum(plain[1:-1]) + (plain[-1] and not family[-1])
+        evidence -= sum(plain[1:-1]) + (plain[-1] and not (family[-1] and (given[0] or weight)))
         if not any(plain):
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
@@ -254,7 +262,6 @@ class Reader:
         return bool(
             (FIRM.match(following.lstrip(" ")) and following.startswith(" "))
             or begin in self.firms
-            or any(self.text[begin : piece.end] in self.named_firms for piece in part)
             or any(map(NO_NAME.fullmatch, words[1:]))
             or (PLACE.match(f"{words[0]} ") and not part[0].initial)
             or PLACE.search(self.text[max(0, begin - 30) : begin])
