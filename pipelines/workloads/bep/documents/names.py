@@ -51,7 +51,6 @@ ENOUGH_SOUND = 0.2  # on average of the words of a name
 DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
 ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019]\w* ?)$", re.I)
 NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})", re.I)
-OF = re.compile(r"\w (?:von|van|de|di|del|des|du|vom|zum|della) ")  # "Bereich von Zeilen", "Valle del Sol"
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.5, -1.2  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
 ENOUGH, STRONG_ENOUGH = 2, 4  # evidence that makes a name, and that makes it one everywhere in the document
@@ -90,7 +89,7 @@ class Reader:
 
     def __init__(self, text: str, words: Collection[str], addresses: Iterable[str] = ()):
         self.text, self.words = text, words
-        self.letters = set("".join(lower_case(text)))
+        self.letters = set(map(chr, range(128))).union(*lower_case(text))  # an accent beyond them speaks for a name
         self.expected = bytearray(len(text))  # for each character, evidence that a person is named there
         listed = (match.span("users") for match in USER.finditer(text))
         self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
@@ -242,18 +241,19 @@ class Reader:
         unknown = [at for at, known in ((0, given[0]), (-1, family[-1])) if not (known or plain[at] or particles[at])]
         sounds = [2 * UNLIKELY if words[at].isupper() and len(words[at]) < 5 else sound(words[at]) for at in unknown]
         evidence += sum(each > LIKELY for each in sounds) + self._stands_alone(begin, end)
-        evidence += any(self._foreign(words[at]) for at in unknown)
+        evidence += any(not self.letters.issuperset(words[at].lower()) for at in unknown)
         evidence += 2 * (len(words[-1]) > 3 and _plain(words[-1]) in self.accounts)
         evidence -= not weight and last < len(run) and not run[last].initial and self._ordinary(run[last].word)
         evidence -= 2 * (not weight and not title and bool(ARTICLE.search(before) or ARTICLE.search(f"{words[0]} ")))
-        evidence -= 2 * (not weight and not given[0] and bool(OF.search(self.text, begin, end)))
         evidence -= sum(plain[1:-1]) + (plain[-1] and not (family[-1] and (given[0] or weight)))
         if not any(plain):
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
             evidence += bool(weight or role or (given[0] and not particles[0]) or min(sounds, default=0) > UNLIKELY)
-        if not any(plain) or (given[0] and not (plain[0] and plain[-1])):
-            evidence += 2 * bool(role or BY.search(before))
+        if role or BY.search(before):
+            evidence += 2 * (not any(plain) or (given[0] and not (plain[0] and plain[-1])))
+        elif not (weight or title or given[0] or self._beside(begin, end, begins, ends)):
+            evidence -= not self._stands_alone(begin, end)
         return Name(named, end, words, evidence + 2 * (initial and not plain[-1]))
 
     def _is_other(self, part: list[Piece], words: tuple[str, ...]) -> bool:
@@ -266,10 +266,6 @@ class Reader:
             or (PLACE.match(f"{words[0]} ") and not part[0].initial)
             or PLACE.search(self.text[max(0, begin - 30) : begin])
         )
-
-    def _foreign(self, word: str) -> bool:
-        """Return whether a word has an accent that no lower-case word of the text has."""
-        return any(not each.isascii() and each not in self.letters for each in word.lower())
 
     def _stands_alone(self, begin: int, end: int) -> bool:
         """Return whether nothing else stands in a line, an item of a list or a cell."""
