@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -29,7 +30,8 @@ def known_names() -> tuple[frozenset[str], frozenset[str]]:
             if isinstance(values, tuple | list | dict):
                 listed = {word for value in values for word in str(value).split()}
                 spelled = {word.translate(way).title() for word in listed if word > "\u0370" for way in spellings}
-                kinds["last" in attribute].update(listed, spelled)
+                plain = {"".join(c for c in unicodedata.normalize("NFKD", word) if c < "\u0300") for word in listed}
+                kinds["last" in attribute].update(listed, spelled, plain)
     given, surnames = (frozenset(filter(re.compile(WORD).fullmatch, names)) for names in kinds)
     return given, surnames
 

@@ -9,6 +9,7 @@ initials.
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
+from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 from pipelines.workloads.bep.documents.lexicon import UPPER, WORD, known_names, lower_case, sound, terms
@@ -46,10 +47,13 @@ BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
 IS = re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: is| was|,)? $", re.I)
 ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
 JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"
-ENOUGH_SOUND = 0.5  # on average of the words of a name
+ENOUGH_SOUND = 0.2  # on average of the words of a name
+DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
+ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019]\w* ?)$", re.I)
+NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})", re.I)
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
-LIKELY, UNLIKELY = 0.9, -0.5  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
-ENOUGH, STRONG_ENOUGH = 3, 4  # evidence that makes a name, and that makes it one everywhere in the document
+LIKELY, UNLIKELY = 0.5, -1.2  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
+ENOUGH, STRONG_ENOUGH = 2, 4  # evidence that makes a name, and that makes it one everywhere in the document
 LONGEST_LIST = 500  # characters behind a label
 LONGEST_ITEM = 60  # characters of a line in a list of persons
 FEWEST_TO_PROPAGATE = 3  # letters of a name that is looked for alone
@@ -85,7 +89,7 @@ class Reader:
 
     def __init__(self, text: str, words: Collection[str], addresses: Iterable[str] = ()):
         self.text, self.words = text, words
-        self.letters = set("".join(lower_case(text)))
+        self.letters = set(map(chr, range(128))).union(*lower_case(text))  # an accent beyond them speaks for a name
         self.expected = bytearray(len(text))  # for each character, evidence that a person is named there
         listed = (match.span("users") for match in USER.finditer(text))
         self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
@@ -126,12 +130,12 @@ class Reader:
     def names(self) -> list[tuple[int, int]]:
         """Return (begin, end) of the names, in order."""
         runs = [self._pieces(match) for match in RUN.finditer(self.text)]
+        self._leave_out(runs, {firm for run in runs for firm in self._firms(run)})
         found = [name for run in runs for name in self._in_run(run)]
         behind = {each.end + 2 for each in found if self.text.startswith(" (", each.end)}
-        inside = [each for each in found if each.begin in behind and self.text.startswith(")", each.end)]
+        inside = {each for each in found if each.begin in behind and self.text.startswith(")", each.end)}
         persons = {each.words for each in found if each.begin not in behind}
-        for firm in {re.escape(self.text[each.begin : each.end]) for each in inside if each.words not in persons}:
-            self.firms.update(*(range(*each.span()) for each in re.finditer(firm, self.text)))
+        self._leave_out(runs, {self.text[each.begin : each.end] for each in inside if each.words not in persons})
         found = [each for each in found if each.begin not in self.firms]
         for cells in self.cells.values():
             named = [cell for cell in cells if any(cell[0] <= name.begin < cell[1] for name in found)]
@@ -149,6 +153,20 @@ class Reader:
                 kept.append((begin, end))
         return kept
 
+    def _leave_out(self, runs: list[list[Piece]], firms: Collection[str]) -> None:
+        """Keep the words of firms, wherever they stand, from being parts of names."""
+        for run in runs if firms else ():
+            for first, last in combinations_with_replacement(run, 2):
+                if self.text[first.begin : last.end] in firms:
+                    self.firms.update(range(first.begin, last.end))
+
+    def _firms(self, run: list[Piece]) -> Iterator[str]:
+        """Yield the words before one that only firms have in their names: "Nairn Oakes" of "Nairn Oakes Architects"."""
+        for at in range(2, len(run) + 1):
+            following = self.text[run[at - 1].end : run[at - 1].end + 20]
+            if following.startswith(" ") and FIRM.match(following[1:]):
+                yield self.text[run[0].begin : run[at - 1].end]
+
     def _pieces(self, match: re.Match[str]) -> list[Piece]:
         given, surnames = known_names()
         pieces = list(PIECE.finditer(self.text, *match.span()))
@@ -160,7 +178,7 @@ class Reader:
     def _ordinary(self, word: str) -> bool:
         word = word.removesuffix("'s").lower()
         return word not in WORDS["capital_particles"] and all(
-            part in terms() or part in self.words or part.removesuffix("s") in terms() or STRONG.fullmatch(part)
+            part in terms() or part in self.words or part.removesuffix("s") in terms() or NOUN.fullmatch(part)
             for part in re.split(r"[-'\u2019]", word)
             if len(part) > 1
         )
@@ -174,7 +192,7 @@ class Reader:
             best, begin, end = found
             while end < len(run) and self._goes_on(run[end], run[end].end):
                 end += 1
-            while begin and self._goes_on(run[begin - 1], run[begin].begin) and sound(run[begin - 1].word) > 0:
+            while begin and self._goes_on(run[begin - 1], run[begin].begin) and sound(run[begin - 1].word) > UNLIKELY:
                 begin -= 1
             words = tuple(piece.word for piece in run[begin:end] if not piece.initial and piece.word not in SUFFIXES)
             yield from self._in_run(run[:begin], begins, ends)
@@ -211,7 +229,7 @@ class Reader:
         if all(plain) and not shown and (term or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
-        role = ROLE.match(self.text, end) or IS.search(before)
+        role = ROLE.match(self.text, end) or IS.search(before) or DOES.match(self.text, end)
         evidence = 3 * bool(title) + weight
         if len(part) == 1:
             short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
@@ -223,16 +241,19 @@ class Reader:
         unknown = [at for at, known in ((0, given[0]), (-1, family[-1])) if not (known or plain[at] or particles[at])]
         sounds = [2 * UNLIKELY if words[at].isupper() and len(words[at]) < 5 else sound(words[at]) for at in unknown]
         evidence += sum(each > LIKELY for each in sounds) + self._stands_alone(begin, end)
-        evidence += any(self._foreign(words[at]) for at in unknown)
+        evidence += any(not self.letters.issuperset(words[at].lower()) for at in unknown)
         evidence += 2 * (len(words[-1]) > 3 and _plain(words[-1]) in self.accounts)
         evidence -= not weight and last < len(run) and not run[last].initial and self._ordinary(run[last].word)
-        evidence -= sum(plain[1:-1]) + (plain[-1] and not family[-1])
+        evidence -= 2 * (not weight and not title and bool(ARTICLE.search(before) or ARTICLE.search(f"{words[0]} ")))
+        evidence -= sum(plain[1:-1]) + (plain[-1] and not (family[-1] and (given[0] or weight)))
         if not any(plain):
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
             evidence += bool(weight or role or (given[0] and not particles[0]) or min(sounds, default=0) > UNLIKELY)
-        if not any(plain) or (given[0] and not plain[0]):
-            evidence += 2 * bool(role or BY.search(before))
+        if role or BY.search(before):
+            evidence += 2 * (not any(plain) or (given[0] and not (plain[0] and plain[-1])))
+        elif not (weight or title or given[0] or self._beside(begin, end, begins, ends)):
+            evidence -= not self._stands_alone(begin, end)
         return Name(named, end, words, evidence + 2 * (initial and not plain[-1]))
 
     def _is_other(self, part: list[Piece], words: tuple[str, ...]) -> bool:
@@ -245,10 +266,6 @@ class Reader:
             or (PLACE.match(f"{words[0]} ") and not part[0].initial)
             or PLACE.search(self.text[max(0, begin - 30) : begin])
         )
-
-    def _foreign(self, word: str) -> bool:
-        """Return whether a word has an accent that no lower-case word of the text has."""
-        return any(not each.isascii() and each not in self.letters for each in word.lower())
 
     def _stands_alone(self, begin: int, end: int) -> bool:
         """Return whether nothing else stands in a line, an item of a list or a cell."""

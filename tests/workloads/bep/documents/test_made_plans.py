@@ -1,4 +1,4 @@
-"""Of the names, addresses and numbers of 48 made plans, nearly all are masked, and little else."""
+"""Of the names, addresses and numbers of 54 made plans, nearly all are masked, and little else."""
 
 import re
 
@@ -11,13 +11,13 @@ from tests.workloads.bep.documents.made_plans import all_names, measured
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["development", "held_out", "fresh", "later", "sheets"])
+@pytest.mark.parametrize("part", ["development", "held_out", "fresh", "later", "sheets", "coin"])
 def test_nearly_all_is_masked_and_little_else(part):
     files = [all_names(f"{file}names.txt") for file in ("", "fresh_", "later_", "sheet_")]
     assert [sum(map(len, names.values())) for names in files] == [400, 216, 108, 400]
     shares, said = measured(part)
     precision, recall, labels = shares.pop("person")
-    assert labels > 125
+    assert labels > 125 or (part == "coin" and labels == 120)
     assert (precision >= 0.9, recall >= 0.97) == (True, True), "\n".join(said)
     assert {kind: recall for kind, (_, recall, _) in shares.items() if recall < 0.95} == {}, "\n".join(said)
 
@@ -29,10 +29,19 @@ def test_most_is_masked_in_plans_that_no_rule_was_mended_by():
     precision, recall, labels = shares["person"]
     assert labels == 151
     assert precision >= 0.93
-    assert recall >= 0.92
+    assert recall >= 0.94
     assert {kind: shares[kind][1] for kind in ("telephone", "address", "project", "client")} == dict.fromkeys(
         ("telephone", "address", "project", "client"), 1.0
     )
+
+
+@pytest.mark.slow
+def test_most_persons_are_masked_in_three_more_plans_whose_errors_nobody_looked_at():
+    assert sum(map(len, all_names("unseen_names.txt").values())) == 99
+    precision, recall, labels = measured("unseen")[0]["person"]
+    assert labels == 127
+    assert precision >= 0.96
+    assert recall >= 0.93
 
 
 @pytest.mark.parametrize(
@@ -48,6 +57,8 @@ def test_most_is_masked_in_plans_that_no_rule_was_mended_by():
         "Owner | Item\nCOS, VAE | Ramp",
         "Role | Company\nLead | Vemalu Krelstin",
         "The German Pavilion, the Latin Quarter.",
+        "The lead is Nairn Oakes Architects. Minutes are kept by Nairn Oakes.",
+        "Der Bereich gilt. Unbekannte Markierung, Falsche Anzahl.",
     ],
 )
 def test_terms_of_building_are_no_names(text):
@@ -70,6 +81,8 @@ def test_terms_of_building_are_no_names(text):
         "Present: Ada Lovelace \n\nThe file is late, AL to check.",
         "CDE log-ins: vobl.s, kdrest",
         "Signed for the Client ........ Mbego Tsvalu",
+        "The team is led by Ada Lovelace, whose deputy is Tirell Krelst. The plan is kept.",
+        "Contact the office; ask Tirell Drest first.",
     ],
 )
 def test_a_name_that_no_list_has_is_known_by_its_sound_and_by_what_stands_beside_it(text):
