@@ -12,6 +12,7 @@ import os
 import platform
 import shlex
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from models.routing.environment import DEPOT, Instances
 
 SOURCES = ("decoder.cpp", "gradients.cpp", "fleet.cpp", "solve.cpp")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
-SECONDS = 300  # a compiler may take; it needs five
+SECONDS = 300  # a compiler may take; it needs some 25
 
 
 @functools.cache
@@ -57,6 +58,7 @@ def library() -> ctypes.CDLL:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             made = Path(temporary) / path.name
+            print(f"compiling native code, once: half a minute or more; it is kept in {folder}", file=sys.stderr)
             command = [*shlex.split(compiler), *FLAGS, "-o", str(made), *(str(here / name) for name in SOURCES)]
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)
             made.replace(path)  # as a whole: another process may be doing the same

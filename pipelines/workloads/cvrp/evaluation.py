@@ -63,8 +63,10 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
             reason = "windows and limits"
         if model is None or reason:
             why = f", as it does not read {reason}" if model is not None else ""
-            more = f"{name} is more than a plain CVRP"
-            print(f"{more}: native ruin and recreate solves it, no network{why}", file=sys.stderr)
+            print(
+                f"{name} is more than a plain CVRP: native ruin and recreate solves it, no network{why}",
+                file=sys.stderr,
+            )
             methods = bench.fleets(None)
             return _evaluation(name, bench, methods, methods[0])
         own = [bench.with_model(model, device, *way) for way in _ways(config)]

@@ -102,21 +102,18 @@ def _cost_against_time(table: Sequence[Row]) -> Markup:
 
 def _tours(evaluation: Evaluation) -> list[tuple[Markup, str]]:
     """Draw the tours of the best, median and worst instance by gap; returns pictures with their captions."""
-    written = evaluation.files[f"{evaluation.split}.tours.jsonl"].splitlines()
-    return [_tour(json.loads(line)) for line in written]
+    return [_tour(json.loads(line)) for line in evaluation.files[f"{evaluation.split}.tours.jsonl"].splitlines()]
 
 
 def _tour(drawing: Mapping[str, Any]) -> tuple[Markup, str]:
-    figure = Figure(figsize=(4, 4))
+    figure, locs = Figure(figsize=(4, 4)), drawing["locs"]
     axis = figure.add_axes((0, 0, 1, 1))
-    locs = drawing["locs"]
     for route in drawing["routes"]:
         path = [locs[node] for node in (0, *route, 0)]
         axis.plot([x for x, _ in path], [y for _, y in path], "-o", linewidth=1.2, markersize=3)
     axis.plot(*locs[0], "s", color="black", markersize=7)
     axis.set_aspect("equal", adjustable="datalim")
-    axis.set_xticks([])
-    axis.set_yticks([])
+    axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("#cccccc")
     caption = f"{drawing['which']}: {drawing['name']}, cost {drawing['cost']:.4g}"
     if drawing["reference"]:
