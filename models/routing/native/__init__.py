@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -58,8 +59,9 @@ def library() -> ctypes.CDLL:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             made = Path(temporary) / path.name
-            print(f"compiling native code, once: half a minute or more; it is kept in {folder}", file=sys.stderr)
             command = [*shlex.split(compiler), *FLAGS, "-o", str(made), *(str(here / name) for name in SOURCES)]
+            if shutil.which(command[0]):
+                print(f"compiling native code, once: half a minute or more; it is kept in {folder}", file=sys.stderr)
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)
             made.replace(path)  # as a whole: another process may be doing the same
     return ctypes.CDLL(str(path))

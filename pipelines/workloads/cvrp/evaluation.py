@@ -63,10 +63,8 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
             reason = "windows and limits"
         if model is None or reason:
             why = f", as it does not read {reason}" if model is not None else ""
-            print(
-                f"{name} is more than a plain CVRP: native ruin and recreate solves it, no network{why}",
-                file=sys.stderr,
-            )
+            more = f"{name} is more than a plain CVRP"
+            print(f"{more}: native ruin and recreate solves it, no network{why}", file=sys.stderr)
             methods = bench.fleets(None)
             return _evaluation(name, bench, methods, methods[0])
         own = [bench.with_model(model, device, *way) for way in _ways(config)]
@@ -83,8 +81,7 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
         methods += [bench.with_model(model, device, *way) for way in _ways(config)]
         headline = methods[-1]
         if budget and not native.unavailable():
-            improved = bench.with_model(model, device, settings.decode, False, budget)
-            methods.append(improved)
+            methods += [improved := bench.with_model(model, device, settings.decode, False, budget)]
     return _evaluation(name, bench, methods + bench.few().by_solvers(budget), headline, improved)
 
 

@@ -88,9 +88,7 @@ def _cost_against_time(table: Sequence[Row]) -> Markup:
     axis = figure.subplots()
     for row in table:
         axis.plot(row[COST], row[GAP], "o", label=row["method"])
-    axis.set_xscale("log")
-    if all(row[GAP] > 0 for row in table):
-        axis.set_yscale("log")
+    axis.set(xscale="log", yscale="log" if all(row[GAP] > 0 for row in table) else "linear")
     axis.set_xlabel("milliseconds of CPU time per instance,\nof all threads together", fontsize=8)
     axis.set_ylabel(NAME, fontsize=8)
     axis.tick_params(labelsize=8)
