@@ -196,7 +196,7 @@ class SignalModel(io.Model):
         worth: dict[str, object] = {"verdict": own.verdict, "headline": self.rule.headline}
         found = "NO_TRADE" if asked is None and own.threshold is None else signal(row, asked or own.threshold)
         if asked is None and found == "NO_TRADE":
-            worth["reason"] = own.reason or f"no side reaches {own.threshold:g}, from where trading was best"
+            worth = {"reason": own.reason or f"no side reaches {own.threshold:g}, from where trading was best", **worth}
         return {"signal": found, **worth}
 
     def _corrected(self, known: Candles) -> dict[str, str]:
