@@ -23,6 +23,7 @@ from common.foreign_text import printable
 Config = TypeVar("Config", bound="Section")
 MOST_ERRORS = 20  # in one message
 OF_WORDS = "in the words of the command:"  # opens a message
+OWN_FILES = ("folder", "sources", "source", "instances")  # keys for a user's files, by another name in each workload
 
 
 @dataclass(frozen=True)
@@ -192,9 +193,11 @@ def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
     parts = [str(part) for part in item["loc"]]
     key = ".".join(parts)
     given = item["input"]
+    strange = key.rpartition(".")[2] not in OWN_FILES
+    files = [] if strange else [name for own in OWN_FILES for name in known if name.endswith(f".{own}")][:1]
     if item["type"] == "extra_forbidden":
         same = [name for name in known if name.rpartition(".")[2] == parts[-1]]
-        near = same or difflib.get_close_matches(key, known, 1, 0.5)
+        near = same or files or difflib.get_close_matches(key, known, 1, 0.5)
         siblings = [name for name in known if name.rpartition(".")[0] == ".".join(parts[:-1])]
         hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(siblings)}"
         return f"{printable(key, 200)}: ", f"unknown key; {hint}", f" (given {_given(given)})"
@@ -204,6 +207,8 @@ def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
         parts.pop()
         key = ".".join(parts)
     message = _message(cls, item, key)
+    if item["type"] == "literal_error" and files not in ([], [key]):
+        message += f"; files of your own are given as {files[0]}={printable(str(given), 60)}"
     if item["type"] == "value_error":  # a rule across fields: its message names the keys and values itself
         return "", message, ""
     if isinstance(given, bool):

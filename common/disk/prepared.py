@@ -44,10 +44,10 @@ def prepare(
     `inputs` lists the user's files behind the data. If one has changed, `renew` makes the data as `write` does, reusing
     those in `folder`; without it UserError ends with `remedy`. Other processes preparing the same data are waited for.
     """
-    lock = folder.parent / ".lock"
+    lock, parts = folder.parent / ".lock", f".{folder.name}.parts"  # what `write` keeps beside its folder until all is
     if lock.exists() and (folder / MANIFEST).exists():
         with suppress(UserError), held(lock):  # of a process that was killed, if of no other
-            tidy(folder.parent)
+            tidy(folder.parent, ".*.old", ".*.tmp", parts)
 
     def made(by: Callable[[Path], Mapping[str, object]], again: bool = False) -> bool:
         """Make the data, `again` if files changed; return False if another process did so meanwhile."""
@@ -60,6 +60,7 @@ def prepare(
                 known = {str(path): sha256(path) for path in inputs()}
                 manifest = {"data": dict(section), **facts, "inputs": known, "sha256": digests(temporary)}
                 write_json(temporary / MANIFEST, manifest)
+            tidy(folder.parent, parts)
             return True
 
     if not (folder / MANIFEST).exists() and made(write):

@@ -33,9 +33,8 @@ function signalled(config, coin, probabilities) {
   if (!own) return { signal: CLASSES[probabilities.indexOf(Math.max(...probabilities))], verdict: rule.never };
   const recalibration = own.recalibration ? { recalibration: config.uncorrected } : {};
   const worth = { verdict: own.verdict, headline: rule.headline, ...recalibration }, [short, , long] = probabilities;
-  if (own.threshold === null) return { signal: "NO_TRADE", reason: own.reason, ...worth };
-  const sure = Math.max(short, long) >= own.threshold && short != long;
-  return { signal: sure ? (long > short ? "LONG" : "SHORT") : "NO_TRADE", ...worth };
+  if (own.threshold !== null && Math.max(short, long) >= own.threshold && short != long) return { signal: long > short ? "LONG" : "SHORT", ...worth };
+  return { signal: "NO_TRADE", reason: own.reason || `no side reaches ${+own.threshold?.toPrecision(6)}, from where trading was best`, ...worth };
 }
 
 // The number of a coin; a model whose only coin has no name takes any.

@@ -194,9 +194,10 @@ class SignalModel(io.Model):
         if not self.rule or not own:
             return {"signal": signal(row, asked), "verdict": NEVER}
         worth: dict[str, object] = {"verdict": own.verdict, "headline": self.rule.headline}
-        if asked is None and own.threshold is None:
-            return {"signal": "NO_TRADE", "reason": own.reason, **worth}
-        return {"signal": signal(row, asked or own.threshold), **worth}
+        found = "NO_TRADE" if asked is None and own.threshold is None else signal(row, asked or own.threshold)
+        if asked is None and found == "NO_TRADE":
+            worth = {"reason": own.reason or f"no side reaches {own.threshold:g}, from where trading was best", **worth}
+        return {"signal": found, **worth}
 
     def _corrected(self, known: Candles) -> dict[str, str]:
         """Say by how many labels the probabilities are corrected, if by any."""

@@ -18,7 +18,7 @@ from models.routing.encoder import DistanceBiasedAttention, EncoderLayer, NodeEm
 from models.routing.environment import Instances, Routes, route_ends, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
-from models.routing.solve import Asked, answer_all, check_work, given_problem, solve_all
+from models.routing.solve import Asked, answer_all, check_work, found_by, given_problem, solve_all
 
 SPACED = 20  # customers at which distances keep their unit
 
@@ -181,7 +181,8 @@ class RoutingPolicy(io.Model):
         for given, asked in prepared:
             own = dict(zip(("routes", "cost"), next(solved), strict=True)) if asked.problem.plain else next(others)
             name = {} if given.name is None else {"name": given.name}
-            found.append({**name, **own, **({"unit": "km"} if given.degrees else {})})
+            by = {} if "error" in own else {"by": found_by(self, asked, settings)}
+            found.append({**name, **own, **({"unit": "km"} if given.degrees else {}), **by})
         return found
 
     def compile(self, *args: object, **kwargs: object) -> None:

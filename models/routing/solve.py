@@ -131,6 +131,17 @@ def answer_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSet
         return list(pool.map(answered, asked))
 
 
+def found_by(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> str:
+    """Say what finds an answer: the policy, a search that goes on from its tours, or a search without it."""
+    problem, size, time = asked.problem, asked.problem.customers, 0 if native.unavailable() else settings.milliseconds
+    takes = takes_policy(size, size if time is None else time, settings.starts_from, settings.starts)
+    if not problem.plain:
+        takes = (time == 0 or settings.starts_from == "policy") and policy.config.rules and not untaken(problem)
+    if asked.initial is not None or not takes:
+        return "search without a policy" if time != 0 or not problem.plain else "the routes given"
+    return "policy" if time == 0 else "policy, then search"
+
+
 def solve_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[tuple[Routes, float]]:
     """Return routes and their cost for each problem.
 

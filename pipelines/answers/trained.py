@@ -101,7 +101,7 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
         run = Run(workloads.name_of(word), name)
         ships = f"{', '.join(shipped.names(run.workload))}, which ship" if name == ALL else f"{name}, which ships"
         why = f"{run.folder}, the newest run" if run.started() else f"{ships}: there is no run yet"
-        cli.announce(f"answers from {why}; --name takes another")
+        cli.announce(f"model{'s' * (name == ALL)}: {why}; --name takes another")
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")

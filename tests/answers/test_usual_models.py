@@ -37,7 +37,7 @@ def test_the_newest_run_answers_else_the_model_that_ships(tmp_path, monkeypatch,
     (tmp_path / "runs/cvrp/forgotten/config.yaml").unlink()
     assert trained.usual("cvrp") == "coins"
     assert trained.find("cvrp", None, None, "cpu").name == "coins"
-    assert capsys.readouterr().err == "answers from runs/cvrp/coins, the newest run; --name takes another\n"
+    assert capsys.readouterr().err == "model: runs/cvrp/coins, the newest run; --name takes another\n"
 
 
 def test_the_workload_chooses_among_the_models_that_ship(tmp_path, monkeypatch, capsys):
@@ -51,7 +51,7 @@ def test_the_workload_chooses_among_the_models_that_ship(tmp_path, monkeypatch, 
         workloads, "inputs", lambda word: Inputs(RoutingInput, RoutingSettings, known.read, shipped=fitting)
     )
     found = trained.find("cvrp", None, None, "cpu")
-    assert capsys.readouterr().err.startswith("answers from cvrp-20, cvrp-50, cvrp-100, cvrp-mixed, which ship:")
+    assert capsys.readouterr().err.startswith("models: cvrp-20, cvrp-50, cvrp-100, cvrp-mixed, which ship:")
     small = found.read({"depot": [0, 0], "customers": [[1, 0], [0, 1]], "demands": [1, 1], "capacity": 2})
     large = found.read({"depot": [0, 0], "customers": [[1, 0]] * 3, "demands": [1] * 3, "capacity": 9})
     assert [found.member_for(each) for each in (small, large)] == ["cvrp-20", "cvrp-50"]

@@ -27,6 +27,27 @@ def test_words_win_over_yaml_which_wins_over_defaults(tmp_path):
     assert config.training.keep_checkpoints == 3
 
 
+@pytest.mark.parametrize(
+    ("workload", "right", "wrong"),
+    [
+        ("bep", "data.sources", ("source", "folder", "instances")),
+        ("crypto", "data.folder", ("sources", "instances")),
+        ("cvrp", "evaluation.instances", ("source", "sources", "folder")),
+        ("lmol", "data.source", ("sources", "folder", "instances")),
+        ("tinystories", "data.source", ("sources", "folder", "instances")),
+    ],
+)
+def test_the_key_for_ones_own_files_is_named_where_that_of_another_workload_is_given(workload, right, wrong):
+    for name in wrong:
+        with pytest.raises(UserError, match=rf"data\.{name}: unknown key; did you mean '{right}'\?"):
+            configs.check_words(workloads.find(workload).config, [f"data.{name}=mine"])
+
+
+def test_a_folder_given_as_the_source_of_candles_is_told_its_key():
+    with pytest.raises(UserError, match=r"'ccxt'; files of your own are given as data\.folder=exports \(given 'expor"):
+        configs.check_words(workloads.find("crypto").config, ["data.source=exports"])
+
+
 def test_an_exponent_without_a_point_is_a_number(tmp_path):
     """PyYAML reads 1e-4 as a string."""
     assert load(tmp_path, "training: {steps: 1, learning_rate: 1e-4}").training.learning_rate == 1e-4

@@ -11,7 +11,9 @@ import hashlib
 import os
 import platform
 import shlex
+import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,7 +28,7 @@ from models.routing.environment import DEPOT, Instances
 
 SOURCES = ("decoder.cpp", "gradients.cpp", "fleet.cpp", "solve.cpp")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-pthread")
-SECONDS = 300  # a compiler may take; it needs five
+SECONDS = 300  # a compiler may take; it needs some 25
 
 
 @functools.cache
@@ -58,6 +60,8 @@ def library() -> ctypes.CDLL:
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             made = Path(temporary) / path.name
             command = [*shlex.split(compiler), *FLAGS, "-o", str(made), *(str(here / name) for name in SOURCES)]
+            if shutil.which(command[0]):
+                print(f"compiling native code, once: half a minute or more; it is kept in {folder}", file=sys.stderr)
             subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS)
             made.replace(path)  # as a whole: another process may be doing the same
     return ctypes.CDLL(str(path))

@@ -89,9 +89,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     known = json.loads((earlier / MANIFEST).read_text()) if earlier else None
     kept = _unchanged(data, known) if known and source == "files" else []
     span = (known["folds"][0]["train_from"], known["folds"][-1]["end"]) if known else None
-    failed: dict[str, str] = {}
-    coins: dict[str, Coin] = {}
-    ends: dict[str, np.ndarray] = {}
+    failed, coins, ends = dict[str, str](), dict[str, Coin](), dict[str, np.ndarray]()
     market: Mapping[str, Candles] = {}
     if source == "simulate":
         names = list(dict.fromkeys([*wanted, *data.context]))

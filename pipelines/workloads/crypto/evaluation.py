@@ -77,7 +77,7 @@ def evaluate(
         traded["deflated_sharpe"] = None if sharpe is None or not error else deflated_sharpe(sharpe, error, seen.family)
     ranking = sorted(pages.values(), key=summary.evidence)
     absent = [] if coins else [symbol for symbol in (*facts["symbols"], *failed) if symbol not in pages]
-    table = [summary.table_row(page) for page in ranking]
+    table = [{**summary.table_row(page), "verdict": headline.too_short([page]) + page["verdict"]} for page in ranking]
     table += [{"coin": symbol, "verdict": "not evaluated"} for symbol in absent]
     found = summary.summarise(config, ranking, folds, missing)
     first_line = headline.headline(ranking, config.data.origin == "simulate")

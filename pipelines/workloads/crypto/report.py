@@ -21,7 +21,7 @@ from pipelines.report.verdict import BETTER, EVEN, WORSE, Row, answer
 from pipelines.run.folder import Run
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.evaluation import SPLIT
-from pipelines.workloads.crypto.verdict.headline import predictability
+from pipelines.workloads.crypto.verdict.headline import coin_line, predictability
 from pipelines.workloads.crypto.verdict.judge import LEAK, PAYS, Comparison
 from pipelines.workloads.crypto.verdict.summary import TRADING, Page, interval
 
@@ -155,7 +155,7 @@ def _coin(page: Page, logged: Logged) -> Markup:
         *(svg(draw(page, logged), trimmed=False) for draw in DRAWN),
         matrix(page["figures"]["confusion"], page["classes"], "what came", "predicted"),
     ]
-    return beside(__file__, "coin.html", page=page, pictures=panels(pictures), tables=tables)
+    return beside(__file__, "coin.html", page=page, said=coin_line(page), pictures=panels(pictures), tables=tables)
 
 
 def _calibration(page: Page, logged: Logged) -> Figure:

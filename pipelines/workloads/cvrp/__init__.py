@@ -44,7 +44,7 @@ class Data(DataSection):
     )
     validation_instances: int = Field(1000, ge=1, description="instances on which the best model is chosen")
     test_instances: int = Field(1000, ge=1, le=10_000, description="instances of the test set to evaluate on")
-    labels: int = Field(0, ge=0, description="instances that `prepare` solves with HGS, for training.imitation_steps")
+    labels: int = Field(0, ge=0, description="instances that HGS solves first, to imitate; as many as updates read")
 
     @model_validator(mode="after")
     def _capacity_fits(self) -> "Data":
@@ -195,27 +195,23 @@ class Config(BaseConfig):
         """Whether model.kind is a network: heuristics have nothing to learn."""
         return self.model.kind not in HEURISTICS
 
-    @model_validator(mode="before")
-    @classmethod
-    def _heuristics_need_no_labels(cls, tree: object) -> object:
-        """Drop the instances to imitate if nothing is trained, since they take a minute to solve."""
-        model = tree.get("model") if isinstance(tree, dict) else None
-        if isinstance(tree, dict) and isinstance(model, dict) and model.get("kind") in list(HEURISTICS):
-            for name, idle in (("data", "labels"), ("training", "imitation_steps")):
-                if isinstance(section := tree.get(name), dict):
-                    tree = {**tree, name: {key: value for key, value in section.items() if key != idle}}
-        return tree
+    @model_validator(mode="after")
+    def _labels_are_read(self) -> "Config":
+        """Leave out instances that no update would imitate, as all of them are solved before the first."""
+        imitating = min(self.training.imitation_steps, self.training.steps or math.inf) if self.trains else 0
+        labels = min(self.data.labels, int(imitating) * self.training.batch_size)
+        object.__setattr__(self, "data", self.data.model_copy(update={"labels": labels}))  # it is frozen from now on
+        return self
 
     @model_validator(mode="after")
     def _starts_fit(self) -> "Config":
+        for name in ("starts", "best_of"):
+            if (given := getattr(self.training, name)) is not None and self.training.baseline == "rollout":
+                raise ValueError(f"training.{name}={given} has no meaning with training.baseline=rollout; leave it out")
         starts = self.training.starts
-        if starts is not None and self.training.baseline == "rollout":
-            raise ValueError(f"training.starts={starts} has no meaning with training.baseline=rollout; leave it out")
         if starts is not None and starts > self.data.sizes[0]:
             raise ValueError(f"training.starts={starts} is more than data.customers={self.data.customers}")
         best_of, tours = self.training.best_of, starts or self.data.sizes[0]
-        if best_of is not None and self.training.baseline == "rollout":
-            raise ValueError(f"training.best_of={best_of} has no meaning with training.baseline=rollout; leave it out")
         if best_of is not None and best_of > tours:
             raise ValueError(f"training.best_of={best_of} is more than the {tours} tours of an instance")
         return self

@@ -81,8 +81,7 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
         methods += [bench.with_model(model, device, *way) for way in _ways(config)]
         headline = methods[-1]
         if budget and not native.unavailable():
-            improved = bench.with_model(model, device, settings.decode, False, budget)
-            methods.append(improved)
+            methods += [improved := bench.with_model(model, device, settings.decode, False, budget)]
     return _evaluation(name, bench, methods + bench.few().by_solvers(budget), headline, improved)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common.disk.files import write_whole
 from common.plain import Plain
 from common.workers import in_order
 from models.routing import native
@@ -18,7 +19,7 @@ from pipelines.workloads.cvrp import Config, Data
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
 from pipelines.workloads.cvrp.solvers.reference import lacking, to_imitate
 
-INSTANCES_AT_ONCE = 500  # labelled by a worker process at a time
+INSTANCES_AT_ONCE = 500  # labelled by a worker process at a time, and kept in a file
 
 
 def prepare(config: "Config", folder: Path) -> Mapping[str, Plain]:
@@ -28,7 +29,7 @@ def prepare(config: "Config", folder: Path) -> Mapping[str, Plain]:
     for split, size in sizes.items():
         _save(folder / split, generate(config.data, stream_key(0, split), torch.arange(size)))
     if config.data.labels:
-        _save(folder / "labels", labelled(config.data))
+        _save(folder / "labels", labelled(config.data, folder.with_suffix(".parts")))
         sizes["labels"] = config.data.labels
     return {"instances": sizes}
 
@@ -38,26 +39,31 @@ def _save(folder: Path, fields: Mapping[str, Tensor]) -> None:
     datasets.Dataset.from_dict(columns).save_to_disk(folder)
 
 
-def labelled(data: "Data") -> dict[str, Tensor]:
-    """Return the fields of `data.labels` instances with their tours, `tour` (B, 2 n), padded with the depot."""
+def labelled(data: "Data", parts: Path) -> dict[str, Tensor]:
+    """Return the fields of `data.labels` instances with `tour` (B, 2 n), padded with the depot and kept in `parts`."""
     if reason := lacking():
         other = "PyVRP, which takes longer" if native.unavailable() else "ruin and recreate"
         print(f"{reason}: instances to imitate are solved by {other}", file=sys.stderr)
     items = torch.arange(data.labels)
-    what = f"solving the {data.labels:,} instances to imitate of data.labels, {INSTANCES_AT_ONCE} at a time"
-    found = in_order(partial(_tours, data), items.split(INSTANCES_AT_ONCE), what)
+    parts.mkdir(exist_ok=True)
+    begun = "going on to solve" if any(parts.glob("*.tours")) else "solving"
+    what = f"{begun} the {data.labels:,} instances to imitate of data.labels, {INSTANCES_AT_ONCE} at a time"
+    found = in_order(partial(_tours, data, parts), items.split(INSTANCES_AT_ONCE), what)
     fields = generate(data, stream_key(0, "labels"), items)
     return {**fields, "tour": torch.from_numpy(np.concatenate(list(found))).float()}
 
 
-def _tours(data: "Data", items: Tensor) -> np.ndarray:
-    """Return tours (b, 2 n), each a pure function of the instance."""
+def _tours(data: "Data", parts: Path, items: Tensor) -> np.ndarray:
+    """Return tours (b, 2 n), each a pure function of the instance, from their file in `parts` or into it."""
+    kept = parts / f"{items[0]}.tours"
+    if kept.exists():
+        return np.frombuffer(kept.read_bytes(), np.int64).reshape(len(items), -1)
     fields = generate(data, stream_key(0, "labels"), items)
     if "rules" in fields:
         fields["rules"][..., [1, 3, 4]] -= 2 * MARGIN  # limits that policies, which keep away from them, reach
-    problems = problems_of(fields)
-    tours = [actions_of(to_imitate(problem), 2 * data.sizes[-1]) for problem in problems]
-    return torch.stack(tours).numpy()
+    tours = torch.stack([actions_of(to_imitate(each), 2 * data.sizes[-1]) for each in problems_of(fields)]).numpy()
+    write_whole(kept, tours.tobytes())
+    return tours
 
 
 def load(folder: Path, split: str) -> dict[str, Tensor]:

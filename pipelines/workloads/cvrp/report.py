@@ -88,9 +88,7 @@ def _cost_against_time(table: Sequence[Row]) -> Markup:
     axis = figure.subplots()
     for row in table:
         axis.plot(row[COST], row[GAP], "o", label=row["method"])
-    axis.set_xscale("log")
-    if all(row[GAP] > 0 for row in table):
-        axis.set_yscale("log")
+    axis.set(xscale="log", yscale="log" if all(row[GAP] > 0 for row in table) else "linear")
     axis.set_xlabel("milliseconds of CPU time per instance,\nof all threads together", fontsize=8)
     axis.set_ylabel(NAME, fontsize=8)
     axis.tick_params(labelsize=8)
@@ -102,21 +100,18 @@ def _cost_against_time(table: Sequence[Row]) -> Markup:
 
 def _tours(evaluation: Evaluation) -> list[tuple[Markup, str]]:
     """Draw the tours of the best, median and worst instance by gap; returns pictures with their captions."""
-    written = evaluation.files[f"{evaluation.split}.tours.jsonl"].splitlines()
-    return [_tour(json.loads(line)) for line in written]
+    return [_tour(json.loads(line)) for line in evaluation.files[f"{evaluation.split}.tours.jsonl"].splitlines()]
 
 
 def _tour(drawing: Mapping[str, Any]) -> tuple[Markup, str]:
-    figure = Figure(figsize=(4, 4))
+    figure, locs = Figure(figsize=(4, 4)), drawing["locs"]
     axis = figure.add_axes((0, 0, 1, 1))
-    locs = drawing["locs"]
     for route in drawing["routes"]:
         path = [locs[node] for node in (0, *route, 0)]
         axis.plot([x for x, _ in path], [y for _, y in path], "-o", linewidth=1.2, markersize=3)
     axis.plot(*locs[0], "s", color="black", markersize=7)
     axis.set_aspect("equal", adjustable="datalim")
-    axis.set_xticks([])
-    axis.set_yticks([])
+    axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("#cccccc")
     caption = f"{drawing['which']}: {drawing['name']}, cost {drawing['cost']:.4g}"
     if drawing["reference"]:

@@ -174,6 +174,17 @@ def test_without_a_compiler_the_reason_is_given(monkeypatch, tmp_path, compiler,
     native.library.cache_clear()
 
 
+def test_compiling_is_announced_and_not_repeated(monkeypatch, tmp_path, capfd):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setattr(native, "SOURCES", ())
+    monkeypatch.setattr(native, "FLAGS", ("-shared", "-fPIC", "-x", "c++", "/dev/null"))  # in no time
+    for said in (f"compiling native code, once: half a minute or more; it is kept in {tmp_path}\n", ""):
+        native.library.cache_clear()
+        native.library()
+        assert capfd.readouterr().err == said
+    native.library.cache_clear()
+
+
 def test_a_demand_that_no_vehicle_can_carry_is_refused():
     policy, instances = make_policy("gt"), make_instances(2, 4)
     with torch.no_grad():

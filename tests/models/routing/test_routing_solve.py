@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from models.routing import fleet
+from models.routing import fleet, native
 from models.routing.environment import Instances, routes_of
 from models.routing.inputs import STARTS_FROM, RoutingInput, RoutingSettings, problem_of
 from models.routing.problems import Problem
@@ -27,6 +27,29 @@ def test_solve_takes_any_array_in_any_unit(array):
     routes_in_units, cost_in_units = policy.solve(array(locs[0].double() * 4096 - 256), array(demand[0]), 20)
     assert routes_in_units == routes
     assert cost_in_units == pytest.approx(2048 * cost, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("fields", "settings", "by"),
+    [
+        ({}, {}, "policy, then search"),
+        ({}, {"milliseconds": 0}, "policy"),
+        ({}, {"starts_from": "savings"}, "search without a policy"),
+        ({"customers": 40}, {"milliseconds": 1}, "search without a policy"),
+        ({"customers": 40}, {"milliseconds": 1, "starts_from": "policy"}, "policy, then search"),
+        ({"initial": [[1], [2, 3, 4]]}, {"milliseconds": 1}, "search without a policy"),
+        ({"initial": [[1], [2, 3, 4]]}, {"milliseconds": 0}, "the routes given"),
+        ({"windows": [[0, 9]] * 4}, {}, "search without a policy"),
+        ({"num_vehicles": 2}, {"milliseconds": 0}, "search without a policy"),
+    ],
+)
+@pytest.mark.skipif(native.unavailable() is not None, reason="needs a C++ compiler")
+def test_an_answer_says_whether_a_policy_had_a_part_in_it(fields, settings, by):
+    count = fields.get("customers", 4)
+    places = [[0, number / count] for number in range(1, count + 1)]
+    given = {"depot": [0, 0], "demands": [1] * count, "capacity": count, **fields, "customers": places}
+    (answer,) = make_policy("gt").predict([given], **settings)
+    assert answer["by"] == by
 
 
 def test_solve_keeps_the_shape_of_a_narrow_map():

@@ -16,7 +16,7 @@ from pipelines.workloads.crypto import report as coin_report
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import DRAWN, sections
 from pipelines.workloads.crypto.verdict import looks
-from pipelines.workloads.crypto.verdict.headline import headline
+from pipelines.workloads.crypto.verdict.headline import coin_line, headline
 from tests.report.pages import checked
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
@@ -67,6 +67,13 @@ def told(run, gains, **changes):
     evaluation = replace(kept[0], table=table, summary=summary, files=files)
     (heading, html), _ = sections(config, models, [evaluation], old)
     return heading, " ".join(html.split())
+
+
+def longer(run):
+    """Return the account of the coin told about as if its test had ten times the days."""
+    curves = json.loads(run[2][0].files["test/AAAUSDT.json"])["equity"]
+    begin, *_ = curves["time_ms"]
+    return {**curves, "time_ms": [begin + 10 * (time - begin) for time in curves["time_ms"]]}
 
 
 def gain(value, low, high):
@@ -124,15 +131,39 @@ def test_the_verdict_counts_coins_that_lose_to_a_simple_model(run):
 )
 def test_the_heading_counts_coins_by_what_their_grades_are_worth(run, pays, predictive, heading):
     grades = {"predictive": predictive, "beyond simple models": False, "pays its costs": pays}
-    found, text = told(run, [gain(0.02, -0.01, 0.03)] * 2, grades=grades, verdict="any")
+    found, text = told(run, [gain(0.02, -0.01, 0.03)] * 2, grades=grades, verdict="any", equity=longer(run))
     assert found.startswith(f"{heading}: net return ")
     assert re.search(r" trades, break-even fee -?\d\.\d+ % a side, buy-and-hold .* %, \d+ days$", found)
     assert re.search(r"the price went its way in [\d.]+ % of [\d,]+ moves", text.partition("<details>")[0])
     assert "By likelihood" in text.partition("<summary>statistics</summary>")[2]
 
 
+def test_a_test_too_short_for_a_verdict_is_called_so_wherever_the_verdict_is_said(run, shown):
+    """Its few trades are neither given an interval nor a break-even fee."""
+    heading, _ = told(run, [gain(0.02, -0.01, 0.03)] * 2)
+    trades = r"too short for a verdict \(\d+ days, \d+ trades\): "
+    money = r"net return [-+][\d.]+ %, buy-and-hold [-+][\d.]+ %, \d+ days"
+    assert re.fullmatch(rf"{trades}0 of 2 simulated coins pay their costs: {money}", heading)
+    assert re.search(rf"<b>AAAUSDT: {trades}no skill shown: {money}</b>", shown[1][1])
+    table = json.loads((run[3].evaluations / "test.json").read_text())["table"]
+    assert re.fullmatch(rf"{trades}no skill shown", next(row for row in table if row["coin"] == "AAAUSDT")["verdict"])
+
+
+@pytest.mark.parametrize(
+    ("trades", "short"), [(1, "too short for a verdict (36 days, 1 trade): "), (0, ""), (9, "too short"), (10, "")]
+)
+def test_few_trades_support_no_verdict_however_many_days_they_took(run, trades, short):
+    page = json.loads(run[2][0].files["test/AAAUSDT.json"]) | {"equity": longer(run)}
+    page["backtest"] |= {"num_trades": trades, "days": 36}
+    found = coin_line(page)
+    assert found.startswith(f"AAAUSDT: {short}")
+    assert ("too short" in found, "break-even" in found) == (bool(short), trades == 10)
+    page["grades"]["pays its costs"] = True  # by a test of its own
+    assert "too short" not in coin_line(page)
+
+
 def test_a_suspected_leak_stands_above_all(run):
-    heading, text = told(run, [gain(0.9, 0.8, 1.0)] * 2, verdict="leak suspected")
+    heading, text = told(run, [gain(0.9, 0.8, 1.0)] * 2, verdict="leak suspected", equity=longer(run))
     assert heading.startswith("0 of 2 simulated coins pay their costs; a leak is suspected on 2: ")
     assert "A leak is suspected on 2 (A0USDT, A1USDT), whose figures are worth nothing." in text
     assert 'class="answer worse"' in text

@@ -230,6 +230,7 @@ def test_answers_say_when_vehicles_come_which_they_are_and_who_is_left_out(tmp_p
     by_time, wrong, usual, by_prize = policy.answers(asked, settings)
     assert wrong["name"] == "few"
     assert wrong["error"].startswith("no plan was found that serves all: 1 customers are left over")
-    assert by_time == {"name": "timed", "routes": [[1, 2]], "cost": 4.0, "arrivals": [[2.0, 3.0, 5.0, 8.0]]}
+    by = {"by": "search without a policy"}
+    assert by_time == {"name": "timed", "routes": [[1, 2]], "cost": 4.0, "arrivals": [[2.0, 3.0, 5.0, 8.0]], **by}
     assert (sorted(usual["routes"][0]), usual["cost"]) == ([1, 2], 4.0)
-    assert by_prize == {"routes": [[1]], "cost": 2.5, "vehicles": [0], "left_out": [2]}
+    assert by_prize == {"routes": [[1]], "cost": 2.5, "vehicles": [0], "left_out": [2], **by}

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from common.disk import prepared
 from common.errors import UserError
 from common.random import uniform
 from models.routing.environment import DEPOT, Instances, reset, route_ends, routes_of, step, tour_length
@@ -39,10 +40,10 @@ def test_variants_are_all_orders_and_directions_of_the_same_routes():
         assert len({str(tour) for tour in found}) == count
 
 
-def test_labels_do_not_depend_on_how_work_is_cut_and_variants_not_on_the_batch(folder, monkeypatch):
-    whole = preparation.labelled(config().data)["tour"]
+def test_labels_do_not_depend_on_how_work_is_cut_and_variants_not_on_the_batch(folder, tmp_path, monkeypatch):
+    whole = preparation.labelled(config().data, tmp_path / "whole")["tour"]
     monkeypatch.setattr(preparation, "INSTANCES_AT_ONCE", 2)
-    assert torch.equal(preparation.labelled(config().data)["tour"], whole)
+    assert torch.equal(preparation.labelled(config().data, tmp_path / "cut")["tour"], whole)
     source = Curriculum(config(), folder, CPU)
     together = source.batch(torch.arange(4, 8))
     alone = source.batch(torch.tensor([6]))
@@ -97,6 +98,54 @@ def test_imitation_lowers_the_cost_of_greedy_tours(folder):
         task.loss(task.model, task.train.batch(torch.arange(8 * k, 8 * k + 8))).value.backward()
         optimizer.step()
     assert cost() < before - 0.05
+
+
+@pytest.mark.parametrize(
+    ("words", "solved"),
+    [
+        ({}, 5),  # of the 12 that three updates could read
+        ({"steps": 1}, 4),
+        ({"imitation_steps": 1}, 4),
+        ({"imitation_steps": 0}, 0),
+    ],
+)
+def test_only_labels_that_updates_read_are_solved(words, solved):
+    found = config(**words)
+    assert found.data.labels == solved
+    assert Config.model_validate(found.model_dump()) == found
+    grown = Config.model_validate({**found.model_dump(), "training": {**found.training.model_dump(), "steps": 90}})
+    assert grown.data.labels == solved  # as --resume reads it: of the same data
+
+
+def test_what_is_stopped_goes_on_from_the_labels_that_are_solved(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(preparation, "INSTANCES_AT_ONCE", 2)
+    solved, solve = [], preparation.to_imitate
+
+    def stopped(problem):
+        solved.append(problem)
+        if len(solved) == 4:
+            raise KeyboardInterrupt
+        return solve(problem)
+
+    def write(folder):
+        return preparation.prepare(config(), folder)
+
+    def prepared_in(folder):
+        return prepared.prepare(folder, {}, write, list)
+
+    monkeypatch.setattr(preparation, "to_imitate", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        prepared_in(tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir() if path.name != ".lock"] == [".a.parts"]
+    prepared_in(tmp_path / "a")
+    assert len(solved) == 4 + 3  # of five, the first two are not solved again
+    prepared_in(tmp_path / "b")
+    assert torch.equal(load(tmp_path / "a", "labels")["tour"], load(tmp_path / "b", "labels")["tour"])
+    assert not list(tmp_path.glob(".*.parts"))
+    (tmp_path / ".a.parts").mkdir()  # as if it had died just before it removed them
+    (tmp_path / ".lock").touch()
+    prepared_in(tmp_path / "a")
+    assert not list(tmp_path.glob(".*.parts"))
 
 
 def test_imitation_without_labels_is_refused(tmp_path):

@@ -21,14 +21,14 @@ DATA = {"customers": [5, 9], "distribution": "x", "validation_instances": 40, "t
 
 
 def config(**training):
-    training = {"steps": 9, "batch_size": 4, "imitation_steps": 5, **training}
+    training = {"steps": 40, "batch_size": 4, "imitation_steps": 5, **training}
     return Config.model_validate({"data": DATA, "model": {"layers": 1, "width": 16, "heads": 2}, "training": training})
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
-    prepare(config(), folder)
+    prepare(config(imitation_steps=40), folder)
     return folder
 
 

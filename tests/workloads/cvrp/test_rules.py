@@ -157,7 +157,7 @@ def test_tours_to_imitate_keep_to_the_rules_and_are_learnt_from(tmp_path, custom
     assert task.score(task.model, task.validation.batch(torch.arange(20)))["cost"].isfinite().all()
 
 
-def test_a_tour_to_imitate_keeps_the_margin_that_policies_keep(monkeypatch):
+def test_a_tour_to_imitate_keeps_the_margin_that_policies_keep(monkeypatch, tmp_path):
     # Both customers fit on a route, which reaches the second at the very moment when it closes.
     places = torch.tensor([[0, 0], [0.5, 0.3], [0.5, 0]])
     first = places[1].norm()
@@ -167,7 +167,7 @@ def test_a_tour_to_imitate_keeps_the_margin_that_policies_keep(monkeypatch):
     monkeypatch.setattr(preparation, "generate", lambda *_: {**fields, "rules": rules[None].clone()})
     (problem,) = problems_of({**fields, "rules": rules[None]})
     assert plan(problem, rounds=50).routes == [[1, 2]]
-    (tour,) = preparation._tours(config(customers=2).data, torch.arange(1))
+    (tour,) = preparation._tours(config(customers=2).data, tmp_path, torch.arange(1))
     assert sorted(routes_of(torch.from_numpy(tour))) == [[1], [2]]
 
 
@@ -225,6 +225,10 @@ def test_starts_of_a_policy_are_asked_for_and_refused_with_what_it_does_not_read
 def test_a_plain_problem_is_solved_by_a_policy_that_reads_rules():
     _, problems = batch_of("mixed", 12)
     policy = made()
+    ruled = {"depot": [0, 0], "customers": [[0, 1]], "demands": [1], "capacity": 2, "windows": [[0, 9]]}
+    for milliseconds, by in ((0, "policy"), (1, "policy, then search")):
+        (found,) = policy.predict([ruled], milliseconds=milliseconds, starts_from="policy")
+        assert found["by"] == by
     for item, problem in enumerate(problems):
         asked = {
             "depot": problem.locs[0].tolist(),

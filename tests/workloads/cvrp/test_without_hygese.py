@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models.routing import native
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp import Data
 from pipelines.workloads.cvrp import prepare as preparation
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
 from pipelines.workloads.cvrp.solvers import validator
@@ -20,11 +20,11 @@ def _no_hygese(monkeypatch):
 
 
 @pytest.mark.parametrize("compiler", [True, False])
-def test_instances_to_imitate_are_solved_by_others(compiler, monkeypatch, capfd):
+def test_instances_to_imitate_are_solved_by_others(compiler, monkeypatch, capfd, tmp_path):
     if not compiler:
         monkeypatch.setattr(native, "unavailable", lambda: "no compiler")
-    data = Config.model_validate({"data": {"customers": 10, "labels": 3}}).data
-    first, second = preparation.labelled(data)["tour"], preparation.labelled(data)["tour"]
+    data = Data(customers=10, labels=3)
+    first, second = (preparation.labelled(data, tmp_path / name)["tour"] for name in "ab")
     assert torch.equal(first, second)
     problems = problems_of(generate(data, stream_key(0, "labels"), torch.arange(3)))
     for problem, tour in zip(problems, first.long().tolist(), strict=True):

@@ -22,16 +22,24 @@ def headline(pages: Sequence[Page], simulated: bool) -> str:
     kind = f"{'simulated ' * simulated}coin{'s' * (len(pages) > 1)}"
     said = f"{worth[judge.PAYS]} of {len(pages)} {kind} {verb} costs"
     others = [f"{worth[name]} {name}" for name in (judge.NOT_TRADABLE, judge.BOUNCE) if worth[name]]
-    if worth[judge.LEAK]:
-        others.append(f"a leak is suspected on {worth[judge.LEAK]}")
-    if copies:
-        others.append(f"{copies} more {'are copies' if copies > 1 else 'is a copy'} of another's candles")
-    return "; ".join([said, *others]) + f": {money(pages)}"
+    others += [f"a leak is suspected on {worth[judge.LEAK]}"] * bool(worth[judge.LEAK])
+    others += [f"{copies} more {'are copies' if copies > 1 else 'is a copy'} of another's candles"] * bool(copies)
+    return too_short(pages) + "; ".join([said, *others]) + f": {money(pages)}"
 
 
 def coin_line(page: Page) -> str:
     """Return the verdict on a coin."""
-    return f"{page['symbol']}: {_worth(page)}: {money([page])}"
+    return f"{page['symbol']}: {too_short([page])}{_worth(page)}: {money([page])}"
+
+
+def too_short(pages: Sequence[Page]) -> str:
+    """Return words that open a verdict with no interval for want of candles, or of trades for it to hold, else ""."""
+    traded = [page["backtest"] for page in pages]
+    trades, days = sum(each["num_trades"] for each in traded), max(each["days"] for each in traded)
+    enough = net_return_interval(pages) and not 0 < trades < MIN_BLOCKS  # fewer trades say no more than fewer blocks
+    if enough or any(page["grades"][judge.PAYS] for page in pages):  # whose own test asks for enough
+        return ""
+    return f"too short for a verdict ({days} day{'s' * (days != 1)}, {trades or 'no'} trade{'s' * (trades != 1)}): "
 
 
 def _worth(page: Page) -> str:
@@ -47,9 +55,9 @@ def money(pages: Sequence[Page]) -> str:
     trades, days = sum(each["num_trades"] for each in traded), max(each["days"] for each in traded)
     held = np.mean([each["buy_and_hold_return"] for each in traded])
     said = f"buy-and-hold {100 * held:+.1f} %, {days} day{'s' * (days != 1)}"
-    if not trades:
-        return f"no trade, {said}"
     net, ends = np.mean([each["net_return"] for each in traded]), net_return_interval(pages)
+    if not trades or too_short(pages):
+        return f"net return {100 * net:+.1f} %, {said}" if trades else f"no trade, {said}"
     between = f" [{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]" if ends else ""
     # A fee earns nothing where what all trades earn without one equals their turnover times the fee.
     known = [each for each in traded if each["break_even_fee"] is not None]
