@@ -144,14 +144,10 @@ class Reader:
                     self._expect(begin, end, 2)
         edges = {each.begin for each in found}, {each.end for each in found}
         beside = [name for run in runs for name in self._in_run(run, *edges)]
-        found = list({name.begin: name for name in [*found, *beside, *self._inverted(runs)]}.values())
-        spans = {(name.begin, name.end) for name in found}
-        spans |= {*self._elsewhere(runs, found), *self.users}
-        kept: list[tuple[int, int]] = []
-        for begin, end in sorted(spans, key=lambda span: (span[0], -span[1])):
-            if not kept or begin >= kept[-1][1]:
-                kept.append((begin, end))
-        return kept
+        begun = {name.begin: name for name in [*found, *beside, *self._inverted(runs)]}
+        spans = _apart((name.begin, name.end) for name in begun.values())
+        elsewhere = self._elsewhere(runs, [begun[begin] for begin, _ in spans])
+        return _apart({*spans, *elsewhere, *self.users})
 
     def _leave_out(self, runs: list[list[Piece]], firms: Collection[str]) -> None:
         """Keep the words of firms, wherever they stand, from being parts of names."""
@@ -297,8 +293,11 @@ class Reader:
         """Yield single words that name a person of strong evidence; ordinary words only where one is expected."""
         taken = {begin for name in found for begin in range(name.begin, name.end)}
         sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH]
-        alone = {word.lower() for words in sure for word in words}
-        firsts = {"".join(word[0] for word in words).upper() for words in sure if len(words) > 1}
+        alone = {
+            form for words in sure for word in words for form in (word.lower(), _plain(word)) if len(form) == len(word)
+        }
+        parted = [re.findall(r"\w+", " ".join(words)) for words in sure]
+        firsts = {"".join(word[0] for word in words).upper() for words in [*sure, *parted] if len(words) > 1}
         initials = firsts | {each[0] + each[-1] for each in firsts}
         for before, piece, following in (
             each for run in runs for each in zip([None, *run], run, [*run[1:], None], strict=False)
@@ -319,6 +318,15 @@ class Reader:
             acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin)
             if match[0] in initials and begin not in taken and (acts or any(self.expected[line])):
                 yield begin, end
+
+
+def _apart(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the spans in order that do not overlap one before, the longer of those that begin alike."""
+    kept: list[tuple[int, int]] = []
+    for begin, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+        if not kept or begin >= kept[-1][1]:
+            kept.append((begin, end))
+    return kept
 
 
 def _plain(word: str) -> str:

@@ -89,3 +89,20 @@ def test_a_firm_in_brackets_behind_a_person_stays():
     found = clean("Attendees: Emma Johnson, Robert Smith (Foster Halcrow)\n", mask=True, names=True).text
     assert "(Foster Halcrow)" in found
     assert "Smith" not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Freigabe: Frau Özlem Karabulut\n\nVerteiler: Hohenau, Sündermann, Karabulut, Ablage", "Karabulut"),
+        ("MEP Lead: Nguyễn Thị Hồng\n\nThe strategy by Hong was accepted.", "Hong"),
+        ("BIM Manager: Kwame Asante-Boateng\n\nAction KAB: naming convention", "KAB"),
+    ],
+)
+def test_a_known_person_is_found_in_a_row_of_surnames_without_accents_and_by_all_initials(text, name):
+    assert name not in clean(text, mask=True, names=True).text
+
+
+def test_rows_of_surnames_leave_what_follows_them():
+    found = clean("Rückfragen: Witold Górski, Tel. 0341/9876543", mask=True, names=True).text
+    assert ", Tel. " in found and "Górski" not in found
