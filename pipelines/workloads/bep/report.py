@@ -38,7 +38,10 @@ def sections(
             parts.append(("Suggestions for the fields", page))
     found = _compared(evaluations[0])
     heading = f"Likelihood of unseen text: {found.heading.lower()}, {found.rival['predictor']}"
-    return [answered(evaluations, fields, run), *parts, (heading, _verdict(evaluations[0], found))]
+    title, said = answered(evaluations, fields, run)
+    if found.outcome != BETTER:
+        title += f"; {found.by('%', 'fewer', 'more')} bits for unseen text than {found.rival['predictor']}"
+    return [(title, said), *parts, (heading, _verdict(evaluations[0], found))]
 
 
 def answered(

@@ -108,7 +108,11 @@ def test_the_report_shows_every_field(trained):
     outcome = "Better than" if low > 0 else "Worse than" if high < 0 else "No clear difference from"
     with (run / "evaluations/test.suggestions.csv").open(newline="") as file:
         silent = {row["field"] for row in csv.DictReader(file) if row["rank"] == "0"}
-    assert headings[0] == f"Clauses for {len(FIELDS) - len(silent)} of {len(FIELDS)} fields"
+    title, _, lost = headings[0].partition("; ")
+    assert title == f"Clauses for {len(FIELDS) - len(silent)} of {len(FIELDS)} fields"
+    assert bool(lost) == (low <= 0)
+    than = f" bits for unseen text than {found['strongest_baseline']}"
+    assert not lost or re.fullmatch(rf"[\d.e+]+ % (fewer|more).*{re.escape(than)}", lost)
     assert f"for: {', '.join(name for name in FIELDS if name in silent)}." in page
     assert re.search(r"It read \d+ documents with [\d,]+ characters\. Masked: ", page)
     likelihood = (
