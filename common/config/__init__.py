@@ -41,7 +41,6 @@ class Section(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
     one_of: ClassVar[tuple[str, ...]] = ()  # keys of which one is given: a word for it alone makes the others null
-    bounds: ClassVar[tuple[str, ...]] = ()  # of the former, which such a word makes null too
 
     def __init_subclass__(cls, defaults: Mapping[str, object] | None = None, **kwargs: Unpack[ConfigDict]) -> None:
         super().__init_subclass__(**kwargs)  # `defaults` is for the method below, which runs once fields are known
@@ -161,11 +160,10 @@ def _patch_all(cls: type[Section], tree: dict[str, object], words: Sequence[str]
         _patch(tree, word, following if word in _dotted(cls) else "")
     typed = {word.partition("=")[0] for word in words}
     for name, section in cls.model_fields.items():
-        keys: tuple[str, ...] = getattr(section.annotation, "one_of", ())
+        keys, bounds = (getattr(section.annotation, each, ()) for each in ("one_of", "bounds"))
         given, values = [key for key in keys if f"{name}.{key}" in typed], tree.get(name)
         if len(given) == 1 and isinstance(values, dict) and values.get(given[0]) is not None:
-            freed = (*keys, *getattr(section.annotation, "bounds", ()))
-            values.update(dict.fromkeys(key for key in freed if f"{name}.{key}" not in typed))
+            values.update(dict.fromkeys(key for key in (*keys, *bounds) if f"{name}.{key}" not in typed))
 
 
 def _patch(tree: dict[str, object], word: str, following: str) -> None:

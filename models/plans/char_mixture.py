@@ -1,7 +1,6 @@
 """A character LSTM mixed with counts of contexts, which continues a text and adapts to it."""
 
 import functools
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -190,7 +189,7 @@ class CharMixture(CharLSTM):
         """Return clauses for each field or heading; where there are none, or settings are given, what is written."""
         found = [self._clauses(each) for each in prepared]
         tells = [bool(settings.model_fields_set) or not each.get("suggestions") for each in found]
-        texts = iter(super().answers(list(itertools.compress(prepared, tells)), settings))
+        texts = iter(super().answers([each for each, tell in zip(prepared, tells, strict=True) if tell], settings))
         return [{**each, **next(texts)} if tell else each for each, tell in zip(found, tells, strict=True)]
 
     def _clauses(self, given: TextInput) -> dict[str, Plain]:

@@ -109,11 +109,9 @@ def test_epochs_become_steps_and_endless_data_have_none():
         Training(epochs=2).num_steps(None)
 
 
-def test_few_data_end_steps_sooner_and_epochs_later():
+def test_few_data_end_steps_sooner():
     steps = Training(steps=800, most_epochs=40, batch_size=128)
     assert [steps.num_steps(size) for size in (97, 2_560, 45_000, None)] == [31, 800, 800, 800]
-    epochs = Training(epochs=17, least_steps=400, batch_size=32)
-    assert [epochs.num_steps(size) for size in (39, 10_000)] == [400, 5313]
 
 
 def test_a_warm_up_takes_at_most_a_quarter_of_a_training():

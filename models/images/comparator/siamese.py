@@ -17,7 +17,7 @@ from models.images.vision_tower import Tower, layers_of, leave_out
 REDUCED = 16  # channels of a cell in which its place counts
 DROPPED = 0.3  # of a tower's features in training
 SHARPNESSES = (4.0, 16.0)  # factors on regressions of levels, whose exponentials are then odds
-LEAST = 1e-4  # least probability of an answer by levels, and least factor on the network's logits
+LEAST = 1e-4  # least probability of an answer by levels, and factor on the network's logits, which keeps their order
 DOUBTS = 2.0  # pairs, beside those that answers are fitted to, that are answered at random
 SHARES = [tenth / 10 for tenth in range(11)]  # of the regressions in scores, tried
 
@@ -84,10 +84,12 @@ class Siamese(Comparator):
         design[:, 1] /= spread
         # Levels may separate all pairs: a prior of deviation 1 bounds their weights, as if an image's pairs were one.
         flatness = torch.full(design.shape[1:2], ranking.FLATNESS, dtype=torch.float64)
-        flatness[2:-1] = 2 * len(pairs) / len(pairs[:, :2].unique())
-        weights = ranking.likeliest(doubted(label.cpu(), pairs), design, design.shape[1] - 1, flatness)
-        weights[1] /= spread
-        self.share[1], self.share[2:] = weights[0].clamp_min(LEAST) - 1, weights[1:]  # above 0, which keeps the order
+        flatness[2:-1] = crowded = 2 * len(pairs) / len(pairs[:, :2].unique())
+        # So do few pairs: as many more answers as come to DOUBTS pairs without a common image are taken to be random.
+        given, doubt = functional.one_hot(label.cpu(), 3).double(), DOUBTS * crowded / len(pairs)
+        answers = (given + doubt * (given + given[:, ranking.SWAPPED]).mean(0) / 2) / (1 + doubt)
+        weights = ranking.likeliest(answers, design, design.shape[1] - 1, flatness)
+        self.share[1], self.share[2], self.share[3:] = weights[0].clamp_min(LEAST) - 1, weights[1] / spread, weights[2:]
 
 
 class TowerSiamese(Siamese):
@@ -165,15 +167,6 @@ class TowerSiamese(Siamese):
             scores, _ = reliability.fit(prior, mixed, information, known).scores(prior, mixed, information)
             errors.append(float((scores - known).square().mean()))
         self.share[0] = SHARES[errors.index(min(errors))]
-
-
-def doubted(label: Tensor, pairs: Tensor) -> Tensor:
-    """Return probabilities (P, 3) of the answers to pairs (P, 3), of which a few that are all right prove little.
-
-    Pairs that share images are not independent, so half as many count as there are images.
-    """
-    given, doubt = functional.one_hot(label, 3).double(), 2 * DOUBTS / len(pairs[:, :2].unique())
-    return (given + doubt * (given + given[:, ranking.SWAPPED]).mean(0) / 2) / (1 + doubt)
 
 
 class TowerEncoder(nn.Sequential):

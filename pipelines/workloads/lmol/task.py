@@ -27,7 +27,6 @@ from pipelines.workloads.lmol.training.batches import Pairs
 from pipelines.workloads.lmol.training.checks import check_trains
 
 NAMED = 10  # unusable images that are listed before training
-TOLD = 1000  # validation pairs that answers are fitted to
 SCORED = 200  # validation images that measure the reliability of scores
 
 
@@ -195,8 +194,8 @@ class ComparisonTask(Task):
             encoded = self._encoded() if encoded is None else encoded  # a tuned tower sees otherwise than before
             model.weigh_answers(encoded.to(self.prior.device), self.validation.pairs)
         elif isinstance(model, Siamese):
-            told, places = self.validation.pairs[:TOLD, :2].unique(return_inverse=True)
-            labelled = torch.cat([places, self.validation.pairs[:TOLD, 2:]], 1)
+            told, places = self.validation.pairs[:, :2].unique(return_inverse=True)
+            labelled = torch.cat([places, self.validation.pairs[:, 2:]], 1)
             model.weigh_answers(model.encode_all(self.stored[told]), labelled)
         model.fit_scale(comparisons, self.config.seed)
         seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)
