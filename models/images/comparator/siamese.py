@@ -84,9 +84,9 @@ class Siamese(Comparator):
         design[:, 1] /= spread
         # Levels may separate all pairs: a prior of deviation 1 bounds their weights, as if an image's pairs were one.
         flatness = torch.full(design.shape[1:2], ranking.FLATNESS, dtype=torch.float64)
-        flatness[2:-1] = crowded = 2 * len(pairs) / len(pairs[:, :2].unique())
-        # So do few pairs: as many more answers as come to DOUBTS pairs without a common image are taken to be random.
-        given, doubt = functional.one_hot(label.cpu(), 3).double(), DOUBTS * crowded / len(pairs)
+        flatness[2:-1] = 2 * len(pairs) / len(pairs[:, :2].unique())
+        # So do few pairs that are all right: DOUBTS more are taken to be answered at random.
+        given, doubt = functional.one_hot(label.cpu(), 3).double(), DOUBTS / len(pairs)
         answers = (given + doubt * (given + given[:, ranking.SWAPPED]).mean(0) / 2) / (1 + doubt)
         weights = ranking.likeliest(answers, design, design.shape[1] - 1, flatness)
         self.share[1], self.share[2], self.share[3:] = weights[0].clamp_min(LEAST) - 1, weights[1] / spread, weights[2:]

@@ -59,7 +59,7 @@ def test_a_few_pairs_that_are_all_right_make_no_answer_certain():
     answers = answered(*few)[1]
     for model, encoded, pairs in (few, many):
         model.weigh_answers(encoded, pairs)
-    assert answered(*few)[0] < 0.9
+    assert answered(*few)[0] < 0.95
     assert answered(*many)[0] > 0.97
     assert torch.equal(answered(*few)[1], answers)
 
