@@ -17,7 +17,7 @@ from models.images.vision_tower import Tower, layers_of, leave_out
 REDUCED = 16  # channels of a cell in which its place counts
 DROPPED = 0.3  # of a tower's features in training
 SHARPNESSES = (4.0, 16.0)  # factors on regressions of levels, whose exponentials are then odds
-LEAST = 1e-4  # least probability of an answer by levels, and factor on the network's logits, which keeps their order
+LEAST = 1e-4  # least probability of an answer by levels, and factor on logits of a network alone
 DOUBTS = 2.0  # pairs, beside those that answers are fitted to, that are answered at random
 SHARES = [tenth / 10 for tenth in range(11)]  # of the regressions in scores, tried
 
@@ -80,8 +80,7 @@ class Siamese(Comparator):
         """Fit the weights in logits to labelled pairs (P, 3) of unseen images, by rows of `encoded`."""
         first, second, label = pairs.to(encoded.device).T
         design = torch.stack(self.terms(encoded, first, second), 1).double().cpu()  # (P, terms, 3)
-        spread = design[:, 1].square().mean().sqrt().clamp_min(1e-9)
-        design[:, 1] /= spread
+        design[:, 1] /= (spread := design[:, 1].square().mean().sqrt().clamp_min(1e-9))
         # Levels may separate all pairs: a prior of deviation 1 bounds their weights, as if an image's pairs were one.
         flatness = torch.full(design.shape[1:2], ranking.FLATNESS, dtype=torch.float64)
         flatness[2:-1] = 2 * len(pairs) / len(pairs[:, :2].unique())
@@ -89,7 +88,8 @@ class Siamese(Comparator):
         given, doubt = functional.one_hot(label.cpu(), 3).double(), DOUBTS / len(pairs)
         answers = (given + doubt * (given + given[:, ranking.SWAPPED]).mean(0) / 2) / (1 + doubt)
         weights = ranking.likeliest(answers, design, design.shape[1] - 1, flatness)
-        self.share[1], self.share[2], self.share[3:] = weights[0].clamp_min(LEAST) - 1, weights[1] / spread, weights[2:]
+        self.share[1], self.share[2], self.share[3:] = weights[0] - 1, weights[1] / spread, weights[2:]
+        self.share[1] += LEAST * (len(weights) == 2 and not weights[0])  # the order by the network alone is kept
 
 
 class TowerSiamese(Siamese):
