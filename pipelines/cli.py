@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
-GROWING = ("steps", "epochs")  # of training
+GROWING = ("steps", "epochs", "most_epochs")  # of training
 ROUNDING = ("training.micro_batch_size:", "hardware.")  # changes results by rounding alone
 
 

@@ -160,10 +160,10 @@ def _patch_all(cls: type[Section], tree: dict[str, object], words: Sequence[str]
         _patch(tree, word, following if word in _dotted(cls) else "")
     typed = {word.partition("=")[0] for word in words}
     for name, section in cls.model_fields.items():
-        keys: tuple[str, ...] = getattr(section.annotation, "one_of", ())
+        keys, bounds = (getattr(section.annotation, each, ()) for each in ("one_of", "bounds"))
         given, values = [key for key in keys if f"{name}.{key}" in typed], tree.get(name)
         if len(given) == 1 and isinstance(values, dict) and values.get(given[0]) is not None:
-            values.update(dict.fromkeys(key for key in keys if key not in given))
+            values.update(dict.fromkeys(key for key in (*keys, *bounds) if f"{name}.{key}" not in typed))
 
 
 def _patch(tree: dict[str, object], word: str, following: str) -> None:

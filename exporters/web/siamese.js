@@ -119,8 +119,9 @@ function answers(tensors, one, other) {
   const forwards = meet(one, other), backwards = meet(other, one);
   const dot = (x, { data }) => x.reduce((sum, value, i) => sum + value * data[i], 0);
   const similar = dot(forwards.map((value, i) => value + backwards[i]), tensors.similar) + tensors.similar_bias.data[0];
+  const [, gain, more] = tensors.share?.data ?? [0, 0, 0];  // older models have none
   // In the other order the same sums answer the other way round, so both orders agree.
-  return [...softmax([dot(forwards, tensors.higher), dot(backwards, tensors.higher), similar])];
+  return [...softmax([(1 + gain) * dot(forwards, tensors.higher), (1 + gain) * dot(backwards, tensors.higher), (1 + gain) * similar + more])];
 }
 
 // The most likely score of an image and its information from comparisons with the references that say most about it.

@@ -186,9 +186,11 @@ class CharMixture(CharLSTM):
             return self.suggester.suggest(heading, partial, n, likely)
 
     def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Plain]]:
-        """Return clauses for each field or heading, and the text that the model would write."""
-        written = super().answers(prepared, settings)
-        return [{**self._clauses(each), **text} for each, text in zip(prepared, written, strict=True)]
+        """Return clauses for each field or heading; where there are none, or settings are given, what is written."""
+        found = [self._clauses(each) for each in prepared]
+        tells = [bool(settings.model_fields_set) or not each.get("suggestions") for each in found]
+        texts = iter(super().answers([each for each, tell in zip(prepared, tells, strict=True) if tell], settings))
+        return [{**each, **next(texts)} if tell else each for each, tell in zip(found, tells, strict=True)]
 
     def _clauses(self, given: TextInput) -> dict[str, Plain]:
         """Return the clauses that a server suggests; none where a text has neither a field nor a heading."""

@@ -27,9 +27,11 @@ class Training(Section):
     """Settings of the training loop."""
 
     one_of: ClassVar[tuple[str, ...]] = ("steps", "epochs")
+    bounds: ClassVar[tuple[str, ...]] = ("most_epochs",)  # which a word for one of the former makes null too
 
     steps: int | None = Field(None, ge=1, description="number of optimizer updates; give this or epochs")
     epochs: float | None = Field(None, gt=0, description="passes over the training data; give this or steps")
+    most_epochs: float | None = Field(None, gt=0, description="passes over the training data that end it before steps")
     batch_size: int = Field(64, ge=1, description="examples per update, over all processes")
     micro_batch_size: int | Literal["auto"] = Field("auto", description="examples of a forward pass; auto: what fits")
     learning_rate: float = Field(1e-3, gt=0, description="peak learning rate, reached after the warm-up")
@@ -66,16 +68,16 @@ class Training(Section):
 
     def rate(self, step: int, steps: int) -> float:
         """Return the learning rate of update `step`, counted from 0, of `steps`."""
-        if step < self.warmup_steps:
-            return self.learning_rate * (step + 1) / self.warmup_steps
-        done = (step - self.warmup_steps) / max(1, steps - self.warmup_steps)
+        if step < (warmup := min(self.warmup_steps, steps // 4)):
+            return self.learning_rate * (step + 1) / warmup
+        done = (step - warmup) / max(1, steps - warmup)
         height, floor = SCHEDULES[self.schedule](done), self.final_learning_rate
         return self.learning_rate * (floor + (1 - floor) * height)
 
     def num_steps(self, size: int | None) -> int:
         """Return the number of updates over `size` examples; None: endless, where epochs raise UserError."""
         if self.steps is not None:
-            return self.steps
+            return math.ceil(min(self.steps, (self.most_epochs or math.inf) * (size or math.inf) / self.batch_size))
         if size is None or self.epochs is None:
             raise UserError("training.epochs: this workload's data are endless; give training.steps instead")
         return math.ceil(self.epochs * size / self.batch_size)

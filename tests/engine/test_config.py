@@ -171,8 +171,10 @@ def test_a_length_in_one_unit_needs_no_word_for_the_other(name):
     path, cls = cli.CONFIGS / f"{name}.yaml", workloads.find(name.partition("_")[0]).config
     steps = configs.load(path, cls, ["training.steps=7"]).training
     assert (steps.steps, steps.epochs) == (7, None)
+    assert steps.num_steps(1) == 7
     epochs = configs.load(path, cls, ["training.epochs=3"]).training
     assert (epochs.steps, epochs.epochs) == (None, 3)
+    assert epochs.num_steps(10 * epochs.batch_size) == 30
     for words in (["training.steps=7", "training.epochs=3"], ["training.steps=null", "training.epochs=null"]):
         with pytest.raises(UserError, match=r"give one of training\.steps and training\.epochs"):
             configs.load(path, cls, words)

@@ -17,7 +17,8 @@ from models.images.vision_tower import Tower, layers_of, leave_out
 REDUCED = 16  # channels of a cell in which its place counts
 DROPPED = 0.3  # of a tower's features in training
 SHARPNESSES = (4.0, 16.0)  # factors on regressions of levels, whose exponentials are then odds
-LEAST = 1e-4  # least probability of an answer by levels
+LEAST = 1e-4  # least probability of an answer by levels, and factor on logits of a network alone
+DOUBTS = 2.0  # pairs, beside those that answers are fitted to, that are answered at random
 SHARES = [tenth / 10 for tenth in range(11)]  # of the regressions in scores, tried
 
 
@@ -31,8 +32,9 @@ class Siamese(Comparator):
 
     family = "comparator"
     config: ComparatorConfig
+    share: Tensor
 
-    def __init__(self, config: ComparatorConfig, encoder: nn.Module | None = None):
+    def __init__(self, config: ComparatorConfig, encoder: nn.Module | None = None, parts: int = 3):
         super().__init__(config)
         width = config.width
         self.encoder = encoder or image_encoder(config)
@@ -41,6 +43,12 @@ class Siamese(Comparator):
         self.higher = nn.Parameter(torch.randn(width) * width**-0.5)
         self.similar = nn.Parameter(torch.randn(width) * width**-0.5)
         self.similar_bias = nn.Parameter(torch.zeros(()))
+        # Of regressions in scores; in logits: the network's factor less 1, the others of `terms`.
+        self.register_buffer("share", torch.zeros(parts, dtype=torch.float64))
+
+    def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return tensors with the shares, which older folders lack."""
+        return {"share": torch.zeros_like(self.share), **tensors}
 
     def encode(self, images: Tensor) -> Tensor:
         """Return encodings (U, D) of images (U, C, S, S)."""
@@ -48,11 +56,40 @@ class Siamese(Comparator):
         return encoded
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return logits (P, 3) from encodings (U, ...), in training those of the network alone."""
+        if self.training:
+            return self.network(encoded, first, second)
+        whole, *others = self.terms(encoded, first, second)
+        factor, *weights = self.share[1:].to(whole.dtype).unbind()
+        return sum((weight * term for weight, term in zip(weights, others, strict=True)), (1 + factor) * whole)
+
+    def terms(self, encoded: Tensor, first: Tensor, second: Tensor) -> list[Tensor]:
+        """Return what logits are summed from, (P, 3) each: those of the network, and an addition to Similar."""
+        found = self.network(encoded, first, second)
+        return [found, torch.zeros_like(found) + found.new_tensor([0, 0, 1])]
+
+    def network(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return logits (P, 3) by sums and products of single rows, which a matrix product rounds by their place."""
         one, other = self.as_first(encoded), self.as_second(encoded)
         forwards, backwards = functional.relu(one[first] + other[second]), functional.relu(one[second] + other[first])
         similar = ((forwards + backwards) * self.similar).sum(-1) + self.similar_bias
         return torch.stack([(forwards * self.higher).sum(-1), (backwards * self.higher).sum(-1), similar], -1)
+
+    @torch.no_grad()
+    def weigh_answers(self, encoded: Tensor, pairs: Tensor) -> None:
+        """Fit the weights in logits to labelled pairs (P, 3) of unseen images, by rows of `encoded`."""
+        first, second, label = pairs.to(encoded.device).T
+        design = torch.stack(self.terms(encoded, first, second), 1).double().cpu()  # (P, terms, 3)
+        design[:, 1] /= (spread := design[:, 1].square().mean().sqrt().clamp_min(1e-9))
+        # Levels may separate all pairs: a prior of deviation 1 bounds their weights, as if an image's pairs were one.
+        flatness = torch.full(design.shape[1:2], ranking.FLATNESS, dtype=torch.float64)
+        flatness[2:-1] = 2 * len(pairs) / len(pairs[:, :2].unique())
+        # So do few pairs that are all right: DOUBTS more are taken to be answered at random.
+        given, doubt = functional.one_hot(label.cpu(), 3).double(), DOUBTS / len(pairs)
+        answers = (given + doubt * (given + given[:, ranking.SWAPPED]).mean(0) / 2) / (1 + doubt)
+        weights = ranking.likeliest(answers, design, design.shape[1] - 1, flatness)
+        self.share[1], self.share[2], self.share[3:] = weights[0] - 1, weights[1] / spread, weights[2:]
+        self.share[1] += LEAST * (len(weights) == 2 and not weights[0])  # the order by the network alone is kept
 
 
 class TowerSiamese(Siamese):
@@ -63,14 +100,14 @@ class TowerSiamese(Siamese):
     """
 
     head_noise = True
-    share: Tensor
     levels: Tensor
 
     def __init__(self, config: ComparatorConfig):
         tower = Tower(config.base, config.revision, config.tune)
         self.rate_factors = {f"tower.{name}": rate for name, rate in tower.rates.items()}
         encoder = TowerEncoder(tower.cells, tower.channels, config.width)
-        super().__init__(dataclasses.replace(config, revision=tower.revision), encoder)
+        self.sharpnesses = SHARPNESSES if config.levels else ()
+        super().__init__(dataclasses.replace(config, revision=tower.revision), encoder, 4 + len(self.sharpnesses))
         self.tower = tower
         self.frozen = self.fixed = not tower.rates
         self._no_split_modules = layers_of(tower.network)
@@ -79,9 +116,6 @@ class TowerSiamese(Siamese):
         plain = FEATURES, config.channels * side**2
         self.regressions = Regressions([*encoder.sizes, *plain], config.supports, 1 + config.levels)
         self.register_buffer("levels", torch.zeros(config.levels, dtype=torch.float64), persistent=config.levels > 0)
-        # Of the regressions in scores; in logits: the network's factor less 1, the others of `terms`.
-        self.sharpnesses = SHARPNESSES if config.levels else ()
-        self.register_buffer("share", torch.zeros(4 + len(self.sharpnesses), dtype=torch.float64))
 
     def encode(self, images: Tensor) -> Tensor:
         """Return encodings (U, F) of images (U, C, S, S)."""
@@ -90,14 +124,6 @@ class TowerSiamese(Siamese):
         deviation = cells.var(1, unbiased=False).clamp_min(1e-12).sqrt()  # whose slope at 0 is none
         return torch.cat([cells.mean(1), deviation, cells.flatten(1), texture(levels), coarse(levels)], 1)
 
-    def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (P, 3) from encodings (U, F), in training those of the network alone."""
-        if self.training:
-            return super().compare_encoded(self.encoder(encoded), first, second)
-        whole, *others = self.terms(encoded, first, second)
-        factor, *weights = self.share[1:].to(whole.dtype).unbind()
-        return sum((weight * term for weight, term in zip(weights, others, strict=True)), (1 + factor) * whole)
-
     def terms(self, encoded: Tensor, first: Tensor, second: Tensor) -> list[Tensor]:
         """Return what logits are summed from, (P, 3) each: of network, scores and levels, and an addition to Similar.
 
@@ -105,7 +131,8 @@ class TowerSiamese(Siamese):
         """
         found = self.regressions.all_targets(encoded)
         lead, zero = found[first, 0] - found[second, 0], torch.zeros_like(found[first, 0])
-        terms = [super().compare_encoded(self.encoder(encoded), first, second), torch.stack([lead, -lead, zero], -1)]
+        whole, similar = super().terms(encoded, first, second)
+        terms = [whole, torch.stack([lead, -lead, zero], -1)]
         near = (self.config.theta + 0.5) * self.config.unit  # halfway to the next difference that scores can have
         lower = (self.levels[:, None] < self.levels - near).to(found.dtype)  # (L, L)
         for sharpness in self.sharpnesses:
@@ -113,7 +140,11 @@ class TowerSiamese(Siamese):
             below = likely @ lower  # (U, L): that an image is below a level
             one, other = ((likely[a] * below[b]).sum(-1) for a, b in ((first, second), (second, first)))
             terms.append(torch.stack([one, other, 1 - (one + other)], -1).clamp_min(LEAST).log())
-        return [*terms, torch.stack([zero, zero, zero + 1], -1)]
+        return [*terms, similar]
+
+    def network(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return the network's logits (P, 3) from encodings (U, F)."""
+        return super().network(self.encoder(encoded), first, second)
 
     def targets(self, scores: Tensor) -> Tensor:
         """Return what the regressions are fitted to (U, 1 + L): scores (U,), and 1 for the level that they are of."""
@@ -126,19 +157,6 @@ class TowerSiamese(Siamese):
     def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:
         """Return the weighted mean (U,) of estimates from comparisons (U,) and the regressions' scores."""
         return estimates.lerp(self.opinion(encoded).cpu().double(), float(self.share[0]))
-
-    @torch.no_grad()
-    def weigh_answers(self, encoded: Tensor, pairs: Tensor) -> None:
-        """Fit the weights in logits to labelled pairs (P, 3) of unseen images, by rows of `encoded`."""
-        first, second, label = pairs.to(encoded.device).T
-        design = torch.stack(self.terms(encoded, first, second), 1).double().cpu()  # (P, terms, 3)
-        spread = design[:, 1, 0].square().mean().sqrt().clamp_min(1e-9)
-        design[:, 1] /= spread
-        # Levels may separate all pairs: a prior of deviation 1 bounds their weights, as if an image's pairs were one.
-        flatness = torch.full(design.shape[1:2], ranking.FLATNESS, dtype=torch.float64)
-        flatness[2:-1] = 2 * len(pairs) / len(pairs[:, :2].unique())
-        weights = ranking.likeliest(functional.one_hot(label.cpu(), 3).double(), design, design.shape[1] - 1, flatness)
-        self.share[1], self.share[2], self.share[3:] = weights[0] - 1, weights[1] / spread, weights[2:]
 
     def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
         """Give the regressions the share in scores that leaves the least error on images (M,) of known score."""

@@ -38,7 +38,9 @@ def sections(
             parts.append(("Suggestions for the fields", page))
     found = _compared(evaluations[0])
     heading = f"Likelihood of unseen text: {found.heading.lower()}, {found.rival['predictor']}"
-    return [answered(evaluations, fields, run), *parts, (heading, _verdict(evaluations[0], found))]
+    title, said = answered(evaluations, fields, run)
+    behind = f"; {found.by('%', 'fewer', 'more')} bits for unseen text than {found.rival['predictor']}"
+    return [(title + behind * (found.outcome != BETTER), said), *parts, (heading, _verdict(evaluations[0], found))]
 
 
 def answered(
@@ -70,12 +72,10 @@ def answered(
 def _compared(evaluation: Evaluation) -> Comparison:
     """Compare the model with the strongest alternative, in percent of the latter's bits per character."""
     own, others = divide(evaluation.table)
-    best = min(own, key=lambda row: row[BITS])
-    found = compare(best, others, BITS, "95 %")
+    found = compare(min(own, key=lambda row: row[BITS]), others, BITS, "95 %")
     found = found.in_percent(found.rival[BITS])
-    summary = evaluation.summary
-    if found.rival["predictor"] == summary["strongest_baseline"]:
-        return replace(found, interval=summary["gain_percent_interval"])  # of both on the same text: narrower
+    if found.rival["predictor"] == evaluation.summary["strongest_baseline"]:
+        return replace(found, interval=evaluation.summary["gain_percent_interval"])  # both read one text: narrower
     return found
 
 

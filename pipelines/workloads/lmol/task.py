@@ -12,7 +12,7 @@ from torch.nn import functional
 from common.random import derive_key
 from models.images.comparator.interface import AT_ONCE
 from models.images.comparator.scorer import Scorer
-from models.images.comparator.siamese import TowerSiamese
+from models.images.comparator.siamese import Siamese, TowerSiamese
 from models.images.ranking import SWAPPED, Davidson
 from models.images.vision_tower import Tower
 from models.images.vlm_comparator.levels import LevelComparator
@@ -193,6 +193,10 @@ class ComparisonTask(Task):
         if isinstance(model, TowerSiamese):
             encoded = self._encoded() if encoded is None else encoded  # a tuned tower sees otherwise than before
             model.weigh_answers(encoded.to(self.prior.device), self.validation.pairs)
+        elif isinstance(model, Siamese):
+            told, places = self.validation.pairs[:, :2].unique(return_inverse=True)
+            labelled = torch.cat([places, self.validation.pairs[:, 2:]], 1)
+            model.weigh_answers(model.encode_all(self.stored[told]), labelled)
         model.fit_scale(comparisons, self.config.seed)
         seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)
         known = self._known(rows)

@@ -86,6 +86,7 @@ def images() -> io.Model:
     model = disturb(comparator(references=40, attribute="value", size=32))
     model.reference_images.copy_(pictures(40, size=32))
     model.reference_scores.copy_(torch.arange(40))
+    model.share[1:] = torch.tensor([-0.4, 0.3])
     model.fit_scale()
     return model
 

@@ -193,6 +193,19 @@ def test_an_answer_has_the_clauses_below_its_field_or_heading_and_says_that_its_
     assert {each["text_is"] for each in (field, heading, document, neither)} == {SAMPLED}
 
 
+def test_beside_clauses_no_text_is_sampled_unless_a_setting_asks_for_it():
+    model = with_text(one="# ab\nabc dad cab abc.\n", other="# cd\nbad cab dad.\n")
+    clauses, none, neither = model.predict(
+        [{"field": "ab", "prompt": "abc "}, {"field": "zz", "prompt": "abc "}, {"prompt": "abc "}]
+    )
+    assert clauses == {"suggestions": [vars(each) for each in model.suggest("ab", "abc ", 3)]}
+    assert none["suggestions"] == []
+    assert none["text_is"] == neither["text_is"] == SAMPLED
+    (asked,) = model.predict([{"field": "ab", "prompt": "abc "}], seed=1)
+    assert asked["suggestions"] == clauses["suggestions"]
+    assert (bool(asked["text"]), asked["text_is"]) == (True, SAMPLED)
+
+
 def test_continuations_are_judged_as_they_would_be_read():
     model, tokens = mixture(wording(0)), tokens_of(wording(1, 50))
     for adapting in (False, True):

@@ -14,6 +14,7 @@ from models import io
 from models.plans.fields import FIELDS
 from pipelines.engine.workload import Evaluation
 from pipelines.workloads.bep import report
+from pipelines.workloads.bep.config import Config
 from tests.report.pages import checked
 from tests.stages import export, records, refused, stage
 
@@ -108,7 +109,11 @@ def test_the_report_shows_every_field(trained):
     outcome = "Better than" if low > 0 else "Worse than" if high < 0 else "No clear difference from"
     with (run / "evaluations/test.suggestions.csv").open(newline="") as file:
         silent = {row["field"] for row in csv.DictReader(file) if row["rank"] == "0"}
-    assert headings[0] == f"Clauses for {len(FIELDS) - len(silent)} of {len(FIELDS)} fields"
+    title, _, lost = headings[0].partition("; ")
+    assert title == f"Clauses for {len(FIELDS) - len(silent)} of {len(FIELDS)} fields"
+    assert bool(lost) == (low <= 0)
+    than = f" bits for unseen text than {found['strongest_baseline']}"
+    assert not lost or re.fullmatch(rf"[\d.e+]+ % (fewer|more).*{re.escape(than)}", lost)
     assert f"for: {', '.join(name for name in FIELDS if name in silent)}." in page
     assert re.search(r"It read \d+ documents with [\d,]+ characters\. Masked: ", page)
     likelihood = (
@@ -127,6 +132,23 @@ def test_the_report_begins_with_what_is_saved(tmp_path):
     assert heading == "Saves 31 % of the keystrokes [28, 35]; clauses for 0 of 1 fields"
     assert "Nothing fits, and nothing is suggested, for: bimUses." in said
     assert "It read 2 documents with 1,234 characters. Masked: 7 x name, 1 x address." in said
+
+
+@pytest.mark.parametrize(
+    ("bits", "interval", "told"),
+    [
+        (1.8, [-25, -15], "; 20 % more [15, 25] bits for unseen text than PPMd, adapting"),
+        (1.5, [-1, 1], "; 0 % fewer [-1, 1] bits for unseen text than PPMd, adapting"),
+        (1.2, [15, 25], ""),
+    ],
+)
+def test_the_verdict_names_the_strongest_alternative_unless_the_model_is_better(bits, interval, told):
+    named = {"mixture, frozen": 2.0, "mixture, adapting": bits, "PPMd, adapting": 1.5, "xz": 1.9}
+    table = [{"predictor": name, "bits/character": found, "95 %": [found, found]} for name, found in named.items()]
+    summary = {"strongest_baseline": "PPMd, adapting", "gain_percent_interval": interval, "n": 9, "documents": 1}
+    run = SimpleNamespace(provenance=dict)
+    heading, _ = report.sections(Config(), {}, [Evaluation("test", summary, table)], run)[0]
+    assert heading == f"No keystrokes were counted, and nothing is suggested{told}"
 
 
 def test_predictions_are_the_models_completions(trained, tmp_path):

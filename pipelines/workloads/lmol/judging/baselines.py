@@ -193,8 +193,7 @@ def network_scores(
         key=derive_key(seed, "lmol", "moves"),
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=training.learning_rate)
-    batches = math.ceil(len(pairs) / training.batch_size)
-    steps = config.evaluation.network_steps or training.steps or math.ceil((training.epochs or 1) * batches)
+    steps = config.evaluation.network_steps or training.num_steps(len(pairs))
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, training.learning_rate, steps)
     centre, spread = model.standard
     generator = torch.Generator().manual_seed(seed)
