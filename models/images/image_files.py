@@ -27,10 +27,13 @@ NEAR_LEVELS = 7.0  # of 255: largest mean absolute difference of near duplicates
 NEAR_SHARE = 0.7  # and of the mean deviation of an image's levels
 DARKEST, FARTHEST = 0.7, 0.7  # least ratio of brightness; pixels of 16 that a near duplicate is moved or scaled by
 PLAIN = 2.0  # of 255: mean deviation of levels, below which an image shows its shade only
-AT_ONCE = 64  # images that are compared with all others at once
-FINE, CUT = 32, 0.02  # pixels a side of thumbnails; the share that is cut off sides of a near duplicate
-# Of an image and a cut of another: least correlation, and largest difference of levels. Images are compared so if they
-# correlate by at most MARGIN less than the first with its own cuts, which sorts out nearly all pairs.
+AT_ONCE, FINE, CUT = (
+    64,
+    32,
+    0.02,
+)  # images and pixels a side of thumbnails; the share that near duplicates lack at a side
+# Least correlation of an image with a cut of another, largest difference of levels, and by how much less than an image
+# with its own cuts one must correlate to be looked at closely, which sorts out nearly all pairs.
 AS_CUT, CUT_LEVELS, MARGIN = 0.65, 6.0, 0.2
 # How an image becomes a square of so many pixels a side: (image, (side, side), filter) -> square.
 FITS: dict[str, Callable[[Image.Image, tuple[int, int], Image.Resampling], Image.Image]] = {
@@ -161,8 +164,7 @@ def near_duplicates(thumbnails: np.ndarray) -> np.ndarray:
 
     Of thumbnails (N, 32, 32) uint8, one is the other moved or scaled a little, or, which finds textures too, cut.
     """
-    wide = thumbnails.astype(np.uint16)
-    wide = (wide[..., ::2] + wide[..., 1::2] + 1) // 2
+    wide = (thumbnails[..., ::2] + np.uint16(1) + thumbnails[..., 1::2]) // 2
     coarse = (wide[:, ::2] + wide[:, 1::2] + 1) // 2  # as Pillow scales and rounds
     pairs = np.concatenate([_moved_little(coarse), _cut(thumbnails, coarse.reshape(-1, 256).astype(np.float32))])
     return np.unique(np.sort(pairs, axis=1), axis=0)
@@ -171,9 +173,8 @@ def near_duplicates(thumbnails: np.ndarray) -> np.ndarray:
 def _cut(thumbnails: np.ndarray, coarse: np.ndarray) -> np.ndarray:
     """Return pairs, (K, 2), of images that are as if 2 % of the first were cut off some sides, of any brightness."""
     edges = np.array([np.linspace(left, 1 - right, 17) for left in (0, CUT) for right in (0, CUT)]) * FINE
-    pixel = np.arange(FINE)
-    covered = np.minimum(edges[:, 1:, None], pixel + 1) - np.maximum(edges[:, :-1, None], pixel)
-    shares = (covered.clip(0) / np.diff(edges)[..., None]).astype(np.float32)  # (4, 16, 32), of pixels in cells
+    below = (edges[..., None] - np.arange(FINE)).clip(0, 1)  # (4, 17, 32), shares of pixels before an edge
+    shares = (np.diff(below, axis=1) / np.diff(edges)[..., None]).astype(np.float32)
     unit, contrast = _standard(coarse)
     found, starts = [np.empty((0, 2), np.int64)], range(0, len(unit), AT_ONCE)
     for start in progress(starts, len(starts), f"looking for cropped duplicates, {AT_ONCE} images at a time"):
@@ -184,8 +185,7 @@ def _cut(thumbnails: np.ndarray, coarse: np.ndarray) -> np.ndarray:
         uncut = (standard @ unit[part, :, None]).min((1, 2))[:, None] - MARGIN
         likely = ((unit[part] @ unit.T > uncut) | (_mirrored(unit[part]) @ unit.T > uncut)) & (contrast > PLAIN)
         likely[np.arange(len(likely)), np.arange(start, start + len(likely))] = False
-        for i in np.flatnonzero(likely.any(1)):
-            near = np.flatnonzero(likely[i])
+        for i, near in enumerate(map(np.flatnonzero, likely)):
             alike = np.concatenate([standard[i], _mirrored(standard[i])]) @ unit[near].T  # (32, n)
             best, sure = alike.argmax(0), alike.max(0) > AS_CUT
             near, shown = near[sure], np.concatenate([cuts[i], _mirrored(cuts[i])])[best[sure]]
