@@ -27,14 +27,10 @@ NEAR_LEVELS = 7.0  # of 255: largest mean absolute difference of near duplicates
 NEAR_SHARE = 0.7  # and of the mean deviation of an image's levels
 DARKEST, FARTHEST = 0.7, 0.7  # least ratio of brightness; pixels of 16 that a near duplicate is moved or scaled by
 PLAIN = 2.0  # of 255: mean deviation of levels, below which an image shows its shade only
-AT_ONCE, FINE, CUT = (
-    64,
-    32,
-    0.02,
-)  # images and pixels a side of thumbnails; the share that near duplicates lack at a side
-# Least correlation of an image with a cut of another, largest difference of levels, and by how much less than an image
-# with its own cuts one must correlate to be looked at closely, which sorts out nearly all pairs.
+AT_ONCE, FINE, CUT = 64, 32, 0.02  # images; pixels a side of thumbnails; the share that is cut off sides
+# Of cuts: least correlation, largest difference of levels; how much less than with its own cuts is looked at closely.
 AS_CUT, CUT_LEVELS, MARGIN = 0.65, 6.0, 0.2
+MIRRORED = np.arange(256).reshape(16, 16)[:, ::-1].ravel()  # the cells of 16 x 16, from right to left
 # How an image becomes a square of so many pixels a side: (image, (side, side), filter) -> square.
 FITS: dict[str, Callable[[Image.Image, tuple[int, int], Image.Resampling], Image.Image]] = {
     "crop": ImageOps.fit,
@@ -183,12 +179,12 @@ def _cut(thumbnails: np.ndarray, coarse: np.ndarray) -> np.ndarray:
         cuts = (rows[:, :, None] @ shares.transpose(0, 2, 1)).reshape(-1, 16, 256)
         standard = _standard(cuts.reshape(-1, 256))[0].reshape(cuts.shape)
         uncut = (standard @ unit[part, :, None]).min((1, 2))[:, None] - MARGIN
-        likely = ((unit[part] @ unit.T > uncut) | (_mirrored(unit[part]) @ unit.T > uncut)) & (contrast > PLAIN)
+        likely = ((unit[part] @ unit.T > uncut) | (unit[part][:, MIRRORED] @ unit.T > uncut)) & (contrast > PLAIN)
         likely[np.arange(len(likely)), np.arange(start, start + len(likely))] = False
         for i, near in enumerate(map(np.flatnonzero, likely)):
-            alike = np.concatenate([standard[i], _mirrored(standard[i])]) @ unit[near].T  # (32, n)
+            alike = np.concatenate([standard[i], standard[i][:, MIRRORED]]) @ unit[near].T  # (32, n)
             best, sure = alike.argmax(0), alike.max(0) > AS_CUT
-            near, shown = near[sure], np.concatenate([cuts[i], _mirrored(cuts[i])])[best[sure]]
+            near, shown = near[sure], np.concatenate([cuts[i], cuts[i][:, MIRRORED]])[best[sure]]
             bright = (shown * coarse[near]).sum(1) / (shown * shown).sum(1).clip(1)
             apart = np.abs(shown * bright[:, None] - coarse[near]).mean(1)
             near = near[(bright > DARKEST) & (bright < 1 / DARKEST) & (apart <= CUT_LEVELS)]
@@ -200,10 +196,6 @@ def _standard(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return levels (n, 256) less their mean, with a norm of 1, and the mean deviations (n,)."""
     apart = levels - levels.mean(1, keepdims=True)
     return apart / np.linalg.norm(apart, axis=1, keepdims=True).clip(1e-6), np.abs(apart).mean(1)
-
-
-def _mirrored(levels: np.ndarray) -> np.ndarray:
-    return levels.reshape(-1, 16, 16)[..., ::-1].reshape(-1, 256)
 
 
 def _moved_little(thumbnails: np.ndarray) -> np.ndarray:
