@@ -27,6 +27,10 @@ NEAR_LEVELS = 7.0  # of 255: largest mean absolute difference of near duplicates
 NEAR_SHARE = 0.7  # and of the mean deviation of an image's levels
 DARKEST, FARTHEST = 0.7, 0.7  # least ratio of brightness; pixels of 16 that a near duplicate is moved or scaled by
 PLAIN = 2.0  # of 255: mean deviation of levels, below which an image shows its shade only
+AT_ONCE, FINE, CUT = 64, 32, 0.02  # images; pixels a side of thumbnails; the share that is cut off sides
+# Of cuts: least correlation, largest difference of levels; how much less than with its own cuts is looked at closely.
+AS_CUT, CUT_LEVELS, MARGIN = 0.65, 6.0, 0.2
+MIRRORED = np.arange(256).reshape(16, 16)[:, ::-1].ravel()  # the cells of 16 x 16, from right to left
 # How an image becomes a square of so many pixels a side: (image, (side, side), filter) -> square.
 FITS: dict[str, Callable[[Image.Image, tuple[int, int], Image.Resampling], Image.Image]] = {
     "crop": ImageOps.fit,
@@ -146,16 +150,59 @@ def _rgb(image: Image.Image) -> Image.Image:
 
 
 def thumbnail(image: np.ndarray) -> np.ndarray:
-    """Return an image (S, S, C) uint8 in grey, scaled to (16, 16) uint8."""
+    """Return an image (S, S, C) uint8 in grey, scaled to (32, 32) uint8."""
     grey = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).convert("L")
-    return np.asarray(grey.resize((16, 16), Image.Resampling.BOX))
+    return np.asarray(grey.resize((FINE, FINE), Image.Resampling.BOX))
 
 
 def near_duplicates(thumbnails: np.ndarray) -> np.ndarray:
     """Return pairs i < j, (K, 2) int64, of images that are the same but for small differences, mirrored or not.
 
-    Of thumbnails (N, 16, 16) uint8, hashes tell which of two neighbours is brighter (Krawetz 2013); the levels must be
-    close too, once the one is made as bright as the other and moved and scaled by as little as fits them best.
+    Of thumbnails (N, 32, 32) uint8, one is the other moved or scaled a little, or, which finds textures too, cut.
+    """
+    wide = (thumbnails[..., ::2] + np.uint16(1) + thumbnails[..., 1::2]) // 2
+    coarse = (wide[:, ::2] + wide[:, 1::2] + 1) // 2  # as Pillow scales and rounds
+    pairs = np.concatenate([_moved_little(coarse), _cut(thumbnails, coarse.reshape(-1, 256).astype(np.float32))])
+    return np.unique(np.sort(pairs, axis=1), axis=0)
+
+
+def _cut(thumbnails: np.ndarray, coarse: np.ndarray) -> np.ndarray:
+    """Return pairs, (K, 2), of images that are as if 2 % of the first were cut off some sides, of any brightness."""
+    edges = np.array([np.linspace(left, 1 - right, 17) for left in (0, CUT) for right in (0, CUT)]) * FINE
+    below = (edges[..., None] - np.arange(FINE)).clip(0, 1)  # (4, 17, 32), shares of pixels before an edge
+    shares = (np.diff(below, axis=1) / np.diff(edges)[..., None]).astype(np.float32)
+    unit, contrast = _standard(coarse)
+    found, starts = [np.empty((0, 2), np.int64)], range(0, len(unit), AT_ONCE)
+    for start in progress(starts, len(starts), f"looking for cropped duplicates, {AT_ONCE} images at a time"):
+        part = slice(start, start + AT_ONCE)
+        rows = shares @ thumbnails[part, None].astype(np.float32)  # (b, 4, 16, 32)
+        cuts = (rows[:, :, None] @ shares.transpose(0, 2, 1)).reshape(-1, 16, 256)
+        standard = _standard(cuts.reshape(-1, 256))[0].reshape(cuts.shape)
+        uncut = (standard @ unit[part, :, None]).min((1, 2))[:, None] - MARGIN
+        likely = ((unit[part] @ unit.T > uncut) | (unit[part][:, MIRRORED] @ unit.T > uncut)) & (contrast > PLAIN)
+        likely[np.arange(len(likely)), np.arange(start, start + len(likely))] = False
+        for i, near in enumerate(map(np.flatnonzero, likely)):
+            alike = np.concatenate([standard[i], standard[i][:, MIRRORED]]) @ unit[near].T  # (32, n)
+            best, sure = alike.argmax(0), alike.max(0) > AS_CUT
+            near, shown = near[sure], np.concatenate([cuts[i], cuts[i][:, MIRRORED]])[best[sure]]
+            bright = (shown * coarse[near]).sum(1) / (shown * shown).sum(1).clip(1)
+            apart = np.abs(shown * bright[:, None] - coarse[near]).mean(1)
+            near = near[(bright > DARKEST) & (bright < 1 / DARKEST) & (apart <= CUT_LEVELS)]
+            found.append(np.stack([np.full(len(near), start + i), near], axis=1))
+    return np.concatenate(found)
+
+
+def _standard(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return levels (n, 256) less their mean, with a norm of 1, and the mean deviations (n,)."""
+    apart = levels - levels.mean(1, keepdims=True)
+    return apart / np.linalg.norm(apart, axis=1, keepdims=True).clip(1e-6), np.abs(apart).mean(1)
+
+
+def _moved_little(thumbnails: np.ndarray) -> np.ndarray:
+    """Return pairs of thumbnails (N, 16, 16) of which one is the other moved or scaled by less than a pixel.
+
+    Hashes tell which of two neighbours is brighter (Krawetz 2013); the levels must be close too, once the one is made
+    as bright as the other and moved and scaled by as little as fits them best.
     """
     contrast = np.abs(thumbnails - thumbnails.mean((1, 2), keepdims=True)).mean((1, 2))
     both = (thumbnails, thumbnails[:, :, ::-1])
@@ -176,7 +223,7 @@ def near_duplicates(thumbnails: np.ndarray) -> np.ndarray:
             alike[plain] = np.abs(levels[:, plain] - own[i][:, None]).mean(0) <= NEAR_LEVELS
             near = near[alike]
             found.append(np.stack([np.full(len(near), i), near], axis=1))
-    return np.unique(np.concatenate(found), axis=0)
+    return np.concatenate(found)
 
 
 def _moved(thumbnail: np.ndarray) -> np.ndarray:

@@ -40,10 +40,10 @@ class Data(LoadedData):
     source: str = Field(
         "digits",
         description="digits or photos (both embedded), a folder of images with a CSV, a folder with a folder of images "
-        "per rank, or a CSV of scores, labelled pairs or choices",
+        "per rank, a CSV of scores, labelled pairs or choices, or a data set: parquet, or as `datasets` saves it",
     )
     columns: Columns = Columns()
-    attribute: str | None = Field(None, description="what images that rank higher have more of; null: the source's")
+    attribute: str | None = Field(None, description="what is ranked by; null: columns.score, else the source's")
     theta: float | None = Field(None, ge=0, description="largest difference of similar scores; null: the source's")
     folds: int = Field(5, ge=3, description="parts that groups are split into: a test, a validation, the others train")
     fold: int | Literal["all"] = Field(0, description="number of the part that is the test, from 0; all: each in turn")

@@ -1,5 +1,6 @@
 """The table of a user's images: found in their folder, one folder above, or made of a folder for each rank."""
 
+import contextlib
 import difflib
 import re
 from collections.abc import Mapping, Sequence
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from common.errors import UserError
 from models.images.comparator.interface import ENDINGS
+from pipelines.workloads.lmol.sources import packed
 from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, SHEET, layout_of, lists_in, rows_of
 from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, home, ranks, read_table, within
 
@@ -80,14 +82,13 @@ def files_of(source: str, columns: Mapping[str, str]) -> list[Path]:
     """Return a user's files behind `data.source`: the table, and those of its images that exist."""
     if source in EMBEDDED or not Path(source).exists():
         return []
+    if of_data_set := packed.files(Path(source)):
+        return of_data_set
     table, found = find_table(source, columns), []
     root = home(table, Path(source))
     for name in read_table(table, columns, root).scores:
-        try:
-            path = within(root, name)
-        except ValueError:
-            continue
-        found += [path] if path.is_file() else []
+        with contextlib.suppress(ValueError):  # of one that lies elsewhere
+            found += [path] if (path := within(root, name)).is_file() else []
     return [*(lists_in(table) if table.is_dir() else [table]), *found]
 
 
@@ -110,12 +111,10 @@ def _above(folder: Path, columns: Mapping[str, str] | None) -> list[Path]:
     """Return the tables one folder above that list an image in the folder."""
     found, inside = [], folder.resolve()
     for table in _tables(_parent(folder)):
-        try:
+        with contextlib.suppress(UserError):  # of a table of something else
             names = read_table(table, columns).scores
-        except UserError:
-            continue
-        if any((home(table) / name).resolve().is_relative_to(inside) for name in names if "\0" not in name):
-            found.append(table)
+            if any((home(table) / name).resolve().is_relative_to(inside) for name in names if "\0" not in name):
+                found.append(table)
     return found
 
 

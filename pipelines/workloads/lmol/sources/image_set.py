@@ -32,7 +32,7 @@ class Scored:
 class ImageSet(Scored):
     """The images of a source."""
 
-    thumbnails: np.ndarray  # (N, 16, 16) uint8, by which near duplicates are found
+    thumbnails: np.ndarray  # (N, 32, 32) uint8, by which near duplicates are found
     unit: Fraction
     labels: np.ndarray | None = None  # (P, 3) int64 first, second, label: pairs that people labelled
     raters: np.ndarray | None = None  # (P,) names of those who labelled the pairs
@@ -41,7 +41,7 @@ class ImageSet(Scored):
 def write(path: Path, parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Write all parts (n, S, S, C), which may be empty, to a .npy file one by one; return images and thumbnails."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    shape, thumbnails = (0,), [np.empty((0, 16, 16), np.uint8)]
+    shape, thumbnails = (0,), [np.empty((0, image_files.FINE, image_files.FINE), np.uint8)]
     with path.open("wb") as file:
         _write_header(file, shape)
         for part in (part for part in parts if len(part)):

@@ -39,6 +39,7 @@ ALSO = {
 }
 TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")
 NAMES = {"image", "first", "second", "winner", "loser"}  # what columns of images hold
+Rows = Sequence[tuple[int, dict[str, str]]]  # (line, {column, or what it holds: value})
 MOST_VOTES = 1000  # that one row may stand for
 
 
@@ -65,15 +66,15 @@ class Listed:
         self.scores.setdefault(name, score)
 
 
-def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None = None) -> Listed:
+def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None = None, rows: Rows = ()) -> Listed:
     """Return what a table lists, its columns as named or as usual; UserError if columns or labels make no sense.
 
-    Names are relative to the folder `root`, else to the table's.
+    Names are relative to the folder `root`, else to the table's. Its `rows` are read from it, unless given.
     """
     root = root or home(table)
-    if table.is_dir() and not lists_in(table):
+    if not rows and table.is_dir() and not lists_in(table):
         return _of_ranks(table)
-    header, rows = rows_of(table)
+    header, rows = (list(rows[0][1]), rows) if rows else rows_of(table)
     layout, used, notes = assigned(str(table), header, columns)
     named = [(line, {holds: row[column] for holds, column in used.items()}) for line, row in rows]
     for name in NAMES & used.keys():
@@ -105,9 +106,6 @@ def _plain(root: Path, name: str) -> str:
         name = name.replace("\\", "/")
     plain = os.path.relpath(name, root.absolute()) if os.path.isabs(name) else os.path.normpath(name)
     return name if plain.startswith(os.pardir) else plain
-
-
-Rows = list[tuple[int, dict[str, str]]]  # (line, {what it holds: value})
 
 
 def _images(listed: Listed, table: Path, rows: Rows) -> None:

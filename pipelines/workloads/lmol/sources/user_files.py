@@ -1,7 +1,8 @@
 """Images that a user's CSV lists, decoded, with their scores in whole units."""
 
+import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -15,6 +16,7 @@ from common.workers import in_order
 from models.images import image_files
 from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.config import Data
+from pipelines.workloads.lmol.sources import packed
 from pipelines.workloads.lmol.sources.columns import lists_in
 from pipelines.workloads.lmol.sources.finding import find_table
 from pipelines.workloads.lmol.sources.image_set import ImageSet, write
@@ -45,8 +47,22 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
         lists = lists_in(table) if table.is_dir() else []
         used = [table, *lists, *(root / name for name in (*listed.scores, *listed.refused) if "\0" not in name)]
         listed.notes += passed_over(Path(data.source), used, f"images that {table.name} does not list")
+    return _image_set(data, path, table, listed, partial(within, root))
+
+
+def read_packed(data: Data, path: Path) -> ImageSet:
+    """Return the images of a data set's rows, except those that cannot be used, which the facts name."""
+    source = Path(data.source)
+    with tempfile.TemporaryDirectory() as cache:
+        column, rows, find = packed.opened(source, data.columns.image, cache)
+        listed = read_table(source, {**data.columns.given(), "image": column}, source, rows)
+        return _image_set(data, path, source, listed, find)
+
+
+def _image_set(data: Data, path: Path, table: Path, listed: Listed, find: Callable[[str], Path | bytes]) -> ImageSet:
+    """Return the images that a table lists, decoded by all cores."""
     found = Usable(refused=dict(listed.refused))
-    images, thumbnails = write(path, _decoded(listed, root, data, found))
+    images, thumbnails = write(path, _decoded(listed, find, data, found))
     count = len(listed.scores) + len(listed.refused)
     if len(found.names) < 2:
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in list(found.refused.items())[:5])
@@ -81,7 +97,7 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
         scores=scores,
         unit=unit,
         theta=theta,
-        attribute=data.attribute or "score",
+        attribute=data.attribute or data.columns.score or "score",
         groups=[listed.groups.get(name) or name for name in found.names],
         names=found.names,
         families=["image"] * len(found.names),
@@ -93,11 +109,11 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
     )
 
 
-def _decoded(listed: Listed, folder: Path, data: Data, found: Usable) -> Iterator[np.ndarray]:
+def _decoded(listed: Listed, find: Callable[[str], Path | bytes], data: Data, found: Usable) -> Iterator[np.ndarray]:
     """Yield the listed images that can be used; `found` learns which these are, and why others cannot be."""
     names = list(listed.scores)
     some = [names[start : start + FILES_AT_ONCE] for start in range(0, len(names), FILES_AT_ONCE)]
-    decode = partial(_decode, folder, data)
+    decode = partial(_decode, find, data)
     for squares, part in in_order(decode, some, f"decoding images, {FILES_AT_ONCE} at a time"):
         found.names += part.names
         found.refused |= part.refused
@@ -105,12 +121,12 @@ def _decoded(listed: Listed, folder: Path, data: Data, found: Usable) -> Iterato
         yield squares
 
 
-def _decode(folder: Path, data: Data, names: Sequence[str]) -> tuple[np.ndarray, Usable]:
+def _decode(find: Callable[[str], Path | bytes], data: Data, names: Sequence[str]) -> tuple[np.ndarray, Usable]:
     """Return the images that can be decoded within bounds, their names, and the reasons why others cannot."""
     images, found = [], Usable()
     for name in names:
         try:
-            image, animated = image_files.read(within(folder, name), data.size, data.maximum_pixels, data.fit)
+            image, animated = image_files.read(find(name), data.size, data.maximum_pixels, data.fit)
         except ValueError as error:
             large = isinstance(error, image_files.TooLargeError)
             found.refused[name] = str(error) + f", or raise data.maximum_pixels={data.maximum_pixels}" * large

@@ -1,0 +1,77 @@
+"""Data sets of the library datasets with images in a column are read from their own files."""
+
+import datasets
+import numpy as np
+import pytest
+from PIL import Image
+
+from common.errors import UserError
+from models.images import image_files
+from pipelines.workloads.lmol import sources
+from pipelines.workloads.lmol.config import Data
+from tests.models.images.made_files import LIMIT, encoded, picture
+
+FORMS = ["parquet", "parquet below", "saved", "saved in parts"]
+
+
+def written(folder, form, **columns):
+    """Write 12 images, the last one of which is damaged, with scores of 0 to 11, in a form of data sets."""
+    content = [*(encoded(picture(row), "PNG") for row in range(11)), b"no image"]
+    images = [{"bytes": each, "path": f"{row}.png"} for row, each in enumerate(content)]
+    kind = datasets.Features({"picture": datasets.Image(), **{name: datasets.Value("float32") for name in columns}})
+    rows = datasets.Dataset.from_dict({"picture": images, **columns}, kind)
+    half = [rows.select(range(6)), rows.select(range(6, 12))]
+    if form.startswith("parquet"):
+        below = folder / ("data" if "below" in form else "")
+        below.mkdir(exist_ok=True)
+        for name, part in zip(("train-0", "train-1"), half, strict=True):
+            part.to_parquet(below / f"{name}.parquet")
+    else:
+        (datasets.DatasetDict(zip(("train", "test"), half, strict=True)) if "parts" in form else rows).save_to_disk(
+            folder
+        )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_data_set_gives_its_images_and_scores_whatever_it_is_stored_as(tmp_path, form):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    written(folder, form, mos=[row / 2 for row in range(12)])
+    data = Data(source=str(folder), size=32)
+    found = sources.read(data, tmp_path / "images.npy")
+    assert found.names == [f"row-{row}" for row in range(11)]
+    assert (found.scores * float(found.unit)).tolist() == [row / 2 for row in range(11)]
+    assert (found.images[3] == image_files.decode(encoded(picture(3)), 32, LIMIT)).all()
+    assert found.facts["quarantined"]["row-11"].startswith("not an image")
+    assert found.attribute == "score"
+    assert sorted(data.inputs()) == sorted(each for end in ("parquet", "arrow") for each in folder.rglob(f"*.{end}"))
+
+
+def test_a_column_that_is_named_is_the_attribute(tmp_path):
+    written(tmp_path, "parquet", beauty=list(range(12)), quality=list(range(12, 0, -1)))
+    for name in ("beauty", "quality"):
+        found = sources.read(Data(source=str(tmp_path), columns={"score": name}), tmp_path / "images.npy")
+        assert found.attribute == name
+        assert bool(found.scores[0] < found.scores[1]) == (name == "beauty")
+
+
+def test_a_data_set_without_images_or_scores_is_refused_by_name(tmp_path):
+    written(tmp_path, "parquet", width=list(range(12)))
+    with pytest.raises(UserError, match="has the columns picture, width; it must have image,score"):
+        sources.read(Data(source=str(tmp_path)), tmp_path / "images.npy")
+    with pytest.raises(UserError, match="width has no images; of type Image is picture"):
+        sources.read(Data(source=str(tmp_path), columns={"image": "width"}), tmp_path / "images.npy")
+
+
+def test_a_data_set_that_has_paths_alone_reads_none_of_them(tmp_path):
+    Image.fromarray(np.zeros((32, 32), np.uint8)).save(tmp_path / "secret.png")
+    table = datasets.Dataset.from_dict(
+        {"image": [{"bytes": None, "path": str(tmp_path / "secret.png")}] * 3, "score": [1.0, 2.0, 3.0]}
+    ).data.table
+    kind = datasets.Features({"image": datasets.Image(), "score": datasets.Value("float64")})
+    (tmp_path / "set").mkdir()
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(table.cast(kind.arrow_schema), tmp_path / "set" / "a.parquet")
+    with pytest.raises(UserError, match="the data set has no bytes of it"):
+        sources.read(Data(source=str(tmp_path / "set")), tmp_path / "images.npy")
