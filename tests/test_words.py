@@ -73,20 +73,17 @@ def test_every_key_tells_its_type_and_what_it_means():
 def test_help_narrows_to_a_section_and_shows_the_values_of_the_yaml_file(tmp_path):
     (tmp_path / "mine.yaml").write_text("evaluation: {samples: 7}\n")
     words = ["--config", str(tmp_path / "mine.yaml"), "--keys", "evaluation.sa"]
-    assert stage(tmp_path, "evaluate.py", *words, fresh=True).stdout == (
+    assert stage(tmp_path, "evaluate.py", *words).stdout == (
         "evaluation: The instances to solve, how to solve them, and the solvers to\n"
         "compare with.\n"
         "  evaluation.samples=7  (1 <= integer <= 1048576)\n"
         "      tours per problem with decode=sampling\n"
     )
-    refused(
-        stage(tmp_path, "train.py", "--keys", "evaluatoin", fresh=True),
-        "no key starts with it; did you mean evaluation?",
-    )
+    refused(stage(tmp_path, "train.py", "--keys", "evaluatoin"), "no key starts with it; did you mean evaluation?")
 
 
 def test_the_resolved_config_is_printed_and_nothing_begins(tmp_path):
-    done = stage(tmp_path, "train.py", "--print-config", "training.steps=7", fresh=True)
+    done = stage(tmp_path, "train.py", "--print-config", "training.steps=7")
     assert yaml.safe_load(done.stdout)["training"]["steps"] == 7
     assert not list(tmp_path.iterdir())
 
@@ -133,5 +130,5 @@ def test_the_page_of_all_keys_is_that_of_the_classes():
 
 def test_a_value_of_another_type_is_told_before_the_run_that_exists(tmp_path):
     begin(tmp_path, "cvrp")
-    refused(stage(tmp_path, "train.py", "training.steps=many", fresh=True), "training.steps", "given 'many'")
-    refused(stage(tmp_path, "train.py", "training.steps=3", fresh=True), "the run runs/cvrp/default exists")
+    refused(stage(tmp_path, "train.py", "training.steps=many"), "training.steps", "given 'many'")
+    refused(stage(tmp_path, "train.py", "training.steps=3"), "the run runs/cvrp/default exists")
