@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_dependencies import within_statement
+
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"common", "examples", "exporters", "models", "pipelines", "tests"}
 # Imported by their bare names.
@@ -41,12 +43,11 @@ NOT_IMPORTED = {
 }
 
 
-def statements(node: ast.AST) -> Iterator[ast.stmt]:
-    """Yield all statements within a node; walking expressions, too, takes most of the time."""
-    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
-        for inner in getattr(node, name, ()):
-            yield inner
-            yield from statements(inner)
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements within a node."""
+    for inner in within_statement(node):
+        yield inner
+        yield from statements(inner)
 
 
 def top_level_imports(source: str) -> Iterator[str]:
