@@ -26,6 +26,7 @@ import socket
 import sys
 import threading
 import types
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,12 +56,17 @@ def main() -> None:
 
 
 def preload() -> None:
-    """Import all modules of the project, and with them the libraries that they import."""
-    for package in PACKAGES:
-        for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
-            if not module.name.endswith("__main__"):
-                with contextlib.suppress(Exception):  # the command that needs it will show the error
-                    importlib.import_module(module.name)
+    """Import all modules of the project, and with them the libraries that they import.
+
+    One that warns is left out, so that the worker whose tests import it, too, fails as it does without a server.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for package in PACKAGES:
+            for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
+                if not module.name.endswith("__main__"):
+                    with contextlib.suppress(Exception):  # the command that needs it will show the error
+                        importlib.import_module(module.name)
     for name in LATE:
         importlib.import_module(name)
 
