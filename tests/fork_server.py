@@ -27,6 +27,7 @@ import sys
 import threading
 import types
 import warnings
+import weakref
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +49,8 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what children do not visit they share
     gc.enable()
+    for finalizer in [*weakref.finalize._registry]:  # of what imports have made: half of the time of a short child
+        finalizer.atexit = False
     clients = socket.socket(fileno=int(sys.argv[1]))
     listening = socket.socket(fileno=int(sys.argv[2])) if sys.argv[2:] and not once else None
     request = receive(clients) if once else serve(clients, listening)

@@ -116,7 +116,7 @@ def slips():
             yield words, answer, False
 
 
-@pytest.mark.parametrize(("words", "answer", "new"), slips())
+@pytest.mark.parametrize(("words", "answer", "new"), [*slips()])
 def test_a_slip_is_told_in_three_lines_and_a_second_whatever_runs_there_are(words, answer, new, tmp_path):
     for name in workloads.names():
         begin(tmp_path, name)
