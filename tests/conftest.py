@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shlex
 import signal
 import sys
 import tempfile
@@ -21,7 +22,9 @@ TOUCHED = tempfile.NamedTemporaryFile("r", prefix="touched-")  # noqa: SIM115 (o
 def pytest_configure(config):
     """Set up the processes that run tests; the one that hands them out to workers runs none."""
     if config.getoption("numprocesses", None):
+        share_imports(config)
         return
+    forked.shared = os.environ.pop("TEST_SERVER", None)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         # As nohup has it. Commands of tests would ignore it, too; what is caught here and does nothing, they hear.
         signal.signal(signal.SIGHUP, lambda *_: None)
@@ -39,6 +42,18 @@ def pytest_configure(config):
     hypothesis.settings.register_profile("same", derandomize=True, database=None, deadline=None)
     hypothesis.settings.register_profile("fresh", derandomize=False, database=None, deadline=None, print_blob=True)
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def share_imports(config):
+    """Let workers be forked from a server that has imported for all of them, and for the commands of their tests."""
+    if not config.option.tx or sys.platform != "linux" or os.environ.get("TEST_PROCESSES") == "fresh":
+        return
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # as below
+    address, end = forked.share({**os.environ, "PYTHONPATH": guard.FOLDER, "OMP_NUM_THREADS": "1"})
+    os.environ["TEST_SERVER"] = address
+    config.add_cleanup(end)
+    worker = shlex.join([sys.executable, "-S", "-E", str(Path(forked.__file__).with_name("worker.py")), address])
+    config.option.tx = [f"popen//python={worker}" for _ in config.option.tx]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,12 +1,14 @@
 """The server of tests/forked.py: imports what commands need, then forks a child for each.
 
-    python tests/fork_server.py SOCKET [once]
+    python tests/fork_server.py SOCKET [once|LISTENING]
 
 SOCKET is the number of an inherited socket. A request on it is a JSON object with `words`, `cwd`, `env` and
-perhaps `session`, for a session of its own, and three file descriptors: the child's stdout, its stderr, and a socket
-for its process id and later its status. The server and
-all its children end when the other side closes SOCKET. With `once` it forks nothing and runs the first request itself,
-which has the two streams only: that also works where imports start threads.
+perhaps `session`, for a session of its own, and three or four file descriptors: the child's stdout, its stderr, its
+stdin unless that is to be empty, and a socket for its process id and later its status. The server and
+all its children end when the other side closes SOCKET. LISTENING is the number of an inherited socket, too, which takes
+further clients: each has requests of its own, and its children end when it closes its connection. With `once` the
+server forks nothing and runs the first request itself, which has the two streams only: that also works where imports
+start threads.
 """
 
 import atexit
@@ -23,10 +25,14 @@ import signal
 import socket
 import sys
 import threading
+import types
+import warnings
+import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+GUARD = ROOT / "tests/guard/sitecustomize.py"
 PACKAGES = ("common", "exporters", "models", "pipelines")
 LATE = ("torch._dynamo",)  # a slow import that Accelerate leaves until it is used
 
@@ -43,58 +49,94 @@ def main() -> None:
     gc.collect()
     gc.freeze()  # what children do not visit they share
     gc.enable()
+    for finalizer in [*weakref.finalize._registry]:  # of what imports have made: half of the time of a short child
+        finalizer.atexit = False
     clients = socket.socket(fileno=int(sys.argv[1]))
-    request = receive(clients) if once else serve(clients)
+    listening = socket.socket(fileno=int(sys.argv[2])) if sys.argv[2:] and not once else None
+    request = receive(clients) if once else serve(clients, listening)
     signal.signal(signal.SIGINT, interrupt)
     leave(lambda: execute(request, standard_path))
 
 
 def preload() -> None:
-    """Import all modules of the project, and with them the libraries that they import."""
-    for package in PACKAGES:
-        for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
-            if not module.name.endswith("__main__"):
-                with contextlib.suppress(Exception):  # the command that needs it will show the error
-                    importlib.import_module(module.name)
+    """Import all modules of the project, and with them the libraries that they import.
+
+    One that warns is left out, so that the worker whose tests import it, too, fails as it does without a server.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for package in PACKAGES:
+            for module in pkgutil.walk_packages([str(ROOT / package)], f"{package}."):
+                if not module.name.endswith("__main__"):
+                    with contextlib.suppress(Exception):  # the command that needs it will show the error
+                        importlib.import_module(module.name)
     for name in LATE:
         importlib.import_module(name)
 
 
-def serve(clients: socket.socket) -> dict[str, Any]:
+def serve(first: socket.socket, listening: socket.socket | None) -> dict[str, Any]:
     """Fork a child for each request. Returns in the children only, with their request."""
-    running: dict[int, tuple[int, socket.socket]] = {}  # pidfd -> process id, status socket
+    clients = {first}
+    running: dict[int, Child] = {}  # by pidfd
     while True:
-        for ready in select.select([clients, *running], [], [])[0]:
-            if ready in running:
-                pid, status = running.pop(ready)
-                os.close(ready)
-                code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                with contextlib.suppress(OSError):  # nobody waits for it any more
-                    status.send(b"%d" % code)
-                status.close()
-                continue
-            message, streams, _, _ = socket.recv_fds(clients, 1 << 20, 3)
-            if not message:
-                for pid, _ in running.values():
-                    os.kill(pid, signal.SIGKILL)
-                    os.waitpid(pid, 0)
-                os._exit(0)
-            pid = os.fork()
-            if pid == 0:
-                clients.close()
-                for pidfd, (_, status) in running.items():
-                    os.close(pidfd)
-                    status.close()
-                for number, stream in enumerate(streams):
-                    if number < 2:
-                        os.dup2(stream, number + 1)
+        for ready in select.select([*clients, *running, *filter(None, [listening])], [], [])[0]:
+            if ready is listening:
+                clients.add(listening.accept()[0])
+            elif ready in running:
+                running.pop(ready).end(ready)
+            elif not (request := receive_from(ready)):
+                for pidfd in [pidfd for pidfd, child in running.items() if ready in (first, child.client)]:
+                    os.kill(running[pidfd].pid, signal.SIGKILL)
+                    running.pop(pidfd).end(pidfd)
+                clients.remove(ready)
+                ready.close()
+                if ready is first:
+                    os._exit(0)
+            else:
+                message, streams = request
+                pid = os.fork()
+                if pid == 0:
+                    for each in filter(None, [listening, *clients]):
+                        each.close()
+                    for pidfd, child in running.items():
+                        os.close(pidfd)
+                        child.status.close()
+                    for number, stream in enumerate(streams):
+                        if number < len(streams) - 1:
+                            os.dup2(stream, (1, 2, 0)[number])
+                        os.close(stream)
+                    return json.loads(message)
+                child = Child(pid, socket.socket(fileno=streams.pop()), ready)
+                running[os.pidfd_open(pid)] = child
+                with contextlib.suppress(OSError):  # as below
+                    child.status.send(b"%d" % pid)
+                for stream in streams:
                     os.close(stream)
-                return json.loads(message)
-            status = socket.socket(fileno=streams.pop())
-            running[os.pidfd_open(pid)] = (pid, status)
-            status.send(b"%d" % pid)
-            for stream in streams:
-                os.close(stream)
+
+
+class Child(NamedTuple):
+    """A forked process, the socket that tells its status, and the client that has asked for it."""
+
+    pid: int
+    status: socket.socket
+    client: socket.socket
+
+    def end(self, pidfd: int) -> None:
+        """Wait for it, tell its status and close what belongs to it."""
+        os.close(pidfd)
+        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        with contextlib.suppress(OSError):  # nobody waits for it any more
+            self.status.send(b"%d" % code)
+        self.status.close()
+
+
+def receive_from(client: socket.socket) -> tuple[bytes, list[int]] | None:
+    """Return the next request of a client and its file descriptors; None if it has closed its connection."""
+    try:
+        message, streams, _, _ = socket.recv_fds(client, 1 << 20, 4)
+    except ConnectionResetError:
+        return None
+    return (message, list(streams)) if message else None
 
 
 def receive(clients: socket.socket) -> dict[str, Any]:
@@ -115,6 +157,8 @@ def execute(request: dict[str, Any], standard_path: list[str]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    if "CHECKOUT_GUARD" in os.environ:
+        runpy.run_path(str(GUARD))  # as a new interpreter does
     places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     words = request["words"]
     first = os.getcwd() if words[0] in ("-m", "-c") else os.path.dirname(os.path.abspath(words[0]))
@@ -125,7 +169,8 @@ def execute(request: dict[str, Any], standard_path: list[str]) -> None:
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     elif words[0] == "-c":
         sys.argv = ["-c", *words[2:]]
-        exec(words[1], {"__name__": "__main__"})
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(words[1], sys.modules["__main__"].__dict__)
     else:
         sys.argv = words
         runpy.run_path(words[0], run_name="__main__")

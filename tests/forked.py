@@ -7,6 +7,7 @@ a new interpreter (see `_can_fork`), and everywhere under TEST_PROCESSES=fresh, 
 
 import json
 import os
+import secrets
 import select
 import signal
 import socket
@@ -22,6 +23,7 @@ from typing import TextIO
 SERVER = Path(__file__).with_name("fork_server.py")
 # Variables that are read when they are used. Any other may be read by an import: torch and its like read hundreds.
 READ_LATE = ("ACCELERATE_USE_CPU", "PYTHONPATH", "PYTEST_CURRENT_TEST", "TORCHELASTIC_RESTART_COUNT")
+shared: str | None = None  # the address of a server that the workers of a run share
 BASE: dict[str, str] = {}  # the environment in which every test begins; known when tests are collected
 LONG = 600  # seconds, which nothing takes that does not hang, however busy the machine is
 GRACE = 30  # seconds from SIGTERM to SIGKILL for the other ranks when one has failed, as under torch.distributed.run
@@ -39,7 +41,7 @@ def run(
 
     `fresh` asks for new interpreters. Raises subprocess.TimeoutExpired after `timeout` seconds.
     """
-    env = dict(os.environ if env is None else env)
+    env = _environment(env)
     fork = not fresh and _can_fork(env)
     if processes > 1 and fork:
         return _run_group(words, cwd, env, processes, timeout)
@@ -53,7 +55,7 @@ class Process:
     """A running `python *words`, to be used as a subprocess.Popen whose output goes to files."""
 
     def __init__(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, fork: bool | None = None):
-        env = dict(os.environ if env is None else env)
+        env = _environment(env)
         self.streams = [tempfile.TemporaryFile("w+") for _ in range(2)]  # noqa: SIM115 (output() closes them)
         if _can_fork(env) if fork is None else fork:
             self._child = Forked(_server()[0], words, cwd, env, self.streams)
@@ -102,10 +104,10 @@ def _run_group(words, cwd, env, processes, timeout) -> subprocess.CompletedProce
         numbers = dict.fromkeys(("RANK", "LOCAL_RANK", "ROLE_RANK"), str(rank))
         ranks.append(Process(words, cwd, env | numbers, fork=True))
     expired = not until(lambda: any(rank.poll() for rank in ranks) or all(rank.poll() == 0 for rank in ranks), timeout)
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, LONG)):
         for rank in ranks:
             rank.send_signal(number)
-        until(lambda: None not in [rank.poll() for rank in ranks], GRACE)
+        until(lambda: None not in [rank.poll() for rank in ranks], seconds)
     output = map("".join, zip(*(rank.output() for rank in ranks), strict=True))
     if expired:
         raise subprocess.TimeoutExpired(words, timeout, *output)
@@ -122,6 +124,11 @@ def until(condition: Callable[[], bool], seconds: float) -> bool:
     return True
 
 
+def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the environment of a command: the one given, or this process's with a single thread."""
+    return {**os.environ, "OMP_NUM_THREADS": "1"} if env is None else dict(env)
+
+
 def _can_fork(env: Mapping[str, str]) -> bool:
     """Whether a child of the server is as good as a new interpreter: it is if nothing differs that imports may read."""
     if sys.platform != "linux" or os.environ.get("TEST_PROCESSES") == "fresh":
@@ -131,25 +138,56 @@ def _can_fork(env: Mapping[str, str]) -> bool:
 
 
 @cache
-def _server() -> tuple[socket.socket, subprocess.Popen, Mapping[str, str]]:
-    """Start the server of this process; returns a socket to it, itself, and the environment that its imports read."""
+def _server() -> tuple[socket.socket, subprocess.Popen | None, Mapping[str, str]]:
+    """Start the server of this process, unless one is shared, whose process is None here.
+
+    Returns a socket to it, itself, and the environment that its imports read.
+    """
     base = {**(BASE or os.environ), "OMP_NUM_THREADS": "1"}
+    if shared is not None:
+        return connect(shared), None, base
     return *start_server(base | {"PYTHONPATH": str(SERVER.with_name("guard"))}), base
 
 
-def start_server(env: Mapping[str, str]) -> tuple[socket.socket, subprocess.Popen]:
-    """Start a server that imports in `env`; returns a socket to it and itself."""
-    # Arrow's allocator would start a thread, which forks do not take along.
+def share(env: Mapping[str, str]) -> tuple[str, Callable[[], None]]:
+    """Start a server for several processes; returns its address for `connect`, and what ends it."""
+    address = f"tests-{os.getpid()}-{secrets.token_hex(8)}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+        listening.bind(f"\0{address}")
+        listening.listen()
+        requests, server = start_server(env, listening)
+
+    def end() -> None:
+        requests.close()
+        server.wait()
+
+    return address, end
+
+
+def connect(address: str) -> socket.socket:
+    """Return a socket to a shared server, which may still be importing."""
+    requests = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    requests.connect(f"\0{address}")
+    return requests
+
+
+def start_server(
+    env: Mapping[str, str], listening: socket.socket | None = None
+) -> tuple[socket.socket, subprocess.Popen]:
+    """Start a server that imports in `env`, of one client or of those of `listening`; returns its socket and itself."""
+    # Arrow's allocator would start a thread, which forks do not take along. Children are guarded one by one.
     env = {**env, "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+    env.pop("CHECKOUT_GUARD", None)
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    command = [sys.executable, str(SERVER), str(its.fileno())]
+    sockets = [each.fileno() for each in (its, listening) if each]
+    command = [sys.executable, str(SERVER), *map(str, sockets)]
     null = subprocess.DEVNULL
-    server = subprocess.Popen(command, env=env, pass_fds=[its.fileno()], stdin=null, stdout=null)
+    server = subprocess.Popen(command, env=env, pass_fds=sockets, stdin=null, stdout=null)
     its.close()
     return mine, server
 
 
-def start() -> tuple[socket.socket, subprocess.Popen]:
+def start() -> tuple[socket.socket, subprocess.Popen | None]:
     """Start the server of this process, unless it runs."""
     return _server()[:2]
 
@@ -159,7 +197,8 @@ def stop() -> None:
     if _server.cache_info().currsize:
         requests, server, _ = _server()
         requests.close()
-        server.wait()
+        if server is not None:
+            server.wait()
         _server.cache_clear()
 
 

@@ -29,11 +29,17 @@ def within(name: str, packages: tuple[str, ...]) -> bool:
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
+def within_statement(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements directly within one, or its branches; walking expressions takes most of the time."""
+    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
+        yield from getattr(node, name, ())
+
+
 def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, int, str]]:
     """(name, line, when) of everything imported: with the module, in a call, or for types alone."""
 
     def visit(node: ast.AST, when: str) -> Iterator[tuple[str, int, str]]:
-        for child in ast.iter_child_nodes(node):
+        for child in within_statement(node):
             if isinstance(child, ast.Import):
                 yield from ((alias.name, child.lineno, when) for alias in child.names)
             elif isinstance(child, ast.ImportFrom):
@@ -43,7 +49,7 @@ def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str,
                     source = ".".join([*package[: len(package) - child.level + 1], *([source] if source else [])])
                 # `from models import io` imports models.io
                 yield from ((f"{source}.{alias.name}", child.lineno, when) for alias in child.names)
-            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield from visit(child, "call")
             elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
                 yield from visit(ast.Module(child.body, []), "types")
@@ -100,8 +106,11 @@ def faults(source: str, path: str) -> list[str]:
             found.append(f"{here} imports {top} when it is imported itself; import it in the function that needs it")
         if top in HEAVY and when != "types" and not within(module, ("models", "pipelines.workloads")):
             found.append(f"{here} imports {top}; only models and workloads may")
-    for node in ast.walk(tree):
+    for node in ast.walk(tree) if "load" in source or "pickle" in source else ():
         if not isinstance(node, ast.Call):
+            continue
+        last = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if last not in ("load", "read_pickle") and all(word.arg != "allow_pickle" for word in node.keywords):
             continue
         called = ast.unparse(node.func)
         words = {word.arg: ast.unparse(word.value) for word in node.keywords}

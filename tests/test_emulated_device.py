@@ -116,7 +116,7 @@ usable, kernels.usable = kernels.usable, lambda *_: False
 model = RoutingPolicy(RoutingConfig(width=16, heads=2, layers=1)).to("emulated")
 step, steps = stepwise.step, []
 stepwise.step = lambda *args: steps.append(args) or step(*args)
-for customers in (6, 20, 50):
+for customers in (6, 12, 24):
     locs, demand = torch.rand(4, customers + 1, 2), torch.randint(1, 10, (4, customers + 1)).float()
     instances = Instances(*(tensor.to("emulated") for tensor in (locs, demand, torch.full((4,), 30.0))))
     WAITS.clear()

@@ -184,6 +184,20 @@ def test_one_rank_that_fails_ends_the_others(tmp_path):
     assert (done.returncode, done.stderr) == (1, "ended\n")
 
 
+def test_children_of_a_shared_server_end_with_the_client_that_asked_for_them(tmp_path):
+    if forked.shared is None:
+        pytest.skip("workers of pytest-xdist alone share a server")
+    other, sleep = forked.connect(forked.shared), ["-c", "import time; time.sleep(600)"]
+    with (tmp_path / "said").open("w") as said:
+        mine = forked.Forked(forked.start()[0], sleep, tmp_path, environment(), [said, said])
+        its = forked.Forked(other, sleep, tmp_path, environment(), [said, said])
+    other.close()
+    assert its.wait(forked.LONG) == -signal.SIGKILL
+    assert mine.poll() is None
+    mine.send_signal(signal.SIGTERM)
+    assert mine.wait(forked.LONG) == -signal.SIGTERM
+
+
 def test_ranks_that_take_too_long_are_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(forked, "GRACE", 0.2)
     text = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"

@@ -35,7 +35,8 @@ def test_a_test_that_touches_the_checkout_is_stopped_and_told_of(path, touched, 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_so_is_a_command_that_a_test_starts(fresh, touched, tmp_path):
     (tmp_path / "script.py").write_text(f"open({str(ROOT / 'runs/none')!r})")
-    done = forked.run([str(tmp_path / "script.py")], tmp_path, {**os.environ, "PYTHONPATH": PYTHONPATH}, fresh=fresh)
+    places = {"PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
+    done = forked.run([str(tmp_path / "script.py")], tmp_path, {**os.environ, **places}, fresh=fresh)
     assert "Touched" in done.stderr
     assert "script.py" in touched()
 

@@ -1,8 +1,5 @@
 """A package that is not installed is named with the extra that brings it, by commands and by the library; --version."""
 
-import subprocess
-import sys
-
 import pytest
 
 from common.packages import version
@@ -10,17 +7,21 @@ from pipelines.__main__ import EXPORT, commands
 from tests import forked
 from tests.stages import ROOT
 
-BLOCKED = "import sys; sys.modules[sys.argv[1]] = None; sys.argv = sys.argv[2:]; sys.path.insert(0, {root!r}); {then}"
+BLOCKED = "import sys; sys.modules[sys.argv[1]] = None; sys.argv = sys.argv[2:]; sys.path.insert(0, {root!r})\n{then}"
 RUN = "import runpy; runpy.run_path(sys.argv[0], run_name='__main__')"
-LOAD = "from models import io; io.load(sys.argv[0])"
+# Torch is imported already where the process is forked, and this project, which has to look for the package again.
+LOAD = """for name in [*sys.modules]:
+    if name.partition(".")[0] in ("common", "exporters", "models", "pipelines"):
+        del sys.modules[name]
+from models import io; io.load(sys.argv[0])"""
 CVRP = "models/pretrained/cvrp-20"
 
 
-def without(package, folder, then, *words):
+def without(package, folder, then, *words, fresh=True):
     """Run Python in `folder` as if the package were not installed."""
     code = BLOCKED.format(root=str(ROOT), then=then)
     words = [str(ROOT / word) if (ROOT / word).exists() else word for word in words]
-    return subprocess.run([sys.executable, "-c", code, package, *words], cwd=folder, capture_output=True, text=True)
+    return forked.run(["-c", code, package, *words], folder, fresh=fresh)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_a_command_names_the_extra_that_brings_a_missing_package(tmp_path, packa
 
 def test_loading_a_model_names_it_too(tmp_path):
     (tmp_path / "config.json").write_text('{"family": "vlm_comparator", "config": {}}')
-    done = without("PIL", ROOT, LOAD, str(tmp_path))
+    done = without("PIL", ROOT, LOAD, str(tmp_path), fresh=False)
     said = f"ValueError: {tmp_path}: the package pillow is missing; install it with pip install -e '.[lmol]'\n"
     assert done.stderr.endswith(said)
 

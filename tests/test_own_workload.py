@@ -175,7 +175,7 @@ def test_its_runs_are_found_by_name_since_they_record_where_their_workload_lies(
     package, folder = trained
     provenance = json.loads((folder / "runs/waves/default/provenance.json").read_text())
     assert provenance["workload_folder"] == str(package)
-    table = forked.run([str(ROOT / "pipelines/runs.py")], folder, dict(os.environ))
+    table = forked.run([str(ROOT / "pipelines/runs.py")], folder)
     assert "waves: best val/squared_error, lower is better" in table.stdout, table.stderr
     evaluated = stage(folder, "evaluate.py", "--workload", "waves")
     assert evaluated.returncode == 0, evaluated.stderr

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_dependencies import within_statement
+
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"common", "examples", "exporters", "models", "pipelines", "tests"}
 # Imported by their bare names.
@@ -41,9 +43,16 @@ NOT_IMPORTED = {
 }
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield all statements within a node."""
+    for inner in within_statement(node):
+        yield inner
+        yield from statements(inner)
+
+
 def top_level_imports(source: str) -> Iterator[str]:
     """Yield the packages that a file imports, at its top or inside functions."""
-    for node in ast.walk(ast.parse(source)):
+    for node in statements(ast.parse(source)):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
@@ -107,7 +116,11 @@ def test_files_of_every_part_are_read():
         ("import os.path, yaml", ["os", "yaml"]),
         ("from torch.nn import functional", ["torch"]),
         ("def f():\n  import pandas as pd", ["pandas"]),
-        ("try:\n  import pynvml\nexcept ImportError:\n  pynvml = None", ["pynvml"]),
+        (
+            "try:\n  import pynvml\nexcept ImportError:\n  import one\nelse:\n  import two\nfinally:\n  import yaml",
+            ["pynvml", "one", "two", "yaml"],
+        ),
+        ("match x:\n  case 1:\n    with y:\n      if z:\n        pass\n      elif v:\n        import numpy", ["numpy"]),
         ("from . import data\nfrom ..y import z", []),
     ],
 )

@@ -142,7 +142,7 @@ def test_clean_shows_what_would_go_and_removes_it_when_told_to(runs):
 
 def test_the_command_answers_slips_in_a_line(runs):
     def command(*words):
-        return forked.run([str(ROOT / "pipelines/runs.py"), *words], runs, fresh=True)
+        return forked.run([str(ROOT / "pipelines/runs.py"), *words], runs, fresh=not words)
 
     assert command().stdout == found.table(found.find()) + "\n"
     refused(command("clean", "cvrp/onne"), "there is no run cvrp/onne; did you mean cvrp/one")

@@ -57,7 +57,7 @@ def test_without_a_driver_there_are_no_gpus(tmp_path):
 
 
 def test_a_driver_that_fails_to_open_has_no_gpus_and_says_why(driver):
-    script = "import json; from common import gpu; print(json.dumps([gpu.read_driver(), gpu.driver_fault()]))"
+    script = f"{TORCH}from common import gpu; print(json.dumps([gpu.read_driver(), gpu.driver_fault()]))"
     read, fault = python(script, driver, FAKE_NVML_INIT="18")
     assert read is None
     assert "mismatch" in fault

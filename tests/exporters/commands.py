@@ -7,15 +7,14 @@ from pathlib import Path
 import pytest
 
 from exporters import __main__ as exporters
+from tests import forked
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def command(*words: str | Path) -> subprocess.CompletedProcess:
     """The command in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "exporters", *map(str, words)], capture_output=True, text=True, cwd=ROOT, check=False
-    )
+    return forked.run(["-m", "exporters", *map(str, words)], ROOT)
 
 
 def refusal(capsys, monkeypatch, *words: str | Path) -> str:

@@ -239,6 +239,10 @@ def test_plain_images_are_duplicates_only_of_their_own_shade():
 
 
 def test_near_duplicates_are_found_mirrored_cropped_and_darkened_and_in_all_at_once():
+    def square(image):
+        return image_files.decode(encoded(image), 64, LIMIT)
+
+    others = [square(photo(other)) for other in range(10, 40)]
     for seed in range(8):
         original = photo(seed)
         side = original.size[0]
@@ -249,8 +253,7 @@ def test_near_duplicates_are_found_mirrored_cropped_and_darkened_and_in_all_at_o
             "darkened": original.point(lambda value: round(0.8 * value)),
         }
         ways["all"] = ImageOps.mirror(ways["cropped"]).point(lambda value: round(0.8 * value))
-        images = [original, *ways.values(), *(photo(other) for other in range(10, 40))]
-        squares = np.stack([image_files.decode(encoded(image), 64, LIMIT) for image in images])
+        squares = np.stack([*map(square, (original, *ways.values())), *others])
         found = {tuple(pair) for pair in near_duplicates(squares).tolist()}
         assert found == {(i, j) for i in range(5) for j in range(i + 1, 5)}
 

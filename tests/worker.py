@@ -1,0 +1,28 @@
+"""Stands for the interpreter of a worker of pytest-xdist, forked from a shared server that has imported already.
+
+    python tests/worker.py ADDRESS -u -c CODE
+
+Importing torch and the project, then, costs its seconds once, not once a worker and once more for commands of tests.
+"""
+
+import json
+import os
+import socket
+import sys
+
+
+def main() -> None:
+    address, *options = sys.argv[1:]
+    words = options[options.index("-c") :]
+    status, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as requests:
+        requests.connect(f"\0{address}")
+        request = json.dumps({"words": words, "cwd": os.getcwd(), "env": dict(os.environ)})
+        with its:
+            socket.send_fds(requests, [request.encode()], [1, 2, 0, its.fileno()])
+        status.recv(16)  # its process id
+        sys.exit(int(status.recv(16) or 1))
+
+
+if __name__ == "__main__":
+    main()
