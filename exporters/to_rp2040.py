@@ -13,7 +13,7 @@ import torch
 
 from exporters import manifest
 from exporters.cards import identity
-from exporters.rp2040 import layout, library, settings, uf2
+from exporters.rp2040 import layout, settings, uf2
 from models import io
 from models.stories import rp2040
 from models.stories.config import END, UNKNOWN, TinyTransformerConfig
@@ -64,7 +64,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
     }
     if format == "c":
         arena = rp2040.arena_bytes(model.config)
-        written = library.files(packed, vocabulary, arena, model.config.layers, told)
+        written = layout.library_files(packed, vocabulary, arena, model.config.layers, told)
         files |= {f"story/{name}": data for name, data in written.items()}
     manifest.begin(out, files, model_folder)
     expected = _told(model, integers)

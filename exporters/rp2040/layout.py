@@ -1,16 +1,23 @@
-"""Writes the model and vocabulary files of FORMAT.md."""
+"""Writes the model and vocabulary files of FORMAT.md, and both with the runtime as a library in C."""
 
+import re
 import struct
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
 
+from exporters.rp2040.settings import Settings
 from models.stories.config import END, PIECES, SPECIAL_TOKENS, UNKNOWN, bucket_bits
 from models.stories.integer_transformer import EXP, GELU, IntegerTransformer, Table
 from models.stories.rp2040 import FORMAT_LIMITS
 
+LIBRARY = Path(__file__).parent / "library"
+FIRMWARE = LIBRARY.with_name("firmware")
+# The arena holds parts of several types.
+BEFORE = '#if defined(__GNUC__) && !defined(__clang__)\n#pragma GCC optimize("O2", "no-strict-aliasing")\n#endif\n'
 HEADERS = {b"TTM1": {1: 40, 2: 48, 3: 56}, b"TTV1": {1: 24}}  # bytes, by the version
 SHIFTS = ("pre_qkv", "post_q", "post_k", "post_v", "pre_out", "post_out", "pre_up", "post_up", "pre_down", "post_down")
 MOST_MERGES, MOST_TEXT = 8192, 65535  # of a vocabulary; the second in bytes
@@ -161,3 +168,26 @@ def _interleaved(weights: np.ndarray) -> bytes:
 def _with_start(magic: bytes, version: int, body: bytes) -> bytes:
     """A whole file: magic, version, bytes of the header and of the file, CRC-32, then `body`."""
     return magic + struct.pack("<HHII", version, HEADERS[magic][version], 16 + len(body), crc32(body)) + body
+
+
+def library_files(model: bytes, vocabulary: bytes, arena: int, layers: int, told: Settings) -> dict[str, bytes]:
+    """Return the files, by their names, of a library in C with the model and the runtime, for pico-sdk or Arduino."""
+    made = {path.relative_to(LIBRARY).as_posix(): path.read_text() for path in LIBRARY.rglob("*.*") if path.is_file()}
+    words = {"model_words": len(model) // 4, "vocabulary_words": len(vocabulary) // 4}
+    sizes = {"arena": arena, "layers": layers, "temperature": round(256 * told.temperature), "told": told}
+    made["src/model.h"] = made["src/model.h"].format(**words, **sizes)
+    made["src/model.c"] = made["src/model.c"].format(model=_words(model), vocabulary=_words(vocabulary))
+    made["src/runtime.h"] = (FIRMWARE / "runtime.h").read_text()
+    made["src/runtime.c"] = BEFORE + _whole("kernels.c") + _whole("runtime.c")
+    return {name: text.encode() for name, text in made.items()}
+
+
+def _whole(name: str) -> str:
+    """The text of a source file with what it includes in its place, but for the header that the library has."""
+    text = (FIRMWARE / name).read_text()
+    return re.sub(r'#include "(?!runtime\.h)([\w.]+)"\n', lambda found: _whole(found[1]), text)
+
+
+def _words(data: bytes) -> str:
+    words = [f"{word:#x}" for (word,) in struct.iter_unpack("<I", data)]
+    return ",\n".join(",".join(words[at : at + 12]) for at in range(0, len(words), 12))

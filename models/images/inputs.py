@@ -13,6 +13,11 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, mod
 from common.config import Section
 from models.inputs import Input
 
+ENDINGS = (
+    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".avif", ".heic", ".heif"),
+    *(".jp2", ".jxl", ".psd", ".svg"),  # images too, which are set aside by their names rather than passed over
+)
+MOST_PIXELS = 50_000_000  # of an image file
 MOST_IMAGES, MOST_VOTED = 10_000, 1000
 
 

@@ -2,22 +2,26 @@
 
 import contextlib
 import itertools
+import re
 import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 from urllib.parse import quote
 
 from starlette.responses import Response
 
+from common.disk.files import remove, write_text
 from common.plain import Plain
 from pipelines.server import bodies
 from pipelines.server.answering import Answering, usable
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.sent import Answer, Events
-from pipelines.server.sessions import Sessions
 
 SUGGESTED = 3
+MOST_SESSIONS = 1000  # sessions kept; of more, those written to least recently go
+LONGEST_SESSION = 400_000  # characters of a session's text
 AT_ONCE = 20_000  # characters of a document read before others are answered
 
 
@@ -38,6 +42,44 @@ class Encoding(Protocol):
 
     def encoded(self, prompt: str) -> Sequence[int]:
         """Return the tokens of a prompt."""
+
+
+class Sessions:
+    """Texts of plans being written, in a folder of the server's user, so that a restart of the server loses none."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def begin(self) -> str:
+        """Return the name of a new session, which no one can guess."""
+        return uuid.uuid4().hex
+
+    def text(self, name: str) -> str:
+        """Return a session's text. Raises Refused for an unknown one."""
+        try:
+            return self._path(name).read_text("utf-8")
+        except FileNotFoundError:
+            raise Refused(404, "there is no such session; POST /sessions begins one") from None
+
+    def write(self, name: str, text: str) -> None:
+        """Store a session's text. Raises Refused for one too long."""
+        if len(text) > LONGEST_SESSION:
+            raise Refused(413, f"the text has {len(text):,} characters; a session takes {LONGEST_SESSION:,}")
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_text(self._path(name), text)
+        kept = sorted(self.folder.glob("*.txt"), key=lambda path: path.stat().st_mtime)
+        for path in kept[:-MOST_SESSIONS]:
+            remove(path)
+
+    def end(self, name: str) -> None:
+        """Forget a session. Raises Refused for an unknown one."""
+        self.text(name)
+        remove(self._path(name))
+
+    def _path(self, name: str) -> Path:
+        if not re.fullmatch("[0-9a-f]{32}", name):
+            raise Refused(404, "the name of a session is the one that POST /sessions returned")
+        return self.folder / f"{name}.txt"
 
 
 class Completions:

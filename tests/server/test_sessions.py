@@ -4,7 +4,7 @@ import pytest
 
 from models import io
 from pipelines.server.limits import Limits, Refused
-from pipelines.server.sessions import LONGEST, MOST, Sessions
+from pipelines.server.openai import LONGEST_SESSION, MOST_SESSIONS, Sessions
 from tests.models.plans.test_suggester import with_text
 from tests.server.test_server import ask, served
 
@@ -37,15 +37,15 @@ def test_a_plan_is_written_over_a_restart_of_the_server(folder):
 
 
 def test_old_sessions_go_and_long_ones_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.server.sessions.MOST", 2)
+    monkeypatch.setattr("pipelines.server.openai.MOST_SESSIONS", 2)
     sessions = Sessions(tmp_path / "kept")
     names = [sessions.begin() for _ in range(3)]
     for name in names:
         sessions.write(name, name)
-    assert sum(1 for _ in (tmp_path / "kept").glob("*.txt")) == 2 < MOST
+    assert sum(1 for _ in (tmp_path / "kept").glob("*.txt")) == 2 < MOST_SESSIONS
     assert sessions.text(names[2]) == names[2]
     assert (tmp_path / "kept").stat().st_mode & 0o077 == 0
     with pytest.raises(Refused, match="404"):
         sessions.text("../secret")
     with pytest.raises(Refused, match="413"):
-        sessions.write(names[0], "a" * (LONGEST + 1))
+        sessions.write(names[0], "a" * (LONGEST_SESSION + 1))

@@ -27,13 +27,9 @@ def main() -> None:
 
 
 def crc32_mpeg2(data: bytes) -> int:
-    """CRC-32/MPEG-2, with which the boot ROM checks the second stage."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte << 24
-        for _ in range(8):
-            crc = (crc << 1 ^ (0x04C11DB7 if crc >> 31 else 0)) & 0xFFFFFFFF
-    return crc
+    """CRC-32/MPEG-2, with which the boot ROM checks the second stage: zlib's of mirrored bytes, mirrored, inverted."""
+    mirrored = bytes(int(f"{byte:08b}"[::-1], 2) for byte in data)
+    return int(f"{crc32(mirrored) ^ 0xFFFFFFFF:032b}"[::-1], 2)
 
 
 if __name__ == "__main__":

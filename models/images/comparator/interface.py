@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -18,35 +18,13 @@ from models import io
 from models.images import ranking
 from models.images.comparator.config import Question
 from models.images.comparator.familiarity import notes
-from models.images.inputs import ComparisonSettings, ImagesInput
+from models.images.inputs import ENDINGS, MOST_PIXELS, ComparisonSettings, ImagesInput
 from models.images.reliability import QUANTILES, Reliability
 
-ENDINGS = (
-    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".avif", ".heic", ".heif"),
-    *(".jp2", ".jxl", ".psd", ".svg"),  # images too, which are set aside by their names rather than passed over
-)
 DESCRIPTION = "comparator.json"
 FITTED = ("discrimination", "tie", "offset", "slope", "floor", "dispersion", "factor")
-MOST_PIXELS = 50_000_000  # of an image file
 NOTHING_TOLD = "this model has learnt too little to tell images apart, and the order means nothing; more answers help"
 AT_ONCE = 256  # images or pairs in a forward pass where no batch size is given
-
-
-class Ranked(NamedTuple):
-    """An image's score on the user's scale, with its 95 % interval."""
-
-    name: str
-    score: float
-    low: float
-    high: float
-
-
-class Ranking(list[Ranked]):
-    """Ranked images, highest score first, and those that could not be read, with the reason, by name."""
-
-    def __init__(self, rows: Iterable[Ranked], refused: Mapping[str, str]):
-        super().__init__(rows)
-        self.refused = refused
 
 
 class Picture(NamedTuple):
@@ -275,7 +253,7 @@ class Comparator(io.Model):
         self, prepared: Sequence[tuple[ImagesInput, list[Picture]]], settings: ComparisonSettings
     ) -> list[dict[str, Plain]]:
         """Return rankings, the highest score first, by the model or by votes, or probabilities of answers about two."""
-        from models.images.people.voting import by_votes  # scipy takes a second
+        from models.images.people.raters import by_votes  # scipy takes a second
 
         pairs = [pictures for given, pictures in prepared if given.first is not None]
         found = iter(self._compared(pairs)) if pairs else iter(())
@@ -313,17 +291,15 @@ class Comparator(io.Model):
         known = {row["score"] for row in ranking} != {ranking[0]["score"]} or len(ranking) == 1
         return {"ranking": ranking, **({"errors": wrong} if wrong else {}), **({} if known else {"note": NOTHING_TOLD})}
 
-    def rank(self, folder: str | Path, budget: int = 32) -> Ranking:
-        """Return a folder's images, highest score first, and in `refused` unreadable ones; ValueError if all are."""
+    def rank(self, folder: str | Path, budget: int = 32) -> dict[str, Plain]:
+        """Return what `predict` answers about a folder's images; ValueError if none of them can be read."""
         paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
         (found,) = self.predict([{"images": [str(path) for path in paths]}], comparisons=budget)
         if "error" in found:
             raise ValueError(f"none of the {len(paths)} images in {folder} can be read: {found['error']}")
-        refused = {Path(row["image"]).name: row["error"] for row in found.get("errors", [])}
-        rows = [Ranked(Path(row["image"]).name, row["score"], row["low"], row["high"]) for row in found["ranking"]]
-        return Ranking(rows, refused)
+        return found
 
     def read(self, image: Tensor | str | Path | bytes) -> Tensor:
         """Return an image file, or its bytes, as (C, S, S) uint8, prepared like training images; a tensor as it is."""

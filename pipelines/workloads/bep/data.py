@@ -59,8 +59,12 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     source = f"folder or file {data.sources}" if data.sources else "embedded documents"
     found = sources.find(data.sources or str(EMBEDDED))
     files, cleaned, bad = _texts(found, data)
-    if not data.skip_bad:
-        _check_files(bad, found, source)
+    if bad and not data.skip_bad:
+        listed = "".join(f"\n  {name}: {reason}" for name, reason in bad.items())
+        raise UserError(
+            f"{source}: {len(bad)} of {len(found.files) + len(found.refused)} files cannot be used; repair or remove "
+            f"them, or leave them out with data.skip_bad=true:{listed}"
+        )
     project = families.projects(cleaned, data.projects)
     label = families.labels(cleaned, project, data.labels)
     texts = {label[name]: each.text for name, each in cleaned.items()}
@@ -192,15 +196,6 @@ def _prose(document: Document, data: Data, words: Collection[str], keep: Collect
     if not cleaned.text:
         raise UserError("has no text besides page headers, footers and tables of contents")
     return replace(cleaned, text=cleaned.text.lower()) if data.lower_case else cleaned
-
-
-def _check_files(bad: Mapping[str, str], found: sources.Found, source: str) -> None:
-    if bad:
-        listed = "".join(f"\n  {name}: {reason}" for name, reason in bad.items())
-        raise UserError(
-            f"{source}: {len(bad)} of {len(found.files) + len(found.refused)} files cannot be used; repair or remove "
-            f"them, or leave them out with data.skip_bad=true:{listed}"
-        )
 
 
 def _check_size(texts: Mapping[str, str], source: str, found: sources.Found) -> None:

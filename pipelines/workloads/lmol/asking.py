@@ -16,10 +16,10 @@ from common.foreign_text import to_csv
 from common.statistics import Z95
 from models import io
 from models.images import image_files
-from models.images.comparator.interface import AT_ONCE, ENDINGS, MOST_PIXELS, Comparator
+from models.images.comparator.interface import AT_ONCE, Comparator
+from models.images.inputs import ENDINGS, MOST_PIXELS
 from models.images.people.preferences import UNKNOWN, Posterior, Prior, next_pairs
-from models.images.people.raters import Fitted, fitted
-from models.images.people.voting import ranked
+from models.images.people.raters import Fitted, fitted, ranked
 from models.images.texture import texture
 from pipelines.workloads.lmol.config import Columns
 from pipelines.workloads.lmol.sources.finding import ANSWERS, find_answers, kind_of

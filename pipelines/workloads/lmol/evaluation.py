@@ -104,10 +104,15 @@ def evaluate(
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,
     }
-    files = {
-        "test.scores.csv": scores_csv(comparisons, found.placed),
-        "test.details.jsonl": json.dumps(_details(found, families)),
+    details = {  # which only the report reads
+        "confusion": found.averaged["confusion"],
+        "reliability": found.averaged["reliability"],
+        "margins": figures.by_margin(comparisons, found.probabilities),
+        "families": families,
+        "strip": _strip(comparisons, found.placed),
+        "mistakes": _mistakes(comparisons, found.probabilities),
     }
+    files = {"test.scores.csv": scores_csv(comparisons, found.placed), "test.details.jsonl": json.dumps(details)}
     return [Evaluation(split="test", summary=summary, table=table, examples=_examples(found), files=files)]
 
 
@@ -198,18 +203,6 @@ def _row(name: str, found: PairFigures, orders: Orders, cost: float | None, soft
         "calibration error": found["calibration_error"] if soft else None,
         COST: cost,
         "swap consistency": figures.swap_consistency(*orders),
-    }
-
-
-def _details(found: Findings, families: Mapping[str, Plain]) -> dict[str, Plain]:
-    """Return the part of the evaluation that only the report reads."""
-    return {
-        "confusion": found.averaged["confusion"],
-        "reliability": found.averaged["reliability"],
-        "margins": figures.by_margin(found.comparisons, found.probabilities),
-        "families": families,
-        "strip": _strip(found.comparisons, found.placed),
-        "mistakes": _mistakes(found.comparisons, found.probabilities),
     }
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
     """Yield one ranking of all files that are named, and one of each folder."""
-    from models.images.comparator.interface import ENDINGS
+    from models.images.inputs import ENDINGS
 
     files = [path for path in paths if not path.is_dir()]
     if files:

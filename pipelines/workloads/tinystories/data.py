@@ -204,15 +204,6 @@ def tokenizer(folder: Path) -> dict[str, object]:
     return dict(json.loads((folder / "tokenizer.json").read_text()))
 
 
-def check_tokenizer(folder: Path, trained_with: Mapping[str, object]) -> None:
-    """Raise UserError if the prepared data have other tokens than a model was trained with."""
-    if tokenizer(folder) != trained_with:
-        raise UserError(
-            f"the model was trained on other tokens than those in {folder}: the source or the embedded generator has "
-            "changed since; restore the old source and delete that folder, or train under another --name"
-        )
-
-
 def stories(folder: Path, split: str) -> list[str]:
     """Return the texts of a split."""
     return list(datasets.load_from_disk(folder)[split]["text"][:])

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from common import kneser_ney, text
+from common.errors import UserError
 from common.statistics import interval_around, ratio_half_width
 from common.text import ppmd_baseline, xz_rows
 from models.stories import rp2040
@@ -46,7 +47,11 @@ def evaluate(
     """Evaluate on the stories that neither trained the model nor picked the best one."""
     (model,) = models.values()
     began = time.perf_counter()
-    data.check_tokenizer(folder, model.config.tokenizer)
+    if data.tokenizer(folder) != model.config.tokenizer:
+        raise UserError(
+            f"the model was trained on other tokens than those in {folder}: the source or the embedded generator has "
+            "changed since; restore the old source and delete that folder, or train under another --name"
+        )
     tokens, training = data.tokens(folder, "held_out"), data.tokens(folder, "train")
     texts, facts = data.stories(folder, "held_out"), data.facts(folder)
     stories = HeldOut(np.array([len(story) for story in texts]), tokens, data.numbers(tokens))

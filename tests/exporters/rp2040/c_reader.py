@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from exporters.rp2040.library import FIRMWARE
+from exporters.rp2040.layout import FIRMWARE
 from models.stories.config import END
 
 SOURCE = """

@@ -180,7 +180,8 @@ def test_image_files_are_compared_and_ranked(bases, tmp_path):
     for k, picture in enumerate(pictures(3, size=20)):
         Image.fromarray(picture[0].numpy()).save(tmp_path / f"{k}.png")
     assert model.compare(tmp_path / "0.png", tmp_path / "1.png").sum().item() == pytest.approx(1, abs=1e-6)
-    assert {row.name for row in model.rank(tmp_path)} == {"0.png", "1.png", "2.png"}
+    names = {row["image"] for row in model.rank(tmp_path)["ranking"]}
+    assert names == {str(tmp_path / f"{k}.png") for k in range(3)}
 
 
 @pytest.mark.parametrize("whole", ["clip", "siglip", "llava", "dinov2"])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.images.inputs import ImagesInput
-from models.images.people.voting import by_votes
+from models.images.people.raters import by_votes
 from tests.models.images.comparator.small import make
 
 KNOWN = np.random.default_rng(0).permutation(8) / 2.0

@@ -9,6 +9,7 @@ import torch
 from models.images.comparator.config import Question
 from models.images.comparator.interface import Comparator
 from models.images.ranking import Davidson
+from pipelines.engine.config import Training
 from pipelines.workloads.lmol.data import Comparisons, Images
 from pipelines.workloads.lmol.model import prior
 from pipelines.workloads.lmol.pairs import label
@@ -17,7 +18,7 @@ CONFIG = SimpleNamespace(
     seed=0,
     data=SimpleNamespace(workers=0, fold=0, folds=5, fit="crop"),
     model=SimpleNamespace(kind="brightness", tune=None, width=None, layers=None, heads=None),
-    training=SimpleNamespace(steps=30, batch_size=32, learning_rate=4e-3),
+    training=Training(steps=30, batch_size=32, learning_rate=4e-3),
     evaluation=SimpleNamespace(comparisons=16, network_steps=None),
     frozen=False,
     fine=False,

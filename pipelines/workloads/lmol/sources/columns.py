@@ -10,7 +10,7 @@ from pathlib import Path
 from common import sheets
 from common.errors import UserError
 from common.foreign_text import unguarded
-from models.images.comparator.interface import ENDINGS
+from models.images.inputs import ENDINGS
 
 # What a column holds, and its usual names, without case, spaces and signs; the first one present counts.
 USUAL = {

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from common.errors import UserError
-from models.images.comparator.interface import ENDINGS
+from models.images.inputs import ENDINGS
 from pipelines.workloads.lmol.sources import packed
 from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, SHEET, layout_of, lists_in, rows_of
 from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, home, ranks, read_table, within

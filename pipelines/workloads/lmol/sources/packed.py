@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import UserError
+from pipelines.workloads.lmol.sources.tables import Rows
 
 SAVED = ("dataset_info.json", "dataset_dict.json")  # what `save_to_disk` writes, of one part or of several
-Rows = list[tuple[int, dict[str, str]]]  # (row, {column: value})
 
 
 def files(source: Path) -> list[Path]:
     """Return the files of a data set, in a folder or one below it; [] for what is none."""
-    if source.suffix == ".parquet":
-        return [source]
-    saved = any((source / name).is_file() for name in SAVED)
-    return sorted(source.rglob("*.arrow") if saved else [*source.glob("*.parquet"), *source.glob("*/*.parquet")])
+    parquet = [source] if source.suffix == ".parquet" else [*source.glob("*.parquet"), *source.glob("*/*.parquet")]
+    return sorted(source.rglob("*.arrow") if _saved(source) else parquet)
+
+
+def _saved(source: Path) -> bool:
+    return any((source / name).is_file() for name in SAVED)
 
 
 def opened(source: Path, column: str | None, cache: str) -> tuple[str, Rows, Callable[[str], bytes]]:
@@ -24,7 +26,7 @@ def opened(source: Path, column: str | None, cache: str) -> tuple[str, Rows, Cal
     import datasets
 
     datasets.disable_progress_bars()
-    if any((source / name).is_file() for name in SAVED):
+    if _saved(source):
         found = datasets.load_from_disk(source)
     else:
         found = datasets.load_dataset("parquet", data_files=list(map(str, files(source))), cache_dir=cache)

@@ -15,7 +15,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.foreign_text import printable
-from models.images.comparator.interface import ENDINGS
+from models.images.inputs import ENDINGS
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.sources.columns import NEEDED, assigned, lists_in, rows_of
 from pipelines.workloads.lmol.sources.scores import (

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -137,17 +138,17 @@ def test_a_folder_is_ranked_with_intervals(tmp_path):
         Image.new("RGB", (40, 30), (level, level, level)).save(tmp_path / f"{name}.png")
     (tmp_path / "notes.txt").write_text("no image")
     model = brightness()
-    found = model.rank(tmp_path)
-    assert [row.name for row in found] == ["light.png", "middle.png", "dark.png"]
-    assert [row.score for row in found] == pytest.approx([4.0, 2.2, 0.6], abs=0.1)
-    assert all(row.low < row.score < row.high for row in found)
+    found = model.rank(tmp_path)["ranking"]
+    assert [Path(row["image"]).name for row in found] == ["light.png", "middle.png", "dark.png"]
+    assert [row["score"] for row in found] == pytest.approx([4.0, 2.2, 0.6], abs=0.1)
+    assert all(row["low"] < row["score"] < row["high"] for row in found)
     model.fit_scale()
-    found = model.rank(tmp_path)
+    found = model.rank(tmp_path)["ranking"]
     model.fitted[-1] *= 3  # as measured on images other than the references
-    wider = model.rank(tmp_path)
-    assert [row.score for row in wider] == [row.score for row in found]
+    wider = model.rank(tmp_path)["ranking"]
+    assert [row["score"] for row in wider] == [row["score"] for row in found]
     for row, before in zip(wider, found, strict=True):
-        assert row.high - row.low == pytest.approx(3 * (before.high - before.low))
+        assert row["high"] - row["low"] == pytest.approx(3 * (before["high"] - before["low"]))
     light, dark = tmp_path / "light.png", tmp_path / "dark.png"
     assert model.compare(light, dark)[0] > 0.99
     torch.testing.assert_close(model.compare(light, dark), model.compare(dark, light)[list(SWAPPED)])
@@ -164,8 +165,8 @@ def test_a_folder_without_images_is_refused_and_broken_ones_are_set_aside(tmp_pa
     assert "torn.png: not an image" in nothing["error"]
     Image.new("RGB", (40, 30)).save(tmp_path / "dark.png")
     found = brightness().rank(tmp_path)
-    assert [row.name for row in found] == ["dark.png"]
-    assert list(found.refused) == ["torn.png"]
+    assert [row["image"] for row in found["ranking"]] == [str(tmp_path / "dark.png")]
+    assert [row["image"] for row in found["errors"]] == [str(tmp_path / "torn.png")]
     for name in (
         "drawing.svg",
         "new.jxl",
@@ -173,9 +174,9 @@ def test_a_folder_without_images_is_refused_and_broken_ones_are_set_aside(tmp_pa
     ):  # images, though of no kind that can be read, or no whole ones
         (tmp_path / name).write_bytes(b"no picture")
     (tmp_path / "notes.txt").write_text("of no concern")
-    found = brightness().rank(tmp_path)
-    assert sorted(found.refused) == ["drawing.svg", "new.jxl", "phone.heic", "torn.png"]
-    assert all("none of the formats" in reason for reason in found.refused.values())
+    refused = {Path(row["image"]).name: row["error"] for row in brightness().rank(tmp_path)["errors"]}
+    assert sorted(refused) == ["drawing.svg", "new.jxl", "phone.heic", "torn.png"]
+    assert all("none of the formats" in reason for reason in refused.values())
 
 
 def test_a_model_without_references_cannot_rank():
