@@ -114,10 +114,11 @@ def test_few_data_end_steps_sooner():
     assert [steps.num_steps(size) for size in (97, 2_560, 45_000, None)] == [31, 800, 800, 800]
 
 
-def test_a_warm_up_takes_at_most_a_quarter_of_a_training():
+def test_a_warm_up_takes_at_most_a_quarter_of_a_training_that_few_data_end():
     training = Training(steps=800, most_epochs=40, batch_size=128, warmup_steps=80, learning_rate=1)
     assert [training.rate(step, 20) for step in (0, 4, 5)] == pytest.approx([0.2, 1, 1])
     assert training.rate(0, 1) == 1
+    assert Training(steps=20, warmup_steps=10, learning_rate=1).rate(4, 20) == 0.5  # as it was asked for
 
 
 def test_an_average_is_that_of_the_formula_and_the_model_gets_its_own_weights_back():
