@@ -164,8 +164,8 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     grown = [f"training.{key}" for key, (old, new) in lengths.items() if old is None or new is None or new >= old]
     changed = [line for line in _changed(stored, asked) if line.partition(":")[0] not in grown]
     if refused := [line for line in changed if not line.startswith(ROUNDING)]:
-        head = f"--resume continues {run.folder} under its own config; only training.steps or epochs may grow, and "
-        head += "training.micro_batch_size and hardware.* change. Leave these words out, or start another run with "
+        head = f"--resume continues {run.folder} under its own config; only training.steps, epochs and most_epochs may "
+        head += "grow, and training.micro_batch_size and hardware.* change. Leave these words out, or begin a run with "
         raise UserError("\n  ".join([f"{head}--name:", *refused]))
     if changed:
         announce("\n  ".join(["going on with settings that change results by rounding alone:", *changed]))

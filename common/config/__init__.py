@@ -71,15 +71,15 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str
             tree[outlived] = {name: section[name] for name in section if name in known}
             if os.environ.get("RANK", "0") == "0":
                 print(f"{path}: {outlived} has no {', '.join(gone)} any more: left out", file=sys.stderr)
-    return build(cls, tree, words, str(path))
+    return build(cls, tree, words, str(path), outlived is not None)
 
 
-def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], source: str) -> Config:
-    """Patch the plain `tree` with `words` and check it; `source` names the tree in errors."""
+def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], source: str, saved: bool = False) -> Config:
+    """Patch a plain tree with `words` and check it; `source` names it in errors; validators hear if it was `saved`."""
     before = copy.deepcopy(tree) if words else {}
     _patch_all(cls, tree, words)
     try:
-        return cls.model_validate(tree)
+        return cls.model_validate(tree, context={"saved": saved})
     except ValidationError as error:
         where = f"config {source}:"
         with suppress(ValidationError):

@@ -105,16 +105,16 @@ def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Ro
 def plan_from(policy: TourBuilder, asked: Asked, settings: RoutingSettings, crew: int = 1) -> Plan:
     """Return the plan that ruin and recreate makes of `start_of` a problem beyond the plain CVRP, on `crew` threads.
 
-    The time is that of the settings for both, of each thread; without time the plan is the policy's, if it has one.
+    The settings' time is for both, at least half of it for ruin and recreate; without time the plan is the policy's.
     """
-    begun = time.thread_time()
+    begun, seconds = time.thread_time(), (settings.milliseconds or asked.problem.customers) / 1000
     routes = start_of(policy, asked, settings)
     start = None if routes is None else Plan(routes, [0] * len(routes))
     if start and settings.milliseconds == 0 and asked.initial is None:
         return start
-    seconds = (settings.milliseconds or asked.problem.customers) / 1000 - (time.thread_time() - begun)
+    left = max(seconds - (time.thread_time() - begun), seconds / 2)
     (seed,) = random_bits(derive_key(settings.seed, "cvrp", "fleet"), torch.tensor([asked.item]), 1)[0].tolist()
-    return fleet.plan(asked.problem, seconds=max(seconds, 1e-6), seed=seed, start=start, crew=crew)
+    return fleet.plan(asked.problem, seconds=left, seed=seed, start=start, crew=crew)
 
 
 def answer_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[dict[str, object]]:

@@ -202,10 +202,12 @@ def load(path: Path, trained: Trained) -> tuple[dict[str, object], Progress]:
 def _load_weights(path: Path, accelerator: Accelerator, model: nn.Module) -> None:
     # In one order on all ranks: safetensors' own changes from process to process, and tensors are split one by one.
     weights = dict(sorted(safetensors.torch.load(ranks.read(path)).items()))
+    own = accelerator.unwrap_model(model)
+    weights = getattr(own, "renewed", dict)(weights)  # of an older checkpoint
     if accelerator.distributed_type == DistributedType.FSDP:
         states.set_model_state_dict(model, {**weights}, options=OPTIONS)
     else:  # the model itself knows which of its weights are not saved, as they are those of a base
-        accelerator.unwrap_model(model).load_state_dict(weights)
+        own.load_state_dict(weights)
 
 
 def _from_torch_bytes(data: bytes) -> dict[str, Any]:

@@ -79,11 +79,12 @@ class Training(Section):
 
     def num_steps(self, size: int | None) -> int:
         """Return the number of updates over `size` examples; None: endless, where epochs raise UserError."""
+        most = (self.most_epochs or math.inf) * (size or math.inf) / self.batch_size
         if self.steps is not None:
-            return math.ceil(min(self.steps, (self.most_epochs or math.inf) * (size or math.inf) / self.batch_size))
+            return math.ceil(min(self.steps, most))
         if size is None or self.epochs is None:
             raise UserError("training.epochs: this workload's data are endless; give training.steps instead")
-        return math.ceil(self.epochs * size / self.batch_size)
+        return math.ceil(min(self.epochs * size / self.batch_size, most))
 
 
 class Hardware(Section):

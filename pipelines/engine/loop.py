@@ -130,7 +130,9 @@ class Loop:
     def _why_over(self) -> str:
         if self._patience_is_over():
             return f"stopped early: {self.progress.stale} validations without a better {self.metric.name}"
-        return f"nothing to do: {self.progress.step} of {self.steps} steps are done; raise training.steps"
+        asked = self.config.training
+        key = "epochs" if asked.steps is None else "steps" if self.steps == asked.steps else "most_epochs"
+        return f"nothing to do: {self.progress.step} of {self.steps} steps are done; raise training.{key}"
 
     def _restore(self) -> bool:
         ranks.on_main(self._check_same_model)

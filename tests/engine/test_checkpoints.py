@@ -100,6 +100,27 @@ def test_what_is_loaded_is_what_was_saved_and_goes_on_alike(tmp_path):
     assert loaded.model.first.weight is loaded.model.second.weight
 
 
+class Wider(Tied):
+    """The model in a later version, with a tensor more."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("share", torch.zeros(2))
+
+    def renewed(self, tensors):
+        return {"share": torch.ones(2), **tensors}
+
+
+def test_a_model_gives_an_older_checkpoint_what_it_lacks(tmp_path):
+    saved, loaded = Training(steps=3), Training()
+    saved.save(tmp_path, 3)
+    loaded.model = Wider()
+    loaded.optimizer = torch.optim.AdamW(loaded.model.parameters(), lr=0.1)
+    loaded.load(tmp_path / "step-000003")
+    assert torch.equal(loaded.model.first.weight, saved.model.first.weight)
+    assert loaded.model.share.tolist() == [1, 1]
+
+
 def test_saving_changes_nothing_in_training(tmp_path):
     saving, other = Training(steps=2), Training(steps=2)
     before = copy.deepcopy(saving.optimizer.state_dict())

@@ -59,9 +59,9 @@ class Siamese(Comparator):
         """Return logits (P, 3) from encodings (U, ...), in training those of the network alone."""
         if self.training:
             return self.network(encoded, first, second)
-        whole, *others = self.terms(encoded, first, second)
-        factor, *weights = self.share[1:].to(whole.dtype).unbind()
-        return sum((weight * term for weight, term in zip(weights, others, strict=True)), (1 + factor) * whole)
+        terms = self.terms(encoded, first, second)
+        factors = torch.cat([1 + self.share[1:2], self.share[2:]]).to(terms[0].dtype).unbind()
+        return torch.stack([factor * term for factor, term in zip(factors, terms, strict=True)]).sum(0)
 
     def terms(self, encoded: Tensor, first: Tensor, second: Tensor) -> list[Tensor]:
         """Return what logits are summed from, (P, 3) each: those of the network, and an addition to Similar."""

@@ -3,7 +3,7 @@
 import math
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from common.config import Choice, Section
 from common.config.lazy import lazily
@@ -196,8 +196,10 @@ class Config(BaseConfig):
         return self.model.kind not in HEURISTICS
 
     @model_validator(mode="after")
-    def _labels_are_read(self) -> "Config":
+    def _labels_are_read(self, info: ValidationInfo) -> "Config":
         """Leave out instances that no update would imitate, as all of them are solved before the first."""
+        if (info.context or {}).get("saved"):  # a run's data stay as they are
+            return self
         imitating = min(self.training.imitation_steps, self.training.steps or math.inf) if self.trains else 0
         labels = min(self.data.labels, int(imitating) * self.training.batch_size)
         object.__setattr__(self, "data", self.data.model_copy(update={"labels": labels}))  # it is frozen from now on

@@ -41,11 +41,12 @@ def _save(folder: Path, fields: Mapping[str, Tensor]) -> None:
 
 def labelled(data: "Data", parts: Path) -> dict[str, Tensor]:
     """Return the fields of `data.labels` instances with `tour` (B, 2 n), padded with the depot and kept in `parts`."""
+    other = "PyVRP, which takes longer" if native.unavailable() else "ruin and recreate"
     if reason := lacking():
-        other = "PyVRP, which takes longer" if native.unavailable() else "ruin and recreate"
         print(f"{reason}: instances to imitate are solved by {other}", file=sys.stderr)
     items = torch.arange(data.labels)
-    parts.mkdir(exist_ok=True)
+    parts /= other.partition(",")[0] if reason else "HGS"  # whose tours are not mixed with another's
+    parts.mkdir(parents=True, exist_ok=True)
     begun = "going on to solve" if any(parts.glob("*.tours")) else "solving"
     what = f"{begun} the {data.labels:,} instances to imitate of data.labels, {INSTANCES_AT_ONCE} at a time"
     found = in_order(partial(_tours, data, parts), items.split(INSTANCES_AT_ONCE), what)

@@ -40,7 +40,7 @@ class Data(LoadedData):
     source: str = Field(
         "digits",
         description="digits or photos (both embedded), a folder of images with a CSV, a folder with a folder of images "
-        "per rank, a CSV of scores, labelled pairs or choices, or a data set: parquet, or as `datasets` saves it",
+        "per rank, a CSV of scores, labelled pairs or choices, or parquet files with images in a column",
     )
     columns: Columns = Columns()
     attribute: str | None = Field(None, description="what is ranked by; null: columns.score, else the source's")

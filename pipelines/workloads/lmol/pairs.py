@@ -121,7 +121,7 @@ def too_few(images: int, labels: np.ndarray, folds: int) -> str:
     return (
         f"too few images for a verdict: {images} are for testing, of which at most {free} pairs share no image, and by "
         f"these a model half way between guessing ({guessing:.0%} right) and perfect could not be told from guessing; "
-        f"give some {2 * enough * folds}"
+        f"give some {2 * enough * folds} in all"
     )
 
 

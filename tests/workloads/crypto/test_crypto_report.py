@@ -150,16 +150,17 @@ def test_a_test_too_short_for_a_verdict_is_called_so_wherever_the_verdict_is_sai
 
 
 @pytest.mark.parametrize(
-    ("trades", "short"), [(1, "too short for a verdict (36 days, 1 trade): "), (0, ""), (9, "too short"), (10, "")]
+    ("trades", "few"), [(1, "too few trades for a verdict (36 days, 1 trade): "), (0, ""), (9, "too few"), (10, "")]
 )
-def test_few_trades_support_no_verdict_however_many_days_they_took(run, trades, short):
+def test_few_trades_support_no_verdict_however_many_days_they_took(run, trades, few):
     page = json.loads(run[2][0].files["test/AAAUSDT.json"]) | {"equity": longer(run)}
     page["backtest"] |= {"num_trades": trades, "days": 36}
     found = coin_line(page)
-    assert found.startswith(f"AAAUSDT: {short}")
-    assert ("too short" in found, "break-even" in found) == (bool(short), trades == 10)
-    page["grades"]["pays its costs"] = True  # by a test of its own
-    assert "too short" not in coin_line(page)
+    assert found.startswith(f"AAAUSDT: {few}")
+    assert ("too few" in found, "break-even" in found) == (bool(few), trades == 10)
+    for grade in ("pays its costs", "predictive"):  # by tests of their own
+        assert "too few" not in coin_line({**page, "grades": {**page["grades"], grade: True}})
+    assert coin_line({**page, "verdict": "leak suspected"}).startswith("AAAUSDT: leak suspected: ")
 
 
 def test_a_suspected_leak_stands_above_all(run):

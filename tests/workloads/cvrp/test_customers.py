@@ -414,7 +414,10 @@ def test_opening_hours_are_kept_whatever_their_columns_are_called_and_the_line_s
     assert problem.windows[0] == (510, 555)
     assert problem.service_times == (5, 5)
     found = read_table(path).found
-    assert "opening hours are kept: no time for service but by service_times=5 or the like, 60 km/h but by" in found
+    assert (
+        "opening hours are kept: no time for service unless service_times=5 or the like is given, 60 km/h unless"
+        in found
+    )
     assert "not used" not in found
 
 
@@ -424,7 +427,7 @@ def test_hours_in_one_column_are_taken_apart_and_columns_that_are_not_used_are_n
     path = written(tmp_path, text + "b,52.4,13.3,9,,2,\n")
     problem = asked(path, capacity=10)
     assert (problem.hours, problem.service_times) == ((420, 1080), (5, 0))
-    assert "opening hours are kept: 60 km/h but by speed=40 or the like" in read_table(path).found
+    assert "opening hours are kept: 60 km/h unless speed=40 or the like is given" in read_table(path).found
     assert "; not used: Phone" in read_table(path).found
     wrong = written(tmp_path, text.replace("7:00-18:00", "all day") + "b,52.4,13.3,9,,2,\n", "wrong.csv")
     assert refusal(wrong) == "row 2: hours are 'all day'; type them as 8:00-17:30"

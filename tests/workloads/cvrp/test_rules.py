@@ -1,6 +1,7 @@
 """Policies for windows, limits and open routes: their steps are the validator's, and commands train and use them."""
 
 import json
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +14,7 @@ from models.routing.fleet import keeps, plan
 from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
 from models.routing.policy import RoutingPolicy
 from models.routing.problems import Vehicles, cost_of, rules_of
-from models.routing.solve import Asked, mended, start_of
+from models.routing.solve import Asked, mended, plan_from, start_of
 from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp import prepare as preparation
 from pipelines.workloads.cvrp.imitation import Curriculum
@@ -220,6 +221,21 @@ def test_starts_of_a_policy_are_asked_for_and_refused_with_what_it_does_not_read
     few = replace(problem, fleet=(Vehicles(problem.capacity, 1),))
     with pytest.raises(ValueError, match="and there are 1; give it milliseconds"):
         start_of(policy, Asked(few), RoutingSettings(milliseconds=0))
+
+
+def test_a_slow_policy_leaves_ruin_and_recreate_half_of_the_time(monkeypatch):
+    problem = drawn("windows", 0)
+    alone = [[customer] for customer in range(1, problem.customers + 1)]
+
+    def slow(*_):
+        begun = time.thread_time()
+        while time.thread_time() - begun < 0.1:
+            pass
+        return alone
+
+    monkeypatch.setattr("models.routing.solve.start_of", slow)
+    found = plan_from(made(), Asked(problem), RoutingSettings(starts_from="policy", milliseconds=40))
+    assert len(found.routes) < len(alone)
 
 
 def test_a_plain_problem_is_solved_by_a_policy_that_reads_rules():

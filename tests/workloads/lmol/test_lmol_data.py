@@ -181,7 +181,7 @@ def test_near_duplicates_are_brought_to_one_side_and_named(mine):
 def test_preparation_notes_that_images_are_too_few_for_a_verdict_and_how_many_would_do(mine, digits):
     _, comparisons, facts = mine
     assert facts["note"] == pairs.too_few(len(comparisons.parts["test"]), comparisons.pairs["test"][:, 2], 5)
-    assert re.match(r"too few images for a verdict: \d+ are for testing, .*; give some \d{2,3}$", facts["note"])
+    assert re.match(r"too few images for a verdict: \d+ are for testing, .*; give some \d{2,3} in all$", facts["note"])
     assert "note" not in digits[1]
 
 

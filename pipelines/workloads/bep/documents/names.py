@@ -157,11 +157,17 @@ class Reader:
                     self.firms.update(range(first.begin, last.end))
 
     def _firms(self, run: list[Piece]) -> Iterator[str]:
-        """Yield the words before one that only firms have in their names: "Nairn Oakes" of "Nairn Oakes Architects"."""
+        """Yield the words before one that only firms have in their names: "Nairn Oakes" of "Nairn Oakes Architects".
+
+        Words that stand where a person is expected, or behind a title, are one's: "Laura Berg Group Director".
+        """
         for at in range(2, len(run) + 1):
             following = self.text[run[at - 1].end : run[at - 1].end + 20]
             if following.startswith(" ") and FIRM.match(following[1:]):
-                yield self.text[run[0].begin : run[at - 1].end]
+                said = self.text[run[0].begin : run[at - 1].end]
+                places = [match.start() for match in re.finditer(re.escape(said), self.text)]
+                if not any(self.expected[at] or TITLE.search(self.text[max(0, at - 20) : at]) for at in places):
+                    yield said
 
     def _pieces(self, match: re.Match[str]) -> list[Piece]:
         given, surnames = known_names()

@@ -85,7 +85,12 @@ def _by_columns(layout: str) -> str | None:
             rows.append(row)
             continue
         columns = [[text for text in column if text] for column in zip(*rows, strict=True)]
-        if columns and all(map(_is_running_text, columns)):
+        if columns and all(
+            len(column) >= FEWEST_ROWS
+            and fmean(map(len, column)) >= FEWEST_CHARACTERS
+            and fmean(line[0].islower() for line in column[1:]) >= CONTINUED
+            for column in columns
+        ):
             found = True
             done += [*columns[0], *columns[1]]
         else:
@@ -108,14 +113,6 @@ def _halves(line: str, middle: float, within: bool) -> tuple[str, str] | None:
     if len(line) - len(line.lstrip()) >= 0.8 * middle > 0:
         return "", parts[0]
     return (parts[0], "") if within and len(line) <= middle else None
-
-
-def _is_running_text(lines: Sequence[str]) -> bool:
-    return (
-        len(lines) >= FEWEST_ROWS
-        and fmean(map(len, lines)) >= FEWEST_CHARACTERS
-        and fmean(line[0].islower() for line in lines[1:]) >= CONTINUED
-    )
 
 
 def _opens(reader: "PdfReader") -> bool:

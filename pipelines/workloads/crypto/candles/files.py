@@ -52,10 +52,10 @@ def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
         names = ", ".join(path.name for path, _ in found)
         raise UserError(f"{symbol}: data.folder={folder} holds {names} for {timeframe}; keep only one of them there")
     others = ", ".join(path.name for path, _ in files[:5]) or "no file of candles"
-    raise UserError(
-        f"{symbol}: data.folder={folder} has no file of its {timeframe} candles; name it like {wanted}-{timeframe}.csv "
-        f"(found there: {others})"
-    )
+    own = sorted(name.timeframe for _, name in files if name.coin == wanted)
+    way = f"give data.timeframe={own[0]}" if own else f"name it like {wanted}-{timeframe}.csv"
+    none = f"{symbol}: data.folder={folder} has no file of its {timeframe} candles"
+    raise UserError(f"{none}; {way} (found there: {others})")
 
 
 def coins(folder: Path | str, timeframe: str) -> list[str]:

@@ -33,13 +33,14 @@ def coin_line(page: Page) -> str:
 
 
 def too_short(pages: Sequence[Page]) -> str:
-    """Return words that open a verdict with no interval for want of candles, or of trades for it to hold, else ""."""
+    """Return words that open a verdict with no interval for want of candles, or as few trades as blocks, else ""."""
     traded = [page["backtest"] for page in pages]
     trades, days = sum(each["num_trades"] for each in traded), max(each["days"] for each in traded)
-    enough = net_return_interval(pages) and not 0 < trades < MIN_BLOCKS  # fewer trades say no more than fewer blocks
-    if enough or any(page["grades"][judge.PAYS] for page in pages):  # whose own test asks for enough
+    lacking = "too few trades" * (0 < trades < MIN_BLOCKS) if net_return_interval(pages) else "too short"
+    worths = {_worth(page) for page in pages}  # by tests of their own, which ask for enough
+    if not lacking or judge.PAYS in worths or judge.NO_SKILL not in worths:
         return ""
-    return f"too short for a verdict ({days} day{'s' * (days != 1)}, {trades or 'no'} trade{'s' * (trades != 1)}): "
+    return f"{lacking} for a verdict ({days} day{'s' * (days != 1)}, {trades or 'no'} trade{'s' * (trades != 1)}): "
 
 
 def _worth(page: Page) -> str:

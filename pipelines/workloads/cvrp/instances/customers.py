@@ -131,17 +131,15 @@ def read_table(path: Path) -> Customers:
     others: dict[str, object] = {"name": path.stem}
     if {"open", "close", "hours"} & columns.keys():
         hours, *windows = (_hours(path, row, cells) for row, cells in rows.items())
-        untold = [] if "service" in columns else ["no time for service but by service_times=5 or the like"]
-        untold += ["60 km/h but by speed=40 or the like"] if degrees else []
+        untold = [] if "service" in columns else ["no time for service unless service_times=5 or the like is given"]
+        untold += ["60 km/h unless speed=40 or the like is given"] if degrees else []
         found += f"; opening hours are kept: {', '.join(untold)}".removesuffix(": ")
         others |= {"hours": hours, "windows": windows[: len(served)], "depot_hours": windows[len(served) :]}
     if "service" in columns:
         others["service_times"] = [_number(path, r, "service", cells["service"] or 0, 0) for r, cells in served.items()]
     if "prize" in columns:  # an empty cell: the customer must be served
         prizes = [(row, cells["prize"]) for row, cells in served.items()]
-        others["prizes"] = [
-            None if cell in (None, "") else _number(path, row, "prize", cell, 0) for row, cell in prizes
-        ]
+        others["prizes"] = [None if c in (None, "") else _number(path, row, "prize", c, 0) for row, c in prizes]
     if (capacity := _capacity(path, rows)) is not None:
         others["capacity"] = capacity
     demands = [0.0, *loads, *(0.0 for _ in further)]

@@ -3,7 +3,7 @@
 digits    the handwritten digits of scikit-learn, scored by their values
 photos    crops of photos inside scikit-image and scikit-learn, degraded in four ways and scored by what is left
 a folder  images, and one CSV; or folders of images, a folder per rank
-parquet   files with images in a column, or a folder that the library datasets saved
+parquet   files with images in a column, as they come from the hub
 a CSV     image,score, next to the images, or answers about pairs of them: img1,img2,label or winner,loser
 """
 

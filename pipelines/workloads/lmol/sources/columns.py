@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,27 +14,7 @@ from common.foreign_text import unguarded
 from models.images.inputs import ENDINGS
 
 # What a column holds, and its usual names, without case, spaces and signs; the first one present counts.
-USUAL = {
-    "image": (
-        *("image", "img", "file", "filename", "imagename", "imagepath", "path", "name", "imageid", "photo", "distimg"),
-    ),
-    "score": ("score", "mos", "meanopinionscore", "dmos", "mean", "rating", "quality", "value", "averagerating"),
-    "group": ("group", "scene", "reference", "refimg", "content", "subject"),
-    "first": ("img1", "image1", "first", "left", "imagea", "a", "file1", "filename1", "image0uid"),
-    "second": ("img2", "image2", "second", "right", "imageb", "b", "file2", "filename2", "image1uid"),
-    "score1": ("score1", "firstscore", "mos1", "rating1"),
-    "score2": ("score2", "secondscore", "mos2", "rating2"),
-    "label": (
-        *("label", "answer", "choice", "preference", "preferred", "response"),
-        *("winner", "better", "chosen", "bestimageuid"),
-    ),
-    "winner": ("winner", "better", "chosen", "won", "preferredimage"),
-    "loser": ("loser", "worse", "rejected", "lost", "otherimage"),
-    "tie": ("tie", "istie", "draw", "equal"),
-    "rater": ("rater", "raterid", "user", "userid", "annotator", "observer", "worker", "workerid", "judge"),
-    "std": ("std", "sd", "stddev", "standarddeviation", "mosstd", "scorestd", "sigma"),
-    "count": ("count", "n", "votes", "numvotes", "numratings", "ratings", "voters", "ctotal"),
-}
+USUAL: dict[str, list[str]] = json.loads(Path(__file__).with_suffix(".json").read_text())
 # The kinds of table, by the columns that each needs, and those that it may have; the first that fits is taken.
 LAYOUTS = {
     "scored pairs": (("first", "second", "score1", "score2", "label"), ("rater", "count")),

@@ -1,49 +1,60 @@
-"""Data sets of Hugging Face's `datasets` with images in a column: parquet files, or what `save_to_disk` wrote."""
+"""Data sets with images in a column of parquet files, as they come from the hub of Hugging Face."""
 
-from collections.abc import Callable
+import contextlib
+import glob
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+from pyarrow import parquet
+
 from common.errors import UserError
 from pipelines.workloads.lmol.sources.tables import Rows
 
-SAVED = ("dataset_info.json", "dataset_dict.json")  # what `save_to_disk` writes, of one part or of several
-
 
 def files(source: Path) -> list[Path]:
-    """Return the files of a data set, in a folder or one below it; [] for what is none."""
-    parquet = [source] if source.suffix == ".parquet" else [*source.glob("*.parquet"), *source.glob("*/*.parquet")]
-    return sorted(source.rglob("*.arrow") if _saved(source) else parquet)
+    """Return a parquet file, or those with images in a folder or one below it; [] if there are none."""
+    if source.is_file():
+        return [source] if source.suffix.lower() == ".parquet" else []
+    found = []
+    for path in sorted([*source.glob("*.parquet"), *source.glob("*/*.parquet")]):
+        with contextlib.suppress(pyarrow.ArrowException, OSError):  # of files of something else
+            found += [path] if _of_images(parquet.read_schema(path)) else []
+    return found
 
 
-def _saved(source: Path) -> bool:
-    return any((source / name).is_file() for name in SAVED)
+def _of_images(schema: pyarrow.Schema) -> list[str]:
+    """Return the columns of images: of bytes, with a path or without, as the hub and others store them."""
+    kinds = (pyarrow.types.is_binary, pyarrow.types.is_large_binary)
+    return [each.name for each in schema if any(kind(each.type) for kind in kinds) or "<bytes:" in str(each.type)]
 
 
 def opened(source: Path, column: str | None, cache: str) -> tuple[str, Rows, Callable[[str], bytes]]:
-    """Return the column of images, the rows of all parts, whose images are called row-N, and what reads those."""
+    """Return the column of images, the rows of all files, whose images are called row-N, and what reads those."""
     import datasets
 
     datasets.disable_progress_bars()
-    if _saved(source):
-        found = datasets.load_from_disk(source)
-    else:
-        found = datasets.load_dataset("parquet", data_files=list(map(str, files(source))), cache_dir=cache)
-    whole = datasets.concatenate_datasets(list(found.values())) if isinstance(found, dict) else found
-    images = [name for name, kind in whole.features.items() if isinstance(kind, datasets.Image)]
+    try:
+        whole = datasets.Dataset.from_parquet([glob.escape(str(path)) for path in files(source)], cache_dir=cache)
+    except Exception as error:  # the library raises its own for files without rows, of several schemas, damaged
+        reason = " ".join(str(error.__cause__ or error).split())[:300]
+        raise UserError(f"data.source={source}: no data set of parquet files that are alike: {reason}") from error
+    images = _of_images(whole.data.schema)
     column = column or next(iter(images), "the data set")
     if column not in images:
-        raise UserError(f"data.source={source}: {column} has no images; of type Image is {', '.join(images) or 'none'}")
-    others = [
-        {k: "" if v is None else str(v) for k, v in row.items()} for row in whole.remove_columns(images).to_list()
-    ]
-    rows = [(n, {column: f"row-{n}", **other}) for n, other in enumerate(others)]
-    return column, rows, partial(_file, whole.cast_column(column, datasets.Image(decode=False)), column)
+        raise UserError(f"data.source={source}: {column} has no images' bytes; {', '.join(images) or 'none'} has")
+    others = whole.remove_columns(images).to_list()
+    texts = [{key: "" if value is None else str(value) for key, value in row.items()} for row in others]
+    rows = [(n, {column: f"row-{n}", **text}) for n, text in enumerate(texts)]
+    numbers = {row[column]: n for n, row in rows}
+    return column, rows, partial(_file, whole.cast_column(column, datasets.Image(decode=False)), column, numbers)
 
 
-def _file(whole: Any, column: str, name: str) -> bytes:
-    """Return an image's file; ValueError if the data set holds but its path."""
-    if (content := whole[int(name.split("-")[1])][column]["bytes"]) is None:
+def _file(whole: Any, column: str, numbers: Mapping[str, int], name: str) -> bytes:
+    """Return an image's file; ValueError for a name of no row, or if the data set holds but its path."""
+    content = (whole[numbers[name]][column] or {}).get("bytes") if name in numbers else None
+    if content is None:
         raise ValueError("the data set has no bytes of it; save it with its images")
     return bytes(content)

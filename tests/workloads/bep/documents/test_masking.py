@@ -107,3 +107,17 @@ def test_rows_of_surnames_leave_what_follows_them():
     found = clean("Rückfragen: Witold Górski, Tel. 0341/9876543", mask=True, names=True).text
     assert ", Tel. " in found
     assert "Górski" not in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Name: Laura Berg Group Director\nThe models are uploaded by Laura Berg.",
+        "Name: Laura Berg Engineering Manager\nThe models are uploaded by Laura Berg.",
+        "Helen Carter Architects lead the design.\nBIM Manager: Helen Carter\nHelen Carter will approve it.",
+        "| Role | Name | Company |\n| Architect | Peter Zumthor | Peter Zumthor Architekten |",
+    ],
+)
+def test_a_person_whose_name_a_firm_or_a_role_goes_on_from_is_masked(text):
+    found = clean(text, mask=True, names=True).text
+    assert not re.search("uploaded by Laura|Manager: Helen|Peter Zumthor \\|", found), found
