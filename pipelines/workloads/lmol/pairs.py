@@ -1,7 +1,7 @@
 """Pairs of images with labels: images are split into parts first, then pairs are drawn within each part.
 
 Two images whose scores differ by at most `theta` are SIMILAR; otherwise the one with the larger score ranks higher. A
-pair is drawn once, in one of its two orders.
+pair is drawn once, in one of its two orders, but for similar ones to train on where these are few.
 """
 
 import bisect
@@ -73,10 +73,10 @@ def training(scores: np.ndarray, images: np.ndarray, theta: int, each: int, degr
     # A pair is of an image and a later one in the order of scores; the nearest later ones are similar, the rest not.
     after = np.arange(len(order)) + 1
     similar = _similar_after(scores[order], theta)
-    different = len(order) - after - similar
     most = min(each, len(order) * degree // 6)
     same = draw(similar, after, most * CANDIDATES, generator)
-    other = draw(different, after + similar, 2 * most * CANDIDATES, generator)
+    same = np.resize(same, (max(len(same), most * bool(len(same))), 2))  # few come again, for all that the others tell
+    other = draw(len(order) - after - similar, after + similar, 2 * most * CANDIDATES, generator)
     chosen = _threes(same, other, most, degree, len(order))
     lower, higher = order[chosen[..., 0]], order[chosen[..., 1]]  # (K, 3)
     labels = np.tile([SIMILAR, FIRST, SECOND], (len(chosen), 1))

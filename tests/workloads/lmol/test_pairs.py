@@ -28,20 +28,24 @@ def check(rows, scores, images, theta):
     assert rows.shape == (len(rows), 3)
     assert set(rows[:, :2].ravel()) <= set(images)
     assert (rows[:, 0] != rows[:, 1]).all()
-    assert len({frozenset(row) for row in rows[:, :2].tolist()}) == len(rows)
     for first, second, label in rows:
         difference = int(scores[first]) - int(scores[second])
         expected = SIMILAR if abs(difference) <= theta else FIRST if difference > 0 else SECOND
         assert label == expected
 
 
+def unique(rows):
+    return len({frozenset(row) for row in rows[:, :2].tolist()}) == len(rows)
+
+
 @given(scores_of_few, st.integers(0, 12), st.integers(1, 60), st.integers(1, 12), st.integers(0, 3))
 @settings(deadline=None)
-def test_training_pairs_are_balanced_unique_and_of_bounded_degree(scores, theta, each, degree, seed):
+def test_training_pairs_are_balanced_unique_unless_similar_and_of_bounded_degree(scores, theta, each, degree, seed):
     images = np.arange(len(scores))[::-1][: max(2, len(scores) - 3)] + 5
     padded = np.concatenate([np.full(5, 99), scores])
     rows = pairs.training(padded, images, theta, each, degree, seed)
     check(rows, padded, images, theta)
+    assert unique(rows[rows[:, 2] != SIMILAR])
     counts = np.bincount(rows[:, 2], minlength=3)
     assert counts.min() == counts.max() <= each
     assert np.bincount(rows[:, :2].ravel(), minlength=1).max() <= degree
@@ -54,6 +58,7 @@ def test_evaluation_pairs_are_unique_and_all_of_them_where_they_suffice(scores, 
     padded = np.concatenate([np.full(5, 99), scores])
     rows = pairs.evaluation(padded, images, theta, count, seed)
     check(rows, padded, images, theta)
+    assert unique(rows)
     different, similar = labels_of_all(scores, theta)
     assert len(rows) == min(count, different + similar)
     if len(rows) == different + similar:
@@ -224,7 +229,7 @@ def test_images_are_too_few_where_half_way_to_perfect_is_not_told_from_guessing(
     assert said.startswith(f"too few images for a verdict: {images} are for testing") == few
     assert bool(said) == few
     if few:
-        enough = int(said.rpartition(" ")[2])
+        enough = int(said.removesuffix(" in all").rpartition(" ")[2])
         assert not pairs.too_few(enough // 5, labels, 5)
         assert pairs.too_few(enough // 5 - 2, labels, 5)
 
@@ -233,10 +238,19 @@ def test_how_many_images_would_do_is_found_at_once_where_answers_hardly_differ(m
     counts = []
     monkeypatch.setattr(pairs, "wilson", lambda right, count: counts.append(count) or wilson(right, count))
     said = pairs.too_few(400, np.append(np.zeros(4999, int), 1), 5)
-    assert int(said.rpartition(" ")[2]) > 10_000
+    assert int(said.removesuffix(" in all").rpartition(" ")[2]) > 10_000
     assert len(counts) < 100
 
 
 def test_test_pairs_of_one_answer_tell_nothing_and_few_pairs_count_however_many_images_there_are():
     assert "all 30 test pairs have the same answer" in pairs.too_few(40, np.full(30, 2), 5)
     assert pairs.too_few(400, np.array([0, 1, 2]), 5).startswith("too few images for a verdict")
+
+
+def test_few_similar_images_leave_no_other_pair_out():
+    scores = np.arange(0, 120, 2)
+    scores[1:4] = 1, 3, 5  # of 60 images, pairs of five are similar
+    rows = pairs.training(scores, np.arange(60), 1, 15_000, 200, 0)
+    counts = np.bincount(rows[:, 2])
+    assert counts.min() == counts.max() > 150  # before, as many as there are similar ones
+    assert len({frozenset(row[:2]) for row in rows.tolist() if row[2] == SIMILAR}) == labels_of_all(scores, 1)[1]
