@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from exporters import __main__ as exporters
-from exporters.rp2040 import layout, library
+from exporters.rp2040 import layout
 from exporters.rp2040.settings import Settings
 from models import io
 from models.stories import rp2040
@@ -43,7 +43,7 @@ def built(shape: str) -> tuple[dict[str, bytes], list[tuple[str, list[int], list
         told.append((prompt, list(integers.decode(ids, TOKENS)), list(integers.decode(ids, TOKENS, drawn))))
     arena = 20_000 if streamed else rp2040.arena_bytes(integers.config)
     packed = layout.pack_model(integers, vocabulary)
-    return library.files(packed, vocabulary, arena, integers.config.layers, Settings()), told
+    return layout.library_files(packed, vocabulary, arena, integers.config.layers, Settings()), told
 
 
 def write(folder, files):
