@@ -68,9 +68,8 @@ class Training(Section):
 
     def rate(self, step: int, steps: int) -> float:
         """Return the learning rate of update `step`, counted from 0, of `steps`."""
-        warmup = self.warmup_steps
-        if self.most_epochs and steps < (self.steps or 0):  # which ends it sooner
-            warmup = min(warmup, steps // 4)
+        ended = self.most_epochs and steps < (self.steps or 0)  # sooner than asked for
+        warmup = min(self.warmup_steps, steps // 4) if ended else self.warmup_steps
         if step < warmup:
             return self.learning_rate * (step + 1) / warmup
         done = (step - warmup) / max(1, steps - warmup)

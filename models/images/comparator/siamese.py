@@ -84,6 +84,7 @@ class Siamese(Comparator):
         # Levels may separate all pairs: a prior of deviation 1 bounds their weights, as if an image's pairs were one.
         flatness = torch.full(design.shape[1:2], ranking.FLATNESS, dtype=torch.float64)
         flatness[2:-1] = 2 * len(pairs) / len(pairs[:, :2].unique())
+        flatness[-1] = 1.0 if len(flatness) == 2 else ranking.FLATNESS  # nor do few ties say much without regressions
         # So do few pairs that are all right: DOUBTS more are taken to be answered at random.
         given, doubt = functional.one_hot(label.cpu(), 3).double(), DOUBTS / len(pairs)
         answers = (given + doubt * (given + given[:, ranking.SWAPPED]).mean(0) / 2) / (1 + doubt)
