@@ -101,7 +101,8 @@ def test_pairs_stay_within_their_part_and_are_labelled_by_their_scores(found):
         rows = comparisons.pairs[part]
         assert rows.dtype == np.int64
         assert set(rows[:, :2].ravel()) <= set(comparisons.parts[part])
-        assert len({frozenset(row) for row in rows[:, :2].tolist()}) == len(rows) > 0
+        once = rows[rows[:, 2] != SIMILAR] if part == "train" else rows  # few similar ones come again in training
+        assert len({frozenset(row) for row in once[:, :2].tolist()}) == len(once) > 0
         difference = comparisons.scores[rows[:, 0]] - comparisons.scores[rows[:, 1]]
         expected = np.where(abs(difference) <= comparisons.theta, SIMILAR, np.where(difference > 0, FIRST, SECOND))
         assert (rows[:, 2] == expected).all()
