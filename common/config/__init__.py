@@ -79,7 +79,7 @@ def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], sour
     before = copy.deepcopy(tree) if words else {}
     _patch_all(cls, tree, words)
     try:
-        return cls.model_validate(tree, context={"saved": saved})
+        return cls.model_validate(tree, context={"saved": saved, "typed": {word.partition("=")[0] for word in words}})
     except ValidationError as error:
         where = f"config {source}:"
         with suppress(ValidationError):

@@ -198,7 +198,7 @@ class Config(BaseConfig):
     @model_validator(mode="after")
     def _labels_are_read(self, info: ValidationInfo) -> "Config":
         """Leave out instances that no update would imitate, as all of them are solved before the first."""
-        if (info.context or {}).get("saved"):  # a run's data stay as they are
+        if (found := info.context or {}).get("saved") and "data.labels" not in found["typed"]:  # a run's data stay
             return self
         imitating = min(self.training.imitation_steps, self.training.steps or math.inf) if self.trains else 0
         labels = min(self.data.labels, int(imitating) * self.training.batch_size)

@@ -116,7 +116,8 @@ def test_only_labels_that_updates_read_are_solved(words, solved):
     grown = Config.model_validate({**found.model_dump(), "training": {**found.training.model_dump(), "steps": 90}})
     assert grown.data.labels == solved  # as --resume reads it: of the same data
     earlier = {**found.model_dump(), "data": {**found.model_dump()["data"], "labels": 12}}
-    assert Config.model_validate(earlier, context={"saved": True}).data.labels == 12  # as a run's own config says
+    of_a_run = {"saved": True, "typed": set()}
+    assert Config.model_validate(earlier, context=of_a_run).data.labels == 12  # its own config says so
 
 
 def test_what_is_stopped_goes_on_from_the_labels_that_are_solved(tmp_path, monkeypatch, capsys):
