@@ -5,8 +5,6 @@ It needs no server but one for files, such as GitHub Pages, and opens as files, 
 
 from pathlib import Path
 
-from markupsafe import Markup
-
 from common.disk.files import write_whole
 from exporters import manifest, to_web
 from exporters.web.packing import pack
@@ -21,10 +19,6 @@ SAID = {
     "lmol": "Drop in images: a network that compares two at a time puts them in order.",
 }
 STILLS = Path(__file__).parent / "web/stills"  # a figure for each model that ships, which `make pictures` draws
-CARD = Markup(
-    '<section class="card"><h2><a href="{}/index.html">{}</a></h2><p>{}</p>{}'
-    '<p class="note">{}, {:,} parameters</p></section>'
-)
 
 
 def export_shipped(out: Path) -> str:
@@ -42,9 +36,8 @@ def export_shipped(out: Path) -> str:
         lines.append(to_web.write(packed, model, folder, folder, out / workload, back="../index.html"))
         (out / workload / manifest.NAME).unlink()  # the page carries and proves all that it needs
         count = sum(parameter.numel() for parameter in model.parameters())
-        still = Markup((STILLS / f"{folder.name}.html").read_text())
-        cards.append(CARD.format(workload, packed.heading, said, still, folder.name, count))
-    page = to_web.filled("site.html", style=to_web.style(), cards=Markup("\n").join(cards))
+        cards.append((workload, packed.heading, said, folder.name, count))
+    page = to_web.TEMPLATES.get_template("site.html").render(cards=cards)
     write_whole(out / to_web.PAGE, page.encode())
     write_whole(out / ".nojekyll", b"")
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())

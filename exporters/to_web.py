@@ -8,12 +8,11 @@ import base64
 import gzip
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import quote
 
-from markupsafe import Markup, escape
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
 from common import browser
 from common.disk.files import write_whole
@@ -25,6 +24,13 @@ from models import io
 FOLDER = Path(__file__).parent / "web"
 PAGE = "index.html"
 HIDDEN, SHOWN = '<p class="web" hidden>', '<p class="web">'  # the link in a report.html
+TEMPLATES = Environment(
+    loader=FileSystemLoader([FOLDER, browser.FOLDER]),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    keep_trailing_newline=True,
+)
 
 
 def export(run: Path, model_folder: Path, out: Path) -> str:
@@ -43,13 +49,11 @@ def write(packed: Packed, model: io.Model, run: Path, model_folder: Path, out: P
     scripts = [browser.FOLDER / f"{name}.js" for name in ("elements", packed.panel) if name]
     scripts += [FOLDER / name for name in (*packed.kernels, "page.js")]
     script = "\n".join(path.read_text() for path in scripts)
-    page = filled(
-        "page.html",
-        title=escape(title(run)),
-        heading=escape(packed.heading),
-        said=escape(packed.said),
-        style=style(),
-        back=Markup('<nav><a href="{}">all models</a></nav>').format(back) if back else "",
+    page = TEMPLATES.get_template("page.html").render(
+        title=title(run),
+        heading=packed.heading,
+        said=packed.said,
+        back=back,
         script=Markup(script),
         script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
         # No text in it can end the element that holds it.
@@ -65,21 +69,10 @@ def write(packed: Packed, model: io.Model, run: Path, model_folder: Path, out: P
 def export_together(run: Path, folders: Mapping[Path, Path], out: Path) -> str:
     """Write a page for each member of a run, {member: model folder}, and one of links to them."""
     lines = [export(member, model_folder, out / member.name) for member, model_folder in folders.items()]
-    link = Markup('<li><a href="{}/index.html">{}</a></li>')
-    page = filled(
-        "links.html",
-        title=escape(title(run)),
-        style=style(),
-        links=Markup("\n").join(link.format(quote(member.name), member.name) for member in folders),
-    )
+    page = TEMPLATES.get_template("links.html").render(title=title(run), names=[member.name for member in folders])
     write_whole(out / PAGE, page.encode())
     _link(run, out)
     return "\n".join([*lines, f"{out / PAGE}: links to {len(folders)} pages"])
-
-
-def style() -> Markup:
-    """Return the style sheets of a page."""
-    return Markup("".join((browser.FOLDER / name).read_text() for name in ("base.css", "panels.css")))
 
 
 def _link(run: Path, out: Path) -> None:
@@ -87,8 +80,3 @@ def _link(run: Path, out: Path) -> None:
     report = run / "report.html"
     if out.resolve() == (run / "exports/web").resolve() and report.is_file():
         write_whole(report, report.read_bytes().replace(HIDDEN.encode(), SHOWN.encode()))
-
-
-def filled(template: str, **values: str) -> str:
-    """Return a file of exporters/web with the values in the places that it names."""
-    return re.sub(r"\{\{ (\w+) \}\}", lambda found: values[found[1]], (FOLDER / template).read_text())
