@@ -64,30 +64,20 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
     parts = [(heading, Markup(html)) for heading, html in sections]
     verdict = parts[0] if parts else None
     metrics, provenance = run.metrics(), run.provenance()
-    changes = " with uncommitted changes" if provenance["uncommitted_changes"] else ""
-    made = [
-        ("command", shlex.join(provenance["command"])),
-        ("started", provenance["started"]),
-        ("code", f"{provenance['commit']}{changes}"),
-        ("devices", ", ".join(provenance["devices"])),
-        ("processes", provenance["world_size"]),
-        ("versions", ", ".join(f"{name} {version}" for name, version in provenance["versions"].items())),
-    ]
     script = (FOLDER / "page.js").read_text()
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    shown = []
-    for each in evaluations:
-        rows = table(each.table, f"evaluation: {each.split}") if each.table else None
-        shown.append({"split": each.split, "table": rows, "figures": list(leaves(each.summary))})
     page = document(
         "page.html",
         title=f"{run.workload} / {run.name}",
         web=(run.folder / "exports/web/index.html").is_file(),  # an export that is made later shows the link
         verdict=verdict,
-        evaluations=shown,
+        evaluations=evaluations,
         sections=parts[1:],
         curves=curves(metrics) if metrics else None,
-        made=made,
+        provenance=provenance,
+        command=shlex.join(provenance["command"]),
+        leaves=leaves,
+        table=table,
         config=run.config_file.read_text(),
         script=Markup(script),
         script_hash=f"sha256-{digest}",  # by which a browser knows this script from any other
