@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from models.market.candles import Candles
+from models.market.candles import DAY, Candles
 
 TAIL = 1e-3  # total weight of the past that an exponential average leaves out
-DAY = 86_400_000
 NAMES = (
     "log_return_1", "log_return_3", "log_return_12", "close_over_ema_12", "close_over_ema_26", "close_over_ema_50",
     "atr_14", "percent_b_20", "band_width_20", "rsi_14", "macd", "macd_histogram", "volume_z_50", "volatility_20",

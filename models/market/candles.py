@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
+DAY = 86_400_000  # ms
 VALUES = ("open", "high", "low", "close", "volume")
 COLUMNS = ("time", *VALUES)
 

@@ -14,13 +14,8 @@ import numpy as np
 from models.plans.outline import NUMBER
 
 WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+")  # those of clashDetection and of BIM, too
-_MINOR = (
-    "a an and any are as at be by do does for from has have how in is it of on or our shall that the their them "
-    "there they this to us we what when where which who will with you your "
-    "der die das den des dem im für von zur zum und le la les du de et au aux"
-)
-MINOR = frozenset(_MINOR.split())
-SUFFIXES = ["ations", "ation", "ating", "ated", "ates", "ate", "ings", "ing", "ed", "ions", "ion", "es", "s"]
+_WORDS = json.loads(Path(__file__).with_name("words.json").read_text("utf-8"))
+MINOR, SUFFIXES = frozenset(_WORDS["minor"]), _WORDS["suffixes"]
 STRANGE = 0.5  # weight of a word that no field has
 SYNONYM = 0.95  # of a field's synonym, where its name has 1
 FITTING = 0.55  # from which a heading is about a field

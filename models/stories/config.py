@@ -1,6 +1,8 @@
 """Sizes and tokens of tiny transformers. torch is not imported here: commands read their words before it."""
 
+import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 END, UNKNOWN = 0, 1  # tokens: the boundary of stories, and a byte that has no token of its own
 SPECIAL_TOKENS = ("<|endoftext|>", "<unk>")  # their names
@@ -53,14 +55,5 @@ class TinyTransformerConfig:
             raise ValueError(f"width={self.width} is not a multiple of heads={self.heads}; choose a divisor")
 
 
-PRESETS = {
-    "rp2040-speed": TinyTransformerConfig(vocabulary=256, width=8, layers=2, heads=4, hidden=192, context=48),
-    "rp2040-optimized": TinyTransformerConfig(vocabulary=512, width=8, layers=3, heads=8, hidden=256, context=64),
-    "rp2040-quality": TinyTransformerConfig(vocabulary=1024, width=12, layers=4, heads=12, hidden=384, context=96),
-    "rp2040-story": TinyTransformerConfig(
-        vocabulary=1024, width=64, layers=3, heads=4, hidden=96, context=64, memory=(8192, 16384)
-    ),
-    "rp2040-reader": TinyTransformerConfig(
-        vocabulary=1024, width=128, layers=6, heads=4, hidden=384, context=128, memory=(1024, 1024)
-    ),
-}
+SIZES = json.loads(Path(__file__).with_name("presets.json").read_text())  # of each preset
+PRESETS = {name: TinyTransformerConfig(**sizes) for name, sizes in SIZES.items()}

@@ -255,15 +255,11 @@ def _divide(data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] 
     These were listed late or have ended, and are cut by their own time. `times` (n,) are the ends of windows, `known`
     is the time that earlier folds divided, if there are any.
     """
-    step = milliseconds(data.timeframe)
-
-    def divide(left: Mapping[str, np.ndarray], span: tuple[int, int] | None = None) -> list[Fold]:
-        return splits.divide(left, data.split, data.folds, data.horizon, data.lookback, step, span)
-
+    divide = partial(splits.divide, data=data)
     folds, apart = Folds() if known else splits.together(times, divide), list[str]()
     for symbol, each in times.items():
         if known:  # a coin whose candles reach further has its own, longer time
-            span = known[0], max(known[1], int(each[-1]) + step)
+            span = known[0], max(known[1], int(each[-1]) + milliseconds(data.timeframe))
             folds |= splits.together({symbol: each}, partial(divide, span=span))
         if symbol not in folds:
             apart += (own := splits.together({symbol: each}, divide))

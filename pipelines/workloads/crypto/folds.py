@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from common.errors import UserError
+from models.market.candles import DAY
 from models.market.inputs import CLASSES
 from models.market.labels import signals
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
@@ -28,7 +29,6 @@ from pipelines.workloads.crypto.verdict.classification import class_shares, fit_
 from pipelines.workloads.crypto.verdict.judge import AUTOREGRESSION, BLENDED, ROLLING
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 
-DAY = 86_400_000
 LAGS = 24  # returns of the autoregression
 WINDOWS_AT_ONCE = 1024
 

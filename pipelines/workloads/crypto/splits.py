@@ -13,7 +13,9 @@ from itertools import pairwise
 import numpy as np
 
 from common.errors import UserError
+from models.market.candle_tables import milliseconds
 from models.market.candles import Candles
+from pipelines.workloads.crypto.config import Data
 
 PARTS = ("train", "validation", "test")
 FRACTIONS = (0.70, 0.15, 0.15)
@@ -38,15 +40,7 @@ def usable(candles: Candles, features: np.ndarray, labels: np.ndarray, lookback:
     return np.flatnonzero((run >= lookback) & (labels >= 0))
 
 
-def divide(
-    times: Mapping[str, np.ndarray],
-    kind: str,
-    folds: int,
-    horizon: int,
-    lookback: int,
-    timeframe_ms: int,
-    span: tuple[int, int] | None = None,
-) -> list[Fold]:
+def divide(times: Mapping[str, np.ndarray], data: Data, span: tuple[int, int] | None = None) -> list[Fold]:
     """Return the one fold of `chronological` or those of `walk_forward`. Raises UserError for fewer than 2 of these.
 
     `times` holds per coin (M,) int64 ms, ascending: the opening times of the last candles of its windows. `span` is the
@@ -54,21 +48,22 @@ def divide(
     of `walk_forward` are consecutive blocks of equal length, each of which trains on all time before, with the last
     15 % of that for validation.
     """
+    step, folds = milliseconds(data.timeframe), data.folds
     start = span[0] if span else int(min(each[0] for each in times.values()))
-    stop = span[1] if span else int(max(each[-1] for each in times.values())) + timeframe_ms
+    stop = span[1] if span else int(max(each[-1] for each in times.values())) + step
 
     def cut(share: float, end: int = stop) -> int:
         """Return the opening time of the candle at `share` of the time up to `end`."""
-        return start + round((end - start) * share / timeframe_ms) * timeframe_ms
+        return start + round((end - start) * share / step) * step
 
-    if kind == "chronological":
+    if data.split == "chronological":
         cuts = [(start, cut(FRACTIONS[0]), cut(FRACTIONS[0] + FRACTIONS[1]), stop)]
     elif folds < 2:
         raise UserError(f"data.folds={folds} must be 2 or more with data.split=walk_forward")
     else:
         edges = [cut((block + 1) / (folds + 1)) for block in range(folds)] + [stop]
         cuts = [(start, cut(1 - VALIDATION_SHARE, test), test, end) for test, end in pairwise(edges)]
-    return [_fold(times, each, horizon, lookback, timeframe_ms) for each in cuts]
+    return [_fold(times, each, data.horizon * step, max(data.horizon, data.lookback) * step) for each in cuts]
 
 
 def together(times: Mapping[str, np.ndarray], divide: Callable[..., list[Fold]]) -> dict[str, list[Fold]]:
@@ -86,10 +81,7 @@ def together(times: Mapping[str, np.ndarray], divide: Callable[..., list[Fold]])
     return dict.fromkeys(left, folds)
 
 
-def _fold(
-    times: Mapping[str, np.ndarray], cuts: tuple[int, int, int, int], horizon: int, lookback: int, timeframe_ms: int
-) -> Fold:
-    purge, embargo = horizon * timeframe_ms, max(horizon, lookback) * timeframe_ms
+def _fold(times: Mapping[str, np.ndarray], cuts: tuple[int, int, int, int], purge: int, embargo: int) -> Fold:
     indices: dict[str, dict[str, np.ndarray]] = {symbol: {} for symbol in times}
     for number, (part, (after, before)) in enumerate(zip(PARTS, pairwise(cuts), strict=True)):
         earliest = after + (embargo if number else 0)

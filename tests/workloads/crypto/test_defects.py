@@ -26,6 +26,7 @@ from models.market.rule import Rule
 from pipelines.run.folder import ROOT
 from pipelines.workloads.crypto import Config, data, splits
 from pipelines.workloads.crypto.candles import simulated
+from pipelines.workloads.crypto.config import Data
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.splits import PARTS, Scaler
 from pipelines.workloads.crypto.trading import backtest
@@ -66,7 +67,8 @@ def coin(tmp_path_factory):
 def test_the_scaler_is_fitted_on_training_rows_only():
     table, _, _, ends = usable(COIN, 60)
     times = {"BTCUSDT": COIN.time[ends]}
-    train = ends[splits.divide(times, "chronological", 1, 3, 60, STEP)[0].indices["BTCUSDT"]["train"]]
+    chosen = Data(split="chronological", horizon=3, lookback=60)
+    train = ends[splits.divide(times, chosen)[0].indices["BTCUSDT"]["train"]]
     scaler = Scaler.fit(table, train, 60)
     poisoned = table.copy()
     poisoned[train[-1] + 1 :] = 1e6
@@ -119,7 +121,9 @@ def test_purge_and_embargo_leave_no_candle_in_two_parts_of_any_coin(horizon, loo
     rng = np.random.default_rng(horizon * 100 + lookback)
     listed = {"BTCUSDT": STEP * np.arange(3000), "ETHUSDT": STEP * np.arange(4000, 7000)}
     times = {symbol: each[rng.random(3000) < 0.9] for symbol, each in listed.items()}
-    for fold in splits.divide(times, kind, folds, horizon, lookback, STEP):
+    # Unchecked: windows shorter than a config allows are cut no less strictly.
+    chosen = Data.model_construct(split=kind, folds=folds, horizon=horizon, lookback=lookback)
+    for fold in splits.divide(times, chosen):
         assert_disjoint(times, fold, horizon, lookback, STEP)
         parts = np.zeros((len(PARTS), 8000), bool)
         for number, part in enumerate(PARTS):

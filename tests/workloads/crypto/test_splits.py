@@ -11,6 +11,7 @@ from common.errors import UserError
 from models.market.candle_features import NAMES, compute
 from models.market.labels import label
 from pipelines.workloads.crypto.candles import simulated
+from pipelines.workloads.crypto.config import Data
 from pipelines.workloads.crypto.splits import PARTS, Scaler, divide, usable
 from tests.workloads.crypto.disjoint import assert_disjoint
 
@@ -26,7 +27,7 @@ def prepared(candles, lookback, horizon=3):
 
 
 def test_purge_is_the_horizon_and_embargo_the_lookback():
-    fold = divide(LONG_TIME, "chronological", 1, 3, 60, STEP)[0]
+    fold = divide(LONG_TIME, Data(split="chronological", folds=1, horizon=3, lookback=60))[0]
     parts = [LONG_TIME["BTCUSDT"][fold.indices["BTCUSDT"][part]] // STEP for part in PARTS]
     assert [(int(part[0]), int(part[-1])) for part in parts] == [(0, 6996), (7060, 8496), (8560, 9999)]
     assert fold.cuts == (0, 7000 * STEP, 8500 * STEP, 10_000 * STEP)
@@ -34,7 +35,7 @@ def test_purge_is_the_horizon_and_embargo_the_lookback():
 
 def test_without_purge_or_embargo_the_check_fails():
     times = {"BTCUSDT": LONG_TIME["BTCUSDT"]}
-    fold = divide(times, "chronological", 1, 3, 60, STEP)[0]
+    fold = divide(times, Data(split="chronological", folds=1, horizon=3, lookback=60))[0]
     assert_disjoint(times, fold, 3, 60, STEP)
     for horizon, lookback in ((5, 60), (3, 62)):  # one candle lies between the parts, and two more are claimed here
         with pytest.raises(AssertionError, match="train uses candles up to"):
@@ -42,7 +43,7 @@ def test_without_purge_or_embargo_the_check_fails():
 
 
 def test_all_coins_are_cut_at_the_same_calendar_times():
-    fold = divide(LONG_TIME, "chronological", 1, 3, 60, STEP)[0]
+    fold = divide(LONG_TIME, Data(split="chronological", folds=1, horizon=3, lookback=60))[0]
     for symbol, each in LONG_TIME.items():
         for part in PARTS:
             after, before = fold.cuts[PARTS.index(part)], fold.cuts[PARTS.index(part) + 1]
@@ -54,7 +55,7 @@ def test_all_coins_are_cut_at_the_same_calendar_times():
 
 
 def test_walk_forward_trains_on_all_time_before_each_test_and_tests_follow_each_other():
-    folds = divide(LONG_TIME, "walk_forward", 5, 3, 60, STEP)
+    folds = divide(LONG_TIME, Data(split="walk_forward", folds=5, horizon=3, lookback=60))
     assert len(folds) == 5
     for before, after in pairwise(folds):
         assert before.cuts[0] == after.cuts[0] == 0
@@ -68,7 +69,7 @@ def test_walk_forward_trains_on_all_time_before_each_test_and_tests_follow_each_
 
 def test_a_walk_forward_of_one_fold_is_refused():
     with pytest.raises(UserError, match=r"data\.folds=1 must be 2 or more"):
-        divide(LONG_TIME, "walk_forward", 1, 3, 60, STEP)
+        divide(LONG_TIME, Data(split="walk_forward", folds=1, horizon=3, lookback=60))
 
 
 @given(st.floats(-1e12, 1e12).filter(lambda value: value == np.float32(value)))

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from models.market.candle_tables import RULES, canonical, letters_and_digits
-from models.market.candles import VALUES, Candles
+from models.market.candles import DAY, VALUES, Candles
 from pipelines.workloads.crypto.candles.checks import check
 
 if TYPE_CHECKING:
     import ccxt
 
-DAY = 86_400_000
 PAGE = 1000  # candles per request
 
 

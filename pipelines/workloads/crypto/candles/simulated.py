@@ -13,12 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from models.market.candle_tables import canonical, milliseconds
-from models.market.candles import Candles
+from models.market.candles import DAY, Candles
 
 START = 1_704_067_200_000  # 2024-01-01 UTC, when the first candle opens
 BASE_VOLATILITY = 0.0025  # of the log return in 15 minutes
 QUARTER_HOUR = 900_000
-DAY = 86_400_000
 DEGREES_OF_FREEDOM = 5
 LARGEST_SHOCK = 8.0  # standard deviations
 ARCH, GARCH = 0.07, 0.90

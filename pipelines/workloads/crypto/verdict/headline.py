@@ -8,9 +8,10 @@ import numpy as np
 
 from common.statistics import RESAMPLES, moving_block_sums, percentiles
 from models.market.candle_tables import milliseconds
+from models.market.candles import DAY
 from pipelines.workloads.crypto.verdict import judge
 from pipelines.workloads.crypto.verdict.significance import MIN_BLOCKS
-from pipelines.workloads.crypto.verdict.summary import DAY, Page
+from pipelines.workloads.crypto.verdict.summary import Page
 
 
 def headline(pages: Sequence[Page], simulated: bool) -> str:

@@ -7,6 +7,7 @@ from typing import NotRequired
 
 import numpy as np
 
+from models.market.candles import DAY
 from models.market.inputs import CLASSES
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
@@ -20,7 +21,6 @@ from pipelines.workloads.crypto.verdict.significance import Gain
 
 ERROR = 0.05  # of the intervals of all coins together
 TAIL_DRAWS = 10  # resamples beyond each end of an interval; fewer do not locate it
-DAY = 86_400_000
 COMPARED = (
     "log_loss", "direction_log_loss", "macro_f1", "accuracy", "balanced_accuracy", "mcc", "brier", "calibration_error",
     "directional_hit_rate",
