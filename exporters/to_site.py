@@ -3,6 +3,7 @@
 It needs no server but one for files, such as GitHub Pages, and opens as files, too.
 """
 
+import json
 from pathlib import Path
 
 from common.disk.files import write_whole
@@ -11,14 +12,8 @@ from exporters.web.packing import pack
 from models import io, shipped
 
 MOST_BYTES = 8_000_000
-SAID = {
-    "cvrp": "Place customers on a map: a network plans the tours of vehicles of limited capacity.",
-    "tinystories": "Begin a story: a language model that fits a microcontroller goes on with it.",
-    "crypto": "Look at candles of a simulated market: three experts say what they expect next.",
-    "bep": "Write a plan for building information management: a model that has read such plans suggests the words.",
-    "lmol": "Drop in images: a network that compares two at a time puts them in order.",
-}
-STILLS = Path(__file__).parent / "web/stills"  # a figure for each model that ships, which `make pictures` draws
+SAID = json.loads((to_web.FOLDER / "cards.json").read_text())  # of each workload, on its card
+STILLS = to_web.FOLDER / "stills"  # a figure for each model that ships, which `make pictures` draws
 
 
 def export_shipped(out: Path) -> str:

@@ -1,5 +1,6 @@
 """What the page of each family of models carries: kernels, numbers, and PyTorch's answers to a few questions."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 
 WEIGHTS = "model.safetensors"
+# What stands on the page of each family, and the scripts that it has: fields of `Packed`.
+PAGES = json.loads(Path(__file__).with_name("pages.json").read_text())
 RUNTIME = to_rp2040.RUNTIME.with_suffix(".wasm")
 OWN = "web_page"  # the module with `pack` beside that of a family of the user's own
 MOST_TOKENS = 64  # of a story that is compared
@@ -105,11 +108,7 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         answer = {"prompt_tokens": ids, "tokens": tokens, "text": model.tokenizer.decode(tokens)}
         expected.append(_asked("predict", {"prompt": prompt}, asked, output=answer))
     return Packed(
-        heading="Tell a story",
-        said="A network small enough for a microcontroller tells a new story at each click, by the integer code of the "
-        "RP2040's firmware: the tokens are those of the chip.",
-        panel="text",
-        kernels=["tensors.js", "tiny_transformer.js", "vendor/rp2040js.js", "flash.js", "chip.js"],
+        **PAGES[model.family],
         config={"settings": given, "longest_prompt": 4000, "lower_case": model.lower_case},
         about={"stories": True, "settings": given, "unit": "tokens", "longest_prompt": 1000}
         | {"prompt": chosen.prompt or prompt},
@@ -121,7 +120,6 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
             "settings.bin": chosen.pack(),
         },
         expected=expected,
-        further_panels=["chip"],
     )
 
 
@@ -140,11 +138,7 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
             del answer["routes"]  # several starts and symmetries find the same tour, in other orders
         expected.append(_asked("predict", asked, {"decode": decode, "augment": augment}, output=answer))
     return Packed(
-        heading="Plan routes",
-        said="The policy builds tours that begin with up to 20 customers, of up to 40 customers under the 8 symmetries "
-        "of the square, and the shortest counts; beside it is the savings heuristic, which needs no training.",
-        panel="routes",
-        kernels=["tensors.js", "routing.js"],
+        **PAGES[model.family],
         config={"width": config.width, "heads": config.heads, "layers": config.layers},
         about={"rivals": True},
         files={WEIGHTS: _weights(model)},
@@ -161,7 +155,6 @@ def _text(model: CharLSTM, run: Path) -> Packed:
     reader.skim(np.array(others))
     likely = next(model.predict([{"prompt": prompt}], length=40, temperature=0))["text"]
     given = {"length": 200, "temperature": 0.5, "seed": 0}
-    mixture = isinstance(model, CharMixture)
     described = {
         **{name: getattr(config, name) for name in ("width", "layers", "embedding", "lower_case")},
         "texts": characters.texts,
@@ -184,10 +177,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
             described["powers"] = [str(power) for power in text.powers(text.BASE, COPIED)]
             changed["copies"] = _leading(np.sort(chains.mixed(text.hashes(model.copies, COPIED)).view(np.int64)))
     return Packed(
-        heading="Complete a form",
-        said="The model goes on with a text in the language of building plans, and suggests how while you type.",
-        panel="text",
-        kernels=["tensors.js", *(["chains.js"] if mixture else []), "char_lstm.js"],
+        **PAGES[model.family],
         config=described,
         about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": LONGEST_PROMPT},
         files={WEIGHTS: _weights(model, changed)},
@@ -245,11 +235,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     if model.recalibration(config.coins[0]):
         answer["recalibration"] = UNCORRECTED
     return Packed(
-        heading="Judge candles",
-        said="Three experts look at the last candles of a coin; SHORT, NO_TRADE and LONG are what they expect next. "
-        "This is an exercise, and no advice.",
-        panel="signals",
-        kernels=["tensors.js", "candle_features.js", "pooled_experts.js"],
+        **PAGES[model.family],
         config={
             **{name: about[name] for name in ("coins", "timeframe_ms", "candles_needed")},
             "warning": config.warning,
@@ -296,11 +282,7 @@ def _images(model: Siamese, run: Path) -> Packed:
         ranking = [{"image": number, "score": score, **said[number]} for number, score in rows]
         expected.append(_asked("predict", {"images": shown}, output={"ranking": ranking}))
     return Packed(
-        heading="Rank images",
-        said=f"The model answers which of two images ranks higher in {config.attribute}; scores are made of many such "
-        "answers.",
-        panel="images",
-        kernels=["tensors.js", "image_squares.js", "siamese.js"],
+        **{**PAGES["comparator"], "said": PAGES["comparator"]["said"].format(attribute=config.attribute)},
         config={
             **{name: getattr(config, name) for name in ("channels", "size", "fit", "layers", "theta", "unit")},
             "references": references,

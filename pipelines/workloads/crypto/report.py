@@ -50,8 +50,7 @@ def sections(
         page["symbol"]: partial(_coin, page, {fold["member"]: logged[fold["member"]] for fold in page["folds"]})
         for page in pages
     }
-    folded = Markup("<details><summary>statistics</summary><p>{}</p></details>")
-    verdict += _gains(summary, pages) + folded.format(_statistics(summary, pages)) + _failed(summary["failed"], run)
+    verdict += _gains(summary, pages) + _statistics(summary, pages) + _failed(summary["failed"], run)
     return [(heading, verdict), ("Coin by coin", Markup("\n").join(drawn(call, coins).values()))]
 
 
@@ -82,30 +81,18 @@ def _gains(summary: Row, pages: Sequence[Page]) -> Markup:
     return comparison(rows, clear, gain, spread, "above 0 beats every rival")
 
 
-def _statistics(summary: Row, pages: Sequence[Page]) -> str:
+def _statistics(summary: Row, pages: Sequence[Page]) -> Markup:
     """Return in sentences what the likelihoods say."""
     rows = {page["symbol"]: _compared(page) for page in pages}
     coins = {
         outcome: [name for name, row in rows.items() if _outcome(row) == outcome] for outcome in (BETTER, EVEN, WORSE)
     }
-    rivals = Counter(row["against"] for row in rows.values())
+    rivals = Counter(row["against"] for row in rows.values()).most_common()
     by_gain = sorted(rows, key=lambda name: rows[name]["gain"])
-    ends = " to ".join(
-        f"{_gain(rows[name]['gain'], interval(rows[name]))} ({name})"
-        for name in dict.fromkeys((by_gain[0], by_gain[-1]))
-    )
-    looks = summary["looks"]
-    return (
-        f"By likelihood, whatever a forecast costs, against the strongest simple model of each coin "
-        f"({', '.join(f'{name}: {num}' for name, num in rivals.most_common())}) the log loss is "
-        f"better on {len(coins[BETTER])}, worse on {_listed(coins[WORSE])}, and not clearly different on "
-        f"{_listed(coins[EVEN])}. The gains run from {ends} nats (natural-log units of surprise). "
-        f"These tests were looked at {looks['evaluations']} time{'s' * (looks['evaluations'] != 1)}, with "
-        f"{looks['family']} forecasts in all, for which verdicts are corrected. Each interval has "
-        f"{100 * summary['interval_confidence']:.4g} % confidence. Without any skill at all "
-        f"the chance that any of these coins showed some would be {summary['chance_of_any_false_skill']:.1%}. Coins "
-        f"are ranked by likelihood, as a return by itself is no evidence."
-    )
+    ends = {name: _gain(rows[name]["gain"], interval(rows[name])) for name in (by_gain[0], by_gain[-1])}
+    better, even, worse = len(coins[BETTER]), _listed(coins[EVEN]), _listed(coins[WORSE])
+    words = {"better": better, "even": even, "worse": worse, "rivals": rivals, "ends": ends}
+    return beside(__file__, "statistics.html", summary=summary, **words)
 
 
 def _outcome(row: Comparison) -> str:
