@@ -7,10 +7,10 @@ from markupsafe import Markup
 
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.engine.workload import Evaluation
-from pipelines.report.markup import fragment, shown
+from pipelines.report.markup import beside, fragment
 from pipelines.report.plots import comparison
 from pipelines.report.tables import table
-from pipelines.report.verdict import Comparison, Row, answer, compare, divide, interval_of
+from pipelines.report.verdict import Comparison, Row, compare, divide, interval_of
 from pipelines.run.folder import Run
 from pipelines.workloads.tinystories.config import Config
 
@@ -43,16 +43,5 @@ def _compared(evaluation: Evaluation) -> Comparison:
 
 
 def _verdict(summary: Row, found: Comparison) -> Markup:
-    own, rival = found.own, found.rival
-    first = (
-        f"The model ({own['predictor']}) needs {shown(own[BITS])} bits per character of held-out stories "
-        f"{shown(interval_of(own, BITS, SPREAD))}: {found.by('bits', 'less', 'more')} than the strongest alternative, "
-        f"{rival['predictor']}, which needs {shown(rival[BITS])}."
-    )
-    second = (
-        f"{summary['n']:,} stories, which neither trained the model nor picked the best one. Integers instead of "
-        f"float32 cost {summary['int8_cost_percent']:.2g} %. An RP2040 tells about "
-        f"{summary['estimated_tokens_per_s']:.0f} tokens/s (an estimate) from {summary['sram_bytes'] / 1024:.0f} KiB "
-        "of its memory."
-    )
-    return answer(found.outcome, first, second)
+    interval = interval_of(found.own, BITS, SPREAD)
+    return beside(__file__, "verdict.html", summary=summary, found=found, bits=BITS, interval=interval)
