@@ -241,21 +241,7 @@ EXAMPLES: dict[str, tuple[str, str, str, tuple[Callable[..., object] | str, ...]
     ),
 }  # fmt: skip
 # What a script imports where it has the last name of a line; modules of the project lie beside it.
-IMPORTS = """
-import json
-import sys
-from functools import cache
-from pathlib import Path
-from types import SimpleNamespace
-
-import candle_features
-import chains
-import mixing
-import numpy as np
-import onnxruntime
-from PIL import Image, ImageOps
-from candles import Candles
-"""
+IMPORTS = (FOLDER / "imports.txt").read_text()
 
 
 def script(family: str) -> bytes:

@@ -17,12 +17,12 @@ from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import beside
 from pipelines.report.plots import comparison, drawn, panel, panels, svg, thinned
 from pipelines.report.tables import matrix, table
-from pipelines.report.verdict import BETTER, EVEN, WORSE, Row, answer
+from pipelines.report.verdict import BETTER, EVEN, WORSE, Comparison, Row, answer
 from pipelines.run.folder import Run
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.evaluation import SPLIT
 from pipelines.workloads.crypto.verdict.headline import coin_line, predictability
-from pipelines.workloads.crypto.verdict.judge import LEAK, PAYS, Comparison
+from pipelines.workloads.crypto.verdict.judge import LEAK, PAYS
 from pipelines.workloads.crypto.verdict.summary import TRADING, Page, interval
 
 Logged = Mapping[str, Sequence[Mapping[str, float | None]]]  # member -> the records of its metrics.jsonl
@@ -69,40 +69,29 @@ def _verdict(summary: Row, pages: Sequence[Page]) -> tuple[str, Markup]:
 
 def _compared(page: Page) -> Comparison:
     """Return the comparison of the model's log loss with the strongest simple model's."""
-    return next(row for row in page["comparisons"] if row["figure"] == "log_loss" and row["rival"])
+    row = next(row for row in page["comparisons"] if row["figure"] == "log_loss" and row["rival"])
+    return Comparison({}, {"predictor": row["against"]}, row["gain"], interval(row))
 
 
 def _gains(summary: Row, pages: Sequence[Page]) -> Markup:
     """Plot the log loss gained on the strongest simple model of each coin."""
     gain, spread = "nats gained", f"{100 * summary['interval_confidence']:.3g} %"
     compared = {page["symbol"]: _compared(page) for page in pages}
-    drawn = {name: {"coin": name, gain: row["gain"], spread: interval(row)} for name, row in compared.items()}
-    rows, clear = list(drawn.values()), [row for name, row in drawn.items() if _outcome(compared[name]) != EVEN]
+    drawn = {name: {"coin": name, gain: each.gain, spread: each.interval} for name, each in compared.items()}
+    rows, clear = list(drawn.values()), [row for name, row in drawn.items() if compared[name].outcome != EVEN]
     return comparison(rows, clear, gain, spread, "above 0 beats every rival")
 
 
 def _statistics(summary: Row, pages: Sequence[Page]) -> Markup:
     """Return in sentences what the likelihoods say."""
     rows = {page["symbol"]: _compared(page) for page in pages}
-    coins = {
-        outcome: [name for name, row in rows.items() if _outcome(row) == outcome] for outcome in (BETTER, EVEN, WORSE)
-    }
-    rivals = Counter(row["against"] for row in rows.values()).most_common()
-    by_gain = sorted(rows, key=lambda name: rows[name]["gain"])
-    ends = {name: _gain(rows[name]["gain"], interval(rows[name])) for name in (by_gain[0], by_gain[-1])}
+    coins = {each: [name for name, row in rows.items() if row.outcome == each] for each in (BETTER, EVEN, WORSE)}
+    rivals = Counter(row.rival["predictor"] for row in rows.values()).most_common()
+    by_gain = sorted(rows, key=lambda name: rows[name].gain)
+    ends = {name: rows[name] for name in (by_gain[0], by_gain[-1])}
     better, even, worse = len(coins[BETTER]), _listed(coins[EVEN]), _listed(coins[WORSE])
     words = {"better": better, "even": even, "worse": worse, "rivals": rivals, "ends": ends}
     return beside(__file__, "statistics.html", summary=summary, **words)
-
-
-def _outcome(row: Comparison) -> str:
-    if row["low"] is None or row["high"] is None or row["low"] <= 0 <= row["high"]:
-        return EVEN
-    return BETTER if row["gain"] > 0 else WORSE
-
-
-def _gain(gain: float, interval: Sequence[float] | None) -> str:
-    return f"{gain:.4f}" + (f" [{interval[0]:.4f}, {interval[1]:.4f}]" if interval else "")
 
 
 def _listed(names: Sequence[str]) -> str:
