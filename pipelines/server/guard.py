@@ -18,6 +18,7 @@ import psutil
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from pipelines.report.markup import beside
 from pipelines.server.answering import Answering
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.sent import Answer
@@ -151,21 +152,9 @@ class Metrics:
 
     def text(self, runs: Iterable[Answering]) -> str:
         """Return the counters."""
-        lines = []
-        counted: dict[str, Mapping[tuple[str, int], float]]
         counted = {"requests_total": self.requests, "request_seconds_total": self.seconds}
-        for name, counts in counted.items():
-            lines.append(f"# TYPE {name} counter")
-            lines += [
-                f'{name}{{route="{route}",status="{status}"}} {count:.12g}'
-                for (route, status), count in sorted(counts.items())
-            ]
-        for kind, name in (("gauge", "open"), ("counter", "batches"), ("counter", "batched")):
-            lines.append(f"# TYPE run_{name} {kind}")
-            lines += [f'run_{name}{{run="{run.name}"}} {getattr(run, name)}' for run in runs]
-        lines += ["# TYPE resident_bytes gauge", f"resident_bytes {psutil.Process().memory_info().rss}"]
-        lines += ["# TYPE cpu_seconds_total counter", f"cpu_seconds_total {time.process_time():.3f}"]
-        return "\n".join(lines) + "\n"
+        own = {"resident": psutil.Process().memory_info().rss, "seconds": time.process_time()}
+        return str(beside(__file__, "metrics.txt", counted=counted, runs=list(runs), **own))
 
 
 class Connection(H11Protocol):
