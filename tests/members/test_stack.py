@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from common.errors import MembersFailedError
 from pipelines.members import fanout, stack
@@ -125,6 +127,23 @@ def test_what_is_no_tensor_is_the_same_for_all_that_are_computed_together():
     one.batch["valid"] = other.batch["valid"] = torch.ones(2, 5)
     stack.compute([one, other])
     assert float(one.loss.value.detach()) != float(other.loss.value.detach())
+
+
+def test_a_members_gradients_are_sent_to_a_device_at_once():
+    sent = []
+
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            sent.append(function.overloadpacket.__name__)
+            return function(*args, **(kwargs or {}))
+
+    gradients, parameters = ([torch.full((3,), each + value) for each in range(20)] for value in (0.5, 1.0))
+    parameters = [nn.Parameter(each) for each in parameters]
+    value = stack._Computed.apply(torch.tensor(2.0), gradients, *parameters)
+    with Counting():
+        found = torch.autograd.grad(value * 0.25, parameters)
+    torch.testing.assert_close(list(found), [0.25 * each for each in gradients], rtol=0, atol=0)
+    assert len(sent) < len(parameters), sent
 
 
 def test_a_signal_stops_all_of_them(tmp_path):

@@ -3,7 +3,8 @@
     python -m venv /tmp/freqtrade && /tmp/freqtrade/bin/pip install freqtrade==2026.9
     .venv/bin/python tests/peers/against_freqtrade.py /tmp/freqtrade/bin/python runs/crypto/default AAAUSDT
 
-It prints each trade that differs with the reason, and a JSON object with the counts last.
+It prints each trade that differs with the reason, and a JSON object last: the counts, and what freqtrade's analyses of
+lookahead and of recursive indicators find.
 """
 
 import argparse
@@ -52,8 +53,8 @@ def main() -> None:
         out = Path(folder) / "strategy"
         print(exporters.export("freqtrade", args.run, "best", out))
         candles, rows, result = ours(config, args.run, args.coin)
-        theirs = freqtrades(args.python.absolute(), config, candles, rows, out, Path(folder))
-    print(json.dumps(compared(candles, rows, result, theirs)))
+        theirs, analyses = freqtrades(args.python.absolute(), config, candles, rows, out, Path(folder))
+    print(json.dumps({**compared(candles, rows, result, theirs), **analyses}))
 
 
 def ours(config: Config, run: Path, symbol: str) -> tuple[Candles, np.ndarray, backtest.Result]:
@@ -97,8 +98,8 @@ def backtested(
 
 def freqtrades(
     python: Path, config: Config, known: Candles, rows: np.ndarray, strategy: Path, folder: Path
-) -> pd.DataFrame:
-    """Return the trades of freqtrade's backtest of the exported strategy on the coin's candles, from the first row."""
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the trades of freqtrade's backtest of the exported strategy, and what its analyses say."""
     base, candles = known.symbol.removesuffix("USDT"), known.rows(slice(0, rows[-1] + 1))
     pair = f"{base}/USDT:USDT"
     times = pd.to_datetime(candles.time, unit="ms", utc=True)
@@ -127,27 +128,37 @@ def freqtrades(
         **{name: {"price_side": "same", "use_order_book": True} for name in ("entry_pricing", "exit_pricing")},
     }
     (folder / "config.json").write_text(json.dumps(settings))
-    words = {
+    limits = f"{candles.time[rows[0]]}-{candles.time[rows[-1]] + candles.timeframe_ms}"
+    common = {
         "--config": folder / "config.json",
         "--userdir": folder,
         "--datadir": folder / "data",
         "--strategy-path": strategy,
         "--strategy": "SignalStrategy",
-        "--fee": config.costs().fee + config.evaluation.slippage,
-        "--timerange": f"{candles.time[rows[0]]}-{candles.time[rows[-1]] + candles.timeframe_ms}",
-        "--export": "trades",
-        "--backtest-directory": folder,
-        "--cache": "none",
+        "--timerange": limits,
     }
-    command = [python, str(Path(__file__).with_name("freqtrade_backtest.py")), pair]
-    command += [str(word) for each in words.items() for word in each]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
-    archives = sorted(folder.rglob("backtest-result-*.zip"))
-    if done.returncode or not archives:
-        raise SystemExit(f"freqtrade failed:\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}")
-    with zipfile.ZipFile(archives[-1]) as archive:
-        found = json.loads(archive.read(archives[-1].with_suffix(".json").name))
-    return pd.DataFrame(found["strategy"]["SignalStrategy"]["trades"])
+    costs = {"--fee": config.costs().fee + config.evaluation.slippage}
+    kept = {"--export": "trades", "--backtest-directory": folder, "--cache": "none"}
+
+    def asked(command: str, words: dict[str, object]) -> str:
+        given = [str(word) for each in {**common, **words}.items() for word in each]
+        script = Path(__file__).with_name("freqtrade_offline.py")
+        done = subprocess.run([python, script, pair, command, *given], capture_output=True, text=True, cwd=folder)
+        if done.returncode:
+            raise SystemExit(f"freqtrade failed:\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}")
+        return done.stdout + done.stderr
+
+    asked("backtesting", {**costs, **kept})
+    with zipfile.ZipFile(max(folder.rglob("backtest-result-*.zip"))) as archive:
+        found = json.loads(archive.read(Path(archive.filename).with_suffix(".json").name))
+    ahead = folder / "lookahead.csv"
+    asked("lookahead-analysis", {**costs, "--lookahead-analysis-exportfilename": ahead})
+    said = asked("recursive-analysis", {"--pairs": pair})
+    analyses = {
+        "lookahead": pd.read_csv(ahead).to_dict("records"),
+        "recursive": [line.rpartition(" - ")[2] for line in said.splitlines() if "indicator" in line and "No " in line],
+    }
+    return pd.DataFrame(found["strategy"]["SignalStrategy"]["trades"]), analyses
 
 
 def compared(candles: Candles, rows: np.ndarray, result: backtest.Result, theirs: pd.DataFrame) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""One backtest by freqtrade without a network: its own command, with markets that are given instead of asked for.
+"""A command of freqtrade's without a network, with markets that are given instead of asked for.
 
-    python tests/peers/freqtrade_backtest.py PAIR WORDS...        # in an environment with freqtrade
+    python tests/peers/freqtrade_offline.py PAIR WORDS...        # in an environment with freqtrade
 
-WORDS are those of `freqtrade backtesting`. Replaced is what an exchange would be asked: which pairs it has, with which
-steps of prices and amounts, and how much leverage it gives.
+WORDS are those of `freqtrade`, such as `backtesting ...` or `lookahead-analysis ...`. Replaced is what an exchange
+would be asked: which pairs it has, with which steps of prices and amounts, and how much leverage it gives.
 """
 
 import sys
@@ -51,4 +51,4 @@ def fill_leverage_tiers(self):
 
 if __name__ == "__main__":
     Exchange.reload_markets, Exchange.fill_leverage_tiers = reload_markets, fill_leverage_tiers
-    main(["backtesting", *sys.argv[2:]])
+    main(sys.argv[2:])
