@@ -97,11 +97,8 @@ class Trained:
 def find(word: str, name: str | None, folder: Path | None, device: str | None = None) -> Trained:
     """Load a run's or a folder's models onto `device` (by default a GPU if any); without either, the `usual` run's."""
     if not folder and not name:
-        name = usual(word)
-        run = Run(workloads.name_of(word), name)
-        ships = f"{', '.join(shipped.names(run.workload))}, which ship" if name == ALL else f"{name}, which ships"
-        why = f"{run.folder}, the newest run" if run.started() else f"{ships}: there is no run yet"
-        cli.announce(f"model{'s' * (name == ALL)}: {why}; --name takes another")
+        name, why = choice(word)
+        cli.announce(f"model{'s' * (name == ALL)}: {why}")
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -116,17 +113,33 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
 
 
 def usual(word: str) -> str:
-    """Return the name of the newest run with a model, else the shipped model or ALL of them; UserError without any."""
-    workload = workloads.name_of(word)
-    root = Run(workload, ALL).root
+    """Return the name of what answers without one, as `choice` does."""
+    return choice(word)[0]
+
+
+def choice(word: str) -> tuple[str, str]:
+    """Return the newest run with a model, if none that ships is better, else the shipped model or ALL, and why.
+
+    Raises UserError without any.
+    """
+    workload, inputs = workloads.name_of(word), workloads.inputs(word)
+    root, ships = Run(workload, ALL).root, shipped.names(workload)
     models = [path for form in ("*", "*/members/*") for path in root.glob(f"{form}/model/best/config.json")]
-    names = [path.relative_to(root).parts[0] for path in sorted(models, key=lambda path: path.stat().st_mtime)]
-    trained = [name for name in names if Run(workload, name).started()]
-    ships = shipped.names(workload)
+    newest = sorted(models, key=lambda path: path.stat().st_mtime, reverse=True)
+    names = dict.fromkeys(path.relative_to(root).parts[0] for path in newest)  # a shipped one's copy is no training
+    trained = [run for name in names if name not in ships and (run := Run(workload, name)).started()]
     if not trained and not ships:
         train = f"train one: accelerate launch pipelines/train.py --workload {word}"
         raise UserError(f"there is no run of {workload} yet, and no model of it ships; {train}")
-    return trained[-1] if trained else ALL if len(ships) > 1 and workloads.inputs(word).shipped else ships[0]
+    ours = ALL if len(ships) > 1 and inputs.shipped else next(iter(ships), "")
+    worse = {run: inputs.worse(run.folder) if inputs.worse and ours else "" for run in trained}
+    said = [f" ({run.folder} {reason}; --name {run.name} takes it)" for run, reason in worse.items() if reason]
+    passed = said[0] if trained and worse[trained[0]] else ""
+    for run in (run for run in trained if not worse[run]):
+        others = f"--name {ours} takes what ships" if ours else "--name takes another"
+        return run.name, f"{run.folder}, {'a' if passed else 'the newest'} run{passed}; {others}"
+    which = f"{', '.join(ships)}, which ship" if ours == ALL else f"{ours}, which ships"
+    return ours, f"{which}{passed or ': there is no run yet; --name takes another'}"
 
 
 def folders_of(run: Run) -> dict[str, Path]:

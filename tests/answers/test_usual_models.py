@@ -37,7 +37,44 @@ def test_the_newest_run_answers_else_the_model_that_ships(tmp_path, monkeypatch,
     (tmp_path / "runs/cvrp/forgotten/config.yaml").unlink()
     assert trained.usual("cvrp") == "coins"
     assert trained.find("cvrp", None, None, "cpu").name == "coins"
-    assert capsys.readouterr().err == "model: runs/cvrp/coins, the newest run; --name takes another\n"
+    assert capsys.readouterr().err == "model: runs/cvrp/coins, the newest run; --name shipped takes what ships\n"
+
+
+def test_routes_are_not_planned_by_a_run_that_learnt_other_problems_or_is_worse_than_what_ships(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(trained, "_trained", lambda word, name, folders, device: name)
+
+    def answering():
+        return trained.find("cvrp", None, None, "cpu"), capsys.readouterr().err
+
+    run("windows", 30)
+    (tmp_path / "runs/cvrp/windows/config.yaml").write_text("data:\n  problem: vrptw\n")
+    name, said = answering()
+    assert name == trained.ALL
+    assert said.startswith("models: cvrp-20, cvrp-50, cvrp-100, cvrp-mixed, which ship (runs/cvrp/windows ")
+    assert said.endswith("learnt data.problem=vrptw; --name windows takes it)\n")
+    run("plain", 60)
+    assert answering() == (
+        "plain",
+        "model: runs/cvrp/plain, a run (runs/cvrp/windows learnt data.problem=vrptw; --name windows takes it); "
+        "--name shipped takes what ships\n",
+    )
+    judged = tmp_path / "runs/cvrp/plain/evaluations/test.json"
+    judged.parent.mkdir()
+    judged.write_text('{"shipped_saves": ["cvrp-20", -0.1, 0.3]}')
+    assert answering()[0] == "plain"
+    judged.write_text('{"shipped_saves": ["cvrp-20", 0.1, 0.34]}')
+    assert answering()[0] == trained.ALL
+    run("plain", 10)
+    assert "plain has tours that are 0.1 to 0.34 % longer than those of cvrp-20; --name plain takes" in answering()[1]
+
+
+def test_the_copy_of_a_shipped_model_that_was_evaluated_is_no_run_that_answers(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("cvrp-20", 0)
+    assert trained.usual("cvrp") == trained.ALL
 
 
 def test_the_workload_chooses_among_the_models_that_ship(tmp_path, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """Instances for a trained policy to solve: tables of customers, `.vrp` and `.npz` files in, tours beside them out."""
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from common.config import plain_yaml
 from common.disk.files import write_text
 from common.input_files import Given, Inputs, each_file
 from common.plain import Plain
@@ -124,6 +126,16 @@ def shipped(given: Mapping[str, object]) -> str:
     return next((name for name, most in FITTING.items() if len(customers) <= most), "cvrp-mixed")
 
 
+def worse(run: Path) -> str:
+    """Say why the shipped policies answer in place of a run: it learnt other problems, or its evaluation shows it."""
+    learnt = (plain_yaml.parse((run / "config.yaml").read_bytes()) or {}).get("data", {}).get("problem", "cvrp")
+    if learnt != "cvrp":
+        return f"learnt data.problem={learnt}"
+    judged = run / "evaluations" / "test.json"
+    name, low, high = (json.loads(judged.read_bytes()) if judged.is_file() else {}).get("shipped_saves") or ("", 0, 0)
+    return f"has tours that are {low:.2g} to {high:.2g} % longer than those of {name}" if low > 0 else ""
+
+
 EXAMPLE = Path(__file__).with_name("customers.csv")
 
 INPUTS = Inputs(
@@ -141,4 +153,5 @@ INPUTS = Inputs(
     rivals=rivals,
     example=(str(EXAMPLE), "capacity=40"),
     shipped=shipped,
+    worse=worse,
 )

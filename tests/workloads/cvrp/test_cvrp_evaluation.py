@@ -8,7 +8,7 @@ from common.errors import UserError
 from common.statistics import mean_and_half_width
 from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
-from pipelines.workloads.cvrp import Config, evaluation
+from pipelines.workloads.cvrp import Config, evaluation, report
 from pipelines.workloads.cvrp.solvers.solving import Solved
 from tests.workloads.cvrp.files import SMALL, vrp
 from tests.workloads.cvrp.test_distance_metrics import explicit
@@ -97,3 +97,17 @@ def test_the_model_stands_beside_every_method_instance_by_instance():
     assert rows[0]["on % of instances"] == pytest.approx(100 / 3)
     assert "on % of instances" not in rows[1]
     assert rows[2]["model saves %, 95 %"] == pytest.approx([10, 10])
+
+
+def test_a_network_is_compared_with_the_policy_that_ships_for_its_size(monkeypatch, tmp_path):
+    monkeypatch.setattr(evaluation, "splits", lambda config, folder: {"test": evaluation.standard_test_set(20, 8)})
+    found = evaluated(tmp_path / "unread", model=True, milliseconds=0, reference=(), decode="greedy")
+    name, low, high = found.summary["shipped_saves"]
+    assert name == "cvrp-20"
+    assert 5 < low < high
+    (_, shown), *_ = report.sections(None, {}, [found], None)
+    longer = f"{low:.2g} to {high:.2g} % longer than those of cvrp-20, which ships."
+    assert f"Without a search its tours are {longer}" in shown
+    monkeypatch.setattr(evaluation, "splits", lambda config, folder: {"test": evaluation.standard_test_set(20, 1)})
+    alone = evaluated(tmp_path / "unread", model=True, milliseconds=0, reference=(), decode="greedy")
+    assert alone.summary["shipped_saves"] is None
