@@ -33,7 +33,10 @@ function signalled(config, coin, probabilities) {
   if (!own) return { signal: CLASSES[probabilities.indexOf(Math.max(...probabilities))], verdict: rule.never };
   const recalibration = own.recalibration ? { recalibration: config.uncorrected } : {};
   const worth = { verdict: own.verdict, headline: rule.headline, ...recalibration }, [short, , long] = probabilities;
-  if (own.threshold !== null && Math.max(short, long) >= own.threshold && short != long) return { signal: long > short ? "LONG" : "SHORT", ...worth };
+  if (own.threshold !== null && Math.max(short, long) >= own.threshold && short != long) {
+    const why = `traded from ${+own.threshold.toPrecision(6)} on, best on validation; the verdict is the test's`;
+    return { signal: long > short ? "LONG" : "SHORT", signal_is: why, ...worth };
+  }
   return { signal: "NO_TRADE", reason: own.reason || `no side reaches ${+own.threshold?.toPrecision(6)}, from where trading was best`, ...worth };
 }
 

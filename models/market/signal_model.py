@@ -197,6 +197,9 @@ class SignalModel(io.Model):
         found = "NO_TRADE" if asked is None and own.threshold is None else signal(row, asked or own.threshold)
         if asked is None and found == "NO_TRADE":
             worth = {"reason": own.reason or f"no side reaches {own.threshold:g}, from where trading was best", **worth}
+        elif asked is None:  # which may stand beside "no skill shown"
+            why = f"traded from {own.threshold:g} on, best on validation; the verdict is the test's"
+            worth = {"signal_is": why, **worth}
         return {"signal": found, **worth}
 
     def _corrected(self, known: Candles) -> dict[str, str]:

@@ -23,6 +23,7 @@ from pipelines.following.drift import Answered, Drift, advanced, begun
 
 AT_ONCE = 16  # moments of a series in a look
 LONGEST_WAIT = 256  # looks that a failing series is left alone at most
+HOUR = 3_600_000  # ms
 REFERENCE = 20_000  # moments before the first answer with which later ones are compared
 
 
@@ -89,8 +90,7 @@ class Follower:
             if time.monotonic() < again:
                 continue
             try:
-                new = self.feed.new(series, self.state.answered.get(series), now)
-                found += [(series, moment) for moment in itertools.islice(new, AT_ONCE)]
+                new = [*itertools.islice(self.feed.new(series, self.state.answered.get(series), now), AT_ONCE)]
             except Exception as error:  # whatever a file or an exchange does, the others are answered
                 wait = self.feed.every * min(2**looks, LONGEST_WAIT)
                 self.failing[series] = looks + 1, time.monotonic() + wait
@@ -99,6 +99,10 @@ class Follower:
                 continue
             if self.failing.pop(series, None):
                 say(f"{series}: read again after {looks} looks in vain")
+            found += [(series, moment) for moment in new]
+            if new and len(new) < AT_ONCE and (late := now - new[-1].time - self.feed.step) >= self.feed.step:
+                newest = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(new[-1].time / 1000))
+                say(f"{series}: nothing is newer than {newest}, answered {late / HOUR:,.1f} hours after its end")
         if found:
             self._answer(sorted(found, key=lambda each: each[1].time))
         return len(found)

@@ -49,9 +49,12 @@ def test_answers_follow_the_rule_unless_a_threshold_is_asked_for(tmp_path, model
         assert found["signal"] == expected
         assert found["headline"] == "0 of 2 coins pay their costs: no trade"
         assert ("reason" in found) == (expected == "NO_TRADE")
+        why = f"traded from {threshold} on, best on validation; the verdict is the test's"
+        assert found.get("signal_is") == (why if expected == side else None)
         assert threshold is None or found.get("reason") in (None, "no side reaches 1, from where trading was best")
         assert found["probabilities"] == before["probabilities"]
         assert signal_of(tmp_path, threshold=0.01)["signal"] == side
+        assert "signal_is" not in signal_of(tmp_path, threshold=0.01)
     with torch.no_grad():
         model.location.add_(0.1)
     io.save(model, tmp_path)
@@ -133,6 +136,18 @@ def test_a_page_gives_the_reason_why_a_candle_is_not_traded(tmp_path, model):
     page = json.loads(subprocess.run(words, capture_output=True, text=True, check=True, timeout=600).stdout)
     for answer in (*page["answers"], signal_of(run / "model/best")):
         assert (answer["signal"], answer["reason"]) == ("NO_TRADE", "no side reaches 0.9, from where trading was best")
+
+
+def test_a_page_says_by_what_rule_a_side_is_traded(tmp_path, model):
+    run = tmp_path / "crypto/one"
+    io.save(model, run / "model/best")
+    with_rule(model, run / "model/best", 0.01)
+    exporters.export("web", run, "best", None)
+    columns = {name: getattr(CANDLES, name).tolist() for name in COLUMNS}
+    words = asked(run / "exports/web/index.html", [["predict", {"coin": "AAAUSDT", "candles": columns}]])
+    page = json.loads(subprocess.run(words, capture_output=True, text=True, check=True, timeout=600).stdout)
+    for answer in (*page["answers"], signal_of(run / "model/best")):
+        assert answer["signal_is"] == "traded from 0.01 on, best on validation; the verdict is the test's"
 
 
 def test_a_page_says_that_it_does_not_recalibrate(tmp_path, model):

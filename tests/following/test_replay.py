@@ -67,6 +67,20 @@ def test_a_day_through_deaths_gaps_wrong_clocks_and_failures(tmp_path, model, mo
     assert "no network" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("hours", [0, 51])
+def test_answers_to_old_candles_are_said_to_be_late(tmp_path, model, capsys, hours):
+    known = market(3)
+    exchange = Exchange(known, lambda: int(known.time[-1]) + STEP + hours * 3_600_000, 0)
+    exchange.random.random, exchange.milliseconds = lambda: 1.0, exchange.now
+    one = follower(tmp_path, exchange, exchange.now, model)
+    assert one.look() == 3
+    said = capsys.readouterr().err
+    late = f"{COIN}: nothing is newer than 2024-01-08 07:30 UTC, answered 51.0 hours after its end\n"
+    assert said[20:] == (late if hours else "")
+    assert one.look() == 0
+    assert not capsys.readouterr().err
+
+
 def die():
     raise Death
 
