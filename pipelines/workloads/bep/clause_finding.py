@@ -12,6 +12,7 @@ import numpy as np
 
 from common.plain import Plain
 from common.statistics import ratio_percentiles, resampled_counts
+from common.workers import progress
 from models.plans import fields
 from models.plans.fields import FIELDS
 from models.plans.library import ALIKE, Clause, Document, Library, overlap, places, stems, stems_of
@@ -46,7 +47,7 @@ def measure(documents: Sequence[Document], most: int, seed: int) -> tuple[dict[s
         return {}, []
     found: dict[tuple[str, str], np.ndarray] = {}
     generator = np.random.default_rng(seed)
-    for number, project in enumerate(projects):
+    for number, project in progress(enumerate(projects), len(projects), "suggesting clauses, projects"):
         others = [each for each in documents if each.project != project]
         for way, suggest in _ways(Library(others), generator).items():
             for given in GIVEN:

@@ -12,6 +12,7 @@ import torch
 
 from common.plain import Plain
 from common.statistics import ratio_percentiles, resampled_counts
+from common.workers import progress
 from models.plans import chains
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
@@ -135,7 +136,7 @@ def typed(
     taking = systems(model)
     keys = {name: np.zeros(len(chosen), int) for name in taking}
     reader, document, at = model.reader(), 0, 0
-    for number, piece in enumerate(chosen):
+    for number, piece in progress(enumerate(chosen), len(chosen), "typing held-out text with suggestions, places"):
         if piece.document != document:
             reader, document, at = model.reader(), piece.document, 0
         tokens = documents[document].tokens.astype(np.int64)

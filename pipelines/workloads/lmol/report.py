@@ -21,6 +21,10 @@ from pipelines.workloads.lmol.data import CLASSES
 from pipelines.workloads.lmol.evaluation import COST, LEAD
 
 MEANS = {BETTER: "", EVEN: ", which may serve as well", WORSE: ", which would serve better"}
+ROWS = (
+    "In the table, the sharpness rule prefers the sharper image, or the less sharp one, whichever suits the validation "
+    "pairs; blank images are this model's answer to two grey images, whatever the pair."
+)
 UNEQUAL = 1.25  # times the other's cost, from which on a comparison says both
 
 # Pictures are as wide as a column of the page's grid has room, one of a pair beside the other.
@@ -97,30 +101,33 @@ def _compared(test: Evaluation) -> Comparison:
 
 
 def heading(found: Comparison, few: str = "") -> str:
-    """Return the verdict and what it means, after what makes it doubtful and what both cost, if that is unequal."""
-    verdict = f"{found.heading}: {found.rival['predictor']}{'' if few else MEANS[found.outcome]}"
+    """Return the verdict and what it means, after what both cost, if that is unequal; or why there is none."""
+    if few:
+        return few[0].upper() + few.partition(", of which")[0][1:] + "; ".join(["", *few.split("; ")[1:]])
+    verdict = f"{found.heading}: {found.rival['predictor']}{MEANS[found.outcome]}"
     own, rival = found.own.get(COST), found.rival.get(COST)
-    begin = few.partition(":")[0].capitalize()
     if own and rival is not None and not 1 / UNEQUAL <= rival / own <= UNEQUAL:
-        begin += f"{'; at' if begin else 'At'} {own:.2g} ms for two new images against {rival:.2g}"
-    return f"{begin}, {verdict[0].lower()}{verdict[1:]}" if begin else verdict
+        return f"At {own:.2g} ms for two new images against {rival:.2g}, {verdict[0].lower()}{verdict[1:]}"
+    return verdict
 
 
 def _verdict(test: Evaluation, found: Comparison) -> Markup:
     """Return the verdict in sentences, on a run of one fold or of all."""
     own, rival, summary = found.own, found.rival, test.summary
+    few, outcome = [summary["few"]] * bool(summary.get("few")), EVEN if summary.get("few") else found.outcome
+    than = f"{rival['predictor']}, with {rival['accuracy']:.1%}"
+    led = "" if few else f": {found.by('points', 'more', 'less')} than the strongest alternative, {than}"
     folds = len(summary.get("folds", ()))
     ends = own["accuracy 95 %" if folds else "95 %"]
     between = f" [{ends[0]:.1%}, {ends[1]:.1%}]" if ends else ""
     first = (
         f"{f'In {folds} folds the' if folds else 'The'} model ({own['predictor']}) says rightly which of two unseen "
         f"images ranks higher in {summary['attribute']}, or that they are alike, in {own['accuracy']:.1%}{between} of "
-        f"{summary['n']:,} pairs: {found.by('points', 'more', 'less')} than the strongest alternative, "
-        f"{rival['predictor']}, with {rival['accuracy']:.1%}."
+        f"{summary['n']:,} pairs{led}."
     )
     if folds:
         second = "Intervals are over folds, and wide enough for training images that folds share."
-        return answer(found.outcome, *filter(None, [summary.get("few")]), first, second)
+        return answer(outcome, *few, first, second, ROWS)
     scores = (
         f"With the images swapped it says the same in {summary['swap_consistency']:.1%} of pairs. The scores made from "
         f"its answers are wrong by {shown(summary['mae'])} on average (a constant by {shown(summary['mae_constant'])}) "
@@ -131,7 +138,7 @@ def _verdict(test: Evaluation, found: Comparison) -> Markup:
         f"The root mean square error of these scores is {shown(summary['rmse'])}; of the best predictor that sees one "
         f"image at a time ({alone['predictor']}) it is {shown(alone['RMSE'])}."
     )
-    return answer(found.outcome, *filter(None, [summary.get("few")]), first, scores, single)
+    return answer(outcome, *few, first, scores, single, ROWS)
 
 
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:

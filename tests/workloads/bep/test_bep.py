@@ -13,6 +13,7 @@ import torch
 from models import io
 from models.plans.fields import FIELDS
 from pipelines.engine.workload import Evaluation
+from pipelines.report.verdict import Comparison
 from pipelines.workloads.bep import report
 from pipelines.workloads.bep.config import Config
 from tests.report.pages import checked
@@ -109,11 +110,16 @@ def test_the_report_shows_every_field(trained):
     outcome = "Better than" if low > 0 else "Worse than" if high < 0 else "No clear difference from"
     with (run / "evaluations/test.suggestions.csv").open(newline="") as file:
         silent = {row["field"] for row in csv.DictReader(file) if row["rank"] == "0"}
-    title, _, lost = headings[0].partition("; ")
+    title, clauses, also, *lost = headings[0].split("; ")
     assert title == f"Clauses for {len(FIELDS) - len(silent)} of {len(FIELDS)} fields"
-    assert bool(lost) == (low <= 0)
+    gain = Comparison({}, {}, found["clauses_gain_words"], found["clauses_gain_words_interval"])
+    than = f"{gain.by('points', 'more', 'fewer')} than by TF-IDF alone"
+    assert clauses == f"{found['clauses_hit_words']:.0f} % of held-out clauses found from three words, {than}"
+    known = json.loads((run / "evaluations/test.json").read_text())["new_text"]["share"]
+    assert also == f"{100 * (1 - known):.0f} % of the held-out text stands in other plans as well"
+    assert len(lost) == (low <= 0)
     than = f" bits for unseen text than {found['strongest_baseline']}"
-    assert not lost or re.fullmatch(rf"[\d.e+]+ % (fewer|more).*{re.escape(than)}", lost)
+    assert not lost or re.fullmatch(rf"[\d.e+]+ % (fewer|more).*{re.escape(than)}", lost[0])
     assert f"for: {', '.join(name for name in FIELDS if name in silent)}." in page
     assert re.search(r"It read \d+ documents with [\d,]+ characters\. Masked: ", page)
     likelihood = (
@@ -132,6 +138,22 @@ def test_the_report_begins_with_what_is_saved(tmp_path):
     assert heading == "Saves 31 % of the keystrokes [28, 35]; clauses for 0 of 1 fields"
     assert "Nothing fits, and nothing is suggested, for: bimUses." in said
     assert "It read 2 documents with 1,234 characters. Masked: 7 x name, 1 x address." in said
+
+
+def test_the_report_begins_with_what_clauses_are_worth_and_how_much_text_is_known():
+    found = {"clauses": [{}], "clauses_hit_words": 41.7, "new_text": {"share": 0.62}}
+    found |= {"clauses_gain_words": -3.2, "clauses_gain_words_interval": [-8, 1.5]}
+    run = SimpleNamespace(provenance=dict)
+    heading, said = report.answered([Evaluation("test", found), Evaluation("validation", {})], [], run)
+    assert heading == (
+        "42 % of held-out clauses found from three words, 3.2 points fewer [-1.5, 8] than by TF-IDF alone; "
+        "38 % of the held-out text stands in other plans as well"
+    )
+    assert 'class="answer even"' in said
+    better = {"clauses_gain_words": 9.6, "clauses_gain_words_interval": [2.1, 17.3], "new_text": {"share": 1.0}}
+    heading, said = report.answered([Evaluation("test", {**found, **better})], [], run)
+    assert heading.endswith("three words, 9.6 points more [2.1, 17.3] than by TF-IDF alone")
+    assert 'class="answer better"' in said
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from pipelines.engine.config import BaseConfig, Training
 from pipelines.report import page as engine_report
 from pipelines.report import verdict as verdicts
 from pipelines.run.folder import Run
-from pipelines.workloads.lmol import data, evaluation, report
+from pipelines.workloads.lmol import data, evaluation, pairs, report
 from tests.report.pages import checked
 from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, map_items
 
@@ -85,11 +85,32 @@ def test_a_verdict_says_first_what_unequal_answers_cost_and_then_what_it_means(o
     assert report.heading(verdicts.Comparison(*rows, gain, [gain - 1, gain + 1])) == verdict
 
 
-def test_a_verdict_begins_with_the_doubt_where_images_are_too_few():
+@pytest.mark.parametrize(
+    ("images", "labels", "said"),
+    [
+        (8, [0, 1, 2] * 5, "Too few images for a verdict: 8 are for testing; give some 66 in all"),
+        (8, [1] * 5, "Too few different scores for a verdict: all 5 test pairs have the same answer"),
+    ],
+)
+def test_a_verdict_compares_nothing_where_images_are_too_few(shown, images, labels, said):
     rows = {"predictor": "siamese", "ms a pair": 1.5}, {"predictor": "SVM", "ms a pair": 0.9}
-    said = report.heading(verdicts.Comparison(*rows, -2.0, [-3.0, -1.0]), "too few images for a verdict: 8 are for ...")
-    begins = "Too few images for a verdict; at 1.5 ms for two new images against 0.9"
-    assert said == f"{begins}, worse than the strongest alternative: SVM"
+    few = pairs.too_few(images, np.array(labels), 3)
+    assert report.heading(verdicts.Comparison(*rows, -2.0, [-3.0, -1.0]), few) == said
+    run, _, _ = shown
+    (test,) = engine_report.kept(run.evaluations)
+    doubted = replace(test, summary={**test.summary, "few": few})
+    compared = "than the strongest alternative"
+    (first, verdict), *_ = report.sections(CONFIG, {}, [doubted], run)
+    assert first == said
+    assert 'class="answer even"' in verdict
+    assert compared not in verdict
+    assert compared in report.sections(CONFIG, {}, [test], run)[0][1]
+
+
+def test_rows_of_the_table_are_explained(shown):
+    _, parts, _ = shown
+    assert "the sharpness rule prefers the sharper image" in next(iter(parts.values()))
+    assert "blank images are this model&#39;s answer to two grey images" in next(iter(parts.values()))
 
 
 def test_pictures_are_the_images_themselves_within_the_page(shown):
