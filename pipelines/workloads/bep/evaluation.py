@@ -15,6 +15,7 @@ from common.foreign_text import to_csv
 from common.plain import Plain
 from common.statistics import resampled_counts
 from common.text import ppmd_baseline, xz_rows
+from common.workers import progress
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.plans.characters import PAD
@@ -123,7 +124,8 @@ def read(model: CharMixture, documents: Sequence[data.Text], adapting: bool) -> 
     """Return the nats (N,) of the characters of documents read one after the other."""
     reader = model.reader(adapting=adapting)
     parts = []
-    for number, document in enumerate(documents):
+    what = f"reading held-out text{', adapting' * adapting}, documents"
+    for number, document in progress(enumerate(documents), len(documents), what):
         if number:
             reader.begin()
         parts.append(_nats(reader.read(between_ends(document.tokens)[1:])[:-1], document.tokens))

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from common.errors import UserError
 from common.random import derive_key
+from common.workers import progress
 from models import io
 from models.plans import chains
 from models.plans.char_lstm import CharLSTM
@@ -278,7 +279,8 @@ def left_out(
         pieces = enumerate(np.array_split(documents[0].tokens, FIFTHS), 1)
         documents, names = [Text(f"{names[0]}, part {number}", piece) for number, piece in pieces], names * FIFTHS
     owners = _families(documents)
-    for family in np.unique(owners):
+    families = np.unique(owners)
+    for family in progress(families, len(families), "judging by leaving out, families"):
         others = [document for document, owner in zip(documents, owners, strict=True) if owner != family]
         mixer = Mixer(others, sizes_of(corpus, config, base), config, base)
         if base is None:

@@ -3,6 +3,7 @@
 import math
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from common.config import Choice, Section
@@ -52,7 +53,7 @@ class Data(DataSection):
             raise ValueError(f"data.customers={self.customers}: give the smaller number first")
         distribution = DISTRIBUTIONS[self.distribution]
         if self.capacity is None and not distribution.own_capacity and self.customers not in CAPACITY:
-            usual = CAPACITY[min(CAPACITY, key=lambda known: abs(known - self.sizes[-1]))]
+            usual = round(np.interp(self.sizes[-1], [*CAPACITY], [*CAPACITY.values()]))
             own = " or ".join(name for name, entry in DISTRIBUTIONS.items() if entry.own_capacity)
             wanted = f"data.capacity must be given for data.customers={self.customers}, such as data.capacity={usual}"
             known = f"it is known for {', '.join(map(str, CAPACITY))} customers only"

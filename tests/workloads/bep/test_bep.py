@@ -13,7 +13,6 @@ import torch
 from models import io
 from models.plans.fields import FIELDS
 from pipelines.engine.workload import Evaluation
-from pipelines.report.verdict import Comparison
 from pipelines.workloads.bep import report
 from pipelines.workloads.bep.config import Config
 from tests.report.pages import checked
@@ -110,16 +109,11 @@ def test_the_report_shows_every_field(trained):
     outcome = "Better than" if low > 0 else "Worse than" if high < 0 else "No clear difference from"
     with (run / "evaluations/test.suggestions.csv").open(newline="") as file:
         silent = {row["field"] for row in csv.DictReader(file) if row["rank"] == "0"}
-    title, clauses, also, *lost = headings[0].split("; ")
+    title, _, lost = headings[0].partition("; ")
     assert title == f"Clauses for {len(FIELDS) - len(silent)} of {len(FIELDS)} fields"
-    gain = Comparison({}, {}, found["clauses_gain_words"], found["clauses_gain_words_interval"])
-    than = f"{gain.by('points', 'more', 'fewer')} than by TF-IDF alone"
-    assert clauses == f"{found['clauses_hit_words']:.0f} % of held-out clauses found from three words, {than}"
-    known = json.loads((run / "evaluations/test.json").read_text())["new_text"]["share"]
-    assert also == f"{100 * (1 - known):.0f} % of the held-out text stands in other plans as well"
-    assert len(lost) == (low <= 0)
+    assert bool(lost) == (low <= 0)
     than = f" bits for unseen text than {found['strongest_baseline']}"
-    assert not lost or re.fullmatch(rf"[\d.e+]+ % (fewer|more).*{re.escape(than)}", lost[0])
+    assert not lost or re.fullmatch(rf"[\d.e+]+ % (fewer|more).*{re.escape(than)}", lost)
     assert f"for: {', '.join(name for name in FIELDS if name in silent)}." in page
     assert re.search(r"It read \d+ documents with [\d,]+ characters\. Masked: ", page)
     likelihood = (
