@@ -34,7 +34,7 @@ function signalled(config, coin, probabilities) {
   const recalibration = own.recalibration ? { recalibration: config.uncorrected } : {};
   const worth = { verdict: own.verdict, headline: rule.headline, ...recalibration }, [short, , long] = probabilities;
   if (own.threshold !== null && Math.max(short, long) >= own.threshold && short != long) {
-    const why = `traded from ${+own.threshold.toPrecision(6)} on, best on validation; the verdict is the test's`;
+    const why = `from ${+own.threshold.toPrecision(6)} on, best on validation; the verdict is the test's`;
     return { signal: long > short ? "LONG" : "SHORT", signal_is: why, ...worth };
   }
   return { signal: "NO_TRADE", reason: own.reason || `no side reaches ${+own.threshold?.toPrecision(6)}, from where trading was best`, ...worth };

@@ -28,8 +28,7 @@ def compute(candles: Candles, names: Sequence[str] = ()) -> np.ndarray:
 
     Raises ValueError for an unknown name.
     """
-    missing = [name for name in names if name not in NAMES]
-    if missing:
+    if missing := [name for name in names if name not in NAMES]:
         own = "those of your own, of other coins or timeframes are for predict.py, serve.py and follow.py alone"
         raise ValueError(f"there is no feature {', '.join(missing)} here: {own}; train without them, or anew")
     chosen = names or NAMES

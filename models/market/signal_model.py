@@ -198,8 +198,7 @@ class SignalModel(io.Model):
         if asked is None and found == "NO_TRADE":
             worth = {"reason": own.reason or f"no side reaches {own.threshold:g}, from where trading was best", **worth}
         elif asked is None:  # which may stand beside "no skill shown"
-            why = f"traded from {own.threshold:g} on, best on validation; the verdict is the test's"
-            worth = {"signal_is": why, **worth}
+            worth = {"signal_is": f"from {own.threshold:g} on, best on validation; the verdict is the test's", **worth}
         return {"signal": found, **worth}
 
     def _corrected(self, known: Candles) -> dict[str, str]:
@@ -249,8 +248,7 @@ class SignalModel(io.Model):
         if len(found) < self.candles_needed:
             raise ValueError(f"there are only {len(found)} candles; give {self.candles_needed} or more")
         _check_steps(found)
-        lacking = [name for name in self.config.context if name not in context]
-        if lacking:
+        if lacking := [name for name in self.config.context if name not in context]:
             raise ValueError(f"this model takes the candles of {', '.join(lacking)}, too; give them as context")
         others = {name: _sound(context[name], name, step) for name in self.config.context}
         for name, each in others.items():
@@ -281,8 +279,7 @@ class SignalModel(io.Model):
 
 def _sound(given: Mapping[str, ArrayLike], coin: str, timeframe_ms: int) -> Candles:
     """Return columns as candles. Raises ValueError for missing ones, other lengths and impossible prices."""
-    missing = [name for name in COLUMNS if name not in given]
-    if missing:
+    if missing := [name for name in COLUMNS if name not in given]:
         raise ValueError(f"the candles lack {', '.join(missing)}; give the columns {', '.join(COLUMNS)}")
     columns = {name: np.asarray(given[name], np.int64 if name == "time" else np.float64) for name in COLUMNS}
     shapes = {name: column.shape for name, column in columns.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -97,8 +97,7 @@ class Trained:
 def find(word: str, name: str | None, folder: Path | None, device: str | None = None) -> Trained:
     """Load a run's or a folder's models onto `device` (by default a GPU if any); without either, the `usual` run's."""
     if not folder and not name:
-        name, why = choice(word)
-        cli.announce(f"model{'s' * (name == ALL)}: {why}")
+        name = usual(word, cli.announce)
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -112,34 +111,29 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
     return _trained(word, run.name, folders, device)
 
 
-def usual(word: str) -> str:
-    """Return the name of what answers without one, as `choice` does."""
-    return choice(word)[0]
-
-
-def choice(word: str) -> tuple[str, str]:
-    """Return the newest run with a model, if none that ships is better, else the shipped model or ALL, and why.
+def usual(word: str, say: Callable[[str], object] = str) -> str:
+    """Return the newest run with a model unless what ships is better, else the shipped model or ALL; `say` why.
 
     Raises UserError without any.
     """
     workload, inputs = workloads.name_of(word), workloads.inputs(word)
     root, ships = Run(workload, ALL).root, shipped.names(workload)
     models = [path for form in ("*", "*/members/*") for path in root.glob(f"{form}/model/best/config.json")]
-    newest = sorted(models, key=lambda path: path.stat().st_mtime, reverse=True)
-    names = dict.fromkeys(path.relative_to(root).parts[0] for path in newest)  # a shipped one's copy is no training
-    trained = [run for name in names if name not in ships and (run := Run(workload, name)).started()]
-    if not trained and not ships:
+    names = [path.relative_to(root).parts[0] for path in sorted(models, key=lambda path: path.stat().st_mtime)]
+    trained = [run for name in names if name not in ships and (run := Run(workload, name)).started()]  # no copy of ours
+    ours = ALL if len(ships) > 1 and inputs.shipped else next(iter(ships), "")
+    if not trained and not ours:
         train = f"train one: accelerate launch pipelines/train.py --workload {word}"
         raise UserError(f"there is no run of {workload} yet, and no model of it ships; {train}")
-    ours = ALL if len(ships) > 1 and inputs.shipped else next(iter(ships), "")
-    worse = {run: inputs.worse(run.folder) if inputs.worse and ours else "" for run in trained}
-    said = [f" ({run.folder} {reason}; --name {run.name} takes it)" for run, reason in worse.items() if reason]
-    passed = said[0] if trained and worse[trained[0]] else ""
-    for run in (run for run in trained if not worse[run]):
+    worse = inputs.worse(trained[-1].folder) if trained and ours and inputs.worse else ""
+    if trained and not worse:
         others = f"--name {ours} takes what ships" if ours else "--name takes another"
-        return run.name, f"{run.folder}, {'a' if passed else 'the newest'} run{passed}; {others}"
-    which = f"{', '.join(ships)}, which ship" if ours == ALL else f"{ours}, which ships"
-    return ours, f"{which}{passed or ': there is no run yet; --name takes another'}"
+        say(f"model: {trained[-1].folder}, the newest run; {others}")
+        return trained[-1].name
+    which = f"models: {', '.join(ships)}, which ship" if ours == ALL else f"model: {ours}, which ships"
+    why = f"{trained[-1].folder} {worse}; --name {trained[-1].name} takes it" if trained else "there is no run yet"
+    say(f"{which}: {why}{'' if trained else '; --name takes another'}")
+    return ours
 
 
 def folders_of(run: Run) -> dict[str, Path]:

@@ -1,5 +1,6 @@
 """Order of examples and their way to the device: batch k is a function of (seed, k), and each rank takes a slice."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -121,7 +122,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | None = None) -> MapItems:
     """Return a function that maps over a source by all processes, in halved batches where memory runs out."""
-    sharded = accelerator.distributed_type == DistributedType.FSDP
+    sharded, part = accelerator.distributed_type == DistributedType.FSDP, itertools.count(1)
 
     @torch.no_grad()
     def map_items(
@@ -151,7 +152,7 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
             found = [results(part, send_to_device(source.batch(part), device)) for part in torch.split(items, fits)]
             return {name: torch.cat([part[name] for part in found]) for name in found[0]}
 
-        shown = what if accelerator.is_main_process else None
+        shown = f"{what} of part {next(part)}" if what and accelerator.is_main_process else None
         for items, batch in progress(stream(source, plan, accelerator.device), len(starts), shown):
             ranks.stop_if_asked()
             for name, values in results(items, batch).items():

@@ -23,7 +23,6 @@ from pipelines.following.drift import Answered, Drift, advanced, begun
 
 AT_ONCE = 16  # moments of a series in a look
 LONGEST_WAIT = 256  # looks that a failing series is left alone at most
-HOUR = 3_600_000  # ms
 REFERENCE = 20_000  # moments before the first answer with which later ones are compared
 
 
@@ -102,7 +101,7 @@ class Follower:
             found += [(series, moment) for moment in new]
             if new and len(new) < AT_ONCE and (late := now - new[-1].time - self.feed.step) >= self.feed.step:
                 newest = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(new[-1].time / 1000))
-                say(f"{series}: nothing is newer than {newest}, answered {late / HOUR:,.1f} hours after its end")
+                say(f"{series}: nothing is newer than {newest}, answered {late / 3.6e6:,.1f} hours after its end")
         if found:
             self._answer(sorted(found, key=lambda each: each[1].time))
         return len(found)

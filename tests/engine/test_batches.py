@@ -175,8 +175,11 @@ def test_mapping_shows_its_progress_only_where_it_has_a_name(monkeypatch, capsys
     source = Resident({"x": torch.arange(4)}, torch.device("cpu"))
     mapper(Accelerator(cpu=True))(source, lambda batch: batch, batch_size=2)
     assert capsys.readouterr().err == ""
-    mapper(Accelerator(cpu=True), what="evaluating")(source, lambda batch: batch, batch_size=2)
-    assert capsys.readouterr().err == "evaluating: 1 of 2  left 0:00\nevaluating: 2 of 2  left 0:00\n"
+    shown = mapper(Accelerator(cpu=True), what="evaluating, batches")
+    for part in (1, 2):
+        shown(source, lambda batch: batch, batch_size=2)
+        lines = [f"evaluating, batches of part {part}: {done} of 2  left 0:00\n" for done in (1, 2)]
+        assert capsys.readouterr().err == "".join(lines)
 
 
 def test_one_item_that_does_not_fit_and_other_errors_are_raised():

@@ -49,7 +49,7 @@ def test_answers_follow_the_rule_unless_a_threshold_is_asked_for(tmp_path, model
         assert found["signal"] == expected
         assert found["headline"] == "0 of 2 coins pay their costs: no trade"
         assert ("reason" in found) == (expected == "NO_TRADE")
-        why = f"traded from {threshold} on, best on validation; the verdict is the test's"
+        why = f"from {threshold} on, best on validation; the verdict is the test's"
         assert found.get("signal_is") == (why if expected == side else None)
         assert threshold is None or found.get("reason") in (None, "no side reaches 1, from where trading was best")
         assert found["probabilities"] == before["probabilities"]
@@ -147,7 +147,7 @@ def test_a_page_says_by_what_rule_a_side_is_traded(tmp_path, model):
     words = asked(run / "exports/web/index.html", [["predict", {"coin": "AAAUSDT", "candles": columns}]])
     page = json.loads(subprocess.run(words, capture_output=True, text=True, check=True, timeout=600).stdout)
     for answer in (*page["answers"], signal_of(run / "model/best")):
-        assert answer["signal_is"] == "traded from 0.01 on, best on validation; the verdict is the test's"
+        assert answer["signal_is"] == "from 0.01 on, best on validation; the verdict is the test's"
 
 
 def test_a_page_says_that_it_does_not_recalibrate(tmp_path, model):

@@ -27,7 +27,6 @@ from pipelines.workloads.bep.documents.parts import PARTS, SPAN, Rows, check_siz
 from pipelines.workloads.bep.documents.sources import Document
 
 REVIEWED = ("document", "kind", "text", "times", "line", "context", "decision")  # columns of masked.csv
-REVIEW = "masked.csv, in the folder below: in a copy, change mask to keep where text should stay; data.reviewed=COPY"
 EMBEDDED = Path(__file__).with_name("corpus")
 FEWEST_CHARACTERS = 10_000  # fewer are too little to train and evaluate with
 
@@ -91,7 +90,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
         "ignored": found.ignored,
         "cleaned": {kind: sum(each.counts.get(kind, 0) for each in cleaned.values()) for kind in kinds},
         "masked": dict(Counter(part.kind for each in cleaned.values() for part in each.masked)),
-        "review": REVIEW if any(each.masked for each in cleaned.values()) else None,
+        "review": "masked.csv, in the folder below: in a copy, change mask to keep, and give data.reviewed=COPY",
         "labels": {name: label[name] for name in cleaned if label[name] != name},
         "lower_case": data.lower_case,
         "families": len(groups),

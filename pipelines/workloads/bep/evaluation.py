@@ -124,8 +124,7 @@ def read(model: CharMixture, documents: Sequence[data.Text], adapting: bool) -> 
     """Return the nats (N,) of the characters of documents read one after the other."""
     reader = model.reader(adapting=adapting)
     parts = []
-    what = f"reading held-out text{', adapting' * adapting}, documents"
-    for number, document in progress(enumerate(documents), len(documents), what):
+    for number, document in progress(enumerate(documents), len(documents), "reading held-out text, documents"):
         if number:
             reader.begin()
         parts.append(_nats(reader.read(between_ends(document.tokens)[1:])[:-1], document.tokens))

@@ -279,8 +279,7 @@ def left_out(
         pieces = enumerate(np.array_split(documents[0].tokens, FIFTHS), 1)
         documents, names = [Text(f"{names[0]}, part {number}", piece) for number, piece in pieces], names * FIFTHS
     owners = _families(documents)
-    families = np.unique(owners)
-    for family in progress(families, len(families), "judging by leaving out, families"):
+    for family in progress(families := np.unique(owners), len(families), "judging by leaving out, families"):
         others = [document for document, owner in zip(documents, owners, strict=True) if owner != family]
         mixer = Mixer(others, sizes_of(corpus, config, base), config, base)
         if base is None:

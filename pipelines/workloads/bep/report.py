@@ -61,8 +61,8 @@ def answered(
         sentences.append(f"Nothing fits, and nothing is suggested, for: {', '.join(silent) or 'no field'}.")
     if found := next((each.summary for each in evaluations if each.summary.get("clauses")), None):
         gain = Comparison({}, {}, found["clauses_gain_words"], found["clauses_gain_words_interval"])
-        than = f"{gain.by('points', 'more', 'fewer')} than by TF-IDF alone"
-        headings.append(f"{found['clauses_hit_words']:.0f} % of held-out clauses found from three words, {than}")
+        headings.append(f"{found['clauses_hit_words']:.0f} % of held-out clauses found from three words")
+        headings[-1] += f", {gain.by('points', 'more', 'fewer')} than by TF-IDF alone"
         outcome = outcome if saved else gain.outcome
     if (new := evaluations[0].summary.get("new_text")) and round(100 * new["share"]) < 100:
         headings.append(f"{100 * (1 - new['share']):.0f} % of the held-out text stands in other plans as well")

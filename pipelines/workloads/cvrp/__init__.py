@@ -211,8 +211,7 @@ class Config(BaseConfig):
         for name in ("starts", "best_of"):
             if (given := getattr(self.training, name)) is not None and self.training.baseline == "rollout":
                 raise ValueError(f"training.{name}={given} has no meaning with training.baseline=rollout; leave it out")
-        starts = self.training.starts
-        if starts is not None and starts > self.data.sizes[0]:
+        if (starts := self.training.starts) is not None and starts > self.data.sizes[0]:
             raise ValueError(f"training.starts={starts} is more than data.customers={self.data.customers}")
         best_of, tours = self.training.best_of, starts or self.data.sizes[0]
         if best_of is not None and best_of > tours:

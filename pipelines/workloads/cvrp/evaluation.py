@@ -13,15 +13,14 @@ import torch
 from common.errors import UserError
 from common.plain import Plain
 from common.statistics import interval_around, mean_and_half_width
-from models.io import load as load_model
+from models import io, shipped
 from models.routing import native
 from models.routing.policy import RoutingPolicy
 from models.routing.problems import MOST_CUSTOMERS, Problem, untaken
 from models.routing.solve import check_work
-from models.shipped import FOLDER
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp import Config
-from pipelines.workloads.cvrp.input_files import shipped
+from pipelines.workloads.cvrp.input_files import shipped as fitting
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.files import read
 from pipelines.workloads.cvrp.instances.generated import problems_of
@@ -59,7 +58,7 @@ def splits(config: Config, folder: Path) -> dict[str, list[Problem]]:
 
 def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device: torch.device) -> Evaluation:
     """Return the Evaluation of one set of problems; its headline is the method configured."""
-    config, problems, improved, saved = bench.config, bench.problems, None, None
+    config, problems, improved, saves = bench.config, bench.problems, None, None
     if not all(problem.plain for problem in problems):
         reason = next((reason for problem in problems if (reason := untaken(problem))), "")
         if model is not None and not model.config.rules:
@@ -83,31 +82,20 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
     if model is not None:
         methods += [bench.with_model(model, device, *way) for way in _ways(config)]
         headline = methods[-1]
-        saved = _shipped_saves(bench.few(), headline, device)
+        policy = io.load(shipped.FOLDER / fitting({"customers": range(largest)}), device)
+        assert isinstance(policy, RoutingPolicy)
+        theirs = bench.few().with_model(policy, device, *_ways(config)[-1]).costs
+        saves = interval_around(*mean_and_half_width(100 * (headline.costs[: len(theirs)] / theirs - 1)))
         if budget and not native.unavailable():
             methods += [improved := bench.with_model(model, device, settings.decode, False, budget)]
-    return _evaluation(name, bench, methods + bench.few().by_solvers(budget), headline, improved, saved)
-
-
-def _shipped_saves(bench: Bench, own: Solved, device: torch.device) -> list[Plain] | None:
-    """Return the shipped policy for these sizes and by what % (95 %) its tours, built alike, are shorter than `own`."""
-    name = shipped({"customers": range(max(problem.customers for problem in bench.problems))})
-    policy = load_model(FOLDER / name, device)
-    assert isinstance(policy, RoutingPolicy)
-    theirs = bench.with_model(policy, device, *_ways(bench.config)[-1]).costs
-    saved = interval_around(*mean_and_half_width(100 * (own.costs[: len(theirs)] / theirs - 1)))
-    return [name, *saved] if saved else None
+    found = _evaluation(name, bench, methods + bench.few().by_solvers(budget), headline, improved)
+    return replace(found, summary={**found.summary, "shipped_saves": saves})
 
 
 def _evaluation(
-    name: str,
-    bench: Bench,
-    methods: list[Solved],
-    headline: Solved,
-    improved: Solved | None = None,
-    saved: list[Plain] | None = None,
+    name: str, bench: Bench, methods: list[Solved], headline: Solved, improved: Solved | None = None
 ) -> Evaluation:
-    """Return the Evaluation of `methods`; `headline`, with a search `improved`, and `saved` are the model's."""
+    """Return the Evaluation of `methods`; `headline` and, with a search, `improved` are the model's."""
     problems, last = bench.problems, improved or headline
     known = [problem.best_known for problem in bench.few().problems]  # of the standard set, or from .sol files
     reference = Reference("best known", np.array(known))
@@ -115,7 +103,7 @@ def _evaluation(
         reference = Reference("best found", np.min([method.costs[: len(known)] for method in methods], 0))
     return Evaluation(
         split=name,
-        summary={**_summary(problems, headline, improved, reference), "last": last.method, "shipped_saves": saved},
+        summary={**_summary(problems, headline, improved, reference), "last": last.method},
         table=comparison_table(methods, last, reference),
         examples=_examples(problems, headline, reference),
         files=_files(name, problems, last, reference),
@@ -226,12 +214,11 @@ def _gap(solved: Solved, reference: Reference) -> tuple[float, float | None]:
 
 def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, Sequence[Plain]]:
     """Return the columns of the file with one line per instance."""
-    known = reference.costs.tolist()
     return {
         "instance": [problem.name for problem in problems],
         "customers": [problem.customers for problem in problems],
         "cost": solved.costs.tolist(),
-        "reference": known + [None] * (len(problems) - len(known)),
+        "reference": reference.costs.tolist() + [None] * (len(problems) - len(reference.costs)),
         "routes": [" | ".join(" ".join(map(str, route)) for route in routes) for routes in solved.routes],
     }
 

@@ -49,12 +49,9 @@ def _verdict(evaluation: Evaluation) -> tuple[str, Markup]:
     judged = at_cost(own[0], others, COST, lambda rival: _against(own[0], rival))
     longer = evaluation.summary["cost"] / own[0]["cost"] - 1  # than after a search, which may owe it nothing
     poor = f"; the network's own tours are {longer:.0%} longer" if longer >= POOR else ""
-    said = _sentences(own[0], judged)
-    name, low, high = evaluation.summary.get("shipped_saves") or ("", 0, 0)
-    if low > 0:
-        longer = f"{low:.2g} to {high:.2g} % longer than those of {name}, which ships"
-        said.append(f"Without a search its tours are {longer}.")
-    return judged.heading("core-ms") + poor, answer(judged.outcome, *said)
+    low, high = evaluation.summary.get("shipped_saves") or (0, 0)
+    ours = [f"Without a search its tours are {low:.2g} to {high:.2g} % longer than those of the policy that ships."]
+    return judged.heading("core-ms") + poor, answer(judged.outcome, *_sentences(own[0], judged), *ours * (low > 0))
 
 
 def _sentences(own: Row, judged: AtCost) -> list[str]:

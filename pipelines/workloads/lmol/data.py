@@ -170,8 +170,7 @@ def _preferred(
     part = np.argmax([np.isin(np.arange(len(found.scores)), parts[name]) for name in PARTS], axis=0)
     of_answer = part[found.labels[:, :2]].max(axis=1)
     answers = {name: found.labels[of_answer == number] for number, name in enumerate(PARTS)}
-    few = next((name for name in PARTS if not len(answers[name])), None)
-    if few:
+    if few := next((name for name in PARTS if not len(answers[name])), None):
         raise UserError(
             f"data.source={data.source}: none of the {len(found.labels)} answers falls to the {few} part; give more "
             f"answers, or a smaller data.folds={data.folds}"
@@ -219,8 +218,7 @@ def grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
 
 def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> None:
     """Raise UserError if a part has no pair, or if one of the answers never occurs in training."""
-    small = next((part for part in PARTS if len(parts[part]) < 2), None)
-    if small:
+    if small := next((part for part in PARTS if len(parts[part]) < 2), None):
         raise UserError(
             f"data.source={data.source}: of {len(found.scores)} usable images the {small} part has "
             f"{len(parts[small])}, but two are needed; give more images, or a smaller data.folds={data.folds}"

@@ -21,10 +21,6 @@ from pipelines.workloads.lmol.data import CLASSES
 from pipelines.workloads.lmol.evaluation import COST, LEAD
 
 MEANS = {BETTER: "", EVEN: ", which may serve as well", WORSE: ", which would serve better"}
-ROWS = (
-    "In the table, the sharpness rule prefers the sharper image, or the less sharp one, whichever suits the validation "
-    "pairs; blank images are this model's answer to two grey images, whatever the pair."
-)
 UNEQUAL = 1.25  # times the other's cost, from which on a comparison says both
 
 # Pictures are as wide as a column of the page's grid has room, one of a pair beside the other.
@@ -67,9 +63,8 @@ def sections(
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
     judged = _compared(test)
     if config.data.fold == "all":
-        return [
-            (f"{heading(judged, test.summary.get('few', ''))}, over {config.data.folds} folds", _verdict(test, judged))
-        ]
+        title = f"{heading(judged, test.summary.get('few', ''))}, over {config.data.folds} folds"
+        return [(title, _verdict(test, judged))]
     found = json.loads(test.files["test.details.jsonl"])
     rows = from_csv(test.files["test.scores.csv"])
     strip = fragment(STYLE + PICTURE + STRIP, images=found["strip"], Z95=Z95)
@@ -85,8 +80,7 @@ def sections(
         ("Scores against the known ones", svg(_scores(rows))),
         ("Answers: confidence and accuracy", answers),
     ]
-    by_family = [{"family": name, **figures} for name, figures in found["families"].items()]
-    if by_family:
+    if by_family := [{"family": name, **figures} for name, figures in found["families"].items()]:
         parts.append(("Accuracy by family", table(by_family, "accuracy by family")))
     if found["mistakes"]:
         parts.append(("The surest mistakes", fragment(PICTURE + MISTAKES, mistakes=found["mistakes"])))
@@ -127,7 +121,7 @@ def _verdict(test: Evaluation, found: Comparison) -> Markup:
     )
     if folds:
         second = "Intervals are over folds, and wide enough for training images that folds share."
-        return answer(outcome, *few, first, second, ROWS)
+        return answer(outcome, *few, first, second)
     scores = (
         f"With the images swapped it says the same in {summary['swap_consistency']:.1%} of pairs. The scores made from "
         f"its answers are wrong by {shown(summary['mae'])} on average (a constant by {shown(summary['mae_constant'])}) "
@@ -138,7 +132,7 @@ def _verdict(test: Evaluation, found: Comparison) -> Markup:
         f"The root mean square error of these scores is {shown(summary['rmse'])}; of the best predictor that sees one "
         f"image at a time ({alone['predictor']}) it is {shown(alone['RMSE'])}."
     )
-    return answer(outcome, *few, first, scores, single, ROWS)
+    return answer(outcome, *few, first, scores, single)
 
 
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:

@@ -101,7 +101,6 @@ def _instance_files(path: Path) -> list[Path]:
         return [path]
     # macOS leaves hidden files with the same endings beside the real ones.
     files = [file for file in sorted(path.iterdir()) if file.suffix.lower() in ENDINGS and file.is_file()]
-    files = [file for file in files if not of_ours(file)]
-    if not files:
+    if not (files := [file for file in files if not of_ours(file)]):
         raise UserError(f"{path}: holds no {NAMED} file; give the folder that holds the instances")
     return files

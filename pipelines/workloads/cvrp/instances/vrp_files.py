@@ -242,8 +242,7 @@ def _layout(
 
 def _matrix(header: Header, sections: dict[str, Rows], size: int) -> np.ndarray:
     """Return the matrix (N, N) of EDGE_WEIGHT_SECTION, with a zero diagonal."""
-    layout = _header(header, "EDGE_WEIGHT_FORMAT").upper()
-    if layout not in LAYOUTS:
+    if (layout := _header(header, "EDGE_WEIGHT_FORMAT").upper()) not in LAYOUTS:
         raise UserError(f"EDGE_WEIGHT_FORMAT is {layout[:40]!r}; only {', '.join(LAYOUTS)} are supported")
     rows, columns = LAYOUTS[layout](size)
     words = [(number, word) for number, row in sections[WEIGHTS] for word in row]

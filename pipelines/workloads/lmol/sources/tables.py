@@ -236,8 +236,7 @@ def _votes(table: Path, line: int, row: Mapping[str, str]) -> int:
 
 
 def _number(table: Path, line: int, column: str, text: str) -> float:
-    value = number(text)
-    if value is None:
+    if (value := number(text)) is None:
         raise UserError(f"{table}, line {line}: {column} is {text!r}, which is not a number")
     return float(value)
 
