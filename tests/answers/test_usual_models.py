@@ -57,6 +57,7 @@ def test_routes_are_not_planned_by_a_run_that_learnt_other_problems_or_is_worse_
     assert said.endswith("learnt data.problem=vrptw; --name windows takes it\n")
     run("plain", 10)
     assert answering() == ("plain", "model: runs/cvrp/plain, the newest run; --name shipped takes what ships\n")
+    (tmp_path / "runs/cvrp/plain/config.yaml").write_text("data:\n  problem: cvrp\n")
     judged = tmp_path / "runs/cvrp/plain/evaluations/test.json"
     judged.parent.mkdir()
     judged.write_text('{"shipped_saves": [-0.1, 0.3]}')
@@ -65,6 +66,9 @@ def test_routes_are_not_planned_by_a_run_that_learnt_other_problems_or_is_worse_
     name, said = answering()
     assert name == trained.ALL
     assert "plain has tours that are 0.1 to 0.34 % longer than those of what ships; --name plain takes" in said
+    for damaged in ("{", "[]", '{"shipped_saves": 3}'):
+        judged.write_text(damaged)
+        assert answering()[0] == "plain"
 
 
 def test_the_copy_of_a_shipped_model_that_was_evaluated_is_no_run_that_answers(tmp_path, monkeypatch):

@@ -128,11 +128,14 @@ def shipped(given: Mapping[str, object]) -> str:
 
 def worse(run: Path) -> str:
     """Say why the shipped policies answer in place of a run: it learnt other problems, or its evaluation shows it."""
-    learnt = (plain_yaml.parse((run / "config.yaml").read_bytes()) or {}).get("data", {}).get("problem", "cvrp")
+    judged = run / "evaluations" / "test.json"
+    try:
+        learnt = plain_yaml.parse((run / "config.yaml").read_bytes())["data"].get("problem", "cvrp")
+        low, high = (json.loads(judged.read_bytes()) if judged.is_file() else {}).get("shipped_saves") or (0, 0)
+    except (OSError, ValueError, TypeError, AttributeError, LookupError):  # damaged, which is told where it is loaded
+        return ""
     if learnt != "cvrp":
         return f"learnt data.problem={learnt}"
-    judged = run / "evaluations" / "test.json"
-    low, high = (json.loads(judged.read_bytes()) if judged.is_file() else {}).get("shipped_saves") or (0, 0)
     return f"has tours that are {low:.2g} to {high:.2g} % longer than those of what ships" if low > 0 else ""
 
 

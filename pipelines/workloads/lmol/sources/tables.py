@@ -184,8 +184,7 @@ def _averaged(listed: Listed, given: Mapping[str, Sequence[tuple[str, str]]]) ->
 
 def _pairs(listed: Listed, table: Path, rows: Rows, root: Path) -> None:
     """Note pairs with their labels, and scores where the rows have them."""
-    open_rows = [line for line, row in rows if not row["label"]]
-    if open_rows:
+    if open_rows := [line for line, row in rows if not row["label"]]:
         pairs = "1 pair has" if len(open_rows) == 1 else f"{len(open_rows):,} pairs have"
         listed.notes.append(f"{pairs} no label yet, the first in line {open_rows[0]}")
     others: dict[str, int] = {}  # labels of ALSO, with the line of the first
@@ -275,8 +274,7 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
     A name may lack folders or have more of them, lack the ending or differ in case; it must fit one file alone.
     """
     inside = (name for name in names if name and ".." not in PurePosixPath(name).parts)
-    missing = [name for name in inside if not (folder / name).is_file()]
-    if not missing:
+    if not (missing := [name for name in inside if not (folder / name).is_file()]):
         return {}, []
     below = defaultdict(list)
     for path in sorted(folder.rglob("*")):
@@ -291,8 +289,7 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
         fitting[name] = [path for known, path in likely if known.endswith(plain) or plain.endswith(known)]
     found = {name: paths[0] for name, paths in fitting.items() if len(paths) == 1}
     notes = [f"images are found below {folder}, such as {next(iter(found.values()))}"] if found else []
-    unclear = [f"{name} ({', '.join(paths[:2])})" for name, paths in fitting.items() if len(paths) > 1]
-    if unclear:
+    if unclear := [f"{name} ({', '.join(paths[:2])})" for name, paths in fitting.items() if len(paths) > 1]:
         notes.append(f"names that fit several files are not used: {unclear[0]}{', ...' * (len(unclear) > 1)}")
     return found, notes
 

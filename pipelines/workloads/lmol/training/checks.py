@@ -47,8 +47,7 @@ def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Map
         if unsaved:
             raise UserError(f"{_some(unsaved)} would train but not be saved; choose another model.kind or model.base")
         parts = ("lora_", *getattr(model, "projectors", ())) if getattr(model.config, "lora", False) else ()
-        absent = [part for part in parts if not any(part in name for name in trained)]
-        if absent:
+        if absent := [part for part in parts if not any(part in name for name in trained)]:
             raise UserError(f"nothing named {absent[0]} would train; give another model.base")
         _check_reload(model.eval())
     finally:
