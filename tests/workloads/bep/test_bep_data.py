@@ -128,7 +128,7 @@ def test_names_of_persons_are_masked_in_the_users_documents(firm, tmp_path):
 def test_a_reviewed_line_is_kept(firm, tmp_path):
     (firm / "roles.txt").write_text("The lead is Priya Sharma. Tom Barlow signs.\n" * 40)
     facts = data.prepare(config(firm), tmp_path / "out")
-    assert facts["review"].startswith("masked.csv, in the folder below: in a copy, change mask to keep ")
+    assert facts["review"].startswith("masked.csv, in the folder below: in a copy, change mask to keep, ")
     table = (tmp_path / "out" / "masked.csv").read_text(encoding="utf-8-sig")
     assert "roles.txt,name,Priya Sharma,40,1," in table
     reviewed = tmp_path / "reviewed.csv"
