@@ -3,6 +3,7 @@
 import ast
 import graphlib
 from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,14 @@ def within_statement(node: ast.AST) -> Iterator[ast.AST]:
         yield from getattr(node, name, ())
 
 
+def is_for_types(test: ast.AST) -> bool:
+    """Whether a condition has TYPE_CHECKING in it; all of them as text would take seconds."""
+    return any("TYPE_CHECKING" in (getattr(node, "id", ""), getattr(node, "attr", "")) for node in ast.walk(test))
+
+
+parsed = cache(ast.parse)  # of every file, for several tests
+
+
 def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, int, str]]:
     """(name, line, when) of everything imported: with the module, in a call, or for types alone."""
 
@@ -51,7 +60,7 @@ def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str,
                 yield from ((f"{source}.{alias.name}", child.lineno, when) for alias in child.names)
             elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
                 yield from visit(child, "call")
-            elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            elif isinstance(child, ast.If) and is_for_types(child.test):
                 yield from visit(ast.Module(child.body, []), "types")
                 yield from visit(ast.Module(child.orelse, []), when)
             else:
@@ -77,7 +86,7 @@ def file_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
     modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources}
     graph: dict[str, set[str]] = {module: set() for module in modules}
     for module, path in modules.items():
-        for name, _, _ in imports(ast.parse(sources[path]), module, path.endswith("/__init__.py")):
+        for name, _, _ in imports(parsed(sources[path]), module, path.endswith("/__init__.py")):
             while name and name not in modules:
                 name = name.rpartition(".")[0]
             graph[module] |= {name} - {"", module}
@@ -88,7 +97,7 @@ def faults(source: str, path: str) -> list[str]:
     """What is wrong in a file, as lines `path:line: fault`."""
     is_package = path.endswith("/__init__.py")
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    tree = ast.parse(source)
+    tree = parsed(source)
     room = "" if module.startswith("tests") else room_of(module)
     found = []
     for name, line, when in imports(tree, module, is_package):

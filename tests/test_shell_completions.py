@@ -23,17 +23,17 @@ printf '%s\\n' "${COMPREPLY[@]}"
         ("python pipelines/train.py --workload c", ["crypto", "cvrp"]),
         ("accelerate launch pipelines/train.py --workload cvrp data.c", ["data.capacity=", "data.customers="]),
         ("python pipelines/train.py --workload cvrp evaluation.decode=", ["greedy", "multistart", "sampling"]),
-        ("python pipelines/train.py --workload lmol --r", ["--resume"]),
+        pytest.param("python pipelines/train.py --workload lmol --r", ["--resume"], marks=pytest.mark.slow),
         ("python pipelines/train.py --workload cvrp x='a b' --resume data.cap", ["data.capacity="]),
-        ("python pipelines/train.py --workload cvrp --keys ev", ["evaluation"]),
-        ("python pipelines/runs.py cl", ["clean"]),
-        ("python pipelines/ask.py --ra", ["--ranking"]),
-        ("python pipelines/follow.py --workload crypto --on", ["--once"]),
+        pytest.param("python pipelines/train.py --workload cvrp --keys ev", ["evaluation"], marks=pytest.mark.slow),
+        pytest.param("python pipelines/runs.py cl", ["clean"], marks=pytest.mark.slow),
+        pytest.param("python pipelines/ask.py --ra", ["--ranking"], marks=pytest.mark.slow),
+        pytest.param("python pipelines/follow.py --workload crypto --on", ["--once"], marks=pytest.mark.slow),
         ("python pipelines/doctor.py --", [""]),
-        ("accelerate launch -m pipelines evaluate --workload cv", ["cvrp"]),
+        pytest.param("accelerate launch -m pipelines evaluate --workload cv", ["cvrp"], marks=pytest.mark.slow),
         ("five-workloads predict --workload lmol --st", ["--stream"]),
-        ("five-workloads export o", ["onnx"]),
-        ("python pipelines/predict.py --workload bep pro", ["prompt="]),
+        pytest.param("five-workloads export o", ["onnx"], marks=pytest.mark.slow),
+        pytest.param("python pipelines/predict.py --workload bep pro", ["prompt="], marks=pytest.mark.slow),
         (
             "python -m exporters ",
             sorted(path.stem.removeprefix("to_") for path in (ROOT / "exporters").glob("to_*.py")),
@@ -55,10 +55,16 @@ def completed(folder, line):
     return done.stdout.splitlines()
 
 
-def test_runs_are_completed_by_name_and_by_folder(tmp_path):
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("python pipelines/evaluate.py --workload cvrp --name m", ["mine"]),
+        pytest.param("python pipelines/runs.py compare cvrp/", ["cvrp/mine"], marks=pytest.mark.slow),
+        pytest.param("python pipelines/serve.py cvrp/", ["cvrp/mine"], marks=pytest.mark.slow),
+        ("python -m exporters safetensors runs/", ["runs/cvrp/mine"]),
+    ],
+)
+def test_runs_are_completed_by_name_and_by_folder(tmp_path, line, words):
     (tmp_path / "runs/cvrp/mine").mkdir(parents=True)
     (tmp_path / "runs/cvrp/mine/config.yaml").write_text("seed: 0\n")
-    assert completed(tmp_path, "python pipelines/evaluate.py --workload cvrp --name m") == ["mine"]
-    assert completed(tmp_path, "python pipelines/runs.py compare cvrp/") == ["cvrp/mine"]
-    assert completed(tmp_path, "python pipelines/serve.py cvrp/") == ["cvrp/mine"]
-    assert completed(tmp_path, "python -m exporters safetensors runs/") == ["runs/cvrp/mine"]
+    assert completed(tmp_path, line) == words

@@ -1,6 +1,6 @@
 """The commands a user types, on a CVRP too small to learn anything.
 
-Each entry point is run once by a new interpreter: only there does it import everything itself.
+Slow tests run each entry point once by a new interpreter: only there does it import everything itself.
 """
 
 import itertools
@@ -74,7 +74,7 @@ EOF
 def trained(tmp_path_factory):
     """A folder with a trained and evaluated run."""
     folder = tmp_path_factory.mktemp("trained")
-    done = stage(folder, "train.py", *TINY, fresh=True)
+    done = stage(folder, "train.py", *TINY)
     assert done.returncode == 0, done.stderr
     done = stage(folder, "evaluate.py")
     assert done.returncode == 0, done.stderr
@@ -152,6 +152,7 @@ def test_predictions_are_the_tours_of_the_evaluation(trained, tmp_path):
         assert answer["cost"] == float(row["cost"])
 
 
+@pytest.mark.slow
 def test_a_users_npz_file_is_solved(trained, tmp_path):
     rng = np.random.default_rng(0)
     fields = {"depot": rng.random((3, 2)), "locs": rng.random((3, 9, 2)), "demand": rng.integers(1, 5, (3, 9))}
@@ -197,7 +198,11 @@ def test_a_heuristic_needs_no_training(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"), [("cvrp-20", ["evaluation.milliseconds=0"]), ("savings", ["model.kind=savings"])]
+    ("name", "words"),
+    [
+        ("cvrp-20", ["evaluation.milliseconds=0"]),
+        pytest.param("savings", ["model.kind=savings"], marks=pytest.mark.slow),
+    ],
 )
 def test_words_of_an_evaluation_hold_for_it_alone(tmp_path, name, words):
     (tmp_path / "tiny.vrp").write_text(VRP)
@@ -226,6 +231,7 @@ def test_the_other_kinds_baselines_and_distributions_train_and_evaluate(tmp_path
     assert stage(tmp_path, "evaluate.py", "evaluation.reference_seconds=0").returncode == 0
 
 
+@pytest.mark.slow
 def test_one_process_and_two_processes_train_the_same(tmp_path):
     for name, processes in (("one", 1), ("two", 2)):
         words = [*TINY, "--name", name, "training.steps=20"]
@@ -307,12 +313,19 @@ def test_more_steps_continue_a_finished_run(trained, tmp_path):
 
 
 def test_prepare_shows_what_it_made_and_does_it_once(tmp_path):
-    first = stage(tmp_path, "prepare.py", *TINY, fresh=True)
+    first = stage(tmp_path, "prepare.py", *TINY)
     assert "instances.validation" in first.stdout
     (folder,) = (tmp_path / "data/cvrp").iterdir()
     before = (folder / "manifest.json").stat().st_mtime_ns
     assert stage(tmp_path, "prepare.py", *TINY).stdout == first.stdout
     assert (folder / "manifest.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", ["prepare.py", "train.py"])
+def test_a_new_interpreter_imports_all_that_a_stage_needs(tmp_path, script):
+    done = stage(tmp_path, script, *TINY, fresh=True)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow

@@ -46,7 +46,9 @@ def test_configs_are_read_without_torch():
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("name", workloads.names())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "cvrp" else pytest.mark.slow) for name in workloads.names()]
+)
 def test_help_shows_every_key_within_80_columns_and_half_a_second(name):
     done, seconds = fresh(*command("train.py", "--workload", name, "--help")[1:])
     assert done.returncode == 0, done.stderr

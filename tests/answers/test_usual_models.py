@@ -96,10 +96,11 @@ def test_the_workload_chooses_among_the_models_that_ship(tmp_path, monkeypatch, 
     assert [answer["cost"] for answer in answers] == pytest.approx([2 + 2**0.5, 2])
 
 
-def test_the_command_says_which_model_answers_and_a_new_process_answers_soon(tmp_path):
+@pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_command_says_which_model_answers_and_a_new_process_answers_soon(tmp_path, fresh):
     (tmp_path / "one.jsonl").write_text(LINE)
     before = os.times()
-    done = stage(tmp_path, "predict.py", "one.jsonl", fresh=True)
+    done = stage(tmp_path, "predict.py", "one.jsonl", fresh=fresh)
     after = os.times()
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\n") == 1

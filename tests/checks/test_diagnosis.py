@@ -1,16 +1,30 @@
 """The doctor's command on machines in several states."""
 
 import re
+import shutil
 
 import fake_driver
 import pytest
 import torch
 
+from tests import forked
+from tests.stages import ROOT
+
 DOCTOR = ["pipelines/doctor.py"]
 
 
-def test_a_healthy_cpu_machine_is_ready(tmp_path):
-    done = fake_driver.run(DOCTOR, fake_driver.absent(tmp_path), CUDA_VISIBLE_DEVICES="")
+@pytest.mark.parametrize(
+    "fresh",
+    [
+        pytest.param(False, marks=pytest.mark.skipif(bool(shutil.which("nvidia-smi")), reason="there is a driver")),
+        pytest.param(True, marks=pytest.mark.slow),
+    ],
+)
+def test_a_healthy_cpu_machine_is_ready(tmp_path, fresh):
+    if fresh:
+        done = fake_driver.run(DOCTOR, fake_driver.absent(tmp_path), CUDA_VISIBLE_DEVICES="")
+    else:
+        done = forked.run(DOCTOR, ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("ready to train\n")
     assert done.stderr == ""

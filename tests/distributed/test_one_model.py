@@ -27,9 +27,12 @@ def hold(found, first=1e-6, late=1e-5):
             assert apart["curve"] <= late, (setting, apart)
 
 
-def test_split_weights_train_the_model_of_one_process(tmp_path):
+@pytest.mark.parametrize(
+    ("steps", "micro"), [(2, ["auto"]), pytest.param(5, ["auto", "4"], marks=pytest.mark.slow)], ids=["short", "long"]
+)
+def test_split_weights_train_the_model_of_one_process(tmp_path, steps, micro):
     """In cvrp with scalars, which cannot be split, and layers that are gathered one at a time."""
-    hold(drift(tmp_path, "cvrp", 5, spreads=[("ddp", 1), ("fsdp", 2)], micro=["auto", "4"]))
+    hold(drift(tmp_path, "cvrp", steps, spreads=[("ddp", 1), ("fsdp", 2)], micro=micro))
 
 
 @pytest.mark.exhaustive

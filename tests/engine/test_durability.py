@@ -42,7 +42,10 @@ def some(changes, kind):
     return range(3 + 17 * kinds.index(kind), len(changes) + 1, 131)
 
 
-@pytest.mark.parametrize("kind", ["kill", "ENOSPC", "EACCES", "EIO"])
+@pytest.mark.parametrize(
+    "kind",
+    ["kill", "ENOSPC", pytest.param("EACCES", marks=pytest.mark.slow), pytest.param("EIO", marks=pytest.mark.slow)],
+)
 def test_a_fault_at_some_changes_to_the_disk_costs_nothing(one, tmp_path, kind):
     for number in some(one.changes, kind):
         one.check_fault(tmp_path / str(number), kind, number)

@@ -94,7 +94,7 @@ def test_accumulation_and_two_processes_follow_the_curve_of_one_batch(tmp_path):
     assert not records(tmp_path, "whole", "seconds_by_rank")
 
 
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_out_of_memory_halves_the_micro_batch_on_all_ranks_and_keeps_the_curve(tmp_path, processes):
     training = {"steps": 6, "micro_batch_size": 8}
     assert toy(tmp_path, "roomy", training).returncode == 0

@@ -235,9 +235,10 @@ def test_a_sound_model_in_a_narrow_type_fits_the_limit(name, tmp_path, little_me
     assert torch.equal(next(io.load(tmp_path).parameters()), next(model.parameters()))
 
 
+@pytest.mark.parametrize("count", [8, pytest.param(30, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("vlm", "adapters")])
-def test_a_changed_folder_is_refused_or_sound(name, tmp_path, little_memory):
-    fuzz(name, tmp_path, 30)
+def test_a_changed_folder_is_refused_or_sound(name, tmp_path, little_memory, count):
+    fuzz(name, tmp_path, count)
 
 
 @pytest.mark.exhaustive

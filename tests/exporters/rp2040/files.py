@@ -32,6 +32,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "counts beside a memory": {"counts": 40, "memory": (16,), "context": 2},
     "four tables": {"memory": (64, 2, 16, 32), "width": 12, "heads": 2},
 }
+# Those of them that tests take each time: together they have whatever the others have one by one.
+SOME = ("head size 2", "head size 6", "context 2", "counts beside a memory")
 
 
 @cache

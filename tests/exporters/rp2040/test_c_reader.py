@@ -13,11 +13,13 @@ from models.stories.integer_transformer import IntegerTransformer, Sampler
 from models.stories.tiny_transformer import make_tokenizer
 from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.c_reader import CReader
-from tests.exporters.rp2040.files import PROMPTS, SHAPES, quantized, read_in_c
+from tests.exporters.rp2040.files import PROMPTS, SHAPES, SOME, quantized, read_in_c
 from tests.models.tiny import trained_tokenizer
 
 
-@pytest.mark.parametrize("sizes", SHAPES.values(), ids=SHAPES.keys())
+@pytest.mark.parametrize(
+    "sizes", [pytest.param(SHAPES[name], id=name, marks=() if name in SOME else pytest.mark.slow) for name in SHAPES]
+)
 def test_tokens_are_those_of_the_reference(sizes):
     integers, reader = read_in_c(**sizes)
     stories = set()
@@ -82,7 +84,7 @@ def tokenizer_and_readers(size: int) -> tuple[Tokenizer, read_back.Vocabulary, C
 KNOWN = st.lists(st.sampled_from(["The", "cat", "at", "sat", " ", "  ", "\n", "dog", "12", "!", ".", "é", "<unk>"]))
 
 
-@pytest.mark.parametrize("size", [32, 48])
+@pytest.mark.parametrize("size", [32, pytest.param(48, marks=pytest.mark.slow)])
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(st.text(), KNOWN.map("".join), st.text(alphabet="Thecatso .1\n<|>é\x00")))
 def test_text_becomes_the_tokens_of_the_tokenizer(size, text):

@@ -11,7 +11,7 @@ from exporters.rp2040.settings import Settings
 from models.stories.integer_transformer import Sampler
 from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.chip import Chip
-from tests.exporters.rp2040.files import SHAPES, quantized
+from tests.exporters.rp2040.files import SHAPES, SOME, quantized
 from tests.models.tiny import trained_tokenizer
 
 PROMPT, TOKENS = "The cat", 6
@@ -41,7 +41,9 @@ def tell(shape: str, skew: random.Random | None = None, answers: int = -1) -> st
     return chip.text
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", [pytest.param(name, marks=() if name in SOME else pytest.mark.slow) for name in SHAPES]
+)
 def test_two_cores_choose_as_the_reference_does(shape):
     output = tell(shape)
     assert "Cores: 2" in output
@@ -68,7 +70,7 @@ def test_without_a_second_core_one_does_everything_and_says_so():
     assert output.index(LOST) < output.index("Tiny transformer")
 
 
-@pytest.mark.parametrize("answers", [1, 40])
+@pytest.mark.parametrize("answers", [1, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_second_core_that_dies_in_a_story_costs_no_token(answers):
     output = tell("head size 2", answers=answers)
     assert "Cores: 2" in output

@@ -159,11 +159,12 @@ def test_exact_estimates_narrow_intervals_no_further_than_to_four_fifths():
     assert reliability.fit(None, known, torch.full_like(known, 100.0), known).factor == 0.8
 
 
+@pytest.mark.parametrize("count", [5, pytest.param(20, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("grouped", "least", "most"), [(True, 0.93, 1.0), (False, 0.0, 0.9)])
-def test_intervals_hold_for_images_of_new_groups_where_a_group_shares_an_error(grouped, least, most):
+def test_intervals_hold_for_images_of_new_groups_where_a_group_shares_an_error(grouped, least, most, count):
     """As photos are, of which each has many versions."""
     inside = []
-    for seed in range(20):
+    for seed in range(count):
         generator = torch.Generator().manual_seed(seed)
         group = torch.arange(600) // 20
         known, own = torch.randn(2, 600, generator=generator, dtype=torch.float64)

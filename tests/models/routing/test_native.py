@@ -19,7 +19,10 @@ NEIGHBOURS = 20  # of a customer, with which the local search tries moves (Vidal
 
 
 @pytest.mark.parametrize("kind", ["gat", "gt", "dgt"])
-@pytest.mark.parametrize(("width", "heads", "customers"), [(16, 2, 5), (48, 2, 20), (32, 2, 40), (96, 3, 70)])
+@pytest.mark.parametrize(
+    ("width", "heads", "customers"),
+    [(16, 2, 5), (48, 2, 20), (32, 2, 40), pytest.param(96, 3, 70, marks=pytest.mark.slow)],
+)
 def test_every_step_is_the_likeliest_by_torch_as_well(kind, width, heads, customers):
     policy = make_policy(kind, width=width, heads=heads)
     instances = make_instances(2 if customers > 50 else 6, customers)

@@ -15,10 +15,11 @@ FOLDER = ROOT / "models/pretrained/tinystories-real"
 WORDS = ["predict.py", "--workload", "tinystories", "--model", str(FOLDER), "prompt=Once upon a time", "length=200"]
 
 
-def test_it_is_small_and_answers_within_five_seconds_of_a_new_process(tmp_path):
+@pytest.mark.parametrize("fresh", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_it_is_small_and_answers_within_five_seconds_of_a_new_process(tmp_path, fresh):
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) < 2 * 2**20
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = stages.stage(tmp_path, *WORDS, fresh=True)
+    done = stages.stage(tmp_path, *WORDS, fresh=fresh)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     answer = json.loads(done.stdout)
     assert len(answer["text"].split()) > 30

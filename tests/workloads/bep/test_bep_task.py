@@ -265,7 +265,10 @@ def test_networks_for_the_weights_learn_from_as_much_at_once_as_training_does(ma
         learnt(0)
 
 
-@pytest.mark.parametrize("lengths", [(600, 500, 700), pytest.param((900,), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "lengths",
+    [(300, 250), pytest.param((600, 500, 700), marks=pytest.mark.slow), pytest.param((900,), marks=pytest.mark.slow)],
+)
 def test_no_version_of_a_text_tells_what_is_predicted_of_it(make, tmp_path, lengths):
     plain = texts(*lengths)  # each letter is one of eight, with log2(8) = 3 bits for whoever does not know the text
     versions = [replace(text, name=f"new-{text.name}", tokens=text.tokens[9:], family=text.name) for text in plain]

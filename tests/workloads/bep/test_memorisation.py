@@ -37,7 +37,10 @@ def mixer(least=1, versions=False):
     return Mixer(corpus.parts["train"], sizes_of(corpus, config, None), config)
 
 
-@pytest.mark.parametrize(("least", "versions", "told"), [(1, False, True), (2, False, False), (2, True, False)])
+@pytest.mark.parametrize(
+    ("least", "versions", "told"),
+    [(1, False, True), pytest.param(2, False, False, marks=pytest.mark.slow), (2, True, False)],
+)
 def test_a_canary_of_one_document_is_told_unless_counts_need_two(least, versions, told):
     words = np.array(["qwzkvj", *memorisation.drawn(np.random.default_rng(1), 63)])
     fitted = mixer(least, versions)

@@ -117,7 +117,9 @@ def test_unusable_coins_are_listed_and_do_not_stop_the_others(tmp_path, files):
         stage.load(tmp_path / "out", "XRPUSDT")
 
 
-@pytest.mark.parametrize(("rows", "shift"), [(slice(0, 800), -10_000), (slice(1600, None), 0)])
+@pytest.mark.parametrize(
+    ("rows", "shift"), [(slice(0, 800), -10_000), pytest.param(slice(1600, None), 0, marks=pytest.mark.slow)]
+)
 def test_a_coin_that_ended_or_was_listed_late_is_cut_by_its_own_time(tmp_path, files, rows, shift):
     alone = stage.prepare(config(folder=str(files)), tmp_path / "alone")
     other = MADE["BTCUSDT"].rows(np.arange(len(MADE["BTCUSDT"]))[rows])  # a copy

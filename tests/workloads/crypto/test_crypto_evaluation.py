@@ -57,7 +57,7 @@ def planted(tmp_path_factory):
 def walked(tmp_path_factory):
     """A walk-forward of three folds, one of whose models was not trained."""
     folder = tmp_path_factory.mktemp("walked")
-    config = prepared(folder, signal=1.0, split="walk_forward", folds=3, simulated_candles=5000)
+    config = prepared(folder, signal=1.0, split="walk_forward", folds=3, simulated_candles=3500)
     models = fitted(config, folder)
     del models["BBBUSDT-2"]
     with without_trees():
@@ -280,7 +280,7 @@ def test_a_coin_that_could_not_be_prepared_is_in_the_table(tmp_path):
 
 
 def test_a_pooled_model_gets_the_number_and_scaler_of_each_coin(tmp_path):
-    config = prepared(tmp_path, model={"pooled": True}, signal=1.0, simulated_candles=4000)
+    config = prepared(tmp_path, model={"pooled": True}, signal=1.0, simulated_candles=2500)
     models = fitted(config, tmp_path)
     assert list(models) == ["all"]
     asked = []

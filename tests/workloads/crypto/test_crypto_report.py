@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from markupsafe import Markup
 
 from common import workers
 from pipelines.members import processes
@@ -53,7 +54,10 @@ def shown(run):
 
 
 def told(run, gains, **changes):
-    """Return heading and text of the verdict on copies of a coin with other gains on the strongest simple model."""
+    """Return heading and text of the verdict on copies of a coin with other gains on the strongest simple model.
+
+    Nothing is drawn: `shown` has the pictures, and they take most of the time.
+    """
     config, models, kept, old = run
     page = json.loads(kept[0].files["test/AAAUSDT.json"]) | changes
     names = [f"A{number}USDT" for number in range(len(gains))]
@@ -65,7 +69,9 @@ def told(run, gains, **changes):
     summary = {**kept[0].summary, **dict.fromkeys(names, kept[0].summary["AAAUSDT"])}
     summary["headline"] = headline([json.loads(text) for text in files.values()], simulated=True)
     evaluation = replace(kept[0], table=table, summary=summary, files=files)
-    (heading, html), _ = sections(config, models, [evaluation], old)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coin_report, "svg", lambda *_, **__: Markup())
+        (heading, html), _ = sections(config, models, [evaluation], old)
     return heading, " ".join(html.split())
 
 

@@ -87,9 +87,10 @@ def test_intervals_hold_for_scores_of_which_nothing_else_is_known():
     assert 0.91 < np.mean(inside) < 0.99
 
 
-def test_intervals_hold_where_images_that_are_alike_have_like_scores():
+@pytest.mark.parametrize("seeds", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_intervals_hold_where_images_that_are_alike_have_like_scores(seeds):
     inside = []
-    for seed in range(4):
+    for seed in range(seeds):
         generator = np.random.default_rng(seed)
         features = generator.normal(size=(60, 3))
         true = Prior(np.zeros(60), np.full(60, 3.0), features, share=0.9)
@@ -102,10 +103,10 @@ def test_intervals_hold_where_images_that_are_alike_have_like_scores():
     assert 0.88 < estimated < 0.98  # of few answers the numbers of the prior are estimates too
 
 
-@pytest.mark.parametrize("count", [0, 100])
-def test_intervals_hold_in_whatever_unit_a_comparator_scores(count):
+@pytest.mark.parametrize(("count", "seeds"), [(0, 4), (100, 2), pytest.param(100, 4, marks=pytest.mark.slow)])
+def test_intervals_hold_in_whatever_unit_a_comparator_scores(count, seeds):
     inside = []
-    for seed in range(4):
+    for seed in range(seeds):
         generator = np.random.default_rng(seed)
         scores = 2 * generator.normal(size=40)
         estimates, features = scores + 1.5 * generator.normal(size=40), generator.normal(size=(40, 3))
