@@ -125,14 +125,19 @@ class Decoding(NamedTuple):
 
     @property
     def learnt(self) -> list[Tensor]:
-        """The tensors that gradients change."""
+        """The tensors that gradients change, in the layout of native code (`Weights` in decoder.h)."""
+        load, distance, clock, waits = (getattr(self.decoder, name) for name in ("load", "distance", "clock", "waits"))
+        if clock is not None and self.instances.rules is not None:
+            load, distance = torch.cat([load, clock], 1).T, torch.cat([distance[None], waits])
         dynamic = self.decoder.dynamic
-        return [*self.cache[:4], self.decoder.load, self.decoder.distance, *([dynamic.weights()] if dynamic else [])]
+        return [*self.cache[:4], load, distance, *([dynamic.weights()] if dynamic else [])]
 
     @property
     def fixed(self) -> list[Tensor]:
-        """The tensors that none changes: distances, demands and capacities."""
-        return [self.cache.distance, *self.instances[1:3]]
+        """The tensors that none changes: distances, demands and capacities, with rules these and the ways they time."""
+        instances = self.instances
+        timed = [] if instances.rules is None else [instances.rules, instances.ways]
+        return [self.cache.distance, *instances[1:3], *timed]
 
 
 Score = Callable[[Sequence[Tensor], Tensor | None], Tensor | tuple[Tensor, ...]]

@@ -75,7 +75,7 @@ def _processor() -> str:
 
 def decodes(instances: Instances) -> bool:
     """Return whether `build` can stand in for the loop in Python."""
-    return instances.locs.device.type == "cpu" and instances.rules is None and not unavailable()
+    return instances.locs.device.type == "cpu" and not unavailable()
 
 
 def scores(instances: Instances) -> bool:
@@ -128,17 +128,14 @@ def _decode(
     function: str, heads: int, learnt: Sequence[Tensor], given: Sequence[Tensor], *others: Tensor | int | None
 ) -> int:
     """Call `build_tours` or `score_tours` and return its result; `given` are what is `fixed`, and actions."""
-    distance, demand, capacity, actions = given
-    if not (demand <= capacity[:, None]).all():
+    *fixed, actions = given
+    if not (fixed[1] <= fixed[2][:, None]).all():
         raise ValueError("the demand of a customer is above the capacity; split the customer into several")
     (batch, width, nodes), (tours, steps) = learnt[0].shape, actions.shape[1:]
-    tensors = (*learnt[:4], distance, learnt[4], demand, capacity)
-    *states, demand, capacity = (tensor.detach().float().contiguous() for tensor in tensors)
+    states, others_fixed = ([tensor.detach().float().contiguous() for tensor in each] for each in (learnt, fixed))
     called = getattr(library(), function)(
-        *(torch.get_num_threads(), batch, nodes, width, heads, tours, steps),
-        *map(_pointer, states),
-        ctypes.c_float(learnt[5].item()),
-        *map(_pointer, (demand, capacity, learnt[6] if learnt[6:] else None, actions)),
+        *(torch.get_num_threads(), batch, nodes, width, heads, tours, steps, learnt[4].numel() // width),
+        *map(_pointer, (*states, *[None] * (7 - len(states)), *others_fixed, *[None] * (5 - len(fixed)), actions)),
         *(other if isinstance(other, int) else _pointer(other) for other in others),
     )
     return int(called)

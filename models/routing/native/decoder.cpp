@@ -7,34 +7,33 @@ namespace {
 
 class Builder : Query {
   public:
-    Builder(const Shape& shape, const Instance& instance, const float* load_weight, float distance_weight,
-            const float* demand, float capacity, const float* dynamic)
-        : Query(shape, instance, load_weight, distance_weight, demand, capacity, dynamic), left(shape.nodes) {}
+    using Query::Query;
 
     // Writes one tour (T,): greedy, or drawn by `uniform` (T,); returns its number of steps. Weights that are not finite
-    // leave customers out, which every check of a tour finds. `log_prob` is then that of the steps drawn.
+    // leave customers out, which every check of a tour finds, and so do rules that a customer cannot be served by.
+    // `log_prob` is then that of the steps drawn.
     int build(int first, const float* uniform, int64_t* actions) {
         waiting.resize(s.nodes - 1);
         std::iota(waiting.begin(), waiting.end(), 1);
-        left.assign(s.nodes, true);
-        int node = 0, t = 0;
-        float load = capacity;
+        unserved.assign(s.nodes, true);
+        State state = begin();
+        int t = 0;
         log_prob = 0;
-        while (!waiting.empty() || node != 0) {
-            if (!uniform && node == 0 && t > 0) {
-                const auto [known, unknown] = continuations.try_emplace(left, actions + t);
+        while (!waiting.empty() || state.node != 0) {
+            if (!uniform && state.node == 0 && t > 0) {
+                const auto [known, unknown] = continuations.try_emplace(unserved, actions + t);
                 if (!unknown) return t + repeat(known->second, actions + t);
             }
-            const int next = t == 0 && first > 0 ? first : choose(node, load, uniform ? uniform + t : nullptr);
-            if (next < 0) {
-                log_prob = NAN;
+            const int next = t == 0 && first > 0 ? first : choose(state, uniform ? uniform + t : nullptr);
+            if (next < 0 || next == state.node) {
+                if (next < 0) log_prob = NAN;
                 continuations.clear();  // of tours that do not end
                 break;
             }
-            actions[t++] = node = next;
-            load = next ? load - demand[next] : capacity;
+            actions[t++] = next;
+            state = after(state, next);
             if (next) waiting.erase(std::lower_bound(waiting.begin(), waiting.end(), next));
-            left[next] = next == 0;
+            unserved[next] = next == 0;
         }
         return t;
     }
@@ -52,9 +51,9 @@ class Builder : Query {
         return t;
     }
 
-    int choose(int node, float load, const float* uniform) {
-        if (allow(node, load, waiting) == 1) return allowed[0];
-        look(node, load, waiting);
+    int choose(const State& state, const float* uniform) {
+        if (allow(state, waiting) == 1) return allowed[0];
+        look(state, waiting);
         if (std::isnan(logits[allowed[0]])) return -1;
         // tanh and the softmax after it are monotone: the greedy choice does without.
         return uniform ? draw(*uniform) : best();
@@ -76,7 +75,7 @@ class Builder : Query {
         return allowed[i];
     }
 
-    std::vector<bool> left;  // which customers are to be visited
+    std::vector<bool> unserved;  // which customers are to be visited
     std::unordered_map<std::vector<bool>, const int64_t*> continuations;  // of greedy tours, by who was left at the depot
     std::vector<int> waiting;  // customers to visit
 };
@@ -84,21 +83,24 @@ class Builder : Query {
 }  // namespace
 
 // Writes actions (B, S, T), which the caller has filled with the depot, and returns the steps of the longest tour.
-// query (B, D, N), key (B, H, N, D/H), value (B, H, D/H, N), pointer (B, N, D), distance (B, N, N), load_weight (D),
-// demand (B, N), capacity (B); dynamic as in `Dynamic` or null; first (S) or null, uniform (B, S, T) or null. log_prob
-// (B, S) or null, of tours drawn.
+// query (B, D, N), key (B, H, N, D/H), value (B, H, D/H, N), pointer (B, N, D), distance (B, N, N), demand (B, N),
+// capacity (B); rules (B, N, RULES) and ways (B, N, N), or null; load_weight, distance_weight and dynamic as in
+// `Weights`; first (S) or null, uniform (B, S, T) or null. log_prob (B, S) or null, of tours drawn.
 extern "C" int build_tours(
-    int threads, int batch, int nodes, int width, int heads, int tours, int steps, const float* query,
-    const float* key, const float* value, const float* pointer, const float* distance, const float* load_weight,
-    float distance_weight, const float* demand, const float* capacity, const float* dynamic, int64_t* actions,
-    const int64_t* first, const float* uniform, float* log_prob) {
-    const Shape shape{nodes, width, heads, tours, steps, (nodes + LANES - 1) / LANES * LANES};
+    int threads, int batch, int nodes, int width, int heads, int tours, int steps, int factors, const float* query,
+    const float* key, const float* value, const float* pointer, const float* load_weight,
+    const float* distance_weight, const float* dynamic, const float* distance, const float* demand,
+    const float* capacity, const float* rules, const float* ways, int64_t* actions, const int64_t* first,
+    const float* uniform, float* log_prob) {
+    const Shape shape(nodes, width, heads, tours, steps, factors);
     std::atomic<int> longest{0};
     spread(threads, batch, [&](int b) {
         const size_t states = (size_t)b * nodes * width, here = (size_t)b * nodes;
         const Instance instance(
             shape, query + states, key + states, value + states, pointer + states, distance + here * nodes);
-        Builder builder(shape, instance, load_weight, distance_weight, demand + here, capacity[b], dynamic);
+        const Rules own = Rules::of(rules, ways, b, nodes);
+        Builder builder(
+            shape, instance, {load_weight, distance_weight, dynamic}, demand + here, capacity[b], own);
         int most = 0;
         for (int s = 0; s < tours; s++) {
             const size_t row = ((size_t)b * tours + s) * steps;

@@ -3,7 +3,7 @@
 // Nodes are the innermost axis where channels are summed, padded to whole vectors; a query costs some 3 * nodes * width
 // multiplications. Letters are those of models/routing/environment.py: N nodes, D width, H heads, S tours, T steps.
 #pragma once
-#include "common.h"
+#include "rules.h"
 
 #include <cmath>
 #include <numeric>
@@ -77,7 +77,27 @@ inline float exponentials(float* x, const float* y, int padded, float scale = 1)
 }
 
 struct Shape {
-    int nodes, width, heads, tours, steps, padded;
+    int nodes, width, heads, tours, steps, factors, padded;
+
+    Shape(int nodes, int width, int heads, int tours, int steps, int factors)
+        : nodes(nodes), width(width), heads(heads), tours(tours), steps(steps), factors(factors),
+          padded((nodes + LANES - 1) / LANES * LANES) {}
+};
+
+// What a query reads of a tour, beside where it is, by weights: the load and, of a policy that reads rules, the clock.
+constexpr int FACTORS = 4;
+
+// The decoder's weights: load (K, D) for K factors; distance (1), or (3) with those of waiting and of the time left;
+// dynamic as in `Dynamic`, or null for a policy whose nodes do not change.
+struct Weights {
+    const float *load, *distance, *dynamic;
+};
+
+// Progress of a tour.
+struct State {
+    int node;    // visited last
+    float load;  // capacity left
+    Clock clock;
 };
 
 // The weights of the channels that change while a tour grows, or their gradients: models/routing/dgt.py.
@@ -116,38 +136,51 @@ struct Instance {
 // Who may come next in a tour, the attention over them and the pointer's logits.
 class Query {
   public:
-    // dynamic: the weights of `Dynamic`, or null for a policy whose nodes do not change.
-    Query(const Shape& shape, const Instance& instance, const float* load_weight, float distance_weight,
-          const float* demand, float capacity, const float* dynamic)
-        : s(shape), at(instance), load_weight(load_weight), distance_weight(distance_weight), demand(demand),
-          capacity(capacity), allowed(s.nodes), blocked(s.padded), query(s.width), glimpse(s.width),
-          attention(s.heads * s.padded), sums(s.heads), logits(s.padded), slopes(s.padded), chances(s.padded),
-          changes(dynamic), dynamic(dynamic, s.width), features(changes ? FEATURES * s.padded : 0),
+    Query(const Shape& shape, const Instance& instance, const Weights& weights, const float* demand, float capacity,
+          const Rules& rules)
+        : s(shape), at(instance), by(weights), demand(demand), capacity(capacity), rules(rules), allowed(s.nodes),
+          blocked(s.padded), query(s.width), glimpse(s.width), attention(s.heads * s.padded), sums(s.heads),
+          logits(s.padded), slopes(s.padded), chances(s.padded), waited(s.padded), left(s.padded),
+          changes(by.dynamic), dynamic(by.dynamic, s.width), features(changes ? FEATURES * s.padded : 0),
           channels(changes ? CHANNELS * s.padded : 0), added(s.padded), mean(s.padded) {}
 
   protected:
-    // Writes which of the customers in `waiting`, or the depot, may be next. Returns their number.
-    int allow(int node, float load, const std::vector<int>& waiting) {
-        many = node != 0;
+    State begin() const { return {0, capacity, rules.begun()}; }
+
+    State after(const State& state, int next) const {
+        if (!next) return begin();
+        return {next, state.load - demand[next], rules.all ? rules.after(state.clock, state.node, next) : state.clock};
+    }
+
+    // Writes which of the customers in `waiting`, or the depot, may be next, the depot where nobody else. Returns their
+    // number.
+    int allow(const State& state, const std::vector<int>& waiting) {
+        many = state.node != 0;
         allowed[0] = 0;
         for (int n : waiting) {
             allowed[many] = n;
-            many += demand[n] <= load;
+            many += demand[n] <= state.load && (!rules.all || rules.allow(rules.after(state.clock, state.node, n), n));
         }
-        return many;
+        if (many) return many;
+        allowed[0] = 0;
+        return many = 1;
     }
 
     // The attention over nodes, and the pointer's logits before they are slopes. Each step is done for all heads before
     // the next one, as a head alone would wait for its own numbers.
-    void look(int node, float load, const std::vector<int>& waiting) {
+    void look(const State& state, const std::vector<int>& waiting) {
         std::fill(blocked.begin(), blocked.end(), NEVER);
         for (int i = 0; i < many; i++) blocked[allowed[i]] = 0;
-        const float share = load / capacity, *from = &at.query[node * s.width];
-        for (int d = 0; d < s.width; d++) query[d] = from[d] + load_weight[d] * share;
+        const float share = state.load / capacity, *from = &at.query[state.node * s.width];
+        const Clock& clock = state.clock;
+        for (float* factor = factors; float each : {share, clock.free, clock.length, clock.waited}) *factor++ = each;
+        for (int d = 0; d < s.width; d++) query[d] = from[d] + by.load[d] * share;
+        for (int k = 1; k < s.factors; k++)
+            for (int d = 0; d < s.width; d++) query[d] += by.load[k * s.width + d] * factors[k];
         const int depth = s.width / s.heads;
         for (int h = 0; h < s.heads; h++)
             products(depth, s.padded, &query[h * depth], &at.key[h * depth * s.padded], &attention[h * s.padded]);
-        if (changes) change(node, share, waiting);
+        if (changes) change(state.node, share, waiting);
         const std::vector<float>& bias = changes ? added : blocked;
         for (int h = 0; h < s.heads; h++) sums[h] = exponentials(&attention[h * s.padded], bias.data(), s.padded);
         int d = 0;
@@ -168,8 +201,23 @@ class Query {
             products(CHANNELS, s.padded, pointing, channels.data(), added.data());
             for (int n = 0; n < s.padded; n++) logits[n] += added[n];
         }
-        const float* away = &at.distance[node * s.padded];
-        for (int n = 0; n < s.padded; n++) logits[n] -= distance_weight * away[n];
+        const float *away = &at.distance[state.node * s.padded], weight = by.distance[0];
+        for (int n = 0; n < s.padded; n++) logits[n] -= weight * away[n];
+        if (s.factors > 1) wait(state);
+    }
+
+    // By how much each node that may be next makes the route wait, and the time left there, as the pointer reads them.
+    void wait(const State& state) {
+        std::fill(waited.begin(), waited.end(), 0.f);
+        std::fill(left.begin(), left.end(), 0.f);
+        for (int i = 0; i < many; i++) {
+            const int n = allowed[i];
+            const Clock after = rules.after(state.clock, state.node, n);
+            waited[n] = after.waited - state.clock.waited;
+            const float spare = rules.left(after, n);
+            left[n] = std::isfinite(spare) ? spare : 0;
+            logits[n] -= by.distance[1] * waited[n] + by.distance[2] * left[n];
+        }
     }
 
     // The channels of all nodes, and `added`: what they and `blocked` add to the attention of every head.
@@ -260,10 +308,13 @@ class Query {
 
     const Shape& s;
     const Instance& at;
-    const float *load_weight, distance_weight, *demand, capacity;
+    const Weights by;
+    const float *demand, capacity;
+    const Rules rules;
     std::vector<int> allowed;  // nodes that may be next: the first `many` of them
     int many;
-    std::vector<float> blocked, query, glimpse, attention, sums, logits, slopes, chances;
+    float factors[FACTORS];
+    std::vector<float> blocked, query, glimpse, attention, sums, logits, slopes, chances, waited, left;
     const bool changes;
     const Dynamic<const float> dynamic;
     std::vector<float> features, channels, added, mean;  // (F, N'), (M, N'), (N'), the mean attention of the heads (N')

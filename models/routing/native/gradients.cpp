@@ -20,11 +20,11 @@ template <class Number> inline void add(float* to, Number what) {
 
 // The gradients of one instance; rows of nodes where the arguments of `score_tours` may have columns.
 struct Gradients {
-    std::vector<float> query, key, value, pointer, load, dynamic;  // (N, D), but load (D) and dynamic as in `Dynamic`
-    float distance = 0;
+    std::vector<float> query, key, value, pointer, load, distance, dynamic;  // (N, D), but the last as in `Weights`
 
     Gradients(const Shape& s, bool changes)
-        : query(s.nodes * s.width), key(query.size()), value(query.size()), pointer(query.size()), load(s.width),
+        : query(s.nodes * s.width), key(query.size()), value(query.size()), pointer(query.size()),
+          load(s.factors * s.width), distance(s.factors > 1 ? 3 : 1),
           dynamic(changes ? Dynamic<float>::size(s.width) : 0) {}
 };
 
@@ -46,37 +46,35 @@ struct Turned {
 
 class Scorer : Query {
   public:
-    Scorer(const Shape& shape, const Instance& instance, const float* load_weight, float distance_weight,
-           const float* demand, float capacity, const float* dynamic, const Turned* turned, Gradients* gradients)
-        : Query(shape, instance, load_weight, distance_weight, demand, capacity, dynamic), turned(turned), to(gradients),
-          d_logits(s.padded), d_glimpse(s.width), d_attention(s.heads * s.padded), d_channels(channels.size()) {}
+    Scorer(const Query& query, const Turned* turned, Gradients* gradients)
+        : Query(query), turned(turned), to(gradients), d_logits(s.padded), d_glimpse(s.width),
+          d_attention(s.heads * s.padded), d_channels(channels.size()) {}
 
     // Returns the log-probability of the steps of a tour (T,) from `begin` on, or adds to the gradients those of
     // `upstream` times it. ends (N, S) or null: a step out of the depot to an end is that to any end.
     float score(const int64_t* actions, int begin, const bool* ends, float upstream) {
         waiting.resize(s.nodes - 1);
         std::iota(waiting.begin(), waiting.end(), 1);
-        int node = 0;
-        float load = capacity, log_prob = 0;
-        for (int t = 0; t < s.steps && (!waiting.empty() || node != 0); t++) {
+        State state = Query::begin();
+        float log_prob = 0;
+        for (int t = 0; t < s.steps && (!waiting.empty() || state.node != 0); t++) {
             const int next = actions[t];
-            if (t >= begin) log_prob += step(node, load, next, node == 0 ? ends : nullptr, upstream);
+            if (t >= begin) log_prob += step(state, next, state.node == 0 ? ends : nullptr, upstream);
             const auto place = std::lower_bound(waiting.begin(), waiting.end(), next);
             if (place != waiting.end() && *place == next) waiting.erase(place);
-            load = next ? load - demand[next] : capacity;
-            node = next;
+            state = after(state, next);
         }
         return log_prob;
     }
 
   private:
-    float step(int node, float load, int next, const bool* ends, float upstream) {
-        allow(node, load, waiting);
+    float step(const State& state, int next, const bool* ends, float upstream) {
+        allow(state, waiting);
         if (std::find(allowed.begin(), allowed.begin() + many, next) == allowed.begin() + many) return -INFINITY;
         if (many == 1) return 0;
-        look(node, load, waiting);
+        look(state, waiting);
         const float all = weigh();
-        const bool any = ends && node == 0 && next != 0;  // any end of a route may begin the next one
+        const bool any = ends && state.node == 0 && next != 0;  // any end of a route may begin the next one
         float meant = 0;
         for (int i = 0; any && i < many; i++) meant += ends[allowed[i] * s.tours] ? chances[allowed[i]] : 0;
         if (!any) meant = chances[next];
@@ -87,21 +85,25 @@ class Scorer : Query {
                 d_logits[n] += ends[n * s.tours] ? chances[n] / meant : 0;
             }
             if (!any) d_logits[next] += 1;
-            back(node, load / capacity, upstream);
+            back(state.node, upstream);
         }
         return std::log(meant / all);
     }
 
     // From the gradients of the chances' logarithms to those of all that they were computed from. What is no choice has
     // a chance and a weight of next to nothing, so whole vectors may be computed.
-    void back(int node, float share, float upstream) {
+    void back(int node, float upstream) {
         const float* away = &at.distance[node * s.padded];
         Vector farther = {};
         for (int n = 0; n < s.padded; n += LANES) {
             *(Vector*)&d_logits[n] *= upstream * CLIP * *(Vector*)&slopes[n];
             farther += *(Vector*)&d_logits[n] * *(const Vector*)(away + n);
         }
-        to->distance -= total(farther);
+        to->distance[0] -= total(farther);
+        if (s.factors > 1) {
+            to->distance[1] -= dot(d_logits.data(), waited.data());
+            to->distance[2] -= dot(d_logits.data(), left.data());
+        }
         const int depth = s.width / s.heads, whole = depth % LANES ? 0 : s.width;
         for (int d = 0; d < whole; d += LANES) back_to_glimpse<Vector>(d);
         for (int d = whole; d < s.width; d++) back_to_glimpse<float>(d);
@@ -119,9 +121,9 @@ class Scorer : Query {
             for (int n = 0; n < s.padded; n += LANES)
                 *(Vector*)(slope + n) = *(Vector*)(weight + n) * (*(Vector*)(slope + n) - mean);
         }
-        for (int d = 0; d < whole; d += LANES) back_to_states<Vector>(d, node, share);
-        for (int d = whole; d < s.width; d++) back_to_states<float>(d, node, share);
-        if (changes) back_to_changed(node, share);
+        for (int d = 0; d < whole; d += LANES) back_to_states<Vector>(d, node);
+        for (int d = whole; d < s.width; d++) back_to_states<float>(d, node);
+        if (changes) back_to_changed(node);
     }
 
     // From the gradients of logits and glimpse to those of the channels where the pointer and `watch` read them, and
@@ -148,7 +150,7 @@ class Scorer : Query {
     }
 
     // From the gradients of the attention to those of the channels where it reads them, and on to their weights.
-    void back_to_changed(int node, float share) {
+    void back_to_changed(int node) {
         const Dynamic<float> found(to->dynamic.data(), s.width);
         float d_asking[CHANNELS];
         std::fill(added.begin(), added.end(), 0.f);
@@ -169,7 +171,7 @@ class Scorer : Query {
         back_to_read(d_asking, dynamic.key, found.key, query, d_glimpse.data());
         for (int d = 0; d < s.width; d++) {
             to->query[node * s.width + d] += d_glimpse[d];
-            to->load[d] += share * d_glimpse[d];
+            for (int k = 0; k < s.factors; k++) to->load[k * s.width + d] += factors[k] * d_glimpse[d];
         }
     }
 
@@ -199,7 +201,7 @@ class Scorer : Query {
         std::memcpy(&d_glimpse[d], &sum, sizeof sum);
     }
 
-    template <class Number> void back_to_states(int d, int node, float share) {
+    template <class Number> void back_to_states(int d, int node) {
         const int *nodes = allowed.data(), width = s.width, count = many, head = d / (width / s.heads) * s.padded;
         const float *weight = &attention[head], *slope = &d_attention[head], *key = &turned->key[d];
         float *to_key = &to->key[d], *to_value = &to->value[d];
@@ -212,7 +214,7 @@ class Scorer : Query {
             add(to_value + n * width, weight[n] * d_seen);
         }
         add(&to->query[node * width + d], sum);
-        add(&to->load[d], share * sum);
+        for (int k = 0; k < s.factors; k++) add(&to->load[k * width + d], factors[k] * sum);
     }
 
     const Turned* turned;
@@ -224,24 +226,25 @@ class Scorer : Query {
 }  // namespace
 
 // Writes log_prob (B, S) of actions (B, S, T) from step `begin` on. Given the gradient `upstream` (B, S) of it, writes
-// instead those of query, key, value and pointer, in their shapes, of load_weight (B, D), of distance_weight (B) and of
-// dynamic, these for each instance by itself. Other arguments are those of `build_tours`; ends (B, N, S) or null.
+// instead those of query, key, value and pointer, in their shapes, and of load_weight, distance_weight and dynamic, these
+// for each instance by itself. Other arguments are those of `build_tours`; ends (B, N, S) or null.
 extern "C" int score_tours(
-    int threads, int batch, int nodes, int width, int heads, int tours, int steps, const float* query,
-    const float* key, const float* value, const float* pointer, const float* distance, const float* load_weight,
-    float distance_weight, const float* demand, const float* capacity, const float* dynamic, const int64_t* actions,
-    int begin, const bool* ends, float* log_prob, const float* upstream, float* d_query, float* d_key, float* d_value,
-    float* d_pointer, float* d_load, float* d_distance, float* d_dynamic) {
-    const Shape s{nodes, width, heads, tours, steps, (nodes + LANES - 1) / LANES * LANES};
+    int threads, int batch, int nodes, int width, int heads, int tours, int steps, int factors, const float* query,
+    const float* key, const float* value, const float* pointer, const float* load_weight,
+    const float* distance_weight, const float* dynamic, const float* distance, const float* demand,
+    const float* capacity, const float* rules, const float* ways, const int64_t* actions, int begin, const bool* ends,
+    float* log_prob, const float* upstream, float* d_query, float* d_key, float* d_value, float* d_pointer,
+    float* d_load, float* d_distance, float* d_dynamic) {
+    const Shape s(nodes, width, heads, tours, steps, factors);
     spread(threads, batch, [&](int b) {
         const size_t states = (size_t)b * nodes * width, here = (size_t)b * nodes;
         const float *k = key + states, *v = value + states, *p = pointer + states;
         const Instance instance(s, query + states, k, v, p, distance + here * nodes);
         const Turned turned(s, k, v, p);
         Gradients found(s, dynamic);
-        Scorer scorer(
-            s, instance, load_weight, distance_weight, demand + here, capacity[b], dynamic, &turned,
-            upstream ? &found : nullptr);
+        const Weights weights{load_weight, distance_weight, dynamic};
+        const Query query_of(s, instance, weights, demand + here, capacity[b], Rules::of(rules, ways, b, nodes));
+        Scorer scorer(query_of, &turned, upstream ? &found : nullptr);
         for (int t = 0; t < tours; t++) {
             const size_t row = (size_t)b * tours + t;
             const bool* own = ends ? ends + here * tours + t : nullptr;
@@ -258,9 +261,9 @@ extern "C" int score_tours(
                 d_key[states + (d / depth * nodes + n) * depth + d % depth] = found.key[from];
                 d_pointer[states + from] = found.pointer[from];
             }
-        std::copy(found.load.begin(), found.load.end(), d_load + (size_t)b * width);
+        std::copy(found.load.begin(), found.load.end(), d_load + b * found.load.size());
+        std::copy(found.distance.begin(), found.distance.end(), d_distance + b * found.distance.size());
         std::copy(found.dynamic.begin(), found.dynamic.end(), d_dynamic + b * found.dynamic.size());
-        d_distance[b] = found.distance;
     });
     return 0;
 }
