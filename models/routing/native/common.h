@@ -1,4 +1,4 @@
-// What the native parts of a routing policy share: vectors of 16 numbers, and work spread over threads.
+// What the native parts of a routing policy share: work spread over threads.
 #pragma once
 #include <algorithm>
 #include <atomic>

@@ -10,7 +10,14 @@
 
 namespace {
 
+// As many as a register holds: a vector of several registers goes through memory, which takes ten times as long.
+#if defined(__AVX512F__)
 constexpr int LANES = 16;
+#elif defined(__AVX__)
+constexpr int LANES = 8;
+#else
+constexpr int LANES = 4;
+#endif
 constexpr float CLIP = 10, NEVER = -1e30f;
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int32_t Whole __attribute__((vector_size(4 * LANES), aligned(4)));
@@ -173,7 +180,7 @@ class Query {
         for (int i = 0; i < many; i++) blocked[allowed[i]] = 0;
         const float share = state.load / capacity, *from = &at.query[state.node * s.width];
         const Clock& clock = state.clock;
-        for (float* factor = factors; float each : {share, clock.free, clock.length, clock.waited}) *factor++ = each;
+        factors[0] = share, factors[1] = clock.free, factors[2] = clock.length, factors[3] = clock.waited;
         for (int d = 0; d < s.width; d++) query[d] = from[d] + by.load[d] * share;
         for (int k = 1; k < s.factors; k++)
             for (int d = 0; d < s.width; d++) query[d] += by.load[k * s.width + d] * factors[k];

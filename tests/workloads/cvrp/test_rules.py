@@ -41,9 +41,9 @@ def config(problem="mixed", customers=7, **training):
     return Config.model_validate({"data": data, "model": {"layers": 1, "width": 16, "heads": 2}, "training": training})
 
 
-def made(kind="gt"):
+def made(kind="gt", **others):
     torch.manual_seed(1)
-    policy = RoutingPolicy(RoutingConfig(kind, 16, 2, 1, rules=True))
+    policy = RoutingPolicy(RoutingConfig(kind, 16, 2, 1, **{"rules": True, **others}))
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.add_(0.2 * torch.randn_like(parameter))
