@@ -129,15 +129,14 @@ class Decoding(NamedTuple):
         load, distance, clock, waits = (getattr(self.decoder, name) for name in ("load", "distance", "clock", "waits"))
         if clock is not None and self.instances.rules is not None:
             load, distance = torch.cat([load, clock], 1).T, torch.cat([distance[None], waits])
-        dynamic = self.decoder.dynamic
-        return [*self.cache[:4], load, distance, *([dynamic.weights()] if dynamic else [])]
+        return [*self.cache[:4], load, distance, *([dynamic.weights()] if (dynamic := self.decoder.dynamic) else [])]
 
     @property
     def fixed(self) -> list[Tensor]:
         """The tensors that none changes: distances, demands and capacities, with rules these and the ways they time."""
-        instances = self.instances
-        timed = [] if instances.rules is None else [instances.rules, instances.ways]
-        return [self.cache.distance, *instances[1:3], *timed]
+        locs, demand, capacity, rules = self.instances
+        timed = [] if rules is None else [rules, (locs[:, :, None] - locs[:, None]).norm(dim=-1)]
+        return [self.cache.distance, demand, capacity, *timed]
 
 
 Score = Callable[[Sequence[Tensor], Tensor | None], Tensor | tuple[Tensor, ...]]

@@ -45,11 +45,6 @@ class Instances(NamedTuple):
         """Return the instances of a batch's fields."""
         return cls(fields["locs"], fields["demand"], fields["capacity"], fields.get("rules"))
 
-    @property
-    def ways(self) -> Tensor:
-        """The lengths (B, N, N) of the ways between nodes."""
-        return (self.locs[:, :, None] - self.locs[:, None]).norm(dim=-1)
-
     def rows(self, index: Tensor | slice, nodes: int | None = None) -> "Instances":
         """Return the instances of these numbers, with so many of their nodes."""
         rules = None if self.rules is None else self.rules[index, :nodes]

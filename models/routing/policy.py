@@ -71,7 +71,7 @@ class RoutingPolicy(io.Model):
 
     def encode(self, instances: Instances) -> Cache:
         """Return what all queries on these instances share."""
-        distance = instances.ways
+        distance = (instances.locs[:, :, None] - instances.locs[:, None]).norm(dim=-1)
         if self.config.spacing:  # then neighbours are equally far in instances of all sizes
             ratio = (distance.shape[1] - 1) / SPACED
             exact = isinstance(ratio, float)  # else a symbol of an export, whose root no format has

@@ -95,9 +95,8 @@ def build(
     actions, log_prob = torch.full((batch, num_tours, 2 * (nodes - 1)), DEPOT), torch.empty(batch, num_tours)
     first = None if first is None else first.contiguous()
     uniform = None if uniform is None else uniform[..., : actions.shape[2]].float().contiguous()
-    given = (decoding.decoder.heads, decoding.learnt, [*decoding.fixed, actions])
-    longest = _decode("build_tours", *given, first, uniform, log_prob)
-    return actions[..., :longest], log_prob
+    given = (decoding.decoder.heads, decoding.learnt, decoding.fixed, actions)
+    return actions[..., : _decode("build_tours", *given, first, uniform, log_prob)], log_prob
 
 
 def log_prob(
@@ -111,7 +110,7 @@ def log_prob(
     actions, ends = actions.contiguous(), None if ends is None else ends.contiguous()
 
     def score(learnt: Sequence[Tensor], upstream: Tensor | None) -> Tensor | tuple[Tensor, ...]:
-        given = (heads, learnt, [*decoding.fixed, actions], int(forced), ends)
+        given = (heads, learnt, decoding.fixed, actions, int(forced), ends)
         if upstream is None:
             log_prob = torch.empty(actions.shape[:2])
             _decode("score_tours", *given, log_prob, *[None] * 8)
@@ -125,17 +124,17 @@ def log_prob(
 
 
 def _decode(
-    function: str, heads: int, learnt: Sequence[Tensor], given: Sequence[Tensor], *others: Tensor | int | None
+    function: str, heads: int, learnt: Sequence[Tensor], fixed: Sequence[Tensor], *others: Tensor | int | None
 ) -> int:
-    """Call `build_tours` or `score_tours` and return its result; `given` are what is `fixed`, and actions."""
-    *fixed, actions = given
+    """Call `build_tours` or `score_tours` and return its result; `others` begin with the actions (B, S, T)."""
     if not (fixed[1] <= fixed[2][:, None]).all():
         raise ValueError("the demand of a customer is above the capacity; split the customer into several")
-    (batch, width, nodes), (tours, steps) = learnt[0].shape, actions.shape[1:]
-    states, others_fixed = ([tensor.detach().float().contiguous() for tensor in each] for each in (learnt, fixed))
+    assert isinstance(others[0], Tensor)
+    (batch, width, nodes), (tours, steps) = learnt[0].shape, others[0].shape[1:]
+    given = [[tensor.detach().float().contiguous() for tensor in each] for each in (learnt, fixed)]
     called = getattr(library(), function)(
         *(torch.get_num_threads(), batch, nodes, width, heads, tours, steps, learnt[4].numel() // width),
-        *map(_pointer, (*states, *[None] * (7 - len(states)), *others_fixed, *[None] * (5 - len(fixed)), actions)),
+        *(_pointer(each) for row, count in zip(given, (7, 5), strict=True) for each in [*row, None, None][:count]),
         *(other if isinstance(other, int) else _pointer(other) for other in others),
     )
     return int(called)

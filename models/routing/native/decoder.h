@@ -22,12 +22,13 @@ constexpr float CLIP = 10, NEVER = -1e30f;
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int32_t Whole __attribute__((vector_size(4 * LANES), aligned(4)));
 
-// e**x for x <= 0, to 2e-7 of itself: 2**whole(y) by the exponent's bits, 2**part(y) by its series.
+// e**x for x <= 0, to 2e-7 of itself: 2**whole by the exponent's bits, e**part by its series. ln 2 is taken off in two
+// parts, of which the first is exact.
 inline Vector exponential(Vector x) {
     x = x < -87.f ? x * 0 - 87.f : x;
     const Vector y = x * 1.44269504f;
     const Whole whole = __builtin_convertvector(y - 0.5f, Whole);
-    const Vector part = (y - __builtin_convertvector(whole, Vector)) * 0.69314718f;
+    const Vector turns = __builtin_convertvector(whole, Vector), part = x - turns * 0.693359375f + turns * 2.1219444e-4f;
     Vector series = part * (1 / 5040.f) + 1 / 720.f;
     for (float factor : {1 / 120.f, 1 / 24.f, 1 / 6.f, 0.5f, 1.f, 1.f}) series = series * part + factor;
     return series * (Vector)((whole + 127) << 23);

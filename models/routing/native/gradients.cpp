@@ -20,12 +20,13 @@ template <class Number> inline void add(float* to, Number what) {
 
 // The gradients of one instance; rows of nodes where the arguments of `score_tours` may have columns.
 struct Gradients {
-    std::vector<float> query, key, value, pointer, load, distance, dynamic;  // (N, D), but the last as in `Weights`
+    std::vector<float> query, key, value, pointer, load, dynamic;  // (N, D), but the last two as in `Weights`
+    std::vector<double> distance;                                  // as there: sums of many terms that cancel out
 
     Gradients(const Shape& s, bool changes)
         : query(s.nodes * s.width), key(query.size()), value(query.size()), pointer(query.size()),
-          load(s.factors * s.width), distance(s.factors > 1 ? 3 : 1),
-          dynamic(changes ? Dynamic<float>::size(s.width) : 0) {}
+          load(s.factors * s.width), dynamic(changes ? Dynamic<float>::size(s.width) : 0),
+          distance(s.factors > 1 ? 3 : 1) {}
 };
 
 // The other layouts of an instance, for sums over nodes in place of channels and the other way round.
