@@ -76,16 +76,15 @@ class Scorer : Query {
         look(state, waiting);
         const float all = weigh();
         const bool any = ends && state.node == 0 && next != 0;  // any end of a route may begin the next one
-        float meant = 0;
-        for (int i = 0; any && i < many; i++) meant += ends[allowed[i] * s.tours] ? chances[allowed[i]] : 0;
-        if (!any) meant = chances[next];
+        const auto fits = [&](int n) { return any ? ends[n * s.tours] : n == next; };
+        float meant = 0, rest = 0;
+        for (int i = 0; i < many; i++) (fits(allowed[i]) ? meant : rest) += chances[allowed[i]];
         if (to) {
             for (int n = 0; n < s.padded; n++) d_logits[n] = -chances[n] / all;
-            for (int i = 0; any && i < many; i++) {
+            for (int i = 0; i < many; i++) {  // 1 / meant - 1 / all would lose most digits where a chance is near 1
                 const int n = allowed[i];
-                d_logits[n] += ends[n * s.tours] ? chances[n] / meant : 0;
+                if (fits(n)) d_logits[n] = chances[n] / meant * (rest / all);
             }
-            if (!any) d_logits[next] += 1;
             back(state.node, upstream);
         }
         return std::log(meant / all);
