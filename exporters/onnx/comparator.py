@@ -26,7 +26,7 @@ class Comparison(Part[Comparator]):
 
     def forward(self, encoded: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, ...]:
         """Compare pairs of encodings."""
-        return self.model.compare_encoded(encoded, first, second).chunk(len(self.model.views))
+        return tuple(each.compare_encoded(encoded, first, second) for each in self.model.views.values())
 
 
 def describe(model: Comparator) -> Artifact:

@@ -13,13 +13,12 @@ from torch import Tensor
 from common import noise
 from common.disk.files import write_whole
 from common.plain import Plain
-from common.statistics import Z95
 from models import io
 from models.images import ranking
 from models.images.comparator.config import Question
 from models.images.comparator.familiarity import notes
 from models.images.inputs import ENDINGS, MOST_PIXELS, ComparisonSettings, ImagesInput
-from models.images.reliability import QUANTILES, Reliability
+from models.images.reliability import QUANTILES, Reliability, with_ends
 
 DESCRIPTION = "comparator.json"
 FITTED = ("discrimination", "tie", "offset", "slope", "floor", "dispersion", "factor")
@@ -299,7 +298,7 @@ class Comparator(io.Model):
         usable = {each.name: each.pixels for each in pictures if each.pixels is not None}
         images = torch.stack(list(usable.values()))
         encoded = self.encode_all(images)
-        ends = {name: _ends(*each.score_encoded(encoded, budget)) for name, each in self.views.items()}
+        ends = {name: with_ends(*each.score_encoded(encoded, budget)) for name, each in self.views.items()}
         own = ends[chosen.config.attribute]
         ranking: list[dict[str, Any]] = []
         for i, (name, note) in enumerate(zip(usable, notes(images, chosen.reference_images), strict=True)):
@@ -316,8 +315,7 @@ class Comparator(io.Model):
         paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
-        given = {"images": [str(path) for path in paths]}
-        (found,) = self.predict([given], comparisons=budget, attribute=attribute)
+        (found,) = self.predict([{"images": list(map(str, paths))}], comparisons=budget, attribute=attribute)
         if "error" in found:
             raise ValueError(f"none of the {len(paths)} images in {folder} can be read: {found['error']}")
         return found
@@ -345,12 +343,6 @@ class Comparator(io.Model):
         device = self.reference_images.device
         first, second = torch.tensor([[0, 1, 2, 3], [1, 0, 3, 0]], device=device)
         return {"images": images.to(device), "first": first, "second": second}
-
-
-def _ends(scores: Tensor, errors: Tensor) -> list[dict[str, float]]:
-    """Return scores (U,) with the ends of their 95 % intervals."""
-    both = zip(scores.tolist(), (Z95 * errors).tolist(), strict=True)
-    return [{"score": score, "low": score - reach, "high": score + reach} for score, reach in both]
 
 
 def pixels(images: Tensor) -> Tensor:

@@ -34,6 +34,7 @@ class Siamese(Comparator):
     family = "comparator"
     config: ComparatorConfig
     share: Tensor
+    encoder: nn.Module
 
     def __init__(
         self, config: ComparatorConfig, trunk: "Siamese | None" = None, encoder: nn.Module | None = None, parts: int = 3

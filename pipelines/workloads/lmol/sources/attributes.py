@@ -7,8 +7,6 @@ from common.errors import UserError
 from pipelines.workloads.lmol.sources.columns import USUAL, lists_in, plain, rows_of
 from pipelines.workloads.lmol.sources.tables import Listed, Rows, read_table
 
-COLUMN = "attribute"  # that says which one a row is about
-
 
 def by_attribute(
     table: Path, columns: Mapping[str, str] | None, attributes: Sequence[str], root: Path | None = None, rows: Rows = ()
@@ -22,7 +20,7 @@ def by_attribute(
     if table.is_dir() and not rows and not lists_in(table):
         raise UserError(f"data.attributes: {table} has a folder per rank, of one attribute; leave data.attributes out")
     header, rows = (list(rows[0][1]), rows) if rows else rows_of(table)
-    about = next((name for name in header if plain(name) == COLUMN and name not in attributes), "")
+    about = next((name for name in header if plain(name) == "attribute" and name not in attributes), "")
     other = {name for name in header if plain(name) in USUAL["std"]} | {*attributes}  # whose spread, nobody says
     found = []
     for name in attributes:
@@ -35,10 +33,3 @@ def by_attribute(
             raise UserError(f"data.attributes: {table} has no score in {name!r}{also}; it has {', '.join(header)}")
         found.append(read_table(table, {**(columns or {}), **({"score": name} if name in header else {})}, root, own))
     return found
-
-
-def named(each: Sequence[Listed], refused: bool = False) -> list[str]:
-    """Return the images listed for any attribute, and the refused ones if wanted."""
-    return list(
-        dict.fromkeys(name for listed in each for name in (*listed.scores, *(listed.refused if refused else ())))
-    )

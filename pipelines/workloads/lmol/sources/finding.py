@@ -10,7 +10,7 @@ from pathlib import Path
 from common.errors import UserError
 from models.images.inputs import ENDINGS
 from pipelines.workloads.lmol.sources import packed
-from pipelines.workloads.lmol.sources.attributes import by_attribute, named
+from pipelines.workloads.lmol.sources.attributes import by_attribute
 from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, SHEET, layout_of, lists_in, rows_of
 from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, home, ranks, read_table, within
 
@@ -88,7 +88,8 @@ def files_of(source: str, columns: Mapping[str, str], attributes: Sequence[str] 
         return of_data_set
     table, found = find_table(source, columns, attributes), []
     root = home(table, Path(source))
-    for name in named(by_attribute(table, columns, attributes, root)):
+    each = by_attribute(table, columns, attributes, root)
+    for name in dict.fromkeys(name for listed in each for name in listed.scores):
         with contextlib.suppress(ValueError):  # of one that lies elsewhere
             found += [path] if (path := within(root, name)).is_file() else []
     return [*(lists_in(table) if table.is_dir() else [table]), *found]

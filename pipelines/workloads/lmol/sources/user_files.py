@@ -1,5 +1,6 @@
 """Images that a user's CSV lists, decoded, with their scores in whole units."""
 
+import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from models.images import image_files
 from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources import packed
-from pipelines.workloads.lmol.sources.attributes import by_attribute, named
+from pipelines.workloads.lmol.sources.attributes import by_attribute
 from pipelines.workloads.lmol.sources.columns import lists_in
 from pipelines.workloads.lmol.sources.finding import find_table
 from pipelines.workloads.lmol.sources.image_set import ImageSet, write
@@ -47,7 +48,8 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
     listed = by_attribute(table, data.columns.given(), data.attributes, root)
     if Path(data.source).is_dir():
         lists = lists_in(table) if table.is_dir() else []
-        used = [table, *lists, *(root / name for name in named(listed, refused=True) if "\0" not in name)]
+        names = [name for each in listed for name in (*each.scores, *each.refused) if "\0" not in name]
+        used = [table, *lists, *(root / name for name in names)]
         listed[0].notes += passed_over(Path(data.source), used, f"images that {table.name} does not list")
     return _image_set(data, path, table, listed, partial(within, root))
 
@@ -64,7 +66,9 @@ def read_packed(data: Data, path: Path) -> ImageSet:
 def _image_set(data: Data, path: Path, table: Path, each: Sequence[Listed], find: Find) -> ImageSet:
     """Return the images that a table lists, for each attribute, decoded by all cores."""
     found = Usable()
-    images, thumbnails = write(path, _decoded(named(each), find, data, found))
+    images, thumbnails = write(
+        path, _decoded(list(dict.fromkeys(itertools.chain(*(own.scores for own in each)))), find, data, found)
+    )
     made = partial(_of_attribute, data, table, images, thumbnails, found)
     if not data.attributes:
         return made(each[0], data.attribute or data.columns.score or "score")
