@@ -6,7 +6,7 @@ A comparator encodes each image once, however many pairs it appears in, and answ
     logits = model.compare_encoded(encoded, first, second)  # (P, 3): FIRST ranks higher, SECOND does, they are SIMILAR
 
 Shapes: U images, P pairs, C channels, S pixels a side, T cells of an image, V channels of a tower, D width, R reference
-images.
+images, A attributes.
 """
 
 from collections.abc import Mapping, Sequence

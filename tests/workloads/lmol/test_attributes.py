@@ -3,6 +3,7 @@
 import base64
 import csv
 import json
+import shutil
 
 import numpy as np
 import onnxruntime
@@ -252,29 +253,30 @@ def test_what_takes_one_attribute_says_what_to_type(made, words, text):
     refused(stage(made, "train.py", *WORDS, BOTH, *words, "--name", "refused"), text)
 
 
-def test_heads_over_a_tower_share_it(made):
-    towers.save_tower("dinov2", made / "base")
-    short = [*LMOL, "data.source=made", BOTH, "training.steps=8", "training.validation_steps=4", "model.base=base"]
-    short += ["training.checkpoint_steps=4", "training.schedule=constant", "evaluation.network_steps=4"]
-    for name, tune in (("frozen", "none"), ("tuned", "last")):
-        words = [*short, f"model.tune={tune}", "--name"]
-        succeeded(stage(made, "train.py", *words, name))
-        succeeded(stage(made, "train.py", *words, f"{name}-cut", "training.steps=5"))
-        succeeded(stage(made, "train.py", *LMOL, "--name", f"{name}-cut", "--resume", "training.steps=8"))
-        run = made / "runs/lmol" / name
-        assert weights(made / "runs/lmol" / f"{name}-cut") == weights(run)
-        model = io.load(run / "model/best")
-        one, other = model.heads
-        assert one.tower is other.tower
-        assert one.encoder is other.encoder
-        assert not torch.equal(one.higher, other.higher)
-        assert not torch.equal(one.regressions.weights, other.regressions.weights)
-        succeeded(stage(made, "evaluate.py", *LMOL, "--name", name))
-        for each in ("texture", "brightness"):
-            found = json.loads((run / f"evaluations/test-{each}.json").read_text())
-            rows = {row["predictor"]: row for row in found["table"]}
-            assert found["accuracy"] > rows["majority class"]["accuracy"]
-        succeeded(export("onnx", f"runs/lmol/{name}", folder=made))
+@pytest.mark.parametrize("tune", ["none", "last"])
+def test_heads_over_a_tower_share_it(made, tune, monkeypatch):
+    monkeypatch.chdir(made)
+    if not (made / "base").is_dir():
+        towers.save_tower("dinov2", made / "base")
+    words = [*LMOL, "data.source=made", BOTH, "training.steps=8", "training.validation_steps=4", "model.base=base"]
+    words += ["training.checkpoint_steps=4", "training.schedule=constant", f"model.tune={tune}", "--name"]
+    run = made / f"runs/lmol/tower-{tune}"
+    succeeded(stage(made, "train.py", *words, run.name))
+    succeeded(stage(made, "train.py", *words, "cut-tower", "training.steps=5"))
+    succeeded(stage(made, "train.py", *LMOL, "--name", "cut-tower", "--resume", "training.steps=8"))
+    assert weights(made / "runs/lmol/cut-tower") == weights(run)
+    shutil.rmtree(made / "runs/lmol/cut-tower")
+    model = io.load(run / "model/best")
+    one, other = model.heads
+    assert one.tower is other.tower
+    assert one.encoder is other.encoder
+    assert not torch.equal(one.higher, other.higher)
+    assert not torch.equal(one.regressions.weights, other.regressions.weights)
+    succeeded(stage(made, "evaluate.py", *LMOL, "--name", run.name, "evaluation.network_steps=4"))
+    for each in ("texture", "brightness"):
+        found = json.loads((run / f"evaluations/test-{each}.json").read_text())
+        assert found["accuracy"] > {row["predictor"]: row for row in found["table"]}["majority class"]["accuracy"]
+    succeeded(export("onnx", f"runs/lmol/{run.name}", folder=made))
 
 
 def test_a_server_says_by_what_it_ranks_and_takes_the_name(trained, monkeypatch):

@@ -1,6 +1,5 @@
 """Images that a user's CSV lists, decoded, with their scores in whole units."""
 
-import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,9 +65,8 @@ def read_packed(data: Data, path: Path) -> ImageSet:
 def _image_set(data: Data, path: Path, table: Path, each: Sequence[Listed], find: Find) -> ImageSet:
     """Return the images that a table lists, for each attribute, decoded by all cores."""
     found = Usable()
-    images, thumbnails = write(
-        path, _decoded(list(dict.fromkeys(itertools.chain(*(own.scores for own in each)))), find, data, found)
-    )
+    names = dict.fromkeys(name for listed in each for name in listed.scores)
+    images, thumbnails = write(path, _decoded([*names], find, data, found))
     made = partial(_of_attribute, data, table, images, thumbnails, found)
     if not data.attributes:
         return made(each[0], data.attribute or data.columns.score or "score")
