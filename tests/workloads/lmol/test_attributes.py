@@ -253,6 +253,7 @@ def test_what_takes_one_attribute_says_what_to_type(made, words, text):
     refused(stage(made, "train.py", *WORDS, BOTH, *words, "--name", "refused"), text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tune", ["none", "last"])
 def test_heads_over_a_tower_share_it(made, tune, monkeypatch):
     monkeypatch.chdir(made)
