@@ -22,18 +22,19 @@ class Encoder(Part[Comparator]):
 
 
 class Comparison(Part[Comparator]):
-    """From encodings and pairs of their rows (P,) to logits (P, 3) of the answers First, Second and Similar."""
+    """From encodings and pairs of their rows (P,) to logits (P, 3) of First, Second and Similar, by attribute."""
 
-    def forward(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    def forward(self, encoded: Tensor, first: Tensor, second: Tensor) -> tuple[Tensor, ...]:
         """Compare pairs of encodings."""
-        return self.model.compare_encoded(encoded, first, second)
+        return tuple(each.compare_encoded(encoded, first, second) for each in self.model.views.values())
 
 
 def describe(model: Comparator) -> Artifact:
     """Return the programs of a comparator; a vision tower becomes part of the first."""
     config = model.config
-    if isinstance(model, TowerSiamese):
-        model.tower.sight.fix(config.size)
+    if isinstance(first := model.of(None), TowerSiamese):
+        first.tower.sight.fix(config.size)
+    logits = ["logits", *(f"logits of {name}" for name in list(model.views)[1:])]  # those of the first attribute first
 
     def images(number: int) -> tuple[Tensor]:
         generator = torch.Generator().manual_seed(number)
@@ -51,7 +52,7 @@ def describe(model: Comparator) -> Artifact:
     return Artifact(
         programs=[
             Program("encoder", Encoder(model), {"images": {0: "images"}}, ["encoded"], images),
-            Program("comparison", Comparison(model), compared, ["logits"], pairs),
+            Program("comparison", Comparison(model), compared, logits, pairs),
         ],
         example=examples.script("comparator"),
         files={"settings.json": json.dumps(settings, indent=1).encode()},

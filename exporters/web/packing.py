@@ -258,6 +258,9 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
 
 
 def _images(model: Siamese, run: Path) -> Packed:
+    if len(model.views) > 1:
+        alone = f"train one with data.attributes=[{next(iter(model.views))}], or export this one to onnx"
+        raise UserError(f"a page is of one attribute, and this model ranks by {model.config.attribute}; {alone}")
     if not isinstance(model, Siamese) or model.config.texture or model.config.base:
         own = "over a base" if getattr(model.config, "base", "") else "of textures"
         kind = f"a siamese comparator {own}" if isinstance(model, Siamese) else "a comparator of this kind"

@@ -80,3 +80,6 @@ class ComparisonSettings(Section):
     """The work that goes into a ranking."""
 
     comparisons: int = Field(32, ge=2, le=1000, description="maximum number of references an image is compared with")
+    attribute: str | None = Field(
+        None, description="what to rank by, of a model of several attributes; null: the first"
+    )

@@ -39,6 +39,12 @@ def quantiles(scores: Tensor) -> Tensor:
     return ordered[(shares * len(ordered)).long()]
 
 
+def with_ends(scores: Tensor, errors: Tensor) -> list[dict[str, float]]:
+    """Return scores (N,) with the ends of their 95 % intervals, by their standard errors (N,)."""
+    both = zip(scores.tolist(), (Z95 * errors).tolist(), strict=True)
+    return [{"score": score, "low": score - reach, "high": score + reach} for score, reach in both]
+
+
 @dataclass(frozen=True)
 class Reliability:
     """The model of estimates."""

@@ -37,6 +37,7 @@ TUNES = ("none", "head", "last", "all")  # what of a model over a tower trains; 
 LAST = 3  # the last of so many parts of the blocks
 RATE, FALL = 0.1, 0.8  # the rate of a tower's last block, as a share of the head's, and of each block below of the next
 BLOCK = r"(?:[^.]+\.)*?\d+(?=\.)|network\.[^.]+"  # beginning of the names of a block's parameters
+WITHIN = r"(module\.|heads\.\d+\.)*"  # before the names of a model's tensors, where it is part of another
 AT_ONCE = 16  # images in a pass, which holds all hidden states: 2 GiB for DINOv2 large at 518 pixels
 
 
@@ -102,7 +103,7 @@ def leave_out(model: nn.Module, part: str) -> None:
             del state[prefix + name]
 
     def not_missed(module: nn.Module, keys: Any) -> None:
-        keys.missing_keys[:] = [key for key in keys.missing_keys if key.removeprefix("module.") not in borrowed]
+        keys.missing_keys[:] = [key for key in keys.missing_keys if re.sub(WITHIN, "", key) not in borrowed]
 
     model.register_state_dict_post_hook(drop)
     model.register_load_state_dict_post_hook(not_missed)

@@ -6,11 +6,12 @@ A comparator encodes each image once, however many pairs it appears in, and answ
     logits = model.compare_encoded(encoded, first, second)  # (P, 3): FIRST ranks higher, SECOND does, they are SIMILAR
 
 Shapes: U images, P pairs, C channels, S pixels a side, T cells of an image, V channels of a tower, D width, R reference
-images.
+images, A attributes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from models.images.comparator.attributes import Attributes
 from models.images.comparator.config import ComparatorConfig
 from models.images.comparator.interface import Comparator
 from models.images.comparator.scorer import Scorer
@@ -23,15 +24,20 @@ FORMER = ("heads", "words", "teacher")  # keys in older folders, of what is gone
 
 
 def build(config: Mapping[str, object]) -> Comparator:
-    """Build an untrained comparator from the fields of ComparatorConfig; ValueError names what does not fit."""
-    sizes = config_from(ComparatorConfig, {key: value for key, value in config.items() if key not in FORMER})
-    _check(sizes)
+    """Build an untrained comparator from the fields of ComparatorConfig; ValueError names what does not fit.
+
+    `attributes`, a list of such fields, make one of several attributes.
+    """
+    if isinstance(several := config.get("attributes"), Sequence):
+        return Attributes([_checked({**each, "kind": "siamese"}) for each in several])
+    sizes = _checked(config)
     if sizes.kind == "scorer":
         return Scorer(sizes)
     return TowerSiamese(sizes) if sizes.base else Siamese(sizes)
 
 
-def _check(sizes: ComparatorConfig) -> None:
+def _checked(config: Mapping[str, object]) -> ComparatorConfig:
+    sizes = config_from(ComparatorConfig, {key: value for key, value in config.items() if key not in FORMER})
     if sizes.kind not in KINDS:
         raise ValueError(f"kind is {sizes.kind!r}; known kinds: {', '.join(KINDS)}")
     for name, least in {"channels": 1, "width": 1, "layers": 1, "supports": 0}.items():
@@ -47,3 +53,4 @@ def _check(sizes: ComparatorConfig) -> None:
         raise ValueError(f"texture is an encoder of its own; set texture=false, or leave base {sizes.base!r} out")
     if sizes.base and sizes.channels not in (1, 3):
         raise ValueError(f"channels is {sizes.channels}; a base takes 1 (grey) or 3 (red, green, blue)")
+    return sizes

@@ -2,10 +2,10 @@
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -13,13 +13,12 @@ from torch import Tensor
 from common import noise
 from common.disk.files import write_whole
 from common.plain import Plain
-from common.statistics import Z95
 from models import io
 from models.images import ranking
 from models.images.comparator.config import Question
 from models.images.comparator.familiarity import notes
 from models.images.inputs import ENDINGS, MOST_PIXELS, ComparisonSettings, ImagesInput
-from models.images.reliability import QUANTILES, Reliability
+from models.images.reliability import QUANTILES, Reliability, with_ends
 
 DESCRIPTION = "comparator.json"
 FITTED = ("discrimination", "tie", "offset", "slope", "floor", "dispersion", "factor")
@@ -64,6 +63,18 @@ class Comparator(io.Model):
         self.compared = 0  # comparisons for scores, two for each pair, since a scale was fitted
         self._kept: tuple[list[tuple[int, torch.dtype, torch.device]], Tensor] | None = None  # see `encoded_references`
 
+    @property
+    def views(self) -> "Mapping[str, Comparator]":
+        """The comparators that answer for each attribute, by its name."""
+        return {self.config.attribute: self}
+
+    def of(self, attribute: str | None) -> "Comparator":
+        """Return the comparator that answers for an attribute; None: for the first one. ValueError names unknown."""
+        views = self.views
+        if attribute not in (None, *views):
+            raise ValueError(f"attribute is {attribute!r}; the model ranks by {', '.join(views)}")
+        return views[attribute or next(iter(views))]
+
     def encode(self, images: Tensor) -> Tensor:
         """Return encodings (U, ...) of images (U, C, S, S), uint8 or float from 0 to 1."""
         raise NotImplementedError
@@ -84,16 +95,20 @@ class Comparator(io.Model):
         encoded: Tensor | None = None,
         numbers: Tensor | None = None,
         with_encodings: bool = False,
+        attribute: Tensor | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Return logits (P, 3) for pairs of `images` (U, C, S, S), or of encodings (U, ...), with these if wanted.
 
-        `numbers` (U,) int64 tell the images apart: noise in `encode` is a function of them.
+        `numbers` (U,) int64 tell the images apart: noise in `encode` is a function of them. Of a comparator of several
+        attributes, the numbers `attribute` (P,) say by which; without them it answers by all, (A P, 3).
         """
         if encoded is None:
             assert images is not None, "images or their encodings are needed"
             with noise.rows(numbers):
                 encoded = self.encode(images)
         logits, beside = self.answered(encoded, first, second, numbers, with_encodings)
+        if attribute is not None:
+            logits = logits[attribute * len(first) + torch.arange(len(first), device=first.device)]
         return (logits, beside) if with_encodings else logits
 
     def answered(
@@ -120,7 +135,7 @@ class Comparator(io.Model):
         """Return probabilities (3,) that `a`, a file or tensor, ranks higher, that `b` does, that they are similar."""
         encoded = self.encode_all(torch.stack([self.read(each) for each in (a, b)]))
         first = torch.zeros(1, dtype=torch.long, device=encoded.device)
-        return self.both_orders(encoded, first, first + 1)[0]
+        return self.of(None).both_orders(encoded, first, first + 1)[0]
 
     @torch.no_grad()
     def fit_scale(self, budget: int = 32, seed: int = 0) -> None:
@@ -168,7 +183,7 @@ class Comparator(io.Model):
     @torch.no_grad()
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return scores and standard errors (U,) of images (U, C, S, S) by `ranking.place`, on the user's scale."""
-        return self.score_encoded(self.encode_all(images), budget)
+        return self.of(None).score_encoded(self.encode_all(images), budget)
 
     @torch.no_grad()
     def score_encoded(self, encoded: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
@@ -235,6 +250,7 @@ class Comparator(io.Model):
 
     def prepared(self, given: ImagesInput, settings: ComparisonSettings) -> tuple[ImagesInput, list[Picture]]:
         """Return the input with its images. Raises ValueError if one of two, or all to rank, are unusable."""
+        self.of(settings.attribute)
         images = given.images or (given.first, given.second)  # neither where people vote
         pictures = [self._picture(number, image) for number, image in enumerate(images) if image is not None]
         wrong = [each.error for each in pictures if each.pixels is None]
@@ -256,11 +272,13 @@ class Comparator(io.Model):
         from models.images.people.raters import by_votes  # scipy takes a second
 
         pairs = [pictures for given, pictures in prepared if given.first is not None]
-        found = iter(self._compared(pairs)) if pairs else iter(())
+        chosen = self.of(settings.attribute)
+        named = {"attribute": chosen.config.attribute} if len(self.views) > 1 else {}
+        found = iter(chosen._compared(pairs)) if pairs else iter(())
         return [
-            next(found)
+            next(found) | named
             if given.first is not None
-            else self._ranked(pictures, settings.comparisons)
+            else self._ranked(pictures, settings.comparisons, chosen)
             if given.images is not None
             else by_votes(given)
             for given, pictures in prepared
@@ -276,27 +294,28 @@ class Comparator(io.Model):
             for pair, (one, other, tie) in enumerate(answers)
         ]
 
-    def _ranked(self, pictures: Sequence[Picture], budget: int) -> dict[str, Plain]:
+    def _ranked(self, pictures: Sequence[Picture], budget: int, chosen: "Comparator") -> dict[str, Plain]:
         usable = {each.name: each.pixels for each in pictures if each.pixels is not None}
         images = torch.stack(list(usable.values()))
-        scores, errors = self.score(images, budget)
-        ranking = [
-            {"image": name, "score": score, "low": score - reach, "high": score + reach, **note}
-            for name, score, reach, note in zip(
-                usable, scores.tolist(), (Z95 * errors).tolist(), notes(images, self.reference_images), strict=True
-            )
-        ]
+        encoded = self.encode_all(images)
+        ends = {name: with_ends(*each.score_encoded(encoded, budget)) for name, each in self.views.items()}
+        own = ends[chosen.config.attribute]
+        ranking: list[dict[str, Any]] = []
+        for i, (name, note) in enumerate(zip(usable, notes(images, chosen.reference_images), strict=True)):
+            each = {f"{end}s": {by: rows[i][end] for by, rows in ends.items()} for end in own[i]}  # scores, lows, highs
+            told = {**own[i], "attribute": chosen.config.attribute, **each} if len(ends) > 1 else own[i]
+            ranking.append({"image": name, **told, **note})
         ranking.sort(key=lambda row: -row["score"])
         wrong = [{"image": each.name, "error": each.error} for each in pictures if each.pixels is None]
         known = {row["score"] for row in ranking} != {ranking[0]["score"]} or len(ranking) == 1
         return {"ranking": ranking, **({"errors": wrong} if wrong else {}), **({} if known else {"note": NOTHING_TOLD})}
 
-    def rank(self, folder: str | Path, budget: int = 32) -> dict[str, Plain]:
+    def rank(self, folder: str | Path, budget: int = 32, attribute: str | None = None) -> dict[str, Plain]:
         """Return what `predict` answers about a folder's images; ValueError if none of them can be read."""
         paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
         if not paths:
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
-        (found,) = self.predict([{"images": [str(path) for path in paths]}], comparisons=budget)
+        (found,) = self.predict([{"images": list(map(str, paths))}], comparisons=budget, attribute=attribute)
         if "error" in found:
             raise ValueError(f"none of the {len(paths)} images in {folder} can be read: {found['error']}")
         return found

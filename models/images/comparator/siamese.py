@@ -27,17 +27,21 @@ class Siamese(Comparator):
 
     Each encoding is projected twice, as the first and as the second image of a pair, and the projections meet in sums:
     FIRST for (a, b) takes the same additions as SECOND for (b, a), so swapping the images swaps the answer bit for bit.
-    Group norm instead of batch norm keeps an image's encoding independent of the rest of the batch.
+    Group norm instead of batch norm keeps an image's encoding independent of the rest of the batch. With a `trunk`, its
+    encoder is used.
     """
 
     family = "comparator"
     config: ComparatorConfig
     share: Tensor
+    encoder: nn.Module
 
-    def __init__(self, config: ComparatorConfig, encoder: nn.Module | None = None, parts: int = 3):
+    def __init__(
+        self, config: ComparatorConfig, trunk: "Siamese | None" = None, encoder: nn.Module | None = None, parts: int = 3
+    ):
         super().__init__(config)
         width = config.width
-        self.encoder = encoder or image_encoder(config)
+        self.encoder = trunk.encoder if trunk else encoder or image_encoder(config)
         self.as_first = nn.Linear(width, width)
         self.as_second = nn.Linear(width, width, bias=False)
         self.higher = nn.Parameter(torch.randn(width) * width**-0.5)
@@ -102,13 +106,15 @@ class TowerSiamese(Siamese):
 
     head_noise = True
     levels: Tensor
+    tower: Tower
 
-    def __init__(self, config: ComparatorConfig):
-        tower = Tower(config.base, config.revision, config.tune)
+    def __init__(self, config: ComparatorConfig, trunk: "TowerSiamese | None" = None):
+        tower = trunk.tower if trunk else Tower(config.base, config.revision, config.tune)
         self.rate_factors = {f"tower.{name}": rate for name, rate in tower.rates.items()}
         encoder = TowerEncoder(tower.cells, tower.channels, config.width)
         self.sharpnesses = SHARPNESSES if config.levels else ()
-        super().__init__(dataclasses.replace(config, revision=tower.revision), encoder, 4 + len(self.sharpnesses))
+        known, parts = dataclasses.replace(config, revision=tower.revision), 4 + len(self.sharpnesses)
+        super().__init__(known, trunk, encoder, parts)
         self.tower = tower
         self.frozen = self.fixed = not tower.rates
         self._no_split_modules = layers_of(tower.network)

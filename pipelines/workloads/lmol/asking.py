@@ -22,6 +22,7 @@ from models.images.people.preferences import UNKNOWN, Posterior, Prior, next_pai
 from models.images.people.raters import Fitted, fitted, ranked
 from models.images.texture import texture
 from pipelines.workloads.lmol.config import Columns
+from pipelines.workloads.lmol.sources.attributes import by_attribute
 from pipelines.workloads.lmol.sources.finding import ANSWERS, find_answers, kind_of
 from pipelines.workloads.lmol.sources.scores import LabelledPair
 from pipelines.workloads.lmol.sources.tables import Listed, passed_over, read_table
@@ -76,6 +77,7 @@ class PeoplesRanking:
 
 class _Data(Section):
     columns: Columns = Columns()
+    attribute: str | None = None  # of several in a table, or of a model
 
 
 class _Asked(Section):
@@ -85,15 +87,16 @@ class _Asked(Section):
 def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: Sequence[str] = ()) -> PeoplesRanking:
     """Rank images by answers in or at `source`; UserError without answers or images, or if `outputs` lose some.
 
-    `words` name columns of the answers, as data.columns.winner=PICKED.
+    `words` name columns of the answers, as data.columns.winner=PICKED, and one of several attributes.
     """
     config.tell_repeated(words)
-    columns = config.build(_Asked, {}, words, "of answers").data.columns.given() or None
+    asked = config.build(_Asked, {}, words, "of answers").data
+    columns, about = asked.columns.given() or None, [asked.attribute] if asked.attribute else []
     if not source.exists():
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
     table, unknown_tables = find_answers(source, columns)
     folder = table.parent if table else source  # that names are relative to
-    listed = read_table(table, columns) if table else Listed()
+    listed = by_attribute(table, columns, about)[0] if table else Listed()
     if table and listed.scored:
         raise UserError(f"{source} has scores; answers are img1,img2,label or winner,loser")
     pairs = listed.pairs
@@ -103,7 +106,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     files = sorted(path for path in given.rglob("*") if path.suffix.lower() in ENDINGS)
     if not 2 <= len(files) <= MOST_IMAGES:
         raise UserError(f"{given} holds {len(files):,} images; give a folder of 2 to {MOST_IMAGES:,}")
-    comparator = _comparator(model) if model else None
+    comparator = _comparator(model, asked.attribute) if model else None
     names, pixels, aside = _read(folder, files, comparator)
     row = {name: i for i, name in enumerate(names)}
     known = [
@@ -155,14 +158,14 @@ def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def _comparator(folder: Path) -> Comparator:
+def _comparator(folder: Path, attribute: str | None) -> Comparator:
     try:
         found = io.load(folder)
+        if isinstance(found, Comparator):
+            return found.of(attribute if len(found.views) > 1 else None)
     except ValueError as error:
         raise UserError(f"--model {folder}: {error}") from error
-    if not isinstance(found, Comparator):
-        raise UserError(f"--model {folder} is no comparator of images; give RUN/model/best of a run of lmol")
-    return found
+    raise UserError(f"--model {folder} is no comparator of images; give RUN/model/best of a run of lmol")
 
 
 def _read(

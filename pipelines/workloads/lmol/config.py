@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -44,6 +44,12 @@ class Data(LoadedData):
     )
     columns: Columns = Columns()
     attribute: str | None = Field(None, description="what is ranked by; null: columns.score, else the source's")
+    attributes: tuple[Annotated[str, Field(pattern=r"^\w[\w -]*$")], ...] = Field(  # files are named by them
+        (),
+        exclude_if=lambda names: not names,  # so that data prepared before keep their folders
+        description="what one siamese model ranks by: columns of scores, or what a column `attribute` of a table says "
+        "of each row; empty: one attribute",
+    )
     theta: float | None = Field(None, ge=0, description="largest difference of similar scores; null: the source's")
     folds: int = Field(5, ge=3, description="parts that groups are split into: a test, a validation, the others train")
     fold: int | Literal["all"] = Field(0, description="number of the part that is the test, from 0; all: each in turn")
@@ -67,7 +73,16 @@ class Data(LoadedData):
         """Return the files that the images come from; none for the embedded ones."""
         from pipelines.workloads.lmol.sources.finding import files_of
 
-        return files_of(self.source, self.columns.given())
+        return files_of(self.source, self.columns.given(), self.attributes)
+
+    @model_validator(mode="after")
+    def _attributes_have_columns(self) -> "Data":
+        names, of_one = self.attributes, {"attribute": self.attribute, "source": self.source}
+        of_one |= {"columns.score": self.columns.score, "columns.std": self.columns.std}
+        for key, value in of_one.items() if names else ():
+            if value and (key != "source" or value in ("digits", "photos")):
+                raise ValueError(f"data.{key}={value} is of one attribute; leave it out, or data.attributes={names}")
+        return self
 
     @model_validator(mode="after")
     def _fold_exists(self) -> "Data":
@@ -226,6 +241,14 @@ class Config(BaseConfig):
     def tower(self) -> str:
         """The base whose vision tower computes features, if one does."""
         return (self.model.base or "") if self.model.kind == "siamese" else ""
+
+    @model_validator(mode="after")
+    def _several_attributes_are_of_a_siamese(self) -> "Config":
+        kind, names = self.model.kind, self.data.attributes
+        if len(names) > 1 and (kind != "siamese" or self.data.fold == "all"):
+            what = "data.fold=all" if kind == "siamese" else f"model.kind={kind}"
+            raise ValueError(f"{what} takes one attribute: give data.attributes=[{names[0]}], and runs for the others")
+        return self
 
     @model_validator(mode="after")
     def _training_fits_the_model(self) -> "Config":

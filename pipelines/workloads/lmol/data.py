@@ -5,7 +5,8 @@
 <folder>/pairs/             Arrow, a row per pair: part, first, second, label
 <folder>/comparisons.json   unit, theta, attribute, facts
 
-With data.fold=all, each fold has a folder of its own in it, fold-0, fold-1, ..., with all but the images.
+With data.fold=all, each fold has a folder of its own in it, fold-0, fold-1, ..., with all but the images; so has each
+of data.attributes, attribute-0, ..., if there are several: an image without a score in it is in none of its parts.
 """
 
 import json
@@ -79,13 +80,17 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     found = sources.read(config.data, folder / IMAGES)
     groups, merged = grouped(found)
     found = replace(found, groups=groups, facts={**found.facts, "near_duplicates": merged})
-    if config.data.fold != "all":
-        return _prepare_fold(config.data, config.data.fold, found, folder)
-    each = [_prepare_fold(config.data, n, found, folder / fold_name(n)) for n in range(config.data.folds)]
+    fold, sets = config.data.fold, [found, *(replace(other, groups=groups) for other in found.others)]
+    if fold == "all":
+        each = [_prepare_fold(config.data, n, found, folder / fold_name(n)) for n in range(config.data.folds)]
+    elif found.others:
+        each = [_prepare_fold(config.data, fold, own, folder / f"attribute-{n}") for n, own in enumerate(sets)]
+    else:
+        return _prepare_fold(config.data, fold, found, folder)
     notes = [fact for facts in each if (fact := facts.pop("note", None))]
-    same = {name: fact for name, fact in each[0].items() if all(facts[name] == fact for facts in each)}
+    same = {name: fact for name, fact in each[0].items() if all(facts.get(name) == fact for facts in each)}
     own: list[Plain] = [{name: fact for name, fact in facts.items() if name not in same} for facts in each]
-    return {**same, "folds": own, **({"note": notes[0]} if notes else {})}
+    return {**same, "attributes" if found.others else "folds": own, **({"note": notes[0]} if notes else {})}
 
 
 def fold_name(fold: int | str) -> str:
@@ -96,6 +101,8 @@ def fold_name(fold: int | str) -> str:
 def _prepare_fold(data: Data, fold: int, found: ImageSet, folder: Path) -> dict[str, Plain]:
     """Write all but the images, for the fold as test part; return the facts that hold for it."""
     parts = pairs.split(found.groups, data.folds, fold, data.seed)
+    if found.known is not None:
+        parts = {name: rows[found.known[rows]] for name, rows in parts.items()}
     if found.scored:
         _check(found, parts, data)
         drawn = _drawn(found, parts, data)
@@ -111,12 +118,13 @@ def _prepare_fold(data: Data, fold: int, found: ImageSet, folder: Path) -> dict[
     return facts
 
 
-def load(folder: Path, fold: int | str = 0) -> Comparisons:
-    """Return the images and pairs that `prepare` wrote, of its only fold, or of `fold` if it wrote all."""
+def load(folder: Path, fold: int | str = 0, attribute: int | None = None) -> Comparisons:
+    """Return the images and pairs that `prepare` wrote, of its only fold or attribute, or of these if it wrote all."""
     import datasets
 
     images = folder / IMAGES
     folder = own if (own := folder / fold_name(fold)).is_dir() else folder
+    folder = folder if attribute is None else folder / f"attribute-{attribute}"
     table = datasets.load_from_disk(folder / "images").data.table
     asked = datasets.load_from_disk(folder / "pairs").data.table
     part, asked_part = (np.array(each["part"].to_pylist(), str) for each in (table, asked))

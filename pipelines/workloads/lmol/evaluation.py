@@ -56,10 +56,15 @@ class Findings:
 def evaluate(
     config: Config, models: Mapping[str, Comparator], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
-    """Evaluate on the test part, which was used neither to train nor to choose a model."""
-    (model,) = models.values()
+    """Evaluate on the test part, which was used neither to train nor to choose a model.
+
+    Of several attributes, `models` has what answers for one alone, by its name.
+    """
+    ((name, model),) = models.items()
     began = time.perf_counter()
-    comparisons = data.load(folder, config.data.fold)
+    several = config.data.attributes if len(config.data.attributes) > 1 else ()
+    comparisons = data.load(folder, config.data.fold, several.index(name) if several else None)
+    split = f"test-{name}" if several else "test"
     seen = np.arange(len(comparisons.images)) if isinstance(model, TowerSiamese) else comparisons.parts["test"]
     source = data.Images(comparisons.images, seen, config.data.workers)
     answers = ModelAnswers(model, source, device, map_items)
@@ -112,8 +117,11 @@ def evaluate(
         "strip": _strip(comparisons, found.placed),
         "mistakes": _mistakes(comparisons, found.probabilities),
     }
-    files = {"test.scores.csv": scores_csv(comparisons, found.placed), "test.details.jsonl": json.dumps(details)}
-    return [Evaluation(split="test", summary=summary, table=table, examples=_examples(found), files=files)]
+    files = {
+        f"{split}.scores.csv": scores_csv(comparisons, found.placed),
+        f"{split}.details.jsonl": json.dumps(details),
+    }
+    return [Evaluation(split=split, summary=summary, table=table, examples=_examples(found), files=files)]
 
 
 def _ask(answers: ModelAnswers, comparisons: Comparisons, budget: int) -> Findings:

@@ -37,10 +37,12 @@ def expand(config: Config, folder: Path) -> dict[str, Config]:
 def evaluate(
     config: Config, models: Mapping[str, Comparator], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
-    """Evaluate a run of one fold, or each trained member on its test part, and all of them in one table."""
+    """Evaluate a run of one fold, by attribute, or each trained member on its test part, and all in one table."""
     configs, found = expand(config, folder), {}
     if not configs:
-        return evaluation.evaluate(config, models, folder, device, map_items)
+        (whole,) = models.values()
+        each = [{name: view} for name, view in whole.views.items()] if len(whole.views) > 1 else [models]
+        return [own for one in each for own in evaluation.evaluate(config, one, folder, device, map_items)]
     for name, model in models.items():
         (own,) = evaluation.evaluate(configs[name], {name: model}, folder, device, map_items)
         found[name] = replace(own, member=name)

@@ -29,7 +29,8 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
 
 def about(models: "Sequence[Comparator]") -> dict[str, Plain]:
     """Return what images are ranked by, whether the embedded digits were learnt, the only grey images; votes count."""
-    return {"attribute": models[0].config.attribute, "digits": models[0].config.channels == 1, "votes": True}
+    views = list(models[0].views)  # by the first, unless another is asked for
+    return {"attribute": views[0], "attributes": views, "digits": models[0].config.channels == 1, "votes": True}
 
 
 INPUTS = Inputs(

@@ -26,8 +26,11 @@ from pipelines.workloads.lmol.config import Config
 MOST_LEVELS = 20  # different scores, into which the regressions over a tower sort images; none where there are more
 
 
-def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
-    """Return the config's comparator for these images, holding the references by which it will score others."""
+def make_model(config: Config, comparisons: data.Comparisons, *others: data.Comparisons) -> Comparator:
+    """Return the config's comparator for these images, holding the references by which it will score others.
+
+    With `others`, the same images by further attributes, it is one for all of them.
+    """
     model, question = config.model, _question(config, comparisons)
     if model.base:
         _check_named(model.base, model.kind)
@@ -36,23 +39,30 @@ def make_model(config: Config, comparisons: data.Comparisons) -> Comparator:
             built: Comparator = _vlm(config, question)
         elif model.kind == "scorer":
             built = scorer_for(config, comparisons)
-        elif model.kind == "siamese" and not model.base:
-            built = build({"kind": model.kind, **question, **_convolutional(config, comparisons)})
         else:
-            sizes = {"layers": 2, "base": model.base or "", "tune": model.tune or "head", **_given(config)}
-            sizes["supports"] = min(len(comparisons.parts["train"]), MOST_IMAGES)
-            different = len(prior(comparisons).unique())
-            sizes["levels"] = different if different <= MOST_LEVELS else 0
-            built = build({"kind": model.kind, **sizes, **question})
-    check_unseen(model.base, comparisons)
+            each = [_siamese(config, found) for found in (comparisons, *others)]
+            built = build({"attributes": each} if others else each[0])
     if model.kind == "scorer":
         return built
-    built.reference_images.copy_(torch.from_numpy(comparisons.images[comparisons.references]).movedim(-1, 1))
-    built.reference_scores.copy_(torch.from_numpy(comparisons.scores[comparisons.references]))
-    built.prior.copy_(prior(comparisons))
-    if isinstance(built, TowerSiamese) and built.config.levels:
-        built.levels.copy_(built.prior.unique())
+    for view, found in zip(built.views.values(), (comparisons, *others), strict=True):
+        check_unseen(model.base, found)
+        view.reference_images.copy_(torch.from_numpy(found.images[found.references]).movedim(-1, 1))
+        view.reference_scores.copy_(torch.from_numpy(found.scores[found.references]))
+        view.prior.copy_(prior(found))
+        if isinstance(view, TowerSiamese) and view.config.levels:
+            view.levels.copy_(view.prior.unique())
     return built
+
+
+def _siamese(config: Config, comparisons: data.Comparisons) -> dict[str, object]:
+    """Return the fields of `models.images.comparator.config.ComparatorConfig` of a siamese comparator."""
+    model, question = config.model, {"kind": "siamese", **_question(config, comparisons)}
+    if not model.base:
+        return {**question, **_convolutional(config, comparisons)}
+    sizes = {"layers": 2, "base": model.base, "tune": model.tune or "head", **_given(config)}
+    sizes["supports"] = min(len(comparisons.parts["train"]), MOST_IMAGES)
+    different = len(prior(comparisons).unique())
+    return {**sizes, "levels": different if different <= MOST_LEVELS else 0, **question}
 
 
 def _check_named(base: str, kind: str) -> None:

@@ -59,14 +59,23 @@ labelled <b>{{ mistake.label }}</b></div>{% endfor %}
 def sections(
     config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
 ) -> list[tuple[str, Markup]]:
-    """Return (heading, HTML) for each section."""
-    (test,) = (evaluation for evaluation in evaluations if evaluation.split == "test")
+    """Return (heading, HTML) for each section; of several attributes, the verdicts come first."""
+    known, names = {each.split: each for each in evaluations}, config.data.attributes
+    if len(names) < 2:
+        return _of_attribute(config, known["test"])
+    parts = {name: _of_attribute(config, known[f"test-{name}"]) for name in names}
+    verdict = "; ".join(f"{name}: {own[0][0]}" for name, own in parts.items())
+    further = [(f"{name}: {heading}", html) for name, own in parts.items() for heading, html in own[1:]]
+    return [(verdict, Markup().join(own[0][1] for own in parts.values())), *further]
+
+
+def _of_attribute(config: Config, test: Evaluation) -> list[tuple[str, Markup]]:
     judged = _compared(test)
     if config.data.fold == "all":
         title = f"{heading(judged, test.summary.get('few', ''))}, over {config.data.folds} folds"
         return [(title, _verdict(test, judged))]
-    found = json.loads(test.files["test.details.jsonl"])
-    rows = from_csv(test.files["test.scores.csv"])
+    found = json.loads(test.files[f"{test.split}.details.jsonl"])
+    rows = from_csv(test.files[f"{test.split}.scores.csv"])
     strip = fragment(STYLE + PICTURE + STRIP, images=found["strip"], Z95=Z95)
     answers = panels(
         [

@@ -34,12 +34,18 @@ class ComparisonTask(Task):
     """Task of learning the answers as frequent as among unselected pairs; each is a third of the training pairs."""
 
     def __init__(self, config: Config, folder: Path, device: torch.device):
-        self.config, self.comparisons = config, data.load(folder, config.data.fold)
+        numbers = range(len(config.data.attributes)) if len(config.data.attributes) > 1 else [None]
+        self.config, self.sets = config, [data.load(folder, config.data.fold, number) for number in numbers]
+        self.comparisons = self.sets[0]
         began = time.perf_counter()
         based = bool(config.model.base)  # which is read whole
-        self.model = deferred.made(lambda: make_model(config, self.comparisons), device, whole=based)
-        parts = {name: torch.as_tensor(self.comparisons.pairs[name]).long() for name in ("train", "validation")}
-        parts["validation"] = parts["validation"][: config.training.validation_pairs]
+        self.model = deferred.made(lambda: make_model(config, *self.sets), device, whole=based)
+        most = {"train": None, "validation": config.training.validation_pairs}
+        parts = {  # of several attributes, the number of its own follows in each
+            name: torch.cat([functional.pad(pairs, (0, len(self.sets) > 1), value=n) for n, pairs in enumerate(each)])
+            for name, end in most.items()
+            for each in [[torch.as_tensor(own.pairs[name][:end]).long() for own in self.sets]]
+        }
         # Test images are kept off the device.
         used = torch.cat([rows[:, :2].flatten() for rows in parts.values()]).unique()
         workers = config.data.workers
@@ -51,18 +57,18 @@ class ComparisonTask(Task):
         home = torch.device("cpu") if workers else device
         self.used, self.stored, self.home, self.device = used, stored, home, device
         encoded = self._encoded() if self.model.frozen else None
-        targets = self._targets(used[parts["train"][:, :2]])
+        targets = [likely for own in self.sets if (likely := self._likely(own)) is not None]
         known = None
         if isinstance(self.model, Scorer | LevelComparator):
             errors = self.comparisons.errors
             doubt = None if errors is None else torch.from_numpy(errors)[used]
-            known = self.model.goals(self._known(torch.arange(len(used))), doubt).to(home)
+            known = self.model.goals(self._known(torch.arange(len(used)), self.comparisons), doubt).to(home)
         self.train = Pairs(
             images,
             parts["train"],
             encoded,
             known,
-            targets,
+            torch.cat(targets) if targets else None,
             shift=config.shift,
             turn=config.texture,
             mirror=config.tuned,
@@ -70,7 +76,7 @@ class ComparisonTask(Task):
             workers=workers,
         )
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
-        self.prior = self._prior(parts["train"][:, 2]).to(device)
+        self.prior = torch.stack([self._prior(own) for own in self.sets]).to(device)
         self.notes = self.data_notes(folder, len(used), time.perf_counter() - began)
         if isinstance(self.model, VlmComparator):
             self.model.rate_factors = dict.fromkeys(self.model.projectors, config.training.projector_rate)
@@ -83,35 +89,37 @@ class ComparisonTask(Task):
         """Return encodings (n, ...) of the images in use, to which the regressions over a tower are fitted."""
         with deferred.lent(self.model, self.device):
             found = in_parts(lambda items: self.model.encode_all(self.stored[items]), len(self.used), self.home)
-        if isinstance(self.model, TowerSiamese):
-            parts = [(found[rows], self.model.targets(self._known(rows))) for rows in map(self._of_part, PARTS[:2])]
-            self.model.regressions.fit(*parts)
+        for view, own in zip(self.model.views.values(), self.sets, strict=True):
+            if isinstance(view, TowerSiamese):
+                of_part = [self._of_part(part, own) for part in PARTS[:2]]
+                view.regressions.fit(*[(found[rows], view.targets(self._known(rows, own))) for rows in of_part])
         return found
 
-    def _of_part(self, part: str) -> Tensor:
+    def _of_part(self, part: str, found: data.Comparisons) -> Tensor:
         """Return the rows of the images in use (n,) that belong to a part."""
-        return torch.isin(self.used, torch.from_numpy(self.comparisons.parts[part])).nonzero().flatten()
+        return torch.isin(self.used, torch.from_numpy(found.parts[part])).nonzero().flatten()
 
-    def _known(self, rows: Tensor) -> Tensor:
+    def _known(self, rows: Tensor, found: data.Comparisons) -> Tensor:
         """Return the scores (n,), on the user's scale, of rows of the images in use."""
-        return torch.from_numpy(self.comparisons.scores)[self.used[rows]] * float(self.comparisons.unit)
+        return torch.from_numpy(found.scores)[self.used[rows]] * float(found.unit)
 
-    def _prior(self, labels: Tensor) -> Tensor:
-        """Return logarithms (3,) of the answers' frequencies among `labels` over those among all pairs.
+    def _prior(self, found: data.Comparisons) -> Tensor:
+        """Return logarithms (3,) of the answers' frequencies among training pairs over those among all pairs.
 
         First and Second are the same answer in the two orders, so a difference of their counts is averaged out.
         """
-        counts = torch.bincount(labels, minlength=3) + 1.0  # no logarithm of zero
+        counts = torch.bincount(torch.from_numpy(found.pairs["train"][:, 2]), minlength=3) + 1.0  # no logarithm of zero
         counts[:2] = counts[:2].mean()
-        return (counts / counts.sum()).log() - torch.tensor(self.comparisons.shares).log()
+        return (counts / counts.sum()).log() - torch.tensor(found.shares).log()
 
-    def _targets(self, ends: Tensor) -> Tensor | None:
+    def _likely(self, found: data.Comparisons) -> Tensor | None:
         """Return probabilities (P, 3) of the answers to pairs of images (P, 2) whose scores are known up to an error.
 
-        None where no errors are known. The errors of two images are independent and normal. What people answered is
-        mixed with what all their answers make likely, as far as who answered is not to be trusted.
+        None where no errors are known; of several attributes, certain ones. The errors of two images are independent
+        and normal. What people answered is mixed with what all their answers make likely, as far as who answered is not
+        to be trusted.
         """
-        found = self.comparisons
+        ends = torch.from_numpy(found.pairs["train"][:, :2])
         if found.trust is not None and not found.scored:
             known = torch.from_numpy(found.scores * found.unit)[ends]
             likely = Davidson(1.0, found.theta * found.unit / 2).probabilities(known[:, 0] - known[:, 1])
@@ -119,7 +127,8 @@ class ComparisonTask(Task):
             given = functional.one_hot(torch.from_numpy(found.pairs["train"][:, 2]), 3)
             return (trust * given + (1 - trust) * likely).float()
         if found.errors is None or not found.scored:
-            return None
+            certain = functional.one_hot(torch.from_numpy(found.pairs["train"][:, 2]), 3).float()
+            return certain if len(self.sets) > 1 else None
         scores, errors = (torch.from_numpy(each)[ends].double() for each in (found.scores * found.unit, found.errors))
         difference = scores[:, 0] - scores[:, 1]
         spread = errors.square().sum(1).sqrt().clamp_min(1e-6 * found.unit)
@@ -129,11 +138,12 @@ class ComparisonTask(Task):
 
     def data_notes(self, folder: Path, images: int, seconds: float) -> list[str]:
         """Return lines about the data: their pairs, what was guessed of a table, and images that were set aside."""
-        found = self.comparisons
+        found, validated = self.comparisons, self.config.training.validation_pairs
         notes = [
-            f"{found.attribute} of {found.facts.get('source', self.config.data.source)}: {self.train.size:,} pairs to "
-            f"train on, {self.validation.size:,} to validate on, of {images:,} images; similar up to a difference "
-            f"of {found.theta * found.unit:g}"
+            f"{own.attribute} of {own.facts.get('source', self.config.data.source)}: {len(own.pairs['train']):,} pairs "
+            f"to train on, {len(own.pairs['validation'][:validated]):,} to validate on, of {images:,} images; similar "
+            f"up to a difference of {own.theta * own.unit:g}"
+            for own in self.sets
         ]
         if found.attribute == "score" and self.config.data.attribute is None:
             notes.append("pages will say 'score' for what images are ranked by; give data.attribute=quality, say")
@@ -144,8 +154,9 @@ class ComparisonTask(Task):
                 "accuracy (of faces scored by people, 32 instead of 224 took Pearson's correlation from 0.82 to 0.77); "
                 f"give data.size={tower.sight.size}"
             )
-        notes += [f"{self.config.data.source}: {note}" for note in found.facts.get("columns", [])]
-        aside = found.facts.get("quarantined", {})
+        told = dict.fromkeys(note for own in self.sets for note in own.facts.get("columns", []))
+        notes += [f"{self.config.data.source}: {note}" for note in told]
+        aside = {name: why for own in self.sets for name, why in own.facts.get("quarantined", {}).items()}
         notes += [f"set aside: {name}: {reason}" for name, reason in list(aside.items())[:NAMED]]
         if len(aside) > NAMED:
             notes.append(f"set aside: {len(aside):,} images in all; {folder}/manifest.json lists them as quarantined")
@@ -161,7 +172,8 @@ class ComparisonTask(Task):
         that the model's own logits are right for unselected pairs. Where scores are learnt, their loss is added.
         """
         one, other, told = logits_of_orders(model, batch, with_encodings="known" in batch)
-        nats = cross_entropy(one + self.prior, other + self.prior, batch.get("target", batch["label"]))
+        prior = self.prior[batch["attribute"]] if "attribute" in batch else self.prior[0]
+        nats = cross_entropy(one + prior, other + prior, batch.get("target", batch["label"]))
         difference = one.log_softmax(-1) - other.log_softmax(-1)
         divergence = ((one.softmax(-1) - other.softmax(-1)) * difference).sum(-1) / 2
         right = (one.softmax(-1) + other.softmax(-1)).argmax(-1) == batch["label"]
@@ -185,25 +197,32 @@ class ComparisonTask(Task):
     @torch.no_grad()
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
         """Fit the scale that turns answers into scores, and measure on validation images how reliable these are."""
-        model, encoded = self.model, self.validation.encoded
-        rows = self._of_part("validation")
-        rows = rows[torch.linspace(0, len(rows) - 1, min(SCORED, len(rows))).long()]
-        images = data.Images(self.comparisons.images, self.used[rows].numpy())[torch.arange(len(rows))]
-        comparisons = self.config.evaluation.comparisons
-        if isinstance(model, TowerSiamese):
-            encoded = self._encoded() if encoded is None else encoded  # a tuned tower sees otherwise than before
-            model.weigh_answers(encoded.to(self.prior.device), self.validation.pairs)
-        elif isinstance(model, Siamese):
-            told, places = self.validation.pairs[:, :2].unique(return_inverse=True)
-            labelled = torch.cat([places, self.validation.pairs[:, 2:]], 1)
-            model.weigh_answers(model.encode_all(self.stored[told]), labelled)
-        model.fit_scale(comparisons, self.config.seed)
-        seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)
-        known = self._known(rows)
-        names, groups = np.unique([self.comparisons.groups[row] for row in self.used[rows]], return_inverse=True)
-        shared = torch.from_numpy(groups) if len(names) < len(rows) else None
-        scores, errors = model.rely(seen, known, comparisons, shared)
-        return {"val/mae": float((scores - known).abs().mean()), "val/standard_error": float(errors.mean())}
+        encoded, figures = self.validation.encoded, dict[str, float]()
+        if encoded is None and isinstance(self.model.of(None), TowerSiamese):
+            encoded = self._encoded()  # a tuned tower sees otherwise than before
+        for number, (model, own) in enumerate(zip(self.model.views.values(), self.sets, strict=True)):
+            pairs = self.validation.pairs
+            pairs = pairs if len(self.sets) == 1 else pairs[pairs[:, 3] == number, :3]
+            rows = self._of_part("validation", own)
+            rows = rows[torch.linspace(0, len(rows) - 1, min(SCORED, len(rows))).long()]
+            images = data.Images(own.images, self.used[rows].numpy())[torch.arange(len(rows))]
+            comparisons = self.config.evaluation.comparisons
+            if isinstance(model, TowerSiamese) and encoded is not None:
+                model.weigh_answers(encoded.to(self.prior.device), pairs)
+            elif isinstance(model, Siamese):
+                told, places = pairs[:, :2].unique(return_inverse=True)
+                labelled = torch.cat([places, pairs[:, 2:]], 1)
+                model.weigh_answers(model.encode_all(self.stored[told]), labelled)
+            model.fit_scale(comparisons, self.config.seed)
+            seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)
+            known = self._known(rows, own)
+            names, groups = np.unique([own.groups[row] for row in self.used[rows]], return_inverse=True)
+            shared = torch.from_numpy(groups) if len(names) < len(rows) else None
+            scores, errors = model.rely(seen, known, comparisons, shared)
+            which = f"_{own.attribute}" if len(self.sets) > 1 else ""
+            figures[f"val/mae{which}"] = float((scores - known).abs().mean())
+            figures[f"val/standard_error{which}"] = float(errors.mean())
+        return figures
 
 
 def in_parts(function: Callable[[Tensor], Tensor], count: int, home: torch.device) -> Tensor:
@@ -227,6 +246,8 @@ def logits_of_orders(
     first, second = batch["first"], batch["second"]
     both = torch.cat([first, second]), torch.cat([second, first])
     given = {"encoded": batch.get("encoded"), "numbers": batch["numbers"]}
+    if "attribute" in batch:
+        given["attribute"] = batch["attribute"].repeat(2)
     found = model(batch.get("images"), *both, **given, **({"with_encodings": True} if with_encodings else {}))
     logits, told = found if with_encodings else (found, found)
     one, other = logits.float().chunk(2)

@@ -16,7 +16,7 @@ from pipelines.workloads.lmol.pairs import label
 
 CONFIG = SimpleNamespace(
     seed=0,
-    data=SimpleNamespace(workers=0, fold=0, folds=5, fit="crop"),
+    data=SimpleNamespace(workers=0, fold=0, folds=5, fit="crop", attributes=()),
     model=SimpleNamespace(kind="brightness", tune=None, width=None, layers=None, heads=None),
     training=Training(steps=30, batch_size=32, learning_rate=4e-3),
     evaluation=SimpleNamespace(comparisons=16, network_steps=None),

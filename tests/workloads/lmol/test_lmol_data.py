@@ -26,6 +26,7 @@ def config(source="digits", **fields):
         "source": str(source),
         "columns": Columns(),
         "attribute": None,
+        "attributes": (),
         "theta": None,
         "folds": 5,
         "fold": 0,

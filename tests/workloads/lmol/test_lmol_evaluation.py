@@ -26,7 +26,7 @@ def few_resamples():
 
 def evaluated(model, found):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data, "load", lambda folder, fold: found)
+        patch.setattr(data, "load", lambda *_: found)
         (result,) = evaluation.evaluate(
             CONFIG, {"default": model.fitted_to(found)}, Path("unread"), torch.device("cpu"), map_items
         )

@@ -25,7 +25,7 @@ from tests.workloads.lmol.brightness import CONFIG, Brightness, comparisons, map
 def page(folder, model, found):
     """The run in which an evaluation was kept, its sections by heading, and its page."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data, "load", lambda folder, fold: found)
+        patch.setattr(data, "load", lambda *_: found)
         patch.setattr(statistics, "RESAMPLES", 50)
         (result,) = evaluation.evaluate(
             CONFIG, {"default": model.fitted_to(found)}, Path("unread"), torch.device("cpu"), map_items

@@ -65,7 +65,7 @@ def test_images_that_are_set_aside_are_named_before_training(whole, monkeypatch,
     for count, lines in ((0, 0), (2, 2), (14, 11)):
         aside = {f"{number}.heic": "damaged" for number in range(count)}
         facts = {**subject.comparisons.facts, "quarantined": aside}
-        monkeypatch.setattr(subject, "comparisons", replace(subject.comparisons, facts=facts))
+        monkeypatch.setattr(subject, "sets", [replace(subject.comparisons, facts=facts)])
         shown = [note for note in subject.data_notes(tmp_path, 5, 0.1) if note.startswith("set aside: ")]
         assert len(shown) == lines
         assert not shown or shown[0] == "set aside: 0.heic: damaged"

@@ -10,6 +10,7 @@ from pathlib import Path
 from common.errors import UserError
 from models.images.inputs import ENDINGS
 from pipelines.workloads.lmol.sources import packed
+from pipelines.workloads.lmol.sources.attributes import by_attribute
 from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, SHEET, layout_of, lists_in, rows_of
 from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, home, ranks, read_table, within
 
@@ -18,8 +19,9 @@ TABLES = (".csv", ".tsv", SHEET)  # and lists in .txt
 ANSWERS, SCORES, RANKING, UNLABELLED, UNKNOWN = "answers", "scores", "ranking", "unlabelled", "unknown"
 
 
-def find_table(source: str, columns: Mapping[str, str]) -> Path:
+def find_table(source: str, columns: Mapping[str, str], attributes: Sequence[str] = ()) -> Path:
     """Return the table of `data.source`: itself, one in the folder or above it, or a folder that holds one per rank."""
+    columns = {**columns, "score": attributes[0]} if attributes else columns
     path = Path(source)
     if path.is_dir():
         kinds = {each: kind_of(each, columns) for each in _tables(path)}
@@ -78,15 +80,16 @@ def kind_of(table: Path, columns: Mapping[str, str] | None) -> str:
     return UNKNOWN if not layout else RANKING if {"low", "high"} <= set(rows_of(table)[0]) else SCORES
 
 
-def files_of(source: str, columns: Mapping[str, str]) -> list[Path]:
+def files_of(source: str, columns: Mapping[str, str], attributes: Sequence[str] = ()) -> list[Path]:
     """Return a user's files behind `data.source`: the table, and those of its images that exist."""
     if source in EMBEDDED or not Path(source).exists():
         return []
     if of_data_set := packed.files(Path(source)):
         return of_data_set
-    table, found = find_table(source, columns), []
+    table, found = find_table(source, columns, attributes), []
     root = home(table, Path(source))
-    for name in read_table(table, columns, root).scores:
+    each = by_attribute(table, columns, attributes, root)
+    for name in dict.fromkeys(name for listed in each for name in listed.scores):
         with contextlib.suppress(ValueError):  # of one that lies elsewhere
             found += [path] if (path := within(root, name)).is_file() else []
     return [*(lists_in(table) if table.is_dir() else [table]), *found]

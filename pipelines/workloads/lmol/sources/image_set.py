@@ -36,6 +36,8 @@ class ImageSet(Scored):
     unit: Fraction
     labels: np.ndarray | None = None  # (P, 3) int64 first, second, label: pairs that people labelled
     raters: np.ndarray | None = None  # (P,) names of those who labelled the pairs
+    known: np.ndarray | None = None  # (N,) whether an image is scored or compared, where some are not
+    others: "tuple[ImageSet, ...]" = ()  # the same images by further attributes
 
 
 def write(path: Path, parts: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -3,7 +3,7 @@
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -17,16 +17,18 @@ from models.images import image_files
 from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources import packed
+from pipelines.workloads.lmol.sources.attributes import by_attribute
 from pipelines.workloads.lmol.sources.columns import lists_in
 from pipelines.workloads.lmol.sources.finding import find_table
 from pipelines.workloads.lmol.sources.image_set import ImageSet, write
 from pipelines.workloads.lmol.sources.scores import LabelledPair, fit_theta, in_units, whole
-from pipelines.workloads.lmol.sources.tables import LABELS, Listed, home, passed_over, read_table, within
+from pipelines.workloads.lmol.sources.tables import LABELS, Listed, home, passed_over, within
 
 SIMILAR_SHARE = 0.2  # of all pairs at most, where theta is not given
 NAMED = 10  # examples of contradictory labels in the facts
 LATENT = Fraction(1, 1000)  # unit of scores that are made of preferences
 FILES_AT_ONCE = 32  # decoded by one process before it hands them over
+Find = Callable[[str], Path | bytes]  # an image's file, by its name
 
 
 @dataclass
@@ -40,13 +42,14 @@ class Usable:
 
 def read_user_files(data: Data, path: Path) -> ImageSet:
     """Return the images that the user's CSV lists, except those that cannot be used, which the facts name."""
-    table = find_table(data.source, data.columns.given())
+    table = find_table(data.source, data.columns.given(), data.attributes)
     root = home(table, Path(data.source))
-    listed = read_table(table, data.columns.given(), root)
+    listed = by_attribute(table, data.columns.given(), data.attributes, root)
     if Path(data.source).is_dir():
         lists = lists_in(table) if table.is_dir() else []
-        used = [table, *lists, *(root / name for name in (*listed.scores, *listed.refused) if "\0" not in name)]
-        listed.notes += passed_over(Path(data.source), used, f"images that {table.name} does not list")
+        names = [name for each in listed for name in (*each.scores, *each.refused) if "\0" not in name]
+        used = [table, *lists, *(root / name for name in names)]
+        listed[0].notes += passed_over(Path(data.source), used, f"images that {table.name} does not list")
     return _image_set(data, path, table, listed, partial(within, root))
 
 
@@ -55,37 +58,51 @@ def read_packed(data: Data, path: Path) -> ImageSet:
     source = Path(data.source)
     with tempfile.TemporaryDirectory() as cache:
         column, rows, find = packed.opened(source, data.columns.image, cache)
-        listed = read_table(source, {**data.columns.given(), "image": column}, source, rows)
+        listed = by_attribute(source, {**data.columns.given(), "image": column}, data.attributes, source, rows)
         return _image_set(data, path, source, listed, find)
 
 
-def _image_set(data: Data, path: Path, table: Path, listed: Listed, find: Callable[[str], Path | bytes]) -> ImageSet:
-    """Return the images that a table lists, decoded by all cores."""
-    found = Usable(refused=dict(listed.refused))
-    images, thumbnails = write(path, _decoded(listed, find, data, found))
+def _image_set(data: Data, path: Path, table: Path, each: Sequence[Listed], find: Find) -> ImageSet:
+    """Return the images that a table lists, for each attribute, decoded by all cores."""
+    found = Usable()
+    names = dict.fromkeys(name for listed in each for name in listed.scores)
+    images, thumbnails = write(path, _decoded([*names], find, data, found))
+    made = partial(_of_attribute, data, table, images, thumbnails, found)
+    if not data.attributes:
+        return made(each[0], data.attribute or data.columns.score or "score")
+    first, *others = map(made, each, data.attributes)
+    groups = {name: group for listed in each for name, group in listed.groups.items() if group}
+    return replace(first, groups=[groups.get(name, name) for name in found.names], others=tuple(others))
+
+
+def _of_attribute(
+    data: Data, table: Path, images: np.ndarray, thumbnails: np.ndarray, found: Usable, listed: Listed, attribute: str
+) -> ImageSet:
+    """Return the images with what a table lists of one attribute."""
+    refused = {**listed.refused, **{name: why for name, why in found.refused.items() if name in listed.scores}}
     count = len(listed.scores) + len(listed.refused)
-    if len(found.names) < 2:
-        reasons = "".join(f"\n  {name}: {reason}" for name, reason in list(found.refused.items())[:5])
+    rows = {name: row for row, name in enumerate(found.names) if name in listed.scores}
+    if len(rows) < 2:
+        reasons = "".join(f"\n  {name}: {reason}" for name, reason in list(refused.items())[:5])
         raise UserError(
-            f"data.source={data.source}: {len(found.names)} of the {count} images that {table} lists can be used; two "
-            f"are needed for a pair, hundreds to learn from{reasons}"
+            f"data.source={data.source}: {len(rows)} of the {count} images that {table} lists can be used; two "
+            f"are needed for a pair, hundreds to learn from{f' ({attribute})' if data.attributes else ''}{reasons}"
         )
-    rows = {name: row for row, name in enumerate(found.names)}
     usable = [each[1] in rows and each[2] in rows for each in listed.pairs]
     labelled = [each for each, use in zip(listed.pairs, usable, strict=True) if use]
     facts: dict[str, Plain] = {
         "source": f"images of {table}",
         "listed": count,
-        "quarantined": found.refused,
+        "quarantined": refused,
         "animated": found.animated,
         "columns": listed.notes,
         "raters": listed.raters,
     }
-    scores, unit, theta = np.zeros(len(rows), np.int64), LATENT, 0
+    scores, unit, theta, at = np.zeros(len(images), np.int64), LATENT, 0, list(rows.values())
     if listed.scored:
-        scores, unit = whole([listed.scores[name] for name in found.names])
-        score = dict(zip(found.names, scores.tolist(), strict=True))
-        theta, facts["theta_from"] = _theta(data.theta, scores, unit, labelled, score)
+        scores[at], unit = whole([listed.scores[name] for name in rows])
+        score = dict(zip(rows, scores[at].tolist(), strict=True))
+        theta, facts["theta_from"] = _theta(data.theta, scores[at], unit, labelled, score)
         if listed.pairs:
             facts["labels"] = _check_labels(labelled, score, theta, unit, table, len(listed.pairs))
     elif data.theta is not None:
@@ -97,7 +114,7 @@ def _image_set(data: Data, path: Path, table: Path, listed: Listed, find: Callab
         scores=scores,
         unit=unit,
         theta=theta,
-        attribute=data.attribute or data.columns.score or "score",
+        attribute=attribute,
         groups=[listed.groups.get(name) or name for name in found.names],
         names=found.names,
         families=["image"] * len(found.names),
@@ -106,12 +123,12 @@ def _image_set(data: Data, path: Path, table: Path, listed: Listed, find: Callab
         errors=np.array([listed.errors.get(name, 0.0) for name in found.names]) if listed.errors else None,
         raters=np.array(listed.answered_by, str)[np.array(usable, bool)],
         scored=listed.scored,
+        known=np.isin(np.arange(len(images)), at) if len(at) < len(images) else None,
     )
 
 
-def _decoded(listed: Listed, find: Callable[[str], Path | bytes], data: Data, found: Usable) -> Iterator[np.ndarray]:
-    """Yield the listed images that can be used; `found` learns which these are, and why others cannot be."""
-    names = list(listed.scores)
+def _decoded(names: Sequence[str], find: Find, data: Data, found: Usable) -> Iterator[np.ndarray]:
+    """Yield the images of these names that can be used; `found` learns which these are, and why others cannot be."""
     some = [names[start : start + FILES_AT_ONCE] for start in range(0, len(names), FILES_AT_ONCE)]
     decode = partial(_decode, find, data)
     for squares, part in in_order(decode, some, f"decoding images, {FILES_AT_ONCE} at a time"):
@@ -121,7 +138,7 @@ def _decoded(listed: Listed, find: Callable[[str], Path | bytes], data: Data, fo
         yield squares
 
 
-def _decode(find: Callable[[str], Path | bytes], data: Data, names: Sequence[str]) -> tuple[np.ndarray, Usable]:
+def _decode(find: Find, data: Data, names: Sequence[str]) -> tuple[np.ndarray, Usable]:
     """Return the images that can be decoded within bounds, their names, and the reasons why others cannot."""
     images, found = [], Usable()
     for name in names:

@@ -10,9 +10,10 @@ from pipelines.workloads.lmol import data
 class Pairs:
     """Source of pairs of images, as uint8 or as encoded by a frozen encoder, on the device or read by workers.
 
-    Item i is pair i. With a `shift`, each of its images is moved by up to that many pixels, and the edge is repeated
-    where nothing moves in. With `turn`, it is turned and mirrored in one of eight ways, with `mirror` in one of two.
-    All depend on (key, i) only.
+    Item i is pair i: two images, a label and, where there are several attributes, the number of the one it is about.
+    With a `shift`, each of its images is moved by up to that many pixels, and the edge is repeated where nothing moves
+    in. With `turn`, it is turned and mirrored in one of eight ways, with `mirror` in one of two. All depend on (key, i)
+    only.
     """
 
     def __init__(
@@ -39,9 +40,9 @@ class Pairs:
         """Return first and second (b,), rows of images (U, C, S, S) or of encoded (U, ...), and label (b,).
 
         Each different image of the batch is in it once; numbers (U,) tell images and their views apart. Known (U,) are
-        their scores, and target (b, 3) the probabilities of the answers, if these were given.
+        their scores, target (b, 3) the probabilities of the answers, and attribute (b,) what is asked, if given.
         """
-        first, second, label = self.pairs[items].T
+        first, second, label, *about = self.pairs[items].T
         # Computed on the CPU, where the pairs are, so as not to wait for the device.
         view = (uniform(self.key, items, 2) * self.views).long().T.flatten() if self.views > 1 else 0
         unique, rows = torch.unique(torch.cat([first, second]) * self.views + view, return_inverse=True)
@@ -50,6 +51,8 @@ class Pairs:
         batch = {"first": first, "second": second, "label": label, "numbers": unique}
         if self.targets is not None:
             batch["target"] = self.targets[items.cpu()].to(self.device, non_blocking=True)
+        if about:
+            batch["attribute"] = about[0].to(self.device, non_blocking=True)
         if self.known is not None:
             batch["known"] = self.known[unique // self.views]
         if self.encoded is not None:

@@ -22,7 +22,8 @@ def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Map
     """Check that all parameters learn, and are saved and read back, in trial steps that leave the model as it was."""
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
     before = {name: p.detach().clone() for name, p in trained.items()}
-    batch = pairs.batch(torch.arange(min(TRIAL_PAIRS, pairs.size)))
+    about = pairs.pairs[:, 3:].sum(1)  # the number of an attribute, if there are several
+    batch = pairs.batch(torch.cat([(about == each).nonzero().flatten()[:TRIAL_PAIRS] for each in about.unique()]))
     device = model.reference_images.device
     batch = {name: tensor.to(device) for name, tensor in batch.items()}  # workers' batches are on the CPU
     optimizer = torch.optim.AdamW(trained.values(), lr=1e-3, weight_decay=0.0)

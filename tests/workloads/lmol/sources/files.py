@@ -26,6 +26,7 @@ def data(source, **fields):
         "source": str(source),
         "columns": Columns(),
         "attribute": None,
+        "attributes": (),
         "theta": None,
         "size": 16,
         "fit": "crop",

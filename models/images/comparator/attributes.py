@@ -1,0 +1,63 @@
+"""A siamese comparator of several attributes: one encoder of images, and a head for each attribute."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import torch
+from torch import Tensor, nn
+
+from common.plain import Plain
+from models.images.comparator.config import ComparatorConfig, Question
+from models.images.comparator.interface import Comparator
+from models.images.comparator.siamese import Siamese, TowerSiamese
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttributesConfig(Question):
+    """The question of the images, and the sizes of each attribute's comparator."""
+
+    attributes: Sequence[ComparatorConfig]
+
+
+class Attributes(Comparator):
+    """Siamese comparators, one for each attribute, of images that are encoded once for all of them.
+
+    Each is a comparator of its own (`of`), with its head, references, scale and regressions; they share the encoder.
+    What is asked of the whole without naming an attribute, the first one answers.
+    """
+
+    family = "comparator"
+    config: AttributesConfig
+
+    def __init__(self, configs: Sequence[ComparatorConfig]):
+        names = [each.attribute for each in configs]
+        if len(configs) < 2 or len(set(names)) < len(names):
+            raise ValueError(f"attributes are {names}; give two or more, each once")
+        first = TowerSiamese(configs[0]) if configs[0].base else Siamese(configs[0])
+        heads = [first, *(type(first)(own, first) for own in configs[1:])]
+        about = {name: getattr(first.config, name) for name in ("size", "channels", "fit")}
+        own = [each.config for each in heads]
+        super().__init__(AttributesConfig(**about, attribute=", ".join(names), attributes=own))
+        self.heads = nn.ModuleList(heads)
+        self.frozen, self.fixed, self.head_noise = first.frozen, first.fixed, first.head_noise
+        self._no_split_modules = first._no_split_modules
+        self.rate_factors = {f"heads.0.{name}": rate for name, rate in getattr(first, "rate_factors", {}).items()}
+        self.card = MappingProxyType({"Attributes": "".join(f"- {name}\n" for name in names)})
+
+    @property
+    def views(self) -> Mapping[str, Comparator]:
+        """The comparators that answer for each attribute, by its name."""
+        return {each.config.attribute: each for each in self.heads if isinstance(each, Comparator)}
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Return encodings (U, ...) of images (U, C, S, S), the same for all attributes."""
+        return self.of(None).encode(images)
+
+    def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        """Return logits (A P, 3), by one attribute after the other."""
+        return torch.cat([each.compare_encoded(encoded, first, second) for each in self.views.values()])
+
+    def describe(self) -> dict[str, Plain]:
+        """Return what a comparator does of the first attribute, and of each by its name."""
+        return {**self.of(None).describe(), "attributes": {name: each.describe() for name, each in self.views.items()}}
