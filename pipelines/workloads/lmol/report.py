@@ -11,10 +11,10 @@ from torch import nn
 from common.foreign_text import from_csv
 from common.statistics import Z95
 from pipelines.engine.workload import Evaluation
-from pipelines.report.markup import fragment, shown
+from pipelines.report.markup import beside
 from pipelines.report.plots import panel, panels, svg
 from pipelines.report.tables import matrix, table
-from pipelines.report.verdict import BETTER, EVEN, WORSE, Comparison, answer, divide
+from pipelines.report.verdict import BETTER, EVEN, WORSE, Comparison, divide
 from pipelines.run.folder import Run
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES
@@ -22,38 +22,6 @@ from pipelines.workloads.lmol.evaluation import COST, LEAD
 
 MEANS = {BETTER: "", EVEN: ", which may serve as well", WORSE: ", which would serve better"}
 UNEQUAL = 1.25  # times the other's cost, from which on a comparison says both
-
-# Pictures are as wide as a column of the page's grid has room, one of a pair beside the other.
-STYLE = """<style>
-.strip { display: grid; grid-template-columns: repeat(auto-fill, minmax(4.6rem, 1fr)); gap: .5rem }
-.strip img, .pair img { width: 100%; max-width: 6rem; image-rendering: pixelated; display: block }
-.strip figcaption { font-size: .72rem; line-height: 1.25 }
-.pairs { display: grid; grid-template-columns: repeat(auto-fill, minmax(15rem, 1fr)); gap: 1.2rem }
-.pair { font-size: .8rem } .pair div { display: flex; gap: .5rem } .pair figure { width: 6.2rem }
-</style>"""
-PICTURE = """
-{% macro picture(image, before) %}
-<img src="data:image/png;base64,{{ image.png }}" title="{{ image.name }}"
-alt="{{ before }} {{ image.name }}, known score {{ image.known | shown }}">
-{% endmacro %}
-"""
-STRIP = """
-<p class="note">Test images by their score, the highest first: score ± its 95 % interval, and the known score.</p>
-<div class="strip">{% for image in images %}
-<figure>{{ picture(image, "test image") }}<figcaption>
-<b>{{ "%.3g" | format(image.score) }}</b> ± {{ "%.2g" | format(Z95 * image.standard_error) }}<br>
-known {{ image.known | shown }}</figcaption></figure>{% endfor %}
-</div>
-"""
-MISTAKES = """
-<div class="pairs">{% for mistake in mistakes %}
-<div class="pair"><div>{% for image in mistake.images %}
-<figure>{{ picture(image, ("first image", "second image")[loop.index0]) }}
-<figcaption>known {{ image.known | shown }}</figcaption></figure>{% endfor %}</div>
-says <b>{{ mistake.answer }}</b> ({{ "%.1f" | format(100 * mistake.probability) }} %),
-labelled <b>{{ mistake.label }}</b></div>{% endfor %}
-</div>
-"""
 
 
 def sections(
@@ -76,7 +44,7 @@ def _of_attribute(config: Config, test: Evaluation) -> list[tuple[str, Markup]]:
         return [(title, _verdict(test, judged))]
     found = json.loads(test.files[f"{test.split}.details.jsonl"])
     rows = from_csv(test.files[f"{test.split}.scores.csv"])
-    strip = fragment(STYLE + PICTURE + STRIP, images=found["strip"], Z95=Z95)
+    strip = beside(__file__, "strip.html", images=found["strip"], Z95=Z95)
     answers = panels(
         [
             svg(_reliability(found["reliability"])),
@@ -92,7 +60,7 @@ def _of_attribute(config: Config, test: Evaluation) -> list[tuple[str, Markup]]:
     if by_family := [{"family": name, **figures} for name, figures in found["families"].items()]:
         parts.append(("Accuracy by family", table(by_family, "accuracy by family")))
     if found["mistakes"]:
-        parts.append(("The surest mistakes", fragment(PICTURE + MISTAKES, mistakes=found["mistakes"])))
+        parts.append(("The surest mistakes", beside(__file__, "mistakes.html", mistakes=found["mistakes"])))
     return parts
 
 
@@ -116,32 +84,7 @@ def heading(found: Comparison, few: str = "") -> str:
 
 def _verdict(test: Evaluation, found: Comparison) -> Markup:
     """Return the verdict in sentences, on a run of one fold or of all."""
-    own, rival, summary = found.own, found.rival, test.summary
-    few, outcome = [summary["few"]] * bool(summary.get("few")), EVEN if summary.get("few") else found.outcome
-    than = f"{rival['predictor']}, with {rival['accuracy']:.1%}"
-    led = "" if few else f": {found.by('points', 'more', 'less')} than the strongest alternative, {than}"
-    folds = len(summary.get("folds", ()))
-    ends = own["accuracy 95 %" if folds else "95 %"]
-    between = f" [{ends[0]:.1%}, {ends[1]:.1%}]" if ends else ""
-    first = (
-        f"{f'In {folds} folds the' if folds else 'The'} model ({own['predictor']}) says rightly which of two unseen "
-        f"images ranks higher in {summary['attribute']}, or that they are alike, in {own['accuracy']:.1%}{between} of "
-        f"{summary['n']:,} pairs{led}."
-    )
-    if folds:
-        second = "Intervals are over folds, and wide enough for training images that folds share."
-        return answer(outcome, *few, first, second)
-    scores = (
-        f"With the images swapped it says the same in {summary['swap_consistency']:.1%} of pairs. The scores made from "
-        f"its answers are wrong by {shown(summary['mae'])} on average (a constant by {shown(summary['mae_constant'])}) "
-        f"and correlate with the known ones at {shown(summary['pearson'])}."
-    )
-    alone = summary["best_of_one_image"]
-    single = (
-        f"The root mean square error of these scores is {shown(summary['rmse'])}; of the best predictor that sees one "
-        f"image at a time ({alone['predictor']}) it is {shown(alone['RMSE'])}."
-    )
-    return answer(outcome, *few, first, scores, single)
+    return beside(__file__, "verdict.html", summary=test.summary, found=found, even=EVEN)
 
 
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:
