@@ -9,7 +9,7 @@ from markupsafe import Markup
 from common.foreign_text import from_csv
 from models.plans.char_lstm import CharLSTM
 from pipelines.engine.workload import Evaluation
-from pipelines.report.markup import beside, shown
+from pipelines.report.markup import beside
 from pipelines.report.plots import comparison
 from pipelines.report.tables import table
 from pipelines.report.verdict import BETTER, EVEN, Comparison, answer, compare, divide
@@ -18,6 +18,7 @@ from pipelines.workloads.bep.config import Config
 
 BITS = "bits/character"
 SHOWN = 8  # fields whose suggestions are not folded
+CAPTIONS = {"typing": "keystrokes saved", "clauses": "suggested clauses"}
 
 
 def sections(
@@ -27,9 +28,9 @@ def sections(
     parts = []
     for evaluation in evaluations:
         if "typing" in evaluation.summary:
-            parts.append((f"Keystrokes saved: {evaluation.split}", _typing(evaluation)))
+            parts.append((f"Keystrokes saved: {evaluation.split}", _measured(evaluation, "typing")))
         if evaluation.summary.get("clauses"):
-            parts.append(("Clauses: how often they say what a plan says next", _clauses(evaluation)))
+            parts.append(("Clauses: how often they say what a plan says next", _measured(evaluation, "clauses")))
     fields: list[list[dict[str, str]]] = []
     for evaluation in evaluations:
         if (suggested := evaluation.files.get(f"{evaluation.split}.suggestions.csv")) is not None:
@@ -87,39 +88,11 @@ def _compared(evaluation: Evaluation) -> Comparison:
 
 
 def _verdict(evaluation: Evaluation, found: Comparison) -> Markup:
-    summary, own = evaluation.summary, found.own
-    first = (
-        f"The model ({own['predictor']}) needs {shown(own[BITS])} bits per character of unseen text "
-        f"{shown(own['95 %'])}: {found.by('%', 'less', 'more')} than the strongest alternative, "
-        f"{found.rival['predictor']}, which needs {shown(found.rival[BITS])}."
-    )
-    second = (
-        f"Measured on {summary['n']:,} characters of {summary['documents']} documents"
-        f"{', which also picked the best model, so that they flatter it' if evaluation.split == 'validation' else ''}."
-    )
-    picture = comparison(evaluation.table, divide(evaluation.table)[0], BITS, "95 %", "lower is better")
-    return answer(found.outcome, first, second) + picture
+    said = beside(__file__, "verdict.html", summary=evaluation.summary, found=found, bits=BITS, split=evaluation.split)
+    return said + comparison(evaluation.table, divide(evaluation.table)[0], BITS, "95 %", "lower is better")
 
 
-def _typing(evaluation: Evaluation) -> Markup:
-    """Return the keystrokes saved by each kind of suggestions."""
-    text = Markup("<p>{}</p>").format(
-        f"A simulated typist of {evaluation.summary['keystrokes_characters']:,} characters of unseen documents accepts "
-        "by one key the next word, clause or all of one of three suggestions."
-    )
-    return text + table(evaluation.summary["typing"], "keystrokes saved")
-
-
-def _clauses(evaluation: Evaluation) -> Markup:
-    """Return how often clauses of other projects say the same, and how often there is none."""
-    summary = evaluation.summary
-    fewest = summary["clauses_gain_words_interval"]
-    than = "more" if fewest and fewest[0] > 0 else "fewer" if fewest and fewest[1] < 0 else "not clearly more or fewer"
-    text = Markup("<p>{}</p>").format(
-        f"Of {summary['clauses_asked']:,} clauses of {summary['plans_of']} projects, each asked for with the others "
-        f"as the library, one of three suggestions says the same for {shown(summary['clauses_hit_words'])} % once "
-        f"three words are typed, and for {shown(summary['clauses_hit_heading'])} % under the heading alone: {than} "
-        "than words alone find. "
-        f"{shown(summary['clauses_off_topic'])} % of the suggestions are off the topic."
-    )
-    return text + table(summary["clauses"], "suggested clauses")
+def _measured(evaluation: Evaluation, what: str) -> Markup:
+    """Return what was measured of suggestions, `typing` or `clauses`, with its table."""
+    said = beside(__file__, f"{what}.html", summary=evaluation.summary)
+    return said + table(evaluation.summary[what], CAPTIONS[what])

@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from pipelines.engine.workload import Evaluation
-from pipelines.report.markup import fragment, shown
+from pipelines.report.markup import beside, shown
 from pipelines.report.plots import PANEL, panels, svg
-from pipelines.report.verdict import AtCost, Comparison, Row, answer, at_cost, compare, divide, interval_of
+from pipelines.report.verdict import Comparison, Row, at_cost, compare, divide, interval_of
 from pipelines.run.folder import Run
 from pipelines.workloads.cvrp import Config
 
@@ -20,10 +20,6 @@ POOR = 0.25  # longer: a network that has learnt little
 COST, GAP, PAIRED = "core ms", "gap %", "model saves %, 95 %"  # columns of the table
 NAME = "mean gap to the reference, %"
 MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of further sets, only the figures are shown
-REST = """
-<details><summary>Verdicts on other sets of instances: {{ answers | length }}</summary>
-{% for split, answer in answers %}<h3>{{ split }}</h3>{{ answer }}{% endfor %}</details>
-"""
 
 
 def sections(
@@ -33,7 +29,7 @@ def sections(
     lead = evaluations[0]
     heading, verdict = _verdict(lead)
     others = [(other.split, _verdict(other)[1]) for other in evaluations[1:]]
-    first = verdict + panels(_tours(lead)) + (fragment(REST, answers=others) if others else "")
+    first = verdict + panels(_tours(lead)) + (beside(__file__, "rest.html", answers=others) if others else "")
     parts: list[tuple[str, str]] = [(heading, first)]
     for evaluation in evaluations[:MOST_DRAWN]:
         tours = [] if evaluation is lead else _tours(evaluation)
@@ -49,30 +45,9 @@ def _verdict(evaluation: Evaluation) -> tuple[str, Markup]:
     judged = at_cost(own[0], others, COST, lambda rival: _against(own[0], rival))
     longer = evaluation.summary["cost"] / own[0]["cost"] - 1  # than after a search, which may owe it nothing
     poor = f"; the network's own tours are {longer:.0%} longer" if longer >= POOR else ""
-    low, high = evaluation.summary.get("shipped_saves") or (0, 0)
-    ours = [f"Without a search its tours are {low:.2g} to {high:.2g} % longer than those of the policy that ships."]
-    return judged.heading("core-ms") + poor, answer(judged.outcome, *_sentences(own[0], judged), *ours * (low > 0))
-
-
-def _sentences(own: Row, judged: AtCost) -> list[str]:
-    cost, many = interval_of(own, "cost", "± 95 %"), own["n"] > 1
-    said = [
-        f"Tours of the model ({own['method']}) cost {shown(own['cost'])}{' on average' if many else ''}"
-        f"{f' {shown(cost)}' if cost else ''} over {own['n']} instance{'s' if many else ''} and take "
-        f"{own[COST]:.3g} milliseconds of one core's time each."
-    ]
-    if judged.found:
-        said.append(f"Of the others within that time or a quarter more, {_compared(judged.found)}.")
-    if judged.better:
-        said.append(f"With {judged.better.rival[COST] / own[COST]:.2g} times the time, {_compared(judged.better)}.")
-    return said
-
-
-def _compared(found: Comparison) -> str:
-    rival = found.rival
-    part = f", on the {rival['n']} instances that it solved" if rival["n"] < found.own["n"] else ""
-    length = found.by("%", "longer", "shorter")
-    return f"{rival['method']} has tours that are {length} in {rival[COST]:.3g} milliseconds{part}"
+    values = {"own": own[0], "judged": judged, "interval": interval_of(own[0], "cost", "± 95 %"), "time": COST}
+    saved = evaluation.summary.get("shipped_saves") or (0, 0)
+    return judged.heading("core-ms") + poor, beside(__file__, "verdict.html", saved=saved, **values)
 
 
 def _against(own: Row, rival: Row) -> Comparison:

@@ -33,7 +33,9 @@ def test_hits_silence_and_the_gain_are_counted_over_projects():
     rival = rows["heading", clause_finding.RIVAL]
     assert rival["hits@3 fewer, points"] == pytest.approx(own["hit@3, %"] - rival["hit@3, %"])
     assert rows["heading", "the form's own beginning"]["hit@3, %"] < own["hit@3, %"]
-    said = report._clauses(Evaluation("test", {**summary, "clauses": table}, [], {}, {}))  # the section's words
+    said = report._measured(
+        Evaluation("test", {**summary, "clauses": table}, [], {}, {}), "clauses"
+    )  # the section's words
     assert "Of 7 clauses of 3 projects" in said
 
 
