@@ -67,8 +67,7 @@ def missing(error: ModuleNotFoundError) -> str | None:
     """Return what to install for a failed import; None for a package unknown to the project."""
     module = (error.name or "").partition(".")[0]
     package = _canonical(INSTALLED_AS.get(module, module))
-    extras = [extra for extra, packages in _stated()[1].items() if package in packages]
-    if not extras:
+    if not (extras := [extra for extra, packages in _stated()[1].items() if package in packages]):
         return None
     commands = " or ".join(f"pip install -e '.[{extra}]'" for extra in extras if extra)
     return f"the package {package} is missing; install it with {commands or 'pip install -e .'}"

@@ -50,8 +50,7 @@ def main() -> None:
         given = {name: value for name, value in extra.items() if value}
         print(export(args.format, args.run, args.which, args.out, **given))
     except (ValueError, OSError, ModuleNotFoundError) as error:
-        message = missing(error) if isinstance(error, ModuleNotFoundError) else str(error)
-        if message is None:
+        if (message := missing(error) if isinstance(error, ModuleNotFoundError) else str(error)) is None:
             raise
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
@@ -121,15 +120,13 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
             raise ValueError(f"{run} is the folder of one model; leave out --which {which}")
         return exporter(run, run, out or Path("exports") / run.resolve().name / name, **extra)
     out = out or run / "exports" / name
-    members = sorted(path for path in (run / "members").glob("*") if path.is_dir())
-    if not members:
+    if not (members := sorted(path for path in (run / "members").glob("*") if path.is_dir())):
         there = [one for one in ("best", "last") if (run / "model" / one).is_dir()]
         if which not in there:
             mend = f"it has model/{there[0]}: add --which {there[0]}" if there else UNTRAINED
             raise ValueError(f"{run} has no model/{which}; {mend}")
         return exporter(run, run / "model" / which, out, **extra)
-    trained = [member for member in members if (member / "model" / which).is_dir()]
-    if not trained:
+    if not (trained := [member for member in members if (member / "model" / which).is_dir()]):
         raise ValueError(f"no member of {run} has a model/{which}; {UNTRAINED}")
     models = {member: member / "model" / which for member in trained}
     lines = [module.export_together(run, models, out)] if hasattr(module, "export_together") else []

@@ -144,8 +144,7 @@ def headline(content: Object) -> list[tuple[str, str, float]]:
     nested = [each for each in content.values() if isinstance(each, dict)]  # an evaluation of several coins
     for part in (content, *nested):
         rows = part.get("table") or part.get("predictors") or []
-        figure = next((name for name in FIGURES if rows and name in rows[0]), None)
-        if figure is None:
+        if (figure := next((name for name in FIGURES if rows and name in rows[0]), None)) is None:
             continue
         column = next(iter(rows[0]))
         rows = [row for row in rows if row.get(figure) is not None]

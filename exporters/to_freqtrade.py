@@ -112,8 +112,7 @@ def _model(folder: Path) -> PooledExperts:
     missing = [coin for coin in model.config.coins if coin not in model.config.scalers]
     if missing or not model.config.timeframe_ms:
         raise ValueError(f"{folder} has no scaler of {', '.join(missing) or 'its features'}; train it again")
-    wrong = [coin for coin in model.config.coins if not COIN.fullmatch(coin)]
-    if wrong:
+    if wrong := [coin for coin in model.config.coins if not COIN.fullmatch(coin)]:
         raise ValueError(f"{folder} has a coin {printable(wrong[0], 100)!r}, which cannot name a file; rename it")
     return model
 

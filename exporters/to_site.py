@@ -18,8 +18,7 @@ STILLS = to_web.FOLDER / "stills"  # a figure for each model that ships, which `
 
 def export_shipped(out: Path) -> str:
     """Write the site into `out`. Raises ValueError for a folder with other files, and for a site that is too large."""
-    strange = [path.name for path in out.glob("*") if path.name not in (*SAID, to_web.PAGE, ".nojekyll")]
-    if strange:
+    if strange := [path.name for path in out.glob("*") if path.name not in (*SAID, to_web.PAGE, ".nojekyll")]:
         raise ValueError(f"{out} holds other files than a site's, such as {strange[0]}; give another folder")
     cards, lines = [], []
     for workload, said in SAID.items():

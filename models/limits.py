@@ -94,8 +94,7 @@ def _new_bytes(func: OpOverload, args: Sequence[object], kwargs: Mapping[str, ob
     if all(result.alias_info is not None for result in schema.returns) or given.get("device") == META:
         return 0
     tensors = [value for value in tree_leaves(given) if isinstance(value, Tensor)]
-    count = _count(func, given, tensors)
-    if count is None:
+    if (count := _count(func, given, tensors)) is None:
         return _on_meta(func, args, kwargs)
     types = [given.get("dtype") or torch.get_default_dtype(), *(tensor.dtype for tensor in tensors)]
     return count * max(dtype.itemsize for dtype in types)

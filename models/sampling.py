@@ -66,8 +66,7 @@ class Certain:
         if not self.stops or self.ended:
             return "" if self.ended else piece
         text, self.held = self.held + piece, ""
-        found = [text.index(stop) for stop in self.stops if stop in text]
-        if found:
+        if found := [text.index(stop) for stop in self.stops if stop in text]:
             self.ended = True
             return text[: min(found)]
         lengths = range(min(max(map(len, self.stops)) - 1, len(text)), 0, -1)

@@ -238,8 +238,7 @@ def trained_models(
     if not config.trains:
         return {}
     config.hardware.apply(accelerator.device, accelerator.print)
-    known = members(workload, config, folder)
-    if not known:
+    if not (known := members(workload, config, folder)):
         early = ranks.on_main(lambda: run.last.is_dir() and not run.best.is_dir())  # before the first validation
         if early:
             accelerator.print(f"{run.best} is written at the first validation; using {run.last}")

@@ -40,8 +40,7 @@ class Classifier(Part[SignalModel]):
 def describe(model: SignalModel) -> Artifact:
     """Return the program, with the computation of its features beside it."""
     config = model.config
-    unknown = [coin for coin in config.coins if coin not in config.scalers]
-    if unknown:
+    if unknown := [coin for coin in config.coins if coin not in config.scalers]:
         raise ValueError(f"the model has no scaler of the features of {', '.join(unknown)}; train it again")
 
     def fresh(number: int) -> tuple[Tensor, ...]:

@@ -66,8 +66,7 @@ def weights_file() -> Path:
     """Return the path of the weights; ValueError without the package."""
     found = importlib.util.find_spec(PACKAGE.replace("-", "_"))
     folders = (found.submodule_search_locations if found else None) or []
-    files = [path for folder in folders for path in Path(folder).rglob("*.pth")]
-    if not files:
+    if not (files := [path for folder in folders for path in Path(folder).rglob("*.pth")]):
         raise ValueError(f"base {NAME} needs the package {PACKAGE}: pip install {PACKAGE}")
     return files[0]
 

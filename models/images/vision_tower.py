@@ -201,8 +201,7 @@ class Tower(nn.Module):
             output_loading_info=True,
         )
         # A pooler makes one vector of the patches, and is not asked; classifiers have none.
-        missing = sorted(name for name in report["missing_keys"] if "pooler" not in name)
-        if missing:
+        if missing := sorted(name for name in report["missing_keys"] if "pooler" not in name):
             raise ValueError(
                 f"base {base.name} lacks {len(missing)} of its tower's weights ({missing[0]}); give a complete model"
             )

@@ -96,8 +96,7 @@ def flops_per_example(task: Task, updater: Updater, accelerator: Accelerator) ->
     model, size = task.model, updater.progress.micro_batch_size
     if any(isinstance(module, nn.RNNBase) for module in model.modules()):
         return None
-    again = getattr(model, "gradient_checkpointing", False)
-    if again:
+    if again := getattr(model, "gradient_checkpointing", False):
         size = 1  # one example's activations fit
         setattr(model, "gradient_checkpointing", False)  # noqa: B010 (modules have no such attribute by their type)
     try:

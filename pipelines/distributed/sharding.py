@@ -132,8 +132,7 @@ def average_whole(accelerator: Accelerator, model: nn.Module) -> None:
     """Average the gradients of parameters that are not split; FSDP has averaged all others."""
     if not isinstance(model, FSDPModule):
         return
-    gradients = [p.grad for p in model.parameters() if p.ndim == 0 and p.grad is not None]
-    if gradients:
+    if gradients := [p.grad for p in model.parameters() if p.ndim == 0 and p.grad is not None]:
         means = accelerator.reduce(torch.stack(gradients), "mean")
         torch._foreach_copy_(gradients, list(means.unbind()))
 

@@ -169,8 +169,7 @@ def newest_sound(folder: Path, warn: Callable[[str], None]) -> Path | None:
     for path in paths:
         stored = {file.relative_to(path).as_posix() for file in path.rglob("*.safetensors")}
         needed = FILES[2:] if (path / split_checkpoints.SHARES).is_dir() else FILES
-        reason = files.fault(path, MANIFEST, {*needed, *stored})
-        if reason is None:
+        if (reason := files.fault(path, MANIFEST, {*needed, *stored})) is None:
             return path
         warn(f"checkpoint {path} is refused: {reason}")
     if paths:

@@ -299,8 +299,7 @@ class Updater:
             names, device = list(figures[0]), self.accelerator.device
 
             def column(name: str) -> Tensor:
-                tensors = [value for entry in figures if isinstance(value := entry[name], Tensor)]
-                if tensors:
+                if tensors := [value for entry in figures if isinstance(value := entry[name], Tensor)]:
                     return torch.stack(tensors)
                 return torch.tensor([x[name] for x in figures]).to(device, non_blocking=True)
 

@@ -88,8 +88,7 @@ def drawn(runs: Sequence[Found], picture: Path) -> bool:
 
     metric = runs[0].metric
     names = ["train/loss", metric.name if metric else "val/loss"]
-    names = [name for name in names if any(_curve(found, name) for found in runs)]
-    if not names:
+    if not (names := [name for name in names if any(_curve(found, name) for found in runs)]):
         return False
     figure = Figure(figsize=(5 * len(names), 3.5), layout="constrained")
     for axis, name in zip(figure.subplots(1, len(names), squeeze=False)[0], names, strict=True):

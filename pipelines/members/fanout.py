@@ -109,8 +109,7 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
     outcomes = ranks.on_main(end)
     if number:
         raise Stopped(number, "; members that were being trained are saved")
-    failed = {name: outcome["reason"] for name, outcome in outcomes.items() if outcome["state"] != "done"}
-    if failed:
+    if failed := {name: outcome["reason"] for name, outcome in outcomes.items() if outcome["state"] != "done"}:
         reasons = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
         raise MembersFailedError(f"{len(failed)} of {len(names)} members failed, the others are trained:\n{reasons}")
 

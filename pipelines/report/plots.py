@@ -78,8 +78,7 @@ def _drawn(draw: Callable[[T], Markup], wanted: bool, job: T) -> tuple[Markup, d
 
 
 def _collect(label: str, picture: np.ndarray) -> None:
-    pictures = _collected.get()
-    if pictures is not None:
+    if (pictures := _collected.get()) is not None:
         pictures[f"{len(pictures):02} {label}"] = picture
 
 
@@ -113,8 +112,7 @@ def panel(x: str, y: str, title: str = "", quick: bool = False) -> tuple[Figure,
 def _curve(name: str, metrics: Sequence[Mapping[str, float]]) -> Markup:
     figure, axis = panel("step (updates of the model)", UNITS.get(name, name.replace("_", " ")))
     for key, style in ((f"train/{name}", "-"), (f"val/{name}", "o-"), (name, "-")):
-        points = [(entry["step"], entry[key]) for entry in metrics if entry.get(key) is not None]
-        if points:
+        if points := [(entry["step"], entry[key]) for entry in metrics if entry.get(key) is not None]:
             axis.plot(*thinned(np.array(points)).T, style, label=key, linewidth=1, markersize=3)
     if len(axis.lines) > 1:
         axis.legend(fontsize=8)
@@ -139,8 +137,7 @@ def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str
     axis = drawn.subplots()
     for place, row in enumerate(rows):
         colour = "tab:blue" if row in own else "gray"
-        interval = interval_of(row, figure, spread)
-        if interval is not None:
+        if (interval := interval_of(row, figure, spread)) is not None:
             axis.plot(interval, [place, place], color=colour, linewidth=2)
         axis.plot(row[figure], place, "o", color=colour, markersize=5)
         text = f"{shown(row[name])}: {shown(row[figure])}"

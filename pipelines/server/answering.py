@@ -254,8 +254,7 @@ class Answering:
             if each.key == first.key:
                 kinds = each.kinds[len(each.found) :][: first.at_once - len(taken)]
                 number = self.pace.within([*taken, *kinds], TURN_SECONDS) - len(taken)
-                number = max(number, 0 if taken else 1)
-                if number:
+                if number := max(number, 0 if taken else 1):
                     chosen.append((each, number))
                     taken += kinds[:number]
                     self.waiting.remove(each)

@@ -128,8 +128,7 @@ class Scheduler:
                 request.texts.append(self.writer.begun(request.waiting.popleft(), request.settings))
                 if time.monotonic() > end:
                     break
-            going = [text for request in requests for text in request.going]
-            if going:
+            if going := [text for request in requests for text in request.going]:
                 self.writer.advance(going)
                 self.count(len(going))
             if not going or time.monotonic() > end:

@@ -167,8 +167,7 @@ class Completions:
         self, body: bodies.OpenAI, prompts: Sequence[str], about: dict[str, str], chunk: str, key: str, echo: bool
     ) -> Response:
         """Return the completions as one object, or as a stream of objects `chunk`; `about` begins both."""
-        run = self.runs.get(body.model)
-        if run is None:
+        if (run := self.runs.get(body.model)) is None:
             raise Refused(404, f"no text run {body.model!r} is served; there are {', '.join(self.runs)}")
         asked = [prompt for prompt in prompts for _ in range(body.n or 1)]
         if not 1 <= len(asked) <= self.limits.inputs:

@@ -71,8 +71,7 @@ def feed(word: str) -> Callable[[BaseConfig, Path], Feed]:
 
 def _package(word: str) -> ModuleType:
     """Import the package of a workload."""
-    folder = own_folder(word)
-    if folder is not None:
+    if (folder := own_folder(word)) is not None:
         return _import_own(word, folder)
     if word not in names():
         near = get_close_matches(word, names(), 1)

@@ -312,8 +312,7 @@ class Comparator(io.Model):
 
     def rank(self, folder: str | Path, budget: int = 32, attribute: str | None = None) -> dict[str, Plain]:
         """Return what `predict` answers about a folder's images; ValueError if none of them can be read."""
-        paths = sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)
-        if not paths:
+        if not (paths := sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)):
             raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
         (found,) = self.predict([{"images": list(map(str, paths))}], comparisons=budget, attribute=attribute)
         if "error" in found:

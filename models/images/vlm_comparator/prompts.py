@@ -84,8 +84,7 @@ def text_of(config: VlmComparatorConfig, base: LoadedBase, kind: str) -> str:
         # Not the processor's own method, since that of some needs a part for videos.
         ask: Callable[..., str] = ProcessorMixin.apply_chat_template
         return ask(base.processor, messages, add_generation_prompt=True, tokenize=False)
-    asked = config.prompt or base.family.prompt
-    if not asked:
+    if not (asked := config.prompt or base.family.prompt):
         raise ValueError(f"base {config.base} has no chat template; give prompt, with {{question}} and <image> twice")
     return asked.replace("{question}", question).replace("{attribute}", config.attribute)
 

@@ -177,8 +177,7 @@ def _training(page: Page, logged: Logged) -> Figure:
     for number, fold in enumerate(page["folds"]):
         metrics, colour = logged[fold["member"]], f"C{number}"
         for key, style in (("train/loss", ":"), ("val/log_loss", "-")):
-            points = [(entry["step"], entry[key]) for entry in metrics if entry.get(key) is not None]
-            if points:
+            if points := [(entry["step"], entry[key]) for entry in metrics if entry.get(key) is not None]:
                 label = f"{fold['member']} {key}"
                 axis.plot(*thinned(np.array(points)).T, style, color=colour, linewidth=1, label=label)
     if axis.lines:

@@ -146,8 +146,7 @@ def _check_nothing_is_lost(
     if not path.is_file() or kind_of(path, columns) != ANSWERS:
         return
     kept = Counter(() if itself else (tuple(answer) for _, *answer in pairs))
-    lost = (Counter(tuple(answer) for _, *answer in read_table(path, columns).pairs) - kept).total()
-    if lost:
+    if lost := (Counter(tuple(answer) for _, *answer in read_table(path, columns).pairs) - kept).total():
         advice = "" if itself else f"append its rows to {table} first, or "
         raise UserError(
             f"{path} holds {_count(lost, 'answer')} that would be lost; {advice}name another file to write to"

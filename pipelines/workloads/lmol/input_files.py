@@ -17,8 +17,7 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
     """Yield one ranking of all files that are named, and one of each folder."""
     from models.images.inputs import ENDINGS
 
-    files = [path for path in paths if not path.is_dir()]
-    if files:
+    if files := [path for path in paths if not path.is_dir()]:
         yield Given(" ".join(map(str, files)), {"images": list(map(str, files))})
     for folder in (path for path in paths if path.is_dir()):
         try:

@@ -147,8 +147,7 @@ def _threes(same: np.ndarray, other: np.ndarray, most: int, degree: int, images:
     left, chosen = [degree] * images, []
     similar, different = iter(same.tolist()), iter(other.tolist())
     for pairs in (similar, different, different) * most:
-        pair = next((pair for pair in pairs if left[pair[0]] and left[pair[1]]), None)
-        if pair is None:
+        if (pair := next((pair for pair in pairs if left[pair[0]] and left[pair[1]]), None)) is None:
             break
         chosen.append(pair)
         left[pair[0]] -= 1

@@ -212,8 +212,7 @@ def _listened(
     Both are cut after the same number of tokens. Without a hero in any held-out story, there are no rows.
     """
     settings, found = config.evaluation, [(story, listener.beginning(story)) for story in stories]
-    begun = [(story, begin) for story, begin in found if begin is not None][: settings.heard]
-    if not begun:
+    if not (begun := [(story, begin) for story, begin in found if begin is not None][: settings.heard]):
         return []
     most = settings.heard_tokens
     told, ends = _told(config, model, [begin for _, begin in begun], most)

@@ -42,8 +42,7 @@ class World(dict[str, str]):
     """The slots of one story. `{Elder}` is `{elder}` with a capital."""
 
     def __missing__(self, key: str) -> str:
-        value = self[key[0].lower() + key[1:]] if key[0].isupper() else None
-        if value is None:
+        if (value := self[key[0].lower() + key[1:]] if key[0].isupper() else None) is None:
             raise KeyError(key)
         return value[0].upper() + value[1:]
 

@@ -66,8 +66,7 @@ def read_odt(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
         if b"encryption-data" in parts.get("META-INF/manifest.xml", b""):
             raise UserError("is encrypted; save it without a password")
         root = etree.fromstring(parts["content.xml"], parser)
-        body = root.find(f"{OFFICE}body/{OFFICE}text")
-        if body is None:
+        if (body := root.find(f"{OFFICE}body/{OFFICE}text")) is None:
             raise UserError("is an OpenDocument file but not a text; save it as .odt")
         hidden = {
             style.get(f"{STYLE}name")

@@ -53,8 +53,7 @@ def read_pdf(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
         log.propagate = propagate
     met = [record.getMessage() for record in messages.buffer]
     warnings = [f"problems met in reading: {len(met)}, such as {met[0]!r}"] if met else []
-    empty = sum(not page.strip() for page in pages)
-    if empty:
+    if empty := sum(not page.strip() for page in pages):
         warnings.append(f"pages without text (scanned, or pictures only): {empty} of {len(pages)}")
     return "\f".join(pages), len(pages), warnings
 

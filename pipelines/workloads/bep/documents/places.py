@@ -33,8 +33,7 @@ def mask_places(text: str, masker: Masker) -> str:
     text = masker.matches(text, "address", ADDRESS, LABELS["address"])
     text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
     for kind, mask in SLOTS.items():
-        named = {match["it"] for match in LABELS[kind].finditer(text) if _is_own(match["it"], kind)}
-        if named:
+        if named := {match["it"] for match in LABELS[kind].finditer(text) if _is_own(match["it"], kind)}:
             listed = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))
             text = masker.matches(text, kind, mask, re.compile(rf"(?<![^\W_])(?:{listed})(?![^\W_])", re.I))
     return text

@@ -41,8 +41,7 @@ def download(
         since = now - days * DAY if since is None else since
         while since <= now:
             page = client.fetch_ohlcv(market, timeframe, since=since, limit=PAGE)
-            page = [row for row in page if row[0] >= since]
-            if not page:
+            if not (page := [row for row in page if row[0] >= since]):
                 break
             rows += page
             since = int(page[-1][0]) + 1
@@ -66,8 +65,7 @@ def _client(kind: "type[ccxt.Exchange]") -> "ccxt.Exchange":
 def _market(symbol: str, markets: Iterable[str]) -> str:
     wanted = canonical(symbol)
     # BTC/USDT:USDT is a future; the spot market BTC/USDT has the shorter name.
-    found = [name for name in sorted(markets, key=len) if letters_and_digits(name) == wanted]
-    if not found:
+    if not (found := [name for name in sorted(markets, key=len) if letters_and_digits(name) == wanted]):
         quote = next((quote for quote in RULES.quotes if wanted.endswith(quote) and wanted != quote), "")
         base = wanted.removesuffix(quote)
         raise UserError(f"{symbol}: the exchange does not trade {f'{base}/{quote}' if quote else wanted}")

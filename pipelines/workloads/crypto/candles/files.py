@@ -61,8 +61,7 @@ def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
 def coins(folder: Path | str, timeframe: str) -> list[str]:
     """Return the coins with candles of this timeframe in the folder. Raises UserError if there are none."""
     files, passed_over = in_folder(Path(folder))
-    found = sorted({name.coin for _, name in files if name.timeframe == timeframe})
-    if not found:
+    if not (found := sorted({name.coin for _, name in files if name.timeframe == timeframe})):
         others = sorted({name.timeframe for _, name in files})
         none = (
             f"data.folder={folder} holds no {timeframe} candles (found there: "

@@ -94,8 +94,7 @@ def run(signal: np.ndarray, **market: Unpack[Market]) -> Result:
             trades.append(_trade(entry, t, t - entry, side, opens[t] / price, paid, cost, "signal"))
             account, side = account * (1.0 + trades[-1].net), 0
         if not side:
-            side = orders[t] if account > 0 else 0
-            if not side:
+            if not (side := orders[t] if account > 0 else 0):
                 equity[t] = account
                 continue
             entry, until, price = t, t + horizon, opens[t]

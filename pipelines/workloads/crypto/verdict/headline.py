@@ -91,8 +91,7 @@ def net_return_interval(pages: Sequence[Page]) -> list[float] | None:
 
 def predictability(pages: Sequence[Page]) -> str:
     """Say in words of a trader how often the models had the side right."""
-    figures = [page["figures"] for page in pages if page["figures"]["directional_n"]]
-    if not figures:
+    if not (figures := [page["figures"] for page in pages if page["figures"]["directional_n"]]):
         return "The models leaned to neither side."
     rates = [each["directional_hit_rate"] or 0.0 for each in figures]
     sides = sum(each["directional_n"] for each in figures)

@@ -54,7 +54,6 @@ def opened(source: Path, column: str | None, cache: str) -> tuple[str, Rows, Cal
 
 def _file(whole: Any, column: str, numbers: Mapping[str, int], name: str) -> bytes:
     """Return an image's file; ValueError for a name of no row, or if the data set holds but its path."""
-    content = (whole[numbers[name]][column] or {}).get("bytes") if name in numbers else None
-    if content is None:
+    if (content := (whole[numbers[name]][column] or {}).get("bytes") if name in numbers else None) is None:
         raise ValueError("the data set has no bytes of it; save it with its images")
     return bytes(content)

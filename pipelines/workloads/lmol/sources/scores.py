@@ -112,8 +112,7 @@ def standard_errors(unit: np.ndarray, deviations: np.ndarray, counts: np.ndarray
     free = counts - 1.0
     if not free.sum():
         return np.full(len(counts), lone)
-    pooled = (free * np.square(deviations)).sum() / free.sum()
-    if not pooled:
+    if not (pooled := (free * np.square(deviations)).sum() / free.sum()):
         return np.zeros(len(counts))
     share, chance = np.square(deviations) / pooled, 2 / np.maximum(free, 1e-9)
     seen = free > 0

@@ -44,8 +44,7 @@ def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Map
                 "or do not move in trial steps, so training would not change them; choose another model.kind or "
                 "model.base"
             )
-        unsaved = sorted(trained.keys() - model.state_dict().keys())
-        if unsaved:
+        if unsaved := sorted(trained.keys() - model.state_dict().keys()):
             raise UserError(f"{_some(unsaved)} would train but not be saved; choose another model.kind or model.base")
         parts = ("lora_", *getattr(model, "projectors", ())) if getattr(model.config, "lora", False) else ()
         if absent := [part for part in parts if not any(part in name for name in trained)]:
