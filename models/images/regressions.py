@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 MOST_IMAGES = 4000  # M at most, as the time to fit grows with their cube
 COMPONENTS = 256  # D at most
+MANY = 4096  # features of a kind
 LENGTHS = (1.0, 2.0)  # of kernels, in root mean square differences of standardised features
 PENALTIES = torch.logspace(-3, 3, 13, dtype=torch.float64)
 
@@ -40,9 +41,13 @@ class Kernels(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return sums (U, T) for features (U, F)."""
-        square = distances(features @ self.axes - self.centre, self.stored)
-        sums = [(-square / length**2).exp() @ self.dual.chunk(len(LENGTHS), 1)[i] for i, length in enumerate(LENGTHS)]
-        return torch.stack(sums).sum(0)
+        # The centre takes nearly all of them away, and large weights cancel out: single precision leaves too few digits.
+        many = len(self.axes) > MANY or features.device.type == "mps"  # a tower's cells lose little, but take long
+        exact = features.dtype if many else torch.float64
+        axes, centre, stored, dual = (each.to(exact) for each in (self.axes, self.centre, self.stored, self.dual))
+        square = distances(features.to(exact) @ axes - centre, stored)
+        sums = [(-square / length**2).exp() @ dual.chunk(len(LENGTHS), 1)[i] for i, length in enumerate(LENGTHS)]
+        return torch.stack(sums).sum(0).to(features.dtype)
 
 
 class Regressions(nn.Module):

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 
 import torch
 from torch import Tensor, nn
@@ -43,7 +42,7 @@ class Attributes(Comparator):
         self.frozen, self.fixed, self.head_noise = first.frozen, first.fixed, first.head_noise
         self._no_split_modules = first._no_split_modules
         self.rate_factors = {f"heads.0.{name}": rate for name, rate in getattr(first, "rate_factors", {}).items()}
-        self.card = MappingProxyType({"Attributes": "".join(f"- {name}\n" for name in names)})
+        self.card = {"Attributes": "".join(f"- {name}\n" for name in names)}
 
     @property
     def views(self) -> Mapping[str, Comparator]:
