@@ -41,7 +41,7 @@ class Kernels(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return sums (U, T) for features (U, F)."""
-        # The centre takes nearly all of them away, and large weights cancel out: single precision leaves too few digits.
+        # The centre takes nearly all of them away and large weights cancel out, so single precision loses digits.
         many = len(self.axes) > MANY or features.device.type == "mps"  # a tower's cells lose little, but take long
         exact = features.dtype if many else torch.float64
         axes, centre, stored, dual = (each.to(exact) for each in (self.axes, self.centre, self.stored, self.dual))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from common.errors import UserError
-from models.market.candle_tables import FileName, canonical, file_name
+from models.market.candle_tables import RULES, FileName, canonical, file_name
 from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto.candles.checks import check
 
@@ -20,15 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SUFFIXES = (".csv", ".json", ".json.gz", ".parquet", ".feather", ".zip")
-NOT_READ = {  # ending -> the reason
-    **dict.fromkeys(
-        (".h5", ".hdf5", ".hdf"),
-        "HDF5 keeps the names of columns as pickles, which can run code; write them as Feather (freqtrade convert-data "
-        "--format-from hdf5 --format-to feather) or as CSV",
-    ),
-    **dict.fromkeys((".xlsx", ".xls", ".ods"), "a spreadsheet; save it as CSV"),
-    **dict.fromkeys((".pkl", ".pickle"), "a pickle can run code; save the table as CSV or Parquet"),
-}
 KLINES = 12  # columns of Binance's public klines, which may lack a header; Kraken's table has 7, the last counts trades
 NAMED = 3  # files in a line on what is passed over
 MOST_BYTES = 2**31  # that a compressed file may hold
@@ -99,7 +90,7 @@ def named(path: Path) -> FileName:
         return FileName(reason="folders are not looked into")
     if suffix is None:
         kind = path.suffix.lower()
-        return FileName(reason=NOT_READ.get(kind, f"{kind or 'files without an ending'}: no format of candles"))
+        return FileName(reason=RULES.reasons.get(kind, f"{kind or 'files without an ending'}: no format of candles"))
     return file_name(path.name[: -len(suffix)])
 
 
