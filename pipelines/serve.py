@@ -93,7 +93,7 @@ def named(args: Namespace) -> list[str]:
         raise UserError(f"--workload {args.workload} stands in place of {args.runs[0]}; leave one of them out")
     if args.workload:
         workloads.inputs(args.workload)  # refuses an unknown workload
-        return [f"{workloads.name_of(args.workload)}/{args.name or trained.usual(args.workload)}"]
+        return [f"{workloads.name_of(args.workload)}/{args.name or trained.usual(args.workload, cli.announce)}"]
     if args.name:
         raise UserError(f"--name {args.name} needs --workload, as in --workload cvrp --name {args.name}")
     return args.runs or usual_runs()
@@ -104,7 +104,7 @@ def usual_runs() -> list[str]:
     found, reasons = [], []
     for workload in workloads.names():
         try:
-            found.append(f"{workload}/{trained.usual(workload)}")
+            found.append(f"{workload}/{trained.usual(workload, cli.announce)}")
         except UserError as error:
             reasons.append(str(error))
     if not found:

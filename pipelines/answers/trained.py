@@ -120,7 +120,8 @@ def usual(word: str, say: Callable[[str], object] = str) -> str:
     root, ships = Run(workload, ALL).root, shipped.names(workload)
     models = [path for form in ("*", "*/members/*") for path in root.glob(f"{form}/model/best/config.json")]
     names = [path.relative_to(root).parts[0] for path in sorted(models, key=lambda path: path.stat().st_mtime)]
-    trained = [run for name in names if name not in ships and (run := Run(workload, name)).started()]  # no copy of ours
+    runs = [run for name in names if (run := Run(workload, name)).started()]
+    trained = [run for run in runs if run.name not in ships or run.metrics_file.exists()]  # no copy of ours
     ours = ALL if len(ships) > 1 and inputs.shipped else next(iter(ships), "")
     if not trained and not ours:
         train = f"train one: accelerate launch pipelines/train.py --workload {word}"

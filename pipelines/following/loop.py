@@ -89,7 +89,7 @@ class Follower:
             if time.monotonic() < again:
                 continue
             try:
-                new = [*itertools.islice(self.feed.new(series, self.state.answered.get(series), now), AT_ONCE)]
+                new = [*itertools.islice(self.feed.new(series, self.state.answered.get(series), now), AT_ONCE + 1)]
             except Exception as error:  # whatever a file or an exchange does, the others are answered
                 wait = self.feed.every * min(2**looks, LONGEST_WAIT)
                 self.failing[series] = looks + 1, time.monotonic() + wait
@@ -98,10 +98,10 @@ class Follower:
                 continue
             if self.failing.pop(series, None):
                 say(f"{series}: read again after {looks} looks in vain")
-            found += [(series, moment) for moment in new]
-            if new and len(new) < AT_ONCE and (late := now - new[-1].time - self.feed.step) >= self.feed.step:
+            found += [(series, moment) for moment in new[:AT_ONCE]]
+            if new and len(new) <= AT_ONCE and (late := now - new[-1].time - self.feed.step) >= self.feed.step:
                 newest = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(new[-1].time / 1000))
-                say(f"{series}: nothing is newer than {newest}, answered {late / 3.6e6:,.1f} hours after its end")
+                say(f"{series}: nothing after {newest} can be answered yet, {late / 3.6e6:,.1f} hours after its end")
         if found:
             self._answer(sorted(found, key=lambda each: each[1].time))
         return len(found)

@@ -60,14 +60,23 @@ def test_routes_are_not_planned_by_a_run_that_learnt_other_problems_or_is_worse_
     (tmp_path / "runs/cvrp/plain/config.yaml").write_text("data:\n  problem: cvrp\n")
     judged = tmp_path / "runs/cvrp/plain/evaluations/test.json"
     judged.parent.mkdir()
-    judged.write_text('{"shipped_saves": [-0.1, 0.3]}')
+
+    def evaluated(page, seconds=0):
+        judged.write_text(page)
+        os.utime(judged, (2e9 - seconds, 2e9 - seconds))
+
+    evaluated('{"shipped_saves": [-0.1, 0.3]}')
     assert answering()[0] == "plain"
-    judged.write_text('{"shipped_saves": [0.1, 0.34]}')
+    evaluated('{"shipped_saves": [0.1, 0.34]}', seconds=20)  # of other weights, as it went on to train
+    assert answering()[0] == "plain"
+    evaluated('{"shipped_saves": [0.1, 0.34]}')
     name, said = answering()
     assert name == trained.ALL
     assert "plain has tours that are 0.1 to 0.34 % longer than those of what ships; --name plain takes" in said
-    for damaged in ("{", "[]", '{"shipped_saves": 3}'):
-        judged.write_text(damaged)
+    assert "cvrp/shipped" in serve.usual_runs()
+    assert "plain has tours that are 0.1 to 0.34 % longer" in capsys.readouterr().err
+    for damaged in ("{", "[]", '{"shipped_saves": 3}', '{"shipped_saves": [null, null]}'):
+        evaluated(damaged)
         assert answering()[0] == "plain"
 
 
@@ -75,6 +84,8 @@ def test_the_copy_of_a_shipped_model_that_was_evaluated_is_no_run_that_answers(t
     monkeypatch.chdir(tmp_path)
     run("cvrp-20", 0)
     assert trained.usual("cvrp") == trained.ALL
+    (tmp_path / "runs/cvrp/cvrp-20/metrics.jsonl").write_text('{"step": 1}\n')  # trained under that name
+    assert trained.usual("cvrp") == "cvrp-20"
 
 
 def test_the_workload_chooses_among_the_models_that_ship(tmp_path, monkeypatch, capsys):

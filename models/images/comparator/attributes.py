@@ -23,7 +23,7 @@ class Attributes(Comparator):
     """Siamese comparators, one for each attribute, of images that are encoded once for all of them.
 
     Each is a comparator of its own (`of`), with its head, references, scale and regressions; they share the encoder.
-    What is asked of the whole without naming an attribute, the first one answers.
+    Of the whole, `compare`, `score` and `rank` answer by the first one.
     """
 
     family = "comparator"

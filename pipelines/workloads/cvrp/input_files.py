@@ -128,15 +128,15 @@ def shipped(given: Mapping[str, object]) -> str:
 
 def worse(run: Path) -> str:
     """Say why the shipped policies answer in place of a run: it learnt other problems, or its evaluation shows it."""
-    judged = run / "evaluations" / "test.json"
+    judged, weights = run / "evaluations/test.json", run / "model/best/config.json"
     try:
-        learnt = plain_yaml.parse((run / "config.yaml").read_bytes())["data"].get("problem", "cvrp")
-        low, high = (json.loads(judged.read_bytes()) if judged.is_file() else {}).get("shipped_saves") or (0, 0)
+        if (learnt := plain_yaml.parse((run / "config.yaml").read_bytes())["data"].get("problem", "cvrp")) != "cvrp":
+            return f"learnt data.problem={learnt}"
+        known = judged.is_file() and judged.stat().st_mtime >= weights.stat().st_mtime  # else of former weights
+        low, high = (json.loads(judged.read_bytes()) if known else {}).get("shipped_saves") or (0, 0)
+        return f"has tours that are {low:.2g} to {high:.2g} % longer than those of what ships" if low > 0 else ""
     except (OSError, ValueError, TypeError, AttributeError, LookupError):  # damaged, which is told where it is loaded
         return ""
-    if learnt != "cvrp":
-        return f"learnt data.problem={learnt}"
-    return f"has tours that are {low:.2g} to {high:.2g} % longer than those of what ships" if low > 0 else ""
 
 
 EXAMPLE = Path(__file__).with_name("customers.csv")

@@ -22,8 +22,8 @@ from models.images.people.preferences import UNKNOWN, Posterior, Prior, next_pai
 from models.images.people.raters import Fitted, fitted, ranked
 from models.images.texture import texture
 from pipelines.workloads.lmol.config import Columns
-from pipelines.workloads.lmol.sources.attributes import by_attribute
-from pipelines.workloads.lmol.sources.finding import ANSWERS, find_answers, kind_of
+from pipelines.workloads.lmol.sources.columns import layout_of, plain, rows_of
+from pipelines.workloads.lmol.sources.finding import ANSWERS, by_attribute, find_answers, kind_of
 from pipelines.workloads.lmol.sources.scores import LabelledPair
 from pipelines.workloads.lmol.sources.tables import Listed, passed_over, read_table
 
@@ -43,6 +43,7 @@ class PeoplesRanking:
     notes: Sequence[str]
     folder: Path  # of the images
     table: Path | None  # of the answers
+    columns: Mapping[str, int | str]  # of that table, or of a new one -> a number in a pair, or what stands in all rows
 
     def write_ranking(self, path: Path, following: Path | None = None) -> str:
         """Write a CSV of scores about 0 with 95 % intervals, highest first; return a line about it."""
@@ -62,10 +63,10 @@ class PeoplesRanking:
         return f"{path}: scores of {_count(len(scores), 'image')}, with 95 % intervals"
 
     def write_next(self, path: Path, count: int, seed: int) -> str:
-        """Write a CSV img1,img2,label of the next pairs, labels empty; return a line about it and the next step."""
+        """Write the next pairs, without labels, in the table's form; return a line about them and the next step."""
         pairs = next_pairs(self.fitted.posterior(self.answers), count, self.answers, seed)
-        rows = ((self.names[first], self.names[second], "") for first, second in pairs)
-        write_text(path, to_csv(("img1", "img2", "label"), rows))
+        rows = ([self.names[pair[of]] if isinstance(of, int) else of for of in self.columns.values()] for pair in pairs)
+        write_text(path, to_csv(list(self.columns), rows))
         if not len(pairs):
             return f"{path}: no pairs, as all have been asked about"
         further = f"append its rows to {self.table}" if self.table else f"save it as {self.folder / PROPOSED}"
@@ -134,7 +135,12 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     ]
     posterior, doubts = ranked(answers, found)
     notes += doubts
-    return PeoplesRanking(names, answers, posterior, found, notes, folder, table)
+    layout, used, _ = layout_of(table, columns) if table else ("", {}, "")
+    written: dict[str, int | str] = {"img1": 0, "img2": 1, "label": ""}  # unless the table goes on in its own form
+    if table and layout == "pairs":
+        written = dict.fromkeys(rows_of(table)[0], "") | {used["first"]: 0, used["second"]: 1}
+        written |= {name: asked.attribute for name in written if asked.attribute and plain(name) == "attribute"}
+    return PeoplesRanking(names, answers, posterior, found, notes, folder, table, written)
 
 
 def _check_nothing_is_lost(

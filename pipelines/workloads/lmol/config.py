@@ -81,7 +81,10 @@ class Data(LoadedData):
         of_one |= {"columns.score": self.columns.score, "columns.std": self.columns.std}
         for key, value in of_one.items() if names else ():
             if value and (key != "source" or value in ("digits", "photos")):
-                raise ValueError(f"data.{key}={value} is of one attribute; leave it out, or data.attributes={names}")
+                other = "give a table of your own" if key == "source" else "leave it out"
+                raise ValueError(f"data.{key}={value} is of one attribute; {other}, or leave data.attributes out")
+        if len({name.lower() for name in names}) < len(names):  # files are named by them
+            raise ValueError(f"data.attributes=[{','.join(names)}] names one twice; give each once")
         return self
 
     @model_validator(mode="after")

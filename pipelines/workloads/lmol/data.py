@@ -227,8 +227,9 @@ def grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
 def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> None:
     """Raise UserError if a part has no pair, or if one of the answers never occurs in training."""
     if small := next((part for part in PARTS if len(parts[part]) < 2), None):
+        usable = len(found.scores) if found.known is None else found.known.sum()
         raise UserError(
-            f"data.source={data.source}: of {len(found.scores)} usable images the {small} part has "
+            f"data.source={data.source}: of {usable} usable images the {small} part has "
             f"{len(parts[small])}, but two are needed; give more images, or a smaller data.folds={data.folds}"
         )
     scores = np.sort(found.scores[parts["train"]])

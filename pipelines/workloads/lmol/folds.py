@@ -59,7 +59,7 @@ def joined(found: Mapping[str, Evaluation], folds: int) -> Evaluation:
         **{name: mean for name, (mean, _) in over.items()},
         **{name: sum(one.summary[name] for one in each) for name in ("n", "images", "seconds")},
         **{name: first[name] for name in ("theta", "attribute")},
-        "few": next(filter(None, (one.summary.get("few") for one in each)), ""),
+        "few": first.get("few", "") if all(one.summary.get("few") for one in each) else "",
         "intervals": {name: interval for name, (_, interval) in over.items()},
         "folds": {member: {name: one.summary.get(name) for name in numbers} for member, one in found.items()},
     }

@@ -40,23 +40,15 @@ def sections(
 def _of_attribute(config: Config, test: Evaluation) -> list[tuple[str, Markup]]:
     judged = _compared(test)
     if config.data.fold == "all":
-        title = f"{heading(judged, test.summary.get('few', ''))}, over {config.data.folds} folds"
-        return [(title, _verdict(test, judged))]
+        few = test.summary.get("few", "")
+        return [(heading(judged, few) + f", over {config.data.folds} folds" * (not few), _verdict(test, judged))]
     found = json.loads(test.files[f"{test.split}.details.jsonl"])
     rows = from_csv(test.files[f"{test.split}.scores.csv"])
     strip = beside(__file__, "strip.html", images=found["strip"], Z95=Z95)
-    answers = panels(
-        [
-            svg(_reliability(found["reliability"])),
-            svg(_margins(found["margins"])),
-            matrix(found["confusion"], CLASSES, "label", "answer"),
-        ]
-    )
-    parts = [
-        (heading(judged, test.summary["few"]), _verdict(test, judged) + strip),
-        ("Scores against the known ones", svg(_scores(rows))),
-        ("Answers: confidence and accuracy", answers),
-    ]
+    drawn = [svg(_reliability(found["reliability"])), svg(_margins(found["margins"]))]
+    answers = panels([*drawn, matrix(found["confusion"], CLASSES, "label", "answer")])
+    parts = [(heading(judged, test.summary["few"]), _verdict(test, judged) + strip)]
+    parts += [("Scores against the known ones", svg(_scores(rows))), ("Answers: confidence and accuracy", answers)]
     if by_family := [{"family": name, **figures} for name, figures in found["families"].items()]:
         parts.append(("Accuracy by family", table(by_family, "accuracy by family")))
     if found["mistakes"]:

@@ -234,6 +234,30 @@ def test_votes_are_by_the_attribute_that_their_row_names(made, tmp_path):
             ranked[name] = {row["image"]: float(row["score"]) for row in csv.DictReader(file)}
         assert spearmanr(*zip(*((ranked[name][row["file"]], float(row[name])) for row in rows), strict=True))[0] > 0.8
     refused(stage(tmp_path, "ask.py", *words[:-1], "data.attribute=taste"), "no score in 'taste', and no row whose")
+    both = "the column attribute has rows about 2 attributes; give data.attributes=[brightness,texture] or one of them"
+    refused(stage(tmp_path, "ask.py", *words[:-1]), both)
+    refused(stage(tmp_path, "prepare.py", "--workload", "lmol", "data.source=made"), both)
+
+
+def test_pairs_to_ask_about_go_on_in_the_form_of_their_table(made, tmp_path):
+    folder, names = tmp_path / "asked", [f"{number:03}.png" for number in range(12)]
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_bytes((made / "made" / name).read_bytes())
+    table = folder / "answers.csv"
+    answers = [(*names[:2], "First", "gloss", "ann"), (*names[2:4], "Second", "shape", "bob")]
+    write(table, ("left", "right", "label", "attribute", "rater"), *answers)
+    words = ["asked", "--next", "next.csv", "--pairs", "3", "data.attribute=gloss", "data.columns.first=left"]
+    succeeded(stage(tmp_path, "ask.py", *words, "data.columns.second=right"))
+    with (tmp_path / "next.csv").open() as file:
+        asked = list(csv.DictReader(file))
+    assert {(*row, *list(row.values())[2:]) for row in asked} == {
+        ("left", "right", "label", "attribute", "rater", "", "gloss", "")
+    }
+    with table.open("a", newline="") as file:
+        csv.writer(file).writerows([*[*row.values()][:2], "Similar", "gloss", "ann"] for row in asked)
+    (tmp_path / "next.csv").unlink()
+    assert "4 answers about" in succeeded(stage(tmp_path, "ask.py", *words, "data.columns.second=right")).stdout
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""The table of a user's images: found in their folder, one folder above, or made of a folder for each rank."""
+"""The table of a user's images: found in their folder, one folder above, or made of a folder for each rank.
+
+Of several attributes it has a column of scores for each, or a column that says which one a row is about.
+"""
 
 import contextlib
 import difflib
@@ -10,9 +13,8 @@ from pathlib import Path
 from common.errors import UserError
 from models.images.inputs import ENDINGS
 from pipelines.workloads.lmol.sources import packed
-from pipelines.workloads.lmol.sources.attributes import by_attribute
-from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, SHEET, layout_of, lists_in, rows_of
-from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, home, ranks, read_table, within
+from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, SHEET, USUAL, layout_of, lists_in, plain, rows_of
+from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, Listed, Rows, home, ranks, read_table, within
 
 TABLES = (".csv", ".tsv", SHEET)  # and lists in .txt
 # Of tables, by what they hold: answers about pairs, scores, and what `ask.py` writes, a ranking and pairs to label.
@@ -126,3 +128,35 @@ def _mentions(table: Path, images: AbstractSet[str]) -> bool:
     with (lists_in(table)[0] if table.is_dir() else table).open(encoding="utf-8-sig", errors="replace") as file:
         cells = re.split(r"[,;\t|\n/\\\"]", file.read(LONGEST_HEADER))
     return any(cell.strip() in images for cell in cells)
+
+
+def by_attribute(
+    table: Path, columns: Mapping[str, str] | None, attributes: Sequence[str], root: Path | None = None, rows: Rows = ()
+) -> list[Listed]:
+    """Return what a table lists, as `read_table` does, for each attribute; once, of the only one, if none is named.
+
+    An image without a score in one of them is not listed for it. UserError for an attribute that is not there.
+    """
+    if table.is_dir() and not rows and not lists_in(table):
+        if not attributes:
+            return [read_table(table, columns, root)]
+        raise UserError(f"data.attributes: {table} has a folder per rank, of one attribute; leave data.attributes out")
+    header, rows = (list(rows[0][1]), rows) if rows else rows_of(table)
+    about = next((name for name in header if plain(name) == "attribute" and name not in attributes), "")
+    if not attributes:
+        if len(kinds := {row[about] for _, row in rows if about}) > 1:
+            each = f"data.attributes=[{','.join(sorted(kinds))}] or one of them, in ask.py as data.attribute=NAME"
+            raise UserError(f"{table}: the column {about} has rows about {len(kinds)} attributes; give {each}")
+        return [read_table(table, columns, root, rows)]
+    other = {name for name in header if plain(name) in USUAL["std"]} | {*attributes}  # whose spread, nobody says
+    found = []
+    for name in attributes:
+        if name in header:
+            own = [(line, {k: v for k, v in row.items() if k not in other - {name}}) for line, row in rows if row[name]]
+        else:
+            own = [(line, {k: v for k, v in row.items() if k != about}) for line, row in rows if row.get(about) == name]
+        if not own:
+            also = f", and no row whose {about} is that" if about else ""
+            raise UserError(f"data.attributes: {table} has no score in {name!r}{also}; it has {', '.join(header)}")
+        found.append(read_table(table, {**(columns or {}), **({"score": name} if name in header else {})}, root, own))
+    return found

@@ -17,9 +17,8 @@ from models.images import image_files
 from pipelines.workloads.lmol import pairs
 from pipelines.workloads.lmol.config import Data
 from pipelines.workloads.lmol.sources import packed
-from pipelines.workloads.lmol.sources.attributes import by_attribute
 from pipelines.workloads.lmol.sources.columns import lists_in
-from pipelines.workloads.lmol.sources.finding import find_table
+from pipelines.workloads.lmol.sources.finding import by_attribute, find_table
 from pipelines.workloads.lmol.sources.image_set import ImageSet, write
 from pipelines.workloads.lmol.sources.scores import LabelledPair, fit_theta, in_units, whole
 from pipelines.workloads.lmol.sources.tables import LABELS, Listed, home, passed_over, within
