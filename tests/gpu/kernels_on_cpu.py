@@ -30,12 +30,12 @@ def build_tours(tensors, first, uniform, heads, precision, actions, log_prob) ->
 
 def score_tours(tensors, actions, ends, begin, heads, precision, upstream, found) -> None:
     if upstream is None:
-        _native("score_tours", tensors, heads, actions, begin, ends, *found, *[None] * 7)
+        _native("score_tours", tensors, heads, actions, begin, ends, *found, *[None] * 8)
         return
     batch, width = tensors[0].shape[:2]
     slopes = [torch.empty(tensor.shape) for tensor in tensors[:4]]
     load, distance = torch.empty(batch, width), torch.empty(batch)
-    _native("score_tours", tensors, heads, actions, begin, ends, None, upstream, *slopes, load, distance)
+    _native("score_tours", tensors, heads, actions, begin, ends, None, upstream, *slopes, load, distance, None)
     query, key, value, pointer = slopes
     columns = (query.transpose(1, 2), key.transpose(1, 2).flatten(2), value.permute(0, 3, 1, 2).flatten(2), pointer)
     for into, what in zip(found, (torch.stack(columns, 1), load, distance), strict=True):
@@ -44,5 +44,5 @@ def score_tours(tensors, actions, ends, begin, heads, precision, upstream, found
 
 def _native(name: str, tensors: list[Tensor], heads: int, actions: Tensor, *others: Tensor | int | None) -> None:
     query, key, value, pointer, load, weight, distance, demand, capacity = tensors
-    given = (query, key, value, pointer, load, weight), (distance, demand, capacity, actions)
-    native._decode(name, heads, *given, *others)
+    given = (query, key, value, pointer, load, weight), (distance, demand, capacity)
+    native._decode(name, heads, *given, actions, *others)
