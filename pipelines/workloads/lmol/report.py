@@ -1,6 +1,7 @@
 """Sections of report.html: images in the order of their scores, reliability of the answers, mistakes."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -66,7 +67,7 @@ def _compared(test: Evaluation) -> Comparison:
 def heading(found: Comparison, few: str = "") -> str:
     """Return the verdict and what it means, after what both cost, if that is unequal; or why there is none."""
     if few:
-        return few[0].upper() + few.partition(", of which")[0][1:] + "; ".join(["", *few.split("; ")[1:]])
+        return re.sub(", of which[^;]*", "", few).capitalize()
     verdict = f"{found.heading}: {found.rival['predictor']}{MEANS[found.outcome]}"
     own, rival = found.own.get(COST), found.rival.get(COST)
     if own and rival is not None and not 1 / UNEQUAL <= rival / own <= UNEQUAL:
