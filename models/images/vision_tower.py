@@ -37,7 +37,7 @@ TUNES = ("none", "head", "last", "all")  # what of a model over a tower trains; 
 LAST = 3  # the last of so many parts of the blocks
 RATE, FALL = 0.1, 0.8  # the rate of a tower's last block, as a share of the head's, and of each block below of the next
 BLOCK = r"(?:[^.]+\.)*?\d+(?=\.)|network\.[^.]+"  # beginning of the names of a block's parameters
-WITHIN = r"(module\.|heads\.\d+\.)*"  # before the names of a model's tensors, where it is part of another
+WITHIN = r"^(module\.|heads\.\d+\.)*"  # before the names of a model's tensors, where it is part of another
 AT_ONCE = 16  # images in a pass, which holds all hidden states: 2 GiB for DINOv2 large at 518 pixels
 
 

@@ -32,7 +32,7 @@ class Dropping(TowerSiamese):
 
     def __init__(self, config):
         encoder = nn.Sequential(nn.LayerNorm(12), nn.Dropout(0.3), nn.Linear(12, config.width), nn.ReLU())
-        Siamese.__init__(self, config, encoder)
+        Siamese.__init__(self, config, encoder=encoder)
 
 
 def stories():
