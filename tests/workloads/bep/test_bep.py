@@ -195,7 +195,7 @@ def test_three_documents_are_learnt_as_a_whole_from_a_base_and_left_out_in_turn(
     (trained / "three").mkdir()
     for number in range(3):
         text = (trained / f"documents/{number}.txt").read_text()
-        (trained / f"three/{number}.txt").write_text(f"{text}\u00df\n{text[:3000]}")
+        (trained / f"three/{number}.txt").write_text(f"{text}\u00df\n{text}\n{text}")
     sizes = ("data.sources", "model.width", "model.embedding")
     words = ["data.sources=three", "model.base=runs/bep/default", *(w for w in TINY if not w.startswith(sizes))]
     for script, given in (("train.py", words), ("evaluate.py", ())):
