@@ -126,28 +126,23 @@ def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypat
     assert f"{coin}: NO_TRADE: not trading was best on validation" in caplog.text
 
 
-def test_a_page_gives_the_reason_why_a_candle_is_not_traded(tmp_path, model):
+@pytest.mark.parametrize(
+    ("threshold", "told"),
+    [
+        (0.9, {"signal": "NO_TRADE", "reason": "no side reaches 0.9, from where trading was best"}),
+        (0.01, {"signal_is": "from 0.01 on, best on validation; the verdict is the test's"}),
+    ],
+)
+def test_a_page_says_why_a_candle_is_not_traded_and_by_what_rule_it_is(tmp_path, model, threshold, told):
     run = tmp_path / "crypto/one"
     io.save(model, run / "model/best")
-    with_rule(model, run / "model/best", 0.9)
+    with_rule(model, run / "model/best", threshold)
     exporters.export("web", run, "best", None)
     columns = {name: getattr(CANDLES, name).tolist() for name in COLUMNS}
     words = asked(run / "exports/web/index.html", [["predict", {"coin": "AAAUSDT", "candles": columns}]])
     page = json.loads(subprocess.run(words, capture_output=True, text=True, check=True, timeout=600).stdout)
     for answer in (*page["answers"], signal_of(run / "model/best")):
-        assert (answer["signal"], answer["reason"]) == ("NO_TRADE", "no side reaches 0.9, from where trading was best")
-
-
-def test_a_page_says_by_what_rule_a_side_is_traded(tmp_path, model):
-    run = tmp_path / "crypto/one"
-    io.save(model, run / "model/best")
-    with_rule(model, run / "model/best", 0.01)
-    exporters.export("web", run, "best", None)
-    columns = {name: getattr(CANDLES, name).tolist() for name in COLUMNS}
-    words = asked(run / "exports/web/index.html", [["predict", {"coin": "AAAUSDT", "candles": columns}]])
-    page = json.loads(subprocess.run(words, capture_output=True, text=True, check=True, timeout=600).stdout)
-    for answer in (*page["answers"], signal_of(run / "model/best")):
-        assert answer["signal_is"] == "from 0.01 on, best on validation; the verdict is the test's"
+        assert {name: answer[name] for name in told} == told
 
 
 def test_a_page_says_that_it_does_not_recalibrate(tmp_path, model):
