@@ -85,7 +85,7 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
         policy = io.load(shipped.FOLDER / fitting({"customers": range(largest)}), device)
         assert isinstance(policy, RoutingPolicy)
         theirs = bench.few().with_model(policy, device, *_ways(config)[-1]).costs
-        saves = interval_around(*mean_and_half_width(100 * (headline.costs[: len(theirs)] / theirs - 1)))
+        saves = interval_around(*mean_and_half_width(_longer(headline.costs, theirs)))
         if budget and not native.unavailable():
             methods += [improved := bench.with_model(model, device, settings.decode, False, budget)]
     found = _evaluation(name, bench, methods + bench.few().by_solvers(budget), headline, improved)
@@ -172,14 +172,13 @@ def comparison_table(methods: Sequence[Solved], last: Solved, reference: Referen
     Every other method is compared, instance by instance, with `last`, the model's last way.
     """
     rows = [_row(method, reference) for method in methods]
-    points = [(_gap(method, reference)[0], method.core_ms) for method in methods]
+    points = [(_longer(method.costs, reference.costs).mean(), method.core_ms) for method in methods]
     for row, method, (gap, time) in zip(rows, methods, points, strict=True):
         beaten = any(g <= gap and t <= time and (g, t) != (gap, time) for g, t in points)
         row["front"] = "" if beaten else "yes"
         if method is not last:
             # On the instances solved by both: an interval above 0 says that the tours of `last` are shorter.
-            both = slice(min(len(method.costs), len(last.costs)))
-            more = np.round(100 * (method.costs[both] / last.costs[both] - 1), 6)
+            more = _longer(method.costs, last.costs)
             row["model saves %, 95 %"] = interval_around(*mean_and_half_width(more))
             row["on % of instances"] = float(100 * (more > 0).mean())
     return rows
@@ -188,7 +187,7 @@ def comparison_table(methods: Sequence[Solved], last: Solved, reference: Referen
 def _row(solved: Solved, reference: Reference) -> dict[str, Plain]:
     """Return a method's row of the table."""
     mean, half = mean_and_half_width(solved.costs)
-    gap, width = _gap(solved, reference)
+    gap, width = mean_and_half_width(_longer(solved.costs, reference.costs))
     return {
         "method": solved.method,
         "cost": mean,
@@ -202,14 +201,14 @@ def _row(solved: Solved, reference: Reference) -> dict[str, Plain]:
     }
 
 
-def _gap(solved: Solved, reference: Reference) -> tuple[float, float | None]:
-    """Return the mean gap in per cent, and half the width of its interval.
+def _longer(costs: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return by how many per cent costs exceed others, instance by instance, so that their difficulty cancels.
 
-    Gaps are paired by instance, so that the instances' difficulty cancels; they are rounded, since sums in another
-    order differ in their last digits.
+    Equal costs, 0 among them, do by 0. Rounded, since sums in another order differ in their last digits.
     """
-    few = len(reference.costs)
-    return mean_and_half_width(np.round(100 * (solved.costs[:few] / reference.costs - 1), 6))
+    few = min(len(costs), len(others))
+    more, others = costs[:few] - others[:few], others[:few]
+    return np.round(100 * np.divide(more, others, out=np.zeros(few), where=more != 0), 6)
 
 
 def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, Sequence[Plain]]:
@@ -225,10 +224,8 @@ def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference)
 
 def _files(name: str, problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, str]:
     """Return the tours drawn by the report and, for a .vrp file, its solution in CVRPLIB's format."""
-    few = len(reference.costs)
-    badness = solved.costs[:few] / reference.costs
-    order = np.argsort(badness)
-    picks = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]} if few > 1 else {"only": 0}
+    order = np.argsort(_longer(solved.costs, reference.costs))
+    picks = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]} if len(order) > 1 else {"only": 0}
     drawings = [
         {
             "which": which,

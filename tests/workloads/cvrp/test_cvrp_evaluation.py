@@ -99,6 +99,15 @@ def test_the_model_stands_beside_every_method_instance_by_instance():
     assert rows[2]["model saves %, 95 %"] == pytest.approx([10, 10])
 
 
+def test_tours_that_cost_nothing_are_equally_long(tmp_path):
+    path = tmp_path / "depot.csv"
+    path.write_text("name;x;y;demand;capacity\ndepot;1,5;2,5;0;5\na;1,5;2,5;3;5\nb;1,5;2,5;4;5\n")
+    found = evaluated(path)
+    assert found.summary["cost"] == found.summary["gap"] == 0
+    assert {row["gap %"] for row in found.table} == {0}
+    assert {row.get("on % of instances", 0) for row in found.table} == {0}
+
+
 def test_a_network_is_compared_with_the_policy_that_ships_for_its_size(monkeypatch, tmp_path):
     monkeypatch.setattr(evaluation, "splits", lambda config, folder: {"test": evaluation.standard_test_set(20, 8)})
     found = evaluated(tmp_path / "unread", model=True, milliseconds=0, reference=(), decode="greedy")
