@@ -208,7 +208,8 @@ def _longer(costs: np.ndarray, others: np.ndarray) -> np.ndarray:
     """
     few = min(len(costs), len(others))
     more, others = costs[:few] - others[:few], others[:few]
-    return np.round(100 * np.divide(more, others, out=np.zeros(few), where=more != 0), 6)
+    shares: np.ndarray = np.divide(more, others, out=np.zeros(few), where=more != 0)
+    return (100 * shares).round(6)
 
 
 def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, Sequence[Plain]]:
