@@ -3,18 +3,17 @@
 import ast
 import graphlib
 from collections.abc import Collection, Iterator, Mapping
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.rooms import ROOMS, as_table, room_of
+from tests.syntax import parsed, within_statement
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("common", "examples", "exporters", "models", "pipelines", "tests")
 HEAVY = ("torch_geometric", "peft", "transformers", "pyvrp", "hygese")  # 1 to 13 seconds to import
 PICKLES = ("pickle", "cPickle", "_pickle", "dill", "cloudpickle", "joblib", "shelve", "marshal")
-
 TRAINS = tuple(f"pipelines.{room}" for room in ("distributed", "tracking", "engine", "members", "checks"))
 
 
@@ -30,18 +29,9 @@ def within(name: str, packages: tuple[str, ...]) -> bool:
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
-def within_statement(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements directly within one, or its branches; walking expressions takes most of the time."""
-    for name in ("body", "handlers", "orelse", "finalbody", "cases"):
-        yield from getattr(node, name, ())
-
-
 def is_for_types(test: ast.AST) -> bool:
     """Whether a condition has TYPE_CHECKING in it; all of them as text would take seconds."""
     return any("TYPE_CHECKING" in (getattr(node, "id", ""), getattr(node, "attr", "")) for node in ast.walk(test))
-
-
-parsed = cache(ast.parse)  # of every file, for several tests
 
 
 def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[tuple[str, int, str]]:
@@ -86,7 +76,7 @@ def file_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
     modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): path for path in sources}
     graph: dict[str, set[str]] = {module: set() for module in modules}
     for module, path in modules.items():
-        for name, _, _ in imports(parsed(sources[path]), module, path.endswith("/__init__.py")):
+        for name, _, _ in imports(parsed(sources[path]).tree, module, path.endswith("/__init__.py")):
             while name and name not in modules:
                 name = name.rpartition(".")[0]
             graph[module] |= {name} - {"", module}
@@ -97,7 +87,7 @@ def faults(source: str, path: str) -> list[str]:
     """What is wrong in a file, as lines `path:line: fault`."""
     is_package = path.endswith("/__init__.py")
     module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    tree = parsed(source)
+    tree, loads = parsed(source)
     room = "" if module.startswith("tests") else room_of(module)
     found = []
     for name, line, when in imports(tree, module, is_package):
@@ -115,12 +105,7 @@ def faults(source: str, path: str) -> list[str]:
             found.append(f"{here} imports {top} when it is imported itself; import it in the function that needs it")
         if top in HEAVY and when != "types" and not within(module, ("models", "pipelines.workloads")):
             found.append(f"{here} imports {top}; only models and workloads may")
-    for node in ast.walk(tree) if "load" in source or "pickle" in source else ():
-        if not isinstance(node, ast.Call):
-            continue
-        last = getattr(node.func, "attr", getattr(node.func, "id", ""))
-        if last not in ("load", "read_pickle") and all(word.arg != "allow_pickle" for word in node.keywords):
-            continue
+    for node in loads:
         called = ast.unparse(node.func)
         words = {word.arg: ast.unparse(word.value) for word in node.keywords}
         if called == "torch.load" and words.get("weights_only") != "True":

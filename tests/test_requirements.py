@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_dependencies import parsed, within_statement
+from tests.syntax import parsed, within_statement
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = {"common", "examples", "exporters", "models", "pipelines", "tests"}
@@ -52,7 +52,7 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 def top_level_imports(source: str) -> Iterator[str]:
     """Yield the packages that a file imports, at its top or inside functions."""
-    for node in statements(parsed(source)):
+    for node in statements(parsed(source).tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
