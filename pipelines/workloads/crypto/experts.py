@@ -9,6 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from scipy.optimize import minimize
+from scipy.special import log_softmax
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits
 from torch import Tensor
@@ -27,7 +28,8 @@ ITERATIONS = 30  # of L-BFGS for each penalty, from where the stronger one ended
 LOGISTIC = 0.55  # scale of a logistic variable whose deviation is 1
 LEAST_SIZE = 1e-6  # deviation below which an input counts as constant
 LARGEST_WEIGHT = 1.5  # of an expert in the pool
-EQUALITY = 3e-3  # nats that the squares of the weights' distances from equal ones cost
+DISTANCE = 30.0  # nats, over all rows, that the squares of the weights' distances from those expected cost
+BLOCK, RESAMPLES = 64, 500  # rows that are resampled together
 AT_ONCE = 32  # stretches
 THEIRS = -1  # rounds of boosting, where the trees are a base's
 Base: TypeAlias = "PooledExperts | None"
@@ -127,15 +129,10 @@ def fit_linear(
     """
     seen = [over(source, model.linear_inputs) for source in (train, validation)]
     moments = [(each.mean(0), each.std(0).clamp(min=LEAST_SIZE)) for each in seen[0][:2]]
-    fitted, judged = (
-        _Rows(
-            (found[0] - moments[0][0]) / moments[0][1],
-            (found[1] - moments[1][0]) / moments[1][1],
-            found[2],
-            source.labels[rows_of(source)],
-        )
-        for found, source in zip(seen, (train, validation), strict=True)
-    )
+    scaled = [[(each - mean) / std for each, (mean, std) in zip(found[:2], moments, strict=True)] for found in seen]
+    labels = [source.labels[rows_of(source)] for source in (train, validation)]
+    rows = zip(scaled, seen, labels, strict=True)
+    fitted, judged = (_Rows(location, scale, found[2], own) for (location, scale), found, own in rows)
     moves = returns[rows_of(train)]
     short, _, long = class_shares(fitted.labels.numpy())
     ends = np.quantile(moves.numpy(), [1 - long, short])
@@ -240,19 +237,22 @@ def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> int:
 
 
 def pool_weights(log_probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the weights (K,), 0 to LARGEST_WEIGHT, by which a pool of experts (M, K, 3) has the lowest log loss."""
+    """Return the weights (K,), 0 to LARGEST_WEIGHT, by which a pool of experts (M, K, 3) has the lowest log loss.
+
+    They are drawn towards weights of which half are equal, and half the shares of resamples of blocks of rows in which
+    an expert by itself is the best (Yao et al. 2018).
+    """
     rows, count = np.arange(len(labels)), log_probabilities.shape[1]
     chosen = log_probabilities[rows, :, labels]
+    blocks = np.stack([each.mean(0) for each in np.array_split(chosen, max(len(rows) // BLOCK, min(len(rows), 8)))])
+    won = (np.random.default_rng(0).dirichlet(np.ones(len(blocks)), RESAMPLES) @ blocks).argmax(1)
+    centre = (np.eye(count)[won].mean(0) + 1 / count) / 2
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
-        logits = np.einsum("k,mkc->mc", weights, log_probabilities)
-        logits -= logits.max(1, keepdims=True)
-        probabilities = np.exp(logits)
-        total = probabilities.sum(1, keepdims=True)
-        probabilities /= total
-        slope = np.einsum("mc,mkc->k", probabilities, log_probabilities) / len(labels) - chosen.mean(0)
-        apart = weights - 1 / count
-        value = float((np.log(total[:, 0]) - logits[rows, labels]).mean() + EQUALITY * (apart**2).sum())
-        return value, slope + 2 * EQUALITY * apart
+        logits = log_softmax(np.einsum("k,mkc->mc", weights, log_probabilities), 1)
+        slope = np.einsum("mc,mkc->k", np.exp(logits), log_probabilities) - chosen.sum(0)
+        apart = weights - centre
+        value = float(DISTANCE * (apart @ apart) - logits[rows, labels].sum())
+        return value / len(rows), (slope + 2 * DISTANCE * apart) / len(rows)
 
-    return np.asarray(minimize(loss, np.full(count, 1 / count), jac=True, bounds=[(0.0, LARGEST_WEIGHT)] * count).x)
+    return np.asarray(minimize(loss, centre, jac=True, bounds=[(0.0, LARGEST_WEIGHT)] * count).x)
