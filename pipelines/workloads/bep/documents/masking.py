@@ -63,9 +63,7 @@ PATHS = re.compile(
     r"(?:\\\\[\w.$-]+|\b[A-Z]:)(?:\\(?:[^\s\\|<>\"]|(?<=\S) (?=[^\\|<>\":\n]{0,40}\\(?!\\)))*)+"
     r"(?:(?: [\w-]+){1,3}\.[a-z]{3,4}\b|(?<![.,;:)]))"
 )
-LABELLED_SECRETS = re.compile(
-    rf"\b(?:{WORDS['secret_labels']})\s?(?:is|:|=|\||->)\s?[\"'`]?(?P<it>[^\s\"'`|]*[^\s\"'`|.,;:)])", re.I
-)
+LABELLED_SECRETS = re.compile(rf"\b{WORDS['before_secrets']}[\"'`]?(?P<it>[^\s\"'`|]*[^\s\"'`|.,;:)])", re.I)
 KEYS = re.compile(
     r"-----BEGIN [A-Z ]*KEY-----.*?-----END [A-Z ]*KEY-----"
     r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"

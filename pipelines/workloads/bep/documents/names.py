@@ -9,6 +9,7 @@ initials.
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -34,21 +35,19 @@ LOGIN = re.compile(r"(?<!\S)[a-z][\w.-]{3,}(?!\S)")
 USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<users>[\w.-]{{3,}}(?:, [\w.-]{{3,}})*)")
 FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
 NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})", re.I)
-PLACE = re.compile(
-    rf"(?:^|[^\w])(?:{WORDS['before_places']}|\w+(?:straße|strasse|straat|gasse))\.? (?:(?:de|du|des|di|della|la) )?$",
-    re.I,
-)
+PLACE = re.compile(rf"(?:^|[^\w])(?:{WORDS['before_places']})\.? (?:(?:de|du|des|di|della|la) )?$", re.I)
 INVERTED = re.compile(
     rf"(?<![\w-])(?<![{UPPER}]\.)((?:(?i:{_PARTICLE}) ){{0,3}}{WORD})(?=, ({WORD}|{_INITIAL})(?! [{UPPER}]|[\w@]))"
 )
 SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 # "modelled by Ada Lovelace"
 BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
-IS = re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: for [\w ]{{3,30}})?(?: is| was|,)? $", re.I)
+# The words before a run are asked for with each part of it.
+IS = lru_cache(256)(re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: for \w+)?(?: is| was|,)? $", re.I).search)
 ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
 JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"
 ENOUGH_SOUND = 0.2  # on average of the words of a name
-OF = re.compile(r" \(| (?:of|at|bei|chez|bij) (?=[^\W\d_])")  # before the firm of a person
+OF = re.compile(r" \(| (?:of|at|bei|chez|bij) (?=[^\W\d_])")  # before the firm of a person; a bracket closes
 DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
 ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019]\w* ?)$", re.I)
 NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})", re.I)
@@ -115,8 +114,7 @@ class Reader:
 
     def _expect_in_lines(self) -> None:
         """Expect persons behind labels, and in lines below a label that stands alone."""
-        listing = False
-        place = 0
+        listing, place = False, 0
         for line in self.text.split("\n"):
             for match in LABEL.finditer(line):
                 rest, *_ = re.split(r"\||(?<=[^\W\d_]{4})\. ", line[match.end() :][:LONGEST_LIST], maxsplit=1)
@@ -136,9 +134,8 @@ class Reader:
         firms = {firm for run in runs for firm in self._firms(run)} | self.employers
         self._leave_out(runs, {firm for firm in firms if not self._is_person(firm)})
         found = [name for run in runs for name in self._in_run(run)]
-        behind = {match.end() for each in found if (match := OF.match(self.text, each.end))}
-        closed = {each for each in found if self.text[each.begin - 1] != "(" or self.text.startswith(")", each.end)}
-        inside = {each for each in closed if each.begin in behind}
+        behind = {of.end(): ")" * ("(" in of[0]) for each in found if (of := OF.match(self.text, each.end))}
+        inside = {each for each in found if self.text.startswith(behind.get(each.begin, "\0"), each.end)}
         persons = {each.words for each in found if each.begin not in behind}
         self._leave_out(runs, {self.text[each.begin : each.end] for each in inside if each.words not in persons})
         found = [each for each in found if each.begin not in self.firms]
@@ -235,11 +232,11 @@ class Reader:
         if all(plain) and not shown and (term or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
-        role = ROLE.match(self.text, end) or IS.search(before) or DOES.match(self.text, end)
+        role = ROLE.match(self.text, end) or IS(before) or DOES.match(self.text, end)
         evidence = 3 * bool(title) + weight
         if len(part) == 1:
             short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
-            heard = sound(titled[0]) > LIKELY and self._stands_alone(begin, end)
+            heard = weight and len(titled[0]) > 4 and sound(titled[0]) > LIKELY and self._stands_alone(begin, end)
             known = (given[0] or family[0] or heard) and not plain[0] and not short
             return Name(named, end, words, evidence + known if (title and not short) or (weight and known) else 0)
         if title and any(plain[1:]) and not family[-1]:
@@ -319,7 +316,7 @@ class Reader:
                 continue
             if piece.word.lower() in alone and len(piece.word) >= FEWEST_TO_PROPAGATE:
                 short = before is not None and before.initial
-                by = BY.search(self.text, max(0, piece.begin - 20), piece.begin)
+                by = BY.search(self.text[max(0, piece.begin - 20) : piece.begin])
                 if expected or short or by or not self._ordinary(piece.word):
                     joined = short or (before is not None and before.word.lower() in WORDS["capital_particles"])
                     yield before.begin if before and joined else piece.begin, piece.end
@@ -327,11 +324,12 @@ class Reader:
         yield from (match.span() for match in LOGIN.finditer(self.text) if match[0] in logins)
         for match in re.finditer(rf"(?<![\w@.\\-])[{UPPER}]{{2,4}}(?![\w@])", self.text):
             begin, end = match.span()
-            line = slice(self.text.rfind("\n", 0, begin) + 1, end)
-            row = set(re.findall(r"\w+", self.text[line.start : end] + self.text[end : end + 80].split("\n")[0]))
-            acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin) or len(row & initials) > 2
-            if match[0] in initials and begin not in taken and (acts or any(self.expected[line])):
-                yield begin, end
+            if match[0] in initials and begin not in taken:
+                start, stop = self.text.rfind("\n", 0, begin) + 1, self.text.find("\n", end) % (len(self.text) + 1)
+                acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin)
+                row = initials.intersection(re.findall(r"\w+", self.text[start:stop]))
+                if acts or len(row) > 2 or any(self.expected[start:end]):
+                    yield begin, end
 
 
 def _apart(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
