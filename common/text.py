@@ -3,6 +3,7 @@
 import lzma
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -42,8 +43,9 @@ def longest_copied_span(text: str, training: str) -> str:
     """Return the longest piece of `text` that occurs in `training`, the first if several are equally long; else ""."""
     longest = ""
     for start in range(len(text)):
-        while (end := start + len(longest) + 1) <= len(text) and text[start:end] in training:
-            longest = text[start:end]
+        if (end := start + len(longest) + 1) <= len(text) and text[start:end] in training:
+            ends = range(end, len(text) + 1)
+            longest = text[start : end - 1 + bisect_left(ends, True, key=lambda end: text[start:end] not in training)]
     return longest
 
 

@@ -1,6 +1,7 @@
 """Baselines and measures of text, against definitions and a naive implementation."""
 
 import math
+import time
 
 import pytest
 import torch
@@ -45,6 +46,12 @@ def test_of_equally_long_copied_spans_the_first_is_given():
     assert text.longest_copied_span("na\u00efve \U0001f600!", "so na\u00efve \U0001f600") == "na\u00efve \U0001f600"
     assert text.longest_copied_span("", "abc") == text.longest_copied_span("abc", "") == ""
     assert text.longest_copied_span("abc", "xyz") == ""
+
+
+def test_a_span_is_not_grown_by_one_character_at_a_time():
+    began = time.process_time()
+    assert len(text.longest_copied_span("a" * 100_000, "a" * 100_000)) == 100_000
+    assert time.process_time() - began < 2
 
 
 @settings(deadline=None)

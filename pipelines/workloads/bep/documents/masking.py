@@ -43,12 +43,8 @@ TELEPHONES = re.compile(
     r"|(?=(?:\d ?){9,12}+(?!\d))0[1-9]\d{0,3}(?: \d{2,6}+){1,4}+"  # 020 7946 0123
     r")(?: ?(?:x|ext\.?|poste|Durchwahl) ?\d{1,5})?(?!\w|[.:-]\w))"
 )
-_CALLED = (
-    r"(?:telephone|telefono?|teléfono|téléphone|telefoon|phone|mobile?|móvil|mob|cell|fax|tel|handy|direct|durchwahl|"
-    r"extension|ext|poste|extensión)(?: line| no| number| numbers)?(?: ?\(s\)|s)?\.?"
-)
-LABELLED = re.compile(rf"\b{_CALLED}[ ]?[:.|]? ?(?P<it>[+(]?\d(?:{_GAP}\d){{5,14}}(?!\w))", re.I)
-CALLED = re.compile(rf"(?:[\w.]+ )?{_CALLED}|office|line|contact (?:no\.?|number)", re.I)
+LABELLED = re.compile(rf"\b{WORDS['telephone_labels']}[ ]?[:.|]? ?(?P<it>[+(]?\d(?:{_GAP}\d){{5,14}}(?!\w))", re.I)
+CALLED = re.compile(rf"(?:[\w.]+ )?{WORDS['telephone_labels']}|office|line|contact (?:no\.?|number)", re.I)
 NUMBERS = re.compile(rf"[+(]?\d(?:{_GAP}\d){{5,14}}")
 # What follows a number in a list: another one, or the last digits that differ ("020 7946 0123/24").
 LISTED = re.compile(
@@ -67,11 +63,7 @@ PATHS = re.compile(
     r"(?:\\\\[\w.$-]+|\b[A-Z]:)(?:\\(?:[^\s\\|<>\"]|(?<=\S) (?=[^\\|<>\":\n]{0,40}\\(?!\\)))*)+"
     r"(?:(?: [\w-]+){1,3}\.[a-z]{3,4}\b|(?<![.,;:)]))"
 )
-_LABEL = (
-    r"pass(?:word|wd|phrase|code)|pwd|pin(?: code)?|(?:api|access|secret|private|account|licen[cs]e)[ _-]?key|"
-    r"(?:access |auth )?token|secret"
-)
-LABELLED_SECRETS = re.compile(rf"\b(?:{_LABEL})\s?(?:is|:|=|\||->)\s?[\"'`]?(?P<it>[^\s\"'`|]*[^\s\"'`|.,;:)])", re.I)
+LABELLED_SECRETS = re.compile(rf"\b{WORDS['before_secrets']}[\"'`]?(?P<it>[^\s\"'`|]*[^\s\"'`|.,;:)])", re.I)
 KEYS = re.compile(
     r"-----BEGIN [A-Z ]*KEY-----.*?-----END [A-Z ]*KEY-----"
     r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"

@@ -9,6 +9,7 @@ initials.
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
+from functools import lru_cache
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -34,20 +35,19 @@ LOGIN = re.compile(r"(?<!\S)[a-z][\w.-]{3,}(?!\S)")
 USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<users>[\w.-]{{3,}}(?:, [\w.-]{{3,}})*)")
 FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
 NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})", re.I)
-PLACE = re.compile(
-    rf"(?:^|[^\w])(?:{WORDS['before_places']}|\w+(?:straße|strasse|straat|gasse))\.? (?:(?:de|du|des|di|della|la) )?$",
-    re.I,
-)
+PLACE = re.compile(rf"(?:^|[^\w])(?:{WORDS['before_places']})\.? (?:(?:de|du|des|di|della|la) )?$", re.I)
 INVERTED = re.compile(
     rf"(?<![\w-])(?<![{UPPER}]\.)((?:(?i:{_PARTICLE}) ){{0,3}}{WORD})(?=, ({WORD}|{_INITIAL})(?! [{UPPER}]|[\w@]))"
 )
 SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 # "modelled by Ada Lovelace"
 BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
-IS = re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: is| was|,)? $", re.I)
+# The words before a run are asked for with each part of it.
+IS = lru_cache(256)(re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: for \w+)?(?: is| was|,)? $", re.I).search)
 ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
 JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"
 ENOUGH_SOUND = 0.2  # on average of the words of a name
+OF = re.compile(r" \(| (?:of|at|bei|chez|bij) (?=[^\W\d_])")  # before the firm of a person; a bracket closes
 DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
 ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019]\w* ?)$", re.I)
 NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})", re.I)
@@ -94,11 +94,13 @@ class Reader:
         listed = (match.span("users") for match in USER.finditer(text))
         self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
         self.firms: set[int] = set()  # places in columns of firms
+        self.employers: set[str] = set()  # firms of several words in such columns
         self.cells: dict[str, list[tuple[int, int]]] = {}
         for heading, begin, end in columns(text):
             self.cells.setdefault(heading, []).append((begin, end))
             if FIRMS.fullmatch(heading):
                 self.firms.update(range(begin, end))
+                self.employers.update([cell] if " " in (cell := text[begin:end].strip()) else [])
             elif USERS.fullmatch(heading):
                 self.users += [match.span() for match in LOGIN.finditer(text, begin, end) if match[0] not in terms()]
             elif weight := 3 if STRONG.fullmatch(heading) else 2 * bool(WEAK.fullmatch(heading)):
@@ -112,8 +114,7 @@ class Reader:
 
     def _expect_in_lines(self) -> None:
         """Expect persons behind labels, and in lines below a label that stands alone."""
-        listing = False
-        place = 0
+        listing, place = False, 0
         for line in self.text.split("\n"):
             for match in LABEL.finditer(line):
                 rest, *_ = re.split(r"\||(?<=[^\W\d_]{4})\. ", line[match.end() :][:LONGEST_LIST], maxsplit=1)
@@ -130,10 +131,11 @@ class Reader:
     def names(self) -> list[tuple[int, int]]:
         """Return (begin, end) of the names, in order."""
         runs = [self._pieces(match) for match in RUN.finditer(self.text)]
-        self._leave_out(runs, {firm for run in runs for firm in self._firms(run)})
+        firms = {firm for run in runs for firm in self._firms(run)} | self.employers
+        self._leave_out(runs, {firm for firm in firms if not self._is_person(firm)})
         found = [name for run in runs for name in self._in_run(run)]
-        behind = {each.end + 2 for each in found if self.text.startswith(" (", each.end)}
-        inside = {each for each in found if each.begin in behind and self.text.startswith(")", each.end)}
+        behind = {of.end(): ")" * ("(" in of[0]) for each in found if (of := OF.match(self.text, each.end))}
+        inside = {each for each in found if self.text.startswith(behind.get(each.begin, "\0"), each.end)}
         persons = {each.words for each in found if each.begin not in behind}
         self._leave_out(runs, {self.text[each.begin : each.end] for each in inside if each.words not in persons})
         found = [each for each in found if each.begin not in self.firms]
@@ -157,17 +159,16 @@ class Reader:
                     self.firms.update(range(first.begin, last.end))
 
     def _firms(self, run: list[Piece]) -> Iterator[str]:
-        """Yield the words before one that only firms have in their names: "Nairn Oakes" of "Nairn Oakes Architects".
-
-        Words that stand where a person is expected, or behind a title, are one's: "Laura Berg Group Director".
-        """
+        """Yield the words before one that only firms have in their names: "Nairn Oakes" of "Nairn Oakes Architects"."""
         for at in range(2, len(run) + 1):
             following = self.text[run[at - 1].end : run[at - 1].end + 20]
             if following.startswith(" ") and FIRM.match(following[1:]):
-                said = self.text[run[0].begin : run[at - 1].end]
-                places = [match.start() for match in re.finditer(re.escape(said), self.text)]
-                if not any(self.expected[at] or TITLE.search(self.text[max(0, at - 20) : at]) for at in places):
-                    yield said
+                yield self.text[run[0].begin : run[at - 1].end]
+
+    def _is_person(self, said: str) -> bool:
+        """Return whether words stand where a person is expected, or behind a title: "Laura Berg Group Director"."""
+        places = [match.start() for match in re.finditer(re.escape(said), self.text)]
+        return any(self.expected[at] or TITLE.search(self.text[max(0, at - 20) : at]) for at in places)
 
     def _pieces(self, match: re.Match[str]) -> list[Piece]:
         given, surnames = known_names()
@@ -231,11 +232,12 @@ class Reader:
         if all(plain) and not shown and (term or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
-        role = ROLE.match(self.text, end) or IS.search(before) or DOES.match(self.text, end)
+        role = ROLE.match(self.text, end) or IS(before) or DOES.match(self.text, end)
         evidence = 3 * bool(title) + weight
         if len(part) == 1:
             short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
-            known = (given[0] or family[0]) and not plain[0] and not short
+            heard = weight and len(titled[0]) > 4 and sound(titled[0]) > LIKELY and self._stands_alone(begin, end)
+            known = (given[0] or family[0] or heard) and not plain[0] and not short
             return Name(named, end, words, evidence + known if (title and not short) or (weight and known) else 0)
         if title and any(plain[1:]) and not family[-1]:
             return None
@@ -299,9 +301,8 @@ class Reader:
         """Yield single words that name a person of strong evidence; ordinary words only where one is expected."""
         taken = {begin for name in found for begin in range(name.begin, name.end)}
         sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH]
-        alone = {
-            form for words in sure for word in words for form in (word.lower(), _plain(word)) if len(form) == len(word)
-        }
+        lone = {word for words in sure for word in words if word.lower() not in WORDS["capital_particles"]}
+        alone = {form for word in lone for form in (word.lower(), _plain(word)) if len(form) == len(word)}
         parted = [re.findall(r"\w+", " ".join(words)) for words in sure]
         firsts = {"".join(word[0] for word in words).upper() for words in [*sure, *parted] if len(words) > 1}
         initials = firsts | {each[0] + each[-1] for each in firsts}
@@ -315,15 +316,20 @@ class Reader:
                 continue
             if piece.word.lower() in alone and len(piece.word) >= FEWEST_TO_PROPAGATE:
                 short = before is not None and before.initial
-                if expected or short or not self._ordinary(piece.word):
+                by = BY.search(self.text[max(0, piece.begin - 20) : piece.begin])
+                if expected or short or by or not self._ordinary(piece.word):
                     joined = short or (before is not None and before.word.lower() in WORDS["capital_particles"])
                     yield before.begin if before and joined else piece.begin, piece.end
+        logins = {_plain(each.words[0])[:1] + _plain(each.words[-1]) for each in found if each.words[1:]} - terms()
+        yield from (match.span() for match in LOGIN.finditer(self.text) if match[0] in logins)
         for match in re.finditer(rf"(?<![\w@.\\-])[{UPPER}]{{2,4}}(?![\w@])", self.text):
             begin, end = match.span()
-            line = slice(self.text.rfind("\n", 0, begin) + 1, end)
-            acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin)
-            if match[0] in initials and begin not in taken and (acts or any(self.expected[line])):
-                yield begin, end
+            if match[0] in initials and begin not in taken:
+                start, stop = self.text.rfind("\n", 0, begin) + 1, self.text.find("\n", end) % (len(self.text) + 1)
+                acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin)
+                row = initials.intersection(re.findall(r"\w+", self.text[start:stop]))
+                if acts or len(row) > 2 or any(self.expected[start:end]):
+                    yield begin, end
 
 
 def _apart(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

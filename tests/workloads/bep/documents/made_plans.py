@@ -1,15 +1,16 @@
-"""Fifty-four made plans with 1,424 labelled names, and how much of them masking finds.
+"""Sixty-two made plans with 1,424 names drawn by lists and others written out, and how much of them masking finds.
 
-    python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later, sheets, latest, coin, unseen or all]
+    python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later, sheets, latest, coin, unseen, apart|all]
 
-All are the 48 plans without coin and unseen.
+All are the 48 plans without coin, unseen and apart.
 
 Each file was written before its names were looked for, and the rules were then mended by what they missed in it:
 development.txt, then held_out.txt, then fresh.txt with eight plans and names of 24 more locales, then later.txt with
 four, then sheets.txt: transmittals, minutes, matrices of responsibilities and contacts, and sign-offs in English,
 German and French, drawn by chance and filled with names of 20 further locales. latest.txt, four plans with a hundred
-names, was never looked at: it says what masking finds in plans that no rule has seen. coin.txt and unseen.txt are
-six plans with 200 names, parted by a coin: rules were mended by coin.txt, the errors in unseen.txt were not looked at.
+names, was not looked at until apart.txt was written. coin.txt and unseen.txt are
+six plans with 200 names, parted by a coin: rules were mended by coin.txt, and by latest.txt and unseen.txt later.
+In apart.txt, eight plans written last, the persons are written out as plans name them, between «n: and ».
 """
 
 import random
@@ -61,6 +62,7 @@ TITLES = frozenset(
         "inż",
         "Dhr",
         "mevr",
+        "Mevr",
         "Engr",
     ]
 )
@@ -139,6 +141,11 @@ def plans(part: str) -> Iterator[Plan]:
         return
     if part == "sheets":
         yield from sheets()
+        return
+    if part == "apart":
+        for section in re.split(r"(?m)^=== ", (FOLDER / "apart.txt").read_text(encoding="utf-8"))[1:]:
+            head, body = section.split("\n", 1)
+            yield filled(head, body.strip("\n"), [])
         return
     generator = random.Random(SEED)
     alone = part in ("fresh", "later", "latest", "coin", "unseen")
