@@ -74,7 +74,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     shown = data.labels != "hidden"
     family = {name: (shown and project.get(group[0])) or group[0] for group in groups for name in group}
     parts, how, note = divide(texts, groups, data)
-    held = held_out(groups, data)
+    held = held_out(texts, groups, data)
     check_sizes(parts, held, data, source)
     share, worst, copies = described_overlap(parts, held, family)
     lines = sources.listed({**bad, **found.ignored})

@@ -23,6 +23,7 @@ from pipelines.workloads.tinystories.config import Config
 MOST_REMEMBERED = 1 << 25  # tokens, the first ones, that a memory counts
 VALIDATED = 0.25  # windows that are judged for each one trained, at most; without gradients they take a third as long
 FEWEST_VALIDATED = 256  # windows
+FEW = 100_000  # characters to train on, from which a model makes up words and loses its thread
 ROOM = 4  # a stream is kept on a GPU whose free memory is this many times its size
 
 
@@ -115,6 +116,8 @@ class StoriesTask(Task):
             f"({facts['split']})",
             f"SRAM of the RP2040: {rp2040.sram_bytes(sizes):,} of {rp2040.SRAM_BYTES:,} bytes",
         ]
+        if facts["train"]["characters"] < FEW:
+            notes.append("these teach few words: add others (data.source=FOLDER), or tell by --name tinystories-real")
         if (size := self.validation.size) == self.most_validated:
             notes.append(f"validation: the first {size:,} windows, so that it takes at most a tenth of the time")
         if duplicates := facts["duplicates_removed"]:

@@ -86,6 +86,7 @@ def test_what_a_preparation_leaves_out_is_told(tmp_path):
     notes = StoriesTask(Config.model_validate({"model": sizes}), tmp_path / "out", torch.device("cpu")).notes
     assert "stories that stand in the text more than once: 8 repetitions are left out" in notes
     assert "NUL characters in the text: 1 are left out" in notes
+    assert "these teach few words: add others (data.source=FOLDER), or tell by --name tinystories-real" in notes
 
 
 def test_a_book_is_cut_at_ends_of_sentences_and_its_end_is_held_out(tmp_path):

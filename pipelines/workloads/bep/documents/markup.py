@@ -1,11 +1,13 @@
 """The text of web pages and of OpenDocument texts: paragraphs, lists, and tables with a line for each row."""
 
+import json
 import re
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,28 +20,15 @@ if TYPE_CHECKING:
 HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 ITEM, ROW, CELLS = "li", "tr", {"td", "th"}
 ASIDE = "aside of a paragraph"  # a note or a text box, which follows it
-BLOCKS = {
-    "address", "article", "aside", "blockquote", "body", "caption", "center", "dd", "details", "div", "dl", "dt",
-    "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", *HEADINGS, ITEM, "main", "ol", "p",
-    "pre", ROW, "section", "summary", "table", "tbody", *CELLS, "tfoot", "thead", "ul", ASIDE,
-}  # fmt: skip
-NO_TEXT = ["iframe", "noscript", "object", "script", "select", "style", "svg", "template", "textarea", "title"]
-SKIPPED = {**dict.fromkeys(NO_TEXT, ""), "del": "deletions", "nav": "navigation"}  # by tag, as the report calls it
+TABLES = json.loads(Path(__file__).with_suffix(".json").read_text())  # of elements, by kinds of documents
+BLOCKS = frozenset(TABLES["html"]["blocks"])
 HIDDEN = re.compile(r"display:none|visibility:hidden|mso-hide:all")
 COMMENT = re.compile(r"mso-element:comment")
 
 ODT_PARTS = "an OpenDocument text", "content.xml", "mimetype"
-TEXT, OFFICE, STYLE, TABLE, SVG = (
-    f"{{urn:oasis:names:tc:opendocument:xmlns:{name}:1.0}}"
-    for name in ("text", "office", "style", "table", "svg-compatible")
-)
+TEXT, OFFICE, STYLE = (f"{{urn:oasis:names:tc:opendocument:xmlns:{name}:1.0}}" for name in ("text", "office", "style"))
 # Elements of OpenDocument by those of HTML, by the text that they stand for, and by what the report calls them.
-NAMES = {f"{TEXT}h": "h1", f"{TEXT}p": "p", f"{TEXT}list-item": ITEM, f"{TEXT}note": ASIDE}
-NAMES |= {f"{TABLE}table-row": ROW, f"{TABLE}table-cell": "td"}
-SIGNS = {f"{TEXT}line-break": "\n", f"{TEXT}tab": "\t", f"{TEXT}s": " "}
-OMITTED = {f"{OFFICE}annotation": "comments", f"{TEXT}tracked-changes": "lists of deletions"}
-OMITTED |= {f"{TEXT}table-of-content": "tables of contents", f"{TEXT}hidden-text": "runs of hidden text"}
-OMITTED |= dict.fromkeys((f"{TABLE}covered-table-cell", f"{TEXT}note-citation", f"{SVG}title", f"{SVG}desc"), "")
+NAMES, SIGNS, OMITTED = (TABLES["odt"][kind] for kind in ("names", "signs", "omitted"))
 
 
 def read_html(text: str) -> tuple[str, int | None, list[str]]:
@@ -193,8 +182,8 @@ def grouped(blocks: Iterable[tuple[str, str]]) -> list[str]:
 def _omitted(element: "etree._Element") -> str | None:
     """Return what an element is called in the report if its text is left out: "" for what is no text, else None."""
     style = re.sub(r"\s", "", element.get("style", "")).lower()
-    if element.tag in SKIPPED:
-        return SKIPPED[element.tag]
+    if (what := TABLES["html"]["omitted"].get(element.tag)) is not None:
+        return str(what)
     if COMMENT.search(style):
         return "comments"
     return "runs of hidden text" if "hidden" in element.attrib or HIDDEN.search(style) else None

@@ -29,14 +29,14 @@ def divide(
 
     If nothing is held out, validation is a part of training, and test is empty.
     """
-    few = len(groups) < FEWEST_FAMILIES
-    if not held_out(groups, data):
+    few = (judged := judgeable(texts, groups)) < FEWEST_FAMILIES
+    why = f"families of documents: {judged} of {FEWEST_PER_PART} characters or more, fewer than {FEWEST_FAMILIES}; so "
+    if not held_out(texts, groups, data):
         within = blocks(sorted(texts.items()), data.validation, 0, 0)["validation"]
         parts = {"train": sorted(texts.items()), "validation": within, "test": []}
-        why = f"families of documents: {len(groups)}, fewer than {FEWEST_FAMILIES}; so " if few else ""
         note = (
-            f"{why}the model is trained on all of the text, and figures of validation are of text that it knows; "
-            "the evaluation leaves each document out in turn, with its versions"
+            f"{why if few else ''}the model is trained on all of the text, and figures of validation are of text that "
+            "it knows; the evaluation leaves each document out in turn, with its versions"
         )
         return parts, "all of it is for training", note
     if not few:
@@ -47,17 +47,21 @@ def divide(
             parts[part] += [(name, texts[name]) for name in group]
         return parts, f"by family of documents, seed {data.seed}", None
     note = (
-        f"families of documents: {len(groups)}, fewer than {FEWEST_FAMILIES}; so training, validation and test "
-        "are successive blocks of the same text, and the figures do not speak for a document the model has not "
-        "seen"
+        f"{why}training, validation and test are successive blocks of the same text, and the figures do not speak for "
+        "a document the model has not seen"
     )
     parts = blocks(sorted(texts.items()), data.validation, data.test, GUARD)
     return parts, f"successive blocks, {GUARD} characters left out between them", note
 
 
-def held_out(groups: Sequence[Sequence[str]], data: Data) -> bool:
+def held_out(texts: Mapping[str, str], groups: Sequence[Sequence[str]], data: Data) -> bool:
     """Return whether text is held out of training."""
-    return len(groups) >= FEWEST_FAMILIES if data.hold_out is None else data.hold_out
+    return judgeable(texts, groups) >= FEWEST_FAMILIES if data.hold_out is None else data.hold_out
+
+
+def judgeable(texts: Mapping[str, str], groups: Sequence[Sequence[str]]) -> int:
+    """Count the families that are long enough to judge a model by."""
+    return sum(sum(len(texts[name]) for name in group) >= FEWEST_PER_PART for group in groups)
 
 
 def split(sizes: Sequence[int], validation: float, test: float, seed: int) -> list[str]:
@@ -90,7 +94,9 @@ def _fill(order: Sequence[int], sizes: Sequence[int], target: float, keep: int) 
         if nearer and len(order) - len(chosen) > keep:
             chosen.append(family)
             total += sizes[family]
-    return chosen or [min(order, key=lambda family: sizes[family])]
+    if chosen and total >= min(FEWEST_PER_PART, target):
+        return chosen
+    return [min(order, key=lambda family: (sizes[family] < FEWEST_PER_PART, sizes[family]))]
 
 
 def blocks(texts: Sequence[tuple[str, str]], validation: float, test: float, guard: int) -> dict[str, Rows]:

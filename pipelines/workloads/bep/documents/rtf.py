@@ -60,6 +60,7 @@ class _Reader:
             if word == b"bin":
                 place += max(int(number or 0), 0)
             elif word or sign:
+                self.skipped = 0  # what stands in for a Unicode sign is text; where it is missing, nothing is lost
                 name = (word or sign).decode("latin-1")
                 if name in PARAGRAPH or name == "row":
                     yield from self._ended(name)

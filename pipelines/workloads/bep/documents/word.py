@@ -1,31 +1,22 @@
 """The text of Word documents in the order of their body, with lists, tables, text boxes, notes and equations."""
 
+from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pipelines.workloads.bep.documents import refusing, unpacked
-from pipelines.workloads.bep.documents.markup import ASIDE, ITEM, ROW, Form
+from pipelines.workloads.bep.documents.markup import ITEM, TABLES, Form
 
 if TYPE_CHECKING:
     from docx.opc.part import Part
     from docx.oxml.xmlchemy import BaseOxmlElement
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
-FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
-
 WORD_PARTS = "a Word document", "[Content_Types].xml", "word/document.xml"
 NOTES = ("footnote", "endnote")
 SYMBOLS = 0xF000  # where Unicode's private use has the glyphs of symbol fonts
-NAMES = {f"{WORD}{name}": name for name in ("p", "body")}
-NAMES |= {f"{WORD}tbl": "table", f"{WORD}tr": ROW, f"{WORD}tc": "td"}
-NAMES |= {f"{WORD}{name}": ASIDE for name in ("txbxContent", *(f"{kind}Reference" for kind in NOTES))}
-SIGNS = {f"{WORD}{name}": "\t" for name in ("tab", "ptab")} | {f"{WORD}{name}": "\n" for name in ("br", "cr")}
-SIGNS |= {f"{WORD}noBreakHyphen": "-"}
-# What stands before these parts of an equation.
-SIGNS |= {f"{MATH}den": "/", f"{MATH}sup": "^", f"{MATH}sub": "_"}
-OMITTED = {f"{WORD}del": "deletions", f"{WORD}moveFrom": "deletions", f"{WORD}commentReference": "comments"}
-OMITTED |= {FALLBACK: "", f"{WORD}pPr": "", f"{WORD}rPr": ""}  # a fallback repeats what precedes it
-TEXTS = {f"{WORD}t", f"{MATH}t", f"{WORD}sym"}
+# Signs of equations stand before their parts; a fallback is omitted, as it repeats what precedes it.
+NAMES, SIGNS, OMITTED, TEXTS = (TABLES["word"][kind] for kind in ("names", "signs", "omitted", "texts"))
 
 
 def read_docx(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:
@@ -39,8 +30,10 @@ def read_docx(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list
         document = docx.Document(unpacked(content, maximum_bytes, WORD_PARTS))
         missing = _put_notes(document.element.body, _notes(document.part))
         edges = sum(relation.reltype.endswith(("/header", "/footer")) for relation in document.part.rels.values())
+        styles = document.styles.element.iter(f"{WORD}style")
+        lists = {style.get(f"{WORD}styleId") for style in styles if _is_list(style.pPr)}
         left_out = {"footnotes and endnotes": missing, "headers and footers": edges}
-        return Form(_name, SIGNS, _omitted, TEXTS, layout=False).read(document.element.body, left_out)
+        return Form(partial(_name, lists), SIGNS, _omitted, TEXTS, layout=False).read(document.element.body, left_out)
 
 
 def _notes(part: "Part") -> dict[tuple[str, str], "BaseOxmlElement"]:
@@ -69,10 +62,10 @@ def _put_notes(body: "BaseOxmlElement", notes: dict[tuple[str, str], "BaseOxmlEl
     return missing
 
 
-def _name(element: "BaseOxmlElement") -> str:
-    """Return an element's name in HTML."""
+def _name(lists: Collection[str], element: "BaseOxmlElement") -> str:
+    """Return an element's name in HTML; paragraphs in the styles `lists` are items."""
     name = NAMES.get(element.tag, "")
-    return ITEM if name == "p" and _is_item(element) else name
+    return ITEM if name == "p" and _is_item(element, lists) else name
 
 
 def _omitted(element: "BaseOxmlElement") -> str | None:
@@ -85,10 +78,18 @@ def _omitted(element: "BaseOxmlElement") -> str | None:
     return "" if element.tag == f"{WORD}tc" and _continues(element) else OMITTED.get(element.tag)
 
 
-def _is_item(paragraph: "BaseOxmlElement") -> bool:
-    style = (paragraph.style or "").lower()
-    numbered = paragraph.pPr is not None and paragraph.pPr.numPr is not None
-    return style.startswith("listbullet") or (numbered and not style.startswith("heading"))
+def _is_item(paragraph: "BaseOxmlElement", lists: Collection[str]) -> bool:
+    style, numbered = paragraph.style or "", _is_list(paragraph.pPr)
+    if numbered is None:
+        return style in lists or style.lower().startswith("listbullet")
+    return numbered and not style.lower().startswith("heading")
+
+
+def _is_list(properties: "BaseOxmlElement | None") -> bool | None:
+    """Return whether properties make a paragraph an item of a list, None where they do not say; headings are none."""
+    if properties is None or (numbered := properties.numPr) is None:
+        return None
+    return (numbered.numId is None or numbered.numId.val != 0) and properties.find(f"{WORD}outlineLvl") is None
 
 
 def _continues(cell: "BaseOxmlElement") -> bool:

@@ -157,3 +157,18 @@ def test_no_overlap_is_not_noted():
     texts = {part: [(part, prose(seed))] for seed, part in enumerate(parts.PARTS)}
     family = {part: part for part in parts.PARTS}
     assert parts.described_overlap(texts, True, family) == (0, {}, None)
+
+
+def test_short_notes_beside_few_plans_are_no_families_to_judge_by(tmp_path):
+    notes = {f"note{seed}": prose(seed, 200) for seed in range(5, 9)}
+    plans = {f"plan{seed}": prose(seed, 9_000) for seed in range(3)}
+    facts = data.prepare(config(written(tmp_path / "in", plans | notes)), tmp_path / "out")
+    assert not facts["held_out"]
+    assert "families of documents: 3 of 500 characters or more, fewer than 5" in facts["note"]
+
+
+def test_a_part_is_never_a_note_alone_where_plans_are_left(tmp_path):
+    texts = {**{f"plan{seed}": prose(seed, 9_000) for seed in range(5)}, "a": prose(7, 200), "b": prose(8, 200)}
+    facts = data.prepare(config(written(tmp_path / "in", texts)), tmp_path / "out")
+    assert facts["held_out"]
+    assert min(facts[part]["characters"] for part in parts.PARTS) > 8_000

@@ -67,6 +67,11 @@ def test_hidden_text_in_rtf_is_left_out_until_it_is_switched_off(tmp_path):
     assert found.text.startswith("One two three\n\n")
 
 
+def test_no_letter_is_lost_where_nothing_stands_in_for_a_unicode_sign(tmp_path):
+    (tmp_path / "a.rtf").write_bytes(rb"{\rtf1\uc1 Plan\u8221\par Next\u8212\b  bold\b0\u8220\'93x\u8217\tab Tab.}")
+    assert read(tmp_path / "a.rtf").text == "Plan\u201d\n\nNext\u2014 bold\u201cx\u2019\tTab."
+
+
 @pytest.mark.parametrize("odd", [rb"{\pict\bin5 {{{{{}", rb"{\object{\*\objdata\bin5 }}}}}}}"])
 def test_binary_parts_of_an_rtf_file_are_no_text(tmp_path, odd):
     (tmp_path / "a.rtf").write_bytes(rb"{\rtf1 " + odd + rb"Text\par}")

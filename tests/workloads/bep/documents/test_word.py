@@ -6,6 +6,8 @@ import zlib
 from pathlib import Path
 
 import docx
+import pytest
+from docx.enum.style import WD_STYLE_TYPE
 from docx.oxml import parse_xml
 from docx.oxml.ns import nsdecls
 
@@ -132,3 +134,21 @@ def test_an_encrypted_zip_is_refused(tmp_path):
     data[place + 8] |= 1  # the flag of the first member in the list of all
     (tmp_path / "a.docx").write_bytes(data)
     assert "is encrypted; save it without a password" in refusal(tmp_path / "a.docx")
+
+
+@pytest.mark.parametrize("style", ["List Number", "List Bullet 2", "Aufz\u00e4hlung"])
+def test_items_whose_style_numbers_them_are_no_headings(tmp_path, style):
+    document = docx.Document()
+    if style not in (each.name for each in document.styles):
+        document.styles.add_style(style, WD_STYLE_TYPE.PARAGRAPH).element.get_or_add_pPr().get_or_add_numPr()
+    document.styles["Heading 1"].element.get_or_add_pPr().get_or_add_numPr()
+    document.add_heading("Clash detection", 1)
+    for text in ("Check naming by the task team", "Sign off by the client"):
+        document.add_paragraph(text, style)
+    plain = document.add_paragraph("Hard clashes are assigned on Friday.", style)
+    plain._p.get_or_add_pPr().get_or_add_numPr().get_or_add_numId().val = 0  # as Word switches numbers off
+    document.save(tmp_path / "a.docx")
+    assert read(tmp_path / "a.docx").text == (
+        "Clash detection\n\n\u2022 Check naming by the task team\n\u2022 Sign off by the client\n\n"
+        "Hard clashes are assigned on Friday."
+    )
