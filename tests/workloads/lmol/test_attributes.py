@@ -265,7 +265,6 @@ def test_pairs_to_ask_about_go_on_in_the_form_of_their_table(made, tmp_path):
     [
         (["model.kind=scorer"], "model.kind=scorer takes one attribute: give data.attributes=[texture]"),
         (["model.kind=vlm"], "model.kind=vlm takes one attribute: give data.attributes=[texture]"),
-        (["--folds", "all"], "data.fold=all takes one attribute"),
         (["data.source=digits"], "data.source=digits is of one attribute"),
         (["data.columns.score=texture"], "data.columns.score=texture is of one attribute"),
         (["data.attributes=[texture,gloss]"], "has no score in 'gloss'; it has file, texture, brightness"),
@@ -275,6 +274,26 @@ def test_pairs_to_ask_about_go_on_in_the_form_of_their_table(made, tmp_path):
 )
 def test_what_takes_one_attribute_says_what_to_type(made, words, text):
     refused(stage(made, "train.py", *WORDS, BOTH, *words, "--name", "refused"), text)
+
+
+def test_all_folds_of_several_attributes_are_one_table_for_each(made, tmp_path):
+    (tmp_path / "made").symlink_to(made / "made")
+    words = [*WORDS, BOTH, "training.steps=30", "training.validation_steps=15", "data.folds=3", "--folds", "all"]
+    succeeded(stage(tmp_path, "train.py", *words))
+    succeeded(stage(tmp_path, "evaluate.py", *LMOL))
+    run, images = tmp_path / "runs/lmol/default", {}
+    for name in ("texture", "brightness"):
+        found = json.loads((run / f"evaluations/test-{name}.json").read_text())
+        own = json.loads((run / f"members/fold-1/evaluations/test-{name}.json").read_text())
+        assert list(found["folds"]) == ["fold-0", "fold-1", "fold-2"]
+        assert found["attribute"] == own["attribute"] == name
+        assert found["folds"]["fold-1"]["accuracy"] == own["accuracy"]
+        assert found["intervals"]["accuracy"]
+        images[name] = found["images"]
+    assert images == {"texture": 190, "brightness": 190}  # each image with a score is once in a test part
+    verdict = (run / "verdict.txt").read_text()
+    assert verdict.startswith("texture: ")
+    assert verdict.count("over 3 folds") == verdict.count("; brightness: ") + 1 == 2
 
 
 @pytest.mark.slow
