@@ -249,8 +249,9 @@ class Config(BaseConfig):
     def _several_attributes_are_of_a_siamese(self) -> "Config":
         kind, names = self.model.kind, self.data.attributes
         if len(names) > 1 and kind != "siamese":
-            alone = f"give data.attributes=[{names[0]}], and runs for the others"
-            raise ValueError(f"model.kind={kind} takes one attribute: {alone}")
+            raise ValueError(
+                f"model.kind={kind} takes one attribute: give data.attributes=[{names[0]}], a run for each"
+            )
         return self
 
     @model_validator(mode="after")

@@ -81,22 +81,20 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     groups, merged = grouped(found)
     found = replace(found, groups=groups, facts={**found.facts, "near_duplicates": merged})
     sets = [found, *(replace(other, groups=groups) for other in found.others)]
-    if config.data.fold != "all":
-        return _prepare_sets(config.data, config.data.fold, sets, folder)
-    each = [_prepare_sets(config.data, n, sets, folder / fold_name(n)) for n in range(config.data.folds)]
+    folds = range(config.data.folds) if config.data.fold == "all" else [config.data.fold]
+    each = []
+    for fold in folds:
+        home = folder / fold_name(fold) if len(folds) > 1 else folder
+        homes = [home / f"attribute-{n}" if found.others else home for n in range(len(sets))]
+        own = [_prepare_fold(config.data, fold, *one) for one in zip(sets, homes, strict=True)]
+        each.append(_together("attributes", own))
     return _together("folds", each)
 
 
-def _prepare_sets(data: Data, fold: int, sets: Sequence[ImageSet], folder: Path) -> dict[str, Plain]:
-    """Write what the fold as test part has of each attribute; return the facts."""
-    if len(sets) == 1:
-        return _prepare_fold(data, fold, sets[0], folder)
-    each = [_prepare_fold(data, fold, own, folder / f"attribute-{n}") for n, own in enumerate(sets)]
-    return _together("attributes", each)
-
-
 def _together(name: str, each: Sequence[dict[str, Plain]]) -> dict[str, Plain]:
-    """Return the facts that all have, one note, and under `name` what is each one's own."""
+    """Return the facts of one, or those that all have, one note, and under `name` what is each one's own."""
+    if len(each) == 1:
+        return each[0]
     notes = [fact for facts in each if (fact := facts.pop("note", None))]
     same = {key: fact for key, fact in each[0].items() if all(facts.get(key) == fact for facts in each)}
     own: list[Plain] = [{key: fact for key, fact in facts.items() if key not in same} for facts in each]

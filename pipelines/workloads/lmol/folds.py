@@ -41,8 +41,7 @@ def evaluate(
     configs, found = expand(config, folder), dict[str, dict[str, Evaluation]]()
     for member, whole in models.items():
         for name, model in whole.views.items():
-            one = configs.get(member, config)
-            (own,) = evaluation.evaluate(one, {name: model}, folder, device, map_items)
+            own = evaluation.evaluate(configs.get(member, config), name, model, folder, device, map_items)
             found.setdefault(name, {})[member] = replace(own, member=member) if configs else own
     each = [own for by_member in found.values() for own in by_member.values()]
     return each + [joined(by_member, config.data.folds) for by_member in found.values() if configs]
