@@ -249,9 +249,7 @@ class Config(BaseConfig):
     def _several_attributes_are_of_a_siamese(self) -> "Config":
         kind, names = self.model.kind, self.data.attributes
         if len(names) > 1 and kind != "siamese":
-            raise ValueError(
-                f"model.kind={kind} takes one attribute: give data.attributes=[{names[0]}], a run for each"
-            )
+            raise ValueError(f"model.kind={kind} takes one attribute: give data.attributes=[{names[0]}], a run each")
         return self
 
     @model_validator(mode="after")
