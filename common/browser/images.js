@@ -4,10 +4,11 @@ const MOST_IMAGES = 500, LARGEST_FILE = 5e6;  // bytes
 const AT_ONCE = 32, AT_ONCE_LENGTH = 6e6;  // images of a request, and characters of their URLs unless it is one
 const SHOWN_DIGITS = 8, NAMED = 5;
 
-// `about.attribute`: what higher-ranked images have more of; `about.digits`: the model learnt from the embedded digits;
+// `about.attributes`: what higher-ranked images have more of, to choose from; `about.digits`: the model learnt from the embedded digits;
 // `about.votes`: the backend ranks by votes too, and says which pair tells most.
 function imagesPanel(place, backend, about) {
-  const report = reporting(), shown = element("div"), answer = element("p"), ballot = element("div", { class: "row" }), { digits } = about;
+  const report = reporting(), shown = element("div"), answer = element("p"), ballot = element("div", { class: "row" }), { digits, attributes } = about;
+  const by = element("select", { change: chosen }, ...attributes.map(name => element("option", { value: name }, name)));
   const file = element("input", { type: "file", accept: "image/*", multiple: true, change: () => take([...file.files]) });
   const drop = element("div", {
     class: "drop",
@@ -60,24 +61,34 @@ function imagesPanel(place, backend, about) {
     return waiting.slice(0, AT_ONCE).filter(({ url }, number) => (length += url.length) <= AT_ONCE_LENGTH || !number);
   }
 
+  // A row of the ranking with score and interval of the chosen attribute; of several, it has those of all.
+  const byAttribute = row => row.scores ? { ...row, score: row.scores[by.value], low: row.lows[by.value], high: row.highs[by.value] } : row;
+
+  function chosen() {
+    answer.textContent = "";
+    close();
+    show();
+    if (images.length == 2) compare(images);
+  }
+
   function show() {
-    const ranked = images.filter(each => each.row).sort((a, b) => b.row.score - a.row.score);
+    const ranked = images.filter(each => each.row).map(each => ({ ...each, row: byAttribute(each.row) })).sort((a, b) => b.row.score - a.row.score);
     if (!ranked.length) return shown.replaceChildren();
     const rows = ranked.map(({ name, url, row }, i) => ({ ...row, name, url, rank: i + 1 }));
     shown.replaceChildren(button("Save as CSV", () => saved("ranking.csv", asCsv(rows))),
-      rankingTable(`Ranked by ${about.attribute}, with 95 % intervals`, rows));
+      rankingTable(`Ranked by ${by.value}, with 95 % intervals`, rows));
     const unlike = ranked.filter(each => each.row.note).map(each => each.name);
-    report.say(`${ranked.length} images, by ${about.attribute}, highest first` + (unlike.length
+    report.say(`${ranked.length} images, by ${by.value}, highest first` + (unlike.length
       ? `. Unlike the images that the model was trained on, so that these scores mean little: ${unlike.slice(0, NAMED).join(", ")}${unlike.length > NAMED ? ` and ${unlike.length - NAMED} more` : ""}` : ""));
   }
 
   // The ranking begins as the model's, whose errors say how far votes can move it, and settles with each vote.
   async function vote(...given) {
-    const of = poll?.of ?? images.filter(each => each.row), votes = [...poll?.votes ?? [], ...given], own = turn;
+    const of = poll?.of ?? images.filter(each => each.row), votes = [...poll?.votes ?? [], ...given], own = turn, attribute = by.value;
     if (of.length < 2) return report.fail("give two images first");
-    const errors = of.map(({ row }) => Math.max(1e-6, (row.high - row.low) / 2 / 1.96));
-    const found = await reply({ scores: of.map(each => each.row.score), errors, votes });
-    if (own != turn) return;  // images were given or cleared meanwhile
+    const known = of.map(each => byAttribute(each.row)), errors = known.map(row => Math.max(1e-6, (row.high - row.low) / 2 / 1.96));
+    const found = await reply({ scores: known.map(row => row.score), errors, votes });
+    if (own != turn || attribute != by.value) return;  // images were given or cleared meanwhile, or another attribute chosen
     if (found.error) return report.fail(found.error);
     const rows = found.ranking.map((row, i) => ({ ...row, name: of[row.image].name, url: of[row.image].url, rank: i + 1 }));
     poll = { of, votes, next: found.next };
@@ -89,7 +100,7 @@ function imagesPanel(place, backend, about) {
     if (!found.next) return ballot.replaceChildren("All pairs were voted on.", stop);
     const [first, second] = found.next, say = said => () => vote([first, second, said]);
     const side = (image, text, said) => element("figure", {}, element("img", { src: of[image].url, alt: of[image].name, class: "voted" }), button(text, say(said)));
-    ballot.replaceChildren(element("span", {}, `Which has more ${about.attribute}?`), side(first, "The first", "First"),
+    ballot.replaceChildren(element("span", {}, `Which has more ${by.value}?`), side(first, "The first", "First"),
       button("Similar", say("Similar")), side(second, "The second", "Second"), stop);
   }
 
@@ -99,8 +110,8 @@ function imagesPanel(place, backend, about) {
   }
 
   async function compare([first, second]) {
-    const found = await asked(report, () => backend.predict({ first: first.url, second: second.url }));
-    if (found) answer.textContent = `${first.name} ranks higher than ${second.name} with probability ${found.first_is_higher.toFixed(3)}` +
+    const attribute = by.value, found = await asked(report, () => backend.predict({ first: first.url, second: second.url }, { attribute }));
+    if (found && attribute == by.value) answer.textContent = `${first.name} ranks higher than ${second.name} with probability ${found.first_is_higher.toFixed(3)}` +
       (found.tie === undefined ? "" : `; similar with ${found.tie.toFixed(3)}`) + (found.note ? `; ${found.note}` : "");
   }
 
@@ -112,8 +123,9 @@ function imagesPanel(place, backend, about) {
   place.append(
     element("p", { class: "note" }, digits
       ? "Example: handwritten digits, ranked by a model that learnt only which of two is larger; bars are 95 % intervals."
-      : `Drop up to ${MOST_IMAGES} images, and they are ranked by ${about.attribute} in a table, with 95 % intervals.`),
+      : `Drop up to ${MOST_IMAGES} images, and they are ranked by ${attributes.join(" or ")} in a table, with 95 % intervals.`),
     drop, element("div", { class: "row" },
+      ...(attributes.length > 1 ? [labelled("ranked by", by)] : []),
       button("Compare the last two", () => images.length > 1 ? compare(images.slice(-2)) : report.fail("give two images first")),
       ...(about.votes ? [button("Vote", () => vote())] : []),
       ...(digits ? [button("Draw digits", drawDigits)] : []),

@@ -18,6 +18,7 @@ from exporters import to_rp2040
 from exporters.onnx.cnn_lstm import random_candles
 from exporters.rp2040 import layout, settings
 from models.images.comparator import familiarity
+from models.images.comparator.interface import Comparator
 from models.images.comparator.siamese import Siamese
 from models.inputs import LONGEST_PROMPT
 from models.io import Model
@@ -257,16 +258,33 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     )
 
 
-def _images(model: Siamese, run: Path) -> Packed:
-    if len(model.views) > 1:
-        alone = f"train one with data.attributes=[{next(iter(model.views))}], or export this one to onnx"
-        raise UserError(f"a page is of one attribute, and this model ranks by {model.config.attribute}; {alone}")
-    if not isinstance(model, Siamese) or model.config.texture or model.config.base:
-        own = "over a base" if getattr(model.config, "base", "") else "of textures"
-        kind = f"a siamese comparator {own}" if isinstance(model, Siamese) else "a comparator of this kind"
+def _images(model: Comparator, run: Path) -> Packed:
+    views = [each for each in model.views.values() if isinstance(each, Siamese)]
+    if not views or views[0].config.texture or views[0].config.base:
+        own = "over a base" if views and views[0].config.base else "of textures"
+        kind = f"a siamese comparator {own}" if views else "a comparator of this kind"
         raise UserError(f"{kind} has no page; train one with model.kind=siamese, model.texture=false and no model.base")
-    config, images = model.config, model.example()["images"]
-    references = model.reference_scores.tolist()
+    config, names = views[0].config, list(model.views)
+    # Each attribute has a head of its own, and all have one encoder.
+    shared = dict.fromkeys(name for name in views[0].state_dict() if name.startswith("encoder."))
+    heads = [_head(view, shared if number else {}) for number, view in enumerate(views)]
+    return Packed(
+        **{**PAGES["comparator"], "said": PAGES["comparator"]["said"].format(attribute=" or ".join(names))},
+        config={
+            **{name: getattr(config, name) for name in ("channels", "size", "fit", "layers")},
+            "cells": familiarity.CELLS,
+            "budget": BUDGET,
+            "attributes": [own for own, _, _ in heads],
+        },
+        about={"attribute": names[0], "attributes": names, "digits": config.channels == 1},
+        files={f"model-{n}.safetensors" if n else WEIGHTS: weights for n, (_, weights, _) in enumerate(heads)},
+        expected=[question for *_, questions in heads for question in questions],
+    )
+
+
+def _head(model: Siamese, left_out: Mapping[str, None]) -> tuple[dict[str, object], bytes, list[dict[str, object]]]:
+    """Return what the kernel is told of an attribute, its tensors but some, and what the kernel is asked of it."""
+    config, images, references = model.config, model.example()["images"], model.reference_scores.tolist()
     if references and not model.fitted.any():
         model.fit_scale()
     with torch.no_grad():
@@ -275,31 +293,24 @@ def _images(model: Siamese, run: Path) -> Packed:
     levels = familiarity.levels(model.reference_images)
     # Encoded here, as a hundred encodings take most of the time in which a page opens.
     carried = {"encoded_references": model.encoded_references(), "reference_levels": levels} if references else {}
-    shown = [{"pixels": image.flatten().tolist()} for image in images]
+    shown, settings = [{"pixels": image.flatten().tolist()} for image in images], {"attribute": config.attribute}
     answer = {"first_is_higher": one, "second_is_higher": other, "tie": tie}
-    expected = [_asked("predict", {"first": shown[0], "second": shown[1]}, output=answer)]
+    expected = [_asked("predict", {"first": shown[0], "second": shown[1]}, settings, output=answer)]
     if references:
         scores, _ = model.score(images, BUDGET)
         rows = sorted(enumerate(scores.tolist()), key=lambda row: -row[1])
         said = familiarity.notes(images, model.reference_images)
         ranking = [{"image": number, "score": score, **said[number]} for number, score in rows]
-        expected.append(_asked("predict", {"images": shown}, output={"ranking": ranking}))
-    return Packed(
-        **{**PAGES["comparator"], "said": PAGES["comparator"]["said"].format(attribute=config.attribute)},
-        config={
-            **{name: getattr(config, name) for name in ("channels", "size", "fit", "layers", "theta", "unit")},
-            "references": references,
-            "note": familiarity.NOTE if len(references) >= familiarity.FEWEST else None,
-            "cells": familiarity.CELLS,
-            "farthest": familiarity.reach(levels) if len(references) > 1 else 0.0,
-            "fitted": model.fitted.tolist(),
-            "prior": model.prior.tolist(),
-            "budget": BUDGET,
-        },
-        about={"attribute": config.attribute, "digits": config.channels == 1},
-        files={WEIGHTS: _weights(model, {"reference_images": None, **carried})},
-        expected=expected,
-    )
+        expected.append(_asked("predict", {"images": shown}, settings, output={"ranking": ranking}))
+    told = {
+        **{name: getattr(config, name) for name in ("attribute", "theta", "unit")},
+        "references": references,
+        "note": familiarity.NOTE if len(references) >= familiarity.FEWEST else None,
+        "farthest": familiarity.reach(levels) if len(references) > 1 else 0.0,
+        "fitted": model.fitted.tolist(),
+        "prior": model.prior.tolist(),
+    }
+    return told, _weights(model, {"reference_images": None, **left_out, **carried}), expected
 
 
 # By the family of a model.

@@ -3,48 +3,66 @@
 
 const FIRST = 0, SECOND = 1, SIMILAR = 2, START = 8, MORE = 4, TOLERANCE = 0.25, FINEST = 1e-3, Z95 = 1.959963984540054;
 
+// `config.attributes`: what the model ranks by, each with a head of its own; images are encoded once for all of them.
 async function openModel(config, files) {
-  const tensors = readTensors(files["model.safetensors"]), count = config.references.length;
-  const rows = ({ data }) => config.references.map((_, i) => data.subarray(i * data.length / count, (i + 1) * data.length / count));
-  const references = count ? rows(tensors.encoded_references) : [];  // by PyTorch
-  const square = async image => image.pixels ?? fitted(await decodedImage(image), config.size, config.channels, config.fit);
-  const noted = config.note ? familiarity(config, rows(tensors.reference_levels)) : () => ({});
-  const seen = async image => {
+  const first = readTensors(files["model.safetensors"]), square = async image => image.pixels ?? fitted(await decodedImage(image), config.size, config.channels, config.fit);
+  const views = config.attributes.map((own, i) => view({ ...config, ...own }, i ? readTensors(files[`model-${i}.safetensors`]) : first));
+  const chosen = ({ attribute } = {}) => {
+    const found = attribute == null ? views[0] : views.find(each => each.attribute == attribute);
+    if (!found) throw new Unusable(`attribute is '${attribute}'; the model ranks by ${views.map(each => each.attribute).join(", ")}`);
+    return found;
+  };
+  const named = ({ attribute }, ends) => views.length > 1 ? { attribute, ...ends } : {};
+  const seen = async (image, by) => {
     const found = await square(image);
-    return { encoded: encode(tensors, config, found), note: noted(found) };
+    return { encoded: encode(first, config, found), note: by.noted(found) };
   };
 
-  async function ranking(images) {
-    if (!count) throw new Unusable("this model has no references of known score; compare two images instead");
-    const known = config.references.map(units => units * config.unit), rows = [], errors = [];
+  async function ranking(images, by) {
+    if (!by.count) throw new Unusable("this model has no references of known score; compare two images instead");
+    const rows = [], errors = [];
     for (const [number, image] of images.entries()) {
-      const { encoded, note, error: wrong } = await seen(image).catch(error => ({ error }));
+      const { encoded, note, error: wrong } = await seen(image, by).catch(error => ({ error }));
       if (wrong && !(wrong instanceof Unusable)) throw wrong;
       if (wrong) errors.push({ image: number, error: wrong.message });
       else {
-        const { score, error } = tempered(config, placed(config, known, i => answers(tensors, encoded, references[i])));
-        rows.push({ image: number, score, low: score - Z95 * error, high: score + Z95 * error, ...note });
+        const each = Object.fromEntries(views.map(view => [view.attribute, view.scored(encoded)])), ends = {};
+        for (const end of ["score", "low", "high"]) ends[`${end}s`] = Object.fromEntries(views.map(({ attribute }) => [attribute, each[attribute][end]]));
+        rows.push({ image: number, ...each[by.attribute], ...named(by, ends), ...note });
       }
     }
     return { ranking: rows.sort((a, b) => b.score - a.score), ...(errors.length ? { errors } : {}) };
   }
 
-  async function comparison({ first, second }) {
-    const [one, other] = [await seen(first), await seen(second)];
-    const [is_first, is_second, tie] = answers(tensors, one.encoded, other.encoded);
-    return { first_is_higher: is_first, second_is_higher: is_second, tie, ...one.note, ...other.note };
+  async function comparison({ first, second }, by) {
+    const [one, other] = [await seen(first, by), await seen(second, by)];
+    const [is_first, is_second, tie] = answers(by.tensors, one.encoded, other.encoded);
+    return { first_is_higher: is_first, second_is_higher: is_second, tie, ...named(by), ...one.note, ...other.note };
   }
 
   return {
     square: fitted,
-    predict: async input => {
+    predict: async (input, settings) => {
       try {
-        return input.images ? await ranking(input.images) : await comparison(input);
+        return input.images ? await ranking(input.images, chosen(settings)) : await comparison(input, chosen(settings));
       } catch (error) {
         return answered(() => { throw error; });
       }
     },
   };
+}
+
+// What answers for one attribute, from its head, references and scale.
+function view(config, tensors) {
+  const count = config.references.length, known = config.references.map(units => units * config.unit);
+  const rows = ({ data }) => known.map((_, i) => data.subarray(i * data.length / count, (i + 1) * data.length / count));
+  const references = count ? rows(tensors.encoded_references) : [];  // by PyTorch
+  const noted = config.note ? familiarity(config, rows(tensors.reference_levels)) : () => ({});
+  const scored = encoded => {
+    const { score, error } = tempered(config, placed(config, known, i => answers(tensors, encoded, references[i])));
+    return { score, low: score - Z95 * error, high: score + Z95 * error };
+  };
+  return { attribute: config.attribute, count, tensors, noted, scored };
 }
 
 // A function that returns a note on pixels (C, S, S) far from the mean levels of all references, as models/images/comparator/familiarity.py.

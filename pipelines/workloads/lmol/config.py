@@ -248,9 +248,8 @@ class Config(BaseConfig):
     @model_validator(mode="after")
     def _several_attributes_are_of_a_siamese(self) -> "Config":
         kind, names = self.model.kind, self.data.attributes
-        if len(names) > 1 and (kind != "siamese" or self.data.fold == "all"):
-            what = "data.fold=all" if kind == "siamese" else f"model.kind={kind}"
-            raise ValueError(f"{what} takes one attribute: give data.attributes=[{names[0]}], and runs for the others")
+        if len(names) > 1 and kind != "siamese":
+            raise ValueError(f"model.kind={kind} takes one attribute: give data.attributes=[{names[0]}], a run each")
         return self
 
     @model_validator(mode="after")

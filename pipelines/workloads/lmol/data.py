@@ -5,12 +5,12 @@
 <folder>/pairs/             Arrow, a row per pair: part, first, second, label
 <folder>/comparisons.json   unit, theta, attribute, facts
 
-With data.fold=all, each fold has a folder of its own in it, fold-0, fold-1, ..., with all but the images; so has each
-of data.attributes, attribute-0, ..., if there are several: an image without a score in it is in none of its parts.
+With data.fold=all, each fold has a folder of its own in it, fold-0, fold-1, ..., with all but the images; so has in
+it each of data.attributes, attribute-0, ..., if there are several: an image without its score is in none of its parts.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
@@ -80,17 +80,25 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     found = sources.read(config.data, folder / IMAGES)
     groups, merged = grouped(found)
     found = replace(found, groups=groups, facts={**found.facts, "near_duplicates": merged})
-    fold, sets = config.data.fold, [found, *(replace(other, groups=groups) for other in found.others)]
-    if fold == "all":
-        each = [_prepare_fold(config.data, n, found, folder / fold_name(n)) for n in range(config.data.folds)]
-    elif found.others:
-        each = [_prepare_fold(config.data, fold, own, folder / f"attribute-{n}") for n, own in enumerate(sets)]
-    else:
-        return _prepare_fold(config.data, fold, found, folder)
+    sets = [found, *(replace(other, groups=groups) for other in found.others)]
+    folds = range(config.data.folds) if config.data.fold == "all" else [config.data.fold]
+    each = []
+    for fold in folds:
+        home = folder / fold_name(fold) if len(folds) > 1 else folder
+        homes = [home / f"attribute-{n}" if found.others else home for n in range(len(sets))]
+        own = [_prepare_fold(config.data, fold, *one) for one in zip(sets, homes, strict=True)]
+        each.append(_together("attributes", own))
+    return _together("folds", each)
+
+
+def _together(name: str, each: Sequence[dict[str, Plain]]) -> dict[str, Plain]:
+    """Return the facts of one, or those that all have, one note, and under `name` what is each one's own."""
+    if len(each) == 1:
+        return each[0]
     notes = [fact for facts in each if (fact := facts.pop("note", None))]
-    same = {name: fact for name, fact in each[0].items() if all(facts.get(name) == fact for facts in each)}
-    own: list[Plain] = [{name: fact for name, fact in facts.items() if name not in same} for facts in each]
-    return {**same, "attributes" if found.others else "folds": own, **({"note": notes[0]} if notes else {})}
+    same = {key: fact for key, fact in each[0].items() if all(facts.get(key) == fact for facts in each)}
+    own: list[Plain] = [{key: fact for key, fact in facts.items() if key not in same} for facts in each]
+    return {**same, name: own, **({"note": notes[0]} if notes else {})}
 
 
 def fold_name(fold: int | str) -> str:

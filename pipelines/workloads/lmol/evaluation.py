@@ -4,7 +4,7 @@ import base64
 import io
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -54,13 +54,9 @@ class Findings:
 
 
 def evaluate(
-    config: Config, models: Mapping[str, Comparator], folder: Path, device: torch.device, map_items: MapItems
-) -> list[Evaluation]:
-    """Evaluate on the test part, which was used neither to train nor to choose a model.
-
-    Of several attributes, `models` has what answers for one alone, by its name.
-    """
-    ((name, model),) = models.items()
+    config: Config, name: str, model: Comparator, folder: Path, device: torch.device, map_items: MapItems
+) -> Evaluation:
+    """Evaluate what answers for an attribute on the test part, used neither to train nor to choose a model."""
     began = time.perf_counter()
     several = config.data.attributes if len(config.data.attributes) > 1 else ()
     comparisons = data.load(folder, config.data.fold, several.index(name) if several else None)
@@ -121,7 +117,7 @@ def evaluate(
         f"{split}.scores.csv": scores_csv(comparisons, found.placed),
         f"{split}.details.jsonl": json.dumps(details),
     }
-    return [Evaluation(split=split, summary=summary, table=table, examples=_examples(found), files=files)]
+    return Evaluation(split=split, summary=summary, table=table, examples=_examples(found), files=files)
 
 
 def _ask(answers: ModelAnswers, comparisons: Comparisons, budget: int) -> Findings:

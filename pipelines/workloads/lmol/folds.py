@@ -37,16 +37,14 @@ def expand(config: Config, folder: Path) -> dict[str, Config]:
 def evaluate(
     config: Config, models: Mapping[str, Comparator], folder: Path, device: torch.device, map_items: MapItems
 ) -> list[Evaluation]:
-    """Evaluate a run of one fold, by attribute, or each trained member on its test part, and all in one table."""
-    configs, found = expand(config, folder), {}
-    if not configs:
-        (whole,) = models.values()
-        each = [{name: view} for name, view in whole.views.items()] if len(whole.views) > 1 else [models]
-        return [own for one in each for own in evaluation.evaluate(config, one, folder, device, map_items)]
-    for name, model in models.items():
-        (own,) = evaluation.evaluate(configs[name], {name: model}, folder, device, map_items)
-        found[name] = replace(own, member=name)
-    return [*found.values(), joined(found, config.data.folds)]
+    """Evaluate a run of one fold, or each trained member on its test part, and all in one table, by attribute."""
+    configs, found = expand(config, folder), dict[str, dict[str, Evaluation]]()
+    for member, whole in models.items():
+        for name, model in whole.views.items():
+            own = evaluation.evaluate(configs.get(member, config), name, model, folder, device, map_items)
+            found.setdefault(name, {})[member] = replace(own, member=member) if configs else own
+    each = [own for by_member in found.values() for own in by_member.values()]
+    return each + [joined(by_member, config.data.folds) for by_member in found.values() if configs]
 
 
 def joined(found: Mapping[str, Evaluation], folds: int) -> Evaluation:
@@ -67,7 +65,7 @@ def joined(found: Mapping[str, Evaluation], folds: int) -> Evaluation:
     table = [_means([rows.get(name, {}) for rows in by_name], folds) for name in by_name[0]]
     examples = {name: [cell for one in each for cell in one.examples[name]] for name in each[0].examples}
     member = [name for name, one in found.items() for _ in next(iter(one.examples.values()))]
-    return Evaluation("test", summary, table, {"fold": member, **examples})
+    return Evaluation(each[0].split, summary, table, {"fold": member, **examples})
 
 
 def _means(rows: Sequence[Row], folds: int) -> dict[str, Plain]:

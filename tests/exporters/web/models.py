@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from models import io
+from models.images.comparator import build
 from models.market import candle_features
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from models.plans import chains
@@ -18,8 +19,8 @@ from models.plans.characters import Characters
 from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
 from models.stories.config import END
+from tests.models.images.comparator.small import SMALL, pictures
 from tests.models.images.comparator.small import make as comparator
-from tests.models.images.comparator.small import pictures
 from tests.models.tiny import disturb, make, trained_tokenizer
 
 LETTERS = string.ascii_letters + " .,#|'-\n"
@@ -88,6 +89,20 @@ def images() -> io.Model:
     model.reference_scores.copy_(torch.arange(40))
     model.share[1:] = torch.tensor([-0.4, 0.3])
     model.fit_scale()
+    return model
+
+
+def both() -> io.Model:
+    """A comparator of two attributes, of which the second has scores from 100 on."""
+    torch.manual_seed(0)
+    each = [
+        {"kind": "siamese", **SMALL, "size": 32, "references": 40, "attribute": name} for name in ("gloss", "shape")
+    ]
+    model = build({"attributes": each}).eval()
+    for turn, view in enumerate(model.views.values()):
+        view.reference_images.copy_(pictures(40, size=32).roll(turn, 0))
+        view.reference_scores.copy_(torch.arange(40).roll(7 * turn) + 100 * turn)
+        view.fit_scale()
     return model
 
 

@@ -16,7 +16,7 @@ from models.images.comparator.familiarity import notes
 from models.plans.characters import END
 from models.stories.integer_transformer import Sampler
 from models.stories.quantization import quantize
-from tests.exporters.web.models import MODELS, TEXT, asked, run_of
+from tests.exporters.web.models import MODELS, TEXT, asked, both, run_of
 
 pytestmark = pytest.mark.slow  # they need node
 
@@ -205,6 +205,40 @@ def test_images_are_compared_and_scored_as_by_the_model(answers):
     assert [row["image"] for row in ranked["ranking"]] == scores.argsort(descending=True).tolist()
     expected = model.compare(torch.from_numpy(squares[3]), torch.from_numpy(squares[1]))
     assert list(compared.values())[:3] == pytest.approx(expected.tolist(), abs=LEAST)
+
+
+def test_a_page_of_several_attributes_answers_by_each(tmp_path):
+    model = both()
+    io.save(model, tmp_path / "lmol/both/model/best")
+    exporters.export("web", tmp_path / "lmol/both", "best", None)
+    squares = np.random.default_rng(0).integers(0, 256, (6, 1, 32, 32)).astype(np.uint8)
+    shown = [{"pixels": square.ravel().tolist()} for square in squares]
+    settings = [{}, {"attribute": "gloss"}, {"attribute": "shape"}, {"attribute": "taste"}]
+    asks = [
+        ["predict", given, by]
+        for by in settings
+        for given in ({"images": shown}, {"first": shown[3], "second": shown[1]})
+    ]
+    done = subprocess.run(
+        asked(tmp_path / "lmol/both/exports/web/index.html", asks), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["difference"] <= LEAST
+    ranked, compared = found["answers"][::2], found["answers"][1::2]
+    assert ranked[0] == ranked[1]
+    assert compared[0] == compared[1]
+    assert "the model ranks by gloss, shape" in ranked[3]["error"]
+    scores = {name: view.score(torch.from_numpy(squares))[0] for name, view in model.views.items()}
+    for name, answer, pair in zip(("gloss", "shape"), ranked[1:3], compared[1:3], strict=True):
+        assert [row["image"] for row in answer["ranking"]] == scores[name].argsort(descending=True).tolist()
+        for row in answer["ranking"]:
+            expected = {by: own[row["image"]].item() for by, own in scores.items()}
+            assert row["scores"] == pytest.approx(expected, abs=LEAST)
+            assert (row["attribute"], row["score"], row["low"]) == (name, row["scores"][name], row["lows"][name])
+        told = model.of(name).compare(torch.from_numpy(squares[3]), torch.from_numpy(squares[1]))
+        assert list(pair.values())[:3] == pytest.approx(told.tolist(), abs=LEAST)
+        assert pair["attribute"] == name
 
 
 @pytest.mark.parametrize(("width", "height"), [(32, 32), (50, 80), (300, 171), (9, 40)])

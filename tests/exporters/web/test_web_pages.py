@@ -3,7 +3,8 @@
 import pytest
 
 from exporters import __main__ as exporters
-from tests.exporters.web.models import MODELS, run_of
+from models import io
+from tests.exporters.web.models import MODELS, both, run_of
 from tests.report.browser.driver import played
 
 pytestmark = pytest.mark.slow
@@ -39,6 +40,20 @@ def test_a_page_is_played_by_the_keyboard_and_asks_nobody(found, workload):
 def test_a_page_can_be_read_on_a_telephone_in_light_and_dark(found, workload):
     assert found[workload]["widths"] == {"light": 1280, "dark": 1280, "telephone": 390}
     assert found[workload]["faults"] == {"light": [], "dark": [], "telephone": []}
+
+
+def test_what_images_are_ranked_by_is_chosen_on_the_page(tmp_path):
+    io.save(both(), tmp_path / "both/model/best")
+    exporters.export("web", tmp_path / "both", "best", None)
+    found = played(tmp_path, "attributes", {"attributes": (tmp_path / "both/exports/web/index.html").as_uri()})
+    assert found["attributes"]["unexpected"] == []
+    assert found["attributes"]["faults"] == {"light": [], "dark": [], "telephone": []}
+    (gloss, *scores), (shape, *others) = (found["attributes"]["played"][when] for when in ("before", "after"))
+    assert (gloss, shape) == tuple(f"Ranked by {name}, with 95 % intervals" for name in ("gloss", "shape"))
+    for each in (scores, others):
+        assert [*map(float, each)] == sorted(map(float, each), reverse=True)
+    assert scores != others
+    assert "8 images, by shape, highest first" in found["attributes"]["played"]["told"]
 
 
 def test_the_page_of_routes_opens_answered_takes_a_csv_of_degrees_and_switches_between_solvers(found):

@@ -94,6 +94,14 @@ const PLAYED = {
     const voted = await votedOn(page);
     return { told: await within(page, "[role=status]").textContent(), voted, drawn, rows: scores.length, scores: scores.map(Number), head, saved: chunks.join(""), answer: await within(page, "> p:not([role]):not(.note)").textContent() };
   },
+  async attributes(page) {  // a model of digits by two attributes
+    await within(page, "tbody tr").nth(7).waitFor();
+    const ranked = async () => [await within(page, "caption").textContent(), ...await within(page, "tbody tr td:nth-child(3)").allTextContents()];
+    const before = await ranked();
+    await tabTo(page, "select");
+    await page.keyboard.press("ArrowDown");
+    return { before, after: await ranked(), told: await within(page, "[role=status]").textContent() };
+  },
 };
 
 // Votes three times for the first image of the pair shown; returns what is said then, the rows and their caption; null where nobody can vote.

@@ -151,14 +151,15 @@ def test_the_report_judges_each_attribute_and_the_card_lists_them(trained):
     assert list(described["attributes"]) == ["texture", "brightness"]
 
 
-def test_programs_answer_by_every_attribute_and_a_page_is_refused(trained):
+def test_programs_and_a_page_answer_by_every_attribute(trained):
     succeeded(export("onnx", "runs/lmol/default", folder=trained))
     folder = trained / "runs/lmol/default/exports/onnx"
     comparison = onnxruntime.InferenceSession(folder / "comparison.onnx")
     assert [each.name for each in comparison.get_outputs()] == ["logits", "logits of brightness"]
-    refused(
-        export("web", "runs/lmol/default", folder=trained), "a page is of one attribute", "data.attributes=[texture]"
-    )
+    succeeded(export("web", "runs/lmol/default", folder=trained))
+    page = (trained / "runs/lmol/default/exports/web/index.html").read_text()
+    assert '"attributes":["texture","brightness"]' in page.replace(", ", ",").replace(": ", ":")
+    assert "ranks higher in texture or brightness" in page
 
 
 def test_training_that_was_cut_short_goes_on_to_the_same_bits(trained):
@@ -265,7 +266,6 @@ def test_pairs_to_ask_about_go_on_in_the_form_of_their_table(made, tmp_path):
     [
         (["model.kind=scorer"], "model.kind=scorer takes one attribute: give data.attributes=[texture]"),
         (["model.kind=vlm"], "model.kind=vlm takes one attribute: give data.attributes=[texture]"),
-        (["--folds", "all"], "data.fold=all takes one attribute"),
         (["data.source=digits"], "data.source=digits is of one attribute"),
         (["data.columns.score=texture"], "data.columns.score=texture is of one attribute"),
         (["data.attributes=[texture,gloss]"], "has no score in 'gloss'; it has file, texture, brightness"),
@@ -275,6 +275,41 @@ def test_pairs_to_ask_about_go_on_in_the_form_of_their_table(made, tmp_path):
 )
 def test_what_takes_one_attribute_says_what_to_type(made, words, text):
     refused(stage(made, "train.py", *WORDS, BOTH, *words, "--name", "refused"), text)
+
+
+def test_each_fold_has_the_pairs_of_each_attribute(made, tmp_path):
+    config = section(made / "made", attributes=["texture", "brightness"], fold="all", folds=3)
+    facts = data.prepare(config, tmp_path / "all")
+    assert [[each["attribute"] for each in fold["attributes"]] for fold in facts["folds"]] == [
+        ["texture", "brightness"]
+    ] * 3
+    one = config.model_copy(update={"data": config.data.model_copy(update={"fold": 1})})
+    data.prepare(one, tmp_path / "one")
+    for number in (0, 1):
+        member, alone = data.load(tmp_path / "all", 1, number), data.load(tmp_path / "one", 1, number)
+        for part in data.PARTS:
+            assert np.array_equal(member.pairs[part], alone.pairs[part])
+
+
+@pytest.mark.slow
+def test_all_folds_of_several_attributes_are_one_table_for_each(made, tmp_path):
+    (tmp_path / "made").symlink_to(made / "made")
+    words = [*WORDS, BOTH, "training.steps=30", "training.validation_steps=15", "data.folds=3", "--folds", "all"]
+    succeeded(stage(tmp_path, "train.py", *words))
+    succeeded(stage(tmp_path, "evaluate.py", *LMOL))
+    run, images = tmp_path / "runs/lmol/default", {}
+    for name in ("texture", "brightness"):
+        found = json.loads((run / f"evaluations/test-{name}.json").read_text())
+        own = json.loads((run / f"members/fold-1/evaluations/test-{name}.json").read_text())
+        assert list(found["folds"]) == ["fold-0", "fold-1", "fold-2"]
+        assert found["attribute"] == own["attribute"] == name
+        assert found["folds"]["fold-1"]["accuracy"] == own["accuracy"]
+        assert found["intervals"]["accuracy"]
+        images[name] = found["images"]
+    assert images == {"texture": 190, "brightness": 190}  # each image with a score is once in a test part
+    verdict = (run / "verdict.txt").read_text()
+    assert verdict.startswith("texture: ")
+    assert verdict.count("over 3 folds") == verdict.count("; brightness: ") + 1 == 2
 
 
 @pytest.mark.slow

@@ -27,10 +27,9 @@ def few_resamples():
 def evaluated(model, found):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "load", lambda *_: found)
-        (result,) = evaluation.evaluate(
-            CONFIG, {"default": model.fitted_to(found)}, Path("unread"), torch.device("cpu"), map_items
+        return evaluation.evaluate(
+            CONFIG, "default", model.fitted_to(found), Path("unread"), torch.device("cpu"), map_items
         )
-    return result
 
 
 @pytest.fixture(scope="module")

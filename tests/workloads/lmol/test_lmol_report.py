@@ -27,8 +27,8 @@ def page(folder, model, found):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data, "load", lambda *_: found)
         patch.setattr(statistics, "RESAMPLES", 50)
-        (result,) = evaluation.evaluate(
-            CONFIG, {"default": model.fitted_to(found)}, Path("unread"), torch.device("cpu"), map_items
+        result = evaluation.evaluate(
+            CONFIG, "default", model.fitted_to(found), Path("unread"), torch.device("cpu"), map_items
         )
         patch.chdir(folder)
         run = Run("lmol", "default")

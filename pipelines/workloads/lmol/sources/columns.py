@@ -13,15 +13,11 @@ from common.errors import UserError
 from common.foreign_text import unguarded
 from models.images.inputs import ENDINGS
 
+FORMS = json.loads(Path(__file__).with_suffix(".json").read_text())
 # What a column holds, and its usual names, without case, spaces and signs; the first one present counts.
-USUAL: dict[str, list[str]] = json.loads(Path(__file__).with_suffix(".json").read_text())
+USUAL: dict[str, list[str]] = FORMS["usual"]
 # The kinds of table, by the columns that each needs, and those that it may have; the first that fits is taken.
-LAYOUTS = {
-    "scored pairs": (("first", "second", "score1", "score2", "label"), ("rater", "count")),
-    "pairs": (("first", "second", "label"), ("rater", "count")),
-    "choices": (("winner", "loser"), ("tie", "rater", "count")),
-    "images": (("image", "score"), ("group", "rater", "std", "count")),
-}
+LAYOUTS: dict[str, tuple[list[str], list[str]]] = FORMS["layouts"]
 NEEDED = (
     "image,score (and group, rater, std, count); img1,img2,label; winner,loser (and tie); or "
     "img1,img2,score1,score2,label"
@@ -30,11 +26,7 @@ ANSWERS = "answers are img1,img2,label; img1,img2,winner; or winner,loser (and t
 SHEET = ".xlsx"
 SEPARATORS = ",;\t|"  # or else spaces
 # Lists without a header, by the first row: names of images (N) and numbers (D), as of PIPAL, of TID2013 and of AVA.
-HEADERLESS = {
-    "ND": ["image", "score"],
-    "DN": ["score", "image"],
-    "D" * 15: ["index", "image", *map(str, range(1, 11)), "tag1", "tag2", "challenge"],
-}
+HEADERLESS: dict[str, list[str]] = FORMS["headerless"]
 VOTES = r"(?:c|n|count|votes?|ratings?|scores?)?[ _]?(\d+)"  # a column of how many gave an image this score
 COUNTED = ["score", "std", "count"]  # columns that are made of such columns
 VERSION = r"(.+?)_\d+_\d+\.\w+"  # in these, the name of a distorted version of an image

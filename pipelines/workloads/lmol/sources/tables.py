@@ -17,7 +17,7 @@ from common.errors import UserError
 from common.foreign_text import printable
 from models.images.inputs import ENDINGS
 from models.images.ranking import FIRST, SECOND, SIMILAR
-from pipelines.workloads.lmol.sources.columns import NEEDED, assigned, lists_in, rows_of
+from pipelines.workloads.lmol.sources.columns import FORMS, NEEDED, assigned, lists_in, rows_of
 from pipelines.workloads.lmol.sources.scores import (
     LONE_RATING,
     LONE_SCORE,
@@ -32,11 +32,7 @@ WAYS = (
     f"give digits, photos, a folder of images with a CSV of them, a folder with a folder per rank, or a CSV: {NEEDED}"
 )
 LABELS = {"first": FIRST, "second": SECOND, "similar": SIMILAR}
-ALSO = {
-    **dict.fromkeys(("1", "left", "a", "img1", "image1"), FIRST),
-    **dict.fromkeys(("2", "right", "b", "img2", "image2"), SECOND),
-    **dict.fromkeys(("0", "tie", "same", "equal", "draw"), SIMILAR),
-}
+ALSO = {word: LABELS[label] for label, words in FORMS["labels"].items() for word in words}
 TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")
 NAMES = {"image", "first", "second", "winner", "loser"}  # what columns of images hold
 Rows = Sequence[tuple[int, dict[str, str]]]  # (line, {column, or what it holds: value})
