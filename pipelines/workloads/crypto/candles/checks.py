@@ -15,6 +15,7 @@ from models.market.candles import VALUES, Candles
 if TYPE_CHECKING:
     import pandas as pd
 
+FEWEST = 10  # rows that tell a timeframe
 JUMP = 2.0  # factor between consecutive closes above which a rename or a split is likelier than a trade
 LONGER = "give a longer file or a lower data.minimum_rows"
 BROKEN_SHARE = 0.001  # of rows; a feed with more broken rows is likely to be wrong elsewhere too
@@ -88,6 +89,15 @@ def check(
         "open_candle": int(still_open),
         **describe(candles),
     }
+
+
+def timeframe_of(table: "pd.DataFrame", where: str) -> str:
+    """Return the time from most rows to the next, such as 15m. Raises UserError, beginning with `where`, for others."""
+    times = _times(_select(table, where)["time"], where)[0]
+    if len(times) < FEWEST:
+        raise UserError(f"{where}: {len(times)} rows are too few to tell a timeframe")
+    lengths, counts = np.unique(np.diff(np.sort(times)), return_counts=True)
+    return timeframe_name(int(lengths[counts.argmax()]))
 
 
 def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
