@@ -92,12 +92,10 @@ def check(
 
 
 def timeframe_of(table: "pd.DataFrame", where: str) -> str:
-    """Return the time from most rows to the next, such as 15m. Raises UserError, beginning with `where`, for others."""
+    """Return the time from most rows to the next, such as 15m; "" for few rows. Raises UserError for other tables."""
     times = _times(_select(table, where)["time"], where)[0]
-    if len(times) < FEWEST:
-        raise UserError(f"{where}: {len(times)} rows are too few to tell a timeframe")
     lengths, counts = np.unique(np.diff(np.sort(times)), return_counts=True)
-    return timeframe_name(int(lengths[counts.argmax()]))
+    return timeframe_name(int(lengths[counts.argmax()])) if len(times) >= FEWEST else ""
 
 
 def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
