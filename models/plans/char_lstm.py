@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from common.plain import Plain
 from models.io import config_from
 from models.model import asked
-from models.plans import model_cards
-from models.plans.char_network import CharLSTMConfig, CharNetwork
+from models.plans.char_network import LSTM, CharLSTMConfig, CharNetwork
 from models.plans.characters import END
 from models.plans.inputs import TextInput, TextSettings
 from models.plans.readers import Reader
@@ -23,7 +22,7 @@ class CharLSTM(CharNetwork):
 
     family = "char_lstm"
     pipeline_tag = "text-generation"
-    card = model_cards.LSTM
+    card = LSTM
     input_type, settings_type = TextInput, TextSettings
 
     def complete(

@@ -12,9 +12,9 @@ from torch import Tensor
 from common.plain import Plain
 from models.inputs import LONGEST_PROMPT
 from models.io import config_from
-from models.plans import chains, model_cards
+from models.plans import chains
 from models.plans.char_lstm import CharLSTM
-from models.plans.char_network import CharLSTMConfig, State
+from models.plans.char_network import MIXTURE, CharLSTMConfig, State
 from models.plans.characters import COPIED, END, normalise
 from models.plans.inputs import LONGEST_DOCUMENT, TextInput, TextSettings
 from models.plans.library import Document, Library
@@ -55,7 +55,7 @@ class CharMixture(CharLSTM):
     """
 
     family = "char_mixture"
-    card = model_cards.MIXTURE
+    card = MIXTURE
     config: CharMixtureConfig
     text: Tensor  # (characters,) int16, the stored documents one after the other
     outline: Tensor  # (nodes, 4) int32, those of the documents (outline.py)

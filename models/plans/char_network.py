@@ -6,6 +6,7 @@ Shapes: B sequences, S positions, V tokens, E channels of the embedding, H units
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,10 @@ from models import io
 from models.plans.characters import Characters
 
 State = tuple[Tensor, Tensor]
+CARD = Path(__file__).with_name("model_cards.md").read_text()
+USE, DATA, MASKED, EXPOSURE, STORED = (" ".join(part.split()[1:]) for part in CARD.split("## ")[1:])
+LSTM = {"Intended use": USE, "Data": DATA, "Privacy": f"{MASKED}\n\n{EXPOSURE}"}  # sections of the model card
+MIXTURE = {**LSTM, "Privacy": f"{STORED}\n\n{MASKED}\n\n{EXPOSURE}"}
 
 
 @dataclass(frozen=True)

@@ -210,8 +210,8 @@ class SearchSettings(Section):
         None,
         ge=0,
         le=3_600_000,
-        description="CPU time of each thread for a problem, in native code; null: as many as it has customers; 0: "
-        "the policy's tours alone",
+        description="CPU time of each thread for a problem, in native code; null: as many as it has customers, for "
+        "answers beyond the plain CVRP ten times as many; 0: the policy's tours alone",
     )
     starts_from: Annotated[str, Choice(STARTS_FROM)] = Field(
         "mix",

@@ -34,6 +34,8 @@ def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[s
             near = nearest(found[1], [*inputs.settings.model_fields, *inputs.input.model_fields])
             if near and near[0] in inputs.input.model_fields:
                 raise UserError(f"{word}: unknown key {found[1]}; did you mean {near[0]}={found[2]}?")
+            if found[1] not in inputs.settings.model_fields and os.path.exists(found[2]):
+                raise UserError(f"{word}: unknown key {found[1]}; a file or folder is given as it is: {found[2]}")
             settings[found[1]] = _value(inputs.settings, *found.groups())
     tell_repeated(word for word in words if Path(word) not in paths)
     checked(inputs.settings, settings, "settings")

@@ -10,7 +10,9 @@ import io
 import json
 import re
 import shutil
+from collections import deque
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,10 +36,38 @@ from pipelines.engine.update import Progress
 NAME = re.compile(r"step-\d{6,}")
 MANIFEST, AVERAGE, BEST = "manifest.json", "average.safetensors", "best"
 FILES = ("model.safetensors", "optimizer.pt", "task.pt", "progress.json")  # of every checkpoint
+BACKLOG = 2  # pieces of work that wait or run: each may hold a copy of a model
 
 State = TypeVar("State")
 CPU = torch.device("cpu")
 OPTIONS = states.StateDictOptions(full_state_dict=True, cpu_offload=True, strict=True)
+
+
+class Background(ThreadPoolExecutor):
+    """A thread that works in order; leaving its `with` block waits for it. After a failure it does nothing more."""
+
+    def __init__(self) -> None:
+        super().__init__(1, "background")
+        self._pending: deque[Future[None]] = deque()
+        self._failed = False
+
+    def start(self, work: Callable[[], None]) -> None:
+        """Do `work` after what was started before."""
+        self._pending.append(self.submit(self._do, work))
+
+    def _do(self, work: Callable[[], None]) -> None:
+        if self._failed:
+            return
+        try:
+            work()
+        except BaseException:
+            self._failed = True
+            raise
+
+    def wait(self, most: int = 0) -> None:
+        """Wait until at most `most` pieces of work are left. Raises the first error of any."""
+        while len(self._pending) > most or (self._pending and self._pending[0].done()):
+            self._pending.popleft().result()
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from accelerate import Accelerator, DistributedType
 from torch import Tensor
 
 from common.config.arguments import nearest
-from common.disk.background import BACKLOG, Background
 from common.disk.files import digests, explained
 from common.errors import Stopped, UserError
 from models import io
@@ -21,7 +20,7 @@ from pipelines.distributed import ranks, sharding
 from pipelines.distributed.watch import Watch
 from pipelines.engine import checkpoints, hooks
 from pipelines.engine.batches import mapper
-from pipelines.engine.checkpoints import Snapshot
+from pipelines.engine.checkpoints import BACKLOG, Background, Snapshot
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.hooks import Hook, Moment
 from pipelines.engine.split_checkpoints import Trained

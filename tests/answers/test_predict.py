@@ -70,6 +70,7 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
         (["--name", "cvrp-20", "starts=2", "decode=greedy"], ["starts=2 needs decode=multistart"]),
         (["--name", "nobody", "x.vrp"], ["there is no run runs/cvrp/nobody", "--model FOLDER"]),
         (["--name", "cvrp20", "x.vrp"], ["there is no run runs/cvrp/cvrp20; did you mean --name cvrp-20 or"]),
+        (["input={pretrained}"], ["unknown key input; a file or folder is given as it is: {pretrained}"]),
         (["--csv", "absent/t.csv", "x.vrp"], ["--csv absent/t.csv: there is no such folder"]),
         (["--csv", "t.csv", "--stream", "x.vrp"], ["leave out --stream"]),
         (["--workload", "tinystories", "promt=Once"], ["promt=Once: unknown key promt; did you mean prompt=Once?"]),
@@ -87,7 +88,8 @@ def test_what_cannot_be_meant_is_refused(tmp_path, given, texts):
     if "runs/cvrp/dgt" in given:
         (tmp_path / "runs/cvrp/dgt/model/best").mkdir(parents=True)
         (tmp_path / "runs/cvrp/dgt/config.yaml").touch()
-    refused(stage(tmp_path, "predict.py", *(each.replace("{pretrained}", pretrained) for each in given)), *texts)
+    given, texts = ([each.replace("{pretrained}", pretrained) for each in words] for words in (given, texts))
+    refused(stage(tmp_path, "predict.py", *given), *texts)
 
 
 @pytest.mark.slow

@@ -10,8 +10,8 @@ from safetensors import safe_open
 from exporters import __main__ as exporters
 from exporters import cards, to_safetensors
 from models import io
-from models.plans import model_cards as model_cards
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
+from models.plans.char_network import EXPOSURE
 from models.routing.policy import RoutingPolicy
 from tests.exporters.commands import command, refusal
 from tests.stages import ROOT
@@ -83,10 +83,10 @@ def test_the_card_says_how_much_is_remembered_as_it_was_measured():
     found = json.loads((ROOT / "docs/evidence.json").read_text())["bep-canaries"]["figures"]
     lstm = [f"{found['LSTM'][times]['mean']:.1f}" for times in ("1", "4", "16")]
     fewer = found["mixture, min_documents=2"]
-    assert f"1, 4 and 16 times, an LSTM has {', '.join(lstm[:2])} and {lstm[2]} bits" in model_cards.EXPOSURE
-    assert f"mixture has {found['mixture']['1']['mean']:.0f} from" in model_cards.EXPOSURE
+    assert f"1, 4 and 16 times, an LSTM has {', '.join(lstm[:2])} and {lstm[2]} bits" in EXPOSURE
+    assert f"mixture has {found['mixture']['1']['mean']:.0f} from" in EXPOSURE
     cost = fewer["bits_per_character"] / found["mixture"]["bits_per_character"] - 1
-    assert f"{fewer['1']['mean']:.1f} bits, and needs {100 * cost:.0f} % more" in model_cards.EXPOSURE
+    assert f"{fewer['1']['mean']:.1f} bits, and needs {100 * cost:.0f} % more" in EXPOSURE
 
 
 def test_a_run_without_evaluations_says_so(run):

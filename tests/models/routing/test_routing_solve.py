@@ -205,3 +205,13 @@ def test_few_problems_beyond_one_capacity_have_all_threads_between_them(monkeypa
         found = make_policy("gt").predict([given] * count, milliseconds=1)
         assert [(each["routes"], each["cost"]) for each in found] == [([[1, 2]], 2)] * count
         assert crews == [crew] * count
+
+
+def test_problems_beyond_one_capacity_have_ten_milliseconds_a_customer_unless_told(monkeypatch):
+    given = {"depot": [0, 0], "customers": [[1, 0], [2, 0]], "demands": [1, 1], "capacity": 2, "open_routes": True}
+    plan, seconds = fleet.plan, []
+    monkeypatch.setattr(fleet, "plan", lambda *a, **words: (seconds.append(words["seconds"]), plan(*a, **words))[1])
+    for settings in ({}, {"milliseconds": 4}):
+        next(make_policy("gt").predict([given], **settings))
+    assert 0.01 <= seconds[0] <= 0.02
+    assert 0.002 <= seconds[1] <= 0.004

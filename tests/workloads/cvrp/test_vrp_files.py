@@ -59,7 +59,7 @@ def test_nodes_stand_in_the_order_of_their_numbers(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("TYPE : CVRP", "TYPE : TSP", "TYPE is 'TSP'; only CVRP and DCVRP"),
+        ("TYPE : CVRP", "TYPE : TSP", "TYPE is 'TSP'; only CVRP, DCVRP"),
         ("TYPE : CVRP\n", "", "TYPE is missing"),
         ("EUC_2D", "EXPLICIT", "EDGE_WEIGHT_SECTION is missing; the file may be cut short"),
         ("EUC_2D", "EUC_3D", "EDGE_WEIGHT_TYPE is 'EUC_3D'; only EUC_2D, CEIL_2D"),

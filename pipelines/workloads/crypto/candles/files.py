@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING
 from common.errors import UserError
 from models.market.candle_tables import RULES, FileName, canonical, file_name
 from models.market.candles import VALUES, Candles
-from pipelines.workloads.crypto.candles.checks import check
+from pipelines.workloads.crypto.candles.checks import check, timeframe_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ def in_folder(folder: Path, timeframe: str | None = None) -> tuple[list[tuple[Pa
 
 
 def named(path: Path) -> FileName:
-    """Return what a file's name says of the candles in it, or why it is not read."""
+    """Return what a file's name says of its candles, or its rows of the timeframe; or why it is not read."""
     low = path.name.lower()
     suffix = next((each for each in sorted(SUFFIXES, key=len, reverse=True) if low.endswith(each)), None)
     if path.is_dir():
@@ -91,7 +91,12 @@ def named(path: Path) -> FileName:
     if suffix is None:
         kind = path.suffix.lower()
         return FileName(reason=RULES.reasons.get(kind, f"{kind or 'files without an ending'}: no format of candles"))
-    return file_name(path.name[: -len(suffix)])
+    stem = path.name[: -len(suffix)]
+    name = file_name(stem)
+    with contextlib.suppress(UserError):
+        if name.reason == RULES.reasons["timeframe"] and path.stat().st_size:
+            name = file_name(f"{stem} {timeframe_of(_table(path, stem)[0], stem)}")
+    return name
 
 
 def _listed(names: Sequence[str]) -> str:

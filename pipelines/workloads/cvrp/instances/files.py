@@ -23,8 +23,10 @@ from pipelines.workloads.cvrp.instances.vrp_files import amount, read_vrp
 
 
 def read_solomon(path: Path) -> list[Problem]:
-    """Return the one problem of a text file as Solomon (1987) and Gehring and Homberger (1999) wrote them."""
+    """Return the problem of a text file as Solomon (1987) and Gehring and Homberger (1999) wrote them, or VRPLIB's."""
     rows = [line.split() for line in path.read_bytes().decode("ascii", "replace").splitlines() if line.strip()]
+    if any(" ".join(row).startswith(("DIMENSION:", "DIMENSION :")) for row in rows):
+        return read_vrp(path)
     numbers = [row for row in rows if all(NUMBER.fullmatch(word) for word in row)]
     if ["VEHICLE"] not in rows or len(numbers) < 3 or [len(row) for row in numbers] != [2] + [7] * (len(numbers) - 1):
         raise UserError("not one of Solomon's files: VEHICLE, number and capacity, then rows of seven numbers")

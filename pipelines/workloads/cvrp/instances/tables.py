@@ -27,16 +27,14 @@ def _csv(path: Path) -> Rows:
     reader, rows = csv.reader(io.StringIO(text, newline=""), delimiter=divider), Rows()
     try:
         for number, row in enumerate(reader, 1):
-            if any(cell.strip() for cell in row):
-                rows.append((number, [_with_point(cell.strip(), divider) for cell in row]))
+            cells = [cell.strip() for cell in row]
+            if divider != ",":  # a comma may be the decimal point
+                cells = [cell.replace(",", ".") if cell.count(",") == 1 and "." not in cell else cell for cell in cells]
+            if any(cells):
+                rows.append((number, [*cells]))
     except csv.Error as error:
         raise UserError(f"{path}: row {number + 1} is no CSV ({error}); save the table as CSV once more") from error
     return rows
-
-
-def _with_point(cell: str, divider: str) -> str:
-    """Return a number with a decimal comma, which a file may have that commas do not divide, with a point."""
-    return cell.replace(",", ".") if divider != "," and cell.count(",") == 1 and "." not in cell else cell
 
 
 def _geojson(path: Path) -> Rows:

@@ -169,7 +169,7 @@ def _check_kind(header: Header, sections: dict[str, Rows]) -> str:
     # TYPE comes first: in files of other kinds, other sections and keys are no faults.
     kind = _header(header, "TYPE")
     if kind.upper() not in TYPES:
-        raise UserError(f"TYPE is {kind[:40]!r}; only {' and '.join(TYPES)} can be solved here, give such a file")
+        raise UserError(f"TYPE is {kind[:40]!r}; only {', '.join(TYPES)} can be solved here, give such a file")
     metric = _header(header, "EDGE_WEIGHT_TYPE")
     if metric.upper() not in METRICS:
         wrong = f"EDGE_WEIGHT_TYPE is {metric[:40]!r}"

@@ -3,6 +3,7 @@
 import pytest
 
 from common.errors import UserError
+from models.market.candle_tables import FileName
 from pipelines.workloads.crypto import input_files
 from pipelines.workloads.crypto.candles.files import coins, find, in_folder
 from tests.workloads.crypto.candles.candle_tables import table
@@ -26,6 +27,7 @@ def folder(tmp_path):
     """A folder of three files of candles among others."""
     for name in (*NAMES, *OTHERS):
         table(300).to_csv(tmp_path / name, index=False)
+    table(9).to_csv(tmp_path / "BTCUSDT.csv", index=False)  # rows too few to tell a timeframe
     (tmp_path / "old").mkdir()
     return tmp_path
 
@@ -62,3 +64,17 @@ def test_nothing_usable_is_a_mistake_that_the_user_can_mend(tmp_path, capsys):
         list(input_files.read([tmp_path / "none.csv"]))
     with pytest.raises(UserError, match=r"holds no 15m candles.*\n.*candles\.h5: HDF5"):
         coins(tmp_path, "15m")
+
+
+def test_a_timeframe_that_the_name_lacks_is_that_of_the_rows(tmp_path):
+    given = table(300)
+    dated = given.drop(index=[7, 8, 20]).set_index("time")  # as pandas writes tables: times without a heading
+    dated.to_csv(tmp_path / "EURUSD.csv", index_label="")
+    given.to_csv(tmp_path / "notes.csv", index=False)
+    (tmp_path / "GBPUSD.csv").touch()
+    found, passed_over = in_folder(tmp_path, "15m")
+    assert [(path.name, name) for path, name in found] == [("EURUSD.csv", FileName("EURUSD", "15m"))]
+    assert [line.split(": ")[1] for line in passed_over] == ["GBPUSD.csv", "notes.csv"]
+    assert find(tmp_path, "EUR/USD", "15m") == [tmp_path / "EURUSD.csv"]
+    with pytest.raises(UserError, match=r"give data\.timeframe=15m"):
+        coins(tmp_path, "1h")

@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from common.disk.background import Background
+from pipelines.engine.checkpoints import Background
 
 
 def test_work_is_done_in_order_beside_the_caller():
