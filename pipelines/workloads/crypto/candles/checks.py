@@ -15,7 +15,6 @@ from models.market.candles import VALUES, Candles
 if TYPE_CHECKING:
     import pandas as pd
 
-FEWEST = 10  # rows that tell a timeframe
 JUMP = 2.0  # factor between consecutive closes above which a rename or a split is likelier than a trade
 LONGER = "give a longer file or a lower data.minimum_rows"
 BROKEN_SHARE = 0.001  # of rows; a feed with more broken rows is likely to be wrong elsewhere too
@@ -92,10 +91,10 @@ def check(
 
 
 def timeframe_of(table: "pd.DataFrame", where: str) -> str:
-    """Return the time from most rows to the next, such as 15m; "" for few rows. Raises UserError for other tables."""
+    """Return the time from most rows to the next, such as 15m; "" for one row. Raises UserError for other tables."""
     times = _times(_select(table, where)["time"], where)[0]
     lengths, counts = np.unique(np.diff(np.sort(times)), return_counts=True)
-    return timeframe_name(int(lengths[counts.argmax()])) if len(times) >= FEWEST else ""
+    return timeframe_name(int(lengths[counts.argmax()])) if len(counts) else ""
 
 
 def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":

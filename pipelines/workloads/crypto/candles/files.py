@@ -45,8 +45,7 @@ def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
     others = ", ".join(path.name for path, _ in files[:5]) or "no file of candles"
     own = sorted(name.timeframe for _, name in files if name.coin == wanted)
     way = f"give data.timeframe={own[0]}" if own else f"name it like {wanted}-{timeframe}.csv"
-    none = f"{symbol}: data.folder={folder} has no file of its {timeframe} candles"
-    raise UserError(f"{none}; {way} (found there: {others})")
+    raise UserError(f"{symbol}: data.folder={folder} has no file of its {timeframe} candles; {way} (there are {others})")
 
 
 def coins(folder: Path | str, timeframe: str) -> list[str]:
@@ -91,8 +90,7 @@ def named(path: Path) -> FileName:
     if suffix is None:
         kind = path.suffix.lower()
         return FileName(reason=RULES.reasons.get(kind, f"{kind or 'files without an ending'}: no format of candles"))
-    stem = path.name[: -len(suffix)]
-    name = file_name(stem)
+    name = file_name(stem := path.name[: -len(suffix)])
     with contextlib.suppress(UserError):
         if name.reason == RULES.reasons["timeframe"] and path.stat().st_size:
             name = file_name(f"{stem} {timeframe_of(_table(path, stem)[0], stem)}")

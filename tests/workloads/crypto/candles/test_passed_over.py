@@ -27,7 +27,7 @@ def folder(tmp_path):
     """A folder of three files of candles among others."""
     for name in (*NAMES, *OTHERS):
         table(300).to_csv(tmp_path / name, index=False)
-    table(9).to_csv(tmp_path / "BTCUSDT.csv", index=False)  # rows too few to tell a timeframe
+    table(1).to_csv(tmp_path / "BTCUSDT.csv", index=False)  # one row tells no timeframe
     (tmp_path / "old").mkdir()
     return tmp_path
 
