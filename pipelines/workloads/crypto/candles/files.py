@@ -45,7 +45,7 @@ def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
     others = ", ".join(path.name for path, _ in files[:5]) or "no file of candles"
     own = sorted(name.timeframe for _, name in files if name.coin == wanted)
     way = f"give data.timeframe={own[0]}" if own else f"name it like {wanted}-{timeframe}.csv"
-    raise UserError(f"{symbol}: data.folder={folder} has no file of its {timeframe} candles; {way} (there are {others})")
+    raise UserError(f"{symbol}: data.folder={folder} has no file of its {timeframe} candles; {way} (found: {others})")
 
 
 def coins(folder: Path | str, timeframe: str) -> list[str]:
