@@ -145,6 +145,13 @@ def test_every_kind_of_table_gives_the_same_problem(tmp_path, other):
     assert (one.demands[2], one.capacity) == (25, 150)  # tenths, as the models take whole numbers
 
 
+def test_a_comma_in_a_name_is_no_decimal_point(tmp_path):
+    text = BERLIN.replace(".", "_").replace(",", ";").replace("_", ",").replace("Spandau", "Spandau, 2 West")
+    path = written(tmp_path, text, "german.csv")
+    table, _ = write_routes(path, {"routes": [[2, 1], [3, 4, 5, 6, 7]]}, "model")
+    assert [row["name"] for row in csv.DictReader(table.read_text().splitlines())][2] == "Spandau, 2 West"
+
+
 def test_the_depot_is_the_marked_row_else_the_one_of_that_name_else_the_first(tmp_path):
     rows = ["A,1,2,3,", "B,5,6,0,{}", "C,7,8,9,"]
     for mark, depot in (("1", (5, 6)), ("depot", (5, 6)), ("yes", (5, 6))):

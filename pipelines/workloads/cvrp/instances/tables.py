@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -27,11 +28,9 @@ def _csv(path: Path) -> Rows:
     reader, rows = csv.reader(io.StringIO(text, newline=""), delimiter=divider), Rows()
     try:
         for number, row in enumerate(reader, 1):
-            cells = [cell.strip() for cell in row]
-            if divider != ",":  # a comma may be the decimal point
-                cells = [cell.replace(",", ".") if cell.count(",") == 1 and "." not in cell else cell for cell in cells]
-            if any(cells):
-                rows.append((number, [*cells]))
+            if any(cells := [cell.strip() for cell in row]):
+                point = "," if divider == "," else "."  # commas that do not divide may stand for a decimal point
+                rows.append((number, [re.sub(r"^([-+]?\d*),(\d+\D*)$", rf"\1{point}\2", cell) for cell in cells]))
     except csv.Error as error:
         raise UserError(f"{path}: row {number + 1} is no CSV ({error}); save the table as CSV once more") from error
     return rows
