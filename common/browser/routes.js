@@ -198,7 +198,7 @@ function readCustomers(text) {
       const clock = /^(\d{1,2}):(\d\d)(:00)?$/.exec(text);
       return clock ? 60 * clock[1] + Number(clock[2]) : text ? value(what) : missing;
     };
-    const span = row[at.hours]?.split(/\s*(?:-|–|to|bis)\s*/).map(each => each.replace(/^(1?\d|2[0-4])$/, "$1:00"));
+    const span = row[at.hours]?.replace(/\s*uhr/gi, "").split(/\s*(?:-|–|to|bis)\s*/).map(each => each.replace(/^(1?\d|2[0-4])$/, "$1:00").replace(".", ":"));
     if (row[at.hours] && span.length != 2) throw new Error(`row ${number}: hours are "${row[at.hours]}"; type them as 8:00-17:30`);
     const hours = ["open", "close"].map((what, i) => minutes(what, ALWAYS[i], row[at.hours] ? span[i] : undefined));
     if (hours[0] > hours[1]) throw new Error(`row ${number}: opens after it closes`);

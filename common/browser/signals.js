@@ -108,8 +108,9 @@ function pairAmong(words, quotes, contracts) {
 // The newest candles without a gap in a table, {candles: {column: values}, said: what was left out}.
 function readCandles(text, { timeframe_ms, rules }) {
   const { rows, places } = /^\s*\[/.test(text) ? candleArray(text) : candleTable(text, rules), said = [];
+  const dated = candleDates(rows.map(([, cells]) => String(cells[places.time])));
   const read = rows.map(([line, cells]) => CANDLE_COLUMNS.map(name => {
-    const cell = cells[places[name]], value = name == "time" ? candleTime(cell) : cell === "" || cell === null ? NaN : Number(cell);
+    const cell = cells[places[name]], value = name == "time" ? candleTime(dated(cell)) : cell === "" || cell === null ? NaN : Number(cell);
     if (!Number.isFinite(value)) throw new Error(`row ${line}, column ${name}: ${JSON.stringify(cell)} is no ${name == "time" ? "time" : "number"}`);
     return value;
   })).sort((a, b) => a[0] - b[0]);
@@ -164,6 +165,18 @@ function candleColumns(head, { columns, volume_of, ending }) {
   const missing = CANDLE_COLUMNS.filter(name => places[name] < 0);
   if (missing.length) throw new Error(`there is no column for ${missing.join(", ")} (columns: ${head.join(", ")}); name it ${missing.map(name => columns[name][0]).join(", ")}`);
   return places;
+}
+
+// A function that writes 31.01.2024 and 01/31/2024 as 2024-01-31, where one order of day and month fits all cells, and no other.
+function candleDates(cells) {
+  const forms = [[/^(\d\d?)\.(\d\d?)\.(\d{4})/, 0, 1], [/^(\d\d?)\/(\d\d?)\/(\d{4})/, 1, 0], [/^(\d\d?)\/(\d\d?)\/(\d{4})/, 0, 1]];
+  const fit = forms.filter(([form, day, month]) => cells.every(cell => {
+    const found = cell.match(form)?.slice(1);
+    return found && found[month] >= 1 && found[month] <= 12 && found[day] >= 1 && found[day] <= 31;
+  }));
+  if (fit.length != 1) return cell => cell;
+  const [form, day, month] = fit[0];
+  return cell => cell.replace(form, (...found) => [found[3], found[1 + month].padStart(2, "0"), found[1 + day].padStart(2, "0")].join("-"));
 }
 
 // ms since 1970 of a number, in s, ms, us or ns by its size, or of a date; NaN for anything else. Without a zone it is UTC.

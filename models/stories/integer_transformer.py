@@ -173,8 +173,7 @@ class IntegerTransformer:
             for token in pending:
                 recent = [*recent, token][-max(1 + len(self.memory), ORDERS) :]
                 logits = self.logits(np.array([recent]), past=past)[0, 0]
-            token = choose(logits)
-            if token == END:
+            if (token := choose(logits)) == END:
                 return
             yield token
             pending = [token]

@@ -86,16 +86,14 @@ def check(config: TinyTransformerConfig) -> None:
         if not least <= value <= largest or value % multiple:
             also = f" and a multiple of {multiple}" * (multiple > 1)
             raise ValueError(f"model.{name}={value} must be {least} to {largest}{also} to run on the RP2040")
-    excess = flash_bytes(config) - config.flash_megabytes * MEGABYTE
-    if excess > 0:
+    if (excess := flash_bytes(config) - config.flash_megabytes * MEGABYTE) > 0:
         raise ValueError(
             f"model.memory={list(config.memory)} takes {memory_bytes(config):,} bytes, model.counts={config.counts} "
             f"{counts_bytes(config):,} and the rest of the model {model_bytes(config):,}, {excess:,} more than "
             f"{config.flash_megabytes} MB of flash leave beside runtime and vocabulary; halve one of the tables, or "
             "give model.flash_megabytes=4 (or 8, 16) if your board has them"
         )
-    excess = sram_bytes(config) - SRAM_BYTES
-    if excess > 0:
+    if (excess := sram_bytes(config) - SRAM_BYTES) > 0:
         remedies = [f"model.{name}={value}" for name in FORMAT_LIMITS if (value := _largest_that_fits(config, name))]
         raise ValueError(
             f"with its weights in flash the model needs {sram_bytes(config):,} bytes of the RP2040's {SRAM_BYTES:,} "

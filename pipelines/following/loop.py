@@ -101,7 +101,7 @@ class Follower:
             found += [(series, moment) for moment in new[:AT_ONCE]]
             if new and len(new) <= AT_ONCE and (late := now - new[-1].time - self.feed.step) >= self.feed.step:
                 newest = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(new[-1].time / 1000))
-                say(f"{series}: nothing after {newest} can be answered yet, {late / 3.6e6:,.1f} hours after its end")
+                say(f"{series}: {newest} is the newest candle, answered {late / 3.6e6:,.1f} hours after its end")
         if found:
             self._answer(sorted(found, key=lambda each: each[1].time))
         return len(found)

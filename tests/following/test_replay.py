@@ -75,7 +75,7 @@ def test_answers_to_old_candles_are_said_to_be_late(tmp_path, model, capsys, hou
     one = follower(tmp_path, exchange, exchange.now, model)
     assert one.look() == 3
     said = capsys.readouterr().err
-    late = f"{COIN}: nothing after 2024-01-08 07:30 UTC can be answered yet, 51.0 hours after its end\n"
+    late = f"{COIN}: 2024-01-08 07:30 UTC is the newest candle, answered 51.0 hours after its end\n"
     assert said[20:] == (late if hours else "")
     assert one.look() == 0
     assert not capsys.readouterr().err

@@ -321,7 +321,7 @@ def test_the_page_reads_depots_and_prizes_as_a_table_is_read():
 
 def test_the_page_reads_a_table_of_windows_with_commas_and_hours_in_one_column():
     text = "Kunde;Breitengrad;Längengrad;Menge;Öffnungszeiten;Telefon\nLager;50,9;6,9;;7-18;\n"
-    found = page_reads((text + "a;50,8;6,8;3;8:30 bis 9:15;1\nb;50,7;6,95;4;;\n").encode("cp1252"))
+    found = page_reads((text + "a;50,8;6,8;3;8.30 bis 9:15 Uhr;1\nb;50,7;6,95;4;;\n").encode("cp1252"))
     assert (found["hours"], found["customers"], found["unused"]) == ([[420, 1080]], ["a", "b"], ["Telefon"])
 
 
@@ -421,10 +421,7 @@ def test_opening_hours_are_kept_whatever_their_columns_are_called_and_the_line_s
     assert problem.windows[0] == (510, 555)
     assert problem.service_times == (5, 5)
     found = read_table(path).found
-    assert (
-        "opening hours are kept: no time for service unless service_times=5 or the like is given, 60 km/h unless"
-        in found
-    )
+    assert "are kept: no time for service without service_times=5 or the like, 60 km/h without speed=40" in found
     assert "not used" not in found
 
 
@@ -434,7 +431,13 @@ def test_hours_in_one_column_are_taken_apart_and_columns_that_are_not_used_are_n
     path = written(tmp_path, text + "b,52.4,13.3,9,,2,\n")
     problem = asked(path, capacity=10)
     assert (problem.hours, problem.service_times) == ((420, 1080), (5, 0))
-    assert "opening hours are kept: 60 km/h unless speed=40 or the like is given" in read_table(path).found
+    assert "opening hours are kept: 60 km/h without speed=40 or the like" in read_table(path).found
     assert "; not used: Phone" in read_table(path).found
+    hour = text.replace("8:30 bis 9,", "8.30 Uhr bis 9 Uhr,").replace(
+        ",1,5", ",1,0:05"
+    )  # as a spreadsheet writes five minutes
+    titled = written(tmp_path, f"Touren der Woche\n\nStand:,Montag\n{hour}b,52.4,13.3,9,,2,\n", "titled.csv")
+    again = asked(titled, capacity=10)
+    assert (again.hours, again.windows, again.service_times) == (problem.hours, problem.windows, (5, 0))
     wrong = written(tmp_path, text.replace("7:00-18:00", "all day") + "b,52.4,13.3,9,,2,\n", "wrong.csv")
     assert refusal(wrong) == "row 2: hours are 'all day'; type them as 8:00-17:30"

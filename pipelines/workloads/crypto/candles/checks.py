@@ -22,6 +22,7 @@ MISSING = ("", "nan", "null", "none")
 OLDEST = 1_230_940_800_000  # 2009-01-03, Bitcoin's first block
 NEWEST = 4_102_444_800_000  # 2100-01-01
 UNITS = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}  # per millisecond; between 2009 and 2100 their ranges are disjoint
+DATES = [day + hour for day in ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y") for hour in ("", " %H:%M", " %H:%M:%S")]
 FAULTS = {  # name of the count -> description in messages
     "not_finite": "missing or infinite numbers",
     "not_positive": "prices that are not positive or a negative volume",
@@ -61,8 +62,7 @@ def check(
         raise UserError(f"{where}: row {table.index[wrong[0]]} opens at {iso(time)}, which is {why}")
     _check_step(times, step, where)
     faults = _faults(times, values, step)
-    broken = np.logical_or.reduce(list(faults.values()))
-    if broken.mean() > BROKEN_SHARE:
+    if (broken := np.logical_or.reduce(list(faults.values()))).mean() > BROKEN_SHARE:
         raise UserError(f"{where}: {_worst(faults, table, times, values, timeframe)}")
 
     kept = np.flatnonzero(~broken)
@@ -130,6 +130,7 @@ def _numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
 def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]:
     """Return (N,) int64 ms, 0 where missing; the units found; and the number of times without a zone.
 
+    Dates such as 31.01.2024 and 01/31/2024 are read where one order of day and month fits all of them, and no other.
     Raises UserError for cells that are not times.
     """
     import pandas as pd
@@ -144,6 +145,9 @@ def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]
         return _epochs(_numbers(column, "time", where), column, where)
     text = column.astype("str").str.strip().str.replace(r" ?UTC$", "+00:00", regex=True)
     parsed = pd.to_datetime(text, utc=True, format="ISO8601", errors="coerce")
+    others = (pd.to_datetime(text, utc=True, format=form, errors="coerce") for form in DATES if parsed.isna().all())
+    if len(found := [each for each in others if each[present.index].notna().all()]) == 1:
+        parsed = found[0]
     unread = _present(present[parsed[present.index].isna()])
     if len(unread):
         raise UserError(
@@ -174,8 +178,7 @@ def _epochs(values: np.ndarray, column: "pd.Series", where: str) -> tuple[np.nda
         if within.any():
             found.append(unit)
             result[within] = np.rint(values[within] / per_ms).astype(np.int64)
-    unknown = (result == 0) & ~np.isnan(values)
-    if unknown.any():
+    if (unknown := (result == 0) & ~np.isnan(values)).any():
         first = int(np.flatnonzero(unknown)[0])
         raise UserError(
             f"{where}: row {column.index[first]}: time {column.iloc[first]} is neither s, ms, us nor ns since 1970 "

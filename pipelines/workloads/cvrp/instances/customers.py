@@ -32,6 +32,8 @@ assert _columns_of_page
 USUAL: dict[str, list[str]] = json.loads(_columns_of_page[1])
 MARKS = ("1", "true", "yes", "y", "x", "depot", "ja")  # of the depot, in the column of that name
 WRITTEN = (".routes.csv", ".routes.geojson")  # endings of what `write_routes` writes
+TITLES, HEADED = 10, {*USUAL["lat"], *USUAL["y"]}  # rows that may stand above the header, and how that is known
+TIMES = ("open", "close", "service")
 WIDEST = 10  # degrees that columns x and y span at most to be taken for longitude and latitude
 
 Row = Mapping[str, object]  # cells by what they hold
@@ -100,7 +102,9 @@ def read_table(path: Path) -> Customers:
     """Return the customers of a table; raise UserError, in one line, for one that cannot be used."""
     if path.name.lower().endswith(WRITTEN):
         raise UserError(f"{path}: these are tours that were written here; give the table of customers")
-    (_, header), *body = TABLES[path.suffix.lower()](path) or [(0, [])]
+    table = TABLES[path.suffix.lower()](path) or [(0, [])]
+    heads = (at for at, (_, row) in enumerate(table[:TITLES]) if HEADED & {_plain(str(cell)) for cell in row})
+    (_, header), *body = table[next(heads, 0) :]
     columns = _columns(path, [str(cell if cell is not None else "").strip() for cell in header], body)
     if len(body) < 2:
         raise UserError(f"{path}: has {len(body)} rows below its header; give the depot one, and each customer")
@@ -131,8 +135,8 @@ def read_table(path: Path) -> Customers:
     others: dict[str, object] = {"name": path.stem}
     if {"open", "close", "hours"} & columns.keys():
         hours, *windows = (_hours(path, row, cells) for row, cells in rows.items())
-        untold = [] if "service" in columns else ["no time for service unless service_times=5 or the like is given"]
-        untold += ["60 km/h unless speed=40 or the like is given"] if degrees else []
+        untold = [] if "service" in columns else ["no time for service without service_times=5 or the like"]
+        untold += ["60 km/h without speed=40 or the like"] if degrees else []
         found += f"; opening hours are kept: {', '.join(untold)}".removesuffix(": ")
         others |= {"hours": hours, "windows": windows[: len(served)], "depot_hours": windows[len(served) :]}
     if "service" in columns:
@@ -183,15 +187,17 @@ def _text(cell: object) -> str:
 
 
 def _number(path: Path, row: int, column: str, cell: object, least: float = -MAX_COORDINATE) -> float:
-    """Return a cell as a number, or raise UserError."""
+    """Return a cell as a number, of minutes where it is a time; or raise UserError."""
     try:
-        value = float(str(cell).strip())
+        clock = re.fullmatch(r"(\d{1,2}):(\d\d)(:00)?", _text(cell)) if column in TIMES else None
+        value = 60.0 * int(clock[1]) + int(clock[2]) if clock else float(str(cell).strip())
     except ValueError:
         value = math.nan
     if not least <= value <= MAX_COORDINATE:  # true for nan as well
         given = "is empty" if cell is None or cell == "" else f"is {printable(repr(cell), 40)}"
-        example = "52.5" if least else "7, or 0 for none"
-        raise UserError(f"{path}: row {row}: {column} {given}; type a number, such as {example}")
+        number = "a number, such as 52.5" if least else "a number, such as 7, or 0 for none"
+        wanted = "a time, such as 8:30" if column in TIMES else number
+        raise UserError(f"{path}: row {row}: {column} {given}; type {wanted}")
     return value
 
 
@@ -199,16 +205,13 @@ def _hours(path: Path, row: int, cells: Row) -> tuple[float, float]:
     """Return when a row opens and closes; an empty cell limits nothing."""
     found = []
     texts = [_text(cells.get(what)) for what in ("open", "close")]
-    if span := _text(cells.get("hours")):  # 8:00-17:30, or 8-17
-        texts = re.split(r"\s*(?:-|\u2013|to|bis)\s*", span, maxsplit=1)
-        texts = [f"{each}:00" if re.fullmatch(r"1?\d|2[0-4]", each) else each for each in texts]
+    if span := _text(cells.get("hours")):  # 8:00-17:30, or 8.00 - 17 Uhr
+        texts = re.split(r"\s*(?:-|\u2013|to|bis)\s*", re.sub(r"\s*uhr", "", span), maxsplit=1)
+        texts = [f"{each}:00" if re.fullmatch(r"1?\d|2[0-4]", each) else each.replace(".", ":") for each in texts]
         if len(texts) < 2:
             raise UserError(f"{path}: row {row}: hours are {printable(repr(span), 40)}; type them as 8:00-17:30")
     for what, text, missing in zip(("open", "close"), texts, (0.0, MAX_COORDINATE), strict=True):
-        if clock := re.fullmatch(r"(\d{1,2}):(\d\d)(:00)?", text):
-            found.append(60.0 * int(clock[1]) + int(clock[2]))
-        else:
-            found.append(_number(path, row, what, text) if text else missing)
+        found.append(_number(path, row, what, text) if text else missing)
     if not 0 <= found[0] <= found[1]:
         raise UserError(f"{path}: row {row}: opens at {found[0]:g} and closes at {found[1]:g}; correct one of them")
     return found[0], found[1]

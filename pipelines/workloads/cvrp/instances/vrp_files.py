@@ -167,11 +167,9 @@ def _split(text: str) -> tuple[Header, dict[str, Rows], bool]:
 def _check_kind(header: Header, sections: dict[str, Rows]) -> str:
     """Return the metric, a key of METRICS; raise UserError for a problem of another kind than a CVRP in one of them."""
     # TYPE comes first: in files of other kinds, other sections and keys are no faults.
-    kind = _header(header, "TYPE")
-    if kind.upper() not in TYPES:
+    if (kind := _header(header, "TYPE")).upper() not in TYPES:
         raise UserError(f"TYPE is {kind[:40]!r}; only {', '.join(TYPES)} can be solved here, give such a file")
-    metric = _header(header, "EDGE_WEIGHT_TYPE")
-    if metric.upper() not in METRICS:
+    if (metric := _header(header, "EDGE_WEIGHT_TYPE")).upper() not in METRICS:
         wrong = f"EDGE_WEIGHT_TYPE is {metric[:40]!r}"
         raise UserError(f"{wrong}; only {', '.join(METRICS)} are supported, give a file of such a type")
     known = (*SECTIONS, *OPTIONAL, WEIGHTS, *UNREAD_SECTIONS, *(f"{key}_SECTION" for key in OF_VEHICLES))

@@ -43,8 +43,7 @@ def savings(problem: Problem) -> Routes:
             continue
         if (left[0] != i and left[-1] != i) or (right[0] != j and right[-1] != j):
             continue
-        load = load_of[i] + load_of[j]
-        if load > problem.capacity:
+        if (load := load_of[i] + load_of[j]) > problem.capacity:
             continue
         if left[-1] != i:
             left.reverse()
