@@ -92,8 +92,7 @@ def check(
 
 def timeframe_of(table: "pd.DataFrame", where: str) -> str:
     """Return the time from most rows to the next, such as 15m; "" for one row. Raises UserError for other tables."""
-    times = _times(_select(table, where)["time"], where)[0]
-    lengths, counts = np.unique(np.diff(np.unique(times)), return_counts=True)
+    lengths, counts = np.unique(np.diff(np.unique(_times(_select(table, where)["time"], where)[0])), return_counts=True)
     return timeframe_name(int(lengths[counts.argmax()])) if len(counts) else ""
 
 

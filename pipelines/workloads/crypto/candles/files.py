@@ -1,6 +1,7 @@
 """Files of candles: finding the file of a coin and reading CSV, JSON, Parquet, Feather and archives of them."""
 
 import contextlib
+import functools
 import gzip
 import io
 import json
@@ -23,6 +24,7 @@ SUFFIXES = (".csv", ".json", ".json.gz", ".parquet", ".feather", ".zip")
 KLINES = 12  # columns of Binance's public klines, which may lack a header; Kraken's table has 7, the last counts trades
 NAMED = 3  # files in a line on what is passed over
 MOST_BYTES = 2**31  # that a compressed file may hold
+TIMEFRAME = functools.cache(lambda path, changed: timeframe_of(_table(path, "")[0], ""))  # read once, not for each coin
 
 
 def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
@@ -93,7 +95,7 @@ def named(path: Path) -> FileName:
     name = file_name(stem := path.name[: -len(suffix)])
     with contextlib.suppress(UserError):
         if name.reason == RULES.reasons["timeframe"] and path.stat().st_size:
-            name = file_name(f"{stem} {timeframe_of(_table(path, stem)[0], stem)}")
+            name = file_name(f"{stem} {TIMEFRAME(path, path.stat().st_mtime_ns)}")
     return name
 
 
