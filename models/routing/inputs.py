@@ -211,7 +211,7 @@ class SearchSettings(Section):
         ge=0,
         le=3_600_000,
         description="CPU time of each thread for a problem, in native code; null: as many as it has customers, for "
-        "answers beyond the plain CVRP ten times as many; 0: the policy's tours alone",
+        "answers beyond the plain CVRP ten times as many, at most 30,000; 0: the policy's tours alone",
     )
     starts_from: Annotated[str, Choice(STARTS_FROM)] = Field(
         "mix",

@@ -41,7 +41,8 @@ class Division(NamedTuple):
     starts: int  # tours of the policy, where it builds some; the best is improved
 
 
-BEYOND = 10  # milliseconds per customer that a problem beyond the plain CVRP has by default
+BEYOND = 10  # milliseconds per customer that a problem beyond the plain CVRP has by default,
+MOST_BEYOND = 30_000  # and at most, of which a server waits for some times as many
 PATIENCE = 0.5  # milliseconds per customer from which a mix holds tours of the policy,
 MIXED = 35  # and customers up to which; above, what else there is makes more of the time
 DIVISIONS = (
@@ -108,7 +109,8 @@ def plan_from(policy: TourBuilder, asked: Asked, settings: RoutingSettings, crew
 
     The settings' time is for both, at least half of it for ruin and recreate; without time the plan is the policy's.
     """
-    begun, seconds = time.thread_time(), (settings.milliseconds or BEYOND * asked.problem.customers) / 1000
+    default = min(BEYOND * asked.problem.customers, MOST_BEYOND)
+    begun, seconds = time.thread_time(), (settings.milliseconds or default) / 1000
     routes = start_of(policy, asked, settings)
     start = None if routes is None else Plan(routes, [0] * len(routes))
     if start and settings.milliseconds == 0 and asked.initial is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -37,6 +37,7 @@ class Trained:
     name: str
     inputs: Inputs
     models: Mapping[str, Model]  # by member; a single model by the run's name
+    unjudged: str = ""  # how far its training came, where no evaluation has judged it
 
     @property
     def first(self) -> Model:
@@ -108,7 +109,11 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
         raise UserError(run.unknown(shipped.names(run.workload)) + " --model FOLDER takes a folder with a model")
     if (code := workloads.inputs(word).code) and run.started():
         code(plain_yaml.parse(run.config_file.read_bytes()))
-    return _trained(word, run.name, folders, device)
+    found = _trained(word, run.name, folders, device)
+    if not (unjudged := run.unjudged()):
+        return found
+    cli.announce(f"{run.folder}: {unjudged}")
+    return replace(found, unjudged=unjudged)
 
 
 def usual(word: str, say: Callable[[str], object] = str) -> str:

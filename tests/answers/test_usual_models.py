@@ -10,6 +10,8 @@ from models import io, shipped
 from models.routing.inputs import RoutingInput, RoutingSettings
 from pipelines import serve, workloads
 from pipelines.answers import trained
+from pipelines.server import app
+from pipelines.server.limits import Limits
 from tests.stages import refused, stage
 
 LINE = '{"depot": [0, 0], "customers": [[1, 0], [0, 1]], "demands": [1, 1], "capacity": 2}'
@@ -78,6 +80,23 @@ def test_routes_are_not_planned_by_a_run_that_learnt_other_problems_or_is_worse_
     for damaged in ("{", "[]", '{"shipped_saves": 3}', '{"shipped_saves": [null, null]}'):
         evaluated(damaged)
         assert answering()[0] == "plain"
+
+
+def test_a_run_that_was_never_evaluated_says_so_and_how_far_its_training_came(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run("short", 30)
+    run("coins", 30, "members/AAA")
+    for name, member in (("short", ""), ("coins", "members/AAA")):
+        path = tmp_path / "runs/cvrp" / name / member / "metrics.jsonl"
+        path.write_text('{"step": 10, "train/loss": 1}\n{"step": 1020, "val/cost": 9}\n')
+        found, said = trained.find("cvrp", name, None, "cpu"), capsys.readouterr().err
+        assert said == f"runs/cvrp/{name}: {found.unjudged}\n"
+        assert found.unjudged.startswith("never evaluated, trained for 1,020 updates; python pipelines/evaluate.py --work")
+        shown = app.described(serve.opened(f"cvrp/{name}", "cpu", Limits()))
+        assert (shown["unjudged"], shown["verdict"]) == (found.unjudged, "")
+        (tmp_path / "runs/cvrp" / name / "verdict.txt").write_text("Worse\n")
+        capsys.readouterr()
+        assert trained.find("cvrp", name, None, "cpu").unjudged == capsys.readouterr().err == ""
 
 
 def test_the_copy_of_a_shipped_model_that_was_evaluated_is_no_run_that_answers(tmp_path, monkeypatch):

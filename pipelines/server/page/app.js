@@ -95,7 +95,7 @@ function show(run, chosen) {
   chosen.setAttribute("aria-current", "true");
   place.replaceChildren(element("h2", { class: "tool", id: "heading" }, heading));
   const size = `${run.name}: ${run.model.parameters.toLocaleString("en")} parameters`;
-  for (const said of [SAID[run.workload], facts.said, run.verdict, size]) if (said) place.append(element("p", { class: "note" }, said));
+  for (const said of [SAID[run.workload], facts.said, run.verdict, run.unjudged, size]) if (said) place.append(element("p", { class: "note" }, said));
   panel(place, backendOf(run.name, facts), facts);
 }
 

@@ -92,13 +92,13 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
 
 
 def _together(name: str, each: Sequence[dict[str, Plain]]) -> dict[str, Plain]:
-    """Return the facts of one, or those that all have, one note, and under `name` what is each one's own."""
+    """Return the facts of one, or those that all have, a note, and under `name` what is each one's own."""
     if len(each) == 1:
         return each[0]
     notes = [fact for facts in each if (fact := facts.pop("note", None))]
     same = {key: fact for key, fact in each[0].items() if all(facts.get(key) == fact for facts in each)}
     own: list[Plain] = [{key: fact for key, fact in facts.items() if key not in same} for facts in each]
-    return {**same, name: own, **({"note": notes[0]} if notes else {})}
+    return {**same, name: own, **({"note": "\n".join(notes) if name == "attributes" else notes[0]} if notes else {})}
 
 
 def fold_name(fold: int | str) -> str:
@@ -121,7 +121,7 @@ def _prepare_fold(data: Data, fold: int, found: ImageSet, folder: Path) -> dict[
     comparisons = Comparisons(**common, unit=float(found.unit), parts=parts, pairs=drawn, references=references)
     facts = {**found.facts, "unit": str(found.unit), **_counts(comparisons)}
     if few := pairs.too_few(len(parts["test"]), drawn["test"][:, 2], data.folds):
-        facts["note"] = few
+        facts["note"] = f"{found.attribute}: {few}" if data.attributes else few
     _save(folder, comparisons, facts)
     return facts
 

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from models.routing import fleet, native
+from models.routing import fleet, native, solve
 from models.routing.environment import Instances, routes_of
 from models.routing.inputs import STARTS_FROM, RoutingInput, RoutingSettings, problem_of
 from models.routing.problems import Problem
@@ -215,3 +215,6 @@ def test_problems_beyond_one_capacity_have_ten_milliseconds_a_customer_unless_to
         next(make_policy("gt").predict([given], **settings))
     assert 0.01 <= seconds[0] <= 0.02
     assert 0.002 <= seconds[1] <= 0.004
+    monkeypatch.setattr(solve, "MOST_BEYOND", 2)
+    next(make_policy("gt").predict([given]))
+    assert seconds[2] <= 0.002

@@ -102,6 +102,13 @@ def test_each_head_learns_its_own_attribute(trained):
         assert own > others + 0.3
 
 
+def test_the_note_on_few_images_says_of_which_attribute(tmp_path):
+    write(tmp_path / "scores.csv", ("file", "texture", "brightness"), *rows_of(tmp_path / "made", 40))
+    (tmp_path / "scores.csv").rename(tmp_path / "made/scores.csv")
+    facts = data.prepare(section(tmp_path / "made", attributes=["texture", "brightness"]), tmp_path / "prepared")
+    assert [line.partition(" few")[0] for line in facts["note"].split("\n")] == ["texture: too", "brightness: too"]
+
+
 def test_a_ranking_is_by_the_first_attribute_or_by_the_one_named(trained):
     model = io.load(trained / "runs/lmol/default/model/best")
     first, other = model.rank(trained / "made"), model.rank(trained / "made", attribute="brightness")

@@ -51,6 +51,7 @@ OF = re.compile(r" \(| (?:of|at|bei|chez|bij) (?=[^\W\d_])")  # before the firm 
 DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
 ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019]\w* ?)$", re.I)
 NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})", re.I)
+INITIALS = re.compile(rf"(?<![\w@.\\-])[{UPPER}]{{2,4}}(?![\w@])")
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.5, -1.2  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
 ENOUGH, STRONG_ENOUGH = 2, 4  # evidence that makes a name, and that makes it one everywhere in the document
@@ -322,13 +323,11 @@ class Reader:
                     yield before.begin if before and joined else piece.begin, piece.end
         logins = {_plain(each.words[0])[:1] + _plain(each.words[-1]) for each in found if each.words[1:]} - terms()
         yield from (match.span() for match in LOGIN.finditer(self.text) if match[0] in logins)
-        for match in re.finditer(rf"(?<![\w@.\\-])[{UPPER}]{{2,4}}(?![\w@])", self.text):
-            begin, end = match.span()
-            if match[0] in initials and begin not in taken:
-                start, stop = self.text.rfind("\n", 0, begin) + 1, self.text.find("\n", end) % (len(self.text) + 1)
+        for line in re.finditer(".+", self.text):
+            row = initials.intersection(re.findall(r"\w+", line[0]))
+            for begin, end in (each.span() for each in INITIALS.finditer(self.text, *line.span()) if each[0] in row):
                 acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin)
-                row = initials.intersection(re.findall(r"\w+", self.text[start:stop]))
-                if acts or len(row) > 2 or any(self.expected[start:end]):
+                if begin not in taken and (acts or len(row) > 2 or any(self.expected[line.start() : end])):
                     yield begin, end
 
 
