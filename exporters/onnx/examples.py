@@ -210,20 +210,22 @@ def pixels(image: Image.Image) -> np.ndarray:
     return found if settings().channels == 3 else grey.round().astype(np.uint8)
 
 
-def compare(first: Image.Image, second: Image.Image) -> np.ndarray:
-    """Return the probabilities (3,) of the answers, the mean over both orders of the images."""
+def compare(first: Image.Image, second: Image.Image, number: int = 0) -> np.ndarray:
+    """Return the probabilities (3,) of the answers by one attribute, the mean over both orders of the images."""
     encoded = program("encoder").run(None, {"images": np.stack([pixels(first), pixels(second)])})[0]
     pairs = {"first": np.array([0, 1]), "second": np.array([1, 0])}
-    logits = program("comparison").run(None, {"encoded": encoded, **pairs})[0]
+    logits = program("comparison").run(None, {"encoded": encoded, **pairs})[number]
     shares = np.exp(logits - logits.max(1, keepdims=True))
     given, swapped = shares / shares.sum(1, keepdims=True)
     return np.asarray((given + swapped[[1, 0, 2]]) / 2)
 
 
 def compare_files() -> None:
-    """Print the answers for two files and how likely each is."""
-    found = compare(*(Image.open(path) for path in sys.argv[1:3]))
-    print(*(f"{answer}: {share:.1%}" for answer, share in zip(settings().answers, found, strict=True)), sep="\n")
+    """Print the answers for two files and how likely each is, by attribute if there are several."""
+    first, other = map(Image.open, sys.argv[1:3])
+    for number, name in enumerate(getattr(settings(), "attributes", [""])):
+        shares = zip(settings().answers, compare(first, other, number), strict=True)
+        print(*[name] * bool(name), *(f"{answer}: {share:.1%}" for answer, share in shares), sep="\n")
 
 
 _TEXT = ("A text and its likeliest continuation", '"The information manager is "', "")

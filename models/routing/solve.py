@@ -41,8 +41,7 @@ class Division(NamedTuple):
     starts: int  # tours of the policy, where it builds some; the best is improved
 
 
-BEYOND = 10  # milliseconds per customer that a problem beyond the plain CVRP has by default,
-MOST_BEYOND = 30_000  # and at most, of which a server waits for some times as many
+BEYOND, MOST_BEYOND = 10, 30_000  # milliseconds a customer, and at most, for problems beyond the plain CVRP by default
 PATIENCE = 0.5  # milliseconds per customer from which a mix holds tours of the policy,
 MIXED = 35  # and customers up to which; above, what else there is makes more of the time
 DIVISIONS = (

@@ -110,10 +110,9 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
     if (code := workloads.inputs(word).code) and run.started():
         code(plain_yaml.parse(run.config_file.read_bytes()))
     found = _trained(word, run.name, folders, device)
-    if not (unjudged := run.unjudged()):
-        return found
-    cli.announce(f"{run.folder}: {unjudged}")
-    return replace(found, unjudged=unjudged)
+    if unjudged := run.unjudged():
+        cli.announce(f"{run.folder}: {unjudged}")
+    return replace(found, unjudged=unjudged) if unjudged else found
 
 
 def usual(word: str, say: Callable[[str], object] = str) -> str:

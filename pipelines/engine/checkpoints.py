@@ -56,13 +56,10 @@ class Background(ThreadPoolExecutor):
         self._pending.append(self.submit(self._do, work))
 
     def _do(self, work: Callable[[], None]) -> None:
-        if self._failed:
-            return
-        try:
+        if not self._failed:
+            self._failed = True  # unless `work` returns
             work()
-        except BaseException:
-            self._failed = True
-            raise
+            self._failed = False
 
     def wait(self, most: int = 0) -> None:
         """Wait until at most `most` pieces of work are left. Raises the first error of any."""

@@ -73,13 +73,13 @@ class Run:
 
     def unjudged(self) -> str:
         """Say of a run that no evaluation has judged how far its training came; empty for others."""
-        whole = Run(self.workload, self.name.partition("/")[0])
+        whole = self.root / self.name.partition("/")[0]
         files = [self.metrics_file, *self.folder.glob("members/*/metrics.jsonl")]
         step = max((int(entry.get("step", 0)) for file in files for entry in read_json_lines(file)), default=0)
-        if not step or whole.verdict_file.is_file():
+        if not step or (whole / self.verdict_file.name).is_file():
             return ""
-        evaluate = f"python pipelines/evaluate.py --workload {self.workload} --name {whole.name}"
-        return f"never evaluated, trained for {step:,} updates; {evaluate} says what its answers are worth"
+        evaluate = f"python pipelines/evaluate.py --workload {self.workload} --name {whole.name} says what it is worth"
+        return f"never evaluated, trained for {step:,} updates; {evaluate}"
 
     def started(self) -> bool:
         """Return whether this run was begun."""

@@ -213,5 +213,5 @@ def described(run: Answering) -> dict[str, Plain]:
         "streams": run.streams,
         **(run.trained.inputs.about(models) if run.trained.inputs.about else {}),
     }
-    known = {"name": run.name, "workload": run.trained.workload, "model": about, "verdict": run.verdict}
-    return {**known, "unjudged": run.trained.unjudged}
+    judged = {"verdict": run.verdict, "unjudged": run.trained.unjudged}
+    return {"name": run.name, "workload": run.trained.workload, "model": about, **judged}

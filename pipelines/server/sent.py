@@ -42,7 +42,6 @@ class Events(StreamingResponse, Generic[Piece]):
     async def stream_response(self, send: Send) -> None:
         """Send the events, or as many as a slow client takes in time."""
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        last = self.last
 
         async def event(data: bytes, more: bool) -> None:
             await send({"type": "http.response.body", "body": b"data: " + data + b"\n\n", "more_body": more})
@@ -53,7 +52,7 @@ class Events(StreamingResponse, Generic[Piece]):
                     if piece:
                         await event(to_json(self.shown(piece)), True)
         except TimeoutError:
-            last = to_json({"error": f"the answer took more than {self.seconds:g} s"})
+            self.last = to_json({"error": f"the answer took more than {self.seconds:g} s"})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FAREWELL_SECONDS):
-                await event(last, False)
+                await event(self.last, False)

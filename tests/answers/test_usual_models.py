@@ -91,7 +91,9 @@ def test_a_run_that_was_never_evaluated_says_so_and_how_far_its_training_came(tm
         path.write_text('{"step": 10, "train/loss": 1}\n{"step": 1020, "val/cost": 9}\n')
         found, said = trained.find("cvrp", name, None, "cpu"), capsys.readouterr().err
         assert said == f"runs/cvrp/{name}: {found.unjudged}\n"
-        assert found.unjudged.startswith("never evaluated, trained for 1,020 updates; python pipelines/evaluate.py --work")
+        assert found.unjudged.startswith(
+            "never evaluated, trained for 1,020 updates; python pipelines/evaluate.py --work"
+        )
         shown = app.described(serve.opened(f"cvrp/{name}", "cpu", Limits()))
         assert (shown["unjudged"], shown["verdict"]) == (found.unjudged, "")
         (tmp_path / "runs/cvrp" / name / "verdict.txt").write_text("Worse\n")

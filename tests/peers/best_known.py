@@ -22,7 +22,7 @@ import numpy as np
 from common.workers import in_order
 from models.routing.problems import cost_of
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
-from pipelines.workloads.cvrp.instances.standard_sets import BEST_KNOWN, standard_test_set
+from pipelines.workloads.cvrp.instances.generated import BEST_KNOWN, standard_test_set
 from pipelines.workloads.cvrp.solvers.reference import hgs
 from pipelines.workloads.cvrp.solvers.validator import check
 

@@ -23,7 +23,7 @@ from models.routing import native, solve
 from models.routing.environment import routes_of
 from models.routing.problems import cost_of
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
-from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.generated import standard_test_set
 from tests.peers.equal_time import drawn
 
 SHARES, GROUPS = (0.1, 0.2, 0.35, 0.6, 1.0), (1, 4)

@@ -25,7 +25,7 @@ from models import io, shipped
 from models.routing.inputs import STARTS_FROM
 from pipelines.engine.batches import mapper
 from pipelines.workloads.cvrp import Config
-from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.generated import standard_test_set
 from pipelines.workloads.cvrp.solvers.solving import Bench, Solved
 
 METHODS = ("policy:0", "policy:0.6", "mix:0.6", "local:0.6", "then:0.6", "hgs:0.5")

@@ -18,7 +18,7 @@ from common.foreign_text import from_csv
 from common.statistics import Z95
 from models import io as models
 from models.routing.problems import cost_of
-from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.generated import standard_test_set
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.reference import hgs
 from tests.pictures.page import standing_alone

@@ -95,10 +95,11 @@ def _together(name: str, each: Sequence[dict[str, Plain]]) -> dict[str, Plain]:
     """Return the facts of one, or those that all have, a note, and under `name` what is each one's own."""
     if len(each) == 1:
         return each[0]
-    notes = [fact for facts in each if (fact := facts.pop("note", None))]
+    notes = [str(fact) for facts in each if (fact := facts.pop("note", None))]
+    note = {"note": "\n".join(notes if name == "attributes" else notes[:1])} if notes else {}
     same = {key: fact for key, fact in each[0].items() if all(facts.get(key) == fact for facts in each)}
     own: list[Plain] = [{key: fact for key, fact in facts.items() if key not in same} for facts in each]
-    return {**same, name: own, **({"note": "\n".join(notes) if name == "attributes" else notes[0]} if notes else {})}
+    return {**same, name: own, **note}
 
 
 def fold_name(fold: int | str) -> str:

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from models.routing.problems import Problem, cost_of, distances
-from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.generated import standard_test_set
 from pipelines.workloads.cvrp.solvers import heuristics
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp, pyvrp_label, pyvrp_scale

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.routing.problems import Problem, cost_of, distances, scaled, to_instances
-from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.generated import standard_test_set
 
 
 def problem_of(locs, rounded: bool) -> Problem:

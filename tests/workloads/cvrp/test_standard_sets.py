@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pipelines.workloads.cvrp.instances.standard_sets import standard_test_set
+from pipelines.workloads.cvrp.instances.generated import standard_test_set
 from tests.workloads.cvrp.files import same
 
 

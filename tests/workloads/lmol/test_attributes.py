@@ -4,6 +4,8 @@ import base64
 import csv
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import onnxruntime
@@ -163,6 +165,12 @@ def test_programs_and_a_page_answer_by_every_attribute(trained):
     folder = trained / "runs/lmol/default/exports/onnx"
     comparison = onnxruntime.InferenceSession(folder / "comparison.onnx")
     assert [each.name for each in comparison.get_outputs()] == ["logits", "logits of brightness"]
+    files = [str(trained / f"made/{number}.png") for number in ("001", "002")]
+    said = subprocess.run([sys.executable, folder / "example.py", *files], capture_output=True, text=True, check=True)
+    name, first, *_ = brightness = said.stdout.splitlines()[-4:]
+    model = io.load(trained / "runs/lmol/default/model/best").of("brightness")
+    assert (said.stdout.splitlines()[0], name, len(brightness)) == ("texture", "brightness", 4)
+    assert float(first.partition(" ")[2].rstrip("%")) == pytest.approx(100 * float(model.compare(*files)[0]), abs=0.2)
     succeeded(export("web", "runs/lmol/default", folder=trained))
     page = (trained / "runs/lmol/default/exports/web/index.html").read_text()
     assert '"attributes":["texture","brightness"]' in page.replace(", ", ",").replace(": ", ":")

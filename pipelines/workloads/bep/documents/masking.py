@@ -97,9 +97,8 @@ class Masker:
         for begin, end in spans:
             if begin >= place and end > begin and (kind, text[begin:end]) not in self.keep:
                 line = text.rfind("\n", 0, begin) + 1
-                around = (
-                    f"{text[max(line, begin - 40) : begin]}[{text[begin:end]}]{text[end : end + 40].split(chr(10))[0]}"
-                )
+                before, after = text[max(line, begin - 40) : begin], text[end : end + 40].partition("\n")[0]
+                around = f"{before}[{text[begin:end]}]{after}"
                 self.found.append(Masked(kind, text.count("\n", 0, begin) + 1, text[begin:end], around))
                 pieces += [text[place:begin], mask]
                 place = end

@@ -41,11 +41,8 @@ def mask_places(text: str, masker: Masker) -> str:
 
 def _is_own(named: str, kind: str) -> bool:
     """Return whether a value is a name of its own, not a mask, a placeholder or a description by ordinary words."""
-    if "<" in named:
-        return False
     words = re.findall(r"[^\W\d_]{2,}", named)
     person = 1 < len(words) < 4 and words[0] in known_names()[0] and words[0].lower() not in terms()
     prose = len(re.findall(r"\b[a-z]{4,}", named)) > (1 if kind == "client" else 3)
-    if kind != "project" and (prose or (person and not FIRM.search(named))):
-        return False
-    return kind == "project" or any(word.lower() not in terms() for word in words)
+    own = any(word.lower() not in terms() for word in words) and not (prose or (person and not FIRM.search(named)))
+    return "<" not in named and (kind == "project" or own)

@@ -1,7 +1,11 @@
-"""Instances generated on the device from a stream of random numbers."""
+"""Instances generated on the device from a stream of random numbers, and the standard test sets of uniform ones."""
 
+import functools
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,10 +15,12 @@ from common.random import derive_key, uniform
 from models.routing.environment import Instances
 from models.routing.problems import Problem, Vehicles
 from pipelines.workloads.cvrp import Data
-from pipelines.workloads.cvrp.instances.distributions import DISTRIBUTIONS
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY, DISTRIBUTIONS
 from pipelines.workloads.cvrp.instances.rules import PROBLEMS
 
 GROUP = 16  # consecutive instances of equal size in validation, test and labels
+STANDARD_SIZE, STANDARD_SEED = 10_000, 1234
+BEST_KNOWN = Path(__file__).with_name("best_known")  # written by tests/peers/best_known.py
 
 
 def stream_key(seed: int, split: str) -> int:
@@ -107,3 +113,31 @@ def _ruled(problem: Problem, rules: np.ndarray) -> Problem:
         fleet=() if kind == Vehicles(problem.capacity) else (kind,),
         open_routes=bool(opened),
     )
+
+
+@functools.lru_cache(maxsize=4)
+def standard_test_set(customers: int, num: int) -> list[Problem]:
+    """Return the first `num` of the 10,000 instances of Kool et al. 2019 (Attention, Learn to Solve Routing Problems!).
+
+    Most published figures are measured on them. They equal those of `vrp<customers>_test_seed1234.pkl`, drawn again
+    instead of downloaded: coordinates uniform in the unit square, demands uniform in 1..9, exact metric. `customers` is
+    a key of CAPACITY.
+    """
+    # These are the published instances only if all 10,000 are drawn, in this order, before they are cut.
+    random = np.random.RandomState(STANDARD_SEED)
+    depot = random.uniform(size=(STANDARD_SIZE, 2))
+    locs = random.uniform(size=(STANDARD_SIZE, customers, 2))
+    demand = random.randint(1, 10, (STANDARD_SIZE, customers))
+    path = BEST_KNOWN / f"{customers}.json"
+    known = json.loads(path.read_text())[:num] if path.is_file() else []
+    return [
+        Problem(
+            f"vrp{customers}_test_seed{STANDARD_SEED}-{index:04d}",
+            np.concatenate([depot[index : index + 1], locs[index]]),
+            np.pad(demand[index], (1, 0)),
+            CAPACITY[customers],
+            "exact",
+            best_known=cost,
+        )
+        for index, cost in zip_longest(range(num), known)
+    ]
