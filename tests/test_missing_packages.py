@@ -28,7 +28,9 @@ def without(package, folder, then, *words, fresh=True):
     ("package", "words", "advice"),
     [
         ("torch", ["pipelines/predict.py", "--workload", "cvrp", "x.vrp"], "pip install -e ."),
-        ("uvicorn", ["pipelines/serve.py", "cvrp/cvrp-20"], "pip install -e '.[serve]'"),
+        pytest.param(
+            "uvicorn", ["pipelines/serve.py", "cvrp/cvrp-20"], "pip install -e '.[serve]'", marks=pytest.mark.slow
+        ),
         pytest.param(
             "onnx", ["exporters/__main__.py", "onnx", CVRP], "pip install -e '.[export]'", marks=pytest.mark.slow
         ),

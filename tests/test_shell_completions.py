@@ -22,23 +22,27 @@ printf '%s\\n' "${COMPREPLY[@]}"
     [
         ("python pipelines/train.py --workload c", ["crypto", "cvrp"]),
         ("accelerate launch pipelines/train.py --workload cvrp data.c", ["data.capacity=", "data.customers="]),
-        ("python pipelines/train.py --workload cvrp evaluation.decode=", ["greedy", "multistart", "sampling"]),
+        pytest.param(
+            "python pipelines/train.py --workload cvrp evaluation.decode=",
+            ["greedy", "multistart", "sampling"],
+            marks=pytest.mark.slow,
+        ),
         pytest.param("python pipelines/train.py --workload lmol --r", ["--resume"], marks=pytest.mark.slow),
         ("python pipelines/train.py --workload cvrp x='a b' --resume data.cap", ["data.capacity="]),
         pytest.param("python pipelines/train.py --workload cvrp --keys ev", ["evaluation"], marks=pytest.mark.slow),
         pytest.param("python pipelines/runs.py cl", ["clean"], marks=pytest.mark.slow),
         pytest.param("python pipelines/ask.py --ra", ["--ranking"], marks=pytest.mark.slow),
         pytest.param("python pipelines/follow.py --workload crypto --on", ["--once"], marks=pytest.mark.slow),
-        ("python pipelines/doctor.py --", [""]),
+        pytest.param("python pipelines/doctor.py --", [""], marks=pytest.mark.slow),
         pytest.param("accelerate launch -m pipelines evaluate --workload cv", ["cvrp"], marks=pytest.mark.slow),
-        ("five-workloads predict --workload lmol --st", ["--stream"]),
+        pytest.param("five-workloads predict --workload lmol --st", ["--stream"], marks=pytest.mark.slow),
         pytest.param("five-workloads export o", ["onnx"], marks=pytest.mark.slow),
         pytest.param("python pipelines/predict.py --workload bep pro", ["prompt="], marks=pytest.mark.slow),
         (
             "python -m exporters ",
             sorted(path.stem.removeprefix("to_") for path in (ROOT / "exporters").glob("to_*.py")),
         ),
-        ("python pipelines/train.py --workload cvpr model.", [""]),
+        pytest.param("python pipelines/train.py --workload cvpr model.", [""], marks=pytest.mark.slow),
         ("python other.py --workload ", [""]),
     ],
 )
@@ -61,7 +65,7 @@ def completed(folder, line):
         ("python pipelines/evaluate.py --workload cvrp --name m", ["mine"]),
         pytest.param("python pipelines/runs.py compare cvrp/", ["cvrp/mine"], marks=pytest.mark.slow),
         pytest.param("python pipelines/serve.py cvrp/", ["cvrp/mine"], marks=pytest.mark.slow),
-        ("python -m exporters safetensors runs/", ["runs/cvrp/mine"]),
+        pytest.param("python -m exporters safetensors runs/", ["runs/cvrp/mine"], marks=pytest.mark.slow),
     ],
 )
 def test_runs_are_completed_by_name_and_by_folder(tmp_path, line, words):

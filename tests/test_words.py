@@ -108,8 +108,11 @@ SLIPS = [
 
 
 def slips():
-    """One slip of each script told by a new interpreter, whose time counts; the others by a fork, and slowly by one."""
-    known = set()
+    """The first slip of train.py and of exporters told by a new interpreter, whose time counts; all others by a fork.
+
+    Slowly these, too, by a new one.
+    """
+    known = {script for script, *_ in (words for words, _ in SLIPS)} - {"train.py", "-m"}
     for words, answer in SLIPS:
         first = words[0] not in known
         known.add(words[0])

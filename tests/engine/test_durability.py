@@ -43,8 +43,7 @@ def some(changes, kind):
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["kill", "ENOSPC", pytest.param("EACCES", marks=pytest.mark.slow), pytest.param("EIO", marks=pytest.mark.slow)],
+    "kind", ["kill", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ENOSPC", "EACCES", "EIO"))]
 )
 def test_a_fault_at_some_changes_to_the_disk_costs_nothing(one, tmp_path, kind):
     for number in some(one.changes, kind):
@@ -64,9 +63,16 @@ def damage(model):
     os.truncate(model / "config.json", 9)
 
 
-@pytest.mark.parametrize("which", ["best", "last"])
-@pytest.mark.parametrize("spoil", [shutil.rmtree, lambda model: damage(model)])
-def test_resume_of_a_finished_run_mends_its_models_and_says_so(one, trained, which, spoil):
+@pytest.mark.parametrize(
+    ("spoil", "which"),
+    [
+        (shutil.rmtree, "best"),
+        (damage, "last"),
+        pytest.param(shutil.rmtree, "last", marks=pytest.mark.slow),
+        pytest.param(damage, "best", marks=pytest.mark.slow),
+    ],
+)
+def test_resume_of_a_finished_run_mends_its_models_and_says_so(one, trained, spoil, which):
     assert "nothing to do: 4 of 4 steps are done" in one.resume(trained).stderr
     spoil(trained / RUN / "model" / which)
     said = one.resume(trained).stderr

@@ -148,8 +148,11 @@ def moments(folder):
 
 @pytest.mark.parametrize(
     "settings",
-    [{"ema": 0.8}, {"optimizer": "sgd", "schedule": "linear"}, {"optimizer": "muon", "schedule": "wsd", "ema": 0.9}],
-    ids=lambda settings: "-".join(map(str, settings.values())),
+    [
+        pytest.param({"ema": 0.8}, id="0.8", marks=pytest.mark.slow),
+        pytest.param({"optimizer": "sgd", "schedule": "linear"}, id="sgd-linear", marks=pytest.mark.slow),
+        pytest.param({"optimizer": "muon", "schedule": "wsd", "ema": 0.9}, id="muon-wsd-0.9"),
+    ],
 )
 def test_a_stopped_run_resumes_to_the_same_bits(tmp_path, monkeypatch, settings):
     monkeypatch.chdir(tmp_path)

@@ -89,7 +89,13 @@ def test_a_manifest_of_something_else_is_left_alone(run, tmp_path, capsys, monke
     assert (tmp_path / "manifest.json").read_text() == text
 
 
-@pytest.mark.parametrize("folder", sorted(SHIPPED.parent.iterdir()), ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(folder, id=folder.name, marks=pytest.mark.slow if folder.name == "tinystories-real" else ())
+        for folder in sorted(SHIPPED.parent.iterdir())
+    ],
+)
 def test_the_card_of_a_model_that_comes_with_the_project_has_no_gap(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert {path.name for path in folder.iterdir()} == {"README.md", "config.json", "model.safetensors", "run.yaml"}

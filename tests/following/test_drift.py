@@ -39,7 +39,7 @@ def alarms(count, seed, shift=0.0, overconfident=1.0, strange=1.0):
         ({"shift": 1.0}, "calibration", 700),
         ({"overconfident": 2.5}, "calibration", 300),
         pytest.param({"overconfident": 2.5}, "hits", 3000, marks=pytest.mark.slow),
-        ({"strange": 2.0}, "features", 8 * BLOCK),
+        pytest.param({"strange": 2.0}, "features", 8 * BLOCK, marks=pytest.mark.slow),
         ({"strange": 0.5}, "features", 8 * BLOCK),
     ],
 )

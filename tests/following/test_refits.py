@@ -92,7 +92,10 @@ def test_a_worse_model_is_turned_down_and_removed(training, model, capsys):
     assert "turned down, crypto-simulated goes on: its log loss is" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("status", "times"), [(-9, 1 + refits.MOST_KILLS), (143, 1 + refits.MOST_KILLS), (2, 1)])
+@pytest.mark.parametrize(
+    ("status", "times"),
+    [(-9, 1 + refits.MOST_KILLS), pytest.param(143, 1 + refits.MOST_KILLS, marks=pytest.mark.slow), (2, 1)],
+)
 def test_a_killed_training_is_resumed_a_few_times_and_a_refused_one_is_not(training, status, times, capsys):
     training.status = status
     steps(training)

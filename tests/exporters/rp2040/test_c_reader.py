@@ -15,6 +15,7 @@ from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.c_reader import CReader
 from tests.exporters.rp2040.files import PROMPTS, SHAPES, SOME, quantized, read_in_c
 from tests.models.tiny import trained_tokenizer
+from tests.properties import examples
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_a_story_ends_where_the_reference_ends_it():
     assert len(lengths) > 2
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(
     st.lists(st.integers(-(2**10), 2**10).map(lambda x: x // 300 * 2**20), min_size=32, max_size=32),
     st.integers(13, 2560),
@@ -85,7 +86,7 @@ KNOWN = st.lists(st.sampled_from(["The", "cat", "at", "sat", " ", "  ", "\n", "d
 
 
 @pytest.mark.parametrize("size", [32, pytest.param(48, marks=pytest.mark.slow)])
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.one_of(st.text(), KNOWN.map("".join), st.text(alphabet="Thecatso .1\n<|>é\x00")))
 def test_text_becomes_the_tokens_of_the_tokenizer(size, text):
     tokenizer, vocabulary, reader = tokenizer_and_readers(size)

@@ -19,6 +19,7 @@ from models.stories.integer_transformer import Sampler
 from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.c_reader import CReader
 from tests.exporters.rp2040.files import counting, model, patched, remembering, uf2_file, vocabulary, with_sum
+from tests.properties import examples
 
 FOLDER = Path(__file__).parent
 FIRMWARE = FOLDER.parents[2] / "exporters/rp2040/firmware"
@@ -88,7 +89,7 @@ def tried(read, data):
 ORIGINALS = {"model": model, "memory": remembering, "counts": counting, "vocabulary": vocabulary, "uf2": uf2_file}
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.sampled_from(sorted(ORIGINALS)), st.booleans(), st.integers(0, 2**32))
 def test_a_changed_file_is_refused_or_works(kind, repaired, seed):
     draw = random.Random(seed)
@@ -110,7 +111,7 @@ def test_a_hundred_thousand_changed_files_are_refused_or_work():
     assert min(accepted.values()) > 1000, accepted
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_refused_in_one_line(data):
     for start in (b"", b"TTM1\1\0\x28\0", b"TTV1\1\0\x18\0"):

@@ -40,7 +40,9 @@ def place(known, log_odds, images, budget=24, theta=0.2, numbers=None):
     return scale.scores(*ranking.place(scale, references, images))
 
 
-@pytest.mark.parametrize("how", [{"noise": 0.2}, {"tossed": True}, {"noise": 0.1, "tossed": True}])
+@pytest.mark.parametrize(
+    "how", [{"noise": 0.2}, pytest.param({"tossed": True}, marks=pytest.mark.slow), {"noise": 0.1, "tossed": True}]
+)
 def test_planted_scores_are_found_and_the_intervals_hold(how):
     ratios = []
     for seed in range(3):
@@ -53,6 +55,7 @@ def test_planted_scores_are_found_and_the_intervals_hold(how):
     assert 0.85 < float(ratios.square().mean().sqrt()) < 1.15
 
 
+@pytest.mark.slow
 def test_errors_hidden_by_references_known_too_well_are_measured_on_other_images():
     known, log_odds = planted(2000, 100, noise=0.3, reference_noise=0.02)
     found, errors = place(known, log_odds, 2000)

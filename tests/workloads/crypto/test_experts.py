@@ -91,6 +91,7 @@ def test_the_linear_expert_and_the_trees_beat_the_prior_before_any_step(fitted):
     assert log_loss(seen[:, 2], labels) <= prior
 
 
+@pytest.mark.slow
 def test_older_lags_of_what_has_no_past_weigh_less(folder):
     """Noise fitted to newer lags is noise as well, but there are far fewer of them."""
     weights = []

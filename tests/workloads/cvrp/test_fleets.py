@@ -195,7 +195,7 @@ def large(customers: int = 240) -> Problem:
     return Problem("large", places, demand, 60, "exact", **parts)
 
 
-@pytest.mark.parametrize("parts", [{}, {"open_routes": True}])
+@pytest.mark.parametrize("parts", [{}, pytest.param({"open_routes": True}, marks=pytest.mark.slow)])
 def test_threads_that_share_a_large_problem_put_its_parts_together_again(parts):
     problem = replace(large(), **parts)
     alone = plan(problem, rounds=20, seed=1)

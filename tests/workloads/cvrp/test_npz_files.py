@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from models.routing.problems import Problem, distances
+from tests.properties import examples
 from tests.workloads.cvrp.files import fields, npz, read, read_unless_refused, refusal, same, with_value
 
 
@@ -74,7 +75,7 @@ def test_a_faulty_npz_file_is_refused_with_its_fault(tmp_path, changes, message)
     assert refusal(npz(tmp_path, **arrays)).startswith(message)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_a_damaged_npz_file_is_refused_or_reads_the_same(data):
     with tempfile.TemporaryDirectory() as folder:

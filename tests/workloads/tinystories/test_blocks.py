@@ -11,6 +11,7 @@ from common import workers
 from common.disk.files import digests
 from common.errors import UserError
 from pipelines.workloads.tinystories import blocks, data
+from tests.properties import examples
 from tests.workloads.tinystories.texts import STORIES, config, written
 
 MARKER = "<|endoftext|>"
@@ -32,7 +33,7 @@ def path(tmp_path_factory):
 def test_stories_are_those_of_the_text_read_whole(path, monkeypatch, separators):
     pieces = st.lists(st.sampled_from([*separators, " ", "\t", "a", "é", "\0", "<|endof", "text|>", "\x85", "\ufeff"]))
 
-    @settings(max_examples=300)
+    @settings(max_examples=examples(300))
     @given(pieces.map("".join), st.integers(1, 9), st.integers(1, 30))
     def check(text, chunk, stretch):
         monkeypatch.setattr(blocks, "CHUNK", chunk)

@@ -9,6 +9,7 @@ from tokenizers import decoders
 from common.errors import UserError
 from pipelines.workloads.tinystories import tokenization
 from pipelines.workloads.tinystories.tokenization import Encoder, train_tokenizer
+from tests.properties import examples
 from tests.workloads.tinystories.texts import STORIES
 
 ODD = 'Été à la "mer": 12 € 7\n\t- ok?'
@@ -104,7 +105,7 @@ def test_the_names_of_special_tokens_within_a_text_are_text(tagged, text):
     assert tagged.decode(ids) == text
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(text=st.text() | st.text(st.sampled_from('aZé 7\n\t\r\x0b\xa0\u2028\u3000\x85-."<|_`[@{/:^')).filter(bool))
 def test_pieces_are_those_of_the_rule_on_bytes(odd, text):
     decode = decoders.ByteLevel().decode

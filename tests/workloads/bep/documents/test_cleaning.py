@@ -19,6 +19,7 @@ from pipelines.workloads.bep.documents.cleaning import (
     tidy,
 )
 from pipelines.workloads.bep.documents.masking import EMAIL, TELEPHONE, URL
+from tests.properties import examples
 
 PROSE = "The BIM Execution Plan follows ISO 19650-2:2018.\n\nRoles:\n- Lead\n- Task team | 5 m² at 1:500"
 
@@ -49,7 +50,7 @@ def test_characters_have_one_form_and_keep_case_and_meaning(text, normal):
     assert normalise(text)[0] == normal
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.text())
 def test_normal_text_and_clean_text_stay_the_same(text):
     normal, _ = normalise(text)
