@@ -28,6 +28,8 @@ class Rules(NamedTuple):
     timeframes: list[str]
     lengths: list[str]
     minutes: dict[str, int]  # by the first letter of a unit
+    marks: dict[str, str]  # that divides decimals -> numbers with it, and with the other one between thousands
+    units: dict[str, int]  # behind a volume
     other: str  # what is no candle
     quotes: list[str]
     contracts: list[str]  # after a pair

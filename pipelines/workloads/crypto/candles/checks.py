@@ -55,6 +55,7 @@ def check(
     if len(table) < max(minimum_rows, 2):
         raise UserError(f"{where}: {len(table)} rows are too few, {max(minimum_rows, 2)} are needed; {LONGER}")
     times, units, num_naive = _times(table["time"], where)
+    table = _with_points(table, where)
     values = {name: _numbers(table[name], name, where) for name in VALUES}
     if len(wrong := np.flatnonzero((times != 0) & ((times < OLDEST) | (times > now)))):
         time = times[wrong[0]]
@@ -111,6 +112,32 @@ def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
             raise UserError(f"{where}: there is no column for {ours} (columns: {', '.join(names)}); name it {known[0]}")
     table = table.iloc[:, list(found.values())]
     table.columns = list(found)
+    return table
+
+
+def _with_points(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
+    """Return the table with numbers such as 41,718.2, 42.000,50 and a volume of 1.2M as Python writes them.
+
+    Raises UserError where commas of all columns may be decimal ones and may divide thousands.
+    """
+    import pandas as pd
+
+    text = {name: table[name][pd.to_numeric(table[name], errors="coerce").isna()].dropna() for name in VALUES}
+    if not any(map(len, text.values())):
+        return table
+    cells = table[list(VALUES)].astype("str").apply(lambda column: column.str.strip())
+    units = cells["volume"].str.extract("([KMBkmb])$")[0].str.upper()
+    cells["volume"] = cells["volume"].where(units.isna(), cells["volume"].str[:-1].str.strip())
+    known = _present(cells.stack().dropna())
+    fit = [mark for mark, form in RULES.marks.items() if known.str.fullmatch(form, case=False).all()]
+    if len(fit) > 1 and len(either := known[known.str.contains(",", regex=False)]):
+        (row, name), cell = either.index[0], either.iloc[0]
+        ways = f"{cell.replace(',', '')} or {cell.replace(',', '.')}"
+        raise UserError(f"{where}: row {row}, column {name}: {cell!r} may be {ways}; write numbers without thousands")
+    if fit:
+        cells = cells.apply(lambda column: column.str.replace("." if fit[0] == "," else ",", "").str.replace(",", "."))
+        scaled = pd.to_numeric(cells["volume"], errors="coerce") * units.map(RULES.units)
+        table = table.assign(**cells.assign(volume=scaled.where(units.notna(), cells["volume"])))
     return table
 
 

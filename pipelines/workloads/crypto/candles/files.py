@@ -1,6 +1,7 @@
 """Files of candles: finding the file of a coin and reading CSV, JSON, Parquet, Feather and archives of them."""
 
 import contextlib
+import csv
 import functools
 import gzip
 import io
@@ -171,8 +172,8 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
             skipped, first = _beginning(file)
         if isinstance(source, io.BytesIO):
             source.seek(0)
-        separator = max(",;\t", key=first.count)
-        cells = [cell.strip().strip('"') for cell in first.split(separator)]
+        separator = max(";\t,", key=first.count)  # the first of equals: each cell may have a decimal comma
+        cells = [cell.strip() for cell in next(csv.reader([first], delimiter=separator)) or [""]]
         table = pd.read_csv(
             source, header=None, skiprows=skipped, names=range(len(cells)), index_col=False, dtype=str, sep=separator,
             skip_blank_lines=False, keep_default_na=False, na_values=[""], encoding="utf-8-sig", on_bad_lines="error",
