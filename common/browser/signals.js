@@ -171,18 +171,16 @@ function candleColumns(head, { columns, volume_of, ending }) {
 
 // A function that reads 41,718.2, 42.000,50 and a volume of 1.2M, as _with_points of checks.py; an error where commas may be decimal ones or divide thousands.
 function candleNumbers(rows, places, { marks, units }) {
-  const parted = (cell, name) => {
-    const [, text, unit] = String(cell ?? "").trim().match(name == "volume" ? /^(.*?)\s*([KMB]?)$/is : /^(.*)()$/s);
-    return [text, units[unit.toUpperCase()]];
+  const written = (cell, name) => {
+    const text = String(cell ?? "").trim(), unit = name == "volume" && text.match(/^(.*\d) ?([KMB])$/i);
+    return unit ? unit[1] + units[unit[2].toUpperCase()] : text;
   };
-  const known = CANDLE_COLUMNS.slice(1).flatMap(name => rows.map(([line, cells]) => ({ line, name, text: parted(cells[places[name]], name)[0] }))).filter(({ text }) => text);
+  const known = CANDLE_COLUMNS.slice(1).flatMap(name => rows.map(([line, cells]) => ({ line, name, text: written(cells[places[name]], name) }))).filter(({ text }) => text);
   const fit = Object.entries(marks).map(([mark, form]) => [mark, new RegExp(form, "i")]).filter(([, form]) => known.every(({ text }) => form.test(text))).map(([mark]) => mark);
   const either = fit.length > 1 && known.find(({ text }) => text.includes(","));
-  if (either) throw new Error(`row ${either.line}, column ${either.name}: "${either.text}" may be ${either.text.replaceAll(",", "")} or ${either.text.replace(",", ".")}; write numbers without thousands`);
-  return (cell, name) => {
-    const [text, unit] = fit.length ? parted(cell, name) : [cell ?? "", 1];
-    return text === "" ? NaN : unit * Number(fit.length ? text.replaceAll(fit[0] == "," ? "." : ",", "").replace(",", ".") : text);
-  };
+  if (either) throw new Error(`row ${either.line}, column ${either.name}: "${either.text}" may be ${either.text.replaceAll(",", "")} or ${either.text.replaceAll(",", ".")}; write numbers without thousands`);
+  const plain = text => fit.length ? text.replaceAll(fit[0] == "," ? "." : ",", "").replaceAll(",", ".") : text;
+  return (cell, name) => cell === "" || cell === null ? NaN : Number(plain(fit.length ? written(cell, name) : cell));
 }
 
 // A function that writes 31.01.2024 and 01/31/2024 as 2024-01-31, where one order of day and month fits all cells, and no other.

@@ -222,8 +222,7 @@ def _json(path: Path) -> tuple["pd.DataFrame", int]:
     except (ValueError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"this is not JSON: {error}") from error
     width = len(VALUES) + 1
-    good = isinstance(rows, list) and all(isinstance(row, list) and len(row) >= width for row in rows)
-    if not good:
+    if not (isinstance(rows, list) and all(isinstance(row, list) and len(row) >= width for row in rows)):
         raise UserError("this must be an array of rows [time, open, high, low, close, volume]")
     table = pd.DataFrame([row[:width] for row in rows], columns=["time", *VALUES], dtype=object)
     table.index += 1
