@@ -165,10 +165,8 @@ def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]
         parsed = found[0]
     unread = _present(present[parsed[present.index].isna()])
     if len(unread):
-        raise UserError(
-            f"{where}: row {unread.index[0]}, column time: {unread.iloc[0]!r} is not a time; "
-            "give one like 2024-01-31 13:45:00, or numbers since 1970"
-        )
+        wrong = f"row {unread.index[0]}, column time: {unread.iloc[0]!r} is not a time"
+        raise UserError(f"{where}: {wrong}; give one like 2024-01-31 13:45:00, or numbers since 1970")
     aware = text.str.contains(r"(?:[zZ]|[+-]\d\d:?(?:\d\d)?)$", regex=True) & text.str.contains(":")
     return _to_ms(parsed), ["text"], int((~aware.fillna(False).astype(bool) & parsed.notna()).sum())
 
@@ -195,10 +193,8 @@ def _epochs(values: np.ndarray, column: "pd.Series", where: str) -> tuple[np.nda
             result[within] = np.rint(values[within] / per_ms).astype(np.int64)
     if (unknown := (result == 0) & ~np.isnan(values)).any():
         first = int(np.flatnonzero(unknown)[0])
-        raise UserError(
-            f"{where}: row {column.index[first]}: time {column.iloc[first]} is neither s, ms, us nor ns since 1970 "
-            "between the years 2009 and 2100; give one of these"
-        )
+        wrong = f"row {column.index[first]}: time {column.iloc[first]} is neither s, ms, us nor ns since 1970"
+        raise UserError(f"{where}: {wrong} between the years 2009 and 2100; give one of these")
     return result, found, 0
 
 
@@ -243,10 +239,8 @@ def _repeated(candles: Candles, row_names: "pd.Index", where: str) -> np.ndarray
         for name in VALUES:
             one, other = getattr(candles, name)[row - 1], getattr(candles, name)[row]
             if one != other:
-                raise UserError(
-                    f"{where}: rows {row_names[row - 1]} and {row_names[row]} both open at "
-                    f"{iso(candles.time[row])} but differ ({name} {one:g} and {other:g}); remove the wrong one"
-                )
+                both = f"rows {row_names[row - 1]} and {row_names[row]} both open at {iso(candles.time[row])}"
+                raise UserError(f"{where}: {both} but differ ({name} {one:g} and {other:g}); remove the wrong one")
     return repeated
 
 

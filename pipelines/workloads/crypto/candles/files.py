@@ -73,8 +73,11 @@ def in_folder(folder: Path, timeframe: str | None = None) -> tuple[list[tuple[Pa
     if not folder.is_dir():
         raise UserError(f"data.folder={folder}: no such folder; give the one that holds the files of candles")
     found, kinds = [], defaultdict[str, list[str]](list)
-    for path in (path for path in sorted(folder.iterdir()) if not path.name.startswith(".")):
-        name = named(path)
+    names = {path: named(path) for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
+    told = {own[:2] for own in (file_name(path.stem) for path in names) if not own.reason}
+    for path, name in names.items():
+        if name[:2] in told and file_name(path.stem).reason:
+            name = FileName(reason=f"no timeframe in the name, where another file of {name.coin} says {name.timeframe}")
         if not name.reason and timeframe not in (None, name.timeframe):
             name = FileName(reason=f"{name.timeframe} candles, where {timeframe} are wanted")
         if name.reason:
@@ -94,9 +97,11 @@ def named(path: Path) -> FileName:
         kind = path.suffix.lower()
         return FileName(reason=RULES.reasons.get(kind, f"{kind or 'files without an ending'}: no format of candles"))
     name = file_name(stem := path.name[: -len(suffix)])
-    with contextlib.suppress(UserError):
-        if name.reason == RULES.reasons["timeframe"] and path.stat().st_size:
+    if name.reason == RULES.reasons["timeframe"] and path.stat().st_size:
+        try:
             name = file_name(f"{stem} {TIMEFRAME(path, path.stat().st_mtime_ns)}")
+        except UserError as error:
+            name = FileName(reason=f"cannot be read: {str(error).removeprefix(f'{path}: ').strip(': ')}")
     return name
 
 
@@ -188,10 +193,8 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
         raise UserError("the file holds no rows; download it again")
     if cells[0][:1].isdigit():
         if len(cells) not in (len(VALUES) + 1, len(VALUES) + 2, KLINES):
-            raise UserError(
-                f"line {table.index[0]} has {len(cells)} columns and there is no header; add this first line: "
-                "time,open,high,low,close,volume"
-            )
+            found = f"line {table.index[0]} has {len(cells)} columns and there is no header"
+            raise UserError(f"{found}; add this first line: time,open,high,low,close,volume")
         seventh = "close_time" if len(cells) == KLINES else "trades"
         table.columns = ["time", *VALUES, seventh, *range(len(cells) - 7)][: len(cells)]
         return table, 0
