@@ -108,9 +108,9 @@ function pairAmong(words, quotes, contracts) {
 // The newest candles without a gap in a table, {candles: {column: values}, said: what was left out}.
 function readCandles(text, { timeframe_ms, rules }) {
   const { rows, places } = /^\s*\[/.test(text) ? candleArray(text) : candleTable(text, rules), said = [];
-  const dated = candleDates(rows.map(([, cells]) => String(cells[places.time])));
+  const dated = candleDates(rows.map(([, cells]) => String(cells[places.time]))), number = candleNumbers(rows, places, rules);
   const read = rows.map(([line, cells]) => CANDLE_COLUMNS.map(name => {
-    const cell = cells[places[name]], value = name == "time" ? candleTime(dated(cell)) : cell === "" || cell === null ? NaN : Number(cell);
+    const cell = cells[places[name]], value = name == "time" ? candleTime(dated(cell)) : number(cell, name);
     if (!Number.isFinite(value)) throw new Error(`row ${line}, column ${name}: ${JSON.stringify(cell)} is no ${name == "time" ? "time" : "number"}`);
     return value;
   })).sort((a, b) => a[0] - b[0]);
@@ -141,8 +141,10 @@ function candleArray(text) {
 function candleTable(text, rules) {
   const lines = text.replace(/^\ufeff/, "").split(/\r?\n/), start = lines.findIndex(line => /[,;\t]/.test(line) && !line.trim().startsWith("#"));
   if (start < 0) throw new Error(`there is no table; its first line names the columns ${CANDLE_COLUMNS.join(",")}`);
-  const count = mark => lines[start].split(mark).length, separator = [",", ";", "\t"].reduce((a, b) => count(b) > count(a) ? b : a);
-  const rows = lines.map((line, i) => [i + 1, line.split(separator).map(cell => cell.trim().replace(/^"(.*)"$/, "$1"))]).slice(start)
+  const count = mark => lines[start].split(mark).length, separator = [";", "\t", ","].reduce((a, b) => count(b) > count(a) ? b : a);
+  const form = new RegExp(`${separator} *("([^"]|"")*"|[^${separator}]*)`, "g");
+  const cellsOf = line => (separator + line).match(form).map(cell => cell.slice(1).trim().replace(/^"(.*)"$/, "$1"));
+  const rows = lines.map((line, i) => [i + 1, cellsOf(line)]).slice(start)
     .filter(([, cells]) => cells.some(cell => cell));
   const head = rows[0][1], uneven = rows.find(([, cells]) => cells.length != head.length);
   if (uneven) throw new Error(`line ${uneven[0]} has ${uneven[1].length} columns, not ${head.length}: ${uneven[1].join(separator).slice(0, 60)}`);
@@ -159,12 +161,26 @@ function candleColumns(head, { columns, volume_of, ending }) {
   const places = Object.fromEntries(CANDLE_COLUMNS.map(ours => {
     const trimmed = ours == "time" ? exact.map(name => name.replace(new RegExp(ending), "")) : exact;
     const name = columns[ours].find(each => exact.includes(each) || trimmed.includes(each));
-    if (name && exact.indexOf(name) != exact.lastIndexOf(name)) throw new Error(`there are two columns ${name} or more; keep only one of them`);
-    return [ours, name ? (exact.includes(name) ? exact : trimmed).indexOf(name) : ours == "volume" ? exact.findIndex(each => each.startsWith(volume_of)) : -1];
+    if (exact.indexOf(name) != exact.lastIndexOf(name)) throw new Error(`there are two columns ${name} or more; keep only one of them`);
+    return [ours, name !== undefined ? (exact.includes(name) ? exact : trimmed).indexOf(name) : ours == "volume" ? exact.findIndex(each => each.startsWith(volume_of)) : -1];
   }));
   const missing = CANDLE_COLUMNS.filter(name => places[name] < 0);
   if (missing.length) throw new Error(`there is no column for ${missing.join(", ")} (columns: ${head.join(", ")}); name it ${missing.map(name => columns[name][0]).join(", ")}`);
   return places;
+}
+
+// A function that reads 41,718.2, 42.000,50 and a volume of 1.2M, as _with_points of checks.py; an error where commas may be decimal ones or divide thousands.
+function candleNumbers(rows, places, { marks, units }) {
+  const written = (cell, name) => {
+    const text = String(cell ?? "").trim(), unit = name == "volume" && text.match(/^(.*\d) ?([KMB])$/i);
+    return unit ? unit[1] + units[unit[2].toUpperCase()] : text;
+  };
+  const known = CANDLE_COLUMNS.slice(1).flatMap(name => rows.map(([line, cells]) => ({ line, name, text: written(cells[places[name]], name) }))).filter(({ text }) => text);
+  const fit = Object.entries(marks).map(([mark, form]) => [mark, new RegExp(form, "i")]).filter(([, form]) => known.every(({ text }) => form.test(text))).map(([mark]) => mark);
+  const either = fit.length > 1 && known.find(({ text }) => text.includes(","));
+  if (either) throw new Error(`row ${either.line}, column ${either.name}: "${either.text}" may be ${either.text.replaceAll(",", "")} or ${either.text.replaceAll(",", ".")}; write numbers without thousands`);
+  const plain = text => fit.length ? text.replaceAll(fit[0] == "," ? "." : ",", "").replaceAll(",", ".") : text;
+  return (cell, name) => cell === "" || cell === null ? NaN : Number(plain(fit.length ? written(cell, name) : cell));
 }
 
 // A function that writes 31.01.2024 and 01/31/2024 as 2024-01-31, where one order of day and month fits all cells, and no other.

@@ -28,6 +28,9 @@ class Rules(NamedTuple):
     timeframes: list[str]
     lengths: list[str]
     minutes: dict[str, int]  # by the first letter of a unit
+    marks: dict[str, str]  # that divides decimals -> numbers with it, and with the other one between thousands
+    units: dict[str, str]  # behind a volume -> power of ten
+    faults: dict[str, str]  # count of broken rows -> description in messages
     other: str  # what is no candle
     quotes: list[str]
     contracts: list[str]  # after a pair
@@ -92,22 +95,18 @@ def plain(name: str) -> str:
     return re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def columns_of(names: Sequence[str]) -> Mapping[str, int]:
-    """Return the places of the known columns among `names`. Raises ValueError for one that is there twice."""
-    found = {}
+def columns_of(names: Sequence[str], where: str) -> Mapping[str, int]:
+    """Return the places of the known columns among `names`. Raises UserError for one that is there twice."""
+    found, exact = dict[str, int](), [plain(name) for name in names]
     for ours, known in RULES.columns.items():
-        exact = [plain(name) for name in names]
         trimmed = [re.sub(RULES.ending, "", name) for name in exact] if ours == "time" else exact
-        for alias in known:
-            places = [written.index(alias) for written in (exact, trimmed) if alias in written]
-            if places and exact.count(alias) > 1:
-                raise ValueError(f"there are {exact.count(alias)} columns {alias}; keep only one of them")
-            if places:
-                found[ours] = places[0]
-                break
-        else:
-            if ours == "volume" and (own := [name for name in exact if name.startswith(RULES.volume_of)]):
-                found[ours] = exact.index(own[0])
+        alias = next((each for each in known if each in exact or each in trimmed), None)
+        if alias is not None:
+            if exact.count(alias) > 1:
+                raise UserError(f"{where}: there are {exact.count(alias)} columns {alias}; keep only one of them")
+            found[ours] = (exact if alias in exact else trimmed).index(alias)
+        elif ours == "volume" and (own := [name for name in exact if name.startswith(RULES.volume_of)]):
+            found[ours] = exact.index(own[0])
     return found
 
 

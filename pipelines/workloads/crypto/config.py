@@ -255,10 +255,8 @@ class Config(BaseConfig):
         funding = usual if given.funding is None else given.funding
         if fee is None or funding is None:
             there = ", ".join(name for name, each in table["exchanges"].items() if kind in each)
-            raise UserError(
-                f"data.exchange={exchange}: its fees of {kind} are not known, only those of {there}; give "
-                "evaluation.fee and evaluation.funding"
-            )
+            unknown = f"data.exchange={exchange}: its fees of {kind} are not known, only those of {there}"
+            raise UserError(f"{unknown}; give evaluation.fee and evaluation.funding")
         of = f"{kind} of {exchange} on {table['date']}" if given.fee is None else "as given"
         said = f"fee {100 * fee:g} % a side ({of}), slippage {100 * given.slippage:g} %"
         return Costs(fee, funding, said + (f", funding {100 * funding:g} % in 8 h" if funding else ""))

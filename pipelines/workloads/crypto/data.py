@@ -200,10 +200,8 @@ def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Can
         return exchange.download(symbol, data.timeframe, data.days, data.exchange, minimum_rows=data.minimum_rows)
     candles = market[symbol]
     if len(candles) < data.minimum_rows:
-        raise UserError(
-            f"{symbol}: data.simulated_candles={data.simulated_candles} left {len(candles)} candles, fewer than "
-            f"data.minimum_rows={data.minimum_rows}; simulate more"
-        )
+        left = f"data.simulated_candles={data.simulated_candles} left {len(candles)} candles"
+        raise UserError(f"{symbol}: {left}, fewer than data.minimum_rows={data.minimum_rows}; simulate more")
     return candles, describe(candles)
 
 

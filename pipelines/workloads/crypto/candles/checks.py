@@ -4,6 +4,7 @@ Nothing in the table is trusted, and every check leaves a count in the facts tha
 """
 
 import time as clock
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,12 +24,6 @@ OLDEST = 1_230_940_800_000  # 2009-01-03, Bitcoin's first block
 NEWEST = 4_102_444_800_000  # 2100-01-01
 UNITS = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}  # per millisecond; between 2009 and 2100 their ranges are disjoint
 DATES = [day + hour for day in ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y") for hour in ("", " %H:%M", " %H:%M:%S")]
-FAULTS = {  # name of the count -> description in messages
-    "not_finite": "missing or infinite numbers",
-    "not_positive": "prices that are not positive or a negative volume",
-    "inconsistent": "a high below or a low above the candle's other prices",
-    "off_grid": "times that are not multiples of {timeframe}",
-}
 
 
 def check(
@@ -55,6 +50,7 @@ def check(
     if len(table) < max(minimum_rows, 2):
         raise UserError(f"{where}: {len(table)} rows are too few, {max(minimum_rows, 2)} are needed; {LONGER}")
     times, units, num_naive = _times(table["time"], where)
+    table = _with_points(table, where)
     values = {name: _numbers(table[name], name, where) for name in VALUES}
     if len(wrong := np.flatnonzero((times != 0) & ((times < OLDEST) | (times > now)))):
         time = times[wrong[0]]
@@ -63,7 +59,7 @@ def check(
     _check_step(times, step, where)
     faults = _faults(times, values, step)
     if (broken := np.logical_or.reduce(list(faults.values()))).mean() > BROKEN_SHARE:
-        raise UserError(f"{where}: {_worst(faults, table, times, values, timeframe)}")
+        raise UserError(f"{where}: {_worst(faults, table.index, times, values, timeframe)}")
 
     kept = np.flatnonzero(~broken)
     num_unsorted = int((times[kept] < np.maximum.accumulate(times[kept])).sum())
@@ -102,16 +98,36 @@ def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
     Raises UserError, beginning with `where`, for a column that is missing or present twice.
     """
     names = [str(name) for name in table.columns]
-    try:
-        found = columns_of(names)
-    except ValueError as error:
-        raise UserError(f"{where}: {error}") from error
+    found = columns_of(names, where)
     for ours, known in RULES.columns.items():
         if ours not in found and ours != "close_time":
             raise UserError(f"{where}: there is no column for {ours} (columns: {', '.join(names)}); name it {known[0]}")
     table = table.iloc[:, list(found.values())]
     table.columns = list(found)
     return table
+
+
+def _with_points(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
+    """Return the table with 41,718.2, 42.000,50 and a volume of 1.2M as 41718.2, 42000.50 and 1.2e6.
+
+    Raises UserError where all commas may be decimal ones and may divide thousands.
+    """
+    import pandas as pd
+
+    if all(pd.to_numeric(table[name], errors="coerce").notna().all() for name in VALUES):
+        return table
+    cells = table[list(VALUES)].astype("str").apply(lambda column: column.str.strip())
+    for unit, power in RULES.units.items():
+        cells["volume"] = cells["volume"].str.replace(f"(?<=[0-9]) ?{unit}$", power, case=False, regex=True)
+    known = _present(cells.stack().dropna())
+    fit = [mark for mark, form in RULES.marks.items() if known.str.fullmatch(form, case=False).all()]
+    if len(fit) > 1 and len(either := known[known.str.contains(",", regex=False)]):
+        (row, name), cell = either.index[0], either.iloc[0]
+        ways = f"{cell.replace(',', '')} or {cell.replace(',', '.')}"
+        raise UserError(f"{where}: row {row}, column {name}: {cell!r} may be {ways}; write numbers without thousands")
+    thousands = {",": "."}.get(fit[0], ",") if fit else ""
+    plain = cells.apply(lambda column: column.str.replace(thousands, "").str.replace(",", "."))
+    return table.assign(**plain) if fit else table
 
 
 def _numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
@@ -149,10 +165,8 @@ def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]
         parsed = found[0]
     unread = _present(present[parsed[present.index].isna()])
     if len(unread):
-        raise UserError(
-            f"{where}: row {unread.index[0]}, column time: {unread.iloc[0]!r} is not a time; "
-            "give one like 2024-01-31 13:45:00, or numbers since 1970"
-        )
+        wrong = f"row {unread.index[0]}, column time: {unread.iloc[0]!r} is not a time"
+        raise UserError(f"{where}: {wrong}; give one like 2024-01-31 13:45:00, or numbers since 1970")
     aware = text.str.contains(r"(?:[zZ]|[+-]\d\d:?(?:\d\d)?)$", regex=True) & text.str.contains(":")
     return _to_ms(parsed), ["text"], int((~aware.fillna(False).astype(bool) & parsed.notna()).sum())
 
@@ -179,10 +193,8 @@ def _epochs(values: np.ndarray, column: "pd.Series", where: str) -> tuple[np.nda
             result[within] = np.rint(values[within] / per_ms).astype(np.int64)
     if (unknown := (result == 0) & ~np.isnan(values)).any():
         first = int(np.flatnonzero(unknown)[0])
-        raise UserError(
-            f"{where}: row {column.index[first]}: time {column.iloc[first]} is neither s, ms, us nor ns since 1970 "
-            "between the years 2009 and 2100; give one of these"
-        )
+        wrong = f"row {column.index[first]}: time {column.iloc[first]} is neither s, ms, us nor ns since 1970"
+        raise UserError(f"{where}: {wrong} between the years 2009 and 2100; give one of these")
     return result, found, 0
 
 
@@ -197,29 +209,25 @@ def _check_step(times: np.ndarray, step: int, where: str) -> None:
 
 
 def _faults(times: np.ndarray, values: dict[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
-    """Return the rows (N,) bool with each of FAULTS; a row counts for the first one it has."""
+    """Return the rows (N,) bool with each of the rules' faults; a row counts for the first one it has."""
     prices = np.stack([values[name] for name in VALUES[:4]])
     known = (times != 0) & np.isfinite(prices).all(0) & np.isfinite(values["volume"])
     positive = (prices > 0).all(0) & (values["volume"] >= 0)
     enclosed = (values["high"] == prices.max(0)) & (values["low"] == prices.min(0))
     masks = (~known, known & ~positive, known & positive & ~enclosed, known & positive & enclosed & (times % step != 0))
-    return dict(zip(FAULTS, masks, strict=True))
+    return dict(zip(RULES.faults, masks, strict=True))
 
 
 def _worst(
-    faults: dict[str, np.ndarray],
-    table: "pd.DataFrame",
-    times: np.ndarray,
-    values: dict[str, np.ndarray],
-    timeframe: str,
+    faults: dict[str, np.ndarray], names: "pd.Index", times: np.ndarray, values: dict[str, np.ndarray], timeframe: str
 ) -> str:
     """Return the most frequent fault in words, with its first row."""
     name, mask = max(faults.items(), key=lambda item: int(item[1].sum()))
     first = int(np.flatnonzero(mask)[0])
     shown = ", ".join(f"{column} {values[column][first]:g}" for column in VALUES)
     return (
-        f"{int(mask.sum())} of {len(table)} rows have {FAULTS[name].format(timeframe=timeframe)}, first row "
-        f"{table.index[first]} ({iso(times[first])}: {shown}); more than {BROKEN_SHARE:.1%} of rows are broken, so "
+        f"{int(mask.sum())} of {len(names)} rows have {RULES.faults[name].format(timeframe=timeframe)}, first row "
+        f"{names[first]} ({iso(times[first])}: {shown}); more than {BROKEN_SHARE:.1%} of rows are broken, so "
         "none is trusted: download the file again"
     )
 
@@ -231,10 +239,8 @@ def _repeated(candles: Candles, row_names: "pd.Index", where: str) -> np.ndarray
         for name in VALUES:
             one, other = getattr(candles, name)[row - 1], getattr(candles, name)[row]
             if one != other:
-                raise UserError(
-                    f"{where}: rows {row_names[row - 1]} and {row_names[row]} both open at "
-                    f"{iso(candles.time[row])} but differ ({name} {one:g} and {other:g}); remove the wrong one"
-                )
+                both = f"rows {row_names[row - 1]} and {row_names[row]} both open at {iso(candles.time[row])}"
+                raise UserError(f"{where}: {both} but differ ({name} {one:g} and {other:g}); remove the wrong one")
     return repeated
 
 
@@ -246,13 +252,11 @@ def _is_open(candles: Candles, last: "pd.DataFrame", now: int, written: int | No
     closes = opens + candles.timeframe_ms
     if closes > now or (written is not None and opens <= written < closes):
         return True
-    if "close_time" not in last.columns:
-        return False
-    try:
-        stated = int(_times(last["close_time"], "")[0][0])
-    except UserError:  # an unreadable closing time tells nothing, and nothing else needs it
-        return False
-    return opens <= stated < closes - 1000  # exchanges give the last second, the last millisecond or the end
+    with suppress(KeyError, UserError):  # a missing or unreadable closing time tells nothing, and nothing else needs it
+        return (
+            opens <= int(_times(last["close_time"], "")[0][0]) < closes - 1000
+        )  # exchanges give the last second, the last millisecond or the end
+    return False
 
 
 def describe(candles: Candles) -> dict[str, object]:

@@ -46,11 +46,8 @@ def download(
             rows += page
             since = int(page[-1][0]) + 1
     except ccxt.BaseError as error:
-        reason = " ".join(str(error).split())[:200]
-        raise UserError(
-            f"{symbol}: {exchange} did not answer: {reason}; try again later, or give files: data.source=files "
-            "data.folder=FOLDER"
-        ) from error
+        silent = f"{exchange} did not answer: {' '.join(str(error).split())[:200]}; try again later"
+        raise UserError(f"{symbol}: {silent}, or give files: data.source=files data.folder=FOLDER") from error
     table = pd.DataFrame(rows, columns=["time", *VALUES], dtype=object)
     table.index += 1
     candles, facts = check(table, symbol, timeframe, exchange, now, minimum_rows)

@@ -1,6 +1,7 @@
 """Files of candles: finding the file of a coin and reading CSV, JSON, Parquet, Feather and archives of them."""
 
 import contextlib
+import csv
 import functools
 import gzip
 import io
@@ -72,8 +73,11 @@ def in_folder(folder: Path, timeframe: str | None = None) -> tuple[list[tuple[Pa
     if not folder.is_dir():
         raise UserError(f"data.folder={folder}: no such folder; give the one that holds the files of candles")
     found, kinds = [], defaultdict[str, list[str]](list)
-    for path in (path for path in sorted(folder.iterdir()) if not path.name.startswith(".")):
-        name = named(path)
+    names = {path: named(path) for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
+    told = {own[:2] for own in (file_name(path.stem) for path in names) if not own.reason}
+    for path, name in names.items():
+        if name[:2] in told and file_name(path.stem).reason:
+            name = FileName(reason=f"no timeframe in the name, where another file of {name.coin} says {name.timeframe}")
         if not name.reason and timeframe not in (None, name.timeframe):
             name = FileName(reason=f"{name.timeframe} candles, where {timeframe} are wanted")
         if name.reason:
@@ -93,9 +97,11 @@ def named(path: Path) -> FileName:
         kind = path.suffix.lower()
         return FileName(reason=RULES.reasons.get(kind, f"{kind or 'files without an ending'}: no format of candles"))
     name = file_name(stem := path.name[: -len(suffix)])
-    with contextlib.suppress(UserError):
-        if name.reason == RULES.reasons["timeframe"] and path.stat().st_size:
+    if name.reason == RULES.reasons["timeframe"] and path.stat().st_size:
+        try:
             name = file_name(f"{stem} {TIMEFRAME(path, path.stat().st_mtime_ns)}")
+        except UserError as error:
+            name = FileName(reason=f"cannot be read: {str(error).removeprefix(f'{path}: ').strip(': ')}")
     return name
 
 
@@ -171,8 +177,8 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
             skipped, first = _beginning(file)
         if isinstance(source, io.BytesIO):
             source.seek(0)
-        separator = max(",;\t", key=first.count)
-        cells = [cell.strip().strip('"') for cell in first.split(separator)]
+        separator = max(";\t,", key=first.count)  # the first of equals: each cell may have a decimal comma
+        cells = [cell.strip() for cell in next(csv.reader([first], delimiter=separator)) or [""]]
         table = pd.read_csv(
             source, header=None, skiprows=skipped, names=range(len(cells)), index_col=False, dtype=str, sep=separator,
             skip_blank_lines=False, keep_default_na=False, na_values=[""], encoding="utf-8-sig", on_bad_lines="error",
@@ -187,10 +193,8 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
         raise UserError("the file holds no rows; download it again")
     if cells[0][:1].isdigit():
         if len(cells) not in (len(VALUES) + 1, len(VALUES) + 2, KLINES):
-            raise UserError(
-                f"line {table.index[0]} has {len(cells)} columns and there is no header; add this first line: "
-                "time,open,high,low,close,volume"
-            )
+            found = f"line {table.index[0]} has {len(cells)} columns and there is no header"
+            raise UserError(f"{found}; add this first line: time,open,high,low,close,volume")
         seventh = "close_time" if len(cells) == KLINES else "trades"
         table.columns = ["time", *VALUES, seventh, *range(len(cells) - 7)][: len(cells)]
         return table, 0
@@ -221,8 +225,7 @@ def _json(path: Path) -> tuple["pd.DataFrame", int]:
     except (ValueError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"this is not JSON: {error}") from error
     width = len(VALUES) + 1
-    good = isinstance(rows, list) and all(isinstance(row, list) and len(row) >= width for row in rows)
-    if not good:
+    if not (isinstance(rows, list) and all(isinstance(row, list) and len(row) >= width for row in rows)):
         raise UserError("this must be an array of rows [time, open, high, low, close, volume]")
     table = pd.DataFrame([row[:width] for row in rows], columns=["time", *VALUES], dtype=object)
     table.index += 1

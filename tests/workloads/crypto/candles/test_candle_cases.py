@@ -18,9 +18,15 @@ CASES = json.loads((Path(__file__).parent / "candle_cases.json").read_text())
 TABLES = {name: (text, expected) for name, text, expected in CASES["tables"]}
 PLAIN = {"time": [1704067200000, 1704068100000], "open": [1, 2], "high": [3, 4], "low": [0.5, 1], "close": [2, 3]}
 PLAIN["volume"] = [10, 11]
+WRITTEN = {
+    "thousands": ('"41,718.2"', '"1,234,567"', "41,700", 41718.2, 1234567.0),
+    "decimal commas": ('"42.000,50"', '"1,234K"', "42000,00", 42000.5, 1234.0),
+    "units": ("41718.25", "1.2M", "41700", 41718.25, 1.2e6),
+    "billions": ("41718.25", "3.4B", "41,700.00", 41718.25, 3.4e9),
+}
 ASK = """
 const fs = require("fs"), script = fs.readFileSync(process.argv[1], "utf8");
-const { rules, cases } = JSON.parse(fs.readFileSync(0, "utf8")), 
+const { rules, cases, written } = JSON.parse(fs.readFileSync(0, "utf8")), 
   wanted = "candleFileName, readCandles, simulatedCandles";
 const { candleFileName, readCandles, simulatedCandles } =
   require("vm").runInNewContext(`${script}\\n({ ${wanted} })`);
@@ -28,6 +34,7 @@ const about = { rules, timeframe_ms: 900000, candles_needed: 233 };
 const read = text => { try { return readCandles(text, about).candles; } catch ({ message }) { return { message }; } };
 console.log(JSON.stringify({
   names: cases.names.map(([stem]) => candleFileName(stem, rules)),
+  written: written.map(read),
   tables: cases.tables.map(([, text]) => read(text)),
   simulated: simulatedCandles(about, 1, 3000) }));
 """
@@ -37,7 +44,7 @@ console.log(JSON.stringify({
 def page():
     """What the functions of the page's panel make of the cases."""
     words = ["node", "-e", ASK, str(browser.FOLDER / "signals.js")]
-    given = json.dumps({"rules": RULES._asdict(), "cases": CASES})
+    given = json.dumps({"rules": RULES._asdict(), "cases": CASES, "written": [*map(written, WRITTEN)]})
     done = subprocess.run(words, input=given, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -83,3 +90,23 @@ def test_the_candles_that_a_page_simulates_hold_the_signal_that_the_shipped_mode
     shares = np.bincount(labels) / len(labels)
     prior = -(shares * np.log(shares)).sum()
     assert -np.log(found[np.arange(len(labels)), labels]).mean() < prior - 0.05  # 0.11 of it in 4,000 candles
+
+
+def written(name):
+    price, volume, other, *_ = WRITTEN[name]
+    first = f'1704067200000,{price},{price},"{other}","{other}",{volume}'
+    return f"time,open,high,low,close,volume\n{first}\n1704068100000,{price},{price},{price},{price},7\n"
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_numbers_are_read_by_the_marks_of_the_whole_table(tmp_path, name):
+    *_, value, total = WRITTEN[name]
+    (path := tmp_path / "BTCUSDT-15m.csv").write_text(written(name))
+    candles, _ = files.read(path, "BTCUSDT", "15m", minimum_rows=1)
+    assert (candles.open.tolist(), candles.volume.tolist()) == ([value, value], [total, 7.0])
+
+
+@pytest.mark.slow  # needs node
+def test_the_page_reads_numbers_by_the_marks_of_the_whole_table(page):
+    for (*_, value, total), found in zip(WRITTEN.values(), page["written"], strict=True):
+        assert (found["open"], found["volume"]) == ([value, value], [total, 7.0])

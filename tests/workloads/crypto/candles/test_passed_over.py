@@ -80,3 +80,18 @@ def test_a_timeframe_that_the_name_lacks_is_that_of_the_rows(tmp_path, monkeypat
     assert find(tmp_path, "EUR/USD", "15m") == [tmp_path / "EURUSD.csv"]
     with pytest.raises(UserError, match=r"give data\.timeframe=15m"):
         coins(tmp_path, "1h")
+
+
+def test_a_file_without_a_timeframe_is_passed_over_beside_one_that_names_it(tmp_path):
+    for name in ("BTCUSDT.csv", "BTCUSDT-15m.csv", "ETHUSDT.csv"):
+        table(300).to_csv(tmp_path / name, index=False)
+    assert find(tmp_path, "BTC/USDT", "15m") == [tmp_path / "BTCUSDT-15m.csv"]
+    assert find(tmp_path, "ETH/USDT", "15m") == [tmp_path / "ETHUSDT.csv"]
+    _, (line,) = in_folder(tmp_path, "15m")
+    assert line.endswith("BTCUSDT.csv: no timeframe in the name, where another file of BTCUSDT says 15m")
+
+
+def test_rows_that_cannot_be_read_are_the_reason_and_not_a_missing_timeframe(tmp_path):
+    (tmp_path / "BTCUSDT.csv").write_text("customer,demand\nBakery,3\n")
+    _, (line,) = in_folder(tmp_path, "15m")
+    assert "BTCUSDT.csv: cannot be read: there is no column for time" in line
