@@ -89,16 +89,24 @@ class StoriesTask(Task):
     """Next-token prediction of the text and the end of each story, never from one story into the next."""
 
     def __init__(self, config: Config, folder: Path, device: torch.device):
-        sequence = config.sequence
-        sizes = replace(config.model.resolved(data.tokenizer(folder)), vocabulary=data.facts(folder)["vocabulary"])
-        self.model = deferred.made(lambda: TinyTransformer(sizes), device)
         training = data.tokens(folder, "train")
-        remembered, counted = training[:MOST_REMEMBERED], training[-MOST_COUNTED:]
-        if self.model.memory is not None:
-            self.model.memory.count(remembered, data.numbers(remembered))
+        if config.model.base is None:
+            sizes = replace(config.model.resolved(data.tokenizer(folder)), vocabulary=data.facts(folder)["vocabulary"])
+            self.model = deferred.made(lambda: TinyTransformer(sizes), device)
+            remembered, counted = training[:MOST_REMEMBERED], training[-MOST_COUNTED:]
+            if self.model.memory is not None:
+                self.model.memory.count(remembered, data.numbers(remembered))
+            if self.model.counts is not None:
+                self.model.counts.count(counted, data.numbers(counted))
+        else:
+            base, remembered = data.load_base(config.model.base), training[:0]
+            self.model = TinyTransformer(replace(base.config, dropout=config.model.dropout)).to(device)
+            self.model.load_state_dict(base.state_dict())
+            if self.model.memory is not None:  # what followed in its text is not known any more, but for the means
+                self.model.memory.requires_grad_(False)
+        sequence = config.sequence(self.model.config.context)
         self.train = Windows(training, sequence, sequence, device, len(remembered))
         if self.model.counts is not None:
-            self.model.counts.count(counted, data.numbers(counted))
             self.unseen = data.tokens(folder, "validation")
         self.validation = unseen(folder, "validation", sequence, device)
         trained = config.training.validation_steps * config.training.batch_size
