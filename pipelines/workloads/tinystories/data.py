@@ -129,10 +129,11 @@ def divided(
     else:
         place = np.arange(len(first))
         hashes = np.frombuffer(found.digest[first].tobytes(), ">u2")[:: found.digest.itemsize // 2]
-        lowest = max(1, min(data.test_stories, int((hashes < HASHES // HELD_OUT).sum())))
+        most = len(first) // 4  # for each part; stories may be another split's lowest tenth
+        lowest = max(1, min(data.test_stories, most, int((hashes < HASHES // HELD_OUT).sum())))
         is_held_out = place < (0 if len(own_test) else lowest)
         highest = int((hashes >= HASHES - HASHES // VALIDATION).sum())
-        validates = place >= len(place) - max(1, min(data.validation_stories, highest))
+        validates = place >= len(place) - max(1, min(data.validation_stories, most, highest))
         how = (
             f"by a hash of seed {data.seed} and story, {'its own test split' if len(own_test) else 'the lowest tenth'} "
             f"held out (at most {data.test_stories:,}), the highest twentieth to pick the best model (at most "
