@@ -133,8 +133,7 @@ def _pieces(tokenizer: "Tokenizer", tokens: Iterator[int]) -> Iterator[str]:
     held: list[int] = []
     for token in itertools.takewhile(lambda token: token != END, tokens):
         held.append(token)
-        text = tokenizer.decode(held)
-        if text and not text.endswith("\ufffd"):
+        if (text := tokenizer.decode(held)) and not text.endswith("\ufffd"):
             yield text
             held = []
     if held:

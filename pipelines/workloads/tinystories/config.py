@@ -39,10 +39,8 @@ class Data(DataSection):
 
     def inputs(self) -> Sequence[Path]:
         """The files that the stories and their tokens come from."""
-        return [*self.texts(), *(path for path in self._of_base() if path.is_file())]
-
-    def _of_base(self) -> list[Path]:
-        return [Path(self.base, name, "config.json") for name in ("", "model/best")] if self.base else []
+        bases = [Path(self.base, name, "config.json") for name in ("", "model/best")] if self.base else []
+        return [*self.texts(), *(path for path in bases if path.is_file())]
 
     def texts(self) -> list[Path]:
         """The files of `source`; none for the generator, a dataset id or a missing source."""

@@ -61,8 +61,8 @@ class Customers:
 
     def customers_by_row(self) -> dict[str, str]:
         """Return {"customer 1": "row 3 (Bakery)"} and so on."""
-        named = [f" ({printable(name, 60)})" if name else "" for name in self.names]
-        return {f"customer {at}": f"row {row}{named[at]}" for at, row in enumerate(self.rows)}
+        rows = (f"row {row} ({printable(name, 60)})" for row, name in zip(self.rows, self.names, strict=True))
+        return {f"customer {number}": row.removesuffix(" ()") for number, row in enumerate(rows)}
 
 
 def completed(given: Mapping[str, object]) -> Mapping[str, object]:
