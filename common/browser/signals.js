@@ -108,9 +108,9 @@ function pairAmong(words, quotes, contracts) {
 // The newest candles without a gap in a table, {candles: {column: values}, said: what was left out}.
 function readCandles(text, { timeframe_ms, rules }) {
   const { rows, places } = /^\s*\[/.test(text) ? candleArray(text) : candleTable(text, rules), said = [];
-  const dated = candleDates(rows.map(([, cells]) => String(cells[places.time]))), numbered = candleNumbers(rows, places, rules);
+  const dated = candleDates(rows.map(([, cells]) => String(cells[places.time])));
   const read = rows.map(([line, cells]) => CANDLE_COLUMNS.map(name => {
-    const cell = cells[places[name]], value = name == "time" ? candleTime(dated(cell)) : cell === "" || cell === null ? NaN : numbered(cell, name);
+    const cell = cells[places[name]], value = name == "time" ? candleTime(dated(cell)) : cell === "" || cell === null ? NaN : Number(cell);
     if (!Number.isFinite(value)) throw new Error(`row ${line}, column ${name}: ${JSON.stringify(cell)} is no ${name == "time" ? "time" : "number"}`);
     return value;
   })).sort((a, b) => a[0] - b[0]);
@@ -142,7 +142,7 @@ function candleTable(text, rules) {
   const lines = text.replace(/^\ufeff/, "").split(/\r?\n/), start = lines.findIndex(line => /[,;\t]/.test(line) && !line.trim().startsWith("#"));
   if (start < 0) throw new Error(`there is no table; its first line names the columns ${CANDLE_COLUMNS.join(",")}`);
   const count = mark => lines[start].split(mark).length, separator = [",", ";", "\t"].reduce((a, b) => count(b) > count(a) ? b : a);
-  const rows = lines.map((line, i) => [i + 1, splitCells(line, separator).map(cell => cell.trim().replace(/^"(.*)"$/, "$1"))]).slice(start)
+  const rows = lines.map((line, i) => [i + 1, line.split(separator).map(cell => cell.trim().replace(/^"(.*)"$/, "$1"))]).slice(start)
     .filter(([, cells]) => cells.some(cell => cell));
   const head = rows[0][1], uneven = rows.find(([, cells]) => cells.length != head.length);
   if (uneven) throw new Error(`line ${uneven[0]} has ${uneven[1].length} columns, not ${head.length}: ${uneven[1].join(separator).slice(0, 60)}`);
@@ -151,11 +151,6 @@ function candleTable(text, rules) {
     return { rows, places: CANDLE_ORDER };
   }
   return { rows: rows.filter(([, cells]) => cells.join() != head.join()), places: candleColumns(head, rules) };  // files joined with cat
-}
-
-// The cells of a line; a separator within quotes is text.
-function splitCells(line, separator) {
-  return line.includes('"') ? line.split(new RegExp(`${separator}(?=(?:[^"]*"[^"]*")*[^"]*$)`)) : line.split(separator);
 }
 
 // The places of columns by their names, as columns_of of candle_tables.py.
@@ -182,19 +177,6 @@ function candleDates(cells) {
   if (fit.length != 1) return cell => cell;
   const [form, day, month] = fit[0];
   return cell => cell.replace(form, (...found) => [found[3], found[1 + month].padStart(2, "0"), found[1 + day].padStart(2, "0")].join("-"));
-}
-
-// A function that reads 41,718.2 or 41.718,2, where one of these forms fits all cells, and 1.2K as a volume; as _values of checks.py.
-function candleNumbers(rows, places, { numbers, units }) {
-  const cells = rows.flatMap(([, row]) => CANDLE_COLUMNS.slice(1).map(name => [row[places[name]], name])).filter(([cell]) => typeof cell == "string" && cell);
-  if (cells.every(([cell]) => Number.isFinite(Number(cell)))) return Number;
-  const unit = new RegExp(`[${Object.keys(units).join("")}]$`, "i"), bare = cell => String(cell).replace(/[\s'\u2019]/g, "");
-  const amount = (cell, name) => name == "volume" ? bare(cell).replace(unit, "") : bare(cell), commas = cells.filter(([cell]) => cell.includes(","));
-  const fit = numbers.slice(0, 1 + !!commas.length).filter(([form]) => cells.every(each => new RegExp(`^(?:${form})$`).test(amount(...each))));
-  if (fit.length > 1) throw new Error(`${commas[0][0]} may have thousands or decimals behind its comma; write no commas`);
-  if (!fit.length) return Number;
-  const [, mark, decimal] = fit[0];
-  return (cell, name) => amount(cell, name).replaceAll(mark, "").replace(decimal, ".") * (name == "volume" && units[bare(cell).match(unit)?.[0].toUpperCase()] || 1);
 }
 
 // ms since 1970 of a number, in s, ms, us or ns by its size, or of a date; NaN for anything else. Without a zone it is UTC.

@@ -21,9 +21,6 @@ class Rules(NamedTuple):
     # Names of columns, as `plain` writes them, the best first. Without any of these, the first name that begins with
     # `volume_of` is the volume: of "Volume BTC" and "Volume USDT" that counts coins.
     columns: dict[str, list[str]]
-    # Forms of numbers with commas, as 41,718.2 and 41.718,2: a pattern, what is between thousands and before decimals.
-    numbers: list[tuple[str, str, str]]
-    units: dict[str, float]  # behind a volume, as in 1.2K
     volume_of: str
     ending: str  # of the name of a time
     copy: str  # appended by a browser

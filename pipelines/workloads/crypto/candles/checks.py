@@ -22,7 +22,6 @@ MISSING = ("", "nan", "null", "none")
 OLDEST = 1_230_940_800_000  # 2009-01-03, Bitcoin's first block
 NEWEST = 4_102_444_800_000  # 2100-01-01
 UNITS = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}  # per millisecond; between 2009 and 2100 their ranges are disjoint
-SPACES = r"[\s'\u2019]"  # within a number: of thousands
 DATES = [day + hour for day in ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y") for hour in ("", " %H:%M", " %H:%M:%S")]
 FAULTS = {  # name of the count -> description in messages
     "not_finite": "missing or infinite numbers",
@@ -56,7 +55,7 @@ def check(
     if len(table) < max(minimum_rows, 2):
         raise UserError(f"{where}: {len(table)} rows are too few, {max(minimum_rows, 2)} are needed; {LONGER}")
     times, units, num_naive = _times(table["time"], where)
-    values = _values(table, where)
+    values = {name: _numbers(table[name], name, where) for name in VALUES}
     if len(wrong := np.flatnonzero((times != 0) & ((times < OLDEST) | (times > now)))):
         time = times[wrong[0]]
         why = "in the future; is its time zone UTC?" if time > now else "before there were coins to trade"
@@ -113,33 +112,6 @@ def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
     table = table.iloc[:, list(found.values())]
     table.columns = list(found)
     return table
-
-
-def _values(table: "pd.DataFrame", where: str) -> dict[str, np.ndarray]:
-    """Return {name: (N,) float64} of VALUES, NaN for missing cells.
-
-    Where some are no floats, 41,718.2 and 41.718,2 are read if one of both forms fits all cells, and 1.2K as a volume.
-    Raises UserError for other text.
-    """
-    try:
-        return {name: _numbers(table[name], name, where) for name in VALUES}
-    except UserError:
-        cells = {name: table[name].fillna("").astype(str).str.replace(SPACES, "", regex=True) for name in VALUES}
-        units = cells["volume"].str.upper().str.extract(f"([{''.join(RULES.units)}])$")[0]
-        cells["volume"] = cells["volume"].str.replace(f"(?i)[{''.join(RULES.units)}]$", "", regex=True)
-        has_commas = any(each.str.contains(",").any() for each in cells.values())
-        read = [
-            {name: each.str.replace(mark, "").str.replace(decimal, ".") for name, each in cells.items()}
-            for form, mark, decimal in RULES.numbers[: 1 + has_commas]
-            if all((each.str.fullmatch(form) | each.str.lower().isin(MISSING)).all() for each in cells.values())
-        ]
-        if not read:
-            raise
-    if len(read) > 1:
-        cell = next(cell for each in cells.values() for cell in each if "," in cell)
-        raise UserError(f"{where}: {cell} may be {cell.replace(',', '')} or {cell.replace(',', '.')}; write no commas")
-    values = {name: _numbers(each.where(each != "", np.nan), name, where) for name, each in read[0].items()}
-    return values | {"volume": values["volume"] * units.map(RULES.units).fillna(1).to_numpy()}
 
 
 def _numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
