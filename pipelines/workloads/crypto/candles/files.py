@@ -93,14 +93,10 @@ def named(path: Path) -> FileName:
         kind = path.suffix.lower()
         return FileName(reason=RULES.reasons.get(kind, f"{kind or 'files without an ending'}: no format of candles"))
     name = file_name(stem := path.name[: -len(suffix)])
-    if name.reason != RULES.reasons["timeframe"] or not path.stat().st_size:
-        return name
-    try:
-        return file_name(f"{stem} {TIMEFRAME(path, path.stat().st_mtime_ns)}")
-    except UserError as error:
-        return FileName(
-            reason=f"no timeframe in the name, nor candles in it: {str(error).removeprefix(f'{path}: ').lstrip(': ')}"
-        )
+    with contextlib.suppress(UserError):
+        if name.reason == RULES.reasons["timeframe"] and path.stat().st_size:
+            name = file_name(f"{stem} {TIMEFRAME(path, path.stat().st_mtime_ns)}")
+    return name
 
 
 def _listed(names: Sequence[str]) -> str:

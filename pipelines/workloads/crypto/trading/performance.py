@@ -66,7 +66,8 @@ def _annual_ratio(daily: np.ndarray, deviation: float) -> float | None:
 
 def sharpe_error(daily: np.ndarray) -> float | None:
     """Return the standard error of the annual Sharpe of daily returns (Mertens 2002); None if they are constant."""
-    if (deviation := daily.std(ddof=1)) == 0:
+    deviation = daily.std(ddof=1)
+    if deviation == 0:
         return None
     z = (daily - daily.mean()) / daily.std()
     ratio, skewness, kurtosis = daily.mean() / deviation, (z**3).mean(), (z**4).mean()

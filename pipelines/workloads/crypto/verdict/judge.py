@@ -183,7 +183,8 @@ def _bounce(lean: np.ndarray, moves: np.ndarray, later: np.ndarray, last: np.nda
     now, after = (lean * np.clip(each, -LARGEST_MOVE, LARGEST_MOVE) for each in (moves, later))
     if (lean * last).mean() >= 0:
         return ""
-    if (p := p_value(after, horizon)) > LEVEL and after.mean() < now.mean() / 2:
+    p = p_value(after, horizon)
+    if p > LEVEL and after.mean() < now.mean() / 2:
         return f"the signal vanishes where entries are taken one candle later (p = {_shown(p)})"
     inputs = np.stack([np.ones(len(last)), last, np.sign(last)], 1)
     known = inputs @ np.linalg.lstsq(inputs, np.clip(moves, -LARGEST_MOVE, LARGEST_MOVE), rcond=None)[0]

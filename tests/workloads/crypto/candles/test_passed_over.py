@@ -34,19 +34,14 @@ def folder(tmp_path):
 
 
 def test_whatever_is_passed_over_is_named_in_one_line_per_kind_with_the_reason(folder):
-    (folder / "votes.csv").write_text("left,right\n1,2\n")
     found, passed_over = in_folder(folder, "15m")
     assert {(path.name, name.coin) for path, name in found} == {(NAMES[0], "ETHUSDT"), (NAMES[1], "BTCUSDT")}
     reasons = dict(line.removeprefix(f"passed over in {folder}: ").split(": ", 1) for line in passed_over)
-    assert len(reasons) == len(passed_over) == 8
+    assert len(reasons) == len(passed_over) == 7
     assert "Feather (freqtrade convert-data" in reasons["a.h5, b.h5, c.h5 and 1 more"]
     assert reasons["candles.xlsx"] == "a spreadsheet; save it as CSV"
     assert reasons["notes.txt"] == ".txt: no format of candles"
     assert reasons["BTCUSDT.csv"].startswith("no timeframe")
-    assert (
-        "no timeframe in the name, nor candles in it: there is no column for time (columns: left, right)"
-        in reasons["votes.csv"]
-    )
     assert reasons["BTC_USDT-8h-mark.feather"].startswith("funding rates, mark prices")
     assert reasons["old"] == "folders are not looked into"
     assert reasons["Binance_XRPUSDT_1h.csv"] == "1h candles, where 15m are wanted"
