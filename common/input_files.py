@@ -1,5 +1,6 @@
 """Inputs that trained models answer, read from files without torch, so that a command's words are refused at once."""
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +20,11 @@ class Given(NamedTuple):
     source: str  # where it comes from: a file, or a file and a line
     input: Mapping[str, object] | None
     error: str = ""
+    names: Mapping[str, str] = {}  # of the input's parts, as in errors -> as where it comes from
+
+    def told(self, error: str) -> str:
+        """Return an error about this input, in the names that its user knows."""
+        return re.sub(r"\w+ \d+", lambda found: self.names.get(found[0], found[0]), error)
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ def copies(*modules: str, prefix: str = "") -> dict[str, bytes]:
     wanted = list(modules)
     while wanted:
         module = wanted.pop()
-        name = f"{module.rpartition('.')[2]}.py"
-        if name in found:
+        if (name := f"{module.rpartition('.')[2]}.py") in found:
             continue
         source = (ROOT / f"{module.replace('.', '/')}.py").read_text()
         wanted += [module for module, _ in IMPORT.findall(source)]

@@ -97,8 +97,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
 
 
 def _model(folder: Path) -> PooledExperts:
-    model = io.load(folder)
-    if not isinstance(model, PooledExperts):
+    if not isinstance(model := io.load(folder), PooledExperts):
         raise ValueError(
             f"{folder} holds a model of the family {model.family!r}; a freqtrade strategy is made of pooled_experts "
             "alone: train with model.kind=pooled_experts, the default of crypto"

@@ -33,8 +33,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
 
     Both boards' UF2 blocks follow one another. With the format `c` the folder also gets the library `story` in C.
     """
-    model = io.load(model_folder)
-    if not isinstance(model, TinyTransformer):
+    if not isinstance(model := io.load(model_folder), TinyTransformer):
         raise ValueError(
             f"{model_folder} holds a model of the family {model.family!r}; only a tiny_transformer runs on the RP2040: "
             "give a run of the tinystories workload"
@@ -44,8 +43,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
     chosen = [chip for name, chip in chips.items() if board in (name, "both")]
     integers = quantize(model)
     vocabulary = layout.pack_vocabulary(model.config.tokenizer)
-    num_tokens = model.tokenizer.get_vocab_size()
-    if num_tokens != model.config.vocabulary:
+    if (num_tokens := model.tokenizer.get_vocab_size()) != model.config.vocabulary:
         raise ValueError(
             f"{model_folder}: the tokenizer has {num_tokens} tokens, the model {model.config.vocabulary}; train again"
         )

@@ -34,7 +34,6 @@ def export_shipped(out: Path) -> str:
     page = to_web.TEMPLATES.get_template("site.html").render(cards=cards)
     write_whole(out / to_web.PAGE, page.encode())
     write_whole(out / ".nojekyll", b"")
-    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    if size > MOST_BYTES:
+    if (size := sum(path.stat().st_size for path in out.rglob("*") if path.is_file())) > MOST_BYTES:
         raise ValueError("\n".join([f"the site has {size:,} bytes, more than {MOST_BYTES:,}", *lines]))
     return "\n".join([*lines, f"{out / to_web.PAGE}: {len(cards)} models, {size:,} bytes in all"])

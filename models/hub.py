@@ -14,13 +14,15 @@ NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")  # owner/n
 def located(folder: str | Path, files: Sequence[str], revision: str | None = None) -> Path:
     """Return a folder; where there is none and its name can be owner/name, one with `files` of that repository.
 
-    `revision` is a branch, a tag or a commit. Raises ValueError, in one line, if they cannot be had.
+    Of a trained run's folder it is that of its best model. `revision` is a branch, a tag or a commit. Raises
+    ValueError, in one line, if they cannot be had.
     """
     name = str(folder)
     if os.path.exists(name) or not NAME.fullmatch(name):  # unlike Path.exists, false for a name that is too long
         if revision is not None:
             raise ValueError(f"revision {revision!r} is for models on the hub, not for the folder {name}; leave it out")
-        return Path(folder)
+        best = Path(folder) / "model" / "best"
+        return best if best.is_dir() else Path(folder)
     from huggingface_hub import snapshot_download
 
     with explained(f"{name!r} is no folder here, and cannot be had from the hub"):

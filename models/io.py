@@ -118,8 +118,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     except ModuleNotFoundError as error:
         raise ValueError(f"{folder}: {missing(error) or error}") from error
     tensors, metadata = stored_weights(folder / WEIGHTS)
-    saved_with = metadata.get("model")
-    if saved_with not in (None, json.dumps(stated, sort_keys=True)):
+    if (saved_with := metadata.get("model")) not in (None, json.dumps(stated, sort_keys=True)):
         other = f"was saved with another config than the {CONFIG} in its folder ({printable(saved_with, SHOWN)})"
         raise ValueError(f"{folder / WEIGHTS} {other}; copy both files again, or save the model again")
     with torch.random.fork_rng(devices=[]):  # building draws random weights, which are replaced afterwards

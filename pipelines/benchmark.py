@@ -65,10 +65,9 @@ def main() -> None:
     if not accelerator.is_main_process:
         return
     show(result)  # the CPU may take minutes, or all of its time
-    if accelerator.device.type == "cuda" and accelerator.num_processes == 1 and args.cpu_seconds:
-        cpu = on_cpu(args.cpu_seconds)
-        if cpu is not None:
-            show({**result, "cpu": cpu, "times_faster_than_cpu": result["examples_per_s"] / cpu["examples_per_s"]})
+    alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
+    if alone and args.cpu_seconds and (cpu := on_cpu(args.cpu_seconds)) is not None:
+        show({**result, "cpu": cpu, "times_faster_than_cpu": result["examples_per_s"] / cpu["examples_per_s"]})
 
 
 def timed_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:

@@ -119,6 +119,8 @@ def _answers(
     """Print the answers or add them to the table."""
     batches = (zip(part, model.together(part, settings), strict=True) for part in batched(given, at_once))
     for each, answer in chain.from_iterable(batches):
+        if "error" in answer:
+            answer = {**answer, "error": each.told(str(answer["error"]))}
         if table is None:
             print(json.dumps({"source": each.source, **answer}, ensure_ascii=False), flush=True)
         else:
@@ -139,8 +141,8 @@ def _text(model: trained.Trained, given: Iterator[Given], settings: dict[str, ob
             print(flush=True)
             yield Outcome(True, "")
         except UserError as error:
-            print(_located(each, str(error)), file=sys.stderr)
-            yield Outcome(False, _located(each, str(error)), {each.source})
+            print(said := _located(each, each.told(str(error))), file=sys.stderr)
+            yield Outcome(False, said, {each.source})
 
 
 def _located(given: Given, error: str) -> str:

@@ -177,8 +177,7 @@ def _patch(tree: dict[str, object], word: str, following: str) -> None:
     *parents, leaf = key.split(".")
     node = tree
     for name in parents:
-        inner = node.setdefault(name, {})
-        if not isinstance(inner, dict):
+        if not isinstance(inner := node.setdefault(name, {}), dict):
             raise UserError(f"{key}: {name!r} is a value, not a section (given {word!r})")
         node = inner
     try:

@@ -104,8 +104,7 @@ def _taken(path: Path, descriptor: int) -> bool:
         return _holder(path) == mine
     if not _is_at(path, descriptor):
         return False  # whoever held it has removed it in the meantime
-    before = _holder(descriptor)
-    if before and before["host"] != mine["host"]:
+    if (before := _holder(descriptor)) and before["host"] != mine["host"]:
         print(f"{path}: {_named(before)} held it and holds it no longer", file=sys.stderr, flush=True)
     _write(descriptor, mine)
     return True

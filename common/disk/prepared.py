@@ -65,8 +65,7 @@ def prepare(
 
     if not (folder / MANIFEST).exists() and made(write):
         return _manifest(folder)
-    changed = _changed(_manifest(folder), inputs)
-    if changed and renew:
+    if (changed := _changed(_manifest(folder), inputs)) and renew:
         made(renew, again=True)
     elif changed:
         raise UserError(f"{changed[0]} has changed since {folder} was prepared; {remedy}")

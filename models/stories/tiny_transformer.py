@@ -5,7 +5,6 @@ It tells them by its trained weights, or in integers as a chip does (`integer_tr
 
 import itertools
 import json
-import string
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
@@ -46,7 +45,8 @@ class TinyTransformer(Network):
     @cached_property
     def lower_case(self) -> bool:
         """Whether the training text had no capital letters, so that prompts are read in lower case."""
-        return not any(self.tokenizer.token_to_id(letter) for letter in string.ascii_uppercase)
+        tokens = [self.tokenizer.decode([token]) for token in range(self.config.vocabulary)]
+        return all(token == token.lower() for token in tokens)
 
     def encoded(self, prompt: str) -> list[int]:
         """Return the tokens of a prompt."""
@@ -133,8 +133,7 @@ def _pieces(tokenizer: "Tokenizer", tokens: Iterator[int]) -> Iterator[str]:
     held: list[int] = []
     for token in itertools.takewhile(lambda token: token != END, tokens):
         held.append(token)
-        text = tokenizer.decode(held)
-        if text and not text.endswith("\ufffd"):
+        if (text := tokenizer.decode(held)) and not text.endswith("\ufffd"):
             yield text
             held = []
     if held:

@@ -29,8 +29,7 @@ def check_gpus() -> Iterator[Finding]:
     if available:
         yield from _visible_gpus()
         return
-    driver = read_driver()
-    if driver is None or not driver.names:
+    if (driver := read_driver()) is None or not driver.names:
         yield _no_gpu(driver_fault())
         return
     names = ", ".join(name or "an unnamed GPU" for name in driver.names)

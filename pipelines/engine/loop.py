@@ -271,8 +271,7 @@ class Loop:
         self._call(lambda hook, now: hook.on_validation(now, {**values, **extra}))
 
     def _chosen(self, values: Mapping[str, float]) -> float:
-        name = self.metric.name
-        if name not in values:
+        if (name := self.metric.name) not in values:
             hint = f"did you mean {near[0]}? It" if (near := nearest(name, values)) else "it"
             raise UserError(f"training.metric: validation gives no {name}; {hint} gives {', '.join(values)}")
         return values[name]

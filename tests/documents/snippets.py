@@ -49,6 +49,7 @@ ELSEWHERE = {
     "accelerate launch pipelines/train.py --workload lmol --name qwen": "tests/workloads/lmol/test_vlm_runs.py",
     "accelerate launch pipelines/train.py --workload crypto --name shared": "tests/workloads/crypto/test_crypto.py",
     "accelerate launch pipelines/train.py --workload crypto --name own": "tests/workloads/crypto/test_crypto.py",
+    "accelerate launch pipelines/train.py --workload tinystories --name mi": "tests/workloads/tinystories/test_base.py",
     "python -m exporters onnx": "tests/exporters/test_to_onnx.py",
     "python -m exporters rp2040 models/pretrained": "tests/models/stories/test_shipped.py",
     "python tests/exporters/rp2040/chip.py exports/": "tests/models/stories/test_shipped.py",

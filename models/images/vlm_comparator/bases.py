@@ -89,8 +89,7 @@ FAMILIES = {
 
 def family_of(name: str, settings: object) -> Family:
     """Return the family of base `name` by its config; ValueError names those that are known."""
-    kind = getattr(settings, "model_type", type(settings).__name__)
-    if kind not in FAMILIES:
+    if (kind := getattr(settings, "model_type", type(settings).__name__)) not in FAMILIES:
         raise ValueError(f"base {name} is a model of type {kind}; give one of type {', '.join(FAMILIES)}")
     return FAMILIES[kind]
 

@@ -19,8 +19,7 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
 
 
 def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
-    ending = path.suffix.lower()
-    if ending in (".txt", ".md", ""):
+    if (ending := path.suffix.lower()) in (".txt", ".md", ""):
         yield from lines_of(path, line)
         return
     if ending != ".json":

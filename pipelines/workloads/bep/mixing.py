@@ -48,9 +48,8 @@ def load_base(config: Config) -> CharMixture | None:
     if config.model.base is None:
         return None
     run = Path(config.model.base)
-    folder = run / "model/best" if (run / "model/best").is_dir() else run
     try:
-        base = io.load(folder)
+        base = io.load(run)
     except ValueError as error:
         raise UserError(
             f"model.base={run}: {error}; give a trained run, as in runs/bep/default, which this command trains: "

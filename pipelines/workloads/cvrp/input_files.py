@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,17 @@ from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_plan
 def read(paths: Sequence[Path]) -> Iterator[Given]:
     """Yield the problems in instance files and in folders of them."""
     for path in paths:
-        found = each_file([path], ENDINGS, _inputs)
-        yield from (each for each in found if not (path.is_dir() and of_ours(Path(each.source))))
+        names: dict[str, Mapping[str, str]] = {}
+        for each in each_file([path], ENDINGS, partial(_inputs, names)):
+            if not (path.is_dir() and of_ours(Path(each.source))):
+                yield each._replace(names=names.get(each.source, {}))
 
 
-def _inputs(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _inputs(names: dict[str, Mapping[str, str]], path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     if path.suffix.lower() in TABLES:
         table = read_table(path)
         print(f"{path}: {table.found}", file=sys.stderr)
+        names[str(path)] = table.customers_by_row()
         yield str(path), table.as_input()
         return
     for problems in read_instances(path).values():

@@ -165,8 +165,7 @@ def _count(number: int, noun: str) -> str:
 
 def _comparator(folder: Path, attribute: str | None) -> Comparator:
     try:
-        found = io.load(folder)
-        if isinstance(found, Comparator):
+        if isinstance(found := io.load(folder), Comparator):
             return found.of(attribute if len(found.views) > 1 else None)
     except ValueError as error:
         raise UserError(f"--model {folder}: {error}") from error

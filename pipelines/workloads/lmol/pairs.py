@@ -103,8 +103,7 @@ def too_few(images: int, labels: np.ndarray, folds: int) -> str:
     They are if an accuracy half way between guessing and perfect has an interval above guessing, by pairs of them with
     labels (P,) that share no image.
     """
-    guessing = float(np.bincount(labels).max() / len(labels))
-    if guessing == 1:
+    if (guessing := float(np.bincount(labels).max() / len(labels))) == 1:
         return f"too few different scores for a verdict: all {len(labels)} test pairs have the same answer"
 
     def told(count: int) -> bool:

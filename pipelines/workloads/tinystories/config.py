@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from common.config import Choice, Section
+from common.errors import UserError
 from models.stories import rp2040
 from models.stories.config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
@@ -27,6 +28,7 @@ class Data(DataSection):
     )
     percent: int = Field(100, ge=1, le=100, description="percent of the stories to use; 20 contains the stories of 10")
     vocabulary: int = Field(512, ge=4, description="number of tokens of the tokenizer; taken from the model")
+    base: str | None = Field(None, description="a trained model whose tokens are used; taken from the model")
     seed: int = Field(0, ge=0, description="seed of the embedded stories and of the split")
     test_stories: int = Field(1000, ge=1, description="stories that are held out, at most; of all, a tenth at most")
     validation_stories: int = Field(
@@ -36,7 +38,12 @@ class Data(DataSection):
     passage_characters: int = Field(2000, ge=100, description="largest length of the passages that a book is cut into")
 
     def inputs(self) -> Sequence[Path]:
-        """The files that the stories come from; none for the generator, a dataset id or a missing source."""
+        """The files that the stories and their tokens come from."""
+        bases = [Path(self.base, name, "config.json") for name in ("", "model/best")] if self.base else []
+        return [*self.texts(), *(path for path in bases if path.is_file())]
+
+    def texts(self) -> list[Path]:
+        """The files of `source`; none for the generator, a dataset id or a missing source."""
         return [] if self.source is None else [file for files in source_files(self.source) for file in files]
 
 
@@ -66,6 +73,11 @@ def is_dataset(path: Path) -> bool:
 class Model(Section):
     """Sizes of the network: a preset, and keys that override it."""
 
+    base: str | None = Field(
+        None,
+        description="a model to go on from, such as models/pretrained/tinystories-real or runs/tinystories/default, by "
+        "its tokens, its sizes and its weights",
+    )
     preset: Annotated[str, Choice(PRESETS)] = Field("rp2040-story", description="sizes; the keys below override them")
     flash_megabytes: Literal[2, 4, 8, 16] = Field(2, description="flash of the board: 2 on a Raspberry Pi Pico")
     vocabulary: int | None = Field(None, ge=4, description="most tokens; a short text yields fewer; null: the preset's")
@@ -82,12 +94,17 @@ class Model(Section):
 
     @model_validator(mode="after")
     def _fits_the_chip(self) -> "Model":
-        rp2040.check(self.resolved())
+        if self.base is None:
+            rp2040.check(self.resolved())
+            return self
+        for name, field in type(self).model_fields.items():
+            if name not in ("base", "dropout") and (given := getattr(self, name)) != field.default:
+                raise ValueError(f"model.base={self.base} has sizes of its own; leave out model.{name}={given}")
         return self
 
     def resolved(self, tokenizer: dict[str, object] | None = None) -> TinyTransformerConfig:
-        """Return the network's config: the preset with its overrides."""
-        given = self.model_dump(exclude={"preset"}, exclude_none=True)
+        """Return the network's config without a base: the preset with its overrides."""
+        given = self.model_dump(exclude={"base", "preset"}, exclude_none=True)
         return TinyTransformerConfig(**{**vars(PRESETS[self.preset]), **given, "tokenizer": tokenizer or {}})
 
 
@@ -119,27 +136,31 @@ class Config(BaseConfig):
 
     @model_validator(mode="after")
     def _one_vocabulary(self) -> "Config":
-        """Copy the model's vocabulary into the data section, on which alone prepared data depend."""
+        """Copy the model's vocabulary, or base, into the data section, on which alone prepared data depend."""
+        if self.model.base is not None:
+            object.__setattr__(self, "data", self.data.model_copy(update={"base": self.model.base}))
+            return self
         given, vocabulary = self.data.vocabulary, self.model.resolved().vocabulary
         if "vocabulary" in self.data.model_fields_set and given != vocabulary:
             raise ValueError(
                 f"data.vocabulary={given} is not the model's {vocabulary}; leave it out and set model.vocabulary "
                 "(neither can change in an existing run: train under another --name)"
             )
-        object.__setattr__(self, "data", self.data.model_copy(update={"vocabulary": vocabulary}))
+        object.__setattr__(self, "data", self.data.model_copy(update={"vocabulary": vocabulary, "base": None}))
         return self
 
-    @property
-    def sequence(self) -> int:
-        """Tokens per training example."""
-        return self.training.sequence or 2 * self.model.resolved().context
+    def sequence(self, context: int) -> int:
+        """Return the tokens per training example. Raises UserError if they do not hold the context twice."""
+        sequence = self.training.sequence or 2 * context
+        if sequence < 2 * context or sequence % 2:
+            raise UserError(
+                f"training.sequence={sequence} must be even and at least twice the context "
+                f"(model.context={context}); give {2 * context} or more"
+            )
+        return sequence
 
     @model_validator(mode="after")
     def _sequence_holds_context(self) -> "Config":
-        context = self.model.resolved().context
-        if self.sequence < 2 * context or self.sequence % 2:
-            raise ValueError(
-                f"training.sequence={self.training.sequence} must be even and at least twice the context "
-                f"(model.context={context}); give {2 * context} or more"
-            )
+        if self.model.base is None:
+            self.sequence(self.model.resolved().context)
         return self

@@ -17,12 +17,15 @@ import tokenizers
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from common.workers import in_order, progress
+from models import io
+from models.stories.tiny_transformer import TinyTransformer
 from pipelines.workloads.tinystories import blocks
 from pipelines.workloads.tinystories.blocks import Blocks
 from pipelines.workloads.tinystories.config import Config, Data
 from pipelines.workloads.tinystories.sources import WAYS, left_out, text_files
 from pipelines.workloads.tinystories.tokenization import SCHEMA, TOKENS, train_tokenizer, write_encoded
 
+SHIPPED = "models/pretrained/tinystories-real"
 FITTED_BYTES = 100_000_000  # of training text, to which the tokenizer is fitted
 STREAM = "stream" + TOKENS  # a file of each split
 SPLITS = ("train", "validation", "held_out")
@@ -51,18 +54,24 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
             raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
         parts, how, duplicates = divided(found, held_out, config.data, source, scratch)
         fitted = parts["train"].first(FITTED_BYTES)
-        texts = progress(fitted.stories(), len(fitted), "fitting the tokenizer, stories")
-        bpe = train_tokenizer(texts, config.data.vocabulary)
-        size, asked = bpe.get_vocab_size(), config.data.vocabulary
+        base = config.data.base and load_base(config.data.base)
+        if base:
+            bpe, asked = base.tokenizer, base.config.vocabulary
+        else:
+            texts = progress(fitted.stories(), len(fitted), "fitting the tokenizer, stories")
+            bpe, asked = train_tokenizer(texts, config.data.vocabulary), config.data.vocabulary
+        size = bpe.get_vocab_size()
         notes = [f"model.vocabulary={asked} is lowered to {size}: the text yields no more tokens"] * (size < asked)
         notes += _torn(files[0], found)
-        sizes = _write(folder, parts, bpe)
+        sizes = _write(folder, parts, bpe, lower=bool(base and base.lower_case))
+        if base and (unknown := sum(size["unknown_bytes"] for size in sizes.values())):
+            notes.append(f"{unknown:,} bytes of the text are no tokens of {config.data.base}, which cannot tell them")
     finally:
         if scratch.exists():
             shutil.rmtree(scratch)  # an error here is one: what stayed would be a part of the data
     return {
         "source": source,
-        "files": [path.name for path in config.data.inputs()],
+        "files": [path.name for path in config.data.texts()],
         "note": "\n".join([*left_out(config.data.source), *notes]),
         "split": how,
         "duplicates_removed": duplicates,
@@ -120,10 +129,11 @@ def divided(
     else:
         place = np.arange(len(first))
         hashes = np.frombuffer(found.digest[first].tobytes(), ">u2")[:: found.digest.itemsize // 2]
-        lowest = max(1, min(data.test_stories, int((hashes < HASHES // HELD_OUT).sum())))
+        most = len(first) // 4  # for each part; stories may be another split's lowest tenth
+        lowest = max(1, min(data.test_stories, most, int((hashes < HASHES // HELD_OUT).sum())))
         is_held_out = place < (0 if len(own_test) else lowest)
         highest = int((hashes >= HASHES - HASHES // VALIDATION).sum())
-        validates = place >= len(place) - max(1, min(data.validation_stories, highest))
+        validates = place >= len(place) - max(1, min(data.validation_stories, most, highest))
         how = (
             f"by a hash of seed {data.seed} and story, {'its own test split' if len(own_test) else 'the lowest tenth'} "
             f"held out (at most {data.test_stories:,}), the highest twentieth to pick the best model (at most "
@@ -163,7 +173,20 @@ def cut(pieces: Iterable[str], characters: int) -> Iterator[str]:
         yield passage
 
 
-def _write(folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer) -> dict[str, dict[str, int]]:
+def load_base(base: str) -> TinyTransformer:
+    """Return the model that `model.base` names. Raises UserError where there is none that tells stories."""
+    try:
+        model = io.load(base)
+    except ValueError as error:
+        raise UserError(f"model.base={base}: {error}; give a model of stories, such as {SHIPPED}") from error
+    if not isinstance(model, TinyTransformer):
+        raise UserError(f"model.base={base} is a {model.family}; give a model of stories, such as {SHIPPED}")
+    return model
+
+
+def _write(
+    folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer, lower: bool
+) -> dict[str, dict[str, int]]:
     """Write a dataset with a split for each part, and the tokenizer; return the sizes of each.
 
     All cores write files of the dataset, which therefore does not go through the library's own way of saving one.
@@ -184,7 +207,7 @@ def _write(folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer)
         state["_fingerprint"] = hashlib.sha256(part.digest.tobytes() + described.encode()).hexdigest()[:16]
         (folder / name / "state.json").write_text(json.dumps(state, indent=2, sort_keys=True))
         (folder / name / STREAM).unlink(missing_ok=True)  # of a preparation that was killed: it is appended to below
-    write = partial(write_encoded, described, empty.features.arrow_schema)
+    write = partial(write_encoded, described, empty.features.arrow_schema, lower)
     sizes = {name: Counter[str]() for name in parts}
     for (_, path), size in zip(tasks, in_order(write, tasks, "tokenizing, parts"), strict=True):
         sizes[path.parent.name].update(size)

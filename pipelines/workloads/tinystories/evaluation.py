@@ -56,11 +56,13 @@ def evaluate(
     texts, facts = data.stories(folder, "held_out"), data.facts(folder)
     stories = HeldOut(np.array([len(story) for story in texts]), tokens, data.numbers(tokens))
     training_text = data.ending(folder, "train", MOST_CHARACTERS)
+    windows = unseen(folder, "held_out", config.sequence(model.config.context), device)
+    told, name, after = config.evaluation, config.model.preset, ""
     by_token = _token_nats(model, training[-MOST_COUNTED["tokens"] :], stories)
     by_character = _character_nats(training_text[-MOST_COUNTED["characters"] :], texts)
     ppmd, bits = ppmd_baseline(training_text, ["\n" + story for story in texts])
     nats = {
-        **_network_nats(model, unseen(folder, "held_out", config.sequence, device), stories.numbers, map_items),
+        **_network_nats(model, windows, stories.numbers, map_items),
         **by_token,
         **by_character,
         ppmd: bits / text.BITS_PER_NAT,
@@ -72,7 +74,12 @@ def evaluate(
         if size > MOST_COUNTED[units]
         for name in names
     }
-    told = config.evaluation
+    if base := config.model.base:
+        name, after = f"from {Path(base).name}", f", after the text of {base}, which n-grams have not seen"
+        as_it_is = data.load_base(base).to(device)
+        nats[f"{base}, as it is"] = _by_story(
+            windows, stories.numbers, map_items, lambda batch: as_it_is(batch["tokens"], batch["stories"])
+        )
     prompts = [told.prompts[i % len(told.prompts)] for i in range(told.samples)]
     samples, _ = _told(config, model, prompts, told.sample_tokens)
     return [
@@ -82,17 +89,14 @@ def evaluate(
                 **_figures(nats, stories),
                 "longest_copied_span": max(len(text.longest_copied_span(story, training_text)) for story in samples),
                 "listened": _listened(config, model, texts, Listener(training_text)),
-                "trained_on": f"{facts['source']}, {facts['train']['characters']:,} characters",
-                "preset": config.model.preset,
+                "trained_on": f"{facts['source']}, {facts['train']['characters']:,} characters{after}",
+                "preset": name,
                 "parameters": sum(p.numel() for p in model.parameters()),
                 "sram_bytes": rp2040.sram_bytes(model.config),
                 "estimated_tokens_per_s": rp2040.tokens_per_second(model.config),
                 "seconds": time.perf_counter() - began,
             },
-            table=[
-                *_rows(nats, stories, config.model.preset, cut),
-                *xz_rows(training_text, "\n".join(texts), MOST_CHARACTERS),
-            ],
+            table=[*_rows(nats, stories, name, cut), *xz_rows(training_text, "\n".join(texts), MOST_CHARACTERS)],
             examples={
                 "story": list(range(len(texts))),
                 "characters": stories.characters.tolist(),

@@ -58,8 +58,7 @@ def generate(seed: int, characters: int) -> Iterator[str]:
     total = 0
     while total < characters:
         story = tell(rng)
-        digest = hashlib.blake2b(story.encode(), digest_size=16).digest()
-        if digest not in seen:
+        if (digest := hashlib.blake2b(story.encode(), digest_size=16).digest()) not in seen:
             seen.add(digest)
             total += len(story)
             yield story

@@ -24,6 +24,9 @@ MOST_REMEMBERED = 1 << 25  # tokens, the first ones, that a memory counts
 VALIDATED = 0.25  # windows that are judged for each one trained, at most; without gradients they take a third as long
 FEWEST_VALIDATED = 256  # windows
 FEW = 100_000  # characters to train on, from which a model makes up words and loses its thread
+FROM_BASE = (
+    f"model.base={data.SHIPPED} training.steps=60 training.learning_rate=3e-3 begins with those of other stories"
+)
 ROOM = 4  # a stream is kept on a GPU whose free memory is this many times its size
 
 
@@ -89,16 +92,24 @@ class StoriesTask(Task):
     """Next-token prediction of the text and the end of each story, never from one story into the next."""
 
     def __init__(self, config: Config, folder: Path, device: torch.device):
-        sequence = config.sequence
-        sizes = replace(config.model.resolved(data.tokenizer(folder)), vocabulary=data.facts(folder)["vocabulary"])
-        self.model = deferred.made(lambda: TinyTransformer(sizes), device)
         training = data.tokens(folder, "train")
-        remembered, counted = training[:MOST_REMEMBERED], training[-MOST_COUNTED:]
-        if self.model.memory is not None:
-            self.model.memory.count(remembered, data.numbers(remembered))
+        if config.model.base is None:
+            sizes = replace(config.model.resolved(data.tokenizer(folder)), vocabulary=data.facts(folder)["vocabulary"])
+            self.model = deferred.made(lambda: TinyTransformer(sizes), device)
+            remembered, counted = training[:MOST_REMEMBERED], training[-MOST_COUNTED:]
+            if self.model.memory is not None:
+                self.model.memory.count(remembered, data.numbers(remembered))
+            if self.model.counts is not None:
+                self.model.counts.count(counted, data.numbers(counted))
+        else:
+            base, remembered = data.load_base(config.model.base), training[:0]
+            self.model = TinyTransformer(replace(base.config, dropout=config.model.dropout)).to(device)
+            self.model.load_state_dict(base.state_dict())
+            if self.model.memory is not None:  # what followed in its text is not known any more, but for the means
+                self.model.memory.requires_grad_(False)
+        sequence = config.sequence(self.model.config.context)
         self.train = Windows(training, sequence, sequence, device, len(remembered))
         if self.model.counts is not None:
-            self.model.counts.count(counted, data.numbers(counted))
             self.unseen = data.tokens(folder, "validation")
         self.validation = unseen(folder, "validation", sequence, device)
         trained = config.training.validation_steps * config.training.batch_size
@@ -106,9 +117,9 @@ class StoriesTask(Task):
         self.most_validated = max(FEWEST_VALIDATED, round(trained * VALIDATED / passes))
         self.validation.size = min(self.validation.size, self.most_validated)
         self.facts = data.facts(folder)
-        self.notes = self._notes()
+        self.notes = self._notes(config)
 
-    def _notes(self) -> list[str]:
+    def _notes(self, config: Config) -> list[str]:
         facts, sizes = self.facts, self.model.config
         notes = [
             f"stories: {facts['source']}; {facts['train']['stories']:,} to train on, "
@@ -116,8 +127,8 @@ class StoriesTask(Task):
             f"({facts['split']})",
             f"SRAM of the RP2040: {rp2040.sram_bytes(sizes):,} of {rp2040.SRAM_BYTES:,} bytes",
         ]
-        if facts["train"]["characters"] < FEW:
-            notes.append("these teach few words: add others (data.source=FOLDER), or tell by --name tinystories-real")
+        if config.model.base is None and facts["train"]["characters"] < FEW:
+            notes.append(f"these teach few words: {FROM_BASE}")
         if (size := self.validation.size) == self.most_validated:
             notes.append(f"validation: the first {size:,} windows, so that it takes at most a tenth of the time")
         if duplicates := facts["duplicates_removed"]:

@@ -81,11 +81,11 @@ class Encoder(dict[str, bytes]):
         return b"".join(map(self.__getitem__, PIECE.findall(text)))
 
 
-def write_encoded(tokenizer: str, schema: pa.Schema, task: tuple[Blocks, Path]) -> Counter[str]:
+def write_encoded(tokenizer: str, schema: pa.Schema, lower: bool, task: tuple[Blocks, Path]) -> Counter[str]:
     """Write blocks to an Arrow file of SCHEMA, and their tokens beside it; return counts of what is in them.
 
-    `tokenizer` is as the library `tokenizers` writes it, `schema` has the file's metadata, `task` the blocks and the
-    file.
+    `tokenizer` is as the library `tokenizers` writes it, `schema` has the file's metadata, `lower` asks for lower case,
+    `task` has the blocks and the file.
     """
     blocks, path = task
     encoder, sizes, stories = _encoder(tokenizer), Counter[str](), blocks.stories()
@@ -94,7 +94,7 @@ def write_encoded(tokenizer: str, schema: pa.Schema, task: tuple[Blocks, Path]) 
         pa.ipc.new_stream(file, schema) as arrow,
         path.with_suffix(TOKENS).open("wb") as stream,
     ):
-        while texts := list(itertools.islice(stories, TEXTS_AT_ONCE)):
+        while texts := [text.lower() if lower else text for text in itertools.islice(stories, TEXTS_AT_ONCE)]:
             encoded = b"".join(BOUNDARY + encoder.encode(text) + BOUNDARY for text in texts)
             stream.write(encoded)
             arrow.write_batch(pa.record_batch([pa.array(texts, pa.string())], schema=schema))

@@ -1,5 +1,6 @@
 """The tiny transformer, what it may see, and how tokens are drawn."""
 
+import json
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ from models import io, sampling
 from models.stories import rp2040
 from models.stories.config import PRESETS, TinyTransformerConfig
 from models.stories.tiny_transformer import TinyTransformer
+from pipelines.workloads.tinystories.tokenization import train_tokenizer
 from tests.models.tiny import SIZES, make, trained_tokenizer
 
 
@@ -102,3 +104,9 @@ def test_settings_out_of_range_are_refused(setting):
 def test_sizes_that_do_not_divide_are_refused():
     with pytest.raises(ValueError, match="heads=3"):
         TinyTransformerConfig(**{**SIZES, "heads": 3})
+
+
+@pytest.mark.parametrize(("text", "lower"), [("Жил-был Кот. ", False), ("жил-был кот. ", True), ("猫と犬。", True)])
+def test_capitals_of_any_script_are_capitals(text, lower):
+    tokenizer = train_tokenizer([text * 20], 60)
+    assert make(vocabulary=60, tokenizer=json.loads(tokenizer.to_str())).lower_case == lower

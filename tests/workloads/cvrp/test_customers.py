@@ -380,6 +380,17 @@ def test_predict_answers_a_folder_of_tables_beside_its_own_tours(tmp_path):
     assert cost_of(problems["a"][0], one["routes"]) == pytest.approx(one["cost"])
 
 
+def test_predict_says_of_which_row_an_error_is_and_which_rows_are_twice(tmp_path):
+    written(tmp_path, "title\nname,x,y,demand\nYard,1,2,0\nA,3,4,5\nCafe,5,9,70\nA,3,4,6\n", "plan.csv")
+    done = stage(tmp_path, "predict.py", "--name", "cvrp-20", "plan.csv", "capacity=15")
+    said = "row 5 (Cafe) asks for 70, more than the capacity of 15; split the customer"
+    assert json.loads(done.stdout)["error"].endswith(said)
+    assert f"plan.csv: {said}" in done.stderr
+    assert "twice by name and place, both are served: row 6 (A)" in done.stderr
+    done = stage(tmp_path, "predict.py", "--name", "cvrp-20", "plan.csv", "capacity=70", "max_length=9")
+    assert "row 5 (Cafe) cannot be served, even on a route of its own" in done.stderr
+
+
 OPEN = """name,lon,lat,parcels,open,close
 depot,13.40,52.52,,7:00,18:00
 Anna,13.45,52.50,3,8:00,9:00

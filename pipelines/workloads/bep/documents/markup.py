@@ -137,8 +137,7 @@ class _Blocks:
 
     def end(self) -> None:
         """End the element that began last."""
-        name = self.open.pop()
-        if name not in BLOCKS:
+        if (name := self.open.pop()) not in BLOCKS:
             return
         self._flush()
         self.in_item = self.in_item and name != ITEM

@@ -61,8 +61,7 @@ class _Reader:
                 place += max(int(number or 0), 0)
             elif word or sign:
                 self.skipped = 0  # what stands in for a Unicode sign is text; where it is missing, nothing is lost
-                name = (word or sign).decode("latin-1")
-                if name in PARAGRAPH or name == "row":
+                if (name := (word or sign).decode("latin-1")) in PARAGRAPH or name == "row":
                     yield from self._ended(name)
                 else:
                     self._control(name, int(number) if number else None)

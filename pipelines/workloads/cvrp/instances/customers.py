@@ -59,6 +59,11 @@ class Customers:
         own = {"customers": places[:last], "depots": places[last:], "demands": self.demands[1 : last + 1]}
         return {"depot": depot, **own, **self.others, "degrees": self.degrees}
 
+    def customers_by_row(self) -> dict[str, str]:
+        """Return {"customer 1": "row 3 (Bakery)"} and so on."""
+        rows = (f"row {row} ({printable(name, 60)})" for row, name in zip(self.rows, self.names, strict=True))
+        return {f"customer {number}": row.removesuffix(" ()") for number, row in enumerate(rows)}
+
 
 def completed(given: Mapping[str, object]) -> Mapping[str, object]:
     """Return an input with demands and capacities in whole numbers; raise UserError if it has no capacity."""
@@ -127,6 +132,11 @@ def read_table(path: Path) -> Customers:
     where = f"row {depot}{f' ({names[0]})' if names[0] else ''}{'' if marked else ', the first'}"
     more = [f"further depots in rows {' and '.join(map(str, further))}"] if further else []
     found = "; ".join([f"{len(served)} customers, depot in {where}", *more, *called])
+    known = [(name, *place) for name, place in zip(names, places.tolist(), strict=True)][: len(served) + 1]
+    first = {each: at for at, each in reversed(list(enumerate(known)))}
+    if twice := [at for at, each in enumerate(known) if each[0] and first[each] < at]:
+        some = ", ".join(f"row {list(rows)[at]} ({names[at]})" for at in twice[:3])
+        found += f"; twice by name and place, both are served: {some}{', ...' if len(twice) > 3 else ''}"
     if unused := [str(name) for at, name in enumerate(header) if name and at not in columns.values()]:
         found += f"; not used: {', '.join(unused)}"
     if degrees:

@@ -190,8 +190,7 @@ def _check_complete(sections: dict[str, Rows], metric: str, complete: bool) -> N
 
 def _dimension(header: Header, metric: str) -> int:
     """Return DIMENSION."""
-    dimension = whole("DIMENSION", _header(header, "DIMENSION"))
-    if dimension < 2:
+    if (dimension := whole("DIMENSION", _header(header, "DIMENSION"))) < 2:
         raise UserError(f"DIMENSION is {dimension}; a depot and at least one customer make 2 or more")
     if dimension > MOST_CUSTOMERS + 1 and not METRICS[metric].planar:
         held = f"a matrix of {metric} distances is held for at most {MOST_CUSTOMERS} customers"
@@ -214,8 +213,7 @@ def _nodes(sections: dict[str, Rows], title: str, count: int, counted: str = "DI
         if len(words) != len(columns):
             of = f"{', '.join(columns[:-1])} and {columns[-1]}"
             raise UserError(f"line {number}: {' '.join(words)[:40]!r} in {title}; each row is {of}")
-        node = whole(f"line {number}: the node number", words[0])
-        if node in nodes:
+        if (node := whole(f"line {number}: the node number", words[0])) in nodes:
             twice = f"line {number}: node {node} is given a second time in {title}"
             raise UserError(f"{twice}; give each node a number of its own")
         nodes[node] = words[1:]

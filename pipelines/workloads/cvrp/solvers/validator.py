@@ -80,8 +80,7 @@ def _fault(problem: Problem, route: Sequence[int], kind: int, hours: Sequence[Se
     waited, movable = 0.0, closing[depot] - begin
     for node, on_the_way in zip(stops.tolist(), travel, strict=True):
         arrival = now + on_the_way
-        now = max(arrival, opening[node])
-        if now > closing[node] + slack:
+        if (now := max(arrival, opening[node])) > closing[node] + slack:
             who = f"customer {node}" if 0 < node <= problem.customers else "its depot"
             return f"reaches {who} at {now:g}, after {closing[node]:g}"
         waited += now - arrival

@@ -127,8 +127,7 @@ def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) 
         for name, makers in ways.items():
             for make in makers:
                 tried = _fitted(make(), seen.get(name, kernel), comparisons, drawn)
-                error = np.square(tried[0][part] - known[part]).mean()
-                if error < least[name]:
+                if (error := np.square(tried[0][part] - known[part]).mean()) < least[name]:
                     least[name], found[name] = error, tried
     return found
 

@@ -210,8 +210,7 @@ def _pairs(listed: Listed, table: Path, rows: Rows, root: Path) -> None:
 
 def _as_pair(table: Path, line: int, row: Mapping[str, str]) -> dict[str, str]:
     """Return a choice of a winner as a pair with its label, in an order that says nothing of who won."""
-    tie = row.get("tie", "").lower()
-    if tie not in (*TRUE, *FALSE):
+    if (tie := row.get("tie", "").lower()) not in (*TRUE, *FALSE):
         raise UserError(f"{table}, line {line}: tie is {row['tie']!r}; it must be 1 or 0")
     names = sorted((row["winner"], row["loser"]))
     if hashlib.sha256("\n".join(names).encode("utf-8", "replace")).digest()[0] % 2:

@@ -81,8 +81,7 @@ def _check_reload(model: Comparator) -> None:
             found = again(**model.example())
     # On a CPU the same kernels give the same bits; a GPU may choose others.
     tolerance = 0.0 if device.type == "cpu" else 1e-3
-    difference = float((found - expected).abs().max())
-    if not difference <= tolerance:
+    if not (difference := float((found - expected).abs().max())) <= tolerance:
         raise UserError(
             f"saved and loaded again, the model's logits differ by {difference:g}: either something that trains or "
             "the base is not restored; choose another model.kind or model.base"
