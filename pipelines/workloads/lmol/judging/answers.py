@@ -18,16 +18,27 @@ PAIRS_AT_ONCE = 512
 
 
 class ModelAnswers:
-    """Answers of a comparator about the images of `source`, which are encoded when this is made."""
+    """Answers of a comparator about the images of `source`, which are encoded when this is made, if not before."""
 
-    def __init__(self, model: Comparator, source: data.Images, device: torch.device, map_items: MapItems):
+    def __init__(
+        self,
+        model: Comparator,
+        source: data.Images,
+        device: torch.device,
+        map_items: MapItems,
+        known: tuple[Tensor, float] | None = None,  # features, and seconds an image
+    ):
         self.model, self.device, self.map_items = model, device, map_items
         self.comparisons, self.seconds, self.passes = 0, 0.0, 0.0
         began = time.perf_counter()
-        encoded = map_items(source, lambda batch: {"features": model.encode(batch["image"].to(device))}, IMAGES_AT_ONCE)
+
+        def encode(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+            return {"features": model.encode(batch["image"].to(device))}
+
+        features = known[0] if known else map_items(source, encode, IMAGES_AT_ONCE)["features"]
+        self.encode_seconds = known[1] if known else (time.perf_counter() - began) / source.size
         # If the images do not fit on the device, their encodings may not fit either.
-        self.features = encoded["features"] if source.workers else encoded["features"].to(device)
-        self.encode_seconds = (time.perf_counter() - began) / source.size
+        self.features = features if source.workers else features.to(device)
         self.row = torch.full((len(source.images),), -1)
         self.row[source.rows] = torch.arange(source.size)
         one = source[torch.zeros(1, dtype=torch.long)].to(device)
