@@ -12,13 +12,11 @@ import numpy as np
 import torch
 from PIL import Image
 
-from common.disk.prepared import MANIFEST
 from common.plain import Plain
 from common.statistics import Z95, percentiles
 from models.images.comparator.interface import Comparator
 from models.images.comparator.siamese import TowerSiamese
 from models.images.ranking import FIRST, SECOND, SIMILAR, SWAPPED
-from pipelines.distributed import ranks
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data, features
 from pipelines.workloads.lmol.config import Config
@@ -65,10 +63,8 @@ def evaluate(
     split = f"test-{name}" if several else "test"
     seen = np.arange(len(comparisons.images)) if isinstance(model, TowerSiamese) else comparisons.parts["test"]
     source = data.Images(comparisons.images, seen, config.data.workers)
-    at = features.home(model, folder, device)
-    kept = at and (ranks.world() == 1 or all(ranks.gather((at / MANIFEST).exists())))  # else all encode together
-    seen_before = features.of_all(model, [comparisons], at, device) if at and kept else None
-    answers = ModelAnswers(model, source, device, map_items, seen_before)
+    kept = features.of_all(model, [comparisons], folder, device, together=True)
+    answers = ModelAnswers(model, source, device, map_items, kept)
     found = _ask(answers, comparisons, config.evaluation.comparisons)
     triples = figures.transitivity(answers, comparisons.parts["test"], comparisons.theta, config.seed)
     passes = _passes(answers, found.placed, config)

@@ -17,15 +17,12 @@ from torch import Tensor
 
 from common.disk import prepared
 from common.disk.files import sha256
-from common.errors import UserError
-from common.plain import Plain
 from models.images.comparator.interface import AT_ONCE, Comparator
 from models.images.comparator.siamese import TowerSiamese
-from pipelines.distributed import deferred
+from pipelines.distributed import deferred, ranks
 from pipelines.workloads.lmol import data
 
 FEATURES, LAYOUT = "features.npy", 1  # LAYOUT grows when `TowerSiamese.encode` computes something else
-Timed = tuple[Tensor, float]  # features (N, F) of all images, and the seconds that an image takes
 
 
 def home(model: Comparator, folder: Path, device: torch.device) -> Path | None:
@@ -33,35 +30,32 @@ def home(model: Comparator, folder: Path, device: torch.device) -> Path | None:
     if not (isinstance(seen := model.of(None), TowerSiamese) and seen.frozen):
         return None
     bits = [torch.get_num_threads() if device.type == "cpu" else torch.get_float32_matmul_precision(), device.type]
-    bits += [torch.__version__, transformers.__version__, LAYOUT]
-    decide = json.dumps([*seen.tower.identity, sha256(folder / data.IMAGES), *bits])
-    return folder.parent / f"features-{hashlib.sha256(decide.encode()).hexdigest()[:32]}"
+    decide = [*seen.tower.identity, sha256(folder / data.IMAGES), *bits, torch.__version__, transformers.__version__]
+    return folder.parent / f"features-{hashlib.sha256(json.dumps([LAYOUT, *decide]).encode()).hexdigest()[:32]}"
 
 
-def of_all(model: Comparator, sets: Sequence[data.Comparisons], at: Path, device: torch.device) -> Timed:
-    """Return the features that are in the folder `at`, or are computed, and kept there where the disk allows it.
+def of_all(
+    model: Comparator, sets: Sequence[data.Comparisons], folder: Path, device: torch.device, together: bool = False
+) -> tuple[Tensor, float] | None:
+    """Return features (N, F) of all images, and the seconds that each took; None without a frozen tower.
 
-    References among the images are not encoded again.
+    References among the images are not encoded again. Processes that could encode `together` get what all of them see.
     """
-    images, made = data.Images(sets[0].images, np.arange(len(sets[0].images))), list[Timed]()
+    at = home(model, folder, device)
+    if at is None or (together and ranks.world() > 1 and not all(ranks.gather((at / prepared.MANIFEST).exists()))):
+        return None
 
-    def make() -> Timed:
-        began = time.perf_counter()
+    def write(temporary: Path) -> dict[str, float]:
+        images, began = data.Images(sets[0].images, np.arange(len(sets[0].images))), time.perf_counter()
         with deferred.lent(model, device):
             found = in_parts(lambda items: model.encode_all(images[items]), images.size, torch.device("cpu"))
-        return found, (time.perf_counter() - began) / images.size
+        seconds = (time.perf_counter() - began) / images.size
+        np.save(temporary / FEATURES, found.numpy())
+        return {"seconds": seconds}
 
-    def write(temporary: Path) -> dict[str, Plain]:
-        made.append(make())
-        np.save(temporary / FEATURES, made[0][0].numpy())
-        return {"seconds": made[0][1]}
-
-    try:
-        facts = prepared.prepare(at, {}, write, lambda: ())
-        found, seconds = torch.from_numpy(np.load(at / FEATURES, mmap_mode="c")), facts["seconds"]
-        assert isinstance(seconds, float)
-    except UserError:  # the disk is full or read-only
-        found, seconds = made[0] if made else make()
+    seconds = prepared.prepare(at, {}, write, lambda: ())["seconds"]
+    assert isinstance(seconds, float)
+    found = torch.from_numpy(np.load(at / FEATURES, mmap_mode="c"))
     for view, own in zip(model.views.values(), sets, strict=True):
         if np.array_equal(view.reference_images.cpu().movedim(1, -1).numpy(), own.images[own.references]):
             view.encoded_references(found[own.references])

@@ -87,8 +87,8 @@ class ComparisonTask(Task):
 
     def _encoded(self) -> Tensor:
         """Return encodings (n, ...) of the images in use, to which the regressions over a tower are fitted."""
-        if at := features.home(self.model, self.folder, self.device):
-            found = features.of_all(self.model, self.sets, at, self.device)[0][self.used].to(self.home)
+        if kept := features.of_all(self.model, self.sets, self.folder, self.device):
+            found = kept[0][self.used].to(self.home)
         else:
             with deferred.lent(self.model, self.device):
                 found = in_parts(lambda items: self.model.encode_all(self.stored[items]), len(self.used), self.home)

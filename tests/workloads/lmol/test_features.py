@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+from common.errors import UserError
 from models.images.vision_tower import Tower
 from pipelines.workloads.lmol import data, features, folds
 from pipelines.workloads.lmol.config import Config
@@ -85,7 +86,7 @@ def stored(config, folder):
         data.prepare(config, folder)
     comparisons, task = data.load(folder, 0), next(iter(tasks(config, folder).values()))
     at = features.home(task.model, folder, CPU)
-    return features.of_all(task.model, [comparisons], at, CPU)[0], at, task.model
+    return features.of_all(task.model, [comparisons], folder, CPU)[0], at, task.model
 
 
 def images_in(folder):
@@ -129,14 +130,14 @@ def test_a_tower_that_is_tuned_keeps_nothing(made, tmp_path):
     assert not list(tmp_path.glob("features-*"))
 
 
-def test_a_full_disk_costs_time_only(made, tmp_path, monkeypatch):
+def test_a_full_disk_is_named_and_leaves_nothing(made, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "full")
 
     monkeypatch.setattr(np, "save", full)
-    found, _, model = stored(of(made), tmp_path / "whole")
-    assert torch.equal(found, model.encode_all(images_in(tmp_path / "whole")))
-    assert not list(tmp_path.glob("features-*"))
+    with pytest.raises(UserError, match=r"features-.*the disk is full"):
+        stored(of(made), tmp_path / "whole")
+    assert not list(tmp_path.glob("*features-*"))
 
 
 ALONE = """
