@@ -119,7 +119,7 @@ class Sight(nn.Module):
         super().__init__()
         if mean is None or std is None:
             raise ValueError("the base's image processor states no image_mean and image_std; give a base that does")
-        self.size, self.weights = size, torch.empty(0)
+        self.size, self.weights, self.scale = size, torch.empty(0), [list(mean), list(std)]
         self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(std).view(3, 1, 1), persistent=False)
 
@@ -162,6 +162,9 @@ class Tower(nn.Module):
         else:
             self._load(Base(name, revision))
         self.requires_grad_(False).eval()
+        of_hub = getattr(self.network, "config", None)
+        # What decides the features of an image: none of it changes while the tower is frozen.
+        self.identity = [self.revision, self.sight.size, self.sight.scale, of_hub and of_hub.to_json_string()]
         with limits.paused():
             features = self(torch.zeros(1, 3, self.sight.size, self.sight.size))
         _, self.cells, self.channels = features.shape  # T, V

@@ -216,12 +216,12 @@ class Comparator(io.Model):
 
         return ranking.References(log_odds, numbers, scores, theta, budget)
 
-    def encoded_references(self) -> Tensor:
-        """Return encodings (R, ...) of the references, kept until the mode or a tensor of the model changes."""
+    def encoded_references(self, known: Tensor | None = None) -> Tensor:
+        """Return encodings (R, ...) of the references, or those `known`; kept until the mode or a tensor changes."""
         tensors = [self.reference_images] if self.fixed else [*self.parameters(), *self.buffers()]
         state = [(each._version, each.dtype, each.device) for each in tensors]
-        if self._kept is None or self._kept[0] != state:
-            self._kept = state, self.encode_all(self.reference_images)
+        if known is not None or self._kept is None or self._kept[0] != state:
+            self._kept = state, self.encode_all(self.reference_images) if known is None else known.to(state[0][2])
         return self._kept[1]
 
     def train(self, mode: bool = True) -> Self:

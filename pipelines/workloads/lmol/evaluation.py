@@ -18,7 +18,7 @@ from models.images.comparator.interface import Comparator
 from models.images.comparator.siamese import TowerSiamese
 from models.images.ranking import FIRST, SECOND, SIMILAR, SWAPPED
 from pipelines.engine.workload import Evaluation, MapItems
-from pipelines.workloads.lmol import data
+from pipelines.workloads.lmol import data, features
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
 from pipelines.workloads.lmol.judging import pair_figures as figures
@@ -63,13 +63,14 @@ def evaluate(
     split = f"test-{name}" if several else "test"
     seen = np.arange(len(comparisons.images)) if isinstance(model, TowerSiamese) else comparisons.parts["test"]
     source = data.Images(comparisons.images, seen, config.data.workers)
-    answers = ModelAnswers(model, source, device, map_items)
+    kept = features.of_all(model, [comparisons], folder, device, together=True)
+    answers = ModelAnswers(model, source, device, map_items, kept)
     found = _ask(answers, comparisons, config.evaluation.comparisons)
     triples = figures.transitivity(answers, comparisons.parts["test"], comparisons.theta, config.seed)
     passes = _passes(answers, found.placed, config)
     parts = answers.features.split(model.regressions.sizes, 1)[:2] if isinstance(model, TowerSiamese) else ()
-    features = [(each.cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]  # of a tower
-    others = baselines(comparisons, config.seed, features)
+    towers = [(each.cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]
+    others = baselines(comparisons, config.seed, towers)
     if config.evaluation.network_steps != 0:
         tower = (model, answers.features) if isinstance(model, TowerSiamese) else ()
         network = network_scores(config, comparisons, device, *tower)

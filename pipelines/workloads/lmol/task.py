@@ -1,7 +1,7 @@
 """The task of training a comparator: both orders of every pair, and a loss that is right for unselected pairs."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from common.random import derive_key
-from models.images.comparator.interface import AT_ONCE
 from models.images.comparator.scorer import Scorer
 from models.images.comparator.siamese import Siamese, TowerSiamese
 from models.images.ranking import SWAPPED, Davidson
@@ -19,8 +18,9 @@ from models.images.vlm_comparator.levels import LevelComparator
 from models.images.vlm_comparator.model import VlmComparator
 from pipelines.distributed import deferred
 from pipelines.engine.workload import Loss, MapItems, Task
-from pipelines.workloads.lmol import data
+from pipelines.workloads.lmol import data, features
 from pipelines.workloads.lmol.config import Config
+from pipelines.workloads.lmol.features import in_parts
 from pipelines.workloads.lmol.model import make_model
 from pipelines.workloads.lmol.pairs import PARTS
 from pipelines.workloads.lmol.training.batches import Pairs
@@ -36,7 +36,7 @@ class ComparisonTask(Task):
     def __init__(self, config: Config, folder: Path, device: torch.device):
         numbers = range(len(config.data.attributes)) if len(config.data.attributes) > 1 else [None]
         self.config, self.sets = config, [data.load(folder, config.data.fold, number) for number in numbers]
-        self.comparisons = self.sets[0]
+        self.comparisons, self.folder = self.sets[0], folder
         began = time.perf_counter()
         based = bool(config.model.base)  # which is read whole
         self.model = deferred.made(lambda: make_model(config, *self.sets), device, whole=based)
@@ -87,8 +87,11 @@ class ComparisonTask(Task):
 
     def _encoded(self) -> Tensor:
         """Return encodings (n, ...) of the images in use, to which the regressions over a tower are fitted."""
-        with deferred.lent(self.model, self.device):
-            found = in_parts(lambda items: self.model.encode_all(self.stored[items]), len(self.used), self.home)
+        if kept := features.of_all(self.model, self.sets, self.folder, self.device):
+            found = kept[0][self.used].to(self.home)
+        else:
+            with deferred.lent(self.model, self.device):
+                found = in_parts(lambda items: self.model.encode_all(self.stored[items]), len(self.used), self.home)
         for view, own in zip(self.model.views.values(), self.sets, strict=True):
             if isinstance(view, TowerSiamese):
                 of_part = [self._of_part(part, own) for part in PARTS[:2]]
@@ -147,7 +150,7 @@ class ComparisonTask(Task):
         ]
         if found.attribute == "score" and self.config.data.attribute is None:
             notes.append("pages will say 'score' for what images are ranked by; give data.attribute=quality, say")
-        tower = getattr(self.model, "tower", None)
+        tower = getattr(self.model.of(None), "tower", None)
         if isinstance(tower, Tower) and self.config.data.size < tower.sight.size:
             notes.append(
                 f"data.size={self.config.data.size} is below the base's {tower.sight.size} pixels a side, which costs "
@@ -223,17 +226,6 @@ class ComparisonTask(Task):
             figures[f"val/mae{which}"] = float((scores - known).abs().mean())
             figures[f"val/standard_error{which}"] = float(errors.mean())
         return figures
-
-
-def in_parts(function: Callable[[Tensor], Tensor], count: int, home: torch.device) -> Tensor:
-    """Return function(items) (N, ...) of all items below `count`, computed a part at a time, on the device `home`."""
-    whole = torch.empty(0)
-    for items in torch.arange(count).split(AT_ONCE):
-        part = function(items).to(home)
-        if not len(whole):
-            whole = part.new_empty(count, *part.shape[1:])
-        whole[items] = part
-    return whole
 
 
 def logits_of_orders(

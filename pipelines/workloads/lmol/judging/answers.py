@@ -15,19 +15,24 @@ from pipelines.workloads.lmol.judging.baselines import Answer
 
 IMAGES_AT_ONCE = 64
 PAIRS_AT_ONCE = 512
+Known = tuple[Tensor, float] | None  # features, and the seconds that an image took
 
 
 class ModelAnswers:
-    """Answers of a comparator about the images of `source`, which are encoded when this is made."""
+    """Answers of a comparator about the images of `source`, which are encoded when this is made, if not before."""
 
-    def __init__(self, model: Comparator, source: data.Images, device: torch.device, map_items: MapItems):
+    def __init__(
+        self, model: Comparator, source: data.Images, device: torch.device, map_items: MapItems, known: Known = None
+    ):
         self.model, self.device, self.map_items = model, device, map_items
         self.comparisons, self.seconds, self.passes = 0, 0.0, 0.0
-        began = time.perf_counter()
-        encoded = map_items(source, lambda batch: {"features": model.encode(batch["image"].to(device))}, IMAGES_AT_ONCE)
+        if not known:
+            began = time.perf_counter()
+            shown = map_items(source, lambda each: {"": model.encode(each["image"].to(device))}, IMAGES_AT_ONCE)
+            known = shown[""], (time.perf_counter() - began) / source.size
+        features, self.encode_seconds = known
         # If the images do not fit on the device, their encodings may not fit either.
-        self.features = encoded["features"] if source.workers else encoded["features"].to(device)
-        self.encode_seconds = (time.perf_counter() - began) / source.size
+        self.features = features if source.workers else features.to(device)
         self.row = torch.full((len(source.images),), -1)
         self.row[source.rows] = torch.arange(source.size)
         one = source[torch.zeros(1, dtype=torch.long)].to(device)
