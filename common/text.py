@@ -3,7 +3,6 @@
 import lzma
 import math
 import re
-from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,6 +14,7 @@ from common.kneser_ney import lookup
 BITS_PER_NAT = 1 / math.log(2)
 WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
 BASE = 0x9E3779B97F4A7C15  # of hashes; odd, so that its powers can be inverted modulo 2^64
+BUCKET = np.uint64(48)  # all but the first bits of a hash
 PPMD_ORDERS = (4, 5, 6, 8, 12, 16)
 PPMD_MEMORY = 1 << 28  # bytes; it forgets everything when they are full
 MOST_FOR_ORDER = 300_000  # characters of the training text, its end, that an order is chosen on
@@ -41,11 +41,14 @@ def words(text: str) -> list[str]:
 
 def longest_copied_span(text: str, training: str) -> str:
     """Return the longest piece of `text` that occurs in `training`, the first if several are equally long; else ""."""
-    longest = ""
-    for start in range(len(text)):
-        if (end := start + len(longest) + 1) <= len(text) and text[start:end] in training:
-            ends = range(end, len(text) + 1)
-            longest = text[start : end - 1 + bisect_left(ends, True, key=lambda end: text[start:end] not in training)]
+    longest, shortest, most = "", 1, min(len(text), len(training))
+    while shortest <= most:
+        length = min((shortest + most) // 2, max(64, 4 * shortest))
+        pieces, known = hashes(text, length), hashes(training, length)
+        known = np.sort(known[np.isin(known >> BUCKET, pieces >> BUCKET)])  # first the few that could be among them
+        starts = np.flatnonzero(lookup(known, pieces) >= 0).tolist()
+        found = next((piece for at in starts if (piece := text[at : at + length]) in training), "")
+        longest, shortest, most = (found, length + 1, most) if found else (longest, shortest, length - 1)
     return longest
 
 

@@ -15,22 +15,23 @@ HEADING, HEADER, SENTENCE, ITEM, ROW = range(5)
 LONGEST_HEADING, MOST_WORDS = 90, 12  # characters and words
 DEEPEST_NUMBERED, PLAIN = 20, 27  # levels; headings without a number stand below those with one
 LABEL_LEVEL = 30
+UPPER = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0104\u0106\u010c\u0141\u0152\u015a\u0160\u017b\u017d\u0391-\u03a9\u0410-\u042f"  # and with accents
 NEAR = 10_000  # characters that a text's last heading is searched for in
 SHARP = re.compile(r"(#{1,6})\s+(?=\S)")
 NUMBER = re.compile(
     r"(?:part|section|appendix|annexe?|chapter|schedule|kapitel|abschnitt|teil|anhang|anlage|chapitre|partie)\s+"
     r"(?:\d+|[A-Z]|[ivx]+|one|two|three|four|five)\b[.:)]?\s*"
-    r"|[A-Z](?:\.\d+)+\.?\s+|[A-Z][.)]\s+|\d{1,2}(?:\.\d{1,2})*[.)]?\s+(?=[A-Z])",
+    r"|[A-Z](?:\.\d+)+\.?\s+|[A-Z][.)]\s+|\d{1,2}(?:\.\d{1,2})*[.)]?\s+(?=[^\W\d_])",
     re.IGNORECASE,
 )
 BULLET = re.compile(r"(?:[-*\u2022\u2013\u25aa\u25cf\u25e6]|\(?[a-z]{1,3}[.)]|\(?[ivx]+[.)]|\(?\d{1,2}[.)])\s+")
-LABEL = re.compile(r"(\*\*)?([A-Z][^.:|*\n]{1,58}?)(?(1)(?:[:.]?\*\*[:.]?|[:.])|:)\s+(?=\S)")
-TITLED = re.compile(r"\d{1,2}(?:\.\d{1,2})+\.?\s+([A-Z][^.:|\n]{2,48})\.\s+(?=[A-Z])")
+LABEL = re.compile(rf"(\*\*)?([{UPPER}][^.:|*\n]{{1,58}}?)(?(1)(?:[:.]?\*\*[:.]?|[:.])|:)\s+(?=\S)")
+TITLED = re.compile(rf"\d{{1,2}}(?:\.\d{{1,2}})+\.?\s+([{UPPER}][^.:|\n]{{2,48}})\.\s+(?=[{UPPER}])")
 RULE = re.compile(r"[|\s:+-]*-{2,}[|\s:+-]*")
 ABBREVIATED = re.compile(
     r"(?:\b(?:e\.g|i\.e|etc|vs|cf|No|Nos|Fig|Ref|approx|incl|min|max|St|Ltd|Co|Mr|Ms|Dr)|(?:^|\s)[A-Z])\.$"
 )
-SENTENCE_END = re.compile(r"(?<=[.!?])[\"')\]\u201d\u2019]*\s+(?=[\"'(\[\u201c\u2018]?[A-Z0-9<])")
+SENTENCE_END = re.compile(rf"(?<=[.!?])[\"')\]\u201d\u2019]*\s+(?=[\"'(\[\u201c\u2018]?[{UPPER}0-9<])")
 
 
 class Line(NamedTuple):

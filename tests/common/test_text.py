@@ -54,6 +54,13 @@ def test_a_span_is_not_grown_by_one_character_at_a_time():
     assert time.process_time() - began < 2
 
 
+def test_a_span_of_texts_that_repeat_themselves_is_found_in_time():
+    began = time.process_time()
+    sample, training = ("a" * 1000 + "b" * 1000) * 50, ("a" * 999 + "b" * 1000) * 50
+    assert len(text.longest_copied_span(sample, training)) == 2998
+    assert time.process_time() - began < 3
+
+
 @settings(deadline=None)
 @given(st.text("ab", max_size=30), st.text("ab", max_size=30), st.integers(1, 6))
 def test_copied_characters_are_those_within_a_copied_piece(sample, training, span):

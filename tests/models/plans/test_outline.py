@@ -113,3 +113,16 @@ def test_any_text_can_be_divided(text):
     rows = divide(text)
     assert rows.shape[1] == 4
     assert (rows[:, 2] < np.arange(len(rows))).all()
+
+
+def test_headings_labels_and_sentences_may_begin_with_an_accent():
+    text = "4.2 \u00dcbergabe an den Betreiber\nDie Modelle liegen vor. \u00c4nderungen sind zu melden.\n\u00c9tendue du projet: Tout.\n"
+    assert clauses(text) == [
+        (SENTENCE, "4.2 \u00dcbergabe an den Betreiber", None, "Die Modelle liegen vor."),
+        (SENTENCE, "4.2 \u00dcbergabe an den Betreiber", None, "\u00c4nderungen sind zu melden."),
+        (SENTENCE, "4.2 \u00dcbergabe an den Betreiber > \u00c9tendue du projet", None, "Tout."),
+    ]
+    assert clauses("1.2 \u041c\u043e\u0434\u0435\u043b\u0438\n\n\u0414\u0430. \u0418 \u0434\u043e\u043c.\n") == [
+        (SENTENCE, "1.2 \u041c\u043e\u0434\u0435\u043b\u0438", None, "\u0414\u0430."),
+        (SENTENCE, "1.2 \u041c\u043e\u0434\u0435\u043b\u0438", None, "\u0418 \u0434\u043e\u043c."),
+    ]

@@ -84,7 +84,10 @@ def _places(document: "Document") -> Iterator[tuple[str, "Paragraph", "Paragraph
 
 
 def _is_heading(block: "Paragraph | Table") -> bool:
-    return block.style is not None and (block.style.name or "").startswith("Heading")
+    style = block.style
+    while style is not None and not (style.name or "").startswith("Heading"):
+        style = style.base_style  # of a firm's own style of headings, one of Word's
+    return style is not None
 
 
 def _topic(heading: str) -> str:

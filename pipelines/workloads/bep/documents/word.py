@@ -1,6 +1,6 @@
 """The text of Word documents in the order of their body, with lists, tables, text boxes, notes and equations."""
 
-from collections.abc import Collection
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,8 +30,8 @@ def read_docx(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list
         document = docx.Document(unpacked(content, maximum_bytes, WORD_PARTS))
         missing = _put_notes(document.element.body, _notes(document.part))
         edges = sum(relation.reltype.endswith(("/header", "/footer")) for relation in document.part.rels.values())
-        styles = document.styles.element.iter(f"{WORD}style")
-        lists = {style.get(f"{WORD}styleId") for style in styles if _is_list(style.pPr)}
+        styles = {style.get(f"{WORD}styleId"): style for style in document.styles.element.iter(f"{WORD}style")}
+        lists = {name: _makes_items(list(_with_bases(name, styles))) for name in styles}
         left_out = {"footnotes and endnotes": missing, "headers and footers": edges}
         return Form(partial(_name, lists), SIGNS, _omitted, TEXTS, layout=False).read(document.element.body, left_out)
 
@@ -62,8 +62,23 @@ def _put_notes(body: "BaseOxmlElement", notes: dict[tuple[str, str], "BaseOxmlEl
     return missing
 
 
-def _name(lists: Collection[str], element: "BaseOxmlElement") -> str:
-    """Return an element's name in HTML; paragraphs in the styles `lists` are items."""
+def _with_bases(name: str | None, styles: Mapping[str, "BaseOxmlElement"]) -> Iterator["BaseOxmlElement"]:
+    """Yield the properties of paragraphs of a style, and of those that it is based on, each once."""
+    left = dict(styles)
+    while name and (style := left.pop(name, None)) is not None:
+        yield style.pPr
+        name = style.basedOn_val
+
+
+def _makes_items(inherited: "list[BaseOxmlElement | None]") -> bool | None:
+    """Return whether the nearest properties that say so make items; those of a heading make none."""
+    if any(each is not None and each.find(f"{WORD}outlineLvl") is not None for each in inherited):
+        return False
+    return next((said for each in inherited if (said := _is_list(each)) is not None), None)
+
+
+def _name(lists: Mapping[str, bool | None], element: "BaseOxmlElement") -> str:
+    """Return an element's name in HTML; `lists` says which styles make items."""
     name = NAMES.get(element.tag, "")
     return ITEM if name == "p" and _is_item(element, lists) else name
 
@@ -78,11 +93,12 @@ def _omitted(element: "BaseOxmlElement") -> str | None:
     return "" if element.tag == f"{WORD}tc" and _continues(element) else OMITTED.get(element.tag)
 
 
-def _is_item(paragraph: "BaseOxmlElement", lists: Collection[str]) -> bool:
+def _is_item(paragraph: "BaseOxmlElement", lists: Mapping[str, bool | None]) -> bool:
     style, numbered = paragraph.style or "", _is_list(paragraph.pPr)
     if numbered is None:
-        return style in lists or style.lower().startswith("listbullet")
-    return numbered and not style.lower().startswith("heading")
+        return bool(lists.get(style)) or style.lower().startswith("listbullet")
+    # The style of a heading has another id in each language, but always a level.
+    return numbered and lists.get(style) is not False and not style.lower().startswith("heading")
 
 
 def _is_list(properties: "BaseOxmlElement | None") -> bool | None:

@@ -133,3 +133,15 @@ def test_libreoffice_sees_all_that_the_template_had_and_the_texts(template):
     assert [line for line in seen["template"] if line not in kept] == []
     for text in ("Weekly.", "- Hard clashes", "None.", "Alder Mill"):
         assert any(text in line for line in seen["filled"])
+
+
+def test_a_firms_own_style_of_headings_is_a_heading():
+    document = docx.Document()
+    document.styles.add_style("Firm's title", 1).base_style = document.styles["Heading 2"]
+    document.add_paragraph("Clash detection", "Firm's title")
+    stream = io.BytesIO()
+    document.save(stream)
+    content, left = filled(stream.getvalue(), PLAN)
+    texts = [each.text for each in docx.Document(io.BytesIO(content)).paragraphs]
+    assert texts == ["Clash detection", "Weekly.", "- Hard clashes"]
+    assert "Clash detection" not in left

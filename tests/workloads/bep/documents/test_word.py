@@ -152,3 +152,34 @@ def test_items_whose_style_numbers_them_are_no_headings(tmp_path, style):
         "Clash detection\n\n\u2022 Check naming by the task team\n\u2022 Sign off by the client\n\n"
         "Hard clashes are assigned on Friday."
     )
+
+
+@pytest.mark.parametrize("heading", ["Heading 1", "berschrift1", "Firm's title"])
+def test_styles_inherit_whether_they_make_items(tmp_path, heading):
+    document = docx.Document()
+    styles = document.styles
+    if heading not in (each.name for each in styles):
+        styles.add_style(heading, WD_STYLE_TYPE.PARAGRAPH).base_style = styles["Heading 1"]
+    styles[heading].element.get_or_add_pPr().get_or_add_numPr().get_or_add_numId().val = 1
+    for name, base in (("Firm's item", "List Bullet"), ("Firm's second item", "Firm's item")):
+        styles.add_style(name, WD_STYLE_TYPE.PARAGRAPH).base_style = styles[base]
+    numbered = document.add_paragraph("Clash detection", heading)
+    document.add_paragraph("Check naming", "Firm's item")
+    document.add_paragraph("Sign off", "Firm's second item")
+    second = document.add_paragraph("Handover", heading)
+    for paragraph in (numbered, second):  # as the button for numbers writes it
+        paragraph._p.get_or_add_pPr().get_or_add_numPr().get_or_add_numId().val = 1
+    document.add_paragraph("The models are handed over.")
+    document.save(tmp_path / "a.docx")
+    assert read(tmp_path / "a.docx").text == (
+        "Clash detection\n\n\u2022 Check naming\n\u2022 Sign off\n\nHandover\n\nThe models are handed over."
+    )
+
+
+def test_styles_that_are_based_on_each_other_end(tmp_path):
+    document = docx.Document()
+    first, second = (document.styles.add_style(name, WD_STYLE_TYPE.PARAGRAPH) for name in ("First", "Second"))
+    first.base_style, second.base_style = second, first
+    document.add_paragraph("Weekly.", first)
+    document.save(tmp_path / "a.docx")
+    assert read(tmp_path / "a.docx").text == "Weekly."
