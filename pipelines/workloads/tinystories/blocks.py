@@ -1,7 +1,8 @@
 """Stories in text files of any size: found without reading a file whole, and read back one at a time.
 
-A block is what lies between two markers or, in a file without a marker, between two blank lines. Its story is its text,
-stripped, with "\\n" as line end and without NUL characters; a block whose story is empty counts for nothing.
+A block is what lies between two markers or, in a file without a marker, between two lines that hold "%" alone, as in
+collections of fortunes, else between two blank lines. Its story is its text, stripped, with "\\n" as line end and
+without NUL characters; a block whose story is empty counts for nothing.
 """
 
 import codecs
@@ -24,8 +25,9 @@ from common.workers import in_order
 from models.stories.config import SPECIAL_TOKENS
 
 MARKER = SPECIAL_TOKENS[0].encode()
-# One pattern a kind of file. A line end is taken whole, so that "\r\n" is never half a blank line.
-SEPARATORS = {True: re.compile(re.escape(MARKER)), False: re.compile(rb"(?>\r\n?|\n)[ \t]*(?=[\r\n])")}
+BLANK = rb"(?>\r\n?|\n)[ \t]*(?=[\r\n])"  # a line end is taken whole, so that "\r\n" is never half a blank line
+# The first of these that a file has parts its stories.
+SEPARATORS = [re.compile(pattern) for pattern in (re.escape(MARKER), rb"\n%[ \t]*(?=[\r\n])", BLANK)]
 STRETCH = 1 << 24  # bytes of a file that are searched for blocks at a time, by one process
 CHUNK = 1 << 20  # bytes that are read at a time
 ROW = np.dtype([("offset", np.int64), ("length", np.int64), ("digest", "S16")])  # of a block in a file
@@ -72,12 +74,18 @@ class Blocks:
         return map("".join, self.pieces())
 
 
-def find(files: Sequence[Path], seed: int) -> tuple[Blocks, int]:
+def separator(text: mmap.mmap | bytes) -> re.Pattern[bytes]:
+    """Return what parts the stories of a text."""
+    return next((pattern for pattern in SEPARATORS[:-1] if pattern.search(text)), SEPARATORS[-1])
+
+
+def find(files: Sequence[Path], seed: int, whole: bool = False) -> tuple[Blocks, int]:
     """Return the blocks of all files in their order, and the number of NUL characters.
 
-    Raises UserError for a file that cannot be read or is not UTF-8.
+    Of `whole` files, each is a story unless it has a marker. Raises UserError for a file that cannot be read or is not
+    UTF-8.
     """
-    stretches = [(number, stretch) for number, path in enumerate(files) for stretch in _stretches(path)]
+    stretches = [(number, stretch) for number, path in enumerate(files) for stretch in _stretches(path, whole)]
     found = in_order(partial(_indexed, seed), [stretch for _, stretch in stretches], "reading the text, parts")
     tables, nuls = zip((np.empty(0, ROW), 0), *found, strict=True)
     numbers = np.repeat(np.array([0, *(number for number, _ in stretches)], np.int32), [len(each) for each in tables])
@@ -98,42 +106,42 @@ def _mapped(file: FileIO) -> mmap.mmap | bytes:
     return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if file.seek(0, io.SEEK_END) else b""
 
 
-def _stretches(path: Path) -> list[tuple[Path, int, int, bool]]:
+def _stretches(path: Path, whole: bool) -> list[tuple[Path, int, int, re.Pattern[bytes]]]:
     """Cut a file between blocks into stretches of at least STRETCH bytes, but for the last.
 
-    Each is the file, where the stretch starts and ends, and whether markers separate the blocks.
+    Each is the file, where the stretch starts and ends, and what separates the blocks.
     """
     try:
         with FileIO(path) as file:
             text = _mapped(file)
     except OSError as error:
         raise UserError(f"cannot read data.source={path}: {error.strerror}; give a file that can be read") from error
-    marked, end = text.find(MARKER) >= 0, len(text)
+    between, end = SEPARATORS[0] if whole else separator(text), len(text)
     cuts = [len(codecs.BOM_UTF8) if text[: len(codecs.BOM_UTF8)] == codecs.BOM_UTF8 else 0]
     while end - cuts[-1] > STRETCH:
-        offset, length = next(_spans(text, cuts[-1] + STRETCH, end, marked))
+        offset, length = next(_spans(text, cuts[-1] + STRETCH, end, between))
         cuts.append(offset + length)
     if cuts[-1] < end:
         cuts.append(end)
-    return [(path, start, stop, marked) for start, stop in itertools.pairwise(cuts)]
+    return [(path, start, stop, between) for start, stop in itertools.pairwise(cuts)]
 
 
-def _spans(text: mmap.mmap | bytes, start: int, end: int, marked: bool) -> Iterator[tuple[int, int]]:
+def _spans(text: mmap.mmap | bytes, start: int, end: int, between: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
     """Yield offset and length of each block between `start` and `end`."""
-    for match in SEPARATORS[marked].finditer(text, start, end):
+    for match in between.finditer(text, start, end):
         yield start, match.start() - start
         start = match.end()
     yield start, end - start
 
 
-def _indexed(seed: int, stretch: tuple[Path, int, int, bool]) -> tuple[np.ndarray, int]:
+def _indexed(seed: int, stretch: tuple[Path, int, int, re.Pattern[bytes]]) -> tuple[np.ndarray, int]:
     """Return rows (n,) of ROW for the blocks in a stretch that have a story, and the number of NULs."""
     rows = []
     prefix = hashlib.sha256(f"{seed} ".encode())
-    path, start, end, marked = stretch
+    path, start, end, between = stretch
     with FileIO(path) as file:
         nuls = sum(chunk.count(b"\0") for chunk in _read(file, start, end))
-        for offset, length in _spans(_mapped(file), start, end, marked):
+        for offset, length in _spans(_mapped(file), start, end, between):
             digest, empty = prefix.copy(), True
             for piece in _clean(_decoded(file, offset, length)):
                 digest.update(piece.encode())

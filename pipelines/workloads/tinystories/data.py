@@ -32,6 +32,7 @@ SPLITS = ("train", "validation", "held_out")
 FEWEST_STORIES = 20  # a text with fewer blocks than this is a book
 HELD_OUT, VALIDATION = 10, 20  # at most one story in ten is held out, one in twenty picks the best model
 SHORT = 250  # bytes: a story shorter than this may be a paragraph
+SMALL = 10_000  # bytes on average: so small files hold a story each
 HASHES = 1 << 16  # values of the first two bytes of a digest
 # Patterns a passage may end with, best first.
 PASSAGE_ENDS = (re.compile(r"[.!?][\"')\]\u2019\u201d]*\n"), re.compile(r"\n"), re.compile(r" "))
@@ -48,7 +49,8 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
     scratch = folder / "scratch"
     try:
         source, files, own_test = text_files(config.data, scratch)
-        found, num_nuls = blocks.find(files, config.data.seed)
+        whole = len(files) >= FEWEST_STORIES and sum(path.stat().st_size for path in files) < SMALL * len(files)
+        found, num_nuls = blocks.find(files, config.data.seed, whole)
         held_out, _ = blocks.find(own_test, config.data.seed)
         if not len(found):
             raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
@@ -62,7 +64,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
             bpe, asked = train_tokenizer(texts, config.data.vocabulary), config.data.vocabulary
         size = bpe.get_vocab_size()
         notes = [f"model.vocabulary={asked} is lowered to {size}: the text yields no more tokens"] * (size < asked)
-        notes += _torn(files[0], found)
+        notes += ["each file is a story, but for those with markers"] if whole else _torn(files[0], found)
         sizes = _write(folder, parts, bpe, lower=bool(base and base.lower_case))
         if base and (unknown := sum(size["unknown_bytes"] for size in sizes.values())):
             notes.append(f"{unknown:,} bytes of the text are no tokens of {config.data.base}, which cannot tell them")
@@ -84,8 +86,10 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
 def _torn(path: Path, found: Blocks) -> list[str]:
     """Return a note where blank lines seem to part the paragraphs of stories."""
     with path.open("rb") as file:
-        if len(found) < FEWEST_STORIES or found.length.mean() >= SHORT or blocks.MARKER in file.read(blocks.CHUNK):
+        if blocks.separator(file.read(blocks.CHUNK)) != blocks.SEPARATORS[-1]:
             return []
+    if len(found) < FEWEST_STORIES or found.length.mean() >= SHORT:
+        return []
     parted = f"blank lines part {len(found):,} stories of {found.length.mean():.0f} characters on average"
     return [f"{parted}; if these are paragraphs, put a line {blocks.MARKER.decode()} between stories"]
 

@@ -1,6 +1,5 @@
 """Text for stories, from where `data.source` points: the generator, files, or a Hugging Face dataset."""
 
-import codecs
 import contextlib
 import itertools
 import json
@@ -19,6 +18,7 @@ import pyarrow
 from pyarrow import parquet
 
 from common.errors import UserError
+from common.input_files import other_encoding
 from pipelines.workloads.tinystories import blocks, stories
 from pipelines.workloads.tinystories.config import LINES, PARQUET, TEST_SPLITS, Data, is_dataset, source_files
 
@@ -77,7 +77,7 @@ def _in_utf8(path: Path, copy: Path) -> Path:
     """Return a text file, or a copy in UTF-8 of one in UTF-16 or Windows-1252; damaged UTF-8 is refused by others."""
     encoding = None
     with contextlib.suppress(OSError):
-        encoding = _other_encoding(path) if path.stat().st_size <= MOST_CONVERTED else None
+        encoding = other_encoding(path) if path.stat().st_size <= MOST_CONVERTED else None
     if encoding:
         with contextlib.suppress(UnicodeDecodeError):
             copy.parent.mkdir(parents=True, exist_ok=True)
@@ -85,20 +85,6 @@ def _in_utf8(path: Path, copy: Path) -> Path:
                 shutil.copyfileobj(text, file, blocks.CHUNK)
             return copy
     return path
-
-
-def _other_encoding(path: Path) -> str | None:
-    """Return the encoding of a text in UTF-16 or Windows-1252, in which no letter beyond ASCII is UTF-8 by chance."""
-    decoder, is_ascii = codecs.getincrementaldecoder("utf-8")("ignore"), True
-    with path.open("rb") as file:
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "utf-16"
-        file.seek(0)
-        while chunk := file.read(blocks.CHUNK):  # a whole file would be twice its size in memory
-            if not decoder.decode(chunk).isascii():
-                return None
-            is_ascii = is_ascii and chunk.isascii()
-    return None if is_ascii else "cp1252"
 
 
 def left_out(source: str | None) -> list[str]:

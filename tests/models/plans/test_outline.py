@@ -116,7 +116,8 @@ def test_any_text_can_be_divided(text):
 
 
 def test_headings_labels_and_sentences_may_begin_with_an_accent():
-    text = "4.2 \u00dcbergabe an den Betreiber\nDie Modelle liegen vor. \u00c4nderungen sind zu melden.\n\u00c9tendue du projet: Tout.\n"
+    text = "4.2 \u00dcbergabe an den Betreiber\nDie Modelle liegen vor. \u00c4nderungen sind zu melden.\n"
+    text += "\u00c9tendue du projet: Tout.\n"
     assert clauses(text) == [
         (SENTENCE, "4.2 \u00dcbergabe an den Betreiber", None, "Die Modelle liegen vor."),
         (SENTENCE, "4.2 \u00dcbergabe an den Betreiber", None, "\u00c4nderungen sind zu melden."),

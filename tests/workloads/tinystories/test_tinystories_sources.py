@@ -57,6 +57,34 @@ def test_a_folder_stands_for_the_text_files_directly_in_it(tmp_path):
     assert set(both(tmp_path / "out")) == set(STORIES)
 
 
+@pytest.mark.parametrize("count", [20, 19])
+def test_each_of_many_small_files_is_a_story_with_all_its_paragraphs(tmp_path, count):
+    (tmp_path / "own").mkdir()
+    own = [f"{story}\n\nThe end of {number}." for number, story in enumerate(STORIES[:count])]
+    for number, story in enumerate(own):
+        (tmp_path / "own" / f"{number}.txt").write_text(story)
+    facts = data.prepare(config(tmp_path / "own"), tmp_path / "out")
+    assert set(own).isdisjoint(both(tmp_path / "out")) == (count < 20)
+    if count == 20:
+        assert set(both(tmp_path / "out")) == set(own)
+        assert facts["note"] == "each file is a story, but for those with markers"
+
+
+def test_large_files_are_no_stories(tmp_path):
+    (tmp_path / "own").mkdir()
+    for number in range(20):
+        (tmp_path / "own" / f"{number}.txt").write_text("\n\n".join(f"{story} {number}" * 9 for story in STORIES))
+    assert data.prepare(config(tmp_path / "own"), tmp_path / "out")["train"]["stories"] > 100
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_lines_of_a_percent_sign_part_fortunes(tmp_path, line_end):
+    (tmp_path / "fortunes.txt").write_bytes(f"{line_end}%{line_end}".join(STORIES).encode())
+    facts = data.prepare(config(tmp_path / "fortunes.txt"), tmp_path / "out")
+    assert set(both(tmp_path / "out")) == set(STORIES)
+    assert not facts["note"]
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_saved_dataset_is_a_source(tmp_path, whole):
     stories = datasets.Dataset.from_dict({"id": list(range(31)), "text": [*STORIES, None]})

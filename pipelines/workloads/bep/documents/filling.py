@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from common.plain import Plain
 from models.plans.fields import field_of, significant
 from pipelines.workloads.bep.documents import refusing, unpacked
-from pipelines.workloads.bep.documents.word import WORD_PARTS
+from pipelines.workloads.bep.documents.word import DEEPEST, WORD_PARTS
 
 if TYPE_CHECKING:
     from docx.document import Document
-    from docx.styles.style import ParagraphStyle
+    from docx.styles.style import BaseStyle, ParagraphStyle
     from docx.table import Table
     from docx.text.paragraph import Paragraph
 
@@ -84,10 +84,15 @@ def _places(document: "Document") -> Iterator[tuple[str, "Paragraph", "Paragraph
 
 
 def _is_heading(block: "Paragraph | Table") -> bool:
-    style = block.style
-    while style is not None and not (style.name or "").startswith("Heading"):
-        style = style.base_style  # of a firm's own style of headings, one of Word's
-    return style is not None
+    return _of_headings(block.style)
+
+
+def _of_headings(style: "BaseStyle | None", deepest: int = DEEPEST) -> bool:
+    """Return whether a style is one of Word's for headings, or a firm's own that is based on one."""
+    if style is None or not deepest:
+        return False
+    base = getattr(style, "base_style", None)
+    return (style.name or "").startswith("Heading") or _of_headings(base, deepest - 1)
 
 
 def _topic(heading: str) -> str:

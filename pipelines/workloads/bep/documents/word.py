@@ -1,6 +1,6 @@
 """The text of Word documents in the order of their body, with lists, tables, text boxes, notes and equations."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 WORD_PARTS = "a Word document", "[Content_Types].xml", "word/document.xml"
 NOTES = ("footnote", "endnote")
+DEEPEST = 20  # styles that are followed to what they are based on, which may be each other
 SYMBOLS = 0xF000  # where Unicode's private use has the glyphs of symbol fonts
 # Signs of equations stand before their parts; a fallback is omitted, as it repeats what precedes it.
 NAMES, SIGNS, OMITTED, TEXTS = (TABLES["word"][kind] for kind in ("names", "signs", "omitted", "texts"))
@@ -30,8 +31,8 @@ def read_docx(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list
         document = docx.Document(unpacked(content, maximum_bytes, WORD_PARTS))
         missing = _put_notes(document.element.body, _notes(document.part))
         edges = sum(relation.reltype.endswith(("/header", "/footer")) for relation in document.part.rels.values())
-        styles = {style.get(f"{WORD}styleId"): style for style in document.styles.element.iter(f"{WORD}style")}
-        lists = {name: _makes_items(list(_with_bases(name, styles))) for name in styles}
+        styles = document.styles.element.iter(f"{WORD}style")
+        lists = {style.get(f"{WORD}styleId"): _makes_items(style) for style in styles}
         left_out = {"footnotes and endnotes": missing, "headers and footers": edges}
         return Form(partial(_name, lists), SIGNS, _omitted, TEXTS, layout=False).read(document.element.body, left_out)
 
@@ -62,19 +63,12 @@ def _put_notes(body: "BaseOxmlElement", notes: dict[tuple[str, str], "BaseOxmlEl
     return missing
 
 
-def _with_bases(name: str | None, styles: Mapping[str, "BaseOxmlElement"]) -> Iterator["BaseOxmlElement"]:
-    """Yield the properties of paragraphs of a style, and of those that it is based on, each once."""
-    left = dict(styles)
-    while name and (style := left.pop(name, None)) is not None:
-        yield style.pPr
-        name = style.basedOn_val
-
-
-def _makes_items(inherited: "list[BaseOxmlElement | None]") -> bool | None:
-    """Return whether the nearest properties that say so make items; those of a heading make none."""
-    if any(each is not None and each.find(f"{WORD}outlineLvl") is not None for each in inherited):
-        return False
-    return next((said for each in inherited if (said := _is_list(each)) is not None), None)
+def _makes_items(style: "BaseOxmlElement | None", deepest: int = DEEPEST) -> bool | None:
+    """Return whether paragraphs of a style are items, by it or by one that it is based on; None: they do not say."""
+    if style is None or not deepest:
+        return None
+    said, base = _is_list(style.pPr), _makes_items(style.base_style, deepest - 1)
+    return base if said is None or base is False else said
 
 
 def _name(lists: Mapping[str, bool | None], element: "BaseOxmlElement") -> str:
@@ -103,9 +97,11 @@ def _is_item(paragraph: "BaseOxmlElement", lists: Mapping[str, bool | None]) -> 
 
 def _is_list(properties: "BaseOxmlElement | None") -> bool | None:
     """Return whether properties make a paragraph an item of a list, None where they do not say; headings are none."""
+    if properties is not None and properties.find(f"{WORD}outlineLvl") is not None:
+        return False
     if properties is None or (numbered := properties.numPr) is None:
         return None
-    return (numbered.numId is None or numbered.numId.val != 0) and properties.find(f"{WORD}outlineLvl") is None
+    return bool(numbered.numId is None or numbered.numId.val != 0)
 
 
 def _continues(cell: "BaseOxmlElement") -> bool:
