@@ -3,6 +3,7 @@
 import lzma
 import math
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -41,23 +42,19 @@ def words(text: str) -> list[str]:
 
 def longest_copied_span(text: str, training: str) -> str:
     """Return the longest piece of `text` that occurs in `training`, the first if several are equally long; else ""."""
-    longest, shortest, most = "", 1, min(len(text), len(training))
-    while shortest <= most:
-        length = min((shortest + most) // 2, max(64, 4 * shortest))
-        pieces, known = hashes(text, length), hashes(training, length)
-        known = np.sort(known[np.isin(known >> BUCKET, pieces >> BUCKET)])  # first the few that could be among them
-        starts = np.flatnonzero(lookup(known, pieces) >= 0).tolist()
-        found = next((piece for at in starts if (piece := text[at : at + length]) in training), "")
-        longest, shortest, most = (found, length + 1, most) if found else (longest, shortest, length - 1)
-    return longest
+    lengths = range(1, min(len(text), len(training)) + 1)
+    length = bisect_left(lengths, True, key=lambda length: not copied_characters(text, training, length).any())
+    start = int(copied_characters(text, training, length).argmax()) if length else 0
+    return text[start : start + length]
 
 
 def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
     """Mark (len(text),) bool the characters in a piece of `span` characters that `training` has, by 64-bit hashes."""
     if span < 1:
         raise ValueError(f"span must be 1 or more (given {span})")
-    pieces, known = hashes(text, span), np.sort(hashes(training, span))
-    starts = np.flatnonzero(lookup(known, pieces) >= 0)
+    pieces, known = hashes(text, span), hashes(training, span)
+    known = known[np.isin(known >> BUCKET, pieces >> BUCKET)]  # the few of a long text that may be among the pieces
+    starts = np.flatnonzero(lookup(np.sort(known), pieces) >= 0)
     # +1 where a piece begins, -1 just past its end: the running sum is the number of pieces that cover a character.
     steps = np.bincount(starts, minlength=len(text) + 1) - np.bincount(starts + span, minlength=len(text) + 1)
     return np.cumsum(steps)[: len(text)] > 0

@@ -6,6 +6,7 @@
 Training prepares what is missing by itself; this is for looking at data first.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from common.config import leaves
 from pipelines import arguments, cli, workloads
 
 MOST = 5  # elements of a list that are shown
+OF_FILES = re.compile(r"files\..*\.(?:characters|pages|sha256)")  # which would hide what follows
 
 
 def main() -> None:
@@ -24,7 +26,7 @@ def main() -> None:
     folder, manifest = cli.prepare(args.workload, workload, cli.fresh_config(args, workload), renew=True)
     # What was found; --print-config has the settings, the manifest has all.
     facts = leaves({key: value for key, value in manifest.items() if key not in ("sha256", "inputs", "data", "note")})
-    shown = {key: value for key, value in facts if value not in (None, "", [], {})}
+    shown = {key: value for key, value in facts if value not in (None, "", [], {}) and not OF_FILES.fullmatch(key)}
     width = max(map(len, shown), default=0)
     for key, value in shown.items():
         print(f"{key:{width}}  {_short(value)}")

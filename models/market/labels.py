@@ -35,14 +35,11 @@ def label(candles: Candles, rule: str, horizon: int, threshold: float) -> np.nda
             if rule == "volatility":
                 volatility = deviation(change(np.log(part.close), 1), VOLATILITY_ROWS)
                 limits = np.maximum(threshold, VOLATILITY_SCALE * volatility * np.sqrt(horizon))
-            found = _moved(part.close, horizon, limits)
+            moves, limits = part.close[horizon:] / part.close[:-horizon] - 1, limits[:-horizon]
+            bounds = [np.isnan(limits), moves > limits, moves < -limits]
+            found = np.select(bounds, [UNKNOWN, LONG, SHORT], NO_TRADE)
         labels[segment][: len(part) - horizon] = found
     return labels
-
-
-def _moved(close: np.ndarray, horizon: int, limits: np.ndarray) -> np.ndarray:
-    moves, limits = close[horizon:] / close[:-horizon] - 1, limits[:-horizon]
-    return np.select([np.isnan(limits), moves > limits, moves < -limits], [UNKNOWN, LONG, SHORT], NO_TRADE)
 
 
 def _touched(candles: Candles, horizon: int, distance: float) -> np.ndarray:

@@ -15,8 +15,7 @@ HEADING, HEADER, SENTENCE, ITEM, ROW = range(5)
 LONGEST_HEADING, MOST_WORDS = 90, 12  # characters and words
 DEEPEST_NUMBERED, PLAIN = 20, 27  # levels; headings without a number stand below those with one
 LABEL_LEVEL = 30
-# With the usual accents, Greek and Cyrillic.
-UPPER = "A-Z\u00c0-\u00d6\u00d8-\u00de\u0104\u0106\u010c\u0141\u0152\u015a\u0160\u017b\u017d\u0391-\u03a9\u0410-\u042f"
+UPPER = "".join(filter(str.isupper, map(chr, range(0x530))))  # Latin, Greek and Cyrillic letters
 NEAR = 10_000  # characters that a text's last heading is searched for in
 SHARP = re.compile(r"(#{1,6})\s+(?=\S)")
 NUMBER = re.compile(

@@ -91,7 +91,7 @@ class Guard:
             raise Refused(401, "this server requires a token: authorization: Bearer TOKEN")
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if scope["method"] == "POST" and kind != b"application/json":
-            raise Refused(415, f"the body must be application/json (given {_shown(kind)})")
+            raise Refused(415, f"the body needs the header content-type: application/json (given {_shown(kind)})")
 
     def _is_own(self, host: bytes) -> bool:
         """Return whether a Host header has one of the server's own names, or an address, which nobody can redirect."""

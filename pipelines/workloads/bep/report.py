@@ -37,11 +37,13 @@ def sections(
             fields = [list(rows) for _, rows in groupby(from_csv(suggested), key=lambda row: row["field"])]
             page = beside(__file__, "suggestions.html", fields=fields, shown=SHOWN)
             parts.append(("Suggestions for the fields", page))
-    found = _compared(evaluations[0])
+    first, found = evaluations[0], _compared(evaluations[0])
+    unseen = beside(__file__, "verdict.html", summary=first.summary, found=found, bits=BITS, split=first.split)
+    unseen += comparison(first.table, divide(first.table)[0], BITS, "95 %", "lower is better")
     heading = f"Likelihood of unseen text: {found.heading.lower()}, {found.rival['predictor']}"
     title, said = answered(evaluations, fields, run)
     behind = f"; {found.by('%', 'fewer', 'more')} bits for unseen text than {found.rival['predictor']}"
-    return [(title + behind * (found.outcome != BETTER), said), *parts, (heading, _verdict(evaluations[0], found))]
+    return [(title + behind * (found.outcome != BETTER), said), *parts, (heading, unseen)]
 
 
 def answered(
@@ -85,11 +87,6 @@ def _compared(evaluation: Evaluation) -> Comparison:
     if found.rival["predictor"] == evaluation.summary["strongest_baseline"]:
         return replace(found, interval=evaluation.summary["gain_percent_interval"])  # both read one text: narrower
     return found
-
-
-def _verdict(evaluation: Evaluation, found: Comparison) -> Markup:
-    said = beside(__file__, "verdict.html", summary=evaluation.summary, found=found, bits=BITS, split=evaluation.split)
-    return said + comparison(evaluation.table, divide(evaluation.table)[0], BITS, "95 %", "lower is better")
 
 
 def _measured(evaluation: Evaluation, what: str) -> Markup:

@@ -74,16 +74,10 @@ class Blocks:
         return map("".join, self.pieces())
 
 
-def separator(text: mmap.mmap | bytes) -> re.Pattern[bytes]:
-    """Return what parts the stories of a text."""
-    return next((pattern for pattern in SEPARATORS[:-1] if pattern.search(text)), SEPARATORS[-1])
-
-
 def find(files: Sequence[Path], seed: int, whole: bool = False) -> tuple[Blocks, int]:
     """Return the blocks of all files in their order, and the number of NUL characters.
 
-    Of `whole` files, each is a story unless it has a marker. Raises UserError for a file that cannot be read or is not
-    UTF-8.
+    Of `whole` files, each without a marker is a story. Raises UserError for a file that is unreadable or not UTF-8.
     """
     stretches = [(number, stretch) for number, path in enumerate(files) for stretch in _stretches(path, whole)]
     found = in_order(partial(_indexed, seed), [stretch for _, stretch in stretches], "reading the text, parts")
@@ -116,7 +110,8 @@ def _stretches(path: Path, whole: bool) -> list[tuple[Path, int, int, re.Pattern
             text = _mapped(file)
     except OSError as error:
         raise UserError(f"cannot read data.source={path}: {error.strerror}; give a file that can be read") from error
-    between, end = SEPARATORS[0] if whole else separator(text), len(text)
+    between = next((pattern for pattern in SEPARATORS[:-1] if whole or pattern.search(text)), SEPARATORS[-1])
+    end = len(text)
     cuts = [len(codecs.BOM_UTF8) if text[: len(codecs.BOM_UTF8)] == codecs.BOM_UTF8 else 0]
     while end - cuts[-1] > STRETCH:
         offset, length = next(_spans(text, cuts[-1] + STRETCH, end, between))

@@ -86,9 +86,8 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
 def _torn(path: Path, found: Blocks) -> list[str]:
     """Return a note where blank lines seem to part the paragraphs of stories."""
     with path.open("rb") as file:
-        if blocks.separator(file.read(blocks.CHUNK)) != blocks.SEPARATORS[-1]:
-            return []
-    if len(found) < FEWEST_STORIES or found.length.mean() >= SHORT:
+        begun, few = file.read(blocks.CHUNK), len(found) < FEWEST_STORIES
+    if few or found.length.mean() >= SHORT or any(each.search(begun) for each in blocks.SEPARATORS[:-1]):
         return []
     parted = f"blank lines part {len(found):,} stories of {found.length.mean():.0f} characters on average"
     return [f"{parted}; if these are paragraphs, put a line {blocks.MARKER.decode()} between stories"]

@@ -87,7 +87,7 @@ def evaluate(
             split="held_out",
             summary={
                 **_figures(nats, stories),
-                "longest_copied_span": max(len(text.longest_copied_span(story, training_text)) for story in samples),
+                "longest_copied_span": len(text.longest_copied_span("\0".join(samples), training_text)),
                 "listened": _listened(config, model, texts, Listener(training_text)),
                 "trained_on": f"{facts['source']}, {facts['train']['characters']:,} characters{after}",
                 "preset": name,

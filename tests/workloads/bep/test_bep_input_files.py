@@ -19,3 +19,9 @@ def test_lines_of_text_and_fields_of_forms_are_read(tmp_path):
     found = [given.input for given in read([tmp_path])]
     assert [each["prompt"] for each in found] == ["The client", "The team", "The"]
     assert found[2]["field"] == "projectScope"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "cp1252", "utf-16"])
+def test_lines_are_read_in_the_encodings_that_editors_write(tmp_path, encoding):
+    (tmp_path / "a.txt").write_bytes("Die \u00dcbergabe\r\nGr\u00f6\u00dfe\r\n".encode(encoding))
+    assert [given.input["prompt"] for given in read([tmp_path / "a.txt"])] == ["Die \u00dcbergabe", "Gr\u00f6\u00dfe"]

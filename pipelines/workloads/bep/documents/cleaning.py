@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from models.plans.characters import normalise
-from pipelines.workloads.bep.documents.lexicon import lower_case
+from pipelines.workloads.bep.documents.lexicon import UPPER, lower_case
 from pipelines.workloads.bep.documents.masking import NAME, Masked, Masker, mask_secrets
 from pipelines.workloads.bep.documents.names import Reader
 from pipelines.workloads.bep.documents.places import mask_places
@@ -38,7 +38,7 @@ FIELD_ERRORS = re.compile(
     r"No table of (?:contents|figures) entries found)\."
 )
 
-STARTS_ANEW = re.compile(r"- |\d+(?:\.\d+)*\.? [A-Z]|[a-z0-9]{1,3}[.)] |#")  # a list item or a heading
+STARTS_ANEW = re.compile(rf"- |\d+(?:\.\d+)*\.? [{UPPER}]|[a-z0-9]{1, 3}[.)] |#")  # a list item or a heading
 DIVIDED = re.compile(r"[^\W\d_]{2}-$")
 
 
@@ -102,7 +102,10 @@ def remove_headers_and_footers(text: str) -> tuple[str, int]:
     A line recurs if, apart from its numbers, it stands at the same edge of at least 3 pages and 30 % of all pages.
     """
     pages = [page.split("\n") for page in text.split("\f")]
-    edges = [_edges(page) for page in pages]
+    full = [[number for number, line in enumerate(page) if line.strip()] for page in pages]
+    edges = [
+        {*((n, "top") for n in lines[:EDGE_LINES]), *((n, "bottom") for n in lines[-EDGE_LINES:])} for lines in full
+    ]
     keys = Counter(key for page, edge in zip(pages, edges, strict=True) for key in {_key(page, *at) for at in edge})
     enough = max(FEWEST_PAGES, PAGE_SHARE * len(pages))
     kept, removed = [], 0
@@ -113,12 +116,6 @@ def remove_headers_and_footers(text: str) -> tuple[str, int]:
         kept.append("\n".join(line for number, line in enumerate(page) if number not in gone).strip("\n"))
         removed += len(gone)
     return "\n".join(kept), removed
-
-
-def _edges(page: list[str]) -> set[tuple[int, str]]:
-    """Return the outermost lines with text as (line, edge)."""
-    full = [number for number, line in enumerate(page) if line.strip()]
-    return {(n, "top") for n in full[:EDGE_LINES]} | {(n, "bottom") for n in full[-EDGE_LINES:]}
 
 
 def _key(page: list[str], line: int, edge: str) -> tuple[str, str]:

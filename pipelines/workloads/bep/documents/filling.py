@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from common.plain import Plain
 from models.plans.fields import field_of, significant
 from pipelines.workloads.bep.documents import refusing, unpacked
-from pipelines.workloads.bep.documents.word import DEEPEST, WORD_PARTS
+from pipelines.workloads.bep.documents.word import WORD_PARTS, bases
 
 if TYPE_CHECKING:
     from docx.document import Document
-    from docx.styles.style import BaseStyle, ParagraphStyle
+    from docx.styles.style import ParagraphStyle
     from docx.table import Table
     from docx.text.paragraph import Paragraph
 
@@ -84,15 +84,7 @@ def _places(document: "Document") -> Iterator[tuple[str, "Paragraph", "Paragraph
 
 
 def _is_heading(block: "Paragraph | Table") -> bool:
-    return _of_headings(block.style)
-
-
-def _of_headings(style: "BaseStyle | None", deepest: int = DEEPEST) -> bool:
-    """Return whether a style is one of Word's for headings, or a firm's own that is based on one."""
-    if style is None or not deepest:
-        return False
-    base = getattr(style, "base_style", None)
-    return (style.name or "").startswith("Heading") or _of_headings(base, deepest - 1)
+    return any((each.name or "").startswith("Heading") for each in bases(block.style) if each is not None)
 
 
 def _topic(heading: str) -> str:

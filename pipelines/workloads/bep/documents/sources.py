@@ -144,7 +144,7 @@ def read(path: Path, name: str, maximum_bytes: int) -> Document:
         _check_kind(content, kind)
         readers = {".pdf": read_pdf, ".md": _read_markdown, ".odt": read_odt, ".rtf": read_rtf}
         readers |= {**dict.fromkeys(WORD_ENDINGS, read_docx), **dict.fromkeys(WEB_ENDINGS, _read_html)}
-        text, pages, warnings = readers.get(kind, _read_text)(content, maximum_bytes)
+        text, pages, warnings = readers.get(kind, _read_text)(content, maximum_bytes) if content else ("", None, [])
     except OSError as error:
         raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
     except UserError as error:
@@ -157,14 +157,12 @@ def read(path: Path, name: str, maximum_bytes: int) -> Document:
 
 def _check_kind(content: bytes, kind: str) -> None:
     """Refuse a file whose first bytes contradict its ending."""
-    if not content:
-        raise UserError("is empty")
     found = next((what for start, what in SIGNATURES.items() if content.startswith(start)), None)
     if kind in WORD_ENDINGS and found == SIGNATURES[b"\xd0\xcf\x11\xe0"]:
         raise UserError("is an old or encrypted Office file; save it as .docx without a password")
     archives = dict.fromkeys((*WORD_ENDINGS, ".odt"), "a zip archive")
     expected = {".pdf": "a PDF", ".rtf": "an RTF file", **archives}.get(kind)
-    if found != expected and not (kind == ".pdf" and b"%PDF-" in content[:1024]):
+    if content and found != expected and not (kind == ".pdf" and b"%PDF-" in content[:1024]):
         reality = f"is {found}" if found else f"is not a {kind.lstrip('.')} file"
         raise UserError(f"{reality} by its first bytes, although its ending is {kind}; rename or remove it")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pipelines.workloads.bep.documents import refusing, unpacked
 from pipelines.workloads.bep.documents.markup import ITEM, TABLES, Form
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 WORD_PARTS = "a Word document", "[Content_Types].xml", "word/document.xml"
 NOTES = ("footnote", "endnote")
-DEEPEST = 20  # styles that are followed to what they are based on, which may be each other
 SYMBOLS = 0xF000  # where Unicode's private use has the glyphs of symbol fonts
 # Signs of equations stand before their parts; a fallback is omitted, as it repeats what precedes it.
 NAMES, SIGNS, OMITTED, TEXTS = (TABLES["word"][kind] for kind in ("names", "signs", "omitted", "texts"))
@@ -31,8 +30,10 @@ def read_docx(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list
         document = docx.Document(unpacked(content, maximum_bytes, WORD_PARTS))
         missing = _put_notes(document.element.body, _notes(document.part))
         edges = sum(relation.reltype.endswith(("/header", "/footer")) for relation in document.part.rels.values())
-        styles = document.styles.element.iter(f"{WORD}style")
-        lists = {style.get(f"{WORD}styleId"): _makes_items(style) for style in styles}
+        lists: dict[str | None, bool | None] = {}
+        for style in document.styles.element.iter(f"{WORD}style"):
+            said = [each for base in bases(style) if (each := _is_list(base.pPr)) is not None]
+            lists[style.get(f"{WORD}styleId")] = False if False in said else bool(said) or None
         left_out = {"footnotes and endnotes": missing, "headers and footers": edges}
         return Form(partial(_name, lists), SIGNS, _omitted, TEXTS, layout=False).read(document.element.body, left_out)
 
@@ -63,15 +64,13 @@ def _put_notes(body: "BaseOxmlElement", notes: dict[tuple[str, str], "BaseOxmlEl
     return missing
 
 
-def _makes_items(style: "BaseOxmlElement | None", deepest: int = DEEPEST) -> bool | None:
-    """Return whether paragraphs of a style are items, by it or by one that it is based on; None: they do not say."""
-    if style is None or not deepest:
-        return None
-    said, base = _is_list(style.pPr), _makes_items(style.base_style, deepest - 1)
-    return base if said is None or base is False else said
+def bases(style: Any, most: int = 20) -> list[Any]:
+    """Return a style and those that it is based on, which may be each other, so `most` of them."""
+    base = getattr(style, "base_style", None)
+    return [style] if base is None or not most else [style, *bases(base, most - 1)]
 
 
-def _name(lists: Mapping[str, bool | None], element: "BaseOxmlElement") -> str:
+def _name(lists: Mapping[str | None, bool | None], element: "BaseOxmlElement") -> str:
     """Return an element's name in HTML; `lists` says which styles make items."""
     name = NAMES.get(element.tag, "")
     return ITEM if name == "p" and _is_item(element, lists) else name
@@ -87,7 +86,7 @@ def _omitted(element: "BaseOxmlElement") -> str | None:
     return "" if element.tag == f"{WORD}tc" and _continues(element) else OMITTED.get(element.tag)
 
 
-def _is_item(paragraph: "BaseOxmlElement", lists: Mapping[str, bool | None]) -> bool:
+def _is_item(paragraph: "BaseOxmlElement", lists: Mapping[str | None, bool | None]) -> bool:
     style, numbered = paragraph.style or "", _is_list(paragraph.pPr)
     if numbered is None:
         return bool(lists.get(style)) or style.lower().startswith("listbullet")

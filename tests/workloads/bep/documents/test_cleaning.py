@@ -289,3 +289,8 @@ def test_initials_in_one_long_line_take_little_time():
     begin = time.process_time()
     clean("Ada Bell, Carl Dean, Eva Ford\n" + "AB CD EF GH " * 2000, mask=True, names=True)
     assert time.process_time() - begin < 8
+
+
+def test_a_numbered_heading_that_begins_with_an_accent_is_not_joined_to_the_line_before():
+    full = "The models are handed over to the client by the information manager"
+    assert join_lines(f"{full}\n{full}\n4.2 \u00dcbergabe\n")[0] == f"{full} {full}\n4.2 \u00dcbergabe\n"
