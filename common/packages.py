@@ -92,5 +92,4 @@ def _stated() -> tuple[str, dict[str, set[str]]]:
 
 
 def _canonical(requirement: str) -> str:
-    name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
-    return re.sub(r"[-_.]+", "-", name).lower()
+    return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()

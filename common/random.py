@@ -32,8 +32,7 @@ def first_uniform(key: int, item: int) -> float:
 
 def uniform(key: int, items: Tensor, count: int) -> Tensor:
     """Return (B, count) float32 in [0, 1 - 2**-23], on the items' device: row i depends on (key, items[i]) alone."""
-    bits = _logical_shift(random_bits(key, items, count), 64 - BITS)
-    return bits.to(torch.float32).mul_(2.0**-BITS)
+    return _logical_shift(random_bits(key, items, count), 64 - BITS).to(torch.float32).mul_(2.0**-BITS)
 
 
 def random_bits(key: int | Tensor, items: Tensor, count: int) -> Tensor:

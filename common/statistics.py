@@ -85,8 +85,7 @@ def moving_block_sums(rows: np.ndarray, block: int, resamples: int, seed: int) -
     generator = np.random.default_rng(seed)
     for begin in range(0, resamples, RESAMPLES_AT_ONCE):
         num = min(RESAMPLES_AT_ONCE, resamples - begin)
-        starts = generator.integers(0, len(blocks), (num, math.ceil(len(rows) / block)))
-        yield blocks[starts].sum(axis=1)
+        yield blocks[generator.integers(0, len(blocks), (num, math.ceil(len(rows) / block)))].sum(axis=1)
 
 
 def percentiles(resampled: Sequence[float] | np.ndarray, quantiles: tuple[float, float] = QUANTILES_95) -> list[float]:

@@ -31,8 +31,7 @@ def export_shipped(out: Path) -> str:
         (out / workload / manifest.NAME).unlink()  # the page carries and proves all that it needs
         count = sum(parameter.numel() for parameter in model.parameters())
         cards.append((workload, packed.heading, said, folder.name, count))
-    page = to_web.TEMPLATES.get_template("site.html").render(cards=cards)
-    write_whole(out / to_web.PAGE, page.encode())
+    write_whole(out / to_web.PAGE, to_web.TEMPLATES.get_template("site.html").render(cards=cards).encode())
     write_whole(out / ".nojekyll", b"")
     if (size := sum(path.stat().st_size for path in out.rglob("*") if path.is_file())) > MOST_BYTES:
         raise ValueError("\n".join([f"the site has {size:,} bytes, more than {MOST_BYTES:,}", *lines]))

@@ -118,8 +118,7 @@ def _write(descriptor: int, text: Holder) -> None:
 
 def _holder(file: Path | int) -> Holder | None:
     try:
-        text = file.read_bytes() if isinstance(file, Path) else os.pread(file, 1000, 0)
-        holder = json.loads(text)
+        holder = json.loads(file.read_bytes() if isinstance(file, Path) else os.pread(file, 1000, 0))
         return Holder(host=holder["host"], process=holder["process"], since=holder["since"])
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -85,8 +85,7 @@ def tell(prompt: list[int], max_tokens: int) -> list[int]:
         state = dict(zip(state, kept, strict=True))
         for name in ("keys", "values"):  # what is further back than the context cannot be seen again
             state[name] = state[name][:, :, max(0, state[name].shape[2] - settings().context + 1) :]
-        new = [int(logits[0, -1].argmax())]
-        if new == [0]:
+        if (new := [int(logits[0, -1].argmax())]) == [0]:
             break
         story += new
     return story
@@ -167,8 +166,7 @@ def complete(prompt: str, characters: int) -> str:
     while True:
         expected = reader.ahead()
         expected[:2] = -np.inf  # padding and unknown characters
-        token = int(expected.argmax())
-        if token == end or len(found + texts[token]) > characters:
+        if (token := int(expected.argmax())) == end or len(found + texts[token]) > characters:
             return found
         found += texts[token]
         reader.follow(np.array([token]))

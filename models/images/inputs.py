@@ -56,8 +56,7 @@ class ImagesInput(Input):
 
     @model_validator(mode="after")
     def _votes_fit(self) -> "ImagesInput":
-        count = len(self.scores or ())
-        if count != len(self.errors or ()) or (self.votes and not count):
+        if (count := len(self.scores or ())) != len(self.errors or ()) or (self.votes and not count):
             raise ValueError(f"{count} scores and {len(self.errors or ())} errors: give both for each image voted on")
         for one, other, _ in self.votes:
             if one == other or not (0 <= one < count and 0 <= other < count):

@@ -64,8 +64,7 @@ class Reliability:
         parts = zip(estimates.split(1024), information.split(1024), strict=True)
         found = [self._posterior(prior, *part) for part in parts]
         mean, variance = (torch.cat(each) for each in zip(*found, strict=True)) if found else (estimates, estimates)
-        least = FINEST * max(float(prior.std()), 1e-9)
-        return mean, self.factor * variance.sqrt().clamp_min(least)
+        return mean, self.factor * variance.sqrt().clamp_min(FINEST * max(float(prior.std()), 1e-9))
 
     def _posterior(self, prior: Tensor, estimates: Tensor, information: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean (N,) and variance (N,) of the mixture of Q normal distributions."""

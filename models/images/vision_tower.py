@@ -127,8 +127,7 @@ class Sight(nn.Module):
         """Return pixels (U, 3, S, S) of the tower's size from images (U, C, S, S) with values from 0 to 1."""
         x = images.expand(-1, 3, -1, -1)
         if len(self.weights):
-            across = functional.linear(x, self.weights).mT
-            x = functional.linear(across, self.weights).mT.clamp(0, 1)
+            x = functional.linear(functional.linear(x, self.weights).mT, self.weights).mT.clamp(0, 1)
         elif x.shape[-1] != self.size:
             x = functional.interpolate(x, size=(self.size,) * 2, mode="bicubic", antialias=True).clamp(0, 1)
         return (x - self.mean) / self.std
@@ -193,8 +192,7 @@ class Tower(nn.Module):
         self.revision = base.revision()
         processor = base.load(AutoImageProcessor)
         mean, std = (getattr(processor, name, None) for name in ("image_mean", "image_std"))
-        side = tower_size.stated(settings.to_dict(), processor.to_dict()) or SIDE
-        self.sight = Sight(side, mean, std)
+        self.sight = Sight(tower_size.stated(settings.to_dict(), processor.to_dict()) or SIDE, mean, std)
         self.network, report = base.load(
             loader,
             config=settings,

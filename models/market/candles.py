@@ -47,8 +47,7 @@ class Candles:
 
     def segments(self) -> list[slice]:
         """Return the stretches of rows without a gap, in order."""
-        cuts = np.flatnonzero(np.diff(self.time) != self.timeframe_ms) + 1
-        edges = [0, *cuts.tolist(), len(self)]
+        edges = [0, *(np.flatnonzero(np.diff(self.time) != self.timeframe_ms) + 1).tolist(), len(self)]
         return [slice(start, stop) for start, stop in pairwise(edges) if stop > start]
 
     def digest(self) -> str:

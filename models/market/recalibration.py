@@ -37,14 +37,12 @@ def recalibrated(
     inputs = np.zeros((len(logs), 3, 3))  # (N, class, parameter)
     inputs[:, :, 0], inputs[:, 0, 1], inputs[:, 2, 2] = np.nan_to_num(logs), 1, 1
     shares = np.where(known[:, None], np.exp(logs), 0)
-    mean = np.einsum("nc,ncp->np", shares, inputs)
-    apart = inputs - mean[:, None]
+    apart = inputs - np.einsum("nc,ncp->np", shares, inputs)[:, None]
     slope = np.where(known[:, None], apart[np.arange(len(logs)), np.maximum(labels, 0)], 0)
     information = np.einsum("nc,ncp,ncq->npq", shares, apart, apart)
     corrections = np.zeros((len(logs), 3))
     for segment in segments:
-        row = np.arange(segment.stop - segment.start)
-        after = np.maximum(row - horizon + 1, 0)
+        after = np.maximum(np.arange(segment.stop - segment.start) - horizon + 1, 0)
         before = np.maximum(after - window, 0)
         slopes, informations = (
             np.concatenate([np.zeros((1, *each.shape[1:])), each[segment].cumsum(0)]) for each in (slope, information)

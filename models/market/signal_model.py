@@ -146,8 +146,7 @@ class SignalModel(io.Model):
         scaled, number = self.scaled(known), torch.tensor([config.place(known.symbol)], device=device)
         past, found = config.lookback - 1, []
         for start in range(0, len(scaled) - past, ROWS_AT_ONCE):
-            part = scaled[None, start : start + past + ROWS_AT_ONCE].to(device)
-            found.append(self(part, number)[0])
+            found.append(self(scaled[None, start : start + past + ROWS_AT_ONCE].to(device), number)[0])
         logits, window = torch.cat(found).float().cpu(), self.recalibration(known.symbol)
         if not window:
             return logits.softmax(-1)

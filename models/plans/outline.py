@@ -117,8 +117,7 @@ def _level(lines: Sequence[Line], number: int) -> int | None:
     if sharp := SHARP.match(line.text):
         return len(sharp[1])
     below = next((each for each in lines[number + 1 : number + 2] if not each.after_blank), None)
-    numbered = NUMBER.match(line.text)
-    if numbered and _short(line.text):
+    if (numbered := NUMBER.match(line.text)) and _short(line.text):
         in_list = not line.after_blank and number and BULLET.match(lines[number - 1].text)
         if in_list or (below and BULLET.match(below.text) and BULLET.match(line.text)):
             return None
@@ -156,8 +155,7 @@ def _plain(line: Line) -> bool:
 def _prose(outline: _Outline, line: Line) -> None:
     """Add an item or the sentences of a paragraph, below their label if they have one."""
     begin, text = line.begin, line.text
-    bullet = BULLET.match(text)
-    if bullet and not text.startswith("**"):
+    if (bullet := BULLET.match(text)) and not text.startswith("**"):
         begin, text = begin + bullet.end(), text[bullet.end() :]
     else:
         bullet = None

@@ -53,8 +53,7 @@ def sampling(num_customers: int, samples: int, starts: int | None, seed: int) ->
 
 def multistart(num_customers: int, samples: int, starts: int | None, seed: int) -> Plan:
     """Build greedy tours that visit customer 1, 2, ... up to `starts` first (POMO, Kwon et al. 2020)."""
-    num_tours = starts or min(num_customers, MOST_STARTS)
-    return Plan(num_tours, lambda rows, tours: Guide(first=tours + 1))
+    return Plan(starts or min(num_customers, MOST_STARTS), lambda rows, tours: Guide(first=tours + 1))
 
 
 Strategy = Callable[[int, int, int | None, int], Plan]  # of customers, samples, starts and a seed

@@ -137,8 +137,7 @@ class RoutingInput(Input):
             raise ValueError(f"vehicles are at depot {far[0]}, but there are {len(self.depots)} further ones")
         if wrong := [node for route in self.initial or () for node in route if not 0 < node <= len(self.customers)]:
             raise ValueError(f"initial names customer {wrong[0]}; there are 1 to {len(self.customers)}")
-        large = max(self.demands)
-        if large > self.capacity:
+        if (large := max(self.demands)) > self.capacity:
             asks = f"customer {self.demands.index(large) + 1} asks for {large}"
             raise ValueError(f"{asks}, more than the capacity of {self.capacity}; split the customer into several")
         return self

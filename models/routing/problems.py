@@ -171,8 +171,7 @@ def cost_of(problem: Problem, routes: Routes, kinds: Sequence[int] = ()) -> floa
         rates = np.repeat([each.rate for each in vehicles], [len(route) + 1 for route in routes])
         cost = float((lengths * rates).sum()) + sum(each.fixed for each in vehicles)
     if problem.prizes is not None:
-        left_out = np.setdiff1d(np.arange(1, problem.customers + 1), first)
-        cost += float(problem.prizes[left_out].sum())
+        cost += float(problem.prizes[np.setdiff1d(np.arange(1, problem.customers + 1), first)].sum())
     return round(cost, 6) if problem.rounding == "dimacs" else cost  # sums of tenths
 
 

@@ -75,6 +75,5 @@ def _rows(actions: Tensor, place: Tensor) -> Tensor:
 
 def turn(locs: Tensor, symmetry: Tensor) -> Tensor:
     """Apply symmetries (B,) of the unit square, numbered 0 (the identity) to 7, to locations (B, N, 2) in it."""
-    mirrored = torch.stack([symmetry & 1, symmetry & 2], -1)[:, None].bool()
-    locs = torch.where(mirrored, 1 - locs, locs)
+    locs = torch.where(torch.stack([symmetry & 1, symmetry & 2], -1)[:, None].bool(), 1 - locs, locs)
     return torch.where((symmetry >= 4)[:, None, None], locs.flip(-1), locs)

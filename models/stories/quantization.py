@@ -124,8 +124,7 @@ def _rows(weight: Floats, bias: Floats, unit: int) -> tuple[Array, Array, Floats
 
 def _channel_scale(weight: Floats, bias: Floats) -> Floats:
     """The size of one unit of each 8-bit channel, for outputs of rows `weight` on normed input."""
-    deviation = np.linalg.norm(weight, axis=1)
-    reach = abs(bias) + min(CLIP, sqrt(weight.shape[1])) * deviation
+    reach = abs(bias) + min(CLIP, sqrt(weight.shape[1])) * np.linalg.norm(weight, axis=1)
     return np.where(reach == 0, 1.0, reach / 127)
 
 
@@ -149,8 +148,7 @@ def _largest_shift(factor: Floats) -> int:
 
 def _pre_of_normed(width: int, bias: Array) -> int:
     """The least shift after which any sum over a normed vector, whose length is known, fits 16 bits."""
-    bound = (width << 17) + int(abs(bias).max())
-    return max(0, bound.bit_length() - 15)
+    return max(0, ((width << 17) + int(abs(bias).max())).bit_length() - 15)
 
 
 def floats(tensor: torch.Tensor) -> Floats:

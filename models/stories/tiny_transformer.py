@@ -74,8 +74,7 @@ class TinyTransformer(Network):
         """
         story, chosen = asked(StoryInput, StorySettings, given, settings)
         steps = self._steps_by([self.encoded(story.prompt)], [story.item], chosen)
-        pieces = _pieces(self.tokenizer, (tokens[0] for tokens in steps))
-        return sampling.until(pieces, chosen.stops)
+        return sampling.until(_pieces(self.tokenizer, (tokens[0] for tokens in steps)), chosen.stops)
 
     def _steps_by(
         self, known: Sequence[list[int]], items: Sequence[int], settings: StorySettings

@@ -63,8 +63,7 @@ class Trained:
 
     def pieces(self, asked: object, settings: Mapping[str, object]) -> Iterator[str]:
         """Yield an answer piece by piece; UserError, when called, for misfit settings and models that write no text."""
-        model = self.models[self.member_for(asked)]
-        if not isinstance(model, Streaming):
+        if not isinstance(model := self.models[self.member_for(asked)], Streaming):
             raise UserError(f"{self.name} writes no text, so there is nothing to stream")
         try:
             return model.stream(asked, **settings)
@@ -85,10 +84,9 @@ class Trained:
 
     def member_for(self, asked: object) -> str:
         """Return the model for an input: the workload's choice of those that ship, else the last that takes it."""
-        if self.name == ALL and self.inputs.shipped and isinstance(asked, Section):
-            fitting = self.inputs.shipped(dict(asked))
-            if fitting in self.models:
-                return fitting
+        chosen = self.inputs.shipped if self.name == ALL and isinstance(asked, Section) else None
+        if chosen and (fitting := chosen(dict(asked))) in self.models:
+            return fitting
         found = [name for name, model in self.models.items() if model.takes(asked)]
         if not found and len(self.models) > 1:
             raise UserError(f"none of the models takes this input; there are models of {', '.join(self.models)}")

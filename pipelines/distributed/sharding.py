@@ -133,8 +133,7 @@ def average_whole(accelerator: Accelerator, model: nn.Module) -> None:
     if not isinstance(model, FSDPModule):
         return
     if gradients := [p.grad for p in model.parameters() if p.ndim == 0 and p.grad is not None]:
-        means = accelerator.reduce(torch.stack(gradients), "mean")
-        torch._foreach_copy_(gradients, list(means.unbind()))
+        torch._foreach_copy_(gradients, list(accelerator.reduce(torch.stack(gradients), "mean").unbind()))
 
 
 @contextlib.contextmanager

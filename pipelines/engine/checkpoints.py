@@ -217,8 +217,7 @@ def load(path: Path, trained: Trained) -> tuple[dict[str, object], Progress]:
         moments = _from_torch_bytes(ranks.read(path / "optimizer.pt"))
         states.set_optimizer_state_dict(model, list(trained.optimizers), moments, options=OPTIONS)
     progress = json.loads(ranks.read(path / "progress.json"))
-    scaler = progress.pop("scaler", None)
-    if scaler and accelerator.scaler is not None:
+    if (scaler := progress.pop("scaler", None)) and accelerator.scaler is not None:
         accelerator.scaler.load_state_dict(scaler)
     task = _from_torch_bytes(ranks.read(path / "task.pt"))
     # A checkpoint that does not say so, as older ones do not, has its validation behind it.

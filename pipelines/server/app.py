@@ -166,8 +166,7 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
         return Events(pieces, lambda piece: {"text": piece}, to_json({"done": True}), limits.seconds)
 
     async def rivals(body: bodies.Rivals) -> Response:
-        solve = inputs.rivals
-        if solve is None:
+        if (solve := inputs.rivals) is None:
             raise Refused(404, f"there are no rivals of {run.name}")
         asked, _ = await asyncio.to_thread(run.usable, body.input, body.settings)
 
@@ -181,8 +180,7 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
         return Answer({"outputs": await run.run(solved)})
 
     async def document(body: bodies.Document) -> Response:
-        exchange = inputs.document
-        if exchange is None:
+        if (exchange := inputs.document) is None:
             raise Refused(404, f"{run.name} fills no documents")
         try:
             content = base64.b64decode(body.template, validate=True)

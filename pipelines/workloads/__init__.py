@@ -32,8 +32,7 @@ def own_folder(word: str) -> Path | None:
     if word in names():
         return None
     folder = Path(os.path.abspath(word))
-    is_path = len(Path(word).parts) != 1 or (folder / "__init__.py").is_file()
-    return folder if is_path else _recorded(word)
+    return folder if (len(Path(word).parts) != 1 or (folder / "__init__.py").is_file()) else _recorded(word)
 
 
 def find(word: str) -> Workload:

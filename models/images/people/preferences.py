@@ -223,8 +223,7 @@ def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -
     and Verdinelli 1995); the entropy of the answer alone would ask about odd images, which tell of no others. The
     covariance is updated as if each pair had been answered, so that a batch does not ask the same twice.
     """
-    generator = np.random.default_rng(seed)
-    first, second = _candidates(len(posterior.scores), asked, generator)
+    first, second = _candidates(len(posterior.scores), asked, np.random.default_rng(seed))
     left = posterior.uncertainty()
     difference = posterior.scores[first] - posterior.scores[second]
     chosen: list[int] = []

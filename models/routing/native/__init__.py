@@ -37,8 +37,7 @@ def unavailable() -> str | None:
     try:
         library()
     except (OSError, subprocess.SubprocessError, RuntimeError, ValueError) as error:
-        said = getattr(error, "stderr", None) or str(error)
-        return " ".join(said.split())[:300]
+        return " ".join((getattr(error, "stderr", None) or str(error)).split())[:300]
     return None
 
 

@@ -123,8 +123,7 @@ class CharTask(Task):
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Return nats and bits over the text of each window; divided by `count`, they are per character."""
         targets, counted = scored(batch, self.validation.stride)
-        mixed = {"mixed": True} if self.mixing else {}
-        logits, _ = model(batch["window"][:, :-1].long(), **mixed)
+        logits, _ = model(batch["window"][:, :-1].long(), **({"mixed": True} if self.mixing else {}))
         nats = (token_nats(logits, targets, PAD) * counted).sum(1)
         return {"loss": nats, "bits_per_character": nats / math.log(2), "count": counted.sum(1)}
 

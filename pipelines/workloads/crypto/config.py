@@ -121,8 +121,7 @@ class Data(DataSection):
                 raise UserError("data.source=ccxt needs data.symbols=[BTCUSDT,...]")
             return files.coins(self.candles_folder, self.timeframe) if self.origin == "files" else list(SIMULATED)
         found = [candle_tables.canonical(name) for name in self.symbols]
-        twice = next((name for name in found if found.count(name) > 1), None)
-        if twice or not found:
+        if (twice := next((name for name in found if found.count(name) > 1), None)) or not found:
             wrong = f"{twice} twice; once is enough" if twice else "no coin; give BTCUSDT, say"
             raise UserError(f"data.symbols names {wrong}")
         return found

@@ -175,8 +175,7 @@ class ExpertsTask(SignalTask):
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Cross-entropy of the network by itself in nats, summed over windows."""
-        logits = model(batch["windows"], batch["coins"], alone=True)
-        return self._loss(logits.float(), batch["labels"])
+        return self._loss(model(batch["windows"], batch["coins"], alone=True).float(), batch["labels"])
 
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
         """Fit the weights of the pool on the validation windows."""

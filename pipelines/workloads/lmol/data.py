@@ -229,8 +229,7 @@ def grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
     _, component = connected_components(coo_array(edges, shape=(number.max() + 1,) * 2), directed=False)
     component = component[number]
     first = {each: found.groups[row] for row, each in reversed(list(enumerate(component)))}
-    merged = [[found.names[i], found.names[j]] for i, j in near]
-    return [first[each] for each in component], merged
+    return [first[each] for each in component], [[found.names[i], found.names[j]] for i, j in near]
 
 
 def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> None:

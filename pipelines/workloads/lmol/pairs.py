@@ -49,8 +49,7 @@ def split(groups: Sequence[str], folds: int, fold: int, seed: int) -> dict[str, 
 def natural_shares(scores: np.ndarray, theta: int) -> list[float]:
     """Return the shares of FIRST, SECOND and SIMILAR among all pairs of different images with these scores."""
     ordered = np.sort(scores)
-    total = len(scores) * (len(scores) - 1) // 2
-    similar = int(_similar_after(ordered, theta).sum()) / total
+    similar = int(_similar_after(ordered, theta).sum()) / (len(scores) * (len(scores) - 1) // 2)
     return [(1 - similar) / 2, (1 - similar) / 2, similar]
 
 

@@ -147,8 +147,7 @@ def grammar() -> Grammar:
             (plots[-1].tables if plots else tables).append(table)
         else:
             lists[heading] = beats[0]
-    synonyms = dict(pair.split(" => ") for pair in lists.pop("synonyms"))
-    return Grammar(lists, synonyms, tables, plots)
+    return Grammar(lists, dict(pair.split(" => ") for pair in lists.pop("synonyms")), tables, plots)
 
 
 def _sections(text: str) -> Iterator[tuple[str, list[list[str]]]]:

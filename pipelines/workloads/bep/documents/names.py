@@ -149,8 +149,7 @@ class Reader:
         beside = [name for run in runs for name in self._in_run(run, *edges)]
         begun = {name.begin: name for name in [*found, *beside, *self._inverted(runs)]}
         spans = _apart((name.begin, name.end) for name in begun.values())
-        elsewhere = self._elsewhere(runs, [begun[begin] for begin, _ in spans])
-        return _apart({*spans, *elsewhere, *self.users})
+        return _apart({*spans, *self._elsewhere(runs, [begun[begin] for begin, _ in spans]), *self.users})
 
     def _leave_out(self, runs: list[list[Piece]], firms: Collection[str]) -> None:
         """Keep the words of firms, wherever they stand, from being parts of names."""

@@ -128,8 +128,7 @@ def _gaps(generator: np.random.Generator, num: int) -> np.ndarray:
     draws = generator.random((num, 2))
     missing = np.zeros(num, bool)
     for start in np.flatnonzero(draws[:, 0] < GAPS_PER_CANDLE):
-        length = 1 + int(-MEAN_GAP * math.log(1 - draws[start, 1]))
-        missing[start : start + length] = True
+        missing[start : start + (1 + int(-MEAN_GAP * math.log(1 - draws[start, 1])))] = True
     return missing
 
 

@@ -56,8 +56,7 @@ def metrics(result: Result, candles_per_day: int) -> Figures:
 
 def max_drawdown(equity: np.ndarray) -> float:
     """Return the deepest fall from a peak as a share of the peak; the start counts as a peak."""
-    peaks = np.maximum(np.maximum.accumulate(equity), 1.0)
-    return float((1.0 - equity / peaks).max())
+    return float((1.0 - equity / np.maximum(np.maximum.accumulate(equity), 1.0)).max())
 
 
 def _annual_ratio(daily: np.ndarray, deviation: float) -> float | None:
@@ -66,8 +65,7 @@ def _annual_ratio(daily: np.ndarray, deviation: float) -> float | None:
 
 def sharpe_error(daily: np.ndarray) -> float | None:
     """Return the standard error of the annual Sharpe of daily returns (Mertens 2002); None if they are constant."""
-    deviation = daily.std(ddof=1)
-    if deviation == 0:
+    if (deviation := daily.std(ddof=1)) == 0:
         return None
     z = (daily - daily.mean()) / daily.std()
     ratio, skewness, kurtosis = daily.mean() / deviation, (z**3).mean(), (z**4).mean()

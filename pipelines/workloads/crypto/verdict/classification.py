@@ -115,8 +115,7 @@ def log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the log loss (N,) of SHORT against LONG of each row, nats; 0 where the label is NO_TRADE."""
-    tiny = np.finfo(np.float64).eps
-    sides = np.clip(probabilities[:, [SHORT, LONG]], tiny, None)
+    sides = np.clip(probabilities[:, [SHORT, LONG]], np.finfo(np.float64).eps, None)
     chosen = np.where(labels == LONG, sides[:, 1], sides[:, 0])
     return np.where(labels == NO_TRADE, 0.0, -np.log(chosen / sides.sum(axis=1)))
 

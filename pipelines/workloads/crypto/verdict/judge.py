@@ -183,8 +183,7 @@ def _bounce(lean: np.ndarray, moves: np.ndarray, later: np.ndarray, last: np.nda
     now, after = (lean * np.clip(each, -LARGEST_MOVE, LARGEST_MOVE) for each in (moves, later))
     if (lean * last).mean() >= 0:
         return ""
-    p = p_value(after, horizon)
-    if p > LEVEL and after.mean() < now.mean() / 2:
+    if (p := p_value(after, horizon)) > LEVEL and after.mean() < now.mean() / 2:
         return f"the signal vanishes where entries are taken one candle later (p = {_shown(p)})"
     inputs = np.stack([np.ones(len(last)), last, np.sign(last)], 1)
     known = inputs @ np.linalg.lstsq(inputs, np.clip(moves, -LARGEST_MOVE, LARGEST_MOVE), rcond=None)[0]
@@ -223,8 +222,7 @@ def _beyond(
 
 def _pays(equity: np.ndarray, horizon: int) -> Finding:
     """Ask whether the account's log grows per candle, after all costs."""
-    grown = np.diff(np.log(np.maximum(equity, 1e-9)))
-    p = p_value(grown, max(horizon, ACCOUNT_BLOCK // 3))
+    p = p_value(np.diff(np.log(np.maximum(equity, 1e-9))), max(horizon, ACCOUNT_BLOCK // 3))
     return {"p": p, "found": f"account {100 * (equity[-1] - 1):+.2f} % after all costs: p = {_shown(p)}"}
 
 
@@ -275,8 +273,7 @@ def _leaks(name: str, found: Metrics) -> list[str]:
         reasons.append(f"balanced accuracy of {name} is {balanced:.3f}, at or above {LEAK_BALANCED_ACCURACY}")
     if share <= LEAK_LOG_LOSS:
         reasons.append(f"log loss of {name} is {share:.3f} of the prior's, at or below {LEAK_LOG_LOSS}")
-    moves = sum(sum(found["confusion"][k]) for k in (SHORT, LONG))
-    enough = max(LEAK_ROWS, LEAK_HIT_SHARE * moves)
+    enough = max(LEAK_ROWS, LEAK_HIT_SHARE * sum(sum(found["confusion"][k]) for k in (SHORT, LONG)))
     if interval and interval[0] >= LEAK_HIT_RATE and found["directional_n"] >= enough:
         reasons.append(f"{name} has the sign right in {found['directional_hit_rate']:.1%} of {found['directional_n']}")
     return reasons

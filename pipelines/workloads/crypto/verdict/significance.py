@@ -77,8 +77,7 @@ def p_value(values: np.ndarray, horizon: int) -> float:
     block = max(least, min(fitted_block(values), count // MIN_BLOCKS))
     total = np.concatenate([[0.0], np.cumsum(values - values.mean())])
     whole, half = ((total[size:] - total[:-size]) ** 2 / size for size in (block, max(block // 2, 1)))
-    variance = max(whole.mean(), 2 * whole.mean() - half.mean())
-    if not variance > 0:
+    if not (variance := max(whole.mean(), 2 * whole.mean() - half.mean())) > 0:
         return 1.0
     share, even = block / count, min(1.0, 3 * whole.mean() ** 2 / (whole**2).mean())
     freedom = max((0.75 / share - 1) * even, 1.0)

@@ -79,8 +79,7 @@ def _around_seeds(seeds: Tensor, choice: Tensor, radius: Tensor, turn: Tensor) -
     import torch
 
     most = seeds.shape[1] // 2
-    clusters = 3 + (seeds[:, -1:] * (most - 2)).floor()
-    which = (choice * clusters).floor().long()
+    which = (choice * (3 + (seeds[:, -1:] * (most - 2)).floor())).floor().long()
     centre = seeds[:, :-1].reshape(-1, most, 2).gather(1, which[..., None].expand(-1, -1, 2))
     angle = 2 * torch.pi * turn
     point = (centre + radius[..., None] * torch.stack([angle.cos(), angle.sin()], -1)).abs()

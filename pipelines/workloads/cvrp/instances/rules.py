@@ -36,8 +36,7 @@ class Drawn(NamedTuple):
         """
         import torch
 
-        num_nodes = locs.shape[1]
-        service, width, start, limits, coins = numbers.split([num_nodes] * 3 + [len(self)] * 2, 1)
+        service, width, start, limits, coins = numbers.split([locs.shape[1]] * 3 + [len(self)] * 2, 1)
         windows, length, duration, opened = (coins < torch.tensor(self, device=coins.device))[..., None].unbind(1)
         away = (locs - locs[:, :1]).norm(dim=-1)
         service = SERVICE[0] + (SERVICE[1] - SERVICE[0]) * service

@@ -23,8 +23,7 @@ def _csv(path: Path) -> Rows:
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError:
             text = raw.decode("cp1252", "replace")
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    divider = max(",;\t|", key=first.count)
+    divider = max(",;\t|", key=next((line for line in text.splitlines() if line.strip()), "").count)
     reader, rows = csv.reader(io.StringIO(text, newline=""), delimiter=divider), Rows()
     try:
         for number, row in enumerate(reader, 1):

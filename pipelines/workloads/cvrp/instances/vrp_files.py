@@ -160,8 +160,7 @@ def _split(text: str) -> tuple[Header, dict[str, Rows], bool]:
         else:
             raise UserError(f"{where} is neither 'KEY : VALUE' nor the title of a section; correct or remove it")
     # Without an end mark, a last row cut in the middle ("22 700" to "22 70") would look whole.
-    closed = bool(rows and rows is sections.get("DEPOT_SECTION") and rows[-1][1] == ["-1"])
-    return header, sections, closed
+    return header, sections, bool(rows and rows is sections.get("DEPOT_SECTION") and rows[-1][1] == ["-1"])
 
 
 def _check_kind(header: Header, sections: dict[str, Rows]) -> str:

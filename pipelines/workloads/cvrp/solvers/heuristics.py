@@ -53,8 +53,7 @@ def savings(problem: Problem) -> Routes:
             route_of[node] = left
         left += right
         load_of[left[0]] = load_of[left[-1]] = load
-    routes = {id(route): route for route in route_of[1:]}
-    return list(routes.values())
+    return list({id(route): route for route in route_of[1:]}.values())
 
 
 def _pairs(problem: Problem) -> tuple[np.ndarray, np.ndarray]:

@@ -144,8 +144,7 @@ def _crop(whole: Image.Image, size: int, generator: np.random.Generator) -> Imag
         side = min(round(size * generator.uniform(*CROP)), *whole.size)
         x, y = (int(generator.integers(0, length - side + 1)) for length in whole.size)
         crop = whole.resize((size, size), Image.Resampling.LANCZOS, box=(x, y, x + side, y + side))
-        contrast = float(np.abs(np.diff(np.asarray(crop.convert("L"), np.float32))).mean())
-        if contrast > most:
+        if (contrast := float(np.abs(np.diff(np.asarray(crop.convert("L"), np.float32))).mean())) > most:
             best, most = crop, contrast
         if contrast >= LEAST_CONTRAST:
             break
