@@ -84,9 +84,10 @@ class Trained:
 
     def member_for(self, asked: object) -> str:
         """Return the model for an input: the workload's choice of those that ship, else the last that takes it."""
-        chosen = self.inputs.shipped if self.name == ALL and isinstance(asked, Section) else None
-        if chosen and (fitting := chosen(dict(asked))) in self.models:
-            return fitting
+        if self.name == ALL and self.inputs.shipped and isinstance(asked, Section):
+            fitting = self.inputs.shipped(dict(asked))
+            if fitting in self.models:
+                return fitting
         found = [name for name, model in self.models.items() if model.takes(asked)]
         if not found and len(self.models) > 1:
             raise UserError(f"none of the models takes this input; there are models of {', '.join(self.models)}")
