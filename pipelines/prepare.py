@@ -16,7 +16,7 @@ from common.config import leaves
 from pipelines import arguments, cli, workloads
 
 MOST = 5  # elements of a list that are shown
-OF_FILES = re.compile(r"files\..*\.(?:characters|pages|sha256)")  # which would hide what follows
+OF_FILES = re.compile(r"files\..*\.(?:kept|pages|sha256)")  # which would hide what follows
 
 
 def main() -> None:
