@@ -8,11 +8,11 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Sequence
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import torch
-import transformers
 from torch import Tensor
 
 from common.disk import prepared
@@ -30,7 +30,8 @@ def home(model: Comparator, folder: Path, device: torch.device) -> Path | None:
     if not (isinstance(seen := model.of(None), TowerSiamese) and seen.frozen):
         return None
     bits = [torch.get_num_threads() if device.type == "cpu" else torch.get_float32_matmul_precision(), device.type]
-    decide = [*seen.tower.identity, sha256(folder / data.IMAGES), *bits, torch.__version__, transformers.__version__]
+    versions = [metadata.version(name) for name in ("torch", "transformers")]
+    decide = [*seen.tower.identity, sha256(folder / data.IMAGES), *bits, *versions]
     return folder.parent / f"features-{hashlib.sha256(json.dumps([LAYOUT, *decide]).encode()).hexdigest()[:32]}"
 
 
