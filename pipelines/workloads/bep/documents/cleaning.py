@@ -38,7 +38,7 @@ FIELD_ERRORS = re.compile(
     r"No table of (?:contents|figures) entries found)\."
 )
 
-STARTS_ANEW = re.compile(rf"- |\d+(?:\.\d+)*\.? [{UPPER}]|[a-z0-9]{1, 3}[.)] |#")  # a list item or a heading
+STARTS_ANEW = re.compile(rf"- |\d+(?:\.\d+)*\.? [{UPPER}]|[a-z0-9]{{1,3}}[.)] |#")  # a list item or a heading
 DIVIDED = re.compile(r"[^\W\d_]{2}-$")
 
 

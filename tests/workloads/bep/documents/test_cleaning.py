@@ -294,3 +294,11 @@ def test_initials_in_one_long_line_take_little_time():
 def test_a_numbered_heading_that_begins_with_an_accent_is_not_joined_to_the_line_before():
     full = "The models are handed over to the client by the information manager"
     assert join_lines(f"{full}\n{full}\n4.2 \u00dcbergabe\n")[0] == f"{full} {full}\n4.2 \u00dcbergabe\n"
+
+
+@pytest.mark.parametrize(
+    "item", ["a) the second one", "ii. the second one", "12) the second one", "3.2 Übergabe", "- one"]
+)
+def test_an_item_of_a_list_is_not_joined_to_the_line_before(item):
+    full = "the information manager checks every model"
+    assert join_lines(f"{full}\n{item}\nand so on") == (f"{full}\n{item}\nand so on", 0)
