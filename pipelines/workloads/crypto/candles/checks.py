@@ -114,7 +114,8 @@ def _with_points(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
     """
     import pandas as pd
 
-    if all(pd.to_numeric(table[name], errors="coerce").notna().all() for name in VALUES):
+    columns = [table[name][table[name].notna()] for name in VALUES]
+    if all(pd.to_numeric(column, errors="coerce").notna().all() for column in columns):
         return table
     cells = table[list(VALUES)].astype("str").apply(lambda column: column.str.strip())
     for unit, power in RULES.units.items():
@@ -253,9 +254,8 @@ def _is_open(candles: Candles, last: "pd.DataFrame", now: int, written: int | No
     if closes > now or (written is not None and opens <= written < closes):
         return True
     with suppress(KeyError, UserError):  # a missing or unreadable closing time tells nothing, and nothing else needs it
-        return (
-            opens <= int(_times(last["close_time"], "")[0][0]) < closes - 1000
-        )  # exchanges give the last second, the last millisecond or the end
+        stated = int(_times(last["close_time"], "")[0][0])
+        return opens <= stated < closes - 1000  # exchanges give the last second, the last millisecond or the end
     return False
 
 
