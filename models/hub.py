@@ -21,8 +21,8 @@ def located(folder: str | Path, files: Sequence[str], revision: str | None = Non
     if os.path.exists(name) or not NAME.fullmatch(name):  # unlike Path.exists, false for a name that is too long
         if revision is not None:
             raise ValueError(f"revision {revision!r} is for models on the hub, not for the folder {name}; leave it out")
-        best = Path(folder) / "model" / "best"
-        return best if best.is_dir() else Path(folder)
+        best = os.path.join(name, "model", "best")
+        return Path(best if os.path.isdir(best) else name)
     from huggingface_hub import snapshot_download
 
     with explained(f"{name!r} is no folder here, and cannot be had from the hub"):

@@ -27,7 +27,7 @@ from models.stories.config import SPECIAL_TOKENS
 MARKER = SPECIAL_TOKENS[0].encode()
 BLANK = rb"(?>\r\n?|\n)[ \t]*(?=[\r\n])"  # a line end is taken whole, so that "\r\n" is never half a blank line
 # The first of these that a file has parts its stories.
-SEPARATORS = [re.compile(pattern) for pattern in (re.escape(MARKER), rb"\n%[ \t]*(?=[\r\n])", BLANK)]
+SEPARATORS = [re.compile(pattern) for pattern in (re.escape(MARKER), rb"(?<=[\r\n])%[ \t]*(?=[\r\n])", BLANK)]
 STRETCH = 1 << 24  # bytes of a file that are searched for blocks at a time, by one process
 CHUNK = 1 << 20  # bytes that are read at a time
 ROW = np.dtype([("offset", np.int64), ("length", np.int64), ("digest", "S16")])  # of a block in a file

@@ -21,7 +21,7 @@ def read_whole(content: bytes) -> list[str]:
     """The stories of a file, by the rules alone."""
     text = content.decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     fortunes = re.search(r"\n%[ \t]*\n", text)
-    between = re.escape(MARKER) if MARKER in text else r"\n%[ \t]*(?=\n)" if fortunes else r"\n[ \t]*(?=\n)"
+    between = re.escape(MARKER) if MARKER in text else r"(?<=\n)%[ \t]*(?=\n)" if fortunes else r"\n[ \t]*(?=\n)"
     parts = re.split(between, text)
     return [story for part in parts if (story := part.replace("\0", "").strip())]
 
@@ -33,7 +33,11 @@ def path(tmp_path_factory):
 
 @pytest.mark.parametrize(
     "separators",
-    [[MARKER, "\n"], ["\n\n", "\r\n\r\n", "\r", "\n", "\r\n", "\n \t\r\n"], ["\n%\n", "\r\n%\t\r\n", "%", "\n\n"]],
+    [
+        [MARKER, "\n"],
+        ["\n\n", "\r\n\r\n", "\r", "\n", "\r\n", "\n \t\r\n"],
+        ["\n%\n", "\r\n%\t\r\n", "\r%\r", "%", "\n\n"],
+    ],
 )
 def test_stories_are_those_of_the_text_read_whole(path, monkeypatch, separators):
     pieces = st.lists(st.sampled_from([*separators, " ", "\t", "a", "é", "\0", "<|endof", "text|>", "\x85", "\ufeff"]))
