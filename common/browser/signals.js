@@ -139,7 +139,7 @@ function candleArray(text) {
 
 // The rows of a CSV, with their numbers, and the places of the columns.
 function candleTable(text, rules) {
-  const lines = text.replace(/^\ufeff/, "").split(/\r?\n/), start = lines.findIndex(line => /[,;\t]/.test(line) && !line.trim().startsWith("#"));
+  const lines = text.replace(/^\ufeff/, "").split(/\r\n?|\n/), start = lines.findIndex(line => /[,;\t]/.test(line) && !line.trim().startsWith("#"));
   if (start < 0) throw new Error(`there is no table; its first line names the columns ${CANDLE_COLUMNS.join(",")}`);
   const count = mark => lines[start].split(mark).length, separator = [";", "\t", ","].reduce((a, b) => count(b) > count(a) ? b : a);
   const form = new RegExp(`${separator} *("([^"]|"")*"|[^${separator}]*)`, "g");

@@ -147,5 +147,4 @@ def _ridge(kernel: Tensor, others: Tensor, scores: Tensor, known: Tensor) -> tup
 
 def distances(one: Tensor, other: Tensor) -> Tensor:
     """Return squared distances (n, m) of rows (n, D) from others (m, D)."""
-    square = one.square().sum(1)[:, None] + other.square().sum(1) - 2 * one @ other.T
-    return square.clamp_min(0)
+    return (one.square().sum(1)[:, None] + other.square().sum(1) - 2 * one @ other.T).clamp_min(0)

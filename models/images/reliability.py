@@ -74,8 +74,7 @@ class Reliability:
         total = noise + self.slope**2 * square  # (N, Q)
         residual = estimates[:, None] - self.offset - self.slope * prior
         weights = (-(residual.square() / total + total.log()) / 2).softmax(dim=1)
-        gain = self.slope * square / total
-        means = prior + gain * residual
+        means = prior + (self.slope * square / total) * residual
         mean = (weights * means).sum(1)
         spread = square * (noise / total) + (means - mean[:, None]).square()
         return mean, (weights * spread).sum(1)

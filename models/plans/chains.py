@@ -95,8 +95,7 @@ def parts(tokens: np.ndarray, classes: np.ndarray, first: int = 0) -> tuple[np.n
     """Return parts of contexts as `keys_of` takes them, of the tokens from `first` on: pieces, words, words before."""
     piece, places = hashes_of(tokens), np.arange(first, len(tokens))
     word, before = words(tokens, classes, piece)
-    pieces = piece(np.maximum(places[:, None] - _ORDERS, 0), places[:, None])
-    return pieces, word[first:], before[first:]
+    return piece(np.maximum(places[:, None] - _ORDERS, 0), places[:, None]), word[first:], before[first:]
 
 
 def keys_of(
@@ -143,8 +142,7 @@ def words(tokens: np.ndarray, classes: np.ndarray, piece: Hashes) -> tuple[np.nd
     whole = np.concatenate([np.zeros(WORDS - 1, np.uint64), mixed(piece(begins, ends))])  # before a document, none
     current = inside[:-2]  # whether the token before each place is of a word
     started = np.searchsorted(begins, places)  # words that began before each place
-    latest = np.concatenate([[0], begins])[started]
-    first = np.where(current, latest, np.maximum(places - 1, 0))
+    first = np.where(current, np.concatenate([[0], begins])[started], np.maximum(places - 1, 0))
     ended = started - current  # words that ended before each place
     before = np.stack([whole[np.maximum(ended - number + WORDS - 1, 0)] for number in range(1, WORDS)], 1)
     return piece(first, places), before

@@ -83,8 +83,7 @@ def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[floa
         waited += max(0.0, float(opening[v, 0]) - arrival)
         begun.append(max(arrival, float(opening[v, 0])))
         slack = min(slack, waited + float(opening[v, 1]) - begun[-1])
-    later = max(0.0, min(slack, waited))
-    begun[0] += later
+    begun[0] += max(0.0, min(slack, waited))
     for at, (u, v, on_the_way) in enumerate(zip(path[:-1], path[1:], travel, strict=True)):
         begun[at + 1] = max(begun[at] + float(service[u]) + float(on_the_way), float(opening[v, 0]))
     return begun

@@ -293,8 +293,7 @@ def log(value: Array) -> Array:
     """64 times the natural logarithm of integers from 1 to 2^28 - 1, within one."""
     bits = np.frexp(value.astype(np.float64))[1] - 1
     part: Array = np.where(bits >= 15, value >> np.maximum(bits - 15, 0), value << np.maximum(15 - bits, 0)) - 32768
-    power = (bits << 15) + part + ((part * (32768 - part) >> 15) * 11272 >> 15)
-    return (power >> 4) * 2839 >> 17
+    return (((bits << 15) + part + ((part * (32768 - part) >> 15) * 11272 >> 15)) >> 4) * 2839 >> 17
 
 
 def _exp(below: Array) -> Array:

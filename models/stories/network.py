@@ -89,8 +89,7 @@ class Network(Model):
 
     def example(self) -> dict[str, Tensor]:
         """Arguments for a deterministic forward pass over more positions than the context."""
-        length = self.config.context + 8
-        return {"tokens": torch.arange(length)[None] * 7919 % self.config.vocabulary}
+        return {"tokens": torch.arange(self.config.context + 8)[None] * 7919 % self.config.vocabulary}
 
 
 def reach(config: TinyTransformerConfig) -> int:

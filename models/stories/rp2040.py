@@ -29,8 +29,7 @@ def model_bytes(config: TinyTransformerConfig) -> int:
     """Bytes of the model file after its header but for tables and counts; see exporters/rp2040/FORMAT.md."""
     width, hidden, vocabulary = config.width, config.hidden, config.vocabulary
     rows = 5 * width + hidden
-    weights = 4 * width * width + 2 * width * hidden
-    layer = 12 + 6 * rows + 2 * config.heads * config.context + weights
+    layer = 12 + 6 * rows + 2 * config.heads * config.context + (4 * width * width + 2 * width * hidden)
     return TABLES_BYTES + config.layers * layer + vocabulary * (6 + width)
 
 
@@ -75,8 +74,7 @@ def _state_bytes(config: TinyTransformerConfig) -> int:
     wider_biases = 2 * layers * config.heads * context
     cache = 2 * layers * context * width
     longest = max(config.vocabulary, config.hidden, 3 * width + 2 * context)  # two cores, a row of scores each
-    activations = 4 * (3 * width + longest) + 2 * config.vocabulary
-    return LAYER_BYTES * layers + wider_biases + cache + activations
+    return LAYER_BYTES * layers + wider_biases + cache + (4 * (3 * width + longest) + 2 * config.vocabulary)
 
 
 def check(config: TinyTransformerConfig) -> None:

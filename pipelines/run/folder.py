@@ -74,12 +74,12 @@ class Run:
     def unjudged(self) -> str:
         """Say of a run that no evaluation has judged how far its training came; empty for others."""
         whole = self.root / self.name.partition("/")[0]
-        files = [self.metrics_file, *self.folder.glob("members/*/metrics.jsonl")]
-        step = max((int(entry.get("step", 0)) for file in files for entry in read_json_lines(file)), default=0)
-        if not step or (whole / self.verdict_file.name).is_file():
+        if (whole / self.verdict_file.name).is_file():
             return ""
+        files = [self.metrics_file, *self.folder.glob("members/*/metrics.jsonl")]
+        step = max((int(entry.get("step") or 0) for file in files for entry in read_json_lines(file)), default=0)
         evaluate = f"python pipelines/evaluate.py --workload {self.workload} --name {whole.name} says what it is worth"
-        return f"never evaluated, trained for {step:,} updates; {evaluate}"
+        return f"never evaluated, trained for {step:,} updates; {evaluate}" if step else ""
 
     def started(self) -> bool:
         """Return whether this run was begun."""

@@ -88,7 +88,7 @@ def test_a_run_that_was_never_evaluated_says_so_and_how_far_its_training_came(tm
     run("coins", 30, "members/AAA")
     for name, member in (("short", ""), ("coins", "members/AAA")):
         path = tmp_path / "runs/cvrp" / name / member / "metrics.jsonl"
-        path.write_text('{"step": 10, "train/loss": 1}\n{"step": 1020, "val/cost": 9}\n')
+        path.write_text('{"step": 10, "train/loss": 1}\n{"step": 1020, "val/cost": 9}\n{"step": null}\n')
         found, said = trained.find("cvrp", name, None, "cpu"), capsys.readouterr().err
         assert said == f"runs/cvrp/{name}: {found.unjudged}\n"
         assert found.unjudged.startswith(

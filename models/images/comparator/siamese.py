@@ -119,8 +119,7 @@ class TowerSiamese(Siamese):
         self.frozen = self.fixed = not tower.rates
         self._no_split_modules = layers_of(tower.network)
         leave_out(self, "tower")
-        side = config.size // math.ceil(config.size / SIDE)
-        plain = FEATURES, config.channels * side**2
+        plain = FEATURES, config.channels * (config.size // math.ceil(config.size / SIDE)) ** 2
         self.regressions = Regressions([*encoder.sizes, *plain], config.supports, 1 + config.levels)
         self.register_buffer("levels", torch.zeros(config.levels, dtype=torch.float64), persistent=config.levels > 0)
 

@@ -6,6 +6,7 @@ and what decides the bits is in the name. Folds, runs and evaluations of the sam
 
 import hashlib
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from importlib import metadata
@@ -40,10 +41,14 @@ def of_all(
 ) -> tuple[Tensor, float] | None:
     """Return features (N, F) of all images, and the seconds that each took; None without a frozen tower.
 
-    References among the images are not encoded again. Processes that could encode `together` get what all of them see.
+    None as well where nothing is kept and nothing can be. References among the images are not encoded again. Processes
+    that could encode `together` get what all of them see.
     """
     at = home(model, folder, device)
-    if at is None or (together and ranks.world() > 1 and not all(ranks.gather((at / prepared.MANIFEST).exists()))):
+    if at is None:
+        return None
+    is_kept = (at / prepared.MANIFEST).exists()
+    if not (all(ranks.gather(is_kept)) if together and ranks.world() > 1 else is_kept or os.access(at.parent, os.W_OK)):
         return None
 
     def write(temporary: Path) -> dict[str, float]:

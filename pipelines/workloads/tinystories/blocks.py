@@ -1,8 +1,8 @@
 """Stories in text files of any size: found without reading a file whole, and read back one at a time.
 
-A block is what lies between two markers or, in a file without a marker, between two lines that hold "%" alone, as in
-collections of fortunes, else between two blank lines. Its story is its text, stripped, with "\\n" as line end and
-without NUL characters; a block whose story is empty counts for nothing.
+A block is what lies between two markers or, in a file without a marker, between lines that hold "%" alone, if there are
+two or more, as in collections of fortunes, else between two blank lines. Its story is its text, stripped, with "\\n" as
+line end and without NUL characters; a block whose story is empty counts for nothing.
 """
 
 import codecs
@@ -26,8 +26,9 @@ from models.stories.config import SPECIAL_TOKENS
 
 MARKER = SPECIAL_TOKENS[0].encode()
 BLANK = rb"(?>\r\n?|\n)[ \t]*(?=[\r\n])"  # a line end is taken whole, so that "\r\n" is never half a blank line
-# The first of these that a file has parts its stories.
-SEPARATORS = [re.compile(pattern) for pattern in (re.escape(MARKER), rb"(?<=[\r\n])%[ \t]*(?=[\r\n])", BLANK)]
+FORTUNES = rb"(?:\A|(?<=\A\xef\xbb\xbf)|(?<=[\r\n]))%[ \t]*(?=[\r\n]|\Z)"
+# The first of these that a file has so often parts its stories: a single line of % may be text.
+SEPARATORS = [(re.compile(re.escape(MARKER)), 1), (re.compile(FORTUNES), 2), (re.compile(BLANK), 0)]
 STRETCH = 1 << 24  # bytes of a file that are searched for blocks at a time, by one process
 CHUNK = 1 << 20  # bytes that are read at a time
 ROW = np.dtype([("offset", np.int64), ("length", np.int64), ("digest", "S16")])  # of a block in a file
@@ -74,13 +75,14 @@ class Blocks:
         return map("".join, self.pieces())
 
 
-def find(files: Sequence[Path], seed: int, whole: bool = False) -> tuple[Blocks, int]:
+def find(files: Sequence[Path], seed: int, whole: bool = False, lower: bool = False) -> tuple[Blocks, int]:
     """Return the blocks of all files in their order, and the number of NUL characters.
 
-    Of `whole` files, each without a marker is a story. Raises UserError for a file that is unreadable or not UTF-8.
+    Of `whole` files, each without a marker is a story. Stories that differ by capitals are the same one if read in
+    `lower` case. Raises UserError for a file that is unreadable or not UTF-8.
     """
     stretches = [(number, stretch) for number, path in enumerate(files) for stretch in _stretches(path, whole)]
-    found = in_order(partial(_indexed, seed), [stretch for _, stretch in stretches], "reading the text, parts")
+    found = in_order(partial(_indexed, seed, lower), [stretch for _, stretch in stretches], "reading the text, parts")
     tables, nuls = zip((np.empty(0, ROW), 0), *found, strict=True)
     numbers = np.repeat(np.array([0, *(number for number, _ in stretches)], np.int32), [len(each) for each in tables])
     columns = (np.concatenate([each[name] for each in tables]) for name in ROW.names or ())
@@ -110,8 +112,7 @@ def _stretches(path: Path, whole: bool) -> list[tuple[Path, int, int, re.Pattern
             text = _mapped(file)
     except OSError as error:
         raise UserError(f"cannot read data.source={path}: {error.strerror}; give a file that can be read") from error
-    between = next((pattern for pattern in SEPARATORS[:-1] if whole or pattern.search(text)), SEPARATORS[-1])
-    end = len(text)
+    between, end = SEPARATORS[0][0] if whole else separator(text), len(text)
     cuts = [len(codecs.BOM_UTF8) if text[: len(codecs.BOM_UTF8)] == codecs.BOM_UTF8 else 0]
     while end - cuts[-1] > STRETCH:
         offset, length = next(_spans(text, cuts[-1] + STRETCH, end, between))
@@ -119,6 +120,11 @@ def _stretches(path: Path, whole: bool) -> list[tuple[Path, int, int, re.Pattern
     if cuts[-1] < end:
         cuts.append(end)
     return [(path, start, stop, between) for start, stop in itertools.pairwise(cuts)]
+
+
+def separator(text: mmap.mmap | bytes) -> re.Pattern[bytes]:
+    """Return what parts the stories of a text: the first of SEPARATORS that is in it often enough."""
+    return next(each for each, fewest in SEPARATORS if len([*itertools.islice(each.finditer(text), fewest)]) == fewest)
 
 
 def _spans(text: mmap.mmap | bytes, start: int, end: int, between: re.Pattern[bytes]) -> Iterator[tuple[int, int]]:
@@ -129,7 +135,7 @@ def _spans(text: mmap.mmap | bytes, start: int, end: int, between: re.Pattern[by
     yield start, end - start
 
 
-def _indexed(seed: int, stretch: tuple[Path, int, int, re.Pattern[bytes]]) -> tuple[np.ndarray, int]:
+def _indexed(seed: int, lower: bool, stretch: tuple[Path, int, int, re.Pattern[bytes]]) -> tuple[np.ndarray, int]:
     """Return rows (n,) of ROW for the blocks in a stretch that have a story, and the number of NULs."""
     rows = []
     prefix = hashlib.sha256(f"{seed} ".encode())
@@ -139,7 +145,7 @@ def _indexed(seed: int, stretch: tuple[Path, int, int, re.Pattern[bytes]]) -> tu
         for offset, length in _spans(_mapped(file), start, end, between):
             digest, empty = prefix.copy(), True
             for piece in _clean(_decoded(file, offset, length)):
-                digest.update(piece.encode())
+                digest.update((piece.lower() if lower else piece).encode())
                 empty = False
             if not empty:
                 rows.append((offset, length, digest.digest()[:16]))

@@ -137,16 +137,21 @@ class Config(BaseConfig):
     @model_validator(mode="after")
     def _one_vocabulary(self) -> "Config":
         """Copy the model's vocabulary, or base, into the data section, on which alone prepared data depend."""
-        if self.model.base is not None:
-            object.__setattr__(self, "data", self.data.model_copy(update={"base": self.model.base}))
+        given, base = self.data.vocabulary, self.model.base
+        if self.data.base not in (None, base):
+            raise ValueError(f"data.base={self.data.base} is not model.base={base}; leave it out")
+        if base is not None:
+            if given != type(self.data).model_fields["vocabulary"].default:
+                raise ValueError(f"model.base={base} has tokens of its own; leave out data.vocabulary={given}")
+            object.__setattr__(self, "data", self.data.model_copy(update={"base": base}))
             return self
-        given, vocabulary = self.data.vocabulary, self.model.resolved().vocabulary
+        vocabulary = self.model.resolved().vocabulary
         if "vocabulary" in self.data.model_fields_set and given != vocabulary:
             raise ValueError(
                 f"data.vocabulary={given} is not the model's {vocabulary}; leave it out and set model.vocabulary "
                 "(neither can change in an existing run: train under another --name)"
             )
-        object.__setattr__(self, "data", self.data.model_copy(update={"vocabulary": vocabulary, "base": None}))
+        object.__setattr__(self, "data", self.data.model_copy(update={"vocabulary": vocabulary}))
         return self
 
     def sequence(self, context: int) -> int:

@@ -50,13 +50,14 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
     try:
         source, files, own_test = text_files(config.data, scratch)
         whole = len(files) >= FEWEST_STORIES and sum(path.stat().st_size for path in files) < SMALL * len(files)
-        found, num_nuls = blocks.find(files, config.data.seed, whole)
-        held_out, _ = blocks.find(own_test, config.data.seed)
+        base = config.data.base and load_base(config.data.base)
+        lower = bool(base and base.lower_case)
+        found, num_nuls = blocks.find(files, config.data.seed, whole, lower)
+        held_out, _ = blocks.find(own_test, config.data.seed, lower=lower)
         if not len(found):
             raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
         parts, how, duplicates = divided(found, held_out, config.data, source, scratch)
         fitted = parts["train"].first(FITTED_BYTES)
-        base = config.data.base and load_base(config.data.base)
         if base:
             bpe, asked = base.tokenizer, base.config.vocabulary
         else:
@@ -65,7 +66,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
         size = bpe.get_vocab_size()
         notes = [f"model.vocabulary={asked} is lowered to {size}: the text yields no more tokens"] * (size < asked)
         notes += ["each file is a story, but for those with markers"] if whole else _torn(files[0], found)
-        sizes = _write(folder, parts, bpe, lower=bool(base and base.lower_case))
+        sizes = _write(folder, parts, bpe, lower)
         if base and (unknown := sum(size["unknown_bytes"] for size in sizes.values())):
             notes.append(f"{unknown:,} bytes of the text are no tokens of {config.data.base}, which cannot tell them")
     finally:
@@ -87,7 +88,7 @@ def _torn(path: Path, found: Blocks) -> list[str]:
     """Return a note where blank lines seem to part the paragraphs of stories."""
     with path.open("rb") as file:
         begun, few = file.read(blocks.CHUNK), len(found) < FEWEST_STORIES
-    if few or found.length.mean() >= SHORT or any(each.search(begun) for each in blocks.SEPARATORS[:-1]):
+    if few or found.length.mean() >= SHORT or blocks.separator(begun) is not blocks.SEPARATORS[-1][0]:
         return []
     parted = f"blank lines part {len(found):,} stories of {found.length.mean():.0f} characters on average"
     return [f"{parted}; if these are paragraphs, put a line {blocks.MARKER.decode()} between stories"]

@@ -96,11 +96,9 @@ class StoriesTask(Task):
         if config.model.base is None:
             sizes = replace(config.model.resolved(data.tokenizer(folder)), vocabulary=data.facts(folder)["vocabulary"])
             self.model = deferred.made(lambda: TinyTransformer(sizes), device)
-            remembered, counted = training[:MOST_REMEMBERED], training[-MOST_COUNTED:]
+            remembered = training[:MOST_REMEMBERED]
             if self.model.memory is not None:
                 self.model.memory.count(remembered, data.numbers(remembered))
-            if self.model.counts is not None:
-                self.model.counts.count(counted, data.numbers(counted))
         else:
             base, remembered = data.load_base(config.model.base), training[:0]
             self.model = TinyTransformer(replace(base.config, dropout=config.model.dropout)).to(device)
@@ -110,6 +108,8 @@ class StoriesTask(Task):
         sequence = config.sequence(self.model.config.context)
         self.train = Windows(training, sequence, sequence, device, len(remembered))
         if self.model.counts is not None:
+            counted = training[-MOST_COUNTED:]
+            self.model.counts.count(counted, data.numbers(counted))
             self.unseen = data.tokens(folder, "validation")
         self.validation = unseen(folder, "validation", sequence, device)
         trained = config.training.validation_steps * config.training.batch_size

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ ALONE = """
 import sys
 from pathlib import Path
 import torch
-from tests.workloads.lmol import test_features as these
+from tests.workloads.lmol import test_tower_features as these
 print("began", flush=True)
 found, _, _ = these.stored(these.of(Path(sys.argv[1])), Path(sys.argv[2]))
 print(found.double().sum().item())
@@ -171,3 +172,14 @@ def test_two_processes_at_once_and_one_that_is_killed_leave_whole_features(made,
     found, at, _ = stored(of(made), tmp_path / "whole")
     assert printed[0].split()[-1] == str(found.double().sum().item())
     assert [path.name for path in tmp_path.glob("*features-*")] == [at.name]
+
+
+def test_beside_data_that_cannot_be_written_features_are_computed(made, tmp_path, monkeypatch):
+    data.prepare(of(made), tmp_path / "whole")
+    monkeypatch.setattr(os, "access", lambda path, mode: not (Path(path) == tmp_path and mode == os.W_OK))
+    found = tasks(of(made), tmp_path / "whole")
+    assert not list(tmp_path.glob("features-*"))
+    monkeypatch.undo()
+    kept, _, _ = stored(of(made), tmp_path / "whole")
+    one = found["fold-0"] if "fold-0" in found else next(iter(found.values()))
+    torch.testing.assert_close(one._encoded(), kept[one.used])

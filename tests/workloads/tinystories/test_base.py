@@ -36,6 +36,11 @@ def task_of(*words):
     return WORKLOAD.task(config, folder, CPU), folder, manifest
 
 
+@torch.no_grad()
+def every_window(source, compute):
+    return compute(source.batch(torch.arange(source.size)))
+
+
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """A folder with a model of lower-case stories, random but for its memory, and other stories, with capitals."""
@@ -45,7 +50,7 @@ def base(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         task, _, _ = task_of("data.source=lower.txt", *SIZES)
-        task.refit(lambda source, compute: compute(source.batch(torch.arange(source.size))))
+        task.refit(every_window)
         io.save(task.model, folder / "base")
     return folder
 
@@ -71,7 +76,7 @@ def test_it_begins_with_the_bases_weights_and_reads_in_its_tokens(base, monkeypa
     assert lacking == {"memory.prior", "memory.followed_by.0.weight"}  # which say nothing of a text that is not there
     assert not any(task.model.get_parameter(name).requires_grad for name in lacking)
     rows = task.model.memory.mean(0).clone()
-    task.refit(lambda source, compute: compute(source.batch(torch.arange(source.size))))
+    task.refit(every_window)
     assert torch.equal(task.model.memory.mean(0), rows)
     assert rows.any()
 
@@ -90,6 +95,8 @@ def test_bytes_that_the_base_cannot_tell_are_named(base, monkeypatch):
         (["model.base=base", "model.memory=[64]"], "leave out model.memory="),
         (["model.base=nowhere/at/all"], "give a model of stories, such as models/pretrained/tinystories-real"),
         ([f"model.base={ROOT}/models/pretrained/cvrp-20"], "is a routing; give a model of stories"),
+        (["model.base=base", "data.vocabulary=99"], "leave out data.vocabulary=99"),
+        (["data.base=base"], "data.base=base is not model.base=None; leave it out"),
         (["model.base=base", "training.sequence=20"], "must be even and at least twice the context"),
     ],
 )
@@ -104,6 +111,26 @@ def test_a_run_is_a_base_by_its_best_model(base, monkeypatch):
     io.save(io.load("base"), base / "runs/tinystories/default/model/best")
     task, *_ = task_of("data.source=own.txt", "model.base=runs/tinystories/default")
     assert torch.equal(task.model.output_bias, io.load("base").output_bias)
+
+
+def test_counts_of_a_base_are_counted_anew_in_the_text_that_is_learnt(base, monkeypatch):
+    monkeypatch.chdir(base)
+    task, _, _ = task_of("data.source=lower.txt", *SIZES, "model.counts=64")
+    task.refit(every_window)
+    io.save(task.model, base / "counted")
+    task, _, _ = task_of("data.source=own.txt", "model.base=counted")
+    assert task.refit(every_window)["counts"] > 0
+    again, _, _ = task_of("data.source=own.txt", *SIZES, "model.counts=64", "model.vocabulary=60")
+    assert not torch.equal(task.model.counts.levels, again.model.counts.levels)
+
+
+def test_stories_that_differ_by_capitals_alone_are_one_for_a_base_of_lower_case(base, monkeypatch):
+    monkeypatch.chdir(base)
+    (base / "twice.txt").write_text("\n<|endoftext|>\n".join([*OWN, *(story.upper() for story in OWN)]))
+    _, folder, manifest = task_of("data.source=twice.txt", "model.base=base")
+    assert manifest["duplicates_removed"] == len(OWN)
+    parts = [set(data.stories(folder, name)) for name in ("train", "validation", "held_out")]
+    assert sum(map(len, parts)) == len(set.union(*parts)) == len(OWN)
 
 
 @pytest.mark.slow

@@ -20,8 +20,9 @@ MARKER = "<|endoftext|>"
 def read_whole(content: bytes) -> list[str]:
     """The stories of a file, by the rules alone."""
     text = content.decode().removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
-    fortunes = re.search(r"\n%[ \t]*\n", text)
-    between = re.escape(MARKER) if MARKER in text else r"(?<=\n)%[ \t]*(?=\n)" if fortunes else r"\n[ \t]*(?=\n)"
+    percent = r"(?:\A|(?<=\n))%[ \t]*(?=\n|\Z)"
+    fortunes = len(re.findall(percent, text)) > 1
+    between = re.escape(MARKER) if MARKER in text else percent if fortunes else r"\n[ \t]*(?=\n)"
     parts = re.split(between, text)
     return [story for part in parts if (story := part.replace("\0", "").strip())]
 

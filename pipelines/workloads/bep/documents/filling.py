@@ -84,7 +84,8 @@ def _places(document: "Document") -> Iterator[tuple[str, "Paragraph", "Paragraph
 
 
 def _is_heading(block: "Paragraph | Table") -> bool:
-    return any((each.name or "").startswith("Heading") for each in bases(block.style) if each is not None)
+    names = [each.name or "" for each in bases(block.style) if each is not None]
+    return any(name.startswith("Heading") for name in names) and not names[0].startswith("TOC")
 
 
 def _topic(heading: str) -> str:

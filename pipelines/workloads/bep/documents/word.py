@@ -32,8 +32,9 @@ def read_docx(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list
         edges = sum(relation.reltype.endswith(("/header", "/footer")) for relation in document.part.rels.values())
         lists: dict[str | None, bool | None] = {}
         for style in document.styles.element.iter(f"{WORD}style"):
-            said = [each for base in bases(style) if (each := _is_list(base.pPr)) is not None]
-            lists[style.get(f"{WORD}styleId")] = False if False in said else bool(said) or None
+            own = [base.pPr for base in bases(style)]
+            said = next((each for properties in own if (each := _is_list(properties)) is not None), None)
+            lists[style.get(f"{WORD}styleId")] = False if any(map(_is_heading, own)) else said or None
         left_out = {"footnotes and endnotes": missing, "headers and footers": edges}
         return Form(partial(_name, lists), SIGNS, _omitted, TEXTS, layout=False).read(document.element.body, left_out)
 
@@ -94,9 +95,14 @@ def _is_item(paragraph: "BaseOxmlElement", lists: Mapping[str | None, bool | Non
     return numbered and lists.get(style) is not False and not style.lower().startswith("heading")
 
 
+def _is_heading(properties: "BaseOxmlElement | None") -> bool:
+    level = None if properties is None else properties.find(f"{WORD}outlineLvl")
+    return level is not None and level.get(f"{WORD}val") != "9"  # which is body text
+
+
 def _is_list(properties: "BaseOxmlElement | None") -> bool | None:
     """Return whether properties make a paragraph an item of a list, None where they do not say; headings are none."""
-    if properties is not None and properties.find(f"{WORD}outlineLvl") is not None:
+    if _is_heading(properties):
         return False
     if properties is None or (numbered := properties.numPr) is None:
         return None

@@ -74,7 +74,7 @@ def in_folder(folder: Path, timeframe: str | None = None) -> tuple[list[tuple[Pa
         raise UserError(f"data.folder={folder}: no such folder; give the one that holds the files of candles")
     found, kinds = [], defaultdict[str, list[str]](list)
     names = {path: named(path) for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
-    told = {own[:2] for own in (file_name(path.stem) for path in names) if not own.reason}
+    told = {own[:2] for path, own in names.items() if not (own.reason or file_name(path.stem).reason)}
     for path, name in names.items():
         if name[:2] in told and file_name(path.stem).reason:
             name = FileName(reason=f"no timeframe in the name, where another file of {name.coin} says {name.timeframe}")
@@ -177,14 +177,14 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
         if isinstance(source, io.BytesIO):
             source.seek(0)
         separator = max(";\t,", key=first.count)  # the first of equals: each cell may have a decimal comma
-        cells = [cell.strip() for cell in next(csv.reader([first], delimiter=separator)) or [""]]
+        cells = [cell.strip() for cell in next(csv.reader(first.splitlines(), delimiter=separator), [""])]
         table = pd.read_csv(
             source, header=None, skiprows=skipped, names=range(len(cells)), index_col=False, dtype=str, sep=separator,
             skip_blank_lines=False, keep_default_na=False, na_values=[""], encoding="utf-8-sig", on_bad_lines="error",
         )  # fmt: skip
     except UnicodeDecodeError as error:
         raise UserError("this is not UTF-8 text; if it is an archive, unpack it first") from error
-    except pd.errors.ParserError as error:
+    except (csv.Error, pd.errors.ParserError) as error:
         raise UserError(f"this is not a table: {' '.join(str(error).split())}; repair or remove that line") from error
     table.index += 1 + skipped
     table = table.dropna(how="all")

@@ -55,8 +55,7 @@ def _capacity(demand: Tensor, share: Tensor) -> Tensor:
     rising = least + (share * width * (mode - least)).sqrt()
     falling = most - ((1 - share) * width * (most - mode)).sqrt()
     route = torch.where(share * width < mode - least, rising, falling)
-    customers = demand.shape[1] - 1
-    return (route * demand.sum(1) / customers).ceil().maximum(demand.max(1).values)
+    return (route * demand.sum(1) / (demand.shape[1] - 1)).ceil().maximum(demand.max(1).values)
 
 
 def clustered_locations(places: Tensor, further: Tensor) -> Tensor:
@@ -103,8 +102,7 @@ def x_locations(places: Tensor, further: Tensor) -> Tensor:
     seeds, choice, shift, member = further[:, 4:].split([2 * SEEDS + 1, num_nodes, num_nodes, num_nodes], 1)
     radius = -DECAY * (torch.log1p(-places[..., 0]) + torch.log1p(-shift))
     around = _around_seeds(seeds, choice, radius, places[..., 1])
-    clustered = ((kind == 1) | ((kind == 2) & (member < 0.5)))[..., None]
-    points = torch.where(clustered, around, places)
+    points = torch.where(((kind == 1) | ((kind == 2) & (member < 0.5)))[..., None], around, places)
     points[:, 0] = torch.where(depot_kind == 0, 0.5, torch.where(depot_kind == 1, 0.0, places[:, 0]))
     return points
 

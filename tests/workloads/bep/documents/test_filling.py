@@ -145,3 +145,12 @@ def test_a_firms_own_style_of_headings_is_a_heading():
     texts = [each.text for each in docx.Document(io.BytesIO(content)).paragraphs]
     assert texts == ["Clash detection", "Weekly.", "- Hard clashes"]
     assert "Clash detection" not in left
+
+
+def test_the_title_of_a_table_of_contents_is_no_topic():
+    document = docx.Document()
+    document.add_paragraph("Clash detection", "TOC Heading")
+    stream = io.BytesIO()
+    document.save(stream)
+    content, _ = filled(stream.getvalue(), PLAN)
+    assert "Weekly." not in [each.text for each in docx.Document(io.BytesIO(content)).paragraphs][:2]

@@ -8,8 +8,8 @@ from pathlib import Path
 import docx
 import pytest
 from docx.enum.style import WD_STYLE_TYPE
-from docx.oxml import parse_xml
-from docx.oxml.ns import nsdecls
+from docx.oxml import OxmlElement, parse_xml
+from docx.oxml.ns import nsdecls, qn
 
 from pipelines.workloads.bep.documents import unpacked
 from pipelines.workloads.bep.documents.word import WORD_PARTS
@@ -183,3 +183,28 @@ def test_styles_that_are_based_on_each_other_end(tmp_path):
     document.add_paragraph("Weekly.", first)
     document.save(tmp_path / "a.docx")
     assert read(tmp_path / "a.docx").text == "Weekly."
+
+
+def test_the_nearest_word_on_numbers_counts_and_level_9_is_body_text(tmp_path):
+    document = docx.Document()
+    styles = document.styles
+
+    def style(name, base=None, number=None, level=None):
+        made = styles.add_style(name, WD_STYLE_TYPE.PARAGRAPH)
+        made.base_style = base
+        properties = made.element.get_or_add_pPr()
+        if number is not None:
+            properties.get_or_add_numPr().get_or_add_numId().val = number
+        if level is not None:
+            properties.append(OxmlElement("w:outlineLvl"))
+            properties[-1].set(qn("w:val"), str(level))
+        return made
+
+    switched_off = style("Off", number=0)
+    names = [style("On again", switched_off, 1), style("Body", level=9), switched_off]
+    for made in names:
+        paragraph = document.add_paragraph(made.name, made)
+        if made.name != "On again":
+            paragraph._p.get_or_add_pPr().get_or_add_numPr().get_or_add_numId().val = 1
+    document.save(tmp_path / "a.docx")
+    assert read(tmp_path / "a.docx").text == "\u2022 On again\n\u2022 Body\n\u2022 Off"

@@ -6,7 +6,7 @@ from common.errors import UserError
 from models.market.candle_tables import FileName
 from pipelines.workloads.crypto import input_files
 from pipelines.workloads.crypto.candles import files
-from pipelines.workloads.crypto.candles.files import coins, find, in_folder
+from pipelines.workloads.crypto.candles.files import coins, find, in_folder, read
 from tests.workloads.crypto.candles.candle_tables import table
 
 NAMES = ("ETH-USDT 15m export.csv", "BTCUSDT_15m.csv", "Binance_XRPUSDT_1h.csv")
@@ -89,6 +89,19 @@ def test_a_file_without_a_timeframe_is_passed_over_beside_one_that_names_it(tmp_
     assert find(tmp_path, "ETH/USDT", "15m") == [tmp_path / "ETHUSDT.csv"]
     _, (line,) = in_folder(tmp_path, "15m")
     assert line.endswith("BTCUSDT.csv: no timeframe in the name, where another file of BTCUSDT says 15m")
+
+
+@pytest.mark.parametrize("other", ["BTCUSDT-15m.png", "BTCUSDT-15m.csv.gz"])
+def test_a_file_that_is_not_read_says_nothing_of_others(tmp_path, other):
+    table(300).to_csv(tmp_path / "BTCUSDT.csv", index=False)
+    (tmp_path / other).write_bytes(b"another kind")
+    assert find(tmp_path, "BTC/USDT", "15m") == [tmp_path / "BTCUSDT.csv"]
+
+
+def test_a_line_of_any_length_is_told_as_no_table(tmp_path):
+    (tmp_path / "BTCUSDT-15m.csv").write_text('time,"' + "x" * 200_000 + "\n1,2,3\n")
+    with pytest.raises(UserError, match="this is not a table"):
+        read(tmp_path / "BTCUSDT-15m.csv", "BTCUSDT", "15m", minimum_rows=1)
 
 
 def test_rows_that_cannot_be_read_are_the_reason_and_not_a_missing_timeframe(tmp_path):
