@@ -107,7 +107,8 @@ def tried(words: Sequence[str], seconds: float, kept: Path) -> dict[str, Any]:
     run_stage(".", "train.py", "--workload", "tinystories", "--name", RUN.name, *words, f"training.steps={updates}")
     spent = children_seconds() - began
     model = cast(TinyTransformer, io.load(RUN / "model/best"))
-    network = {split: nats(model, unseen(folder, split, config.sequence, torch.device("cpu"))) for split in SPLITS}
+    sequence = config.sequence(model.config.context)
+    network = {split: nats(model, unseen(folder, split, sequence, torch.device("cpu"))) for split in SPLITS}
     np.savez(kept, validation=network["validation"], held_out=network["held_out"])
     records = [json.loads(line) for line in (RUN / "metrics.jsonl").read_text().splitlines()]
     last = [record["train/loss"] for record in records if "train/loss" in record][-1]
