@@ -244,6 +244,7 @@ def ended(tmp_path_factory):
     return folder, outcomes, str(error.value)
 
 
+@pytest.mark.slow
 def test_each_member_ends_in_a_state_with_its_reason(ended):
     folder, outcomes, error = ended
     assert {name: outcome["state"] for name, outcome in outcomes.items()} == {
@@ -261,6 +262,7 @@ def test_each_member_ends_in_a_state_with_its_reason(ended):
     assert json.loads((folder / "runs/toy/many/members.json").read_text()) == outcomes
 
 
+@pytest.mark.slow
 def test_a_member_that_was_killed_is_named_with_its_signal(ended):
     _, outcomes, error = ended
     reason = "its process was killed by SIGKILL; see runs/toy/many/members/killed/train.log"
@@ -268,6 +270,7 @@ def test_a_member_that_was_killed_is_named_with_its_signal(ended):
     assert f"  killed: {reason}" in error.splitlines()
 
 
+@pytest.mark.slow
 def test_what_a_member_prints_is_in_its_log(ended):
     folder, _, _ = ended
     run = folder / "runs/toy/many/members"
@@ -281,6 +284,7 @@ def weights(run):
     return {path.parent.name: path.read_bytes() for path in run.best.parent.rglob("*.safetensors")}
 
 
+@pytest.mark.slow
 def test_the_only_member_is_trained_in_this_process_with_the_weights_it_has_among_others(tmp_path, monkeypatch, capfd):
     config = config_of(toy={"dropout": 0.3})
     fanout.train_all(job_of(dict.fromkeys("ab", config), tmp_path), ["a"], FakeAccelerator())

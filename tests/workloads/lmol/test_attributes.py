@@ -160,6 +160,7 @@ def test_the_report_judges_each_attribute_and_the_card_lists_them(trained):
     assert list(described["attributes"]) == ["texture", "brightness"]
 
 
+@pytest.mark.slow
 def test_programs_and_a_page_answer_by_every_attribute(trained):
     succeeded(export("onnx", "runs/lmol/default", folder=trained))
     folder = trained / "runs/lmol/default/exports/onnx"
@@ -219,6 +220,7 @@ def test_an_image_without_a_score_gives_no_pairs_for_that_attribute_alone(made, 
                 assert part.setdefault(row, name) == name
 
 
+@pytest.mark.slow
 def test_votes_are_by_the_attribute_that_their_row_names(made, tmp_path):
     generator = np.random.default_rng(1)
     with (made / "made/scores.csv").open() as file:

@@ -65,6 +65,7 @@ def tasks(config, folder):
     return {name: ComparisonTask(each, folder, CPU) for name, each in folds.expand(config, folder).items()}
 
 
+@pytest.mark.slow
 def test_five_folds_and_their_evaluations_encode_each_image_once(made, tmp_path, seen):
     config = of(made)
     data.prepare(config, tmp_path / "whole")
@@ -102,6 +103,7 @@ def test_features_that_are_kept_have_the_bits_of_those_computed(made, tmp_path):
     assert at.parent == tmp_path
 
 
+@pytest.mark.slow
 def test_whatever_changes_features_has_a_place_of_its_own(made, tmp_path):
     towers.save_tower("vit", made / "other", seed=1)
     towers.save_tower("vit", made / "normal")

@@ -83,6 +83,7 @@ def test_blocks_are_dealt_out_by_their_size(tmp_path, monkeypatch):
     assert sorted(found.stories()) == sorted(STORIES)
 
 
+@pytest.mark.slow
 def test_the_result_does_not_depend_on_the_number_of_processes(tmp_path, monkeypatch):
     for name, size in {"WORTH": -1, "STRETCH": 4000, "SHARD": 3000}.items():
         monkeypatch.setattr(workers if name == "WORTH" else blocks, name, size)
