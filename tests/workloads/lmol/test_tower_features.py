@@ -160,7 +160,8 @@ def test_two_processes_at_once_and_one_that_is_killed_leave_whole_features(made,
     command = [sys.executable, "-c", ALONE, str(made), str(tmp_path / "whole")]
 
     def start():
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # on which the bits depend
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **threads})
 
     killed = start()
     killed.stdout.readline()
