@@ -25,7 +25,8 @@ VALIDATED = 0.25  # windows that are judged for each one trained, at most; witho
 FEWEST_VALIDATED = 256  # windows
 FEW = 100_000  # characters to train on, from which a model makes up words and loses its thread
 FROM_BASE = (
-    f"model.base={data.SHIPPED} training.steps=60 training.learning_rate=3e-3 begins with those of other stories"
+    f"model.base={data.SHIPPED} training.steps=60 training.learning_rate=3e-3 training.validation_steps=10 goes on "
+    "from other stories"
 )
 ROOM = 4  # a stream is kept on a GPU whose free memory is this many times its size
 

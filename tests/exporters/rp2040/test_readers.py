@@ -92,9 +92,10 @@ def untrained(preset):
 
 
 READ = [name for name in PRESETS if not rp2040.streams(PRESETS[name])]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in READ if name != "rp2040-speed"]
 
 
-@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.slow) for name in READ])
+@pytest.fixture(scope="module", params=["rp2040-speed", *SLOW])
 def exported(request, tmp_path_factory):
     """(preset, folder of an export, a function from prompts to the tokens that the reference chooses for each)."""
     folder = tmp_path_factory.mktemp(request.param)
