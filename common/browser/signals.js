@@ -107,13 +107,20 @@ function pairAmong(words, quotes, contracts) {
 
 // The newest candles without a gap in a table, {candles: {column: values}, said: what was left out}.
 function readCandles(text, { timeframe_ms, rules }) {
-  const { rows, places } = /^\s*\[/.test(text) ? candleArray(text) : candleTable(text, rules), said = [];
-  const dated = candleDates(rows.map(([, cells]) => String(cells[places.time]))), number = candleNumbers(rows, places, rules);
-  const read = rows.map(([line, cells]) => CANDLE_COLUMNS.map(name => {
-    const cell = cells[places[name]], value = name == "time" ? candleTime(dated(cell)) : number(cell, name);
-    if (!Number.isFinite(value)) throw new Error(`row ${line}, column ${name}: ${JSON.stringify(cell)} is no ${name == "time" ? "time" : "number"}`);
-    return value;
-  })).sort((a, b) => a[0] - b[0]);
+  const { rows, places } = /^\s*\[/.test(text) ? candleArray(text, rules) : candleTable(text, rules), said = [];
+  const times = candleTimes(candleDays(rows, places, rules), rules), number = candleNumbers(rows, places, rules);
+  const read = rows.map(([line, cells], i) => {
+    const values = CANDLE_COLUMNS.map(name => {
+      const cell = cells[places[name]], value = name == "time" ? times[i] : number(cell, name);
+      if (!Number.isFinite(value)) throw new Error(`row ${line}, column ${name}: ${JSON.stringify(cell)} is no ${name == "time" ? "time" : "number"}`);
+      return value;
+    });
+    const [time, open, high, low, close, volume] = values, { not_positive, inconsistent, off_grid } = rules.faults;
+    const fault = Math.min(open, high, low, close) <= 0 || volume < 0 ? not_positive : high < Math.max(open, low, close) || low > Math.min(open, close) ? inconsistent
+      : time % timeframe_ms ? off_grid.replace("{timeframe}", `${timeframe_ms / 60000} minutes`) : "";
+    if (fault) throw new Error(`row ${line} has ${fault}: ${values.slice(1).join(", ")}; download the file again`);
+    return values;
+  }).sort((a, b) => a[0] - b[0]);
   let known = read.filter((row, i) => !i || row.some((value, column) => value != read[i - 1][column]));
   const twice = known.find((row, i) => i && row[0] == known[i - 1][0]);
   if (twice) throw new Error(`there are two candles of ${new Date(twice[0]).toISOString()} that differ; keep one of them`);
@@ -130,29 +137,37 @@ function readCandles(text, { timeframe_ms, rules }) {
 
 const CANDLE_ORDER = Object.fromEntries(CANDLE_COLUMNS.map((name, column) => [name, column]));
 
-// The array of rows of ccxt and freqtrade.
-function candleArray(text) {
-  const rows = JSON.parse(text);
-  if (!rows.every(row => Array.isArray(row) && row.length >= CANDLE_COLUMNS.length)) throw new Error("JSON must be an array of rows [time, open, high, low, close, volume]");
+// The array of rows of ccxt and freqtrade, or of objects, as _json of files.py.
+function candleArray(text, rules) {
+  const rows = JSON.parse(text), wanted = "[time, open, high, low, close, volume]";
+  if (rows.length && rows.every(row => row && typeof row == "object" && !Array.isArray(row))) {
+    const head = [...new Set(rows.flatMap(Object.keys))];
+    return { rows: rows.map((row, i) => [i + 1, head.map(name => row[name])]), places: candleColumns(head, rules) };
+  }
+  if (!rows.every(row => Array.isArray(row) && row.length >= CANDLE_COLUMNS.length)) throw new Error(`JSON must be an array of rows ${wanted}, or of objects with these names`);
+  if (rows.some(row => row.length == 8)) throw new Error(`rows of 8 may have an average price before the volume; give rows ${wanted}`);
   return { rows: rows.map((cells, i) => [i + 1, cells]), places: CANDLE_ORDER };
 }
 
 // The rows of a CSV, with their numbers, and the places of the columns.
 function candleTable(text, rules) {
-  const lines = text.replace(/^\ufeff/, "").split(/\r\n?|\n/), start = lines.findIndex(line => /[,;\t]/.test(line) && !line.trim().startsWith("#"));
+  const lines = text.replace(/^\ufeff/, "").split(/\r\n?|\n/), start = lines.findIndex(line => /[,;\t]/.test(line) && !/^\s*(#|sep=)/.test(line));
   if (start < 0) throw new Error(`there is no table; its first line names the columns ${CANDLE_COLUMNS.join(",")}`);
   const count = mark => lines[start].split(mark).length, separator = [";", "\t", ","].reduce((a, b) => count(b) > count(a) ? b : a);
   const form = new RegExp(`${separator} *("([^"]|"")*"|[^${separator}]*)`, "g");
   const cellsOf = line => (separator + line).match(form).map(cell => cell.slice(1).trim().replace(/^"(.*)"$/, "$1"));
   const rows = lines.map((line, i) => [i + 1, cellsOf(line)]).slice(start)
     .filter(([, cells]) => cells.some(cell => cell));
-  const head = rows[0][1], uneven = rows.find(([, cells]) => cells.length != head.length);
+  // pandas' further levels of a header end with the name of the index alone.
+  const alone = rows.slice(1, 3).find(([, [first, ...others]]) => first && !/^\d/.test(first) && others.length && others.every(cell => !cell));
+  const head = alone ? [alone[1][0], ...rows[0][1].slice(1)] : rows[0][1], uneven = rows.find(([, cells]) => cells.length != head.length);
   if (uneven) throw new Error(`line ${uneven[0]} has ${uneven[1].length} columns, not ${head.length}: ${uneven[1].join(separator).slice(0, 60)}`);
   if (/^\d/.test(head[0])) {
     if (![6, 7, 12].includes(head.length)) throw new Error(`line ${rows[0][0]} has ${head.length} columns and there is no header; add this first line: ${CANDLE_COLUMNS.join(",")}`);
     return { rows, places: CANDLE_ORDER };
   }
-  return { rows: rows.filter(([, cells]) => cells.join() != head.join()), places: candleColumns(head, rules) };  // files joined with cat
+  const titles = rows.slice(0, alone ? rows.indexOf(alone) + 1 : 1).map(([, cells]) => cells.join());
+  return { rows: rows.filter(([, cells]) => !titles.includes(cells.join())), places: candleColumns(head, rules) };  // files joined with cat
 }
 
 // The places of columns by their names, as columns_of of candle_tables.py.
@@ -164,6 +179,7 @@ function candleColumns(head, { columns, volume_of, ending }) {
     if (exact.indexOf(name) != exact.lastIndexOf(name)) throw new Error(`there are two columns ${name} or more; keep only one of them`);
     return [ours, name !== undefined ? (exact.includes(name) ? exact : trimmed).indexOf(name) : ours == "volume" ? exact.findIndex(each => each.startsWith(volume_of)) : -1];
   }));
+  places.clock = exact.findIndex(name => columns.clock.includes(name));
   const missing = CANDLE_COLUMNS.filter(name => places[name] < 0);
   if (missing.length) throw new Error(`there is no column for ${missing.join(", ")} (columns: ${head.join(", ")}); name it ${missing.map(name => columns[name][0]).join(", ")}`);
   return places;
@@ -180,31 +196,59 @@ function candleNumbers(rows, places, { marks, units }) {
   const either = fit.length > 1 && known.find(({ text }) => text.includes(","));
   if (either) throw new Error(`row ${either.line}, column ${either.name}: "${either.text}" may be ${either.text.replaceAll(",", "")} or ${either.text.replaceAll(",", ".")}; write numbers without thousands`);
   const plain = text => fit.length ? text.replaceAll(fit[0] == "," ? "." : ",", "").replaceAll(",", ".") : text;
-  return (cell, name) => cell === "" || cell === null ? NaN : Number(plain(fit.length ? written(cell, name) : cell));
+  return (cell, name) => {
+    const value = String(plain(fit.length ? written(cell, name) : cell));
+    return /^[-+.\de]+$/i.test(value) ? Number(value) : NaN;
+  };
 }
 
-// A function that writes 31.01.2024 and 01/31/2024 as 2024-01-31, where one order of day and month fits all cells, and no other.
-function candleDates(cells) {
-  const forms = [[/^(\d\d?)\.(\d\d?)\.(\d{4})/, 0, 1], [/^(\d\d?)\/(\d\d?)\/(\d{4})/, 1, 0], [/^(\d\d?)\/(\d\d?)\/(\d{4})/, 0, 1]];
-  const fit = forms.filter(([form, day, month]) => cells.every(cell => {
-    const found = cell.match(form)?.slice(1);
-    return found && found[month] >= 1 && found[month] <= 12 && found[day] >= 1 && found[day] <= 31;
-  }));
-  if (fit.length != 1) return cell => cell;
-  const [form, day, month] = fit[0];
-  return cell => cell.replace(form, (...found) => [found[3], found[1 + month].padStart(2, "0"), found[1 + day].padStart(2, "0")].join("-"));
+// The cells of times; a date and a time of day in columns of their own together, as _select of checks.py.
+function candleDays(rows, places, { times: { days, clock } }) {
+  const trimmed = name => rows.map(([, cells]) => String(cells[places[name]] ?? "").trim()), found = trimmed("time");
+  if (!(places.clock >= 0) || places.clock == places.time) return found;
+  const hours = trimmed("clock"), all = (cells, form) => cells.every(cell => new RegExp(form).test(cell));
+  return all(hours, clock) && all(found, days) ? found.map((day, i) => `${day} ${hours[i]}`) : found;
 }
 
-// ms since 1970 of a number, in s, ms, us or ns by its size, or of a date; NaN for anything else. Without a zone it is UTC.
-function candleTime(cell) {
-  if (cell !== "" && Number.isFinite(Number(cell))) {
+// ms since 1970 of times; 31.01.2024, 01/31/2024 and the like are read where one form fits all of them, and no other.
+function candleTimes(cells, { dates, hours, times: { day } }) {
+  const own = cells.map(cell => candleTime(cell, day));
+  if (own.some(Number.isFinite)) return own;
+  const found = dates.flatMap(date => hours.map(hour => cells.map(strptime(date + hour)))).filter(times => times.every(Number.isFinite));
+  return found.length == 1 ? found[0] : own;
+}
+
+// A function that reads a date by a form of Python's strptime, with or without a zone.
+function strptime(form) {
+  const parts = { Y: "\\d{4}", m: "\\d\\d?", d: "\\d\\d?", b: "[a-z]{3}", H: "\\d\\d?", I: "\\d\\d?", M: "\\d\\d?", S: "\\d\\d?", f: "\\d{1,6}", p: "[ap]m" };
+  const pattern = form.replaceAll(".", "\\.").replace(/%(\w)/g, (_, letter) => `(?<${letter}>${parts[letter]})`);
+  const whole = new RegExp(`^${pattern} ?(?<zone>Z|UTC|GMT|[+-]\\d\\d:?\\d\\d)?$`, "i");
+  const months = "jan feb mar apr may jun jul aug sep oct nov dec".split(" ");
+  return cell => {
+    const { Y, m, d, b, H, I, M = 0, S = 0, f = 0, p, zone } = cell.match(whole)?.groups ?? {};
+    if (!Y || I && (I < 1 || I > 12)) return NaN;
+    const hour = I ? I % 12 + (p.toLowerCase() == "pm" ? 12 : 0) : H ?? 0;
+    return moment([Y, b ? months.indexOf(b.toLowerCase()) + 1 : m, d, hour, M, `${S}.${f}`], zone);
+  };
+}
+
+// ms since 1970 of a moment that there is, else NaN. Without a zone it is UTC.
+function moment(parts, zone = "Z") {
+  const [year, month, day, hour, minute, second] = parts.map(Number), midnight = new Date(Date.UTC(year, month - 1, day));
+  if (midnight.getUTCMonth() != month - 1 || midnight.getUTCDate() != day || hour > 23 || minute > 59 || second >= 60) return NaN;
+  const [, sign, hours, minutes = 0] = zone.match(/^([+-])(\d\d):?(\d\d)?$/) ?? [, "+", 0, 0];
+  return +midnight + hour * 3600000 + minute * 60000 + Math.floor(second * 1000) - `${sign}1` * (hours * 60 + +minutes) * 60000;
+}
+
+// ms since 1970 of a number, in s, ms, us or ns by its size, or of a date; NaN for anything else.
+function candleTime(cell, day) {
+  if (cell !== "" && Number.isFinite(Number(cell)) && !new RegExp(day).test(cell)) {
     const unit = [1000, 1, 1e-3, 1e-6].find(each => cell * each >= 1230940800000 && cell * each <= 4102444800000);
     return unit ? Math.round(cell * unit) : NaN;
   }
-  const found = String(cell).match(/^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d(?:\.\d+)?)?)? ?(Z|UTC|[+-]\d\d:?\d\d)?$/i);
-  if (!found) return NaN;
-  const [, day, minute = "00:00", second = "", zone = "Z"] = found;
-  return Date.parse(`${day}T${minute}${second}${zone.toUpperCase() == "UTC" ? "Z" : zone.replace(/(\d\d):?(\d\d)$/, "$1:$2")}`);
+  const clock = String.raw`(?:[T ](\d\d?)(?::?(\d\d)(?::?(\d\d(?:\.\d+)?))?)?)? ?(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?$`;
+  const found = [String.raw`^(\d{4})[-/.](\d\d?)[-/.](\d\d?)`, String.raw`^(\d{4})(\d\d)(\d\d)`].map(date => cell.match(new RegExp(date + clock, "i"))).find(each => each);
+  return found ? moment([...found.slice(1, 4), ...found.slice(4, 7).map(each => each ?? 0)], found[7]) : NaN;
 }
 
 // Candles of a market like that of pipelines/workloads/crypto/candles/simulated.py, by the same planted signal.

@@ -54,10 +54,8 @@ def describe(model: RoutingPolicy) -> Artifact:
     if model.config.rules:
         raise ValueError("its programs would not read windows, limits and open routes; give one of data.problem=cvrp")
     if model.config.neighbors:
-        raise ValueError(
-            f"its encoder reads sparse graphs (neighbors={model.config.neighbors}), which ONNX has no operators for; "
-            "give a policy with model.neighbors=0"
-        )
+        sparse = f"its encoder reads sparse graphs (neighbors={model.config.neighbors})"
+        raise ValueError(f"{sparse}, which ONNX has no operators for; give a policy with model.neighbors=0")
 
     def state(number: int) -> tuple[Tensor, ...]:
         locs, demand, capacity = instance(number)

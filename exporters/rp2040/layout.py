@@ -137,10 +137,8 @@ def _check_tokenizer(tokenizer: Described) -> None:
     added = [token for token in added if token["id"] not in (END, UNKNOWN) or not token["special"]]
     unexpected += [f"added token {token['content']!r}" for token in added]
     if unexpected:
-        raise ValueError(
-            f"the tokenizer has settings that a device does not follow: {', '.join(unexpected)}; train it as the "
-            "tinystories workload does"
-        )
+        unknown = f"the tokenizer has settings that a device does not follow: {', '.join(unexpected)}"
+        raise ValueError(f"{unknown}; train it as the tinystories workload does")
 
 
 def _alphabet() -> dict[str, int]:

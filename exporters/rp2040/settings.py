@@ -33,10 +33,8 @@ class Settings:
             ("prompts[0]", self.prompt, len(prompt) <= MOST_PROMPT, f"up to {MOST_PROMPT} bytes"),
         ):
             if not good:
-                raise ValueError(
-                    f"evaluation.{name}={given} does not fit the board, which takes {allowed}; change it in the run's "
-                    "config.yaml"
-                )
+                unfit = f"evaluation.{name}={given} does not fit the board, which takes {allowed}"
+                raise ValueError(f"{unfit}; change it in the run's config.yaml")
         numbers = round(256 * self.temperature), self.top_k, self.tokens, self.seed, len(prompt)
         page = (struct.pack("<HHIIBxxx", *numbers) + prompt).ljust(PAGE - 8, b"\0")
         return b"TTS1" + struct.pack("<I", crc32(page)) + page

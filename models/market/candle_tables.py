@@ -6,7 +6,6 @@ A page follows the same steps (common/browser/signals.js) by the same rules, and
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +22,10 @@ class Rules(NamedTuple):
     columns: dict[str, list[str]]
     volume_of: str
     ending: str  # of the name of a time
+    times: dict[str, str]  # 20240131, which is no number since 1970; dates alone, and times of day in column `clock`
+    dates: list[str]  # further ones than ISO 8601, as strptime has them
+    hours: list[str]  # after these
+    missing: list[str]  # words for a missing value
     copy: str  # appended by a browser
     date: str
     timeframes: list[str]
@@ -143,4 +146,4 @@ def minute(time_ms: int | np.integer) -> str:
 
 def iso(time_ms: int | np.integer) -> str:
     """Return a time in ms since 1970 as 2024-01-31T13:45:00Z."""
-    return datetime.fromtimestamp(int(time_ms) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{np.datetime_as_string(np.datetime64(int(time_ms), 'ms'), unit='s')}Z"

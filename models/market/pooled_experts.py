@@ -47,10 +47,8 @@ class PooledExpertsConfig(SignalConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if min(self.width, self.rounds, self.nodes) < 1 or not 0 <= self.dropout < 1:
-            raise ValueError(
-                f"width={self.width}, rounds={self.rounds} and nodes={self.nodes} must be 1 or more, and "
-                f"dropout={self.dropout} 0 or more and below 1"
-            )
+            sizes = f"width={self.width}, rounds={self.rounds} and nodes={self.nodes} must be 1 or more"
+            raise ValueError(f"{sizes}, and dropout={self.dropout} 0 or more and below 1")
         if not set(NEEDED) <= set(self.features):
             raise ValueError(f"the features must hold {' and '.join(NEEDED)} (given: {', '.join(self.features)})")
 

@@ -85,12 +85,13 @@ def check(config: TinyTransformerConfig) -> None:
             also = f" and a multiple of {multiple}" * (multiple > 1)
             raise ValueError(f"model.{name}={value} must be {least} to {largest}{also} to run on the RP2040")
     if (excess := flash_bytes(config) - config.flash_megabytes * MEGABYTE) > 0:
-        raise ValueError(
-            f"model.memory={list(config.memory)} takes {memory_bytes(config):,} bytes, model.counts={config.counts} "
-            f"{counts_bytes(config):,} and the rest of the model {model_bytes(config):,}, {excess:,} more than "
-            f"{config.flash_megabytes} MB of flash leave beside runtime and vocabulary; halve one of the tables, or "
-            "give model.flash_megabytes=4 (or 8, 16) if your board has them"
+        memory = f"model.memory={list(config.memory)} takes {memory_bytes(config):,} bytes"
+        rest = (
+            f"model.counts={config.counts} {counts_bytes(config):,} and the rest of the model {model_bytes(config):,}"
         )
+        leave = f"{config.flash_megabytes} MB of flash leave beside runtime and vocabulary"
+        way = "halve one of the tables, or give model.flash_megabytes=4 (or 8, 16) if your board has them"
+        raise ValueError(f"{memory}, {rest}, {excess:,} more than {leave}; {way}")
     if (excess := sram_bytes(config) - SRAM_BYTES) > 0:
         remedies = [f"model.{name}={value}" for name in FORMAT_LIMITS if (value := _largest_that_fits(config, name))]
         raise ValueError(

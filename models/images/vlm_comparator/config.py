@@ -72,10 +72,8 @@ def check(config: VlmComparatorConfig) -> None:
         if not 1 <= getattr(config, name) <= most:
             raise ValueError(f"{name} is {getattr(config, name)}; it must be from 1 to {most}")
     if not 0 <= config.lora_dropout < 1 or not config.lora_alpha > 0:
-        raise ValueError(
-            f"lora_dropout is {config.lora_dropout}, lora_alpha {config.lora_alpha}; the first must be from 0 to below "
-            "1, the second above 0"
-        )
+        given = f"lora_dropout is {config.lora_dropout}, lora_alpha {config.lora_alpha}"
+        raise ValueError(f"{given}; the first must be from 0 to below 1, the second above 0")
     if unsuited := [name for name in config.lora_targets if not re.fullmatch(r"\w+", name)]:
         raise ValueError(f"lora_targets has {unsuited[0]!r}; give names of layers, such as {ATTENTION[0]}")
     if config.preset != "small":

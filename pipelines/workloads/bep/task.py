@@ -80,11 +80,9 @@ class CharTask(Task):
             raise UserError(f"model.kind={config.model.kind} is judged by held-out text; add data.hold_out=true")
         least, most = config.model.min_documents, fewest_counted(corpus.parts["train"], held_out_text)
         if self.mixing and least > max(most, 1):
-            raise UserError(
-                f"model.min_documents={least}: of {len(corpus.parts['train'])} training documents, no more than "
-                f"{max(most, 0)} that are not versions of one another are counted where another is predicted, so "
-                "nothing would be; give a smaller number, or more documents"
-            )
+            given = f"model.min_documents={least}: of {len(corpus.parts['train'])} training documents, no more than"
+            counted = f"{max(most, 0)} that are not versions of one another are counted where another is predicted"
+            raise UserError(f"{given} {counted}, so nothing would be; give a smaller number, or more documents")
         sizes = sizes_of(corpus, config, base)
         corpus = data.load(folder, sizes.vocabulary) if base else corpus
         self.sequence, self.unknown = training.sequence, training.unknown

@@ -265,9 +265,7 @@ class Config(BaseConfig):
         threshold, fee, slippage = self.data.threshold, self.costs().fee, self.evaluation.slippage
         cost = 2 * (fee + slippage)
         if threshold < cost * (1 - 1e-9):
-            raise ValueError(
-                f"data.threshold={threshold:g} is below the cost of a trade, 2 x (fee {fee:g} + slippage "
-                f"{slippage:g}) = {cost:g}: a trade on a correct label could lose money; give "
-                f"data.threshold={cost:g} or more"
-            )
+            below = f"is below the cost of a trade, 2 x (fee {fee:g} + slippage {slippage:g}) = {cost:g}"
+            why = f"a trade on a correct label could lose money; give data.threshold={cost:g} or more"
+            raise ValueError(f"data.threshold={threshold:g} {below}: {why}")
         return self

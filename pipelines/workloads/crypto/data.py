@@ -228,11 +228,10 @@ def _coin(
     labels = own_features.labelled(candles, data.label, data.horizon, data.threshold)
     ends = splits.usable(candles, table, labels, data.lookback)
     if not len(ends):
-        raise UserError(
-            f"{candles.symbol}: no window fits: {memory + data.horizon} candles without a gap are needed (features, "
-            f"data.lookback={data.lookback}, data.horizon={data.horizon}), but the longest stretch of these has "
-            f"{len(longest)}; give more complete files"
-        )
+        needed = f"{memory + data.horizon} candles without a gap are needed"
+        of = f"(features, data.lookback={data.lookback}, data.horizon={data.horizon})"
+        but = f"but the longest stretch of these has {len(longest)}; give more complete files"
+        raise UserError(f"{candles.symbol}: no window fits: {needed} {of}, {but}")
     facts = {
         "symbol": candles.symbol,
         "timeframe": data.timeframe,

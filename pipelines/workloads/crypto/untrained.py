@@ -124,11 +124,10 @@ def check_base(base: SignalConfig, own: SignalConfig, name: str) -> None:
         last = max(_times(base, theirs, "last_ms")) + horizon * step
         first = min(_times(own, ours, "first_ms")) - (base.lookback - 1) * step
         if last >= first:
-            raise UserError(
-                f"model.base={name} saw candles of the {ours} part here in its {theirs} part "
-                f"(up to {np.datetime64(last, 'ms')}, {np.datetime64(first, 'ms')} begins {ours}); train it on candles "
-                "that end earlier, or on these data with the same data section"
-            )
+            saw = f"model.base={name} saw candles of the {ours} part here in its {theirs} part"
+            when = f"(up to {np.datetime64(last, 'ms')}, {np.datetime64(first, 'ms')} begins {ours})"
+            instead = "train it on candles that end earlier, or on these data with the same data section"
+            raise UserError(f"{saw} {when}; {instead}")
 
 
 def _times(known: SignalConfig, part: str, key: str) -> list[int]:

@@ -116,11 +116,9 @@ def too_few(images: int, labels: np.ndarray, folds: int) -> str:
     while not told(most):
         most *= 2
     enough = bisect.bisect_left(range(most), True, key=told)
-    return (
-        f"too few images for a verdict: {images} are for testing, of which at most {free} pairs share no image, and by "
-        f"these a model half way between guessing ({guessing:.0%} right) and perfect could not be told from guessing; "
-        f"give some {2 * enough * folds} in all"
-    )
+    few = f"{images} are for testing, of which at most {free} pairs share no image"
+    told_apart = f"a model half way between guessing ({guessing:.0%} right) and perfect could not be told from guessing"
+    return f"too few images for a verdict: {few}, and by these {told_apart}; give some {2 * enough * folds} in all"
 
 
 def references(scores: np.ndarray, per_bin: int) -> np.ndarray:

@@ -138,11 +138,11 @@ def divided(
         is_held_out = place < (0 if len(own_test) else lowest)
         highest = int((hashes >= HASHES - HASHES // VALIDATION).sum())
         validates = place >= len(place) - max(1, min(data.validation_stories, most, highest))
-        how = (
-            f"by a hash of seed {data.seed} and story, {'its own test split' if len(own_test) else 'the lowest tenth'} "
-            f"held out (at most {data.test_stories:,}), the highest twentieth to pick the best model (at most "
-            f"{data.validation_stories:,})"
+        tested = (
+            f"{'its own test split' if len(own_test) else 'the lowest tenth'} held out (at most {data.test_stories:,})"
         )
+        picks = f"the highest twentieth to pick the best model (at most {data.validation_stories:,})"
+        how = f"by a hash of seed {data.seed} and story, {tested}, {picks}"
     if data.percent < 100:
         how += f"; the first {data.percent} % of each part"
     rows = (first[~is_held_out & ~validates], first[validates], first[is_held_out])

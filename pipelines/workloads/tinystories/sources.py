@@ -175,11 +175,10 @@ def _download(name: str) -> datasets.DatasetDict:
         datasets.config.HF_HUB_OFFLINE = offline or not _hub_answers()
         return datasets.load_dataset(name)
     except Exception as error:  # the libraries on the way to the network raise a dozen unrelated types
-        raise UserError(
-            f"data.source={name} is not a file or folder here, and cannot be loaded as a Hugging Face dataset: "
-            f"{' '.join(str(error).split())[:300]}. Without a network, leave data.source out for the embedded stories, "
-            "or give a text file or a folder of .txt files"
-        ) from error
+        what = f"data.source={name} is not a file or folder here, and cannot be loaded as a Hugging Face dataset"
+        instead = "leave data.source out for the embedded stories, or give a text file or a folder of .txt files"
+        why = " ".join(str(error).split())[:300]
+        raise UserError(f"{what}: {why}. Without a network, {instead}") from error
     finally:
         datasets.config.HF_HUB_OFFLINE = offline
 

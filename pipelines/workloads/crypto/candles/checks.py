@@ -5,6 +5,7 @@ Nothing in the table is trusted, and every check leaves a count in the facts tha
 
 import time as clock
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +20,10 @@ if TYPE_CHECKING:
 JUMP = 2.0  # factor between consecutive closes above which a rename or a split is likelier than a trade
 LONGER = "give a longer file or a lower data.minimum_rows"
 BROKEN_SHARE = 0.001  # of rows; a feed with more broken rows is likely to be wrong elsewhere too
-MISSING = ("", "nan", "null", "none")
 OLDEST = 1_230_940_800_000  # 2009-01-03, Bitcoin's first block
 NEWEST = 4_102_444_800_000  # 2100-01-01
 UNITS = {"s": 1e-3, "ms": 1.0, "us": 1e3, "ns": 1e6}  # per millisecond; between 2009 and 2100 their ranges are disjoint
-DATES = [day + hour for day in ("%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y") for hour in ("", " %H:%M", " %H:%M:%S")]
+DATES = [day + hour + zone for day in RULES.dates for hour in RULES.hours for zone in ("", "%z")]
 
 
 def check(
@@ -87,23 +87,27 @@ def check(
 
 
 def timeframe_of(table: "pd.DataFrame", where: str) -> str:
-    """Return the time from most rows to the next, such as 15m; "" for one row. Raises UserError for other tables."""
+    """Return the time from most rows to the next, such as 15m; "" where all differ. Raises UserError."""
     lengths, counts = np.unique(np.diff(np.unique(_times(_select(table, where)["time"], where)[0])), return_counts=True)
-    return timeframe_name(int(lengths[counts.argmax()])) if len(counts) else ""
+    return timeframe_name(int(lengths[counts.argmax()])) if counts.max(initial=0) > 1 else ""
 
 
 def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
-    """Return the known columns under our names; `close_time` may be missing.
+    """Return the known columns under our names, a date and a time of day together; `close_time` may be missing.
 
     Raises UserError, beginning with `where`, for a column that is missing or present twice.
     """
     names = [str(name) for name in table.columns]
     found = columns_of(names, where)
     for ours, known in RULES.columns.items():
-        if ours not in found and ours != "close_time":
+        if ours not in found and ours not in ("close_time", "clock"):
             raise UserError(f"{where}: there is no column for {ours} (columns: {', '.join(names)}); name it {known[0]}")
     table = table.iloc[:, list(found.values())]
     table.columns = list(found)
+    if "clock" in found and found["clock"] != found["time"]:
+        days, hours = (table[name].astype("str").str.strip() for name in ("time", "clock"))
+        if hours.str.fullmatch(RULES.times["clock"]).all() and days.str.fullmatch(RULES.times["days"]).all():
+            table = table.assign(time=days + " " + hours)
     return table
 
 
@@ -146,7 +150,7 @@ def _numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
 def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]:
     """Return (N,) int64 ms, 0 where missing; the units found; and the number of times without a zone.
 
-    Dates such as 31.01.2024 and 01/31/2024 are read where one order of day and month fits all of them, and no other.
+    Dates such as 31.01.2024, 01/31/2024 and Jan 31, 2024 are read where one form fits all of them, and no other.
     Raises UserError for cells that are not times.
     """
     import pandas as pd
@@ -157,12 +161,14 @@ def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]
     present = column[column.notna()]
     if not len(present):
         raise UserError(f"{where}: the time column is empty")
-    if not np.isnan(pd.to_numeric(present.iloc[:1], errors="coerce").iloc[0]):
+    first = present.iloc[:1].astype("str").str.strip()
+    if not (pd.to_numeric(first, errors="coerce").isna().all() or first.str.fullmatch(RULES.times["day"]).all()):
         return _epochs(_numbers(column, "time", where), column, where)
-    text = column.astype("str").str.strip().str.replace(r" ?UTC$", "+00:00", regex=True)
-    parsed = pd.to_datetime(text, utc=True, format="ISO8601", errors="coerce")
-    others = (pd.to_datetime(text, utc=True, format=form, errors="coerce") for form in DATES if parsed.isna().all())
-    if len(found := [each for each in others if each[present.index].notna().all()]) == 1:
+    text = column.astype("str").str.strip().str.replace(r" ?(?:UTC|GMT)$", "+00:00", regex=True)
+    read = partial(pd.to_datetime, utc=True, errors="coerce")
+    parsed, first = read(text, format="ISO8601"), text[first.index]
+    fit = [form for form in DATES if parsed.isna().all() and read(first, format=form).notna().all()]
+    if len(found := [each for form in fit if (each := read(text, format=form))[present.index].notna().all()]) == 1:
         parsed = found[0]
     unread = _present(present[parsed[present.index].isna()])
     if len(unread):
@@ -174,7 +180,7 @@ def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]
 
 def _present(cells: "pd.Series") -> "pd.Series":
     """Return the cells that hold more than a word for a missing value."""
-    return cells[~cells.astype(str).str.strip().str.lower().isin(MISSING)]
+    return cells[~cells.astype(str).str.strip().str.lower().isin(RULES.missing)]
 
 
 def _to_ms(parsed: "pd.Series") -> np.ndarray:
@@ -226,11 +232,9 @@ def _worst(
     name, mask = max(faults.items(), key=lambda item: int(item[1].sum()))
     first = int(np.flatnonzero(mask)[0])
     shown = ", ".join(f"{column} {values[column][first]:g}" for column in VALUES)
-    return (
-        f"{int(mask.sum())} of {len(names)} rows have {RULES.faults[name].format(timeframe=timeframe)}, first row "
-        f"{names[first]} ({iso(times[first])}: {shown}); more than {BROKEN_SHARE:.1%} of rows are broken, so "
-        "none is trusted: download the file again"
-    )
+    broken = f"{int(mask.sum())} of {len(names)} rows have {RULES.faults[name].format(timeframe=timeframe)}, first row"
+    many = f"more than {BROKEN_SHARE:.1%} of rows are broken, so none is trusted: download the file again"
+    return f"{broken} {names[first]} ({iso(times[first])}: {shown}); {many}"
 
 
 def _repeated(candles: Candles, row_names: "pd.Index", where: str) -> np.ndarray:

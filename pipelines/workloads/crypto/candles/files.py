@@ -1,6 +1,5 @@
 """Files of candles: finding the file of a coin and reading CSV, JSON, Parquet, Feather and archives of them."""
 
-import contextlib
 import csv
 import functools
 import gzip
@@ -56,12 +55,10 @@ def coins(folder: Path | str, timeframe: str) -> list[str]:
     files, passed_over = in_folder(Path(folder))
     if not (found := sorted({name.coin for _, name in files if name.timeframe == timeframe})):
         others = sorted({name.timeframe for _, name in files})
-        none = (
-            f"data.folder={folder} holds no {timeframe} candles (found there: "
-            f"{', '.join(others) or 'no file of candles'}); name the files like BTCUSDT-{timeframe}.csv, or give "
-            f"{f'data.timeframe={others[0]}' if len(others) == 1 else 'another data.timeframe'}"
-        )
-        raise UserError("\n".join([none, *passed_over]))
+        none = f"holds no {timeframe} candles (found there: {', '.join(others) or 'no file of candles'})"
+        other = f"data.timeframe={others[0]}" if len(others) == 1 else "another data.timeframe"
+        way = f"name the files like BTCUSDT-{timeframe}.csv, or give {other}"
+        raise UserError("\n".join([f"data.folder={folder} {none}; {way}", *passed_over]))
     return found
 
 
@@ -172,16 +169,15 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
     import pandas as pd
 
     try:
-        with source.open("rb") if isinstance(source, Path) else contextlib.nullcontext(source) as file:
+        with source.open("rb") if isinstance(source, Path) else source as file:
             skipped, first = _beginning(file)
-        if isinstance(source, io.BytesIO):
-            source.seek(0)
-        separator = max(";\t,", key=first.count)  # the first of equals: each cell may have a decimal comma
-        cells = [cell.strip() for cell in next(csv.reader(first.splitlines(), delimiter=separator), [""])]
-        table = pd.read_csv(
-            source, header=None, skiprows=skipped, names=range(len(cells)), index_col=False, dtype=str, sep=separator,
-            skip_blank_lines=False, keep_default_na=False, na_values=[""], encoding="utf-8-sig", on_bad_lines="error",
-        )  # fmt: skip
+            file.seek(0)
+            separator = max(";\t,", key=first.count)  # the first of equals: each cell may have a decimal comma
+            cells = [cell.strip() for cell in next(csv.reader(first.splitlines(), delimiter=separator), [""])]
+            table = pd.read_csv(
+                file, header=None, skiprows=skipped, names=range(len(cells)), index_col=False, dtype=str, sep=separator,
+                skip_blank_lines=False, keep_default_na=False, na_values=[""], encoding="utf-8-sig",
+            )  # fmt: skip
     except UnicodeDecodeError as error:
         raise UserError("this is not UTF-8 text; if it is an archive, unpack it first") from error
     except (csv.Error, pd.errors.ParserError) as error:
@@ -197,6 +193,10 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
         seventh = "close_time" if len(cells) == KLINES else "trades"
         table.columns = ["time", *VALUES, seventh, *range(len(cells) - 7)][: len(cells)]
         return table, 0
+    below = table[1:3].fillna("")  # pandas' further levels of a header end with the name of the index alone
+    alone = below[(below.iloc[:, 1:] == "").all(axis=1) & ~below[0].str[:1].isin(["", *"0123456789"])]
+    if len(alone):
+        cells, table = [alone.iloc[0, 0].strip(), *cells[1:]], table.loc[alone.index[0] :]
     cell_text = table.fillna("")
     headers = (cell_text == cell_text.iloc[0]).all(axis=1)  # joining files with cat repeats the header
     table.columns = cells
@@ -206,11 +206,11 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
 def _beginning(file: IO[bytes]) -> tuple[int, str]:
     """Return how many lines of comment a table begins with, and the first line of the table itself.
 
-    A comment begins with # or has no separator, such as the address of the site that the file is from.
+    A comment begins with # or Excel's sep=, or has no separator, such as the address of the site that the file is from.
     """
     for number, line in enumerate(file):
         text = line.decode("utf-8-sig" if not number else "utf-8").strip()
-        if any(separator in text for separator in ",;\t") and not text.startswith("#"):
+        if any(separator in text for separator in ",;\t") and not text.startswith(("#", "sep=")):
             return number, text
     return 0, ""
 
@@ -223,10 +223,15 @@ def _json(path: Path) -> tuple["pd.DataFrame", int]:
             rows = json.loads(_limited(unpacked).decode("utf-8-sig"))
     except (ValueError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UserError(f"this is not JSON: {error}") from error
-    width = len(VALUES) + 1
-    if not (isinstance(rows, list) and all(isinstance(row, list) and len(row) >= width for row in rows)):
-        raise UserError("this must be an array of rows [time, open, high, low, close, volume]")
-    table = pd.DataFrame([row[:width] for row in rows], columns=["time", *VALUES], dtype=object)
+    width, wanted = len(VALUES) + 1, "[time, open, high, low, close, volume]"
+    if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
+        table = pd.DataFrame(rows, dtype=object)
+    elif not (isinstance(rows, list) and all(isinstance(row, list) and len(row) >= width for row in rows)):
+        raise UserError(f"this must be an array of rows {wanted}, or of objects with these names")
+    elif any(len(row) == 8 for row in rows):  # Kraken has its average price where Bitget has the volume
+        raise UserError(f"rows of 8 may have an average price before the volume; give rows {wanted}")
+    else:
+        table = pd.DataFrame([row[:width] for row in rows], columns=["time", *VALUES], dtype=object)
     table.index += 1
     return table, 0
 

@@ -178,11 +178,12 @@ def _check_labels(
         if given != right
     ]
     if len(contradictory) > len(labelled) / 2:
-        raise UserError(
-            f"{table}: {len(contradictory):,} of {len(labelled):,} labels contradict the scores (theta "
-            f"{float(theta * unit):g}), such as {contradictory[0]}; First means that img1 has the larger score: swap "
-            "the labels or the signs of the scores, or give the data.theta that the labels were made with"
+        some = f"{len(contradictory):,} of {len(labelled):,} labels contradict the scores"
+        such = (
+            f"(theta {float(theta * unit):g}), such as {contradictory[0]}; First means that img1 has the larger score"
         )
+        way = "swap the labels or the signs of the scores, or give the data.theta that the labels were made with"
+        raise UserError(f"{table}: {some} {such}: {way}")
     return {
         "pairs": all_pairs,
         "of_usable_images": len(labelled),

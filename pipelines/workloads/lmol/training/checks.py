@@ -39,11 +39,9 @@ def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Map
                 optimizer.zero_grad()
         still = [name for name, p in trained.items() if name not in reached or torch.equal(p, before[name])]
         if still:
-            raise UserError(
-                f"{_some(still)}: {len(still)} of {len(trained)} parameters that are meant to train get no gradient "
-                "or do not move in trial steps, so training would not change them; choose another model.kind or "
-                "model.base"
-            )
+            which = f"{_some(still)}: {len(still)} of {len(trained)} parameters that are meant to train"
+            why = "get no gradient or do not move in trial steps, so training would not change them"
+            raise UserError(f"{which} {why}; choose another model.kind or model.base")
         if unsaved := sorted(trained.keys() - model.state_dict().keys()):
             raise UserError(f"{_some(unsaved)} would train but not be saved; choose another model.kind or model.base")
         parts = ("lora_", *getattr(model, "projectors", ())) if getattr(model.config, "lora", False) else ()

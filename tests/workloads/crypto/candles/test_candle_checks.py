@@ -126,3 +126,11 @@ def test_clean_candles_have_counts_of_zero():
     assert {CLEAN_FACTS[name] for name in counts} == {0}
     assert CLEAN_FACTS["first"] == "2024-12-31T16:30:00Z"
     assert json.loads(json.dumps(CLEAN_FACTS)) == CLEAN_FACTS
+
+
+def test_a_volume_of_a_dash_is_a_missing_number():
+    frame = table(3000).astype({"volume": object})
+    frame.loc[1000, "volume"] = "-"
+    candles, facts = check(frame)
+    assert (facts["not_finite"], facts["missing_candles"]) == (1, 1)
+    assert same(candles, MANY.rows(np.arange(3000) != 1000))

@@ -82,6 +82,14 @@ def test_a_timeframe_that_the_name_lacks_is_that_of_the_rows(tmp_path, monkeypat
         coins(tmp_path, "1h")
 
 
+@pytest.mark.parametrize("kept", [[0, 2], [0, 1, 3]])  # 30 minutes apart, or 15 and 30
+def test_steps_of_which_no_two_are_alike_tell_no_timeframe(tmp_path, kept):
+    table(300).iloc[kept].to_csv(tmp_path / "BTCUSDT.csv", index=False)
+    found, (line,) = in_folder(tmp_path)
+    assert not found
+    assert line.endswith("BTCUSDT.csv: no timeframe in the name, which would be like BTCUSDT-15m.csv, nor in the rows")
+
+
 def test_a_file_without_a_timeframe_is_passed_over_beside_one_that_names_it(tmp_path):
     for name in ("BTCUSDT.csv", "BTCUSDT-15m.csv", "ETHUSDT.csv"):
         table(300).to_csv(tmp_path / name, index=False)
