@@ -188,6 +188,9 @@ function readCustomers(text) {
   const at = Object.fromEntries(Object.entries(COLUMNS).map(([what, names]) => [what, header.indexOf(names.find(each => header.includes(each)) ?? NaN)]));
   const degrees = at.lon >= 0 && at.lat >= 0, axes = degrees ? ["lon", "lat"] : ["x", "y"];
   for (const what of [...axes, "demand"]) if (at[what] < 0) throw new Error(`there is no column ${what == "x" ? "lon or x" : what == "y" ? "lat or y" : what}; the first row must name the columns, as in name,lon,lat,demand`);
+  const written = lines.flatMap(([number, line]) => cells(line).map(cell => [number, cell]));  // as _csv of tables.py
+  const either = divider != "," && written.some(([, cell]) => /^[-+]?\d*,\d+\D*$/.test(cell)) && written.find(([, cell]) => /^[-+]?\d{1,3}(\.\d{3})+$/.test(cell));
+  if (either) throw new Error(`row ${either[0]}: ${either[1]} may be ${either[1].replaceAll(".", "")} or ${either[1]}, as other cells have decimal commas; write numbers without thousands`);
   const rows = lines.slice(1).map(([number, line]) => {
     const row = cells(line), value = what => {
       const cell = divider == "," ? row[at[what]] : row[at[what]]?.replace(",", "."), found = Number(cell);

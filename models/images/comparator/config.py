@@ -24,10 +24,8 @@ class Question:
         if self.fit not in ("crop", "pad", "stretch"):
             raise ValueError(f"fit is {self.fit!r}; it must be crop, pad or stretch")
         if self.theta < 0 or self.references < 0 or not 0 < self.unit < math.inf:
-            raise ValueError(
-                f"theta is {self.theta}, references {self.references}, unit {self.unit}; the first two must not be "
-                "negative, and the unit must be above 0"
-            )
+            given = f"theta is {self.theta}, references {self.references}, unit {self.unit}"
+            raise ValueError(f"{given}; the first two must not be negative, and the unit must be above 0")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -113,10 +113,8 @@ def answers_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str, kind:
         answered = ids(prompt + between + word)
         found.append(next((b for a, b in zip([*asked, -1], answered, strict=False) if a != b), -1))
     if len(set(found)) != len(ANSWERS[kind]):
-        raise ValueError(
-            f"base {config.base}: its tokenizer does not tell {', '.join(ANSWERS[kind])} apart by their first "
-            f"tokens, whose ids are {found}"
-        )
+        alike = f"its tokenizer does not tell {', '.join(ANSWERS[kind])} apart by their first tokens"
+        raise ValueError(f"base {config.base}: {alike}, whose ids are {found}")
     return found
 
 

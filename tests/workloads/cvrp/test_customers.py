@@ -452,3 +452,27 @@ def test_hours_in_one_column_are_taken_apart_and_columns_that_are_not_used_are_n
     assert (again.hours, again.windows, again.service_times) == (problem.hours, problem.windows, (5, 0))
     wrong = written(tmp_path, text.replace("7:00-18:00", "all day") + "b,52.4,13.3,9,,2,\n", "wrong.csv")
     assert refusal(wrong) == "row 2: hours are 'all day'; type them as 8:00-17:30"
+
+
+def test_points_between_thousands_are_told_from_decimal_commas(tmp_path):
+    table = "name;x;y;demand;capacity\nDepot;0,5;1;0;9000\nA;2,5;3;{};\n"
+    assert read_table(written(tmp_path, table.format("1,234"), "a.csv")).demands == [0, 1.234]
+    found = refusal(written(tmp_path, table.format("1.234"), "b.csv"))
+    assert found.startswith("row 3: 1.234 may be 1234 or 1.234, as other cells have decimal commas")
+    command = ["node", "-e", ASK, str(browser.FOLDER / "routes.js")]
+    done = subprocess.run(command, input=table.format("1.234").encode(), capture_output=True, check=False)
+    assert b"row 3: 1.234 may be 1234 or 1.234, as other cells have decimal commas" in done.stderr
+    plain = table.format("1.234").replace("0,5", "0.5").replace("2,5", "2.5")
+    assert read_table(written(tmp_path, plain, "c.csv")).demands == [0, 1.234]
+
+
+def test_a_place_that_is_an_area_is_refused_and_lines_are_passed_over(tmp_path):
+    path = as_geojson(tmp_path, "name,lng,lat,demand\nDepot,13.4,52.5,0\nA,13.5,52.6,3\n")
+    given = json.loads(path.read_text())
+    road = {"type": "LineString", "coordinates": [[13.4, 52.5], [13.5, 52.6]]}
+    area = {"type": "Polygon", "coordinates": [[[13.4, 52.5], [13.5, 52.6], [13.5, 52.5], [13.4, 52.5]]]}
+    for shape, name in ((road, "road"), (area, "area")):
+        feature = {"type": "Feature", "properties": {"name": name, "demand": 1}, "geometry": shape}
+        written(tmp_path, json.dumps({**given, "features": [*given["features"], feature]}), f"{name}.geojson")
+    assert read_table(tmp_path / "road.geojson").names == ["Depot", "A"]
+    assert refusal(tmp_path / "area.geojson").startswith("row 3: lon is 'Polygon'")

@@ -127,6 +127,7 @@ def test_solomons_file_is_the_same_problem(tmp_path):
         assert np.array_equal(getattr(timed, what), getattr(solomon, what))
     assert (timed.vehicles, timed.rounding) == (solomon.vehicles, solomon.rounding)
     assert refusal(tmp_path / "readme.txt").startswith("not one of Solomon's files")
+    assert "pickups and deliveries (Li and Lim) not at all" in refusal(tmp_path / "readme.txt")
     (tmp_path / "vrplib.txt").write_text(TIMED)
     assert np.array_equal(read(tmp_path / "vrplib.txt")[0].windows, timed.windows)
     (tmp_path / "timed.txt").write_text(SOLOMON.replace("  4  ", " 14  "))

@@ -29,7 +29,9 @@ def read_solomon(path: Path) -> list[Problem]:
         return read_vrp(path)
     numbers = [row for row in rows if all(NUMBER.fullmatch(word) for word in row)]
     if ["VEHICLE"] not in rows or len(numbers) < 3 or [len(row) for row in numbers] != [2] + [7] * (len(numbers) - 1):
-        raise UserError("not one of Solomon's files: VEHICLE, number and capacity, then rows of seven numbers")
+        others = "Cordeau's and others can be given as .vrp or tables, pickups and deliveries (Li and Lim) not at all"
+        wanted = "VEHICLE, number and capacity, then rows of seven numbers"
+        raise UserError(f"not one of Solomon's files: {wanted}; {others}")
     (count, capacity), *nodes = [[amount("a number", word) for word in row] for row in numbers]
     table = np.array(nodes)
     if capacity != int(capacity) or not table[1:, 3].max() <= capacity <= MOST_CAPACITY or (table[:, 3] % 1).any():

@@ -28,19 +28,27 @@ def _csv(path: Path) -> Rows:
     try:
         for number, row in enumerate(reader, 1):
             if any(cells := [cell.strip() for cell in row]):
-                point = "," if divider == "," else "."  # commas that do not divide may stand for a decimal point
-                rows.append((number, [re.sub(r"^([-+]?\d*),(\d+\D*)$", rf"\1{point}\2", cell) for cell in cells]))
+                rows.append((number, [*cells]))
     except csv.Error as error:
         raise UserError(f"{path}: row {number + 1} is no CSV ({error}); save the table as CSV once more") from error
-    return rows
+    decimal = re.compile(r"^([-+]?\d*),(\d+\D*)$")  # a comma that does not divide may stand for a decimal point
+    if divider == "," or not any(decimal.match(str(cell)) for _, row in rows for cell in row):
+        return rows
+    if either := [(n, cell) for n, row in rows for cell in row if re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})+", str(cell))]:
+        number, cell = either[0]
+        beside = "as other cells have decimal commas; write numbers without thousands"
+        raise UserError(f"{path}: row {number}: {cell} may be {str(cell).replace('.', '')} or {cell}, {beside}")
+    return [(number, [decimal.sub(r"\1.\2", str(cell)) for cell in row]) for number, row in rows]
 
 
 def _geojson(path: Path) -> Rows:
     """Read points as rows, numbered from 1 as the features are, their properties under lon and lat as columns."""
     try:
         found = json.loads(path.read_bytes().decode("utf-8-sig"))
-        features = [each for each in found["features"] if each["geometry"]["type"] == "Point"]
-        places = [each["geometry"]["coordinates"][:2] for each in features]
+        # Lines are roads or tours; of a place that is an area, its row says so.
+        features = [each for each in found["features"] if not each["geometry"]["type"].endswith("LineString")]
+        shapes = [each["geometry"] for each in features]
+        places = [each["coordinates"][:2] if each["type"] == "Point" else [each["type"]] * 2 for each in shapes]
         about = [each.get("properties") or {} for each in features]
         columns = [key for key in dict.fromkeys(key for each in about for key in each) if key not in ("lon", "lat")]
         rows = [[lon, lat, *(each.get(key) for key in columns)] for (lon, lat), each in zip(places, about, strict=True)]
