@@ -264,8 +264,6 @@ def _targets(base: LoadedBase, config: VlmComparatorConfig) -> Sequence[str]:
     wanted = tuple(config.lora_targets) or tuple(name for name in ATTENTION if name in present)
     missing = [name for name in wanted if name not in present]
     if missing or not wanted:
-        raise ValueError(
-            f"lora_targets {missing or list(wanted)}: the language model of base {config.base!r} has no such layers; "
-            f"it has {', '.join(present)}"
-        )
+        none = f"the language model of base {config.base!r} has no such layers"
+        raise ValueError(f"lora_targets {missing or list(wanted)}: {none}; it has {', '.join(present)}")
     return wanted

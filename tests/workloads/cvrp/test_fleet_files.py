@@ -1,6 +1,7 @@
 """Time windows, depots, vehicles, prizes and one-way roads are read from files as PyVRP and Solomon write them."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from models.routing import native
 from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
 from models.routing.problems import Vehicles, cost_of, distances, travel_between
-from pipelines.workloads.cvrp.input_files import as_input
+from pipelines.workloads.cvrp.input_files import INPUTS, as_input
 from pipelines.workloads.cvrp.instances.customers import read_table
 from pipelines.workloads.cvrp.instances.files import read as read_files
 from pipelines.workloads.cvrp.solvers.validator import check
@@ -237,3 +238,16 @@ def test_answers_say_when_vehicles_come_which_they_are_and_who_is_left_out(tmp_p
     assert by_time == {"name": "timed", "routes": [[1, 2]], "cost": 4.0, "arrivals": [[2.0, 3.0, 5.0, 8.0]], **by}
     assert (sorted(usual["routes"][0]), usual["cost"]) == ([1, 2], 4.0)
     assert by_prize == {"routes": [[1]], "cost": 2.5, "vehicles": [0], "left_out": [2], **by}
+
+
+def test_texts_of_instances_in_a_folder_are_told_from_notes(tmp_path):
+    (tmp_path / "notes.txt").write_text("2024-05-01: what these are\n1 2 3\n")
+    (tmp_path / "cordeau.txt").write_text("0 4 50 4\n0 80\n1 37 52 0 7 1 4 1 2 4 8\n")
+    plain = (
+        "NAME: a\nTYPE: CVRP\nDIMENSION: 2\nCAPACITY: 9\nEDGE_WEIGHT_TYPE: EUC_2D\nNODE_COORD_SECTION\n1 0 0\n2 3 4\n"
+    )
+    (tmp_path / "plain.txt").write_text(plain + "DEMAND_SECTION\n1 0\n2 7\nDEPOT_SECTION\n1\n-1\nEOF\n")
+    found = {Path(each.source).name: each.error for each in INPUTS.read([tmp_path])}
+    assert found.keys() == {"cordeau.txt", "plain.txt"}
+    assert not found["plain.txt"]
+    assert "Cordeau's and others can be given as .vrp or tables" in found["cordeau.txt"]

@@ -4,6 +4,7 @@ A new format is one entry of READERS: the ending of its files and the function t
 capacity, are read by `customers`. Solomon's format is short enough to be read here.
 """
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,6 +53,7 @@ def read_solomon(path: Path) -> list[Problem]:
 
 
 READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp, ".txt": read_solomon}
+INSTANCE = re.compile(rb"VEHICLE|DIMENSION|\A[\d\s.-]+\n")  # begins a text that is no notes: titles, or numbers alone
 ENDINGS = (*READERS, *TABLES)
 NAMED = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
 
@@ -92,7 +94,7 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
 
 def of_ours(file: Path) -> bool:
     """Return whether a file in a user's folder is no instance: a hidden one, a spreadsheet's lock, our tours, notes."""
-    if file.suffix.lower() == ".txt" and b"VEHICLE" not in file.read_bytes()[:1000]:
+    if file.suffix.lower() == ".txt" and not INSTANCE.search(file.read_bytes()[:1000]):
         return True
     return file.name.startswith((".", "~$")) or file.name.lower().endswith(WRITTEN)
 
