@@ -206,13 +206,13 @@ function candleNumbers(rows, places, { marks, units }) {
 function candleDays(rows, places, { times: { days, clock } }) {
   const trimmed = name => rows.map(([, cells]) => String(cells[places[name]] ?? "").trim()), found = trimmed("time");
   if (!(places.clock >= 0) || places.clock == places.time) return found;
-  const hours = trimmed("clock"), all = (cells, form) => cells.every(cell => new RegExp(form).test(cell));
-  return all(hours, clock) && all(found, days) ? found.map((day, i) => `${day} ${hours[i]}`) : found;
+  const hours = trimmed("clock"), all = (cells, form) => cells.every(cell => form.test(cell));
+  return all(hours, new RegExp(clock)) && all(found, new RegExp(days)) ? found.map((day, i) => `${day} ${hours[i]}`) : found;
 }
 
 // ms since 1970 of times; 31.01.2024, 01/31/2024 and the like are read where one form fits all of them, and no other.
 function candleTimes(cells, { dates, hours, times: { day } }) {
-  const own = cells.map(cell => candleTime(cell, day));
+  const short = new RegExp(day), own = cells.map(cell => candleTime(cell, short));
   if (own.some(Number.isFinite)) return own;
   const found = dates.flatMap(date => hours.map(hour => cells.map(strptime(date + hour)))).filter(times => times.every(Number.isFinite));
   return found.length == 1 ? found[0] : own;
@@ -240,14 +240,16 @@ function moment(parts, zone = "Z") {
   return +midnight + hour * 3600000 + minute * 60000 + Math.floor(second * 1000) - `${sign}1` * (hours * 60 + +minutes) * 60000;
 }
 
+const CANDLE_CLOCK = String.raw`(?:[T ](\d\d?)(?::?(\d\d)(?::?(\d\d(?:\.\d+)?))?)?)? ?(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?$`;
+const ISO_8601 = [String.raw`^(\d{4})[-/.](\d\d?)[-/.](\d\d?)`, String.raw`^(\d{4})(\d\d)(\d\d)`].map(date => new RegExp(date + CANDLE_CLOCK, "i"));
+
 // ms since 1970 of a number, in s, ms, us or ns by its size, or of a date; NaN for anything else.
-function candleTime(cell, day) {
-  if (cell !== "" && Number.isFinite(Number(cell)) && !new RegExp(day).test(cell)) {
+function candleTime(cell, short) {
+  if (cell !== "" && Number.isFinite(Number(cell)) && !short.test(cell)) {
     const unit = [1000, 1, 1e-3, 1e-6].find(each => cell * each >= 1230940800000 && cell * each <= 4102444800000);
     return unit ? Math.round(cell * unit) : NaN;
   }
-  const clock = String.raw`(?:[T ](\d\d?)(?::?(\d\d)(?::?(\d\d(?:\.\d+)?))?)?)? ?(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?$`;
-  const found = [String.raw`^(\d{4})[-/.](\d\d?)[-/.](\d\d?)`, String.raw`^(\d{4})(\d\d)(\d\d)`].map(date => cell.match(new RegExp(date + clock, "i"))).find(each => each);
+  const found = cell.match(ISO_8601[0]) ?? cell.match(ISO_8601[1]);
   return found ? moment([...found.slice(1, 4), ...found.slice(4, 7).map(each => each ?? 0)], found[7]) : NaN;
 }
 
