@@ -97,9 +97,7 @@ def _formats(source: Path | bytes) -> tuple[str, ...]:
     brands = {head[place : place + 4] for place in (8, *range(16, end, 4))}
     if brands & AVIF_BRANDS:
         if not features.check("avif"):
-            raise RefusedError(
-                "an AVIF image, for which Pillow is too old; `pip install --upgrade pillow`, 11.3 or later"
-            )
+            raise RefusedError("an AVIF image, for which Pillow is too old; `pip install -U pillow`, 11.3 or later")
         return ("AVIF",)
     if brands & HEIC_BRANDS:
         if not reads_heic():
@@ -139,9 +137,7 @@ def _rgb(image: Image.Image) -> Image.Image:
         image = Image.fromarray(((values + 128) // 257).astype(np.uint8))  # Pillow's own conversion clips at 255
     elif image.mode not in BARE or "transparency" in image.info:
         if image.mode in ("I", "F"):
-            raise RefusedError(
-                f"its pixels (mode {image.mode}) have no known range; save it with 8 or 16 bits a channel"
-            )
+            raise RefusedError(f"its pixels (mode {image.mode}) have no known range; save 8 or 16 bits a channel")
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, BACKGROUND), image)
     image = image.convert("RGB")

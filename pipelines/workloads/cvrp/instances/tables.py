@@ -1,7 +1,5 @@
 """The rows of CSV and XLSX files and of GeoJSON points, as cells under a header."""
 
-import csv
-import io
 import json
 import re
 from collections.abc import Callable
@@ -15,24 +13,9 @@ Rows = list[tuple[int, list[object]]]  # (number, cells) of each row that is not
 
 def _csv(path: Path) -> Rows:
     """Read text divided by commas, semicolons, tabs or bars, whichever the header has most of."""
-    raw = path.read_bytes()
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = raw.decode("utf-16", "replace")  # a spreadsheet's "Unicode text"
-    else:
-        try:
-            text = raw.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text = raw.decode("cp1252", "replace")
-    divider = max(",;\t|", key=next((line for line in text.splitlines() if line.strip()), "").count)
-    reader, rows = csv.reader(io.StringIO(text, newline=""), delimiter=divider), Rows()
-    try:
-        for number, row in enumerate(reader, 1):
-            if any(cells := [cell.strip() for cell in row]):
-                point = "," if divider == "," else "."  # commas that do not divide may stand for a decimal point
-                rows.append((number, [re.sub(r"^([-+]?\d*),(\d+\D*)$", rf"\1{point}\2", cell) for cell in cells]))
-    except csv.Error as error:
-        raise UserError(f"{path}: row {number + 1} is no CSV ({error}); save the table as CSV once more") from error
-    return rows
+    rows, divider = sheets.cells(path)
+    point = "," if divider == "," else "."  # commas that do not divide may stand for a decimal point
+    return [(n, [re.sub(r"^([-+]?\d*),(\d+\D*)$", rf"\1{point}\2", cell) for cell in row]) for n, row in rows]
 
 
 def _geojson(path: Path) -> Rows:
