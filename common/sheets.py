@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from common.errors import UserError
-from common.input_files import other_encoding
+from common.foreign_text import other_encoding
 
 JSON = (".json", ".jsonl", ".ndjson")
 DIVIDERS = ",;\t|"

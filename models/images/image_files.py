@@ -97,7 +97,9 @@ def _formats(source: Path | bytes) -> tuple[str, ...]:
     brands = {head[place : place + 4] for place in (8, *range(16, end, 4))}
     if brands & AVIF_BRANDS:
         if not features.check("avif"):
-            raise RefusedError("an AVIF image, for which Pillow is too old; `pip install -U pillow`, 11.3 or later")
+            raise RefusedError(
+                "an AVIF image, for which Pillow is too old; `pip install --upgrade pillow`, 11.3 or later"
+            )
         return ("AVIF",)
     if brands & HEIC_BRANDS:
         if not reads_heic():

@@ -18,8 +18,7 @@ from pyarrow import parquet
 
 from common import sheets
 from common.errors import UserError
-from common.foreign_text import printable
-from common.input_files import other_encoding
+from common.foreign_text import other_encoding, printable
 from pipelines.workloads.tinystories import blocks, stories
 from pipelines.workloads.tinystories.config import LINES, LISTS, PARQUET, TEST_SPLITS, Data, is_dataset, source_files
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from common import sheets
 from common.errors import UserError
-from common.foreign_text import printable, unguarded
-from common.input_files import other_encoding
+from common.foreign_text import other_encoding, printable, unguarded
 from models.images.inputs import ENDINGS
 
 FORMS = json.loads(Path(__file__).with_suffix(".json").read_text())
