@@ -1,9 +1,11 @@
 """Text that others wrote, such as names of files: shown without effect on a terminal, and kept out of formulas."""
 
+import codecs
 import csv
 import io
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 # What a spreadsheet takes for a formula. Apostrophes before it belong to it, so that reading can undo the writing.
 FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
@@ -47,3 +49,17 @@ def _is_formula(cell: str) -> bool:
     except ValueError:
         return True
     return False
+
+
+def other_encoding(path: Path) -> str | None:
+    """Return the encoding of a text in UTF-16 or Windows-1252, in which no letter beyond ASCII is UTF-8 by chance."""
+    decoder, is_ascii = codecs.getincrementaldecoder("utf-8")("ignore"), True
+    with path.open("rb") as file:
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+        file.seek(0)
+        while chunk := file.read(1 << 20):  # a whole file would be twice its size in memory
+            if not decoder.decode(chunk).isascii():
+                return None
+            is_ascii = is_ascii and chunk.isascii()
+    return None if is_ascii else "cp1252"

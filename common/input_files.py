@@ -1,6 +1,5 @@
 """Inputs that trained models answer, read from files without torch, so that a command's words are refused at once."""
 
-import codecs
 import re
 import sys
 from collections import Counter
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 from common.config import Section
 from common.errors import UserError
-from common.foreign_text import printable
+from common.foreign_text import other_encoding, printable
 from common.plain import Plain
 
 
@@ -111,17 +110,3 @@ def lines_of(path: Path, line: Callable[[str], Mapping[str, object]]) -> Iterato
         for number, text in enumerate(file, 1):
             if text.strip():
                 yield f"{path}:{number}", {"item": number - 1, **line(text.rstrip("\n"))}
-
-
-def other_encoding(path: Path) -> str | None:
-    """Return the encoding of a text in UTF-16 or Windows-1252, in which no letter beyond ASCII is UTF-8 by chance."""
-    decoder, is_ascii = codecs.getincrementaldecoder("utf-8")("ignore"), True
-    with path.open("rb") as file:
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "utf-16"
-        file.seek(0)
-        while chunk := file.read(1 << 20):  # a whole file would be twice its size in memory
-            if not decoder.decode(chunk).isascii():
-                return None
-            is_ascii = is_ascii and chunk.isascii()
-    return None if is_ascii else "cp1252"

@@ -1,9 +1,17 @@
-"""The rows of spreadsheets in .xlsx files."""
+"""The rows of tables as people keep them: spreadsheets in .xlsx files, CSV and JSON."""
 
+import csv
+import io
+import json
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from common.errors import UserError
+from common.foreign_text import other_encoding
+
+JSON = (".json", ".jsonl", ".ndjson")
+DIVIDERS = ",;\t|"
 
 
 def rows(path: Path) -> list[tuple[int, list[object]]]:
@@ -23,3 +31,51 @@ def rows(path: Path) -> list[tuple[int, list[object]]]:
         kind = type(error).__name__
         raise UserError(f"{path}: not an .xlsx file, or a damaged one ({kind}); save it again") from error
     return [(number, row) for number, row in enumerate(cells, 1) if any(str(cell or "").strip() for cell in row)]
+
+
+def divider(text: str, lone: str = ",") -> str:
+    """Return what the first line that is not blank has most of between its cells, `lone` in want of any."""
+    header = next((line for line in text.splitlines() if line.strip()), "")
+    return max(DIVIDERS, key=header.count) if any(each in header for each in DIVIDERS) else lone
+
+
+def cells(path: Path, lone: str = ",") -> tuple[list[tuple[int, list[str]]], str]:
+    """Return (number, cells) of each row of a CSV that is not blank, and what divides its cells.
+
+    It is in UTF-8, or in UTF-16 or Windows-1252 as spreadsheets save it. Raises UserError for what is none.
+    """
+    try:
+        text = path.read_text(encoding=other_encoding(path) or "utf-8-sig")
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=divider(text, lone), strict=True)
+        rows = [(number, [cell.strip() for cell in row]) for number, row in enumerate(reader, 1)]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read, or is not UTF-8 ({error}); save it as CSV in UTF-8") from error
+    except csv.Error as error:
+        raise UserError(f"{path}, line {reader.line_num}: this is not CSV: {error}; save it as CSV again") from error
+    return [(number, row) for number, row in rows if any(row)], divider(text, lone)
+
+
+def named(path: Path) -> list[tuple[int, dict[str, str]]]:
+    """Return (number, {column: cell}) of each row of a CSV; UserError for rows that its header does not fit."""
+    (_, header), *rows = cells(path)[0] or [(0, [])]
+    if wrong := next(((number, row) for number, row in rows if len(row) != len(header)), None):
+        has = f"has {len(wrong[1])} cells under {len(header)} columns; put quotes around texts with commas"
+        raise UserError(f"{path}: line {wrong[0]} {has}")
+    return [(number, dict(zip(header, row, strict=True))) for number, row in rows]
+
+
+def objects(path: Path) -> Iterator[tuple[int, object]]:
+    """Yield (number, value) of each line of JSON, one by one, or of each entry of a list in a .json file."""
+    with path.open("rb") as file:
+        number, listed = 0, path.suffix.lower() == ".json" and file.read(100).lstrip(b"\xef\xbb\xbf\r\n\t ")[:1] == b"["
+        file.seek(0)
+        try:
+            if listed:
+                yield from enumerate(json.load(file), 1)
+                return
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, json.loads(line)
+        except (ValueError, RecursionError) as error:
+            where = f"line {number} is no JSON ({error})" if number else f"no list in JSON ({error})"
+            raise UserError(f"{path}: {where}; give an object a line, or one list of them") from error

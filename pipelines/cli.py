@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import errno
 import functools
 import gc
 import json
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
+REMEDIES = FAULTS | {errno.ENAMETOOLONG: "no file or folder has so long a name; give a shorter one"}
 GROWING = ("steps", "epochs", "most_epochs")  # of training
 ROUNDING = ("training.micro_batch_size:", "hardware.")  # changes results by rounding alone
 
@@ -60,9 +62,9 @@ def run_main(main: Callable[[], None]) -> None:
     except KeyboardInterrupt:  # where nothing is saved, such as while data are prepared
         _leave("stopped by Ctrl-C", 130)
     except OSError as error:
-        if error.errno not in FAULTS:
+        if error.errno not in REMEDIES:
             raise
-        _leave(f"error: {error}: {FAULTS[error.errno]}", 2)
+        _leave(f"error: {error}: {REMEDIES[error.errno]}", 2)
     except LostProcessError:  # named by each of the others; those that still wait for it must not keep this one
         sys.stderr.flush()
         os._exit(1)

@@ -160,15 +160,16 @@ class Table:
     def add(self, source: str, answer: Mapping[str, object]) -> None:
         """Add an answer: its plain values, else the entries of its lists, which are numbered by rank."""
         flat = self._flat(answer)
-        lists = {} if flat else {name: part for name, part in answer.items() if isinstance(part, list)}
+        whole = flat.keys() <= {"note"}  # which is about each entry of the lists
+        lists = {name: part for name, part in answer.items() if whole and isinstance(part, list)}
         lists = {name: part for name, part in lists.items() if all(isinstance(entry, Mapping) for entry in part)}
         deeper = (name for name, part in answer.items() if name not in lists and not _columns(name, part))
         self.left_out |= dict.fromkeys(deeper)
-        if flat:
+        if flat and not lists:
             self.rows.append({"source": source, **flat})
         for name, entries in lists.items():
             for rank, entry in enumerate(entries, 1):
-                number = {} if name == "errors" else {"rank": rank}
+                number = {} if name == "errors" else {"rank": rank, **flat}
                 self.rows.append({"source": source, **number, **self._flat(entry)})
 
     def text(self) -> str:

@@ -10,6 +10,7 @@ import pytest
 from pipelines import cli
 
 ROOT = Path(__file__).resolve().parents[1]
+LONG = "x" * 300
 
 
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -61,3 +62,14 @@ def test_a_slip_is_answered_from_any_folder(tmp_path, words, answer):
     assert (done.returncode, done.stdout) == (2, "")
     assert answer in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words", [("--model", LONG), ("--name", LONG), ("--name", "lmol-digits", LONG), ("--csv", f"{LONG}/a.csv", "a.png")]
+)
+def test_a_name_too_long_for_a_file_is_said_to_be(tmp_path, words):
+    (tmp_path / "runs/lmol").mkdir(parents=True)
+    done = command(tmp_path, "predict", "--workload", "lmol", *words, *["a.png"] * (len(words) < 3))
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "no file or folder has so long a name; give a shorter one" in done.stderr

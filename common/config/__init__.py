@@ -224,6 +224,8 @@ def _message(cls: type[Section], item: ErrorDetails, key: str) -> str:
         any_length = ... in typing.get_args(field.annotation) or not isinstance(field.default, tuple)
         example = [printable(str(item["input"]), 60)] if any_length else map(str, field.default)
         return f"give a list in brackets, as in {key}=[{', '.join(example)}]"
+    if item["type"] == "too_short" and "ctx" in item:
+        return f"give {item['ctx']['min_length']} or more"
     if item["type"] == "bool_parsing":
         return "give true or false"
     return item["msg"].removeprefix("Value error, ")

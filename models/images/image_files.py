@@ -139,9 +139,7 @@ def _rgb(image: Image.Image) -> Image.Image:
         image = Image.fromarray(((values + 128) // 257).astype(np.uint8))  # Pillow's own conversion clips at 255
     elif image.mode not in BARE or "transparency" in image.info:
         if image.mode in ("I", "F"):
-            raise RefusedError(
-                f"its pixels (mode {image.mode}) have no known range; save it with 8 or 16 bits a channel"
-            )
+            raise RefusedError(f"its pixels (mode {image.mode}) have no known range; save 8 or 16 bits a channel")
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, BACKGROUND), image)
     image = image.convert("RGB")

@@ -79,6 +79,4 @@ class ComparisonSettings(Section):
     """The work that goes into a ranking."""
 
     comparisons: int = Field(32, ge=2, le=1000, description="maximum number of references an image is compared with")
-    attribute: str | None = Field(
-        None, description="what to rank by, of a model of several attributes; null: the first"
-    )
+    attribute: str | None = Field(None, description="what a model of several attributes ranks by; null: the first")

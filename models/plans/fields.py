@@ -67,9 +67,7 @@ def significant(heading: str) -> frozenset[str]:
     return frozenset(stems(heading[found.end() :] if found else heading))
 
 
-_PHRASES = [
-    [significant(each) for each in (name, *field.synonyms, *field.translated)] for name, field in FIELDS.items()
-]
+_PHRASES = [[significant(one) for one in (name, *field.synonyms, *field.translated)] for name, field in FIELDS.items()]
 _FLAT = [phrase for phrases in _PHRASES for phrase in phrases]
 _FIRSTS = np.cumsum([0, *map(len, _PHRASES)])[:-1]
 _OWN = [frozenset().union(*map(significant, (name, *field.synonyms))) for name, field in FIELDS.items()]

@@ -80,7 +80,7 @@ def _from_files(paths: Sequence[Path], inputs: Inputs, pipe: IO[bytes] | None) -
         else:
             for given in inputs.read(list(group)):
                 hint = ""
-                if given.input is None and inputs.line and not Path(given.source).exists():
+                if given.input is None and inputs.line and not os.path.exists(given.source):
                     (key, text), *_ = inputs.line(given.source).items()
                     hint = f'; for a text to continue, give {key}="{text}"'
                 yield given._replace(error=given.error + hint)

@@ -116,6 +116,12 @@ async def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     broken = isinstance(error.__cause__, RecursionError | UnicodeDecodeError)
     message = f"the body is not JSON: {error.__cause__}" if broken else error.detail
+    if message == "Not Found":
+        path = request.url.path
+        shown = [each for each in request.app.routes if getattr(each, "include_in_schema", False)]
+        takes = [method for route in shown if route.path_regex.match(path) for method in route.methods]
+        then = f"it takes {', '.join(takes)}, not {request.method}" if takes else "GET /docs lists what there is"
+        return Answer({"error": f"there is nothing at {path[:200]}: {then}"}, 405 if takes else 404, error.headers)
     return Answer({"error": message}, error.status_code, error.headers)
 
 
@@ -186,7 +192,8 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
             content = base64.b64decode(body.template, validate=True)
             return Answer(await asyncio.to_thread(exchange, content, body.plan))
         except ValueError as error:  # a UserError is one
-            raise Refused(422, f"template {error}") from error
+            wrong = error if isinstance(error, UserError) else f"is not base64 ({error}); send the file's bytes so"
+            raise Refused(422, f"template {wrong}") from error
 
     text = "\n\n".join(f"{head}\n\n{fields}" for head, fields in described_fields(inputs))
     for endpoint, body, offered, summary in (

@@ -241,3 +241,6 @@ def test_a_ranking_is_a_row_for_each_image_and_plain_objects_are_columns():
         "probabilities.LONG": 0.8,
     }
     assert list(table.left_out) == ["parts"]
+    table.add("few/", {"ranking": ranking, "errors": [{"image": "c.png", "error": "torn"}], "note": "little learnt"})
+    few = [(row.get("rank"), row["image"], row.get("note")) for row in table.rows[-3:]]
+    assert few == [(1, "b.png", "little learnt"), (2, "a.png", "little learnt"), (None, "c.png", None)]

@@ -44,9 +44,7 @@ def _checked(config: Mapping[str, object]) -> ComparatorConfig:
         if getattr(sizes, name) < least:
             raise ValueError(f"{name} is {getattr(sizes, name)}; it must be {least} or more")
     if not sizes.base and (sizes.layers > sizes.size or sizes.size % 2**sizes.layers):
-        raise ValueError(
-            f"size {sizes.size} cannot be halved {sizes.layers} times; choose another size or fewer layers"
-        )
+        raise ValueError(f"size {sizes.size} cannot be halved {sizes.layers} times; give another size or fewer layers")
     if sizes.tune not in TUNES:
         raise ValueError(f"tune is {sizes.tune!r}; it must be {', '.join(TUNES)}")
     if sizes.base and sizes.texture:

@@ -15,21 +15,15 @@ from pipelines.workloads.bep.documents import sources
 class Data(LoadedData):
     """The documents, and how they are cleaned and divided."""
 
-    sources: str | None = Field(
-        None, description="a folder of txt, md, pdf and Word files, or one such file; null: the embedded documents"
-    )
+    sources: str | None = Field(None, description="a folder of documents, or one; null: the embedded ones")
     skip_bad: bool = Field(False, description="leave out files that cannot be read instead of stopping")
-    mask: bool = Field(
-        True, description="mask e-mail addresses, telephone and account numbers, URLs, paths, keys and passwords"
-    )
+    mask: bool = Field(True, description="mask e-mail addresses, telephone and account numbers, URLs, paths, secrets")
     mask_names: bool = Field(
         True,
         description="mask persons, clients, sites, projects and postal addresses in your documents; the embedded ones "
         "name nobody",
     )
-    reviewed: str | None = Field(
-        None, description="a reviewed copy of masked.csv, which `prepare` writes; what its lines say to keep is kept"
-    )
+    reviewed: str | None = Field(None, description="copy of `prepare`'s masked.csv in which mask was changed to keep")
     projects: str | None = Field(
         None,
         description="which project or client a document belongs to: 'folder', its first folder; a regular expression "
@@ -39,9 +33,7 @@ class Data(LoadedData):
         "file", description="what suggestions show of a source: its file, its project with a number, or only a number"
     )
     lower_case: bool = Field(False, description="lower-case all text, for a smaller vocabulary")
-    duplicates: float = Field(
-        0.8, gt=0, le=1, description="Jaccard similarity from which documents are one family, which is never split"
-    )
+    duplicates: float = Field(0.8, gt=0, le=1, description="Jaccard similarity from which documents are of one family")
     validation: float = Field(0.1, gt=0, lt=0.5, description="share of the characters that the best model is chosen by")
     test: float = Field(0.1, ge=0, lt=0.5, description="share of the characters that nothing is chosen by; 0: none")
     hold_out: bool | None = Field(
@@ -72,9 +64,7 @@ class Model(Section):
     kind: Literal["mixture", "lstm"] = Field(
         "mixture", description="mixture: an LSTM and counted contexts; lstm: without these"
     )
-    base: str | None = Field(
-        None, description="a trained run to start from, such as runs/bep/default: its counts, its LSTM and its sizes"
-    )
+    base: str | None = Field(None, description="a run to start from, as runs/bep/default: its counts, LSTM and sizes")
     preset: Literal["default", "wide"] = Field("default", description="wide: 384 units; default: 256")
     context_rows: int = Field(2_000_000, ge=1, description="largest number of contexts that a mixture stores")
     min_documents: int = Field(
@@ -83,18 +73,14 @@ class Model(Section):
         description="training documents that must share a context and what follows it for a mixture to count it; "
         "2 keeps the text of single documents and their versions out of the counts, but not out of model.base's",
     )
-    mixing_places: int = Field(
-        90_000, ge=1, description="places of the training text that a mixture's weights are fitted to, at most"
-    )
+    mixing_places: int = Field(90_000, ge=1, description="most places of training text to fit a mixture's weights to")
     stored_characters: int = Field(
         10_000_000, ge=0, description="most characters of training documents that are stored for suggestions; 0: none"
     )
     width: int | None = Field(None, ge=1, description="units per LSTM layer; null: the preset's")
     layers: int | None = Field(None, ge=1, description="LSTM layers; null: the preset's")
     embedding: int | None = Field(None, ge=1, description="channels of a character's embedding; null: the preset's")
-    dropout: float | None = Field(
-        None, ge=0, lt=1, description="share of activations that are dropped in training; null: the preset's"
-    )
+    dropout: float | None = Field(None, ge=0, lt=1, description="share of activations to drop; null: the preset's")
 
     @model_validator(mode="after")
     def _a_base_has_its_sizes(self) -> "Model":
@@ -121,20 +107,14 @@ class CharTraining(
     sequence: int = Field(100, ge=1, description="characters that gradients are propagated back through")
     carry: int = Field(2, ge=1, description="sequences per example; the state is carried from one to the next")
     step: int = Field(3, ge=1, description="characters between the beginnings of examples")
-    unknown: float = Field(
-        0.001, ge=0, lt=1, description="share of characters replaced by <unk> in training, whose text contains none"
-    )
+    unknown: float = Field(0.001, ge=0, lt=1, description="share of characters that training replaces by <unk>")
 
 
 class EvaluationSettings(Section):
     """Measurements on the held-out documents."""
 
-    typed: int = Field(
-        1000, ge=0, description="characters of held-out documents that a simulated typist types with suggestions"
-    )
-    clauses: int = Field(
-        120, ge=0, description="clauses of each document that clauses of the other projects are suggested for; 0: none"
-    )
+    typed: int = Field(1000, ge=0, description="held-out characters that a simulated typist types with suggestions")
+    clauses: int = Field(120, ge=0, description="clauses of a document that others' clauses are suggested for; 0: none")
 
 
 class Config(BaseConfig):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from common import sheets
 from common.disk.files import write_json
 from common.errors import UserError
 from common.plain import Plain
@@ -168,15 +169,12 @@ def _kept(reviewed: str | None) -> set[tuple[str, str, str]]:
     if reviewed is None:
         return set()
     try:
-        with open(reviewed, newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
-        decisions = {row["decision"].strip().lower() for row in rows}
+        rows = [row for _, row in sheets.named(Path(reviewed))]  # a spreadsheet may have saved it, with semicolons
+        decisions = {row["decision"].lower() for row in rows}
         if wrong := decisions - {"mask", "keep"}:
             raise UserError(f"data.reviewed={reviewed}: a decision is mask or keep, not {min(wrong)!r}")
-        return {
-            (row["document"], row["kind"], row["text"]) for row in rows if row["decision"].strip().lower() == "keep"
-        }
-    except (OSError, UnicodeDecodeError, KeyError, AttributeError, csv.Error) as error:
+        return {(row["document"], row["kind"], row["text"]) for row in rows if row["decision"].lower() == "keep"}
+    except KeyError as error:
         raise UserError(f"data.reviewed={reviewed}: no table of the columns {', '.join(REVIEWED)} ({error})") from error
 
 

@@ -28,26 +28,20 @@ class Data(DataSection):
     source: Literal["simulate", "files", "ccxt"] | None = Field(
         None, description="source of the candles; null: files if data.folder is given, else the simulated market"
     )
-    folder: str | None = Field(
-        None, description="folder with one file of candles per coin and timeframe, such as BTCUSDT-15m.csv"
-    )
+    folder: str | None = Field(None, description="folder of candles: a file per coin and timeframe, as BTCUSDT-15m.csv")
     symbols: tuple[str, ...] | None = Field(
         None, description="coins, as in BTCUSDT or BTC/USDT; null: all that data.folder holds, or eight simulated ones"
     )
     timeframe: str = Field("15m", description="length of a candle: 1m, 5m, 15m, 1h, ...")
     days: int = Field(365, ge=1, description="days of history to download; ccxt only")
     exchange: str = Field(
-        "binance", description="exchange whose fees count, and that ccxt downloads from, by its name there"
+        "binance", description="exchange whose fees count and that ccxt downloads from, by ccxt's name"
     )
     minimum_rows: int = Field(500, ge=1, description="smallest number of candles that a coin must have")
-    fill: int = Field(
-        0, ge=0, description="longest gap, in candles, that is filled at the last close, without volume; 0: none"
-    )
+    fill: int = Field(0, ge=0, description="largest gap, in candles, filled at the last close, without volume; 0: none")
     lookback: int = Field(60, ge=4, le=100_000, description="number of candles in a window")
     horizon: int = Field(3, ge=1, description="number of candles that a label looks ahead")
-    features: str = Field(
-        "default", description="default, or FILE.py:FUNCTION for your own beside these; @SHA256 of the file is added"
-    )
+    features: str = Field("default", description="default, or FILE.py:FUNCTION for your own as well; @SHA256 is added")
     context: tuple[str, ...] = Field((), description="coins whose candles are inputs of every coin, as in [BTCUSDT]")
     timeframes: tuple[str, ...] = Field(
         (), description="longer timeframes whose features are inputs, too, as in [1h, 4h], made of the same candles"

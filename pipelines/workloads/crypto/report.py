@@ -171,9 +171,7 @@ def _account(page: Page, logged: Logged) -> Figure:
 
 def _training(page: Page, logged: Logged) -> Figure:
     """Plot the losses that the coin's members logged, one colour each."""
-    figure, axis = panel(
-        "step (updates of the model)", "nats", "training; the line: prior's log loss, test", quick=True
-    )
+    figure, axis = panel("step (updates of the model)", "nats", "training; the line: that of the prior", quick=True)
     for number, fold in enumerate(page["folds"]):
         metrics, colour = logged[fold["member"]], f"C{number}"
         for key, style in (("train/loss", ":"), ("val/log_loss", "-")):

@@ -136,9 +136,7 @@ class CvrpTraining(Training):
         description="with baseline multistart, optimise the expected best of this many tours (Walder and Karkhanis "
         "2025); 1: the mean; null: 4, or the number of starts if smaller",
     )
-    imitation_steps: int = Field(
-        0, ge=0, description="updates that imitate the tours of data.labels instances, before reinforcement learning"
-    )
+    imitation_steps: int = Field(0, ge=0, description="updates that first imitate the tours of data.labels instances")
     challenge_instances: int = Field(2000, ge=100, description="instances on which the model is tested against it")
 
 
@@ -165,9 +163,7 @@ class EvaluationSettings(SearchSettings, defaults={"augment": True}):
         description="CPU seconds per instance for each of these solvers, a row each; 0: none; null: as long as the "
         "model's search",
     )
-    reference_instances: int = Field(
-        100, ge=1, description="first instances that these solvers solve, on which gaps are measured"
-    )
+    reference_instances: int = Field(100, ge=1, description="first instances, which these solvers solve, for the gaps")
 
     @field_validator("reference", mode="before")
     @classmethod

@@ -183,9 +183,7 @@ class ComparisonTraining(Training):
 
     consistency: float = Field(1.0, ge=0, description="weight of train/order_loss, how far a pair's two orders differ")
     shift: int | None = Field(None, ge=0, description="largest shift in pixels; null: 3; tower: 0, tuned size / 16")
-    validation_pairs: int | None = Field(
-        None, ge=1, description="validation pairs that are asked at each validation; null: all that were drawn"
-    )
+    validation_pairs: int | None = Field(None, ge=1, description="pairs asked at each validation; null: all drawn")
     projector_rate: float = Field(
         1.0,
         gt=0,

@@ -13,6 +13,7 @@ from models.stories.config import PRESETS, TinyTransformerConfig
 from pipelines.engine.config import BaseConfig, DataSection, Training
 
 PARQUET, LINES = ".parquet", ".jsonl"
+LISTS = (".csv", ".tsv", ".json", ".ndjson", LINES)  # files of rows; of a folder, only LINES are read
 TEST_SPLITS = ("test", "validation")  # of a source; the first one that it has is held out in place of a tenth
 
 
@@ -23,8 +24,8 @@ class Data(DataSection):
 
     source: str | None = Field(
         None,
-        description="a file or folder of .txt or .parquet, a saved dataset, or a Hugging Face dataset id; null: the "
-        "embedded generator",
+        description="a file or folder of .txt, .jsonl or .parquet, a .csv or .json, a saved dataset, or a Hugging Face "
+        "dataset id; null: the embedded generator",
     )
     percent: int = Field(100, ge=1, le=100, description="percent of the stories to use; 20 contains the stories of 10")
     vocabulary: int = Field(512, ge=4, description="number of tokens of the tokenizer; taken from the model")
@@ -60,7 +61,8 @@ def source_files(source: str) -> tuple[list[Path], list[Path]]:
         return [path] if path.is_file() else [], []
     tables = sorted(file for file in path.rglob(f"*{PARQUET}") if file.is_file())
     named = {split: [file for file in tables if file.name.startswith(split)] for split in ("train", *TEST_SPLITS)}
-    own = (sorted(file for file in path.glob(f"*{suffix}") if file.is_file()) for suffix in (".txt", LINES))
+    there = sorted(file for file in path.iterdir() if file.is_file())
+    own = ([file for file in there if file.suffix.lower() == suffix] for suffix in (".txt", LINES))
     test = next((named[split] for split in TEST_SPLITS if 0 < len(named[split]) < len(tables)), [])
     return [*(file for files in own for file in files), *(named["train"] or tables)], test
 

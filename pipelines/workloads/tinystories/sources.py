@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import re
 import shutil
 import ssl
@@ -17,18 +16,19 @@ import datasets
 import pyarrow
 from pyarrow import parquet
 
+from common import sheets
 from common.errors import UserError
-from common.input_files import other_encoding
+from common.foreign_text import other_encoding, printable
 from pipelines.workloads.tinystories import blocks, stories
-from pipelines.workloads.tinystories.config import LINES, PARQUET, TEST_SPLITS, Data, is_dataset, source_files
+from pipelines.workloads.tinystories.config import LINES, LISTS, PARQUET, TEST_SPLITS, Data, is_dataset, source_files
 
 DATASET_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*(?<!\.txt)", re.ASCII)
 WAYS = (
-    "give a text file (.txt, .jsonl or .parquet), a folder of such files or the id of a Hugging Face dataset "
-    "(owner/name), or leave data.source out for the embedded stories"
+    "give a text file (.txt, .jsonl or .parquet), a folder of such files, a .csv or .json, or the id of a Hugging Face "
+    "dataset (owner/name), or leave data.source out for the embedded stories"
 )
 NO_STORIES = (  # endings of files whose bytes would be learnt in place of their text
-    *(".csv", ".tsv", ".json", ".xlsx", ".docx", ".doc", ".odt", ".rtf", ".pdf", ".epub", ".html", ".htm", ".zip"),
+    *(".xlsx", ".xml", ".docx", ".doc", ".odt", ".rtf", ".pdf", ".epub", ".html", ".htm", ".zip"),
     *(".gz", ".arrow", ".feather", ".pkl"),
 )
 ROWS_AT_ONCE = 1000
@@ -60,12 +60,12 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
             f"data.source={data.source}: there are no .txt files in this folder (subfolders are not read), and no "
             f"{LINES} or {PARQUET} files; give the folder that holds them{there}"
         )
-    tables, lines = ([file for file in files if file.suffix == suffix] for suffix in (PARQUET, LINES))
-    texts = [file for file in files if file.suffix not in (PARQUET, LINES)]
+    tables, lines = ([file for file in files if file.suffix.lower() in kind] for kind in ((PARQUET,), LISTS))
+    texts = [file for file in files if file.suffix.lower() not in (PARQUET, *LISTS)]
     usable = [_in_utf8(file, scratch / f"utf-8-{number}.txt") for number, file in enumerate(texts)]
     converted = sum(file not in texts for file in usable)
     also = f", {converted} converted from Windows-1252 or UTF-16" if converted else ""
-    rows = itertools.chain(_table_texts(tables, data.source), *[_line_texts(file, data.source) for file in lines])
+    rows = itertools.chain(_table_texts(tables, data.source), *[_row_texts(file, data.source) for file in lines])
     read = [*usable, *([blocks.write(written, rows)] if tables or lines else [])]
     held_out = [blocks.write(test, _table_texts(own, data.source))] if own else []
     counts = ((".txt", texts), (LINES, lines), (PARQUET, tables)) if path.is_dir() else ()
@@ -97,6 +97,7 @@ def left_out(source: str | None) -> list[str]:
             passed[path.suffix.lower()] += 1
     why = {
         PARQUET: "the files named train are read alone, and those of a test",
+        **dict.fromkeys(LISTS, "may be none of stories; name the one to read, as in data.source=FOLDER/FILE"),
         **dict.fromkeys((".txt", LINES), "those in subfolders are not read; move them, or give their folder"),
     }
     other = f"stories are read from .txt, {LINES} and {PARQUET} files; save it as one of them"
@@ -121,21 +122,15 @@ def _table_texts(files: Sequence[Path], source: str) -> Iterator[str]:
     return (text for batch in batches for text in batch["text"].to_pylist() if text is not None)
 
 
-def _line_texts(path: Path, source: str) -> Iterator[str]:
-    """Return what JSON lines hold as `text`, read one by one; raises UserError at once if the first has none."""
+def _row_texts(path: Path, source: str) -> Iterator[str]:
+    """Return what rows of JSON or CSV hold as `text`, one by one; raises UserError at once if the first has none."""
 
     def rows() -> Iterator[str]:
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.strip():
-                    continue
-                try:
-                    row = json.loads(line)
-                except (ValueError, RecursionError) as error:
-                    raise UserError(f"data.source={source}: {path}: line {number} is no JSON ({error})") from error
-                if not isinstance(row, dict) or not isinstance(row.get("text"), str):
-                    raise _no_text(source, f"{path}, line {number},", row if isinstance(row, dict) else ())
-                yield row["text"]
+        for number, row in (sheets.objects if path.suffix.lower() in sheets.JSON else sheets.named)(path):
+            text = row.get("text") if isinstance(row, dict) else row  # or a list of texts
+            if not isinstance(text, str):
+                raise _no_text(source, f"{path}, line {number},", row if isinstance(row, dict) else ())
+            yield text
 
     found = rows()
     return itertools.chain([first] if (first := next(found, None)) is not None else [], found)
@@ -161,7 +156,7 @@ def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> I
 
 
 def _no_text(source: str, what: str, names: Iterable[str]) -> UserError:
-    has = ", ".join(names) or "none"
+    has = printable(", ".join(names), 200) or "none"
     return UserError(
         f"data.source={source}: {what} needs a column `text` of strings; it has {has}; rename one, or give another "
         "source"

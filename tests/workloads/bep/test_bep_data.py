@@ -1,5 +1,7 @@
 """A folder of documents becomes tokens in three parts that share nothing, or is refused as a whole."""
 
+import csv
+import io
 import json
 import re
 import shutil
@@ -135,7 +137,9 @@ def test_a_reviewed_line_is_kept(firm, tmp_path):
     reviewed.write_text(re.sub("(?m)^(.*Priya Sharma,40,.*),mask$", r"\1,keep", table))
     data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "again")
     assert read(tmp_path / "again")["roles.txt"][0].startswith("The lead is Priya Sharma. <name> signs.")
-    reviewed.write_text(table.replace(",mask", ",perhaps"))
+    rows = list(csv.reader(io.StringIO(table.replace(",mask", ",perhaps"))))
+    with reviewed.open("w", encoding="cp1252", newline="") as file:  # as some spreadsheets save it
+        csv.writer(file, delimiter=";").writerows(rows)
     with pytest.raises(UserError, match="a decision is mask or keep, not 'perhaps'"):
         data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "wrong")
 

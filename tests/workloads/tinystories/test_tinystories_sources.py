@@ -1,5 +1,7 @@
 """Stories are read from files, folders and datasets, and a source that is of no use is refused by name."""
 
+import csv
+import io
 import json
 import threading
 import time
@@ -153,7 +155,12 @@ def test_json_lines_are_stories_and_not_text_to_learn(tmp_path):
         ("a.jsonl", lines_of([{"title": "A", "body": "Once."}]), "line 1, needs a column `text` of strings; it has ti"),
         ("a.jsonl", lines_of([{"text": "Once."}]) + "{", r"a\.jsonl: line 2 is no JSON"),
         ("a.jsonl", "[1]\n", "line 1, needs a column `text` of strings; it has none"),
-        ("a.csv", "text\nOnce.\n", r"stories are not read from \.csv files; give a text file \(\.txt, \.jsonl or"),
+        ("a.JSONL", "[1]\n", "line 1, needs a column `text` of strings; it has none"),
+        ("a.json", json.dumps({"1": "Once."}), "line 1, needs a column `text` of strings; it has 1;"),
+        ("a.json", "[1", r"a\.json: no list in JSON"),
+        ("a.csv", "id,text\n1,Once, twice.\n", r"a\.csv: line 2 has 3 cells under 2 columns; put quotes around texts"),
+        ("a.csv", "id,story\n1,Once.\n", "line 2, needs a column `text` of strings; it has id, story; rename one"),
+        ("a.xlsx", "PK", r"stories are not read from \.xlsx files; give a text file \(\.txt, \.jsonl or"),
         ("a.docx", "PK", r"stories are not read from \.docx files"),
     ],
 )
@@ -162,6 +169,33 @@ def test_what_would_be_learnt_as_its_bytes_is_refused(tmp_path, name, content, m
     with pytest.raises(UserError, match=message):
         data.prepare(config(tmp_path / name), tmp_path / "out")
     assert not list((tmp_path / "out").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding"),
+    [("a.json", "utf-8"), ("texts.json", "utf-8"), ("a.ndjson", "utf-8"), ("a.csv", "cp1252"), ("a.tsv", "utf-16")],
+)
+def test_lists_of_stories_are_stories_and_not_text_to_learn(tmp_path, name, encoding):
+    stories = [f'{story}\n\n"Schön, {number}; said the end."' for number, story in enumerate(STORIES)]
+    rows = [{"id": number, "text": story} for number, story in enumerate(stories)]
+    table = io.StringIO()
+    writer = csv.DictWriter(table, rows[0], delimiter=";" if name == "a.csv" else "\t")
+    writer.writeheader()
+    writer.writerows(rows)
+    whole = {"a.json": json.dumps(rows), "texts.json": json.dumps(stories), "a.ndjson": lines_of(rows)}
+    (tmp_path / name).write_bytes(whole.get(name, table.getvalue()).encode(encoding))
+    data.prepare(config(tmp_path / name), tmp_path / "out")
+    assert set(both(tmp_path / "out")) == set(stories)
+
+
+def test_of_a_folder_endings_count_in_any_case_and_lists_are_named(tmp_path):
+    (folder := tmp_path / "texts").mkdir()
+    written(folder / "A.TXT", STORIES)
+    (folder / "b.csv").write_text("id,text\n1,Once.\n")
+    facts = data.prepare(config(folder), tmp_path / "out")
+    assert set(both(tmp_path / "out")) == set(STORIES)
+    why = "may be none of stories; name the one to read, as in data.source=FOLDER/FILE"
+    assert facts["note"] == f"left out of {folder}: 1 .csv ({why})"
 
 
 @pytest.mark.parametrize("through", ["hub", "folder"])

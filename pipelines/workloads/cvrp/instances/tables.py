@@ -1,7 +1,5 @@
 """The rows of CSV and XLSX files and of GeoJSON points, as cells under a header."""
 
-import csv
-import io
 import json
 import re
 from collections.abc import Callable
@@ -15,30 +13,15 @@ Rows = list[tuple[int, list[object]]]  # (number, cells) of each row that is not
 
 def _csv(path: Path) -> Rows:
     """Read text divided by commas, semicolons, tabs or bars, whichever the header has most of."""
-    raw = path.read_bytes()
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
-        text = raw.decode("utf-16", "replace")  # a spreadsheet's "Unicode text"
-    else:
-        try:
-            text = raw.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text = raw.decode("cp1252", "replace")
-    divider = max(",;\t|", key=next((line for line in text.splitlines() if line.strip()), "").count)
-    reader, rows = csv.reader(io.StringIO(text, newline=""), delimiter=divider), Rows()
-    try:
-        for number, row in enumerate(reader, 1):
-            if any(cells := [cell.strip() for cell in row]):
-                rows.append((number, [*cells]))
-    except csv.Error as error:
-        raise UserError(f"{path}: row {number + 1} is no CSV ({error}); save the table as CSV once more") from error
+    rows, divider = sheets.cells(path)
     decimal = re.compile(r"^([-+]?\d*),(\d+\D*)$")  # a comma that does not divide may stand for a decimal point
-    if divider == "," or not any(decimal.match(str(cell)) for _, row in rows for cell in row):
-        return rows
-    if either := [(n, cell) for n, row in rows for cell in row if re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})+", str(cell))]:
+    if divider == "," or not any(decimal.match(cell) for _, row in rows for cell in row):
+        return [(number, [*row]) for number, row in rows]
+    if either := [(n, cell) for n, row in rows for cell in row if re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})+", cell)]:
         number, cell = either[0]
         beside = "as other cells have decimal commas; write numbers without thousands"
-        raise UserError(f"{path}: row {number}: {cell} may be {str(cell).replace('.', '')} or {cell}, {beside}")
-    return [(number, [decimal.sub(r"\1.\2", str(cell)) for cell in row]) for number, row in rows]
+        raise UserError(f"{path}: row {number}: {cell} may be {cell.replace('.', '')} or {cell}, {beside}")
+    return [(number, [decimal.sub(r"\1.\2", cell) for cell in row]) for number, row in rows]
 
 
 def _geojson(path: Path) -> Rows:

@@ -1,7 +1,6 @@
 """The columns of a user's table: what each of them holds, as the config says or as it is usually called."""
 
 import csv
-import io
 import itertools
 import json
 import re
@@ -10,7 +9,7 @@ from pathlib import Path
 
 from common import sheets
 from common.errors import UserError
-from common.foreign_text import unguarded
+from common.foreign_text import other_encoding, printable, unguarded
 from models.images.inputs import ENDINGS
 
 FORMS = json.loads(Path(__file__).with_suffix(".json").read_text())
@@ -24,7 +23,7 @@ NEEDED = (
 )
 ANSWERS = "answers are img1,img2,label; img1,img2,winner; or winner,loser (and tie)"
 SHEET = ".xlsx"
-SEPARATORS = ",;\t|"  # or else spaces
+WHOLE = (SHEET, *sheets.JSON)  # tables whose columns are known once they are read
 # Lists without a header, by the first row: names of images (N) and numbers (D), as of PIPAL, of TID2013 and of AVA.
 HEADERLESS: dict[str, list[str]] = FORMS["headerless"]
 VOTES = r"(?:c|n|count|votes?|ratings?|scores?)?[ _]?(\d+)"  # a column of how many gave an image this score
@@ -59,7 +58,7 @@ def assigned(
     found = {**guessed, **given}
     layout = next((name for name, (needed, _) in LAYOUTS.items() if all(holds in found for holds in needed)), None)
     if layout is None:
-        columns = f"the columns {', '.join(header)}" if header else "no columns, as it is an empty file"
+        columns = f"the columns {printable(', '.join(header), 300)}" if header else "no columns, as it is an empty file"
         raise UserError(f"{table} has {columns}; {advice}")
     used = {holds: found[holds] for holds in itertools.chain(*LAYOUTS[layout]) if holds in found}
     notes = [
@@ -94,7 +93,7 @@ def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
     wrong = next(((line, row) for line, row in rows if len(row) != len(columns)), None)
     if wrong or len(set(columns)) < len(columns):
         raise UserError(
-            f"{table}: the header names {len(columns)} columns ({', '.join(columns)})"
+            f"{table}: the header names {len(columns)} columns ({printable(', '.join(columns), 300)})"
             + (f", but line {wrong[0]} has {len(wrong[1])} values" if wrong else ", one of them twice")
         )
     if separator != ",":  # such files often write decimals with a comma
@@ -109,20 +108,21 @@ def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
 
 def _cells(table: Path) -> tuple[list[tuple[int, list[str]]], str]:
     """Return (line, values) of each row of a file, and what separates them."""
-    if table.suffix.lower() == SHEET:
-        found = sheets.rows(table)
+    if table.suffix.lower() in WHOLE:
+        found = sheets.rows(table) if table.suffix.lower() == SHEET else _objects(table)
         return [(line, ["" if cell is None else str(cell).strip() for cell in row]) for line, row in found], ","
-    try:
-        text = table.read_text(encoding="utf-8-sig")
-        separator = _separator(text)
-        reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=separator)
-        return [(reader.line_num, [unguarded(value.strip()) for value in row]) for row in reader if row], separator
-    except UnicodeDecodeError as error:
-        raise UserError(f"{table} is not UTF-8 (byte {error.start}); save it as CSV in UTF-8") from error
-    except OSError as error:
-        raise UserError(f"cannot read {table}: {error.strerror}") from error
-    except csv.Error as error:
-        raise UserError(f"{table}, line {reader.line_num}: this is not CSV: {error}") from error
+    rows, separator = sheets.cells(table, " ")
+    return [(line, [unguarded(value) for value in row]) for line, row in rows], separator
+
+
+def _objects(table: Path) -> list[tuple[int, list[object]]]:
+    """Return the objects of a JSON file as rows, under their keys as the header."""
+    found = list(sheets.objects(table))
+    objects = {line: row for line, row in found if isinstance(row, dict)}
+    if len(objects) < len(found):
+        raise UserError(f'{table}: its rows are no objects; give a list of such as {{"image": "a.png", "score": 3}}')
+    columns = list(dict.fromkeys(key for row in objects.values() for key in row))
+    return [(0, columns), *((line, [row.get(key) for key in columns]) for line, row in objects.items())]
 
 
 def levels_of(columns: Sequence[str]) -> dict[str, int]:
@@ -160,11 +160,6 @@ def headed(first: Sequence[str]) -> list[str]:
     return HEADERLESS.get("".join(kinds), cells)
 
 
-def _separator(text: str) -> str:
-    header = text.split("\n", 1)[0]
-    return max(SEPARATORS, key=header.count) if any(each in header for each in SEPARATORS) else " "
-
-
 def layout_of(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict[str, str], str]:
     """Return a table's layout and columns by its first line; for what is no table an empty layout, and why."""
     header = headed(_first_row(next(iter(lists_in(table)), table) if table.is_dir() else table))
@@ -177,14 +172,14 @@ def layout_of(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict
 
 
 def _first_row(table: Path) -> list[str]:
-    if table.suffix.lower() == SHEET:
+    if table.suffix.lower() in WHOLE:
         try:
             return next((row for _, row in _cells(table)[0]), [])
         except UserError:
             return []  # a damaged one, which another table may lie beside
     try:
-        with table.open(encoding="utf-8-sig", errors="replace") as file:
+        with table.open(encoding=other_encoding(table) or "utf-8-sig", errors="replace") as file:
             text = file.readline(LONGEST_HEADER)
     except OSError as error:
         raise UserError(f"cannot read {table}: {error.strerror}") from error
-    return next(csv.reader([text], delimiter=_separator(text)), [])
+    return next(csv.reader([text], delimiter=sheets.divider(text, " ")), [])

@@ -13,10 +13,10 @@ from pathlib import Path
 from common.errors import UserError
 from models.images.inputs import ENDINGS
 from pipelines.workloads.lmol.sources import packed
-from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, SHEET, USUAL, layout_of, lists_in, plain, rows_of
+from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, USUAL, WHOLE, layout_of, lists_in, plain, rows_of
 from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, Listed, Rows, home, ranks, read_table, within
 
-TABLES = (".csv", ".tsv", SHEET)  # and lists in .txt
+TABLES = (".csv", ".tsv", *WHOLE)  # and lists in .txt
 # Of tables, by what they hold: answers about pairs, scores, and what `ask.py` writes, a ranking and pairs to label.
 ANSWERS, SCORES, RANKING, UNLABELLED, UNKNOWN = "answers", "scores", "ranking", "unlabelled", "unknown"
 
@@ -32,7 +32,7 @@ def find_table(source: str, columns: Mapping[str, str], attributes: Sequence[str
         if not tables and not (of_ranks and all(of_ranks.values())):  # below, where a data set has a folder of them
             inner = (table for each in sorted(path.iterdir()) if each.is_dir() for table in _tables(each))
             tables = [table for table in inner if kind_of(table, columns) in (ANSWERS, SCORES)]
-        if not tables and of_ranks:
+        if not tables and of_ranks and (all(of_ranks.values()) or not kinds):
             return path
         tables = tables or [each for each in _above(path, columns) if kind_of(each, columns) in (ANSWERS, SCORES)]
         for last in (RANKING, UNLABELLED, UNKNOWN):

@@ -28,9 +28,7 @@ from pipelines.workloads.lmol.sources.scores import (
 )
 
 EMBEDDED = ("digits", "photos")
-WAYS = (
-    f"give digits, photos, a folder of images with a CSV of them, a folder with a folder per rank, or a CSV: {NEEDED}"
-)
+WAYS = f"give digits, photos, a folder of images with a CSV of them, one with a folder per rank, or a CSV: {NEEDED}"
 LABELS = {"first": FIRST, "second": SECOND, "similar": SIMILAR}
 ALSO = {word: LABELS[label] for label, words in FORMS["labels"].items() for word in words}
 TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")

@@ -37,8 +37,8 @@ def test_a_table_that_makes_no_sense_is_refused_by_what_it_has(tmp_path, content
         assert text in message
 
 
-def test_a_table_in_another_encoding_is_refused(tmp_path):
-    (tmp_path / "scores.csv").write_bytes("image,score\nété.png,1\n".encode("latin1"))
+def test_a_table_in_two_encodings_is_refused(tmp_path):
+    (tmp_path / "scores.csv").write_bytes("image,score\nété.png,1\n".encode() + "été.png,2\n".encode("latin1"))
     assert "not UTF-8" in refusal(tmp_path)
 
 

@@ -27,6 +27,9 @@ def given(path, text, name="scores.csv"):
         ("filename;MOS\na.png;1,5\nb.png;2\n", "scores.csv"),
         ("Image Name\tMean Opinion Score\na.png\t1.5\nb.png\t2\n", "scores.tsv"),
         ("MOS,id,file\n1.5,7,a.png\n2,8,b.png\n", "scores.csv"),
+        ("Dateiname;Bewertung\na.png;1,5\nb.png;2\n", "scores.csv"),
+        ('{"image": "a.png", "MOS": 1.5, "note": null}\n\n{"image": "b.png", "MOS": 2}\n', "scores.jsonl"),
+        ('\n[{"image": "a.png", "MOS": "1.5"}, {"MOS": 2, "image": "b.png"}]', "scores.json"),
     ],
 )
 def test_usual_names_and_separators_are_understood_and_what_was_guessed_is_said(tmp_path, text, name):
@@ -34,6 +37,28 @@ def test_usual_names_and_separators_are_understood_and_what_was_guessed_is_said(
     assert found.names == ["a.png", "b.png"]
     assert [float(score * found.unit) for score in found.scores] == [1.5, 2]
     assert any(note.startswith("score is read from the column") for note in found.facts["columns"])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "cp1252"])
+def test_a_table_is_read_in_the_encoding_that_a_spreadsheet_saves(tmp_path, encoding):
+    given(tmp_path, "")
+    (tmp_path / "a.png").rename(tmp_path / "grün.png")
+    (tmp_path / "scores.csv").write_bytes("image;score\r\ngrün.png;1,5\r\nb.png;2\r\n".encode(encoding))
+    assert read(data(tmp_path)).names == ["grün.png", "b.png"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("votes.json", '["a.png", "b.png"]', 'its rows are no objects; give a list of such as {"image": "a.png", '),
+        ("votes.jsonl", '{"winner": "a.png"', "line 1 is no JSON"),
+        ("votes.csv", "from;to\na.png;b.png\n", "votes.csv has the columns from, to; it must have image,score"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_named_also_beside_folders_of_images(tmp_path, name, text, said):
+    (given(tmp_path, text, name) / "below").mkdir()
+    picture(5).save(tmp_path / "below/e.png")
+    assert said in refusal(tmp_path)
 
 
 def test_unusual_names_are_given_by_the_config(tmp_path):
@@ -68,6 +93,7 @@ def test_a_standard_deviation_needs_a_count(tmp_path):
         "img1,img2,label\na.png,b.png,First\nb.png,c.png,2\nc.png,a.png,c.png\nd.png,a.png,tie\n",
         "winner,loser,tie\na.png,b.png,0\nc.png,b.png,no\nc.png,a.png,\nd.png,a.png,1\n",
         "first,second,winner\na.png,b.png,a.png\nb.png,c.png,second\na.png,c.png,c.png\nd.png,a.png,tie\n",
+        "Left Image,Right Image,vote\na.png,b.png,l\nb.png,c.png,r\na.png,c.png,R\nd.png,a.png,tie\n",
         "A,B,chosen\na.png,b.png,A\nb.png,c.png,B\na.png,c.png,./c.png\nd.png,a.png,draw\n",
     ],
 )
