@@ -49,6 +49,8 @@ class Inputs:
     # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
     shipped: Callable[[Mapping[str, object]], str] | None = None
     worse: Callable[[Path], str] | None = None  # a run's folder -> why what ships answers in its place; "": it need not
+    # (inputs of a request, its settings, a server's seconds) -> settings that keep to these; UserError where none do.
+    timed: Callable[[Sequence[Any], Any, float], Any] = lambda given, settings, seconds: settings
     about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs
     # (an input, the models) -> its fields with what these models take beside it, from where it comes from
     beside_it: Callable[[Given, Sequence[Any]], Mapping[str, object]] | None = None

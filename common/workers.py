@@ -69,6 +69,10 @@ def pooled(
         fewer = f"let fewer work at a time, as in: taskset --cpu-list 0 python {sys.argv[0]} ..."
         lost = f"one of {processes} worker processes was ended, most likely for lack of memory"
         raise UserError(f"{lost}; free some, or {fewer}") from error
+    except BaseException:  # of Ctrl-C, too, for which nobody shall wait until tasks are done
+        for process in list(pool._processes.values()) if begin is None else ():
+            process.terminate()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

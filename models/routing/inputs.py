@@ -8,17 +8,10 @@ from pydantic import FailFast, Field, model_validator
 
 from common.config import Choice, Section
 from models.inputs import Input, Seed
+from models.routing import problems
 from models.routing.decodes import DECODES, MOST_SAMPLES
 from models.routing.distance_metrics import great_circle, in_a_plane, local_plane
-from models.routing.problems import (
-    MAX_COORDINATE,
-    MOST_CAPACITY,
-    MOST_CUSTOMERS,
-    ROUNDINGS,
-    Problem,
-    Vehicles,
-    distances,
-)
+from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, ROUNDINGS, Problem, Vehicles
 
 Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
 Demand = Annotated[int, Field(ge=0)]
@@ -169,7 +162,7 @@ def problem_of(given: RoutingInput) -> Problem:
         prizes=prizes,
     )
     if given.speed is not None and given.durations is None:
-        return replace(problem, durations=distances(problem) * 60 / given.speed)
+        return replace(problem, durations=problems.distances(problem) * 60 / given.speed)
     return problem
 
 
@@ -209,8 +202,9 @@ class SearchSettings(Section):
         None,
         ge=0,
         le=3_600_000,
-        description="CPU time of each thread for a problem, in native code; null: as many as it has customers, for "
-        "answers beyond the plain CVRP ten times as many, at most 30,000; 0: the policy's tours alone",
+        description="CPU time of each thread for a problem, in native code; null: as many as it has customers, but for "
+        "answers (not evaluations) beyond the plain CVRP ten times as many, at most 30,000; 0: the policy's tours, or "
+        "one plan where it reads no such problem",
     )
     starts_from: Annotated[str, Choice(STARTS_FROM)] = Field(
         "mix",

@@ -77,6 +77,12 @@ def mended(problem: Problem, routes: Sequence[Sequence[int]]) -> Routes:
     return found + [[node] for node in sorted(waiting)]
 
 
+def default_milliseconds(problem: Problem) -> int:
+    """Return the time of the search for a problem where none is asked for."""
+    usual = problem.customers if problem.plain else min(BEYOND * problem.customers, MOST_BEYOND)
+    return 0 if native.unavailable() else usual
+
+
 def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Routes | None:
     """Return routes to begin with of a problem beyond the plain CVRP: those given, else the policy's if it is asked.
 
@@ -106,17 +112,18 @@ def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Ro
 def plan_from(policy: TourBuilder, asked: Asked, settings: RoutingSettings, crew: int = 1) -> Plan:
     """Return the plan that ruin and recreate makes of `start_of` a problem beyond the plain CVRP, on `crew` threads.
 
-    The settings' time is for both, at least half of it for ruin and recreate; without time the plan is the policy's.
+    The settings' time is for both, at least half of it for ruin and recreate; without time the plan is the policy's, or
+    the first one that ruin and recreate builds.
     """
-    default = min(BEYOND * asked.problem.customers, MOST_BEYOND)
-    begun, seconds = time.thread_time(), (settings.milliseconds or default) / 1000
+    given, begun = settings.milliseconds, time.thread_time()
+    seconds = (default_milliseconds(asked.problem) if given is None else given) / 1000
     routes = start_of(policy, asked, settings)
     start = None if routes is None else Plan(routes, [0] * len(routes))
-    if start and settings.milliseconds == 0 and asked.initial is None:
+    if start and not seconds and asked.initial is None:
         return start
     left = max(seconds - (time.thread_time() - begun), seconds / 2)
     (seed,) = random_bits(derive_key(settings.seed, "cvrp", "fleet"), torch.tensor([asked.item]), 1)[0].tolist()
-    return fleet.plan(asked.problem, seconds=left, seed=seed, start=start, crew=crew)
+    return fleet.plan(asked.problem, rounds=not seconds, seconds=left, seed=seed, start=start, crew=crew)
 
 
 def answer_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[dict[str, object]]:
@@ -219,7 +226,7 @@ def best_tours(
         tours, _ = best_built(policy, instances, settings.model_copy(update={"starts": starts}), seed, items)
         each_once = torch.arange(1 - customers, 1 + customers, device=tours.device).clamp_min(DEPOT)
         if instances.rules is None and (tours.sort(-1).values != each_once).any():
-            raise ValueError(OMITTED)
+            raise UserError(OMITTED)
     if not milliseconds:
         assert tours is not None
         return tours
@@ -252,7 +259,7 @@ def searched(
     division, measured = division_of(problems[0].customers), _measured(problems)
     kinds = division.kinds if starts_from == "mix" else () if starts_from == "policy" else (starts_from,)
     if measured.places is None and "sweep" in kinds and len(kinds) == 1:
-        raise ValueError("starts_from is sweep, but the problem has distances and no places")
+        raise UserError("starts_from is sweep, but the problem has distances and no places; give starts_from=mix")
     seeds = random_bits(derive_key(seed, "cvrp", "searches"), items.cpu(), 1)[:, 0]
     return native.solve(
         measured,

@@ -115,7 +115,7 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
 
 
 def usual(word: str, say: Callable[[str], object] = str) -> str:
-    """Return the newest run with a model unless what ships is better, else the shipped model or ALL; `say` why.
+    """Return the newest run with a model no worse than what ships, else the shipped model or ALL; `say` why.
 
     Raises UserError without any.
     """
@@ -129,13 +129,15 @@ def usual(word: str, say: Callable[[str], object] = str) -> str:
     if not trained and not ours:
         train = f"train one: accelerate launch pipelines/train.py --workload {word}"
         raise UserError(f"there is no run of {workload} yet, and no model of it ships; {train}")
-    worse = inputs.worse(trained[-1].folder) if trained and ours and inputs.worse else ""
-    if trained and not worse:
+    worse = [inputs.worse(run.folder) if ours and inputs.worse else "" for run in trained]
+    if "" in worse:
+        newest = [run for run, why in zip(trained, worse, strict=True) if not why][-1]
         others = f"--name {ours} takes what ships" if ours else "--name takes another"
-        say(f"model: {trained[-1].folder}, the newest run; {others}")
-        return trained[-1].name
+        why = f"as {trained[-1].folder} {worse[-1]}" if worse[-1] else "the newest run"
+        say(f"model: {newest.folder}, {why}; {others}")
+        return newest.name
     which = f"models: {', '.join(ships)}, which ship" if ours == ALL else f"model: {ours}, which ships"
-    why = f"{trained[-1].folder} {worse}; --name {trained[-1].name} takes it" if trained else "there is no run yet"
+    why = f"{trained[-1].folder} {worse[-1]}; --name {trained[-1].name} takes it" if trained else "there is no run yet"
     say(f"{which}: {why}{'' if trained else '; --name takes another'}")
     return ours
 

@@ -79,7 +79,8 @@ def _no_gpu(fault: str | None) -> Finding:
         return problem(f"the NVIDIA driver {how}: {fault}", "sudo reboot" if updated else UPDATE_DRIVER)
     if torch.version.cuda is None:
         return ok("no NVIDIA GPU: training runs on the CPU")
-    message = f"no NVIDIA driver: torch {torch.__version__}, built for CUDA {torch.version.cuda}, trains on the CPU"
+    known = "no NVIDIA driver known of without nvidia-ml-py" if fault == "no package" else "no NVIDIA driver"
+    message = f"{known}: torch {torch.__version__}, built for CUDA {torch.version.cuda}, trains on the CPU"
     return warning(f"{message}, as it should on a machine without a GPU (a container sees GPUs with --gpus all)")
 
 

@@ -48,9 +48,7 @@ def _examples(runs: Sequence[Found]) -> Iterator[str]:
     first = runs[0]
     for path in sorted(first.run.evaluations.glob("*.csv")):
         rows = [
-            [found.run.name, *cells]
-            for found in runs[1:]
-            for cells in _differences(path, found.run.evaluations / path.name)
+            [one.run.name, *cells] for one in runs[1:] for cells in _differences(path, one.run.evaluations / path.name)
         ]
         if rows:
             yield aligned([[f"{path.stem}, by example", "figure", f"less {first.run.name}", "95 % interval"], *rows])

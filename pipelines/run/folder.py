@@ -69,17 +69,25 @@ class Run:
 
     def verdict(self) -> str:
         """Return the report's heading; empty before an evaluation."""
-        return self.verdict_file.read_text().strip() if self.verdict_file.is_file() else ""
+        said = self.verdict_file.read_text().strip() if self.verdict_file.is_file() else ""
+        return f"of earlier weights: {said}" if said and self._newer_than(self.verdict_file) else said
+
+    def _newer_than(self, verdict: Path) -> bool:
+        """Return whether a model of the run was written after a verdict."""
+        files = [file for of in ("", "members/*/") for file in self.folder.glob(f"{of}model/best/*.safetensors")]
+        return any(file.stat().st_mtime > verdict.stat().st_mtime for file in files)
 
     def unjudged(self) -> str:
-        """Say of a run that no evaluation has judged how far its training came; empty for others."""
+        """Say of a run that no evaluation has judged, or not as it is, how far its training came; empty for others."""
         whole = self.root / self.name.partition("/")[0]
-        if (whole / self.verdict_file.name).is_file():
+        verdict = whole / self.verdict_file.name
+        if (judged := verdict.is_file()) and not self._newer_than(verdict):
             return ""
         files = [self.metrics_file, *self.folder.glob("members/*/metrics.jsonl")]
         step = max((int(entry.get("step") or 0) for file in files for entry in read_json_lines(file)), default=0)
         evaluate = f"python pipelines/evaluate.py --workload {self.workload} --name {whole.name} says what it is worth"
-        return f"never evaluated, trained for {step:,} updates; {evaluate}" if step else ""
+        what = "trained on since its evaluation, now" if judged else "never evaluated, trained"
+        return f"{what} for {step:,} updates; {evaluate}" if step else ""
 
     def started(self) -> bool:
         """Return whether this run was begun."""

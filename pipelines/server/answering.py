@@ -141,7 +141,7 @@ class Answering:
             with self._counted():
                 written = await self._in_time(self.scheduler.answers(request), lambda: bool(request.texts))
         else:
-            written = await self._in_turn(usable, settings, chosen) if usable else []
+            written = await self._in_turn(usable, chosen) if usable else []
         answers = iter(written)
         return [{"error": str(asked)} if isinstance(asked, ValueError) else next(answers) for asked in found]
 
@@ -184,11 +184,13 @@ class Answering:
         """Return inputs, or errors in their places, and settings as the models take them; Refused for misfit ones."""
         try:
             chosen = checked(self.trained.inputs.settings, settings, "settings")
+            if large := too_large(chosen, self.trained.inputs.served):
+                raise UserError(f"settings: {large}")
+            found = [self._asked(each, chosen) for each in inputs]
+            usable = [each for each in found if not isinstance(each, ValueError)]
+            return found, self.trained.inputs.timed(usable, chosen, self.limits.seconds)
         except UserError as error:
             raise Refused(422, str(error)) from error
-        if large := too_large(chosen, self.trained.inputs.served):
-            raise Refused(422, f"settings: {large}")
-        return [self._asked(each, chosen) for each in inputs], chosen
 
     def _asked(self, given: object, settings: Section) -> object:
         """Return an input as the models take it, or what is wrong with it."""
@@ -201,12 +203,10 @@ class Answering:
         large = too_large(asked, self.trained.inputs.served)
         return UserError(large) if large else asked
 
-    async def _in_turn(
-        self, asked: Sequence[object], settings: Mapping[str, object], chosen: Section
-    ) -> list[dict[str, Plain]]:
-        """Return answers to inputs, computed with those of other requests; `chosen` are the settings as a Section."""
-        at_once = self.trained.inputs.together(chosen)
-        own = Waiting(asked, settings, at_once, asyncio.get_running_loop().create_future())
+    async def _in_turn(self, asked: Sequence[object], settings: Section) -> list[dict[str, Plain]]:
+        """Return answers to inputs, computed with those of other requests."""
+        at_once, answers = self.trained.inputs.together(settings), asyncio.get_running_loop().create_future()
+        own = Waiting(asked, settings.model_dump(exclude_unset=True), at_once, answers)
         with self._counted():
             self.waiting.append(own)
             self.wake.set()

@@ -101,6 +101,42 @@ def test_a_run_that_was_never_evaluated_says_so_and_how_far_its_training_came(tm
         assert trained.find("cvrp", name, None, "cpu").unjudged == capsys.readouterr().err == ""
 
 
+def test_a_run_that_was_trained_on_since_its_evaluation_says_that_its_verdict_is_of_earlier_weights(
+    tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    run("short", 30)
+    run("coins", 30, "members/AAA")
+    for name, member in (("short", ""), ("coins", "members/AAA")):
+        folder = tmp_path / "runs/cvrp" / name
+        (folder / member / "metrics.jsonl").write_text('{"step": 1020, "val/cost": 9}\n')
+        (folder / "verdict.txt").write_text("Better\n")
+        weights = folder / member / "model/best/model.safetensors"
+        for seconds, verdict in ((-10, "Better"), (10, "of earlier weights: Better")):
+            at = (folder / "verdict.txt").stat().st_mtime + seconds
+            os.utime(weights, (at, at))
+            capsys.readouterr()
+            shown = app.described(serve.opened(f"cvrp/{name}", "cpu", Limits()))
+            assert shown["verdict"] == trained.Run("cvrp", name).verdict() == verdict
+            assert shown["unjudged"].startswith(
+                "trained on since its evaluation, now for 1,020 updates; py" * (seconds > 0)
+            )
+            assert bool(shown["unjudged"]) == bool(capsys.readouterr().err) == (seconds > 0)
+
+
+def test_an_older_run_answers_where_the_newest_is_worse_than_what_ships(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run("good", 60)
+    run("worse", 30)
+    (tmp_path / "runs/cvrp/good/config.yaml").write_text("data:\n  problem: cvrp\n")
+    (tmp_path / "runs/cvrp/worse/config.yaml").write_text("data:\n  problem: vrptw\n")
+    said = []
+    assert trained.usual("cvrp", said.append) == "good"
+    assert said == [
+        "model: runs/cvrp/good, as runs/cvrp/worse learnt data.problem=vrptw; --name shipped takes what ships"
+    ]
+
+
 def test_the_copy_of_a_shipped_model_that_was_evaluated_is_no_run_that_answers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run("cvrp-20", 0)

@@ -69,6 +69,7 @@ def test_a_gpu_that_torch_cannot_open_is_a_problem_with_its_reason(machine, monk
         ({"cuda": None, "fault": "no driver"}, "ok", "no NVIDIA GPU: training runs on the CPU"),
         ({"cuda": "12.6", "fault": "no driver"}, "warning", "no NVIDIA driver"),
         ({"cuda": None, "fault": "no package"}, "ok", "no NVIDIA GPU: training runs on the CPU"),
+        ({"cuda": "12.6", "fault": "no package"}, "warning", "no NVIDIA driver known of without nvidia-ml-py: torch"),
         ({"cuda": "12.6", "fault": "NVML/RM version mismatch"}, "problem", "updated while it was loaded"),
         ({"cuda": "12.6", "fault": "Driver Not Loaded"}, "problem", "does not answer: Driver Not Loaded"),
     ],

@@ -50,6 +50,16 @@ def test_results_come_in_the_order_of_the_tasks_from_other_processes(at_once):
     assert os.getpid() not in found[2:]
 
 
+def test_tasks_that_nobody_waits_for_any_more_are_ended(at_once):
+    found = workers.in_order(time.sleep, [0, 0.01, 0.01, *[60] * 4], "sleeping", processes=2)
+    for _ in range(3):
+        next(found)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        found.throw(KeyboardInterrupt)
+    assert time.monotonic() - began < 20
+
+
 def test_little_work_starts_no_process():
     assert set(workers.in_order(refuse, range(7), "working", processes=2)) == {os.getpid()}
 

@@ -6,6 +6,7 @@ import json
 import re
 import sys
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -299,6 +300,23 @@ def test_too_many_requests_are_told_to_come_later(folders, monkeypatch):
         slow.set()
     assert statuses == {429: 3, 503: 1}  # two beyond the bound, one that waited and one that was begun
     assert wall < 5
+
+
+def test_the_problems_of_a_request_share_half_of_the_seconds_and_longer_ones_are_refused(folders):
+    given = {**SQUARE, "customers": [[i, i % 7] for i in range(60)], "demands": [1] * 60, "windows": [[0, 9e3]] * 60}
+    many = {"inputs": [{**given, "name": str(i)} for i in range(12)]}
+    with served([folders["cvrp"]], Limits(seconds=4)) as port:  # 600 milliseconds each are 7.2 s
+        began = time.monotonic()
+        status, found = ask(port, "/runs/cvrp/small/predict", many)
+        assert (status, len(found["outputs"])) == (200, 12)
+        assert all(each["routes"] for each in found["outputs"])
+        assert time.monotonic() - began < 4
+        asked = {**many, "settings": {"milliseconds": 400}}
+        status, found = ask(port, "/runs/cvrp/small/predict", asked)
+        said = "milliseconds is 400: 12 of them take all of the 4 s of an answer or more; give less than 333.333"
+        assert (status, found["error"]) == (422, f"{said}, or fewer inputs at a time")
+        asked = {"inputs": many["inputs"][:2], "settings": {"milliseconds": 50}}
+        assert ask(port, "/runs/cvrp/small/predict", asked)[0] == 200
 
 
 def test_a_fault_in_a_model_is_told_to_those_who_asked_and_the_next_are_answered(port, monkeypatch, capfd):

@@ -213,11 +213,7 @@ def _encode(characters: Characters, text: str) -> np.ndarray:
 
 
 def _save(
-    folder: Path,
-    parts: Mapping[str, Rows],
-    family: Mapping[str, str],
-    characters: Characters,
-    facts: Mapping[str, Plain],
+    folder: Path, parts: Mapping[str, Rows], family: Mapping[str, str], known: Characters, facts: Mapping[str, Plain]
 ) -> None:
     import datasets
 
@@ -228,4 +224,4 @@ def _save(
         for name, text in parts[part]
     ]
     datasets.Dataset.from_list(rows).save_to_disk(folder)
-    write_json(folder / "corpus.json", {"vocabulary": list(characters.vocabulary), "facts": facts})
+    write_json(folder / "corpus.json", {"vocabulary": list(known.vocabulary), "facts": facts})

@@ -177,13 +177,9 @@ def _by_character(model: CharLSTM, windows: Windows, map_items: MapItems) -> np.
 
 
 def _baseline_bits(
-    model: CharLSTM,
-    training: Sequence[data.Text],
-    training_text: str,
-    documents: Sequence[data.Text],
-    starts: np.ndarray,
+    model: CharLSTM, training: Sequence[data.Text], read: str, documents: Sequence[data.Text], starts: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return the bits (n,) of each block under the baselines, by their names."""
+    """Return the bits (n,) of each block under the baselines, which have `read` the training text, by their names."""
     known, wanted = ([between_ends(each.tokens) for each in texts] for texts in (training, documents))
     # The last id of a sequence is the end of the document, which is not counted.
     bits = {
@@ -191,7 +187,7 @@ def _baseline_bits(
         for name, nats in kneser_ney.baselines(known, wanted, len(model.characters)).items()
     }
     characters = np.split(np.concatenate([each.tokens for each in documents]), starts[1:])
-    name, found = ppmd_baseline(training_text, [model.characters.decode(each.tolist()) for each in characters])
+    name, found = ppmd_baseline(read, [model.characters.decode(each.tolist()) for each in characters])
     return {**bits, name: found}
 
 

@@ -102,11 +102,8 @@ def _listed(names: Sequence[str]) -> str:
 def _failed(reasons: Mapping[str, str], run: Run) -> Markup:
     """Return why members have no model."""
     path = run.folder / "members.json"
-    trained = json.loads(path.read_text()) if path.is_file() else {}
-    failed = [
-        {"without a model": name, "why": trained.get(name, {}).get("reason", reason)}
-        for name, reason in reasons.items()
-    ]
+    told = json.loads(path.read_text()) if path.is_file() else {}
+    failed = [{"without a model": name, "why": told.get(name, {}).get("reason", why)} for name, why in reasons.items()]
     return table(failed, "members without a model") if failed else Markup("")
 
 

@@ -17,7 +17,7 @@ from models import io, shipped
 from models.routing import native
 from models.routing.policy import RoutingPolicy
 from models.routing.problems import MOST_CUSTOMERS, Problem, untaken
-from models.routing.solve import check_work
+from models.routing.solve import BEYOND, check_work
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp.input_files import shipped as fitting
@@ -59,6 +59,8 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
     """Return the Evaluation of one set of problems; its headline is the method configured."""
     config, problems, improved, saves = bench.config, bench.problems, None, None
     if not all(problem.plain for problem in problems):
+        if config.evaluation.milliseconds is None:
+            print(f"{name}: a millisecond a customer, of which answers take {BEYOND} by default", file=sys.stderr)
         reason = next((reason for problem in problems if (reason := untaken(problem))), "")
         if model is not None and not model.config.rules:
             reason = "windows and limits"
@@ -81,9 +83,13 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
     if model is not None:
         methods += [bench.with_model(model, device, *way) for way in _ways(config)]
         headline = methods[-1]
-        policy = io.load(shipped.FOLDER / fitting({"customers": range(largest)}), device)
-        assert isinstance(policy, RoutingPolicy)
-        theirs = bench.few().with_model(policy, device, *_ways(config)[-1]).costs
+
+        def fitting_to(customers: int) -> RoutingPolicy:
+            policy = io.load(shipped.FOLDER / fitting({"customers": range(customers)}), device)
+            assert isinstance(policy, RoutingPolicy)
+            return policy
+
+        theirs = bench.few().with_model(fitting_to, device, *_ways(config)[-1]).costs
         saves = interval_around(*mean_and_half_width(_longer(headline.costs, theirs)))
         if budget and not native.unavailable():
             methods += [improved := bench.with_model(model, device, settings.decode, False, budget)]
@@ -203,11 +209,12 @@ def _row(solved: Solved, reference: Reference) -> dict[str, Plain]:
 def _longer(costs: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return by how many per cent costs exceed others, instance by instance, so that their difficulty cancels.
 
-    Equal costs, 0 among them, do by 0. Rounded, since sums in another order differ in their last digits.
+    Equal costs, 0 among them, do by 0, and costs above 0 do by 100 % where the others are 0, of which no share is one.
+    Rounded, since sums in another order differ in their last digits.
     """
     few = min(len(costs), len(others))
-    more, others = costs[:few] - others[:few], others[:few]
-    shares: np.ndarray = np.divide(more, others, out=np.zeros(few), where=more != 0)
+    more, whole = costs[:few] - others[:few], np.where(others[:few], others[:few], costs[:few])
+    shares: np.ndarray = np.divide(more, whole, out=np.zeros(few), where=more != 0)
     return (100 * shares).round(6)
 
 

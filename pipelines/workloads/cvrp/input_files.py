@@ -12,6 +12,7 @@ import numpy as np
 
 from common.config import plain_yaml
 from common.disk.files import write_text
+from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
 from common.plain import Plain
 from models.routing.inputs import MOST_ASKED, RoutingInput, RoutingSettings, VehiclesInput, problem_of
@@ -119,6 +120,23 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
     return found
 
 
+def timed(given: Sequence[RoutingInput], settings: RoutingSettings, seconds: float) -> RoutingSettings:
+    """Return settings of equal times for problems that would by default take over half of a server's seconds together.
+
+    Raises UserError for times that are asked for and take all of the seconds or more.
+    """
+    from models.routing.solve import default_milliseconds
+
+    count, asked = len(given), settings.milliseconds
+    if asked is None:
+        whole, most = sum(default_milliseconds(problem_of(each)) for each in given), 500 * seconds
+        return settings.model_copy(update={"milliseconds": most / count}) if whole > most else settings
+    if count * asked >= 1000 * seconds:
+        all_of_it = f"milliseconds is {asked:g}: {count} of them take all of the {seconds:g} s of an answer or more"
+        raise UserError(f"{all_of_it}; give less than {1000 * seconds / count:g}, or fewer inputs at a time")
+    return settings
+
+
 # Customers up to which each shipped policy has, on average, the shortest tours of all by the default settings.
 FITTING = {"cvrp-20": 27, "cvrp-50": 62, "cvrp-100": 140}
 
@@ -161,4 +179,5 @@ INPUTS = Inputs(
     example=(str(EXAMPLE), "capacity=40"),
     shipped=shipped,
     worse=worse,
+    timed=timed,
 )

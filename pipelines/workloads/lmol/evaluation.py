@@ -21,16 +21,10 @@ from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.lmol import data, features
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
+from pipelines.workloads.lmol.judging import baselines as references
 from pipelines.workloads.lmol.judging import pair_figures as figures
 from pipelines.workloads.lmol.judging.answers import ModelAnswers
-from pipelines.workloads.lmol.judging.baselines import (
-    CONSTANTS,
-    SHARPNESS,
-    Baseline,
-    baselines,
-    network_scores,
-    of_scores,
-)
+from pipelines.workloads.lmol.judging.baselines import CONSTANTS, Baseline, baselines, network_scores, of_scores
 from pipelines.workloads.lmol.judging.pair_figures import PairFigures
 from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, score_figures, scores_csv
 from pipelines.workloads.lmol.pairs import too_few
@@ -77,7 +71,7 @@ def evaluate(
         others.append(of_scores("single-image network", network, comparisons))
     others.append(Baseline("blank images", answers.blank()))
     first, second, _ = comparisons.pairs["test"].T
-    sharpness = next(each for each in others if each.name == SHARPNESS).answer(first, second)
+    sharpness = next(each for each in others if each.name == references.SHARPNESS).answer(first, second)
     families = figures.by_family(comparisons, {"model": found.probabilities, "sharpness_rule": sharpness})
     cost = answers.cost()
     table = _table(config, found, others, 2 * cost["encode_ms"] + 2 * cost["comparison_ms"])
@@ -114,10 +108,8 @@ def evaluate(
         "strip": _strip(comparisons, found.placed),
         "mistakes": _mistakes(comparisons, found.probabilities),
     }
-    files = {
-        f"{split}.scores.csv": scores_csv(comparisons, found.placed),
-        f"{split}.details.jsonl": json.dumps(details),
-    }
+    scores = scores_csv(comparisons, found.placed)
+    files = {f"{split}.scores.csv": scores, f"{split}.details.jsonl": json.dumps(details)}
     return Evaluation(split=split, summary=summary, table=table, examples=_examples(found), files=files)
 
 

@@ -149,11 +149,7 @@ def divided(
     parts = {name: found.take(of) for name, of in zip(SPLITS, rows, strict=True)}
     if len(own_test):
         parts["held_out"] = own_test
-    return (
-        {name: each.take(slice(-(-len(each) * data.percent // 100))) for name, each in parts.items()},
-        how,
-        duplicates,
-    )
+    return ({name: one.take(slice(-(-len(one) * data.percent // 100))) for name, one in parts.items()}, how, duplicates)
 
 
 def cut(pieces: Iterable[str], characters: int) -> Iterator[str]:

@@ -3,9 +3,11 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 
+from common.errors import UserError
 from models.routing import fleet, native, solve
 from models.routing.environment import Instances, routes_of
 from models.routing.inputs import STARTS_FROM, RoutingInput, RoutingSettings, problem_of
@@ -218,3 +220,22 @@ def test_problems_beyond_one_capacity_have_ten_milliseconds_a_customer_unless_to
     monkeypatch.setattr(solve, "MOST_BEYOND", 2)
     next(make_policy("gt").predict([given]))
     assert seconds[2] <= 0.002
+
+
+@pytest.mark.skipif(native.unavailable() is not None, reason="needs a C++ compiler")
+def test_without_milliseconds_a_problem_that_the_policy_does_not_read_gets_one_plan_without_a_search(monkeypatch):
+    places = [[number % 7, number % 5] for number in range(1, 31)]
+    given = {"depot": [3, 3], "customers": places, "demands": [1] * 30, "capacity": 5, "windows": [[0, 999]] * 30}
+    asked, plan = [], fleet.plan
+    monkeypatch.setattr(fleet, "plan", lambda *a, **words: (asked.append(words), plan(*a, **words))[1])
+    first, second = make_policy("gt").predict([given, given], milliseconds=0)
+    assert [(words["rounds"], words["seconds"]) for words in asked] == [(1, 0), (1, 0)]
+    assert first == second
+    assert sorted(node for route in first["routes"] for node in route) == list(range(1, 31))
+
+
+def test_places_to_sweep_that_are_not_there_are_an_error_that_users_can_mend():
+    matrix = (1 - np.eye(4)).tolist()
+    given = {"distances": matrix, "demands": [1] * 3, "capacity": 2}
+    with pytest.raises(UserError, match=r"starts_from is sweep, but .* no places; give starts_from=mix"):
+        list(make_policy("gt").predict([given], starts_from="sweep", milliseconds=1))

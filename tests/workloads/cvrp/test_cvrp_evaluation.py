@@ -119,3 +119,35 @@ def test_a_network_is_compared_with_the_policy_that_ships_for_its_size(monkeypat
     monkeypatch.setattr(evaluation, "splits", lambda config, folder: {"test": evaluation.standard_test_set(20, 1)})
     alone = evaluated(tmp_path / "unread", model=True, milliseconds=0, reference=(), decode="greedy")
     assert alone.summary["shipped_saves"] is None
+
+
+def test_a_cost_above_a_reference_of_nothing_is_longer_by_all_of_it():
+    def solved(method, *costs):
+        return Solved(method, [[[1]]] * len(costs), np.array(costs), 1.0, 1.0, "cpu x 1")
+
+    last, other = solved("model", 0.0, 3.0), solved("other", 5.0, 3.0)
+    rows = evaluation.comparison_table([other, last], last, evaluation.Reference("best found", np.array([0.0, 3.0])))
+    assert [row["gap %"] for row in rows] == [50, 0]
+    assert rows[0]["on % of instances"] == 50
+    assert all(np.isfinite(rows[0]["model saves %, 95 %"]))
+
+
+def test_problems_of_several_sizes_are_compared_each_with_the_policy_that_ships_for_its_size(monkeypatch, tmp_path):
+    several = [*evaluation.standard_test_set(20, 2), *evaluation.standard_test_set(50, 1)]
+    monkeypatch.setattr(evaluation, "splits", lambda config, folder: {"test": several})
+    loaded, load = [], evaluation.io.load
+    monkeypatch.setattr(
+        evaluation.io, "load", lambda folder, device: (loaded.append(folder.name), load(folder, device))[1]
+    )
+    found = evaluated(tmp_path / "unread", model=True, milliseconds=0, reference=(), decode="greedy")
+    assert set(loaded) == {"cvrp-20", "cvrp-50"}
+    assert found.summary["shipped_saves"][0] is not None
+
+
+def test_an_evaluation_beyond_the_plain_problem_says_that_answers_have_more_time(tmp_path, capsys):
+    path = vrp(tmp_path, SMALL.replace("CAPACITY", "DISTANCE : 107\nCAPACITY"))
+    said = ": a millisecond a customer, of which answers take 10 by default"
+    evaluated(path)
+    assert said in capsys.readouterr().err
+    evaluated(path, milliseconds=2)
+    assert said not in capsys.readouterr().err

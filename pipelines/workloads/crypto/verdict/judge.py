@@ -16,13 +16,8 @@ import numpy as np
 
 from common.statistics import CONFIDENCE
 from models.market.labels import LONG, NO_TRADE, SHORT
-from pipelines.workloads.crypto.verdict.classification import (
-    Metrics,
-    direction_log_losses,
-    log_losses,
-    metrics,
-    prior_rows,
-)
+from pipelines.workloads.crypto.verdict import classification
+from pipelines.workloads.crypto.verdict.classification import Metrics, direction_log_losses, log_losses, metrics
 from pipelines.workloads.crypto.verdict.significance import Gain, block_bootstrap, holm, p_value
 
 PREDICTIVE, BEYOND, PAYS = "predictive", "beyond simple models", "pays its costs"
@@ -107,7 +102,7 @@ def judge(
     own = metrics(probabilities, labels, prior)
     theirs = {name: metrics(rows, labels, prior) for name, rows in baselines.items()}
     rival = min(theirs, key=lambda name: theirs[name]["log_loss"])
-    predictors = {PRIOR: prior_rows(prior, len(labels)), **baselines}
+    predictors = {PRIOR: classification.prior_rows(prior, len(labels)), **baselines}
     base = min(
         (name for name in BASES if name in predictors), key=lambda name: log_losses(predictors[name], labels).mean()
     )

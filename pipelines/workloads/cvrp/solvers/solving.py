@@ -28,6 +28,7 @@ from pipelines.workloads.cvrp.solvers.reference import SOLVERS, lacking
 
 TRIFLE = Problem("trifle", np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float64), np.array([0, 1, 1, 1]), 2, "exact")
 CPU = torch.device("cpu")
+Policy = RoutingPolicy | Callable[[int], RoutingPolicy]  # perhaps another for each number of customers
 Solve = Callable[[list[Problem], Mapping[str, Tensor]], Tensor]  # problems, as a batch of instances -> actions (B, T)
 
 
@@ -66,7 +67,7 @@ class Bench:
         return (milliseconds / 1000,) if asked is None else asked
 
     def with_model(
-        self, model: RoutingPolicy, device: torch.device, decode: str, augment: bool, milliseconds: float = 0
+        self, model: Policy, device: torch.device, decode: str, augment: bool, milliseconds: float = 0
     ) -> Solved:
         """Return the model's tours, or those found from them in `milliseconds`."""
         asked, seed = self.config.evaluation, self.config.seed
@@ -83,9 +84,10 @@ class Bench:
             label = f"search from {' and '.join(sources)}, {milliseconds:.3g} ms"
 
         def solve(chosen: list[Problem], batch: Mapping[str, Tensor]) -> Tensor:
-            return best_tours(model, chosen, Instances.of(batch), batch["item"], settings, seed)
+            policy = model if isinstance(model, RoutingPolicy) else model(chosen[0].customers)
+            return best_tours(policy, chosen, Instances.of(batch), batch["item"], settings, seed)
 
-        return self._batches(label, solve, device, model.config.rules)
+        return self._batches(label, solve, device, isinstance(model, RoutingPolicy) and model.config.rules)
 
     def from_savings(self, milliseconds: float, ruin: bool) -> Solved:
         """Return tours of a local search from randomised savings, or of ruin and recreate that goes on from there."""

@@ -56,8 +56,5 @@ def scores_csv(comparisons: Comparisons, placed: Placed) -> str:
     rows = zip(placed.images, placed.known, placed.scores, placed.errors, strict=True)
     return to_csv(
         ("image", "known", "score", "standard_error"),
-        (
-            (comparisons.names[image], f"{known:g}", f"{score:.4f}", f"{error:.4f}")
-            for image, known, score, error in rows
-        ),
+        ((comparisons.names[i], f"{known:g}", f"{score:.4f}", f"{error:.4f}") for i, known, score, error in rows),
     )

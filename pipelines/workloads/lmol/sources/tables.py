@@ -17,15 +17,9 @@ from common.errors import UserError
 from common.foreign_text import printable
 from models.images.inputs import ENDINGS
 from models.images.ranking import FIRST, SECOND, SIMILAR
+from pipelines.workloads.lmol.sources import scores as ratings
 from pipelines.workloads.lmol.sources.columns import FORMS, NEEDED, assigned, lists_in, rows_of
-from pipelines.workloads.lmol.sources.scores import (
-    LONE_RATING,
-    LONE_SCORE,
-    LabelledPair,
-    averaged,
-    number,
-    standard_errors,
-)
+from pipelines.workloads.lmol.sources.scores import LONE_RATING, LONE_SCORE, LabelledPair, averaged, number
 
 EMBEDDED = ("digits", "photos")
 WAYS = f"give digits, photos, a folder of images with a CSV of them, one with a folder per rank, or a CSV: {NEEDED}"
@@ -139,7 +133,7 @@ def _stated(listed: Listed, spreads: Mapping[str, tuple[float, float]]) -> None:
     lone, told = scores.std() if len(scores) else 0.0, ~np.isnan(deviations)
     if told.any():
         pooled = np.where(told, counts, 1.0)
-        errors = standard_errors(1 / np.sqrt(counts), np.nan_to_num(deviations), pooled, LONE_RATING * lone)
+        errors = ratings.standard_errors(1 / np.sqrt(counts), np.nan_to_num(deviations), pooled, LONE_RATING * lone)
         if (pooled <= 1).all():
             errors = np.where(told, deviations, errors)
     else:
