@@ -37,6 +37,27 @@ def known_names() -> tuple[frozenset[str], frozenset[str]]:
 
 
 @cache
+def census():
+    import os, pickle
+    kind, fmin, lmin, *_ = os.environ.get("VAR", "none,90,100").split(",")
+    F, L = pickle.load(open("/tmp/nm/census.pkl", "rb"))
+    T = terms()
+    f = frozenset(n.title() for n, c in F.items() if c >= int(fmin) and n not in T and len(n) > 2)
+    l = frozenset(n.title() for n, c in L.items() if c >= int(lmin) and n not in T and len(n) > 2)
+    return kind, f, l
+
+
+@cache
+def all_names():
+    kind, f, l = census()
+    g, s = known_names()
+    if kind in ("full", "fulls"): return g | f, s | l
+    if kind == "given": return g | f, s
+    if kind == "sur": return g, s | l
+    return g, s
+
+
+@cache
 def terms() -> frozenset[str]:
     """Return the words, in lower case, of terms.txt, of the embedded documents and of Faker's lists of words."""
     listed = HERE.with_name("terms.txt").read_text(encoding="utf-8")
@@ -65,6 +86,9 @@ def _lower(locale: str = "") -> set[str]:
 def sound(word: str) -> float:
     """Return how much likelier the trigrams of a word are in names than in ordinary words: 1.6 and -0.7 on average."""
     parts = _trigrams(word.lower())
+    kind, f, l = census()
+    more = 0.0
+    if kind in ("sound","given") and word.title() in l or kind in ("sound","sur") and word.title() in f: return 1.0
     return float(sum(_weights().get(part, 0.0) for part in parts) / sqrt(len(parts)))
 
 

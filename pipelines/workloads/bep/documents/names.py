@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
-from pipelines.workloads.bep.documents.lexicon import UPPER, WORD, known_names, lower_case, sound, terms
+from pipelines.workloads.bep.documents.lexicon import UPPER, WORD, all_names, known_names, lower_case, sound, terms
 from pipelines.workloads.bep.documents.masking import WORDS, columns
 
 _PARTICLE = WORDS["particles"]
@@ -34,10 +34,10 @@ USERS = re.compile(rf"(?:{WORDS['users']})", re.I)
 LOGIN = re.compile(r"(?<!\S)[a-z][\w.-]{3,}(?!\S)")
 USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<users>[\w.-]{{3,}}(?:, [\w.-]{{3,}})*)")
 FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
-NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})", re.I)
+NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})|(?-i:{WORDS['after_names']})", re.I)
 PLACE = re.compile(rf"(?:^|[^\w])(?:{WORDS['before_places']})\.? (?:(?:de|du|des|di|della|la) )?$", re.I)
 INVERTED = re.compile(
-    rf"(?<![\w-])(?<![{UPPER}]\.)((?:(?i:{_PARTICLE}) ){{0,3}}{WORD})(?=, ({WORD}|{_INITIAL})(?! [{UPPER}]|[\w@]))"
+    rf"(?<![\w-])(?<![{UPPER}]\.)((?:(?i:{_PARTICLE}) ){{0,3}}{WORD})(?=, ({WORD}|{_INITIAL})((?: {_PARTICLE})?(?= ?(?:$|[\n|;(]))|)(?! [{UPPER}]|[\w@]))"
 )
 SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 # "modelled by Ada Lovelace"
@@ -51,7 +51,12 @@ OF = re.compile(r" \(| (?:of|at|bei|chez|bij) (?=[^\W\d_])")  # before the firm 
 DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
 ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019]\w* ?)$", re.I)
 NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})", re.I)
-INITIALS = re.compile(rf"(?<![\w@.\\-])[{UPPER}]{{2,4}}(?![\w@])")
+_INITIALS = rf"[{UPPER}][{UPPER}a-z]{{0,3}}[{UPPER}]"
+INITIALS = re.compile(rf"(?<![\w@.\\-]){_INITIALS}(?![\w@])")
+# "| AB / CD |", "- AB and CD - Friday"
+INITIALED = re.compile(
+    rf"(?:^|[|:(\[]|(?<=[ ])[-–])[ ]*(?P<them>{_INITIALS}(?:(?: ?[/,;&+] ?| (?:and|und|et|y|e|en|i|og|och|ve) ){_INITIALS})*)[ ]*(?=$|[|)\]]|[-–][ ])", re.MULTILINE
+)
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.5, -1.2  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
 ENOUGH, STRONG_ENOUGH = 2, 4  # evidence that makes a name, and that makes it one everywhere in the document
@@ -222,23 +227,26 @@ class Reader:
         plain = [self._ordinary(word) for word in words]
         particles = [word.lower() in WORDS["capital_particles"] for word in titled]
         given, family = (
-            [not {word, word.split("-")[part]}.isdisjoint(known) for word in titled]
-            for part, known in zip((0, -1), known_names(), strict=True)
+            [not {word, word.split("-")[part], _plain(word).title()}.isdisjoint(known) for word in titled]
+            for part, known in zip((0, -1), all_names(), strict=True)
         )
         term = all(word.lower() in terms() for word in words)
         initial = any(each.initial for each in part)
         shown = bool(title) and family[-1] and title[0][0].strip(" .").lower() not in terms()
         shown |= weight > 1 and family[-1] and (initial or (given[0] and len(words) > 1))
-        if all(plain) and not shown and (term or not title):
+        weak = bool(title) and title[0][0].endswith(" ") and title[0][0].strip().lower() in terms()  # "Arch", "Bay"
+        if all(plain) and not shown and (term or weak or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
         role = ROLE.match(self.text, end) or IS(before) or DOES.match(self.text, end)
-        evidence = 3 * bool(title) + weight
+        evidence = (3 - 2 * weak) * bool(title) + weight
         if len(part) == 1:
             short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
             heard = weight and len(titled[0]) > 4 and sound(titled[0]) > LIKELY and self._stands_alone(begin, end)
             known = (given[0] or family[0] or heard) and not plain[0] and not short
-            return Name(named, end, words, evidence + known if (title and not short) or (weight and known) else 0)
+            acts = role and given[0] and not plain[0]
+            sure = (title and not short) or (weight and known) or acts
+            return Name(named, end, words, evidence + known + bool(acts) if sure else 0)
         if title and any(plain[1:]) and not family[-1]:
             return None
         evidence += (1 if plain[0] else 2) * given[0] * (len(words) > 1) + (1 if plain[-1] else 2) * family[-1]
@@ -285,7 +293,7 @@ class Reader:
 
     def _inverted(self, runs: list[list[Piece]]) -> Iterator[Name]:
         """Yield names such as "Lovelace, Ada"."""
-        given_names, surnames = known_names()
+        given_names, surnames = all_names()
         begins = {piece.begin for run in runs for piece in run}
         for match in INVERTED.finditer(self.text):
             surname, given = match[1].split()[-1], match[2]
@@ -295,7 +303,7 @@ class Reader:
             certain = shown or (known[0] and surname not in given_names) or (capitals and any(known))
             plain = given.isupper() or self._ordinary(given) or (self._ordinary(surname) and not all(known))
             if certain and match.start() in begins and not plain:
-                yield Name(match.start(), match.end(2), (given, surname), STRONG_ENOUGH)
+                yield Name(match.start(), match.end(3), (given, surname), STRONG_ENOUGH)
 
     def _elsewhere(self, runs: list[list[Piece]], found: list[Name]) -> Iterator[tuple[int, int]]:
         """Yield single words that name a person of strong evidence; ordinary words only where one is expected."""
@@ -303,9 +311,6 @@ class Reader:
         sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH]
         lone = {word for words in sure for word in words if word.lower() not in WORDS["capital_particles"]}
         alone = {form for word in lone for form in (word.lower(), _plain(word)) if len(form) == len(word)}
-        parted = [re.findall(r"\w+", " ".join(words)) for words in sure]
-        firsts = {"".join(word[0] for word in words).upper() for words in [*sure, *parted] if len(words) > 1}
-        initials = firsts | {each[0] + each[-1] for each in firsts}
         for before, piece, following in (
             each for run in runs for each in zip([None, *run], run, [*run[1:], None], strict=False)
         ):
@@ -314,19 +319,34 @@ class Reader:
             expected = self.expected[piece.begin]
             if following and not expected and self._ordinary(following.word):
                 continue
-            if piece.word.lower() in alone and len(piece.word) >= FEWEST_TO_PROPAGATE:
+            bare = re.sub("^[dl]['\u2019]|['\u2019]s$", "", piece.word.lower())
+            if not alone.isdisjoint([bare, piece.word.lower()]) and len(bare) >= FEWEST_TO_PROPAGATE:
                 short = before is not None and before.initial
                 by = BY.search(self.text[max(0, piece.begin - 20) : piece.begin])
-                if expected or short or by or not self._ordinary(piece.word):
+                if expected or short or by or not self._ordinary(piece.word) or DOES.match(self.text, piece.end):
                     joined = short or (before is not None and before.word.lower() in WORDS["capital_particles"])
                     yield before.begin if before and joined else piece.begin, piece.end
         logins = {_plain(each.words[0])[:1] + _plain(each.words[-1]) for each in found if each.words[1:]} - terms()
         yield from (match.span() for match in LOGIN.finditer(self.text) if match[0] in logins)
+        yield from ((begin, end) for begin, end in self._initials(found) if begin not in taken)
+
+    def _initials(self, found: list[Name]) -> Iterator[tuple[int, int]]:
+        """Yield initials of persons of strong evidence, where persons are expected or in cells that hold nothing else."""
+        sure = [each for each in found if each.evidence >= STRONG_ENOUGH and len(each.words) > 1]
+        whole = [TITLE.sub("", self.text[each.begin : each.end]) for each in sure]  # "MvdO", with those of particles
+        parted = [" ".join(each.words) for each in sure]
+        firsts = {"".join(re.findall(r"\b[^\W_]", each)) for each in whole + parted}
+        firsts |= {"".join(word[0] for word in each.words) for each in sure}
+        initials = {form for each in firsts for form in (each, each.upper(), (each[0] + each[-1]).upper())}
+        cells = [each for each in INITIALED.finditer(self.text) if initials.issuperset(INITIALS.findall(each["them"]))]
+        spans = [each.span() for cell in cells for each in INITIALS.finditer(self.text, *cell.span("them"))]
+        if len({self.text[slice(*span)] for span in spans if self.text[slice(*span)].lower() not in terms()}) > 1:
+            yield from spans
         for line in re.finditer(".+", self.text):
             row = initials.intersection(re.findall(r"\w+", line[0]))
             for begin, end in (each.span() for each in INITIALS.finditer(self.text, *line.span()) if each[0] in row):
                 acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin)
-                if begin not in taken and (acts or len(row) > 2 or any(self.expected[line.start() : end])):
+                if acts or len(row) > 2 or any(self.expected[line.start() : end]):
                     yield begin, end
 
 
