@@ -55,7 +55,7 @@ _INITIALS = rf"[{UPPER}][{UPPER}a-z]{{0,3}}[{UPPER}]"
 INITIALS = re.compile(rf"(?<![\w@.\\-]){_INITIALS}(?![\w@])")
 # "| AB / CD |", "- AB and CD - Friday"
 INITIALED = re.compile(
-    rf"(?:^|[|:(\[]|(?<=[ ])[-–])[ ]*(?P<them>{_INITIALS}(?:(?: ?[/,;&+] ?| (?:and|und|et|y|e|en|i|og|och|ve) ){_INITIALS})*)[ ]*(?=$|[|)\]]|[-–][ ])", re.MULTILINE
+    rf"(?:^|[|:=(\[]|(?<=[ ])[-–])[ ]*(?P<them>{_INITIALS}(?:(?: ?[/,;&+] ?| (?:and|und|et|y|e|en|i|og|och|ve) ){_INITIALS})*)[ ]*(?=$|[|:=)\]]|[-–][ ])", re.MULTILINE
 )
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.5, -1.2  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
@@ -100,7 +100,8 @@ class Reader:
         listed = (match.span("users") for match in USER.finditer(text))
         self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
         self.firms: set[int] = set()  # places in columns of firms
-        self.employers: set[str] = set()  # firms of several words in such columns
+        # Firms of several words in such columns, and known ones that are named like persons.
+        self.employers = {firm for firm in WORDS["known_firms"] if firm in text}
         self.cells: dict[str, list[tuple[int, int]]] = {}
         for heading, begin, end in columns(text):
             self.cells.setdefault(heading, []).append((begin, end))
@@ -244,9 +245,9 @@ class Reader:
             short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
             heard = weight and len(titled[0]) > 4 and sound(titled[0]) > LIKELY and self._stands_alone(begin, end)
             known = (given[0] or family[0] or heard) and not plain[0] and not short
-            acts = role and given[0] and not plain[0]
+            acts = (role or BY.search(before)) and given[0] and not plain[0] and not short
             sure = (title and not short) or (weight and known) or acts
-            return Name(named, end, words, evidence + known + bool(acts) if sure else 0)
+            return Name(named, end, words, evidence + known + 3 * bool(acts) if sure else 0)
         if title and any(plain[1:]) and not family[-1]:
             return None
         evidence += (1 if plain[0] else 2) * given[0] * (len(words) > 1) + (1 if plain[-1] else 2) * family[-1]
@@ -262,6 +263,8 @@ class Reader:
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
             evidence += bool(weight or role or (given[0] and not particles[0]) or min(sounds, default=0) > UNLIKELY)
+        short = re.search(rf"({_INITIALS})\)? ?[=:-] ?$", before) or re.compile(rf" \(({_INITIALS})\)").match(self.text, end)
+        evidence += 2 * (short is not None and short[1].upper() in {"".join(w[0] for w in re.findall(r"\w+", " ".join(words))).upper()})
         if role or BY.search(before):
             evidence += 2 * (not any(plain) or (given[0] and not (plain[0] and plain[-1])))
         elif not (weight or title or given[0] or self._beside(begin, end, begins, ends)):
@@ -314,13 +317,13 @@ class Reader:
         for before, piece, following in (
             each for run in runs for each in zip([None, *run], run, [*run[1:], None], strict=False)
         ):
-            if piece.end - 1 in taken or piece.initial or FIRM.match(self.text[piece.end : piece.end + 20].lstrip()):
+            if piece.end - 1 in taken or piece.initial or FIRM.match(self.text[piece.end : piece.end + 20].lstrip(" ")):
                 continue
             expected = self.expected[piece.begin]
             if following and not expected and self._ordinary(following.word):
                 continue
             bare = re.sub("^[dl]['\u2019]|['\u2019]s$", "", piece.word.lower())
-            if not alone.isdisjoint([bare, piece.word.lower()]) and len(bare) >= FEWEST_TO_PROPAGATE:
+            if not alone.isdisjoint([bare, _plain(bare), piece.word.lower()]) and len(bare) >= FEWEST_TO_PROPAGATE:
                 short = before is not None and before.initial
                 by = BY.search(self.text[max(0, piece.begin - 20) : piece.begin])
                 if expected or short or by or not self._ordinary(piece.word) or DOES.match(self.text, piece.end):
@@ -345,7 +348,7 @@ class Reader:
         for line in re.finditer(".+", self.text):
             row = initials.intersection(re.findall(r"\w+", line[0]))
             for begin, end in (each.span() for each in INITIALS.finditer(self.text, *line.span()) if each[0] in row):
-                acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin)
+                acts = ACTS.match(self.text, end) or DOES.match(self.text, end) or self.text.endswith("Action ", 0, begin)
                 if acts or len(row) > 2 or any(self.expected[line.start() : end]):
                     yield begin, end
 

@@ -13,7 +13,7 @@ SLOTS = {"address": ADDRESS, "project": "<project>", "client": "<client>", "site
 # In masking.json, ~ stands for a word of an address, and @ for capital letters.
 _FORMS = "|".join(WORDS["address_forms"]).replace("~", WORDS["address_word"]).replace("[@", f"[{UPPER}")
 ADDRESSES = re.compile(rf"(?<![\w/-])(?<!\d:)(?:{_FORMS})", re.MULTILINE)
-_BEFORE = r"(?:^|\||(?<=[.;] ))[ \t#*\d.]{0,8}"
+_BEFORE = r"(?:^|\||(?<=[.;,] ))[ \t#*\d.]{0,8}"
 _COLON = r" ?(?::? ?\||:) ?"
 _NUMBER = r"(?:(?<=#)|(?<=[°º])|(?i:(?<=no)|(?<=nr)|(?<=ref)|(?<=no\.)|(?<=nr\.)|(?<=ref\.)|(?<=code)|(?<=number)|(?<=nummer))) "
 LABELS = {
