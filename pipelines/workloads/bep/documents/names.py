@@ -25,8 +25,10 @@ TITLE = re.compile(rf"(?:(?<![\w.])(?:{WORDS['titles']})\.?(?: |(?<=\.)))+")
 LABEL = re.compile(
     rf"(?<![\w-])(?:(?P<strong>(?i:{WORDS['labels']}))|(?P<weak>(?i:{WORDS['roles']})))"
     r"(?: (?:an|at|aus|de|du|for|from|in|of|on|pour|von|à) [^:|.\n]{0,25}| \([^)]*\))?"
-    r"(?:[ ]?(?::|[._]{3,})|[ ](?=-[ ])|$)"
+    r"(?:[ ]?(?::|[._]{3,})|[ ](?=-[ ])|(?<=^cc)[ ]|$)"
 )
+# The end of a letter or a message, with the name below it or behind it.
+CLOSING = re.compile(rf"^[> ]*(?i:{WORDS['closings']})[,.!]?[> \n]+(?P<who>[^\n]{{2,40}})$", re.MULTILINE)
 STRONG = re.compile(rf"(?:(?:project|team|model|key|client|current) )?(?:{WORDS['labels']})(?:\(s\))?", re.I)
 WEAK = re.compile(rf"(?:{WORDS['roles']})|[RACI](?:/[RACI])?", re.I)
 FIRMS = re.compile(rf"(?:{WORDS['firm_labels']})", re.I)
@@ -60,6 +62,7 @@ INITIALED = re.compile(
 ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.5, -1.2  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
 ENOUGH, STRONG_ENOUGH = 2, 4  # evidence that makes a name, and that makes it one everywhere in the document
+SIGNED = 4  # evidence below a letter
 LONGEST_LIST = 500  # characters behind a label
 LONGEST_ITEM = 60  # characters of a line in a list of persons
 FEWEST_TO_PROPAGATE = 3  # letters of a name that is looked for alone
@@ -113,6 +116,8 @@ class Reader:
             elif weight := 3 if STRONG.fullmatch(heading) else 2 * bool(WEAK.fullmatch(heading)):
                 self._expect(begin, end, weight)
         self._expect_in_lines()
+        for match in CLOSING.finditer(text):
+            self._expect(*match.span("who"), SIGNED)
         accounts = [address.split("@")[0] for address in addresses] + [text[slice(*user)] for user in self.users]
         self.accounts = " ".join(accounts).lower()  # they speak for the names in them
 
@@ -244,7 +249,8 @@ class Reader:
         if len(part) == 1:
             short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
             heard = weight and len(titled[0]) > 4 and sound(titled[0]) > LIKELY and self._stands_alone(begin, end)
-            known = (given[0] or family[0] or heard) and not plain[0] and not short
+            listed = weight == SIGNED or (weight > 2 and self._beside(begin, end, begins, ends))
+            known = (given[0] or family[0] or heard or listed) and not plain[0] and not short
             acts = (role or BY.search(before)) and given[0] and not plain[0] and not short
             sure = (title and not short) or (weight and known) or acts
             return Name(named, end, words, evidence + known + 3 * bool(acts) if sure else 0)
@@ -335,11 +341,12 @@ class Reader:
 
     def _initials(self, found: list[Name]) -> Iterator[tuple[int, int]]:
         """Yield initials of persons of strong evidence, where persons are expected or in cells that hold nothing else."""
-        sure = [each for each in found if each.evidence >= STRONG_ENOUGH and len(each.words) > 1]
+        sure = [each for each in found if each.evidence >= STRONG_ENOUGH]
         whole = [TITLE.sub("", self.text[each.begin : each.end]) for each in sure]  # "MvdO", with those of particles
         parted = [" ".join(each.words) for each in sure]
         firsts = {"".join(re.findall(r"\b[^\W_]", each)) for each in whole + parted}
         firsts |= {"".join(word[0] for word in each.words) for each in sure}
+        firsts = {each for each in firsts if len(each) > 1}
         initials = {form for each in firsts for form in (each, each.upper(), (each[0] + each[-1]).upper())}
         cells = [each for each in INITIALED.finditer(self.text) if initials.issuperset(INITIALS.findall(each["them"]))]
         spans = [each.span() for cell in cells for each in INITIALS.finditer(self.text, *cell.span("them"))]
