@@ -1,6 +1,7 @@
 """Known names, ordinary words and terms of building, and which of both an unknown word sounds like."""
 
 import importlib
+import lzma
 import pkgutil
 import re
 import unicodedata
@@ -37,24 +38,14 @@ def known_names() -> tuple[frozenset[str], frozenset[str]]:
 
 
 @cache
-def census():
-    import os, pickle
-    kind, fmin, lmin, *_ = os.environ.get("VAR", "none,90,100").split(",")
-    F, L = pickle.load(open("/tmp/nm/census.pkl", "rb"))
-    T = terms()
-    f = frozenset(n.title() for n, c in F.items() if c >= int(fmin) and n not in T and len(n) > 2)
-    l = frozenset(n.title() for n, c in L.items() if c >= int(lmin) and n not in T and len(n) > 2)
-    return kind, f, l
+def listed_names() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the known given names and surnames, and those of the United States' census that are no ordinary words.
 
-
-@cache
-def all_names():
-    kind, f, l = census()
-    g, s = known_names()
-    if kind in ("full", "fulls"): return g | f, s | l
-    if kind == "given": return g | f, s
-    if kind == "sur": return g, s | l
-    return g, s
+    tests/workloads/bep/documents/census_names.py says where census.txt.xz comes from and makes it.
+    """
+    lines = lzma.decompress(HERE.with_name("census.txt.xz").read_bytes()).decode("ascii").split("\n")
+    given, surnames = ({name for name in line.split() if name.lower() not in terms()} for line in lines)
+    return known_names()[0] | given, known_names()[1] | surnames
 
 
 @cache
@@ -86,9 +77,6 @@ def _lower(locale: str = "") -> set[str]:
 def sound(word: str) -> float:
     """Return how much likelier the trigrams of a word are in names than in ordinary words: 1.6 and -0.7 on average."""
     parts = _trigrams(word.lower())
-    kind, f, l = census()
-    more = 0.0
-    if kind in ("sound","given") and word.title() in l or kind in ("sound","sur") and word.title() in f: return 1.0
     return float(sum(_weights().get(part, 0.0) for part in parts) / sqrt(len(parts)))
 
 

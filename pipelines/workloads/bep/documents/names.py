@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
-from pipelines.workloads.bep.documents.lexicon import UPPER, WORD, all_names, known_names, lower_case, sound, terms
+from pipelines.workloads.bep.documents.lexicon import UPPER, WORD, known_names, listed_names, lower_case, sound, terms
 from pipelines.workloads.bep.documents.masking import WORDS, columns
 
 _PARTICLE = WORDS["particles"]
@@ -234,7 +234,7 @@ class Reader:
         particles = [word.lower() in WORDS["capital_particles"] for word in titled]
         given, family = (
             [not {word, word.split("-")[part], _plain(word).title()}.isdisjoint(known) for word in titled]
-            for part, known in zip((0, -1), all_names(), strict=True)
+            for part, known in zip((0, -1), listed_names(), strict=True)
         )
         term = all(word.lower() in terms() for word in words)
         initial = any(each.initial for each in part)
@@ -244,14 +244,17 @@ class Reader:
         if all(plain) and not shown and (term or weak or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
+        following = self.text[end : end + 1]
         role = ROLE.match(self.text, end) or IS(before) or DOES.match(self.text, end)
         evidence = (3 - 2 * weak) * bool(title) + weight
         if len(part) == 1:
             short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
             heard = weight and len(titled[0]) > 4 and sound(titled[0]) > LIKELY and self._stands_alone(begin, end)
-            listed = weight == SIGNED or (weight > 2 and self._beside(begin, end, begins, ends))
+            edges = begins if following != "\n" else (), ends if before[-1:] != "\n" else ()  # in the same line
+            listed = weight == SIGNED or (weight > 2 and self._beside(begin, end, *edges))
             known = (given[0] or family[0] or heard or listed) and not plain[0] and not short
-            acts = (role or BY.search(before)) and given[0] and not plain[0] and not short
+            acts = (IS(before) or DOES.match(self.text, end) or BY.search(before)) and given[0]
+            acts = acts and not (plain[0] or short or before.endswith((" and ", "& ")))
             sure = (title and not short) or (weight and known) or acts
             return Name(named, end, words, evidence + known + 3 * bool(acts) if sure else 0)
         if title and any(plain[1:]) and not family[-1]:
@@ -302,7 +305,7 @@ class Reader:
 
     def _inverted(self, runs: list[list[Piece]]) -> Iterator[Name]:
         """Yield names such as "Lovelace, Ada"."""
-        given_names, surnames = all_names()
+        given_names, surnames = listed_names()
         begins = {piece.begin for run in runs for piece in run}
         for match in INVERTED.finditer(self.text):
             surname, given = match[1].split()[-1], match[2]
