@@ -7,7 +7,7 @@ import re
 
 from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, terms
 from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker
-from pipelines.workloads.bep.documents.names import FIRM
+from pipelines.workloads.bep.documents.name_patterns import FIRM
 
 SLOTS = {"address": ADDRESS, "project": "<project>", "client": "<client>", "site": "<site>"}
 # In masking.json, ~ stands for a word of an address, and @ for capital letters.
@@ -15,7 +15,8 @@ _FORMS = "|".join(WORDS["address_forms"]).replace("~", WORDS["address_word"]).re
 ADDRESSES = re.compile(rf"(?<![\w/-])(?<!\d:)(?:{_FORMS})", re.MULTILINE)
 _BEFORE = r"(?:^|\||(?<=[.;,] ))[ \t#*\d.]{0,8}"
 _COLON = r" ?(?::? ?\||:) ?"
-_NUMBER = r"(?:(?<=#)|(?<=[°º])|(?i:(?<=no)|(?<=nr)|(?<=ref)|(?<=no\.)|(?<=nr\.)|(?<=ref\.)|(?<=code)|(?<=number)|(?<=nummer))) "
+# Behind a word for a number, or before what can only be one, no colon is needed.
+_NUMBER = r" ?(?::? ?\||:) ?|(?<=[#°º]) |(?i:(?<=n[or])|(?<=ref)|(?<=n[or]\.)|(?<=ref\.)|(?<=code)|(?<=number|nummer)) "
 LABELS = {
     kind: re.compile(
         rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?)(?:{colon})(?P<it>{value})(?=[ \t]*(?:\||$)|\.$|\. |, [a-z])",
@@ -23,7 +24,7 @@ LABELS = {
     )
     for kind, label, colon, value in (
         ("address", WORDS["address_labels"], _COLON, r"[^|\n]*\d[^|\n]*?"),
-        ("project", WORDS["number_labels"], f"{_COLON}|{_NUMBER}", r"(?=[\w./-]*\d)[\w./-]{3,30}"),
+        ("project", WORDS["number_labels"], _NUMBER + r"| (?=[A-Z]{2,6}[-/][A-Z\d])", r"(?=[\w./-]*\d)[\w./-]{3,30}"),
         ("client", WORDS["client_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?"),
         ("site", WORDS["site_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?"),
     )
