@@ -1,6 +1,7 @@
 """Known names, ordinary words and terms of building, and which of both an unknown word sounds like."""
 
 import importlib
+import lzma
 import pkgutil
 import re
 import unicodedata
@@ -34,6 +35,17 @@ def known_names() -> tuple[frozenset[str], frozenset[str]]:
                 kinds["last" in attribute].update(listed, spelled, plain)
     given, surnames = (frozenset(filter(re.compile(WORD).fullmatch, names)) for names in kinds)
     return given, surnames
+
+
+@cache
+def listed_names() -> tuple[frozenset[str], frozenset[str]]:
+    """Return the known given names and surnames, and those of the United States' census that are no ordinary words.
+
+    tests/workloads/bep/documents/census_names.py says where census.txt.xz comes from and makes it.
+    """
+    lines = lzma.decompress(HERE.with_name("census.txt.xz").read_bytes()).decode("ascii").split("\n")
+    given, surnames = ({name for name in line.split() if name.lower() not in terms()} for line in lines)
+    return known_names()[0] | given, known_names()[1] | surnames
 
 
 @cache

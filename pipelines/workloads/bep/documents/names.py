@@ -9,52 +9,47 @@ initials.
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
-from functools import lru_cache
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
-from pipelines.workloads.bep.documents.lexicon import UPPER, WORD, known_names, lower_case, sound, terms
+from pipelines.workloads.bep.documents.lexicon import known_names, listed_names, lower_case, sound, terms
 from pipelines.workloads.bep.documents.masking import WORDS, columns
+from pipelines.workloads.bep.documents.name_patterns import (
+    ACTS,
+    ARTICLE,
+    BY,
+    CLOSING,
+    DOES,
+    FIRM,
+    FIRMS,
+    INITIALS,
+    INITIALS_ALONE,
+    INITIALS_BEFORE,
+    INITIALS_BEHIND,
+    INVERTED,
+    IS,
+    JOINED,
+    LABEL,
+    LOGIN,
+    NO_NAME,
+    NOUN,
+    OF,
+    PIECE,
+    PLACE,
+    ROLE,
+    RUN,
+    STRONG,
+    TITLE,
+    USER,
+    USERS,
+    WEAK,
+)
 
-_PARTICLE = WORDS["particles"]
-_INITIAL = rf"[{UPPER}]\.(?:[ -]?[{UPPER}]\.)*"
-_NEXT = rf"(?: |(?<=\.))(?:{_PARTICLE} ){{0,3}}(?:{WORD}|{_INITIAL}|[{UPPER}]\b)"
-RUN = re.compile(rf"(?<![\w@./\\-])(?:(?:{_PARTICLE} ){{0,2}}{WORD}|{_INITIAL})(?:{_NEXT}){{0,7}}(?![\w@\\])")
-PIECE = re.compile(rf"((?:{_PARTICLE} ){{0,3}})({WORD}|{_INITIAL}|[{UPPER}]\b)")
-TITLE = re.compile(rf"(?:(?<![\w.])(?:{WORDS['titles']})\.?(?: |(?<=\.)))+")
-LABEL = re.compile(
-    rf"(?<![\w-])(?:(?P<strong>(?i:{WORDS['labels']}))|(?P<weak>(?i:{WORDS['roles']})))"
-    r"(?: (?:an|at|aus|de|du|for|from|in|of|on|pour|von|à) [^:|.\n]{0,25}| \([^)]*\))?"
-    r"(?:[ ]?(?::|[._]{3,})|[ ](?=-[ ])|$)"
-)
-STRONG = re.compile(rf"(?:(?:project|team|model|key|client|current) )?(?:{WORDS['labels']})(?:\(s\))?", re.I)
-WEAK = re.compile(rf"(?:{WORDS['roles']})|[RACI](?:/[RACI])?", re.I)
-FIRMS = re.compile(rf"(?:{WORDS['firm_labels']})", re.I)
-USERS = re.compile(rf"(?:{WORDS['users']})", re.I)
-LOGIN = re.compile(r"(?<!\S)[a-z][\w.-]{3,}(?!\S)")
-USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<users>[\w.-]{{3,}}(?:, [\w.-]{{3,}})*)")
-FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
-NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})", re.I)
-PLACE = re.compile(rf"(?:^|[^\w])(?:{WORDS['before_places']})\.? (?:(?:de|du|des|di|della|la) )?$", re.I)
-INVERTED = re.compile(
-    rf"(?<![\w-])(?<![{UPPER}]\.)((?:(?i:{_PARTICLE}) ){{0,3}}{WORD})(?=, ({WORD}|{_INITIAL})(?! [{UPPER}]|[\w@]))"
-)
 SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
-# "modelled by Ada Lovelace"
-BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
-# The words before a run are asked for with each part of it.
-IS = lru_cache(256)(re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: for \w+)?(?: is| was|,)? $", re.I).search)
-ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
-JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"
 ENOUGH_SOUND = 0.2  # on average of the words of a name
-OF = re.compile(r" \(| (?:of|at|bei|chez|bij) (?=[^\W\d_])")  # before the firm of a person; a bracket closes
-DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
-ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019]\w* ?)$", re.I)
-NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})", re.I)
-INITIALS = re.compile(rf"(?<![\w@.\\-])[{UPPER}]{{2,4}}(?![\w@])")
-ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
 LIKELY, UNLIKELY = 0.5, -1.2  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
 ENOUGH, STRONG_ENOUGH = 2, 4  # evidence that makes a name, and that makes it one everywhere in the document
+SIGNED = 4  # evidence below a letter
 LONGEST_LIST = 500  # characters behind a label
 LONGEST_ITEM = 60  # characters of a line in a list of persons
 FEWEST_TO_PROPAGATE = 3  # letters of a name that is looked for alone
@@ -95,7 +90,8 @@ class Reader:
         listed = (match.span("users") for match in USER.finditer(text))
         self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
         self.firms: set[int] = set()  # places in columns of firms
-        self.employers: set[str] = set()  # firms of several words in such columns
+        # Firms of several words in such columns, and known ones that are named like persons.
+        self.employers = {firm for firm in WORDS["known_firms"] if firm in text}
         self.cells: dict[str, list[tuple[int, int]]] = {}
         for heading, begin, end in columns(text):
             self.cells.setdefault(heading, []).append((begin, end))
@@ -107,6 +103,8 @@ class Reader:
             elif weight := 3 if STRONG.fullmatch(heading) else 2 * bool(WEAK.fullmatch(heading)):
                 self._expect(begin, end, weight)
         self._expect_in_lines()
+        for match in CLOSING.finditer(text):
+            self._expect(*match.span("who"), SIGNED)
         accounts = [address.split("@")[0] for address in addresses] + [text[slice(*user)] for user in self.users]
         self.accounts = " ".join(accounts).lower()  # they speak for the names in them
 
@@ -222,23 +220,29 @@ class Reader:
         plain = [self._ordinary(word) for word in words]
         particles = [word.lower() in WORDS["capital_particles"] for word in titled]
         given, family = (
-            [not {word, word.split("-")[part]}.isdisjoint(known) for word in titled]
-            for part, known in zip((0, -1), known_names(), strict=True)
+            [not {word, word.split("-")[part], _plain(word).title()}.isdisjoint(known) for word in titled]
+            for part, known in zip((0, -1), listed_names(), strict=True)
         )
         term = all(word.lower() in terms() for word in words)
         initial = any(each.initial for each in part)
         shown = bool(title) and family[-1] and title[0][0].strip(" .").lower() not in terms()
         shown |= weight > 1 and family[-1] and (initial or (given[0] and len(words) > 1))
-        if all(plain) and not shown and (term or not title):
+        weak = bool(title) and title[0][0].endswith(" ") and title[0][0].strip().lower() in terms()  # "Arch", "Bay"
+        if all(plain) and not shown and (term or weak or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
         role = ROLE.match(self.text, end) or IS(before) or DOES.match(self.text, end)
-        evidence = 3 * bool(title) + weight
+        known = map(any, zip(given, family, strict=True))
+        brief = [each.isupper() and len(each) < 5 and not is_known for each, is_known in zip(words, known, strict=True)]
+        if any(brief) and len(words) > 1 and not (title or weight > 2 or all(map(str.isupper, words))):
+            return None  # "Price IFC", "Report QA"
+        evidence = (3 - 2 * weak) * bool(title) + weight
         if len(part) == 1:
-            short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
             heard = weight and len(titled[0]) > 4 and sound(titled[0]) > LIKELY and self._stands_alone(begin, end)
-            known = (given[0] or family[0] or heard) and not plain[0] and not short
-            return Name(named, end, words, evidence + known if (title and not short) or (weight and known) else 0)
+            short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
+            known = weight > 0 and (weight == SIGNED or given[0] or family[0] or bool(heard))
+            lone = 0 if short or plain[0] else self._lone(run, first, weight, given[0], known, (begins, ends))
+            return Name(named, end, words, evidence + lone if lone or (title and not short) else 0)
         if title and any(plain[1:]) and not family[-1]:
             return None
         evidence += (1 if plain[0] else 2) * given[0] * (len(words) > 1) + (1 if plain[-1] else 2) * family[-1]
@@ -254,11 +258,26 @@ class Reader:
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
             evidence += bool(weight or role or (given[0] and not particles[0]) or min(sounds, default=0) > UNLIKELY)
+        letters = INITIALS_BEFORE.search(before) or INITIALS_BEHIND.match(self.text, end)
+        evidence += 2 * bool(letters and letters[1].upper() == _letters(" ".join(words)).upper())
         if role or BY.search(before):
             evidence += 2 * (not any(plain) or (given[0] and not (plain[0] and plain[-1])))
         elif not (weight or title or given[0] or self._beside(begin, end, begins, ends)):
             evidence -= not self._stands_alone(begin, end)
         return Name(named, end, words, evidence + 2 * (initial and not plain[-1]))
+
+    def _lone(
+        self, run: list[Piece], at: int, weight: int, given: bool, known: bool, edges: tuple[Collection[int], ...]
+    ) -> int:
+        """Return what speaks for the one word at a place of a run: it acts as persons do, or stands in their list."""
+        begin, end = run[at].begin, run[at].end
+        before = self.text[max(0, begin - 60) : begin]
+        beside = "\n" not in before[-1:] + self.text[end : end + 1] and self._beside(begin, end, *edges)
+        acts = beside or IS(before) or DOES.match(self.text, end) or BY.search(before)
+        whole = at + 1 == len(run) and not (at and not self._ordinary(run[at - 1].word))
+        if given and whole and acts and (beside or not before.endswith((" and ", "& "))):
+            return STRONG_ENOUGH
+        return int(known or (weight > 2 and beside))
 
     def _is_other(self, part: list[Piece], words: tuple[str, ...]) -> bool:
         """Return whether words are a firm, a place or a title by their form, or no whole name."""
@@ -267,6 +286,8 @@ class Reader:
             (FIRM.match(following.lstrip(" ")) and following.startswith(" "))
             or begin in self.firms
             or any(map(NO_NAME.fullmatch, words[1:]))
+            or (self._ordinary(words[-1]) and following.startswith(":"))
+            or (WEAK.fullmatch(" ".join(words)) and len(words) > 1)
             or (PLACE.match(f"{words[0]} ") and not part[0].initial)
             or PLACE.search(self.text[max(0, begin - 30) : begin])
         )
@@ -285,7 +306,7 @@ class Reader:
 
     def _inverted(self, runs: list[list[Piece]]) -> Iterator[Name]:
         """Yield names such as "Lovelace, Ada"."""
-        given_names, surnames = known_names()
+        given_names, surnames = listed_names()
         begins = {piece.begin for run in runs for piece in run}
         for match in INVERTED.finditer(self.text):
             surname, given = match[1].split()[-1], match[2]
@@ -295,7 +316,7 @@ class Reader:
             certain = shown or (known[0] and surname not in given_names) or (capitals and any(known))
             plain = given.isupper() or self._ordinary(given) or (self._ordinary(surname) and not all(known))
             if certain and match.start() in begins and not plain:
-                yield Name(match.start(), match.end(2), (given, surname), STRONG_ENOUGH)
+                yield Name(match.start(), match.end(3), (given, surname), STRONG_ENOUGH)
 
     def _elsewhere(self, runs: list[list[Piece]], found: list[Name]) -> Iterator[tuple[int, int]]:
         """Yield single words that name a person of strong evidence; ordinary words only where one is expected."""
@@ -303,31 +324,55 @@ class Reader:
         sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH]
         lone = {word for words in sure for word in words if word.lower() not in WORDS["capital_particles"]}
         alone = {form for word in lone for form in (word.lower(), _plain(word)) if len(form) == len(word)}
-        parted = [re.findall(r"\w+", " ".join(words)) for words in sure]
-        firsts = {"".join(word[0] for word in words).upper() for words in [*sure, *parted] if len(words) > 1}
-        initials = firsts | {each[0] + each[-1] for each in firsts}
+        firsts = {words[0].lower() for words in sure if "-" not in words[0]}
+        short_forms = {first[:at] for first in firsts for at in range(4, len(first) - 1)}  # "Siva" of "Sivalingam"
         for before, piece, following in (
             each for run in runs for each in zip([None, *run], run, [*run[1:], None], strict=False)
         ):
-            if piece.end - 1 in taken or piece.initial or FIRM.match(self.text[piece.end : piece.end + 20].lstrip()):
+            if piece.end - 1 in taken or piece.initial or FIRM.match(self.text[piece.end : piece.end + 20].lstrip(" ")):
                 continue
             expected = self.expected[piece.begin]
             if following and not expected and self._ordinary(following.word):
                 continue
-            if piece.word.lower() in alone and len(piece.word) >= FEWEST_TO_PROPAGATE:
+            bare = re.sub("^[dl]['\u2019]|['\u2019]s$", "", piece.word.lower())
+            short_form = len(bare) > 3 and bare in short_forms and not self._ordinary(piece.word)
+            called = short_form or not alone.isdisjoint([bare, _plain(bare), piece.word.lower()])
+            if called and len(bare) >= FEWEST_TO_PROPAGATE:
                 short = before is not None and before.initial
                 by = BY.search(self.text[max(0, piece.begin - 20) : piece.begin])
-                if expected or short or by or not self._ordinary(piece.word):
+                if expected or short or by or not self._ordinary(piece.word) or DOES.match(self.text, piece.end):
                     joined = short or (before is not None and before.word.lower() in WORDS["capital_particles"])
                     yield before.begin if before and joined else piece.begin, piece.end
         logins = {_plain(each.words[0])[:1] + _plain(each.words[-1]) for each in found if each.words[1:]} - terms()
         yield from (match.span() for match in LOGIN.finditer(self.text) if match[0] in logins)
+        yield from ((begin, end) for begin, end in self._initials(found) if begin not in taken)
+
+    def _initials(self, found: list[Name]) -> Iterator[tuple[int, int]]:
+        """Yield initials of persons of strong evidence, where one is expected or in cells that hold nothing else."""
+        sure = [each for each in found if each.evidence >= STRONG_ENOUGH]
+        whole = (_letters(TITLE.sub("", self.text[each.begin : each.end])) for each in sure)  # "MvdO"
+        firsts = {*whole, *(_letters(" ".join(each.words)) for each in sure)}
+        firsts |= {"".join(word[0] for word in each.words) for each in sure}
+        firsts |= {each[-1:] + each[:-1] for each in firsts}  # a surname before a given name
+        firsts = {each for each in firsts if len(each) > 1}
+        initials = {form for each in firsts for form in (each, each.upper(), (each[0] + each[-1]).upper())}
+        cells = [cell.span("them") for cell in INITIALS_ALONE.finditer(self.text)]
+        named = [list(INITIALS.finditer(self.text, *cell)) for cell in cells]
+        alone = [each for cell in named if all(each[0] in initials for each in cell) for each in cell]
+        if len({each[0] for each in alone if each[0].lower() not in terms()}) > 1:
+            yield from (each.span() for each in alone)
         for line in re.finditer(".+", self.text):
             row = initials.intersection(re.findall(r"\w+", line[0]))
             for begin, end in (each.span() for each in INITIALS.finditer(self.text, *line.span()) if each[0] in row):
-                acts = ACTS.match(self.text, end) or self.text.endswith("Action ", 0, begin)
-                if begin not in taken and (acts or len(row) > 2 or any(self.expected[line.start() : end])):
+                acts = ACTS.match(self.text, end) or DOES.match(self.text, end)
+                acts = acts or self.text.endswith("Action ", 0, begin)
+                if acts or len(row) > 2 or any(self.expected[line.start() : end]):
                     yield begin, end
+
+
+def _letters(name: str) -> str:
+    """Return the first letter of each part of a name."""
+    return "".join(re.findall(r"\b[^\W\d_]", name))
 
 
 def _apart(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -7,35 +7,43 @@ import re
 
 from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, terms
 from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker
-from pipelines.workloads.bep.documents.names import FIRM
+from pipelines.workloads.bep.documents.name_patterns import FIRM
 
-SLOTS = {"project": "<project>", "client": "<client>", "site": "<site>"}
-# In masking.json, @ stands for capital letters.
-_FORMS = "|".join(WORDS["address_forms"]).replace("[@", f"[{UPPER}")
-ADDRESSES = re.compile(rf"(?<![\w/-])(?:{_FORMS})", re.MULTILINE)
-_BEFORE = r"(?:^|\||(?<=[.;] ))[ \t#*\d.]{0,8}"
+SLOTS = {"address": ADDRESS, "project": "<project>", "client": "<client>", "site": "<site>"}
+# In masking.json, ~ stands for a word of an address, and @ for capital letters.
+_FORMS = "|".join(WORDS["address_forms"]).replace("~", WORDS["address_word"]).replace("[@", f"[{UPPER}")
+ADDRESSES = re.compile(rf"(?<![\w/-])(?<!\d:)(?:{_FORMS})", re.MULTILINE)
+_BEFORE = r"(?:^|\||(?<=[.;,] ))[ \t#*\d.]{0,8}"
+_AFTER = r"(?=[ \t]*(?:\||$)|\.$|\. (?!\d)|, [a-z])"
+_COLON = r" ?(?::? ?\||:) ?"
+# Behind a word for a number, or before what can only be one, no colon is needed.
+_NUMBER = r" ?(?::? ?\||:) ?|(?<=[#°º]) |(?i:(?<=n[or])|(?<=ref)|(?<=n[or]\.)|(?<=ref\.)|(?<=code)|(?<=number|nummer)) "
 LABELS = {
-    kind: re.compile(
-        rf"{_BEFORE}(?i:{WORDS[f'{words}_labels']}) ?(?::? ?\||:) ?(?P<it>{value})(?=[ \t]*(?:\||$)|\.$|\. |, [a-z])",
-        re.MULTILINE,
-    )
-    for kind, words, value in (
-        ("address", "address", r"[^|\n]*\d[^|\n]*?"),
-        ("project", "number", r"(?=[\w./-]*\d)[\w./-]{3,30}"),
-        ("client", "client", rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?"),
-        ("site", "site", rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?"),
+    kind: re.compile(rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?)(?:{colon})(?P<it>{value}){_AFTER}", re.MULTILINE)
+    for kind, label, colon, value in (
+        ("address", WORDS["address_labels"], _COLON, r"[^|\n]*\d[^|\n]*?"),
+        (
+            "project",
+            rf"(?:[\w/]+ )?(?:{WORDS['number_labels']})",
+            _NUMBER + r"| (?=[A-Z]{2,6}[-/][A-Z\d])",
+            r"(?=[\w./-]*\d)[\w./-]{3,30}",
+        ),
+        ("client", WORDS["client_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?"),
+        ("site", WORDS["site_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?"),
     )
 }
 
 
 def mask_places(text: str, masker: Masker) -> str:
     """Mask addresses, project numbers, clients and sites."""
+    listed = {match["it"] for match in LABELS["address"].finditer(text)}
     text = masker.matches(text, "address", ADDRESS, LABELS["address"])
     text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
     for kind, mask in SLOTS.items():
-        if named := {match["it"] for match in LABELS[kind].finditer(text) if _is_own(match["it"], kind)}:
-            listed = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))
-            text = masker.matches(text, kind, mask, re.compile(rf"(?<![^\W_])(?:{listed})(?![^\W_])", re.I))
+        found = listed if kind == "address" else {match["it"] for match in LABELS[kind].finditer(text)}
+        if named := {each for each in found if _is_own(each, kind)}:
+            pattern = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))
+            text = masker.matches(text, kind, mask, re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I))
     return text
 
 

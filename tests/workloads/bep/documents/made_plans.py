@@ -1,8 +1,9 @@
-"""Sixty-two made plans with 1,424 names drawn by lists and others written out, and how much of them masking finds.
+"""A hundred and two made plans, their names drawn by lists or written out, and how much of them masking finds.
 
-    python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later, sheets, latest, coin, unseen, apart|all]
+    python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later, sheets, latest, coin, unseen, apart,
+        others, judge|all]
 
-All are the 48 plans without coin, unseen and apart.
+All are the 48 plans without coin, unseen, apart, others and judge.
 
 Each file was written before its names were looked for, and the rules were then mended by what they missed in it:
 development.txt, then held_out.txt, then fresh.txt with eight plans and names of 24 more locales, then later.txt with
@@ -10,7 +11,10 @@ four, then sheets.txt: transmittals, minutes, matrices of responsibilities and c
 German and French, drawn by chance and filled with names of 20 further locales. latest.txt, four plans with a hundred
 names, was not looked at until apart.txt was written. coin.txt and unseen.txt are
 six plans with 200 names, parted by a coin: rules were mended by coin.txt, and by latest.txt and unseen.txt later.
-In apart.txt, eight plans written last, the persons are written out as plans name them, between «n: and ».
+In apart.txt, eight plans, the persons are written out as plans name them, between «n: and ». So they are in others.txt,
+28 plans by three hands who did not know the rules, which were mended by them afterwards, and in judge.txt, twelve plans
+by a fourth hand, looked at when the rules for persons were done; those for addresses, numbers and clients were mended
+by it.
 """
 
 import random
@@ -64,6 +68,7 @@ TITLES = frozenset(
         "mevr",
         "Mevr",
         "Engr",
+        *("Shri", "Smt", "Capt", "Alhaji", "Barrister", "Herrn", "MM", "Mmes", "Madame", "Miss", "Sra", "pan", "pani"),
     ]
 )
 SLOT = re.compile(r"\[(\d+)(?: (\w))?\]|«(\w):([^»]*)»")
@@ -142,8 +147,8 @@ def plans(part: str) -> Iterator[Plan]:
     if part == "sheets":
         yield from sheets()
         return
-    if part == "apart":
-        for section in re.split(r"(?m)^=== ", (FOLDER / "apart.txt").read_text(encoding="utf-8"))[1:]:
+    if part in ("apart", "others", "judge"):
+        for section in re.split(r"(?m)^=== ", (FOLDER / f"{part}.txt").read_text(encoding="utf-8"))[1:]:
             head, body = section.split("\n", 1)
             yield filled(head, body.strip("\n"), [])
         return

@@ -1,4 +1,4 @@
-"""Of the names, addresses and numbers of 62 made plans, nearly all are masked, and little else."""
+"""Of the names, addresses and numbers of 102 made plans, nearly all are masked, and little else."""
 
 import re
 
@@ -45,11 +45,19 @@ def test_most_persons_are_masked_in_three_more_plans_whose_errors_nobody_looked_
 
 
 @pytest.mark.slow
-def test_most_persons_are_masked_in_eight_plans_written_last():
-    precision, recall, labels = measured("apart")[0]["person"]
-    assert labels == 155
-    assert precision >= 0.92
-    assert recall >= 0.9
+@pytest.mark.parametrize(
+    ("part", "count", "right", "found"),
+    [("apart", 155, 0.93, 0.97), ("others", 1189, 0.95, 0.96), ("judge", 499, 0.91, 0.97)],
+)
+def test_most_is_masked_in_plans_by_hands_that_did_not_know_the_rules(part, count, right, found):
+    """Until now, of the persons 91.0, 88.8 and 91.8 % were found, of the addresses of the last two 59 and 56 %."""
+    shares, said = measured(part)
+    precision, recall, labels = shares["person"]
+    assert labels == count
+    assert (precision >= right, recall >= found) == (True, True), (precision, recall, "\n".join(said))
+    if part != "apart":
+        kinds = [shares[kind][1:] for kind in ("telephone", "address", "project")]
+        assert sum(share * count for share, count in kinds) >= 0.95 * sum(count for _, count in kinds)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +139,55 @@ def test_a_name_that_no_list_has_is_known_by_its_sound_and_by_what_stands_beside
 def test_a_person_with_an_ordinary_surname_or_beside_a_firm_is_found_and_nothing_else(text, left):
     """Until now, each of these kept a name or lost another word."""
     assert clean(text, mask=True, names=True).text == left
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (
+            "Present: Travis Boudreaux, Parisa Khoshnevisan\n\nsleeves - TB and PK - Friday",
+            "sleeves - <name> and <name> - Friday",
+        ),
+        (
+            "Present: Thijs 't Lam, Marijke van den Oudenalder\n\nFloor | TtL\nWall | MvdO",
+            "Floor | <name>\nWall | <name>",
+        ),
+        ("The model is by Xiomara Villaseñor.\n\nXiomara's foreman came.", "<name> foreman came."),
+        ("Le plan est de M. Issouf Ouattara.\n\nIl demande l'aide d'Issouf.", "Il demande l'aide <name>."),
+        ("Kept by Sivalingam Naidoo.\n\nSiva is off sick.", "<name> is off sick."),
+        ('The trade foreman is Rigoberto "Beto" Villarreal.', "The trade foreman is <name>."),
+        ("The results are late.\n\nKind regards,\nLachy", "Kind regards,\n<name>"),
+        ("TB = Tom Barlow, Lead\nGKT = Gurpreet Kaur Toor", "<name> = <name>, Lead\n<name> = <name>"),
+        ("We met on Monday. Emeka called the office.", "We met on Monday. <name> called the office."),
+        ("Structure | V. Subramaniam\n\n| Subramaniam\nServices | Revit", "| <name>\nServices | Revit"),
+        ("Approved: DR. HARPREET SANDHU", "Approved: <name>"),
+        ("Job # BBP-61180\nSee BBP-61180.", "Job # <project>\nSee <project>."),
+        ("Project number HRI-S-0288", "Project number <project>"),
+        ("Send it to 3, montée des Carmes, 69005 Lyon; soon", "Send it to <address>; soon"),
+        ("Post: The Old Goods Shed, Station Road, Garve IV23 2PS", "Post: <address>"),
+        ("Keet: Vlieterdijk 2a, 1606 ZK Vlieterdam", "Keet: <address>"),
+        ("Tel: 0341 / 555 01 72", "Tel: \ue001"),
+    ],
+)
+def test_what_other_hands_write_is_masked(text, left):
+    """Until now, each of these stayed, in whole or in part."""
+    assert clean(text, mask=True, names=True).text.split("\n\n", text.count("\n\n"))[-1] == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Arch Strengthening, Far North Package",
+        "Call at 8:00 AM CT today",
+        "Cladding by Hoare Lea; lifts by Schindler, Otis.",
+        "3 | Price IFC turnover | open",
+        "The file of Whitlow and Hale is late.",
+        "Liffey Hall 2, BEP close-out",
+    ],
+)
+def test_what_only_looks_like_a_name_or_an_address_stays(text):
+    """Until now, most of these lost a word."""
+    assert clean(text, mask=True, names=True).text == text
 
 
 def test_words_sound_like_names_or_not():

@@ -1,0 +1,57 @@
+"""Patterns by which persons are found in a text: their names, and the titles, labels, roles and firms beside them."""
+
+import re
+from functools import lru_cache
+
+from pipelines.workloads.bep.documents.lexicon import UPPER, WORD
+from pipelines.workloads.bep.documents.masking import WORDS
+
+_PARTICLE = WORDS["particles"]
+_INITIAL = rf"(?:[{UPPER}]|Th|Chr?|Ph|Jos|Joh|Wm)\.(?:[ -]?[{UPPER}]\.)*"
+# In 'Ada "Countess" Lovelace', the name in quotes belongs to it.
+_NEXT = rf"(?:(?: |(?<=\.))(?:{_PARTICLE} ){{0,3}}(?:{WORD}|{_INITIAL}|[{UPPER}]\b)| \"{WORD}\"(?= [{UPPER}]))"
+RUN = re.compile(rf"(?<![\w@./\\-])(?:(?:{_PARTICLE} ){{0,2}}{WORD}|{_INITIAL})(?:{_NEXT}){{0,7}}(?![\w@\\])")
+PIECE = re.compile(rf"((?:{_PARTICLE} ){{0,3}})({WORD}|{_INITIAL}|[{UPPER}]\b)")
+TITLE = re.compile(rf"(?:(?<![\w.])(?:{WORDS['titles']})\.?(?: |(?<=\.)))+")
+LABEL = re.compile(
+    rf"(?<![\w-])(?:(?P<strong>(?i:{WORDS['labels']}))|(?P<weak>(?i:{WORDS['roles']})))"
+    r"(?: (?:an|at|aus|de|du|for|from|in|of|on|pour|von|à) [^:|.\n]{0,25}| \([^)]*\))?"
+    r"(?:[ ]?(?::|[._]{3,})|[ ](?=-[ ])|(?<=^cc)[ ]|$)"
+)
+# The end of a letter or a message, with the name below it or behind it.
+CLOSING = re.compile(rf"^[> ]*(?i:{WORDS['closings']})[,.!]?[> \n]+(?P<who>[^\n]{{2,40}})$", re.MULTILINE)
+STRONG = re.compile(rf"(?:(?:project|team|model|key|client|current) )?(?:{WORDS['labels']})(?:\(s\))?", re.I)
+WEAK = re.compile(rf"(?:{WORDS['roles']})|[RACI](?:/[RACI])?", re.I)
+FIRMS = re.compile(rf"(?:{WORDS['firm_labels']})", re.I)
+USERS = re.compile(rf"(?:{WORDS['users']})", re.I)
+LOGIN = re.compile(r"(?<!\S)[a-z][\w.-]{3,}(?!\S)")
+USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<users>[\w.-]{{3,}}(?:, [\w.-]{{3,}})*)")
+FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
+NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})|(?-i:{WORDS['after_names']})", re.I)
+PLACE = re.compile(rf"(?:^|[^\w])(?:{WORDS['before_places']})\.? (?:(?:de|du|des|di|della|la) )?$", re.I)
+INVERTED = re.compile(
+    rf"(?<![\w-])(?<![{UPPER}]\.)((?:(?i:{_PARTICLE}) ){{0,3}}{WORD})"
+    rf"(?=, ({WORD}|{_INITIAL})((?: {_PARTICLE})?(?= ?(?:$|[\n|;(]))|)(?! [{UPPER}]|[\w@]))"
+)
+# "modelled by Ada Lovelace"
+BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
+# The words before a run are asked for with each part of it.
+IS = lru_cache(256)(re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: for \w+)?(?: is| was|,)? $", re.I).search)
+ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
+JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"
+OF = re.compile(r" \(| (?:of|at|bei|chez|bij) (?=[^\W\d_])")  # before the firm of a person; a bracket closes
+DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
+ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019]\w* ?)$", re.I)
+NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})", re.I)
+_LETTERS = rf"[{UPPER}][{UPPER}a-z]{{0,3}}[{UPPER}]"
+INITIALS = re.compile(rf"(?<![\w@.\\-]){_LETTERS}(?![\w@])")
+# "AL = Ada Lovelace", "Ada Lovelace (AL)"
+INITIALS_BEFORE = re.compile(rf"({_LETTERS})\)? ?[=:-] ?$")
+INITIALS_BEHIND = re.compile(rf" \(({_LETTERS})\)")
+# "| AL / CB |", "- AL and CB - Friday"
+INITIALS_ALONE = re.compile(
+    rf"(?:^|[|:=(\[]|(?<= )[-\u2013]) *(?P<them>{_LETTERS}(?:(?: ?[/,;&+] ?| (?:{WORDS['ands']}) ){_LETTERS})*)"
+    r" *(?=$|[|:=)\]]|[-\u2013] )",
+    re.MULTILINE,
+)
+ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
