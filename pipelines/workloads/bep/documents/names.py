@@ -7,74 +7,22 @@ initials.
 """
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from itertools import combinations_with_replacement
-from typing import NamedTuple
 
+from pipelines.workloads.bep.documents import name_patterns as patterns
+from pipelines.workloads.bep.documents.known_persons import STRONG_ENOUGH, Name, Piece, known_again, letters
+from pipelines.workloads.bep.documents.known_persons import plain as spelled
 from pipelines.workloads.bep.documents.lexicon import known_names, listed_names, lower_case, sound, terms
 from pipelines.workloads.bep.documents.masking import WORDS, columns
-from pipelines.workloads.bep.documents.name_patterns import (
-    ACTS,
-    ARTICLE,
-    BY,
-    CLOSING,
-    DOES,
-    FIRM,
-    FIRMS,
-    INITIALS,
-    INITIALS_ALONE,
-    INITIALS_BEFORE,
-    INITIALS_BEHIND,
-    INVERTED,
-    IS,
-    JOINED,
-    LABEL,
-    LOGIN,
-    NO_NAME,
-    NOUN,
-    OF,
-    PIECE,
-    PLACE,
-    ROLE,
-    RUN,
-    STRONG,
-    TITLE,
-    USER,
-    USERS,
-    WEAK,
-)
 
 SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 ENOUGH_SOUND = 0.2  # on average of the words of a name
 LIKELY, UNLIKELY = 0.5, -1.2  # sounds that speak for a name (63 % of names, 8 % of ordinary words) and against it
-ENOUGH, STRONG_ENOUGH = 2, 4  # evidence that makes a name, and that makes it one everywhere in the document
+ENOUGH = 2  # evidence that makes a name
 SIGNED = 4  # evidence below a letter
 LONGEST_LIST = 500  # characters behind a label
 LONGEST_ITEM = 60  # characters of a line in a list of persons
-FEWEST_TO_PROPAGATE = 3  # letters of a name that is looked for alone
-
-
-class Name(NamedTuple):
-    """A person's name in a text."""
-
-    begin: int
-    end: int
-    words: tuple[str, ...]  # without particles and initials
-    evidence: int
-
-
-class Piece(NamedTuple):
-    """A word of a run, with the particles before it, or initials."""
-
-    begin: int
-    end: int
-    word: str
-
-    @property
-    def initial(self) -> bool:
-        """Whether it is initials."""
-        return self.word.endswith(".") or len(self.word) == 1
 
 
 class Reader:
@@ -87,7 +35,7 @@ class Reader:
         self.text, self.words = text, words
         self.letters = set(map(chr, range(128))).union(*lower_case(text))  # an accent beyond them speaks for a name
         self.expected = bytearray(len(text))  # for each character, evidence that a person is named there
-        listed = (match.span("users") for match in USER.finditer(text))
+        listed = (match.span("users") for match in patterns.USER.finditer(text))
         self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
         self.firms: set[int] = set()  # places in columns of firms
         # Firms of several words in such columns, and known ones that are named like persons.
@@ -95,15 +43,17 @@ class Reader:
         self.cells: dict[str, list[tuple[int, int]]] = {}
         for heading, begin, end in columns(text):
             self.cells.setdefault(heading, []).append((begin, end))
-            if FIRMS.fullmatch(heading):
+            if patterns.FIRMS.fullmatch(heading):
                 self.firms.update(range(begin, end))
                 self.employers.update([cell] if " " in (cell := text[begin:end].strip()) else [])
-            elif USERS.fullmatch(heading):
-                self.users += [match.span() for match in LOGIN.finditer(text, begin, end) if match[0] not in terms()]
-            elif weight := 3 if STRONG.fullmatch(heading) else 2 * bool(WEAK.fullmatch(heading)):
+            elif patterns.USERS.fullmatch(heading):
+                self.users += [
+                    match.span() for match in patterns.LOGIN.finditer(text, begin, end) if match[0] not in terms()
+                ]
+            elif weight := 3 if patterns.STRONG.fullmatch(heading) else 2 * bool(patterns.WEAK.fullmatch(heading)):
                 self._expect(begin, end, weight)
         self._expect_in_lines()
-        for match in CLOSING.finditer(text):
+        for match in patterns.CLOSING.finditer(text):
             self._expect(*match.span("who"), SIGNED)
         accounts = [address.split("@")[0] for address in addresses] + [text[slice(*user)] for user in self.users]
         self.accounts = " ".join(accounts).lower()  # they speak for the names in them
@@ -115,12 +65,14 @@ class Reader:
         """Expect persons behind labels, and in lines below a label that stands alone."""
         listing, place = False, 0
         for line in self.text.split("\n"):
-            for match in LABEL.finditer(line):
+            for match in patterns.LABEL.finditer(line):
                 rest, *_ = re.split(r"\||(?<=[^\W\d_]{4})\. ", line[match.end() :][:LONGEST_LIST], maxsplit=1)
                 begin = place + match.end()
                 self._expect(begin, begin + len(rest), 3 if match["strong"] else 2)
-            label = LABEL.fullmatch(line.strip())
-            alone = (label and (label["strong"] or ":" in line)) or (line.strip() and STRONG.fullmatch(line.strip()))
+            label = patterns.LABEL.fullmatch(line.strip())
+            alone = (label and (label["strong"] or ":" in line)) or (
+                line.strip() and patterns.STRONG.fullmatch(line.strip())
+            )
             item = line.strip() and len(line) < LONGEST_ITEM and not re.match(r"\d+(?:\.\d+)* |.*[|:]", line)
             if listing and not alone and item:
                 self._expect(place, place + len(line), 3)
@@ -129,11 +81,11 @@ class Reader:
 
     def names(self) -> list[tuple[int, int]]:
         """Return (begin, end) of the names, in order."""
-        runs = [self._pieces(match) for match in RUN.finditer(self.text)]
+        runs = [self._pieces(match) for match in patterns.RUN.finditer(self.text)]
         firms = {firm for run in runs for firm in self._firms(run)} | self.employers
         self._leave_out(runs, {firm for firm in firms if not self._is_person(firm)})
         found = [name for run in runs for name in self._in_run(run)]
-        behind = {of.end(): ")" * ("(" in of[0]) for each in found if (of := OF.match(self.text, each.end))}
+        behind = {of.end(): ")" * ("(" in of[0]) for each in found if (of := patterns.OF.match(self.text, each.end))}
         inside = {each for each in found if self.text.startswith(behind.get(each.begin, "\0"), each.end)}
         persons = {each.words for each in found if each.begin not in behind}
         self._leave_out(runs, {self.text[each.begin : each.end] for each in inside if each.words not in persons})
@@ -147,7 +99,9 @@ class Reader:
         beside = [name for run in runs for name in self._in_run(run, *edges)]
         begun = {name.begin: name for name in [*found, *beside, *self._inverted(runs)]}
         spans = _apart((name.begin, name.end) for name in begun.values())
-        return _apart({*spans, *self._elsewhere(runs, [begun[begin] for begin, _ in spans]), *self.users})
+        known = [begun[begin] for begin, _ in spans]
+        again = known_again(self.text, runs, known, self.expected, self._ordinary)
+        return _apart({*spans, *again, *self.users})
 
     def _leave_out(self, runs: list[list[Piece]], firms: Collection[str]) -> None:
         """Keep the words of firms, wherever they stand, from being parts of names."""
@@ -160,17 +114,17 @@ class Reader:
         """Yield the words before one that only firms have in their names: "Nairn Oakes" of "Nairn Oakes Architects"."""
         for at in range(2, len(run) + 1):
             following = self.text[run[at - 1].end : run[at - 1].end + 20]
-            if following.startswith(" ") and FIRM.match(following[1:]):
+            if following.startswith(" ") and patterns.FIRM.match(following[1:]):
                 yield self.text[run[0].begin : run[at - 1].end]
 
     def _is_person(self, said: str) -> bool:
         """Return whether words stand where a person is expected, or behind a title: "Laura Berg Group Director"."""
         places = [match.start() for match in re.finditer(re.escape(said), self.text)]
-        return any(self.expected[at] or TITLE.search(self.text[max(0, at - 20) : at]) for at in places)
+        return any(self.expected[at] or patterns.TITLE.search(self.text[max(0, at - 20) : at]) for at in places)
 
     def _pieces(self, match: re.Match[str]) -> list[Piece]:
         given, surnames = known_names()
-        pieces = list(PIECE.finditer(self.text, *match.span()))
+        pieces = list(patterns.PIECE.finditer(self.text, *match.span()))
         # In "von Ada Lovelace", the first word is a preposition.
         before = [(each[2] in given and each[2] not in surnames) or each[1].count(" ") == 1 for each in pieces]
         before[-1] = pieces[-1][2] in given and pieces[-1][2] not in surnames
@@ -179,7 +133,7 @@ class Reader:
     def _ordinary(self, word: str) -> bool:
         word = word.removesuffix("'s").lower()
         return word not in WORDS["capital_particles"] and all(
-            part in terms() or part in self.words or part.removesuffix("s") in terms() or NOUN.fullmatch(part)
+            part in terms() or part in self.words or part.removesuffix("s") in terms() or patterns.NOUN.fullmatch(part)
             for part in re.split(r"[-'\u2019]", word)
             if len(part) > 1
         )
@@ -202,8 +156,10 @@ class Reader:
 
     def _goes_on(self, piece: Piece, begin: int) -> bool:
         """Return whether a word beside a name, and no preposition up to its `begin`, belongs to it."""
-        preposition = BY.search(self.text[piece.end : begin])
-        return not (preposition or piece.initial or self._ordinary(piece.word) or NO_NAME.fullmatch(piece.word))
+        preposition = patterns.BY.search(self.text[piece.end : begin])
+        return not (
+            preposition or piece.initial or self._ordinary(piece.word) or patterns.NO_NAME.fullmatch(piece.word)
+        )
 
     def _judged(
         self, run: list[Piece], first: int, last: int, begins: Collection[int], ends: Collection[int]
@@ -213,14 +169,16 @@ class Reader:
         words = tuple(piece.word for piece in part if not piece.initial and piece.word not in SUFFIXES)
         begin, end = part[0].begin, part[-1].end
         titled = [word.title() if word.isupper() else word.removesuffix("'s") for word in words]
-        if not words or self._is_other(part, words) or any(FIRM.fullmatch(each.word) for each in run[last:]):
+        if not words or self._is_other(part, words) or any(patterns.FIRM.fullmatch(each.word) for each in run[last:]):
             return None
-        title = [match for match in TITLE.finditer(self.text, max(0, begin - 30), begin) if match.end() == begin]
+        title = [
+            match for match in patterns.TITLE.finditer(self.text, max(0, begin - 30), begin) if match.end() == begin
+        ]
         weight = min(self.expected[begin], self.expected[end - 1])
         plain = [self._ordinary(word) for word in words]
         particles = [word.lower() in WORDS["capital_particles"] for word in titled]
         given, family = (
-            [not {word, word.split("-")[part], _plain(word).title()}.isdisjoint(known) for word in titled]
+            [not {word, word.split("-")[part], spelled(word).title()}.isdisjoint(known) for word in titled]
             for part, known in zip((0, -1), listed_names(), strict=True)
         )
         term = all(word.lower() in terms() for word in words)
@@ -231,9 +189,11 @@ class Reader:
         if all(plain) and not shown and (term or weak or not title):
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
-        role = ROLE.match(self.text, end) or IS(before) or DOES.match(self.text, end)
-        known = map(any, zip(given, family, strict=True))
-        brief = [each.isupper() and len(each) < 5 and not is_known for each, is_known in zip(words, known, strict=True)]
+        role = patterns.ROLE.match(self.text, end) or patterns.IS(before) or patterns.DOES.match(self.text, end)
+        listed = map(any, zip(given, family, strict=True))
+        brief = [
+            each.isupper() and len(each) < 5 and not is_known for each, is_known in zip(words, listed, strict=True)
+        ]
         if any(brief) and len(words) > 1 and not (title or weight > 2 or all(map(str.isupper, words))):
             return None  # "Price IFC", "Report QA"
         evidence = (3 - 2 * weak) * bool(title) + weight
@@ -250,17 +210,21 @@ class Reader:
         sounds = [2 * UNLIKELY if words[at].isupper() and len(words[at]) < 5 else sound(words[at]) for at in unknown]
         evidence += sum(each > LIKELY for each in sounds) + self._stands_alone(begin, end)
         evidence += any(not self.letters.issuperset(words[at].lower()) for at in unknown)
-        evidence += 2 * (len(words[-1]) > 3 and _plain(words[-1]) in self.accounts)
+        evidence += 2 * (len(words[-1]) > 3 and spelled(words[-1]) in self.accounts)
         evidence -= not weight and last < len(run) and not run[last].initial and self._ordinary(run[last].word)
-        evidence -= 2 * (not weight and not title and bool(ARTICLE.search(before) or ARTICLE.search(f"{words[0]} ")))
+        evidence -= 2 * (
+            not weight
+            and not title
+            and bool(patterns.ARTICLE.search(before) or patterns.ARTICLE.search(f"{words[0]} "))
+        )
         evidence -= sum(plain[1:-1]) + (plain[-1] and not (family[-1] and (given[0] or weight)))
         if not any(plain):
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
             evidence += bool(weight or role or (given[0] and not particles[0]) or min(sounds, default=0) > UNLIKELY)
-        letters = INITIALS_BEFORE.search(before) or INITIALS_BEHIND.match(self.text, end)
-        evidence += 2 * bool(letters and letters[1].upper() == _letters(" ".join(words)).upper())
-        if role or BY.search(before):
+        shown_by = patterns.INITIALS_BEFORE.search(before) or patterns.INITIALS_BEHIND.match(self.text, end)
+        evidence += 2 * bool(shown_by and shown_by[1].upper() == letters(" ".join(words)).upper())
+        if role or patterns.BY.search(before):
             evidence += 2 * (not any(plain) or (given[0] and not (plain[0] and plain[-1])))
         elif not (weight or title or given[0] or self._beside(begin, end, begins, ends)):
             evidence -= not self._stands_alone(begin, end)
@@ -273,7 +237,7 @@ class Reader:
         begin, end = run[at].begin, run[at].end
         before = self.text[max(0, begin - 60) : begin]
         beside = "\n" not in before[-1:] + self.text[end : end + 1] and self._beside(begin, end, *edges)
-        acts = beside or IS(before) or DOES.match(self.text, end) or BY.search(before)
+        acts = beside or patterns.IS(before) or patterns.DOES.match(self.text, end) or patterns.BY.search(before)
         whole = at + 1 == len(run) and not (at and not self._ordinary(run[at - 1].word))
         if given and whole and acts and (beside or not before.endswith((" and ", "& "))):
             return STRONG_ENOUGH
@@ -283,13 +247,13 @@ class Reader:
         """Return whether words are a firm, a place or a title by their form, or no whole name."""
         begin, following = part[0].begin, self.text[part[-1].end : part[-1].end + 30]
         return bool(
-            (FIRM.match(following.lstrip(" ")) and following.startswith(" "))
+            (patterns.FIRM.match(following.lstrip(" ")) and following.startswith(" "))
             or begin in self.firms
-            or any(map(NO_NAME.fullmatch, words[1:]))
+            or any(map(patterns.NO_NAME.fullmatch, words[1:]))
             or (self._ordinary(words[-1]) and following.startswith(":"))
-            or (WEAK.fullmatch(" ".join(words)) and len(words) > 1)
-            or (PLACE.match(f"{words[0]} ") and not part[0].initial)
-            or PLACE.search(self.text[max(0, begin - 30) : begin])
+            or (patterns.WEAK.fullmatch(" ".join(words)) and len(words) > 1)
+            or (patterns.PLACE.match(f"{words[0]} ") and not part[0].initial)
+            or patterns.PLACE.search(self.text[max(0, begin - 30) : begin])
         )
 
     def _stands_alone(self, begin: int, end: int) -> bool:
@@ -300,15 +264,15 @@ class Reader:
     def _beside(self, begin: int, end: int, begins: Collection[int], ends: Collection[int]) -> bool:
         """Return whether another name stands before or after, in a list in which a firm may stand in brackets."""
         start = max(0, begin - 50)
-        before = re.search(rf"{JOINED}$", self.text[start:begin])
-        after = re.match(JOINED, self.text[end : end + 50])
+        before = re.search(rf"{patterns.JOINED}$", self.text[start:begin])
+        after = re.match(patterns.JOINED, self.text[end : end + 50])
         return bool((before and start + before.start() in ends) or (after and end + after.end() in begins))
 
     def _inverted(self, runs: list[list[Piece]]) -> Iterator[Name]:
         """Yield names such as "Lovelace, Ada"."""
         given_names, surnames = listed_names()
         begins = {piece.begin for run in runs for piece in run}
-        for match in INVERTED.finditer(self.text):
+        for match in patterns.INVERTED.finditer(self.text):
             surname, given = match[1].split()[-1], match[2]
             known = given in given_names, surname.title() in surnames
             capitals = surname.isupper()
@@ -318,62 +282,6 @@ class Reader:
             if certain and match.start() in begins and not plain:
                 yield Name(match.start(), match.end(3), (given, surname), STRONG_ENOUGH)
 
-    def _elsewhere(self, runs: list[list[Piece]], found: list[Name]) -> Iterator[tuple[int, int]]:
-        """Yield single words that name a person of strong evidence; ordinary words only where one is expected."""
-        taken = {begin for name in found for begin in range(name.begin, name.end)}
-        sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH]
-        lone = {word for words in sure for word in words if word.lower() not in WORDS["capital_particles"]}
-        alone = {form for word in lone for form in (word.lower(), _plain(word)) if len(form) == len(word)}
-        firsts = {words[0].lower() for words in sure if "-" not in words[0]}
-        short_forms = {first[:at] for first in firsts for at in range(4, len(first) - 1)}  # "Siva" of "Sivalingam"
-        for before, piece, following in (
-            each for run in runs for each in zip([None, *run], run, [*run[1:], None], strict=False)
-        ):
-            if piece.end - 1 in taken or piece.initial or FIRM.match(self.text[piece.end : piece.end + 20].lstrip(" ")):
-                continue
-            expected = self.expected[piece.begin]
-            if following and not expected and self._ordinary(following.word):
-                continue
-            bare = re.sub("^[dl]['\u2019]|['\u2019]s$", "", piece.word.lower())
-            short_form = len(bare) > 3 and bare in short_forms and not self._ordinary(piece.word)
-            called = short_form or not alone.isdisjoint([bare, _plain(bare), piece.word.lower()])
-            if called and len(bare) >= FEWEST_TO_PROPAGATE:
-                short = before is not None and before.initial
-                by = BY.search(self.text[max(0, piece.begin - 20) : piece.begin])
-                if expected or short or by or not self._ordinary(piece.word) or DOES.match(self.text, piece.end):
-                    joined = short or (before is not None and before.word.lower() in WORDS["capital_particles"])
-                    yield before.begin if before and joined else piece.begin, piece.end
-        logins = {_plain(each.words[0])[:1] + _plain(each.words[-1]) for each in found if each.words[1:]} - terms()
-        yield from (match.span() for match in LOGIN.finditer(self.text) if match[0] in logins)
-        yield from ((begin, end) for begin, end in self._initials(found) if begin not in taken)
-
-    def _initials(self, found: list[Name]) -> Iterator[tuple[int, int]]:
-        """Yield initials of persons of strong evidence, where one is expected or in cells that hold nothing else."""
-        sure = [each for each in found if each.evidence >= STRONG_ENOUGH]
-        whole = (_letters(TITLE.sub("", self.text[each.begin : each.end])) for each in sure)  # "MvdO"
-        firsts = {*whole, *(_letters(" ".join(each.words)) for each in sure)}
-        firsts |= {"".join(word[0] for word in each.words) for each in sure}
-        firsts |= {each[-1:] + each[:-1] for each in firsts}  # a surname before a given name
-        firsts = {each for each in firsts if len(each) > 1}
-        initials = {form for each in firsts for form in (each, each.upper(), (each[0] + each[-1]).upper())}
-        cells = [cell.span("them") for cell in INITIALS_ALONE.finditer(self.text)]
-        named = [list(INITIALS.finditer(self.text, *cell)) for cell in cells]
-        alone = [each for cell in named if all(each[0] in initials for each in cell) for each in cell]
-        if len({each[0] for each in alone if each[0].lower() not in terms()}) > 1:
-            yield from (each.span() for each in alone)
-        for line in re.finditer(".+", self.text):
-            row = initials.intersection(re.findall(r"\w+", line[0]))
-            for begin, end in (each.span() for each in INITIALS.finditer(self.text, *line.span()) if each[0] in row):
-                acts = ACTS.match(self.text, end) or DOES.match(self.text, end)
-                acts = acts or self.text.endswith("Action ", 0, begin)
-                if acts or len(row) > 2 or any(self.expected[line.start() : end]):
-                    yield begin, end
-
-
-def _letters(name: str) -> str:
-    """Return the first letter of each part of a name."""
-    return "".join(re.findall(r"\b[^\W\d_]", name))
-
 
 def _apart(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return the spans in order that do not overlap one before, the longer of those that begin alike."""
@@ -382,8 +290,3 @@ def _apart(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         if not kept or begin >= kept[-1][1]:
             kept.append((begin, end))
     return kept
-
-
-def _plain(word: str) -> str:
-    """Return a word as accounts spell it."""
-    return "".join(each for each in unicodedata.normalize("NFKD", word.lower()) if each.isascii() and each.isalpha())

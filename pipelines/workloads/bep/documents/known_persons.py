@@ -1,0 +1,97 @@
+"""Where a text names persons again who are known from it: by one word, a short form, a login or initials."""
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from pipelines.workloads.bep.documents import name_patterns as patterns
+from pipelines.workloads.bep.documents.lexicon import terms
+from pipelines.workloads.bep.documents.masking import WORDS
+
+STRONG_ENOUGH = 4  # evidence that makes a name one everywhere in the document
+FEWEST_LETTERS = 3  # of a name that is looked for alone
+FEWEST_OF_SHORT_FORM = 4
+
+
+class Name(NamedTuple):
+    """A person's name in a text."""
+
+    begin: int
+    end: int
+    words: tuple[str, ...]  # without particles and initials
+    evidence: int
+
+
+class Piece(NamedTuple):
+    """A word of a run, with the particles before it, or initials."""
+
+    begin: int
+    end: int
+    word: str
+
+    @property
+    def initial(self) -> bool:
+        """Whether it is initials."""
+        return self.word.endswith(".") or len(self.word) == 1
+
+
+def known_again(
+    text: str, runs: list[list[Piece]], found: list[Name], expected: bytearray, ordinary: Callable[[str], bool]
+) -> Iterator[tuple[int, int]]:
+    """Yield (begin, end) of what names a person of strong evidence; ordinary words only where one is `expected`."""
+    taken = {begin for name in found for begin in range(name.begin, name.end)}
+    sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH]
+    lone = {word for words in sure for word in words if word.lower() not in WORDS["capital_particles"]}
+    alone = {form for word in lone for form in (word.lower(), plain(word)) if len(form) == len(word)}
+    firsts = {words[0].lower() for words in sure if "-" not in words[0]}
+    short_forms = {first[:at] for first in firsts for at in range(FEWEST_OF_SHORT_FORM, len(first) - 1)}
+    beside = (each for run in runs for each in zip([None, *run], run, [*run[1:], None], strict=False))
+    for before, (begin, end, word), following in beside:
+        if end - 1 in taken or Piece(begin, end, word).initial or patterns.FIRM.match(text[end : end + 20].lstrip(" ")):
+            continue
+        if following and not expected[begin] and ordinary(following.word):
+            continue
+        bare = re.sub("^[dl]['\u2019]|['\u2019]s$", "", word.lower())  # "d'Ada", "Ada's"
+        whole = len(bare) >= FEWEST_LETTERS and not alone.isdisjoint([bare, plain(bare), word.lower()])
+        if whole or (bare in short_forms and not ordinary(word)):  # "Siva" of "Sivalingam"
+            short = before is not None and before.initial
+            shown = short or patterns.BY.search(text[max(0, begin - 20) : begin]) or patterns.DOES.match(text, end)
+            if expected[begin] or shown or not ordinary(word):
+                joined = short or (before is not None and before.word.lower() in WORDS["capital_particles"])
+                yield before.begin if before and joined else begin, end
+    logins = {plain(each.words[0])[:1] + plain(each.words[-1]) for each in found if each.words[1:]} - terms()
+    yield from (match.span() for match in patterns.LOGIN.finditer(text) if match[0] in logins)
+    yield from (span for span in _initials(text, found, expected) if span[0] not in taken)
+
+
+def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tuple[int, int]]:
+    """Yield initials of persons of strong evidence, where one is expected or in cells that hold nothing else."""
+    sure = [each for each in found if each.evidence >= STRONG_ENOUGH]
+    firsts = {letters(patterns.TITLE.sub("", text[each.begin : each.end])) for each in sure}  # "MvdO"
+    firsts |= {letters(" ".join(each.words)) for each in sure}
+    firsts |= {"".join(word[0] for word in each.words) for each in sure}
+    firsts |= {each[-1:] + each[:-1] for each in firsts}  # a surname before a given name
+    longer = {each for each in firsts if len(each) > 1}
+    initials = {form for each in longer for form in (each, each.upper(), (each[0] + each[-1]).upper())}
+    cells = [cell.span("them") for cell in patterns.INITIALS_ALONE.finditer(text)]
+    named = [list(patterns.INITIALS.finditer(text, *cell)) for cell in cells]
+    alone = [each for cell in named if all(each[0] in initials for each in cell) for each in cell]
+    if len({each[0] for each in alone if each[0].lower() not in terms()}) > 1:
+        yield from (each.span() for each in alone)
+    for line in re.finditer(".+", text):
+        row = initials.intersection(re.findall(r"\w+", line[0]))
+        for begin, end in (each.span() for each in patterns.INITIALS.finditer(text, *line.span()) if each[0] in row):
+            acts = patterns.ACTS.match(text, end) or patterns.DOES.match(text, end)
+            if acts or text.endswith("Action ", 0, begin) or len(row) > 2 or any(expected[line.start() : end]):
+                yield begin, end
+
+
+def letters(name: str) -> str:
+    """Return the first letter of each part of a name."""
+    return "".join(re.findall(r"\b[^\W\d_]", name))
+
+
+def plain(word: str) -> str:
+    """Return a word as accounts spell it."""
+    return "".join(each for each in unicodedata.normalize("NFKD", word.lower()) if each.isascii() and each.isalpha())
