@@ -35,6 +35,7 @@ INVERTED = re.compile(
 )
 # "modelled by Ada Lovelace"
 BY = re.compile(rf"(?:^|\W)(?:{WORDS['before_persons']}) $", re.I)
+ASKED = re.compile(rf"(?:^|\W)(?:{WORDS['before_one_name']}) $", re.I)  # "ask for Ada"
 # The words before a run are asked for with each part of it.
 IS = lru_cache(256)(re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: for \w+)?(?: is| was|,)? $", re.I).search)
 ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)

@@ -200,8 +200,8 @@ class Reader:
         if len(part) == 1:
             heard = weight and len(titled[0]) > 4 and sound(titled[0]) > LIKELY and self._stands_alone(begin, end)
             short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
-            known = weight > 0 and (weight == SIGNED or given[0] or family[0] or bool(heard))
-            lone = 0 if short or plain[0] else self._lone(run, first, weight, given[0], known, (begins, ends))
+            expected = weight > 0 and (weight == SIGNED or given[0] or family[0] or bool(heard))
+            lone = 0 if short or plain[0] else self._lone(run, first, weight, given[0], expected, (begins, ends))
             return Name(named, end, words, evidence + lone if lone or (title and not short) else 0)
         if title and any(plain[1:]) and not family[-1]:
             return None
@@ -223,7 +223,8 @@ class Reader:
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
             evidence += bool(weight or role or (given[0] and not particles[0]) or min(sounds, default=0) > UNLIKELY)
         shown_by = patterns.INITIALS_BEFORE.search(before) or patterns.INITIALS_BEHIND.match(self.text, end)
-        evidence += 2 * bool(shown_by and shown_by[1].upper() == letters(" ".join(words)).upper())
+        if shown_by and (weight or title or given[0] or family[-1]):
+            evidence += 2 * (shown_by[1].upper() == letters(" ".join(words)).upper())
         if role or patterns.BY.search(before):
             evidence += 2 * (not any(plain) or (given[0] and not (plain[0] and plain[-1])))
         elif not (weight or title or given[0] or self._beside(begin, end, begins, ends)):
@@ -233,14 +234,17 @@ class Reader:
     def _lone(
         self, run: list[Piece], at: int, weight: int, given: bool, known: bool, edges: tuple[Collection[int], ...]
     ) -> int:
-        """Return what speaks for the one word at a place of a run: it acts as persons do, or stands in their list."""
+        """Return what speaks for the one word at a place of a run: it acts as persons do, or stands in their list.
+
+        `edges` are the begins and the ends of other names.
+        """
         begin, end = run[at].begin, run[at].end
         before = self.text[max(0, begin - 60) : begin]
         beside = "\n" not in before[-1:] + self.text[end : end + 1] and self._beside(begin, end, *edges)
-        acts = beside or patterns.IS(before) or patterns.DOES.match(self.text, end) or patterns.BY.search(before)
+        acts = beside or patterns.IS(before) or patterns.DOES.match(self.text, end) or patterns.ASKED.search(before)
         whole = at + 1 == len(run) and not (at and not self._ordinary(run[at - 1].word))
         if given and whole and acts and (beside or not before.endswith((" and ", "& "))):
-            return STRONG_ENOUGH
+            return ENOUGH
         return int(known or (weight > 2 and beside))
 
     def _is_other(self, part: list[Piece], words: tuple[str, ...]) -> bool:

@@ -25,7 +25,7 @@ LABELS = {
         (
             "project",
             rf"(?:[\w/]+ )?(?:{WORDS['number_labels']})",
-            _NUMBER + r"| (?=[A-Z]{2,6}[-/][A-Z\d])",
+            _NUMBER + r"| (?!(?:BS|EN|ISO|DIN|IFC|MEP)\b)(?=[A-Z]{2,6}[-/][A-Z\d])",
             r"(?=[\w./-]*\d)[\w./-]{3,30}",
         ),
         ("client", WORDS["client_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?"),
