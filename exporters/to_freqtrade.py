@@ -98,10 +98,9 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
 
 def _model(folder: Path) -> PooledExperts:
     if not isinstance(model := io.load(folder), PooledExperts):
-        raise ValueError(
-            f"{folder} holds a model of the family {model.family!r}; a freqtrade strategy is made of pooled_experts "
-            "alone: train with model.kind=pooled_experts, the default of crypto"
-        )
+        alone = "pooled_experts alone: train with model.kind=pooled_experts, the default of crypto"
+        found = f"{folder} holds a model of the family {model.family!r}"
+        raise ValueError(f"{found}; a freqtrade strategy is made of {alone}")
     model = model.float()
     if model.config.coins == ANY:
         raise ValueError(

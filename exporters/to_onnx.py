@@ -36,10 +36,8 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     facts = identity("onnx", run, model_folder, model)
     size = manifest.finish(out, tuple(files), {**facts, "opset": OPSET, "programs": programs})
     worst = max(each["largest_difference"] for each in programs.values())
-    return (
-        f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes in {len(programs)} programs, at most "
-        f"{worst:.2g} from the model on {FRESH} fresh inputs"
-    )
+    written = f"{facts['num_parameters']:,} parameters, {size:,} bytes in {len(programs)} programs"
+    return f"{out}: {written}, at most {worst:.2g} from the model on {FRESH} fresh inputs"
 
 
 def converted(program: Program) -> bytes:

@@ -34,19 +34,16 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
     Both boards' UF2 blocks follow one another. With the format `c` the folder also gets the library `story` in C.
     """
     if not isinstance(model := io.load(model_folder), TinyTransformer):
-        raise ValueError(
-            f"{model_folder} holds a model of the family {model.family!r}; only a tiny_transformer runs on the RP2040: "
-            "give a run of the tinystories workload"
-        )
+        only = "only a tiny_transformer runs on the RP2040: give a run of the tinystories workload"
+        raise ValueError(f"{model_folder} holds a model of the family {model.family!r}; {only}")
     rp2040.check(model.config)
     chips = {"pico": (RUNTIME, uf2.FAMILY), "pico2": (RUNTIME_RP2350, uf2.FAMILY_RP2350)}
     chosen = [chip for name, chip in chips.items() if board in (name, "both")]
     integers = quantize(model)
     vocabulary = layout.pack_vocabulary(model.config.tokenizer)
     if (num_tokens := model.tokenizer.get_vocab_size()) != model.config.vocabulary:
-        raise ValueError(
-            f"{model_folder}: the tokenizer has {num_tokens} tokens, the model {model.config.vocabulary}; train again"
-        )
+        differing = f"the tokenizer has {num_tokens} tokens, the model {model.config.vocabulary}"
+        raise ValueError(f"{model_folder}: {differing}; train again")
     packed = layout.pack_model(integers, vocabulary)
     suffix = f"{model.config.vocabulary}p"
     names = {"model": f"model_{suffix}.bin", "vocabulary": f"vocab_{suffix}.bin"}
@@ -65,7 +62,6 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
         written = layout.library_files(packed, vocabulary, arena, model.config.layers, told)
         files |= {f"story/{name}": data for name, data in written.items()}
     manifest.begin(out, files, model_folder)
-    expected = _told(model, integers)
     error = logit_error(model, integers)
     facts = identity("rp2040", run, model_folder, model)
     sram = rp2040.sram_bytes(model.config)
@@ -77,7 +73,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
             "flash_bytes": len(files[UF2]) // len(chosen) // uf2.BLOCK * uf2.PAGE,
             "sram_bytes": sram,  # without the stack of half a kilobyte, which has memory banks of its own
             "quantization": error,
-            "expected": expected,
+            "expected": _told(model, integers),
         },
     )
     return (

@@ -169,9 +169,8 @@ def described(folder: Path) -> Described:
     except (ValueError, RecursionError) as error:  # not JSON, or not even text
         raise ValueError(f"{path} is not JSON ({error}); copy it again from where it was saved") from error
     if not (isinstance(found, dict) and found.keys() == {"family", "config"} and type(found["config"]) is dict):
-        raise ValueError(
-            f'{path} must be {{"family": "...", "config": {{...}}}}; copy it again from where it was saved'
-        )
+        wanted = '{"family": "...", "config": {...}}'
+        raise ValueError(f"{path} must be {wanted}; copy it again from where it was saved")
     name = found["family"]
     if name not in list(FAMILIES):  # a list, since what a file says may not be hashable
         name = printable(str(name), SHOWN)

@@ -152,10 +152,8 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
         config = fresh_config(args, workload)
         if not config.trains:
             kind = dict(leaves(config.model_dump()))["model.kind"]
-            raise UserError(
-                f"model.kind={kind} is a heuristic and needs no training; evaluate it with: python "
-                f"pipelines/evaluate.py --workload {args.workload} --name {kind} model.kind={kind}"
-            )
+            command = f"python pipelines/evaluate.py --workload {args.workload} --name {kind} model.kind={kind}"
+            raise UserError(f"model.kind={kind} is a heuristic and needs no training; evaluate it with: {command}")
         return config
     if not args.resume:
         raise UserError(f"the run {run.folder} exists: continue it with --resume, or give --name {run.name}-2")

@@ -67,9 +67,8 @@ def evaluate(args: argparse.Namespace) -> None:
 
     ranks.on_main(begin)
     models = cli.trained_models(workload, config, folder, manifest, run, accelerator)
-    evaluations = workload.evaluate(
-        config, models, folder, accelerator.device, mapper(accelerator, what="evaluating, batches")
-    )
+    map_items = mapper(accelerator, what="evaluating, batches")
+    evaluations = workload.evaluate(config, models, folder, accelerator.device, map_items)
 
     def report() -> None:
         known = page.keep(run, evaluations)

@@ -226,9 +226,7 @@ def _message(cls: type[Section], item: ErrorDetails, key: str) -> str:
         return f"give a list in brackets, as in {key}=[{', '.join(example)}]"
     if item["type"] == "too_short" and "ctx" in item:
         return f"give {item['ctx']['min_length']} or more"
-    if item["type"] == "bool_parsing":
-        return "give true or false"
-    return item["msg"].removeprefix("Value error, ")
+    return "give true or false" if item["type"] == "bool_parsing" else item["msg"].removeprefix("Value error, ")
 
 
 def _given(value: object) -> str:

@@ -117,18 +117,16 @@ def _write(descriptor: int, text: Holder) -> None:
 
 
 def _holder(file: Path | int) -> Holder | None:
-    try:
+    with suppress(OSError, ValueError, TypeError, KeyError):
         holder = json.loads(file.read_bytes() if isinstance(file, Path) else os.pread(file, 1000, 0))
         return Holder(host=holder["host"], process=holder["process"], since=holder["since"])
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+    return None
 
 
 def _is_at(path: Path, descriptor: int) -> bool:
-    try:
+    with suppress(FileNotFoundError):
         return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def _is_alive(holder: Holder | None) -> bool:

@@ -25,9 +25,8 @@ def join(
         raise ValueError(f"the runtime has {len(runtime):,} bytes; flash has {SETTINGS_OFFSET:,} for it")
     image = _padded(runtime, SETTINGS_OFFSET) + settings + _padded(model, PAGE) + _padded(vocabulary, PAGE)
     if len(image) > megabytes * MEGABYTE:
-        raise ValueError(
-            f"runtime, model and vocabulary need {len(image):,} bytes of flash; the board has {megabytes * MEGABYTE:,}"
-        )
+        needed = f"runtime, model and vocabulary need {len(image):,} bytes of flash"
+        raise ValueError(f"{needed}; the board has {megabytes * MEGABYTE:,}")
     total = len(image) // PAGE
     return b"".join(
         struct.pack("<8I", *MAGIC, HAS_FAMILY, FLASH + PAGE * number, PAGE, number, total, family)

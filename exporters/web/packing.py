@@ -69,10 +69,8 @@ def pack(model: Model, run: Path) -> Packed:
     own = neighbour(type(model).__module__, OWN)
     packer: Callable[..., Packed] | None = own.pack if own else PACKERS.get(model.family)
     if packer is None:
-        raise UserError(
-            f"models of the family {model.family!r} have no page; those of {', '.join(PACKERS)} have one, and those "
-            f"with {OWN}.py and its pack(model, run) beside the model's module"
-        )
+        known = f"those of {', '.join(PACKERS)} have one, and those with {OWN}.py and its pack(model, run)"
+        raise UserError(f"models of the family {model.family!r} have no page; {known} beside the model's module")
     return packer(model, run)
 
 

@@ -124,9 +124,8 @@ def reads_heic() -> bool:
 def _check_size(image: Image.Image, maximum_pixels: int) -> None:
     width, height = image.size
     if width * height > maximum_pixels:
-        raise TooLargeError(
-            f"too large: {width:,} x {height:,} pixels, {maximum_pixels:,} are allowed; scale it down first"
-        )
+        size = f"{width:,} x {height:,} pixels, {maximum_pixels:,} are allowed"
+        raise TooLargeError(f"too large: {size}; scale it down first")
     if min(width, height) < SMALLEST_SIDE:
         raise RefusedError(f"too small: {width} x {height} pixels, {SMALLEST_SIDE} a side are needed")
 

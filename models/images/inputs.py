@@ -55,16 +55,12 @@ class ImagesInput(Input):
     )
 
     @model_validator(mode="after")
-    def _votes_fit(self) -> "ImagesInput":
+    def _one_question(self) -> "ImagesInput":
         if (count := len(self.scores or ())) != len(self.errors or ()) or (self.votes and not count):
             raise ValueError(f"{count} scores and {len(self.errors or ())} errors: give both for each image voted on")
-        for one, other, _ in self.votes:
-            if one == other or not (0 <= one < count and 0 <= other < count):
-                raise ValueError(f"a vote is about images {one} and {other}; give two of 0 to {count - 1}")
-        return self
-
-    @model_validator(mode="after")
-    def _one_question(self) -> "ImagesInput":
+        for first, second, _ in self.votes:
+            if first == second or not (0 <= first < count and 0 <= second < count):
+                raise ValueError(f"a vote is about images {first} and {second}; give two of 0 to {count - 1}")
         pair = [each is not None for each in (self.first, self.second)]
         if self.images is None and any(pair) != all(pair):
             given, missing, other = ("first", "second", "b.png") if pair[0] else ("second", "first", "a.png")

@@ -80,10 +80,9 @@ def unchanged(name: str, revision: str, paths: Sequence[Path]) -> str:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     if revision not in ("", digest.hexdigest()):
-        raise ValueError(
-            f"the weights in base {name} are not the ones that this model was trained on "
-            f"(SHA-256 {digest.hexdigest()[:12]}..., expected {revision[:12]}...); restore the original files"
-        )
+        differing = f"(SHA-256 {digest.hexdigest()[:12]}..., expected {revision[:12]}...)"
+        others = f"the weights in base {name} are not the ones that this model was trained on"
+        raise ValueError(f"{others} {differing}; restore the original files")
     return digest.hexdigest()
 
 
@@ -135,10 +134,8 @@ class Sight(nn.Module):
     def fix(self, side: int) -> None:
         """Resize images of `side` pixels by a product with weights from now on, as a program of tensors can."""
         if side != self.size:
-            rows = functional.interpolate(
-                torch.eye(side)[None, None], (self.size, side), mode="bicubic", antialias=True
-            )
-            self.weights = rows[0, 0]
+            rows = torch.eye(side)[None, None]
+            self.weights = functional.interpolate(rows, (self.size, side), mode="bicubic", antialias=True)[0, 0]
 
 
 class Tower(nn.Module):
@@ -203,9 +200,8 @@ class Tower(nn.Module):
         )
         # A pooler makes one vector of the patches, and is not asked; classifiers have none.
         if missing := sorted(name for name in report["missing_keys"] if "pooler" not in name):
-            raise ValueError(
-                f"base {base.name} lacks {len(missing)} of its tower's weights ({missing[0]}); give a complete model"
-            )
+            lacking = f"{len(missing)} of its tower's weights ({missing[0]})"
+            raise ValueError(f"base {base.name} lacks {lacking}; give a complete model")
 
     def train(self, mode: bool = True) -> "Tower":
         """Stay in evaluation mode whatever `mode` is."""
@@ -261,10 +257,9 @@ def _loader(name: str, settings: "PreTrainedConfig") -> type:
         if type(settings) in mapping and getattr(mapping[type(settings)], "main_input_name", "") == "pixel_values":
             return loader
     kind = getattr(settings, "model_type", type(settings).__name__)
-    raise ValueError(
-        f"base {name}, of type {kind}, has no vision tower; give a vision model of transformers, such as DINOv2, "
-        "SigLIP, ViT, Swin, ConvNeXt or ResNet, or a larger model that contains one"
-    )
+    such = "such as DINOv2, SigLIP, ViT, Swin, ConvNeXt or ResNet, or a larger model that contains one"
+    lacking = f"base {name}, of type {kind}, has no vision tower"
+    raise ValueError(f"{lacking}; give a vision model of transformers, {such}")
 
 
 def _in_patches(pixels: Tensor, patch: int) -> dict[str, Tensor]:

@@ -58,10 +58,9 @@ class SignalConfig:
             raise ValueError(f"a window needs 4 to {LONGEST_LOOKBACK} candles, a feature and a coin")
         if self.timeframe_ms < 0:
             raise ValueError(f"timeframe_ms={self.timeframe_ms} must not be negative")
+        scaled = dict.fromkeys(("mean", "std"), len(self.features))
         for coin, scaler in self.scalers.items():
-            if {name: len(values) for name, values in scaler.items()} != dict.fromkeys(
-                ("mean", "std"), len(self.features)
-            ):
+            if {name: len(values) for name, values in scaler.items()} != scaled:
                 raise ValueError(f"the scaler of {coin!r} must be the mean and std of {len(self.features)} features")
         other_candles.memory(self.others, self.timeframe_ms)  # which refuses unknown timeframes
 
@@ -289,10 +288,8 @@ def _sound(given: Mapping[str, ArrayLike], coin: str, timeframe_ms: int) -> Cand
     good = np.isfinite(prices).all(0) & np.isfinite(found.volume) & (prices > 0).all(0) & (found.volume >= 0)
     bad = np.flatnonzero(~(good & (found.high == prices.max(0)) & (found.low == prices.min(0))))
     if len(bad):
-        raise ValueError(
-            f"the candle of {found.time[bad[0]]} ms cannot be: prices must be finite, above 0 and between low and "
-            "high, and the volume not negative"
-        )
+        possible = "prices must be finite, above 0 and between low and high, and the volume not negative"
+        raise ValueError(f"the candle of {found.time[bad[0]]} ms cannot be: {possible}")
     return found
 
 
@@ -300,17 +297,13 @@ def _check_steps(found: Candles) -> None:
     """Raise ValueError for candles of another timeframe, or with a gap."""
     apart, step = np.diff(found.time), found.timeframe_ms
     if (apart == apart[0]).all() and apart[0] != step:
-        raise ValueError(
-            f"these candles are of {apart[0] / 60_000:g} minutes, the model learnt from candles of "
-            f"{step / 60_000:g}; give those, or train on these"
-        )
+        learnt = f"the model learnt from candles of {step / 60_000:g}; give those, or train on these"
+        raise ValueError(f"these candles are of {apart[0] / 60_000:g} minutes, {learnt}")
     breaks = np.flatnonzero(apart != step)
     if len(breaks):
         before, after = found.time[breaks[0]], found.time[breaks[0] + 1]
-        raise ValueError(
-            f"there is a gap: the candle after {before} ms is {after} ms, not {before + step}; give candles "
-            "without gaps"
-        )
+        gap = f"the candle after {before} ms is {after} ms, not {before + step}"
+        raise ValueError(f"there is a gap: {gap}; give candles without gaps")
 
 
 def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:

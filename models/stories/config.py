@@ -43,10 +43,8 @@ class TinyTransformerConfig:
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout={self.dropout} must be 0 or more and below 1")
         if len(self.memory) > MOST_TABLES or any(not 2 <= n <= MOST_ROWS or n & (n - 1) for n in self.memory):
-            raise ValueError(
-                f"memory={list(self.memory)} must be at most {MOST_TABLES} powers of two from 2 to {MOST_ROWS}, the "
-                "rows of the tables for bigrams, trigrams and so on"
-            )
+            rows = f"powers of two from 2 to {MOST_ROWS}, the rows of the tables for bigrams, trigrams and so on"
+            raise ValueError(f"memory={list(self.memory)} must be at most {MOST_TABLES} {rows}")
         if self.counts and not FEWEST_ENTRIES <= self.counts <= MOST_ENTRIES:
             raise ValueError(f"counts={self.counts} must be 0 or {FEWEST_ENTRIES} to {MOST_ENTRIES:,} entries")
         if self.counts and self.vocabulary > MOST_COUNTED_TOKENS:

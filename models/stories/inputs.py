@@ -28,8 +28,6 @@ class StorySettings(Sampling, defaults={"top_k": 40}):
         if self.arithmetic == "integer" and (
             self.top_p < 1 or not (self.temperature == 0 or 0.05 <= self.temperature <= 10)
         ):
-            raise ValueError(
-                f"top_p={self.top_p:g} and temperature={self.temperature:g} need arithmetic=float: "
-                "the chip's top_p is 1, and its temperature 0 or 0.05 to 10"
-            )
+            given = f"top_p={self.top_p:g} and temperature={self.temperature:g} need arithmetic=float"
+            raise ValueError(f"{given}: the chip's top_p is 1, and its temperature 0 or 0.05 to 10")
         return self

@@ -132,10 +132,8 @@ def _multipliers(factor: Floats, pre: int, what: str) -> tuple[Array, int]:
     """Integers m and a shift `post` with factor = m 2**-(pre + post), where m uses as many of 15 bits as possible."""
     post = min(_largest_shift(factor) - pre, LARGEST_POST) if factor.any() else 1
     if post < 1:
-        raise ValueError(
-            f"the weights of {what} are larger than 16-bit scales reach (shift {post}, allowed 1 to {LARGEST_POST}); "
-            "train with more weight decay or a lower learning rate"
-        )
+        large = f"larger than 16-bit scales reach (shift {post}, allowed 1 to {LARGEST_POST})"
+        raise ValueError(f"the weights of {what} are {large}; train with more weight decay or a lower learning rate")
     return np.round(factor * 2.0 ** (post + pre)).astype(np.int64), post
 
 

@@ -64,8 +64,7 @@ def check_divides(batch_size: int, world: int, micro_batch_size: int | str) -> N
 
 def smaller(micro_batch_size: int, local_batch_size: int) -> int | None:
     """Return the largest divisor of the process's batch that is at most half the micro-batch; None below 1."""
-    half = micro_batch_size // 2
-    return next((size for size in range(half, 0, -1) if local_batch_size % size == 0), None)
+    return next((size for size in range(micro_batch_size // 2, 0, -1) if local_batch_size % size == 0), None)
 
 
 class Resident:

@@ -253,8 +253,11 @@ class Loop:
         self.model.eval()
         with self._averaged():
             with sharding.gathered(self.model):
-                values = self._validation_means()
+                scores = self._map_items()(self.task.validation, lambda batch: self.task.score(self.model, batch))
                 extra = {**self.refitted[1], **self.task.after_validation(self._map_items())}
+            count = scores.pop("count", None)
+            total = len(next(iter(scores.values()))) if count is None else float(count.double().sum())
+            values = {f"val/{name}": float(score.double().sum()) / total for name, score in scores.items()}
             value = self._chosen({**values, **extra})
             finite = math.isfinite(value)
             better = finite and self.metric.better(value, progress.best)
@@ -275,12 +278,6 @@ class Loop:
             hint = f"did you mean {near[0]}? It" if (near := nearest(name, values)) else "it"
             raise UserError(f"training.metric: validation gives no {name}; {hint} gives {', '.join(values)}")
         return values[name]
-
-    def _validation_means(self) -> dict[str, float]:
-        scores = self._map_items()(self.task.validation, lambda batch: self.task.score(self.model, batch))
-        count = scores.pop("count", None)
-        total = len(next(iter(scores.values()))) if count is None else float(count.double().sum())
-        return {f"val/{name}": float(score.double().sum()) / total for name, score in scores.items()}
 
     def _averaged(self) -> contextlib.AbstractContextManager[None]:
         average = self.updater.average

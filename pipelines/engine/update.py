@@ -96,10 +96,8 @@ class Updater:
                 except LackOfMemoryError as error:
                     self.shrink(error)
         size, processes = self.progress.micro_batch_size, self.accelerator.num_processes
-        self.monitor.say(
-            f"batch of {self.training.batch_size}: {processes} process{'es' * (processes > 1)} x "
-            f"{self.local_batch_size // size} accumulated x {size} at once"
-        )
+        each = f"{self.local_batch_size // size} accumulated x {size} at once"
+        self.monitor.say(f"batch of {self.training.batch_size}: {processes} process{'es' * (processes > 1)} x {each}")
 
     def _try_micro_batch(self) -> None:
         failed = None
@@ -263,8 +261,6 @@ class Updater:
         noise.begin(self.config.seed, self.progress.step, items, self.accelerator.device)
         if self.accelerator.device.type == "cuda":  # for noise of torch's own: a resumed run draws the same
             torch.cuda.manual_seed(derive_key(self.config.seed, "step", self.progress.step, int(items[0])))
-        if self.accelerator.mixed_precision == "no":
-            return self.task.loss(self.model, batch)
         with self.accelerator.autocast():
             return self.task.loss(self.model, batch)
 

@@ -162,11 +162,10 @@ class Follower:
 
     def _strangeness(self, series: str, after: int, until: int, asked: object) -> dict[int, float]:
         """Return how strange the moments in after < time <= until are; {} without a model or features of the series."""
-        try:
+        with suppress(ValueError):
             model = self.model.models[self.model.member_for(asked)]
             return self.feed.strangeness(model, series, after, until)
-        except ValueError:
-            return {}
+        return {}
 
     def _take_in(self, entry: Mapping[str, object]) -> list[str]:
         """Let the state know an answer, unless it does; return the tests for drift that alarm."""

@@ -5,6 +5,7 @@ import os
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,10 +93,8 @@ def find(names: Sequence[str] = ()) -> list[Found]:
 
 def _runs(workload: Path) -> Iterator[Run]:
     for path in sorted(workload.glob("*/")):
-        try:
+        with suppress(UserError):  # a folder of another's
             yield Run(workload.name, path.name)
-        except UserError:  # a folder of another's
-            continue
 
 
 def _members(run: Run) -> tuple[Run, ...]:
@@ -109,10 +108,9 @@ def _found(run: Run) -> Found:
 
 def _metric(workload: str) -> Metric | None:
     """Return the metric of a workload; None where its package is gone, or is a user's and cannot be imported."""
-    try:
+    with suppress(Exception):  # whatever that code raises: the other runs are listed all the same
         return workloads.find(workload).metric
-    except Exception:  # whatever that code raises: the other runs are listed all the same
-        return None
+    return None
 
 
 def size(path: Path) -> int:
@@ -155,5 +153,4 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 def _row(found: Found) -> tuple[str, ...]:
     when = time.strftime("%m-%d %H:%M", time.localtime(found.when))
     best = "" if found.best is None else f"{found.best:.5g}"
-    step = "" if found.step is None else str(found.step)
-    return (found.run.name, found.state, step, best, when, human(found.bytes))
+    return (found.run.name, found.state, "" if found.step is None else str(found.step), best, when, human(found.bytes))

@@ -84,8 +84,7 @@ def _collect(label: str, picture: np.ndarray) -> None:
 
 def panels(pictures: Sequence[Markup | tuple[Markup, str]]) -> Markup:
     """Return pictures, each alone or with a caption, side by side as far as the page is wide."""
-    pairs = [(each, "") if isinstance(each, Markup) else each for each in pictures]
-    return document("figures.html", pictures=pairs)
+    return document("figures.html", pictures=[(each, "") if isinstance(each, Markup) else each for each in pictures])
 
 
 def curves(metrics: Sequence[Mapping[str, float]]) -> Markup:

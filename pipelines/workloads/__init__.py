@@ -97,10 +97,8 @@ def _import_own(word: str, folder: Path) -> ModuleType:
     """Import a package from outside this project, under its own name."""
     file = folder / "__init__.py"
     if not file.is_file() or not folder.name.isidentifier():
-        raise UserError(
-            f"--workload {word}: a workload of your own is a Python package with a WORKLOAD, and there is none at that "
-            "path"
-        )
+        needed = "a workload of your own is a Python package with a WORKLOAD"
+        raise UserError(f"--workload {word}: {needed}, and there is none at that path")
     if folder.name in names():
         raise UserError(f"--workload {word}: this project has a workload {folder.name}; give your folder another name")
     package = import_folder(folder)

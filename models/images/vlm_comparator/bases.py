@@ -140,14 +140,11 @@ def _from_ours(config: VlmComparatorConfig) -> tuple[nn.Module, str]:
     model = io.load(config.base)
     trained = model.config
     if not isinstance(trained, VlmComparatorConfig) or trained.lora or trained.size != config.size:
-        raise ValueError(
-            f"base {config.base} must be a vlm that was trained whole on images of size {config.size}; it is {trained}"
-        )
+        wanted = f"a vlm that was trained whole on images of size {config.size}"
+        raise ValueError(f"base {config.base} must be {wanted}; it is {trained}")
     if config.question != PAIRS and trained.question == PAIRS and trained.preset == "small":
-        raise ValueError(
-            f"base {config.base} knows no words for levels, since it was trained with question={PAIRS}; give one that "
-            f"was trained with question={config.question}"
-        )
+        lacking = f"knows no words for levels, since it was trained with question={PAIRS}"
+        raise ValueError(f"base {config.base} {lacking}; give one that was trained with question={config.question}")
     return model.get_submodule("network"), revision
 
 
@@ -159,9 +156,8 @@ def _from_hub(config: VlmComparatorConfig) -> LoadedBase:
     family = family_of(config.base, base.settings)
     revision = base.revision()
     processor = load_processor(base)
-    network = base.load(
-        AutoModelForImageTextToText, dtype=base.dtype, attn_implementation="sdpa", **_quantized(config, family)
-    )
+    given = {"dtype": base.dtype, "attn_implementation": "sdpa", **_quantized(config, family)}
+    network = base.load(AutoModelForImageTextToText, **given)
     return LoadedBase(network, processor, family, False, revision)
 
 
@@ -192,12 +188,9 @@ def _of_videos(base: Base) -> dict[str, object] | None:
     """Return the settings of the part of a base's processor that is for videos, if the base has any."""
     from transformers.video_processing_utils import BaseVideoProcessor
 
-    try:
-        with quietly():
-            settings: dict[str, object] = BaseVideoProcessor.get_video_processor_dict(base.name, **base.given)[0]
-    except OSError:
-        return None
-    return settings
+    with contextlib.suppress(OSError), quietly():
+        return dict(BaseVideoProcessor.get_video_processor_dict(base.name, **base.given)[0])
+    return None
 
 
 def without_videos(kind: "type[ProcessorMixin]", videos: Mapping[str, object] | None = None) -> type:

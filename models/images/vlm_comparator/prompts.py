@@ -38,10 +38,8 @@ class Prompt(nn.Module):
         ids, place = self.inputs["input_ids"], base.network.config.image_token_id
         marks = (ids[0] == place).nonzero().flatten()
         if not len(marks) or len(marks) % 2:
-            raise ValueError(
-                f"base {config.base}: its tokenizer does not know the mark for an image, or its prompt has not "
-                f"two of them, so it cannot take two images: {self.text!r}"
-            )
+            lacking = "its tokenizer does not know the mark for an image, or its prompt has not two of them"
+            raise ValueError(f"base {config.base}: {lacking}, so it cannot take two images: {self.text!r}")
         self.begun = int(marks[len(marks) // 2 - 1]) + 1  # the first token after the first image
         kept = torch.ones(ids.shape[1], dtype=torch.bool)
         if kind == LEVELS:

@@ -79,16 +79,12 @@ class Data(DataSection):
         return tuple(dict.fromkeys(candle_tables.canonical(name, "data.context") for name in names))
 
     @model_validator(mode="after")
-    def _a_folder_has_files(self) -> "Data":
+    def _candles_are_there(self) -> "Data":
         if self.source == "files" and not self.folder:
             raise ValueError("data.source=files needs data.folder, the folder with the files of candles")
         if self.source not in (None, "files") and self.folder:
             raise ValueError(f"data.folder={self.folder} has no effect with data.source={self.source}; leave one out")
-        return self
-
-    @model_validator(mode="after")
-    def _longer_timeframes_are_multiples(self) -> "Data":
-        for each in self.timeframes:
+        for each in self.timeframes:  # which are multiples
             other_candles.factor(each, candle_tables.milliseconds(self.timeframe))
         return self
 

@@ -55,8 +55,7 @@ class Coin:
         """Return the coin with only the last `window` training rows of each fold."""
         if window is None:
             return self
-        newest = [parts["train"][parts["train"] > parts["train"][-1] - window] for parts in self.folds]
-        return self._trained_on(newest)
+        return self._trained_on([rows[rows > rows[-1] - window] for rows in (parts["train"] for parts in self.folds)])
 
     def joined(self) -> "Coin":
         """Return the coin with the validation rows of each fold among its training rows."""
@@ -186,10 +185,8 @@ def _note(data: Data, symbols: Sequence[str], apart: Mapping[str, Sequence[Seque
     if data.origin != "simulate":
         return "".join(own)
     names = ", ".join(symbols) if len(symbols) <= 5 else f"all {len(symbols)} coins"
-    return (
-        f"the candles of {names} are simulated, no market's; data.folder=FOLDER takes files of real ones, "
-        "data.source=ccxt downloads them"
-    )
+    real = "data.folder=FOLDER takes files of real ones, data.source=ccxt downloads them"
+    return f"the candles of {names} are simulated, no market's; {real}"
 
 
 def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Candles, Mapping[str, object]]:

@@ -169,10 +169,9 @@ def _check(model: SignalModel, coin: Coin, member: str) -> None:
         )
     # Simulated candles follow from the settings, which training fixed; their last bits differ between processors.
     if not known.warning and known.about["data_sha256"][symbol] != coin.facts["hash"]:
-        raise UserError(
-            f"{member}: the candles of {symbol} have changed since it was trained, so its test could hold rows that it "
-            "learned from; restore the old files, or train again under another --name"
-        )
+        changed = f"{member}: the candles of {symbol} have changed since it was trained"
+        learnt = "its test could hold rows that it learned from"
+        raise UserError(f"{changed}, so {learnt}; restore the old files, or train again under another --name")
 
 
 def _predict(config: Config, coin: Coin, place: Place, device: torch.device, map_items: MapItems) -> np.ndarray:

@@ -133,10 +133,8 @@ def feed(config: Config, folder: Path) -> CandleFeed:
     """Return the feed of a run's coins, which keeps what it has read in `folder`; UserError for simulated ones."""
     data, read = config.data, dict[str, tuple[object, Candles]]()
     if data.origin == "simulate":
-        raise UserError(
-            "a simulated market has no new candles; give data.folder=FOLDER, whose files grow, or data.source=ccxt "
-            "with data.symbols=[BTCUSDT,...] and data.exchange"
-        )
+        ccxt = "data.source=ccxt with data.symbols=[BTCUSDT,...] and data.exchange"
+        raise UserError(f"a simulated market has no new candles; give data.folder=FOLDER, whose files grow, or {ccxt}")
 
     def from_files(coin: str, now: int) -> Candles:
         paths = files.find(data.candles_folder, coin, data.timeframe)

@@ -49,10 +49,8 @@ class PeoplesRanking:
         """Write a CSV of scores about 0 with 95 % intervals, highest first; return a line about it."""
         if not len(self.answers):
             first = f"label the pairs in {following} first" if following else "begin with --next next.csv"
-            raise UserError(
-                f"{path} is not written, as there are no answers yet: {first}, or rank by a trained model with "
-                f"pipelines/predict.py --workload lmol --model FOLDER {self.folder}"
-            )
+            trained = f"a trained model with pipelines/predict.py --workload lmol --model FOLDER {self.folder}"
+            raise UserError(f"{path} is not written, as there are no answers yet: {first}, or rank by {trained}")
         scores, errors = self.posterior.scores - self.posterior.scores.mean(), self.posterior.errors
         heard = np.bincount(self.answers[:, :2].ravel(), minlength=len(self.names))
         rows = (
@@ -70,10 +68,8 @@ class PeoplesRanking:
         if not len(pairs):
             return f"{path}: no pairs, as all have been asked about"
         further = f"append its rows to {self.table}" if self.table else f"save it as {self.folder / PROPOSED}"
-        return (
-            f"{path}: {_count(len(pairs), 'pair')} to ask about; fill in the column label with First, Second or "
-            f"Similar, {further}, and ask again"
-        )
+        label = "fill in the column label with First, Second or Similar"
+        return f"{path}: {_count(len(pairs), 'pair')} to ask about; {label}, {further}, and ask again"
 
 
 class _Data(Section):
@@ -118,8 +114,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     if pairs and not known:
         raise UserError(f"{table}: none of its {_count(len(pairs), 'answer')} is about two images that can be used")
     answers = np.array([answer for answer, _ in known], np.int64).reshape(-1, 3)
-    known_before = _from_model(comparator, pixels) if comparator else _from_texture(pixels)
-    found = fitted(answers, known_before, [rater for _, rater in known])
+    found = fitted(answers, _before_answers(comparator, pixels), [rater for _, rater in known])
     unknown = len(pairs) - len(answers)
     heard = f"{_count(len(answers), 'answer')} about {len(np.unique(answers[:, :2])):,} of {len(names):,} images"
     notes = [
@@ -154,9 +149,8 @@ def _check_nothing_is_lost(
     kept = Counter(() if itself else (tuple(answer) for _, *answer in pairs))
     if lost := (Counter(tuple(answer) for _, *answer in read_table(path, columns).pairs) - kept).total():
         advice = "" if itself else f"append its rows to {table} first, or "
-        raise UserError(
-            f"{path} holds {_count(lost, 'answer')} that would be lost; {advice}name another file to write to"
-        )
+        answers = f"{_count(lost, 'answer')} that would be lost"
+        raise UserError(f"{path} holds {answers}; {advice}name another file to write to")
 
 
 def _count(number: int, noun: str) -> str:
@@ -190,20 +184,14 @@ def _read(
     return names, squares, aside
 
 
-def _from_texture(squares: Sequence[np.ndarray]) -> Prior:
-    """Return a prior under which images of similar texture have similar scores."""
-    images = torch.from_numpy(np.stack(squares)).movedim(-1, 1)
-    features = torch.cat([texture(part) for part in images.split(AT_ONCE)]).double().numpy()
-    return Prior(np.zeros(len(squares)), np.full(len(squares), UNKNOWN), _standardised(features))
-
-
-def _from_model(model: Comparator, squares: Sequence[np.ndarray]) -> Prior:
-    """Return a prior from a comparator's scores; errors are correlated between similar encodings."""
+def _before_answers(model: Comparator | None, squares: Sequence[np.ndarray]) -> Prior:
+    """Return a prior from a comparator's scores, else one under which images of similar texture have similar scores."""
     images = torch.from_numpy(np.stack(squares))
-    scores, errors = model.score(images)
-    encoded = model.encode_all(images).flatten(1).double().cpu().numpy()
-    return Prior(scores.numpy(), errors.numpy(), _standardised(encoded))
-
-
-def _standardised(features: np.ndarray) -> np.ndarray:
-    return np.asarray((features - features.mean(0)) / (features.std(0) + 1e-9))
+    if model:  # errors are correlated between similar encodings
+        scores, errors = (each.numpy() for each in model.score(images))
+        described = model.encode_all(images).flatten(1)
+    else:
+        scores, errors = np.zeros(len(squares)), np.full(len(squares), UNKNOWN)
+        described = torch.cat([texture(part) for part in images.movedim(-1, 1).split(AT_ONCE)])
+    features = described.double().cpu().numpy()
+    return Prior(scores, errors, (features - features.mean(0)) / (features.std(0) + 1e-9))

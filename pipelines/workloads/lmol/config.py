@@ -76,7 +76,7 @@ class Data(LoadedData):
         return files_of(self.source, self.columns.given(), self.attributes)
 
     @model_validator(mode="after")
-    def _attributes_have_columns(self) -> "Data":
+    def _images_and_attributes_are_known(self) -> "Data":
         names, of_one = self.attributes, {"attribute": self.attribute, "source": self.source}
         of_one |= {"columns.score": self.columns.score, "columns.std": self.columns.std}
         for key, value in of_one.items() if names else ():
@@ -85,10 +85,6 @@ class Data(LoadedData):
                 raise ValueError(f"data.{key}={value} is of one attribute; {other}, or leave data.attributes out")
         if len({name.lower() for name in names}) < len(names):  # files are named by them
             raise ValueError(f"data.attributes=[{','.join(names)}] names one twice; give each once")
-        return self
-
-    @model_validator(mode="after")
-    def _fold_exists(self) -> "Data":
         if self.fit != "crop" and self.source in ("digits", "photos"):
             raise ValueError(f"data.fit={self.fit} does nothing for {self.source}, which are squares; leave it out")
         if self.fold != "all" and not 0 <= self.fold < self.folds:
@@ -159,10 +155,8 @@ class Model(Section):
         for name, having in (kinds | dict.fromkeys(of_vlm, ("vlm",))).items():
             value = getattr(self, name)
             if value and value not in ("small", "pairs", "sdpa") and self.kind not in having:
-                raise ValueError(
-                    f"model.{name}={value} does nothing for model.kind={self.kind}; leave it out, "
-                    f"or set model.kind={' or '.join(having)}"
-                )
+                other = f"leave it out, or set model.kind={' or '.join(having)}"
+                raise ValueError(f"model.{name}={value} does nothing for model.kind={self.kind}; {other}")
         if self.tune and not self.base:
             raise ValueError(f"model.tune={self.tune} is of the tower of a base; give a model.base, or leave it out")
         if self.kind == "siamese" and self.base and self.texture:
@@ -244,22 +238,15 @@ class Config(BaseConfig):
         return (self.model.base or "") if self.model.kind == "siamese" else ""
 
     @model_validator(mode="after")
-    def _several_attributes_are_of_a_siamese(self) -> "Config":
+    def _training_fits_the_model(self) -> "Config":
         kind, names = self.model.kind, self.data.attributes
         if len(names) > 1 and kind != "siamese":
             raise ValueError(f"model.kind={kind} takes one attribute: give data.attributes=[{names[0]}], a run each")
-        return self
-
-    @model_validator(mode="after")
-    def _training_fits_the_model(self) -> "Config":
         if self.training.projector_rate != 1 and not self.model.lora:
-            raise ValueError(
-                f"training.projector_rate={self.training.projector_rate} is for a projector that trains beside "
-                "adapters; set model.lora=true, or leave it out"
-            )
+            rate = f"training.projector_rate={self.training.projector_rate}"
+            beside = "a projector that trains beside adapters"
+            raise ValueError(f"{rate} is for {beside}; set model.lora=true, or leave it out")
         if self.frozen and self.shift:
-            raise ValueError(
-                f"training.shift={self.training.shift} moves images, but with model.kind={self.model.kind} their "
-                "features are computed only once; leave training.shift out"
-            )
+            once = f"with model.kind={self.model.kind} their features are computed only once"
+            raise ValueError(f"training.shift={self.training.shift} moves images, but {once}; leave training.shift out")
         return self

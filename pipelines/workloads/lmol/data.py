@@ -157,18 +157,17 @@ def load(folder: Path, fold: int | str = 0, attribute: int | None = None) -> Com
 
 def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> dict[str, np.ndarray]:
     """Return the pairs (P, 3) of each part, labelled by scores; those that people labelled are trained on as given."""
-    drawn = {
-        "train": pairs.training(found.scores, parts["train"], found.theta, data.train_pairs, data.degree, data.seed)
-    }
+    train = pairs.training(found.scores, parts["train"], found.theta, data.train_pairs, data.degree, data.seed)
     if found.labels is not None:
         given = found.labels[np.isin(found.labels[:, :2], parts["train"]).all(1)]
-        made, asked = (np.sort(each[:, :2], axis=1) @ [len(found.scores), 1] for each in (drawn["train"], given))
-        drawn["train"] = np.concatenate([given, drawn["train"][~np.isin(made, asked)]])
-    if not len(drawn["train"]):
+        made, asked = (np.sort(each[:, :2], axis=1) @ [len(found.scores), 1] for each in (train, given))
+        train = np.concatenate([given, train[~np.isin(made, asked)]])
+    if not len(train):
         raise UserError(
             f"data.degree={data.degree}: of {len(parts['train'])} training images, none in more pairs, no two pairs of "
             "different images and one of similar ones can be made; give a larger data.degree, or more images"
         )
+    drawn = {"train": train}
     for part in ("validation", "test"):
         drawn[part] = pairs.evaluation(found.scores, parts[part], found.theta, data.evaluation_pairs, data.seed)
     return drawn
@@ -188,10 +187,8 @@ def _preferred(
     of_answer = part[found.labels[:, :2]].max(axis=1)
     answers = {name: found.labels[of_answer == number] for number, name in enumerate(PARTS)}
     if few := next((name for name in PARTS if not len(answers[name])), None):
-        raise UserError(
-            f"data.source={data.source}: none of the {len(found.labels)} answers falls to the {few} part; give more "
-            f"answers, or a smaller data.folds={data.folds}"
-        )
+        none = f"data.source={data.source}: none of the {len(found.labels)} answers falls to the {few} part"
+        raise UserError(f"{none}; give more answers, or a smaller data.folds={data.folds}")
     compared = np.unique(answers["train"][:, :2])
     who = np.full(len(found.labels), "") if found.raters is None else found.raters
     blank = Prior(np.zeros(len(part)), np.full(len(part), UNKNOWN))
@@ -236,10 +233,9 @@ def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> None
     """Raise UserError if a part has no pair, or if one of the answers never occurs in training."""
     if small := next((part for part in PARTS if len(parts[part]) < 2), None):
         usable = len(found.scores) if found.known is None else found.known.sum()
-        raise UserError(
-            f"data.source={data.source}: of {usable} usable images the {small} part has "
-            f"{len(parts[small])}, but two are needed; give more images, or a smaller data.folds={data.folds}"
-        )
+        lacking = f"of {usable} usable images the {small} part has {len(parts[small])}, but two are needed"
+        more = f"give more images, or a smaller data.folds={data.folds}"
+        raise UserError(f"data.source={data.source}: {lacking}; {more}")
     scores = np.sort(found.scores[parts["train"]])
     similar = pairs.natural_shares(scores, found.theta)[SIMILAR]
     widest, nearest = (float(units * found.unit) for units in (scores[-1] - scores[0], np.diff(scores).min()))

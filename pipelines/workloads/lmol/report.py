@@ -40,15 +40,16 @@ def sections(
 
 def _of_attribute(config: Config, test: Evaluation) -> list[tuple[str, Markup]]:
     judged = _compared(test)
+    verdict = beside(__file__, "verdict.html", summary=test.summary, found=judged, even=EVEN)
     if config.data.fold == "all":
         few = test.summary.get("few", "")
-        return [(heading(judged, few) + f", over {config.data.folds} folds" * (not few), _verdict(test, judged))]
+        return [(heading(judged, few) + f", over {config.data.folds} folds" * (not few), verdict)]
     found = json.loads(test.files[f"{test.split}.details.jsonl"])
     rows = from_csv(test.files[f"{test.split}.scores.csv"])
     strip = beside(__file__, "strip.html", images=found["strip"], Z95=Z95)
     drawn = [svg(_reliability(found["reliability"])), svg(_margins(found["margins"]))]
     answers = panels([*drawn, matrix(found["confusion"], CLASSES, "label", "answer")])
-    parts = [(heading(judged, test.summary["few"]), _verdict(test, judged) + strip)]
+    parts = [(heading(judged, test.summary["few"]), verdict + strip)]
     parts += [("Scores against the known ones", svg(_scores(rows))), ("Answers: confidence and accuracy", answers)]
     if by_family := [{"family": name, **figures} for name, figures in found["families"].items()]:
         parts.append(("Accuracy by family", table(by_family, "accuracy by family")))
@@ -73,11 +74,6 @@ def heading(found: Comparison, few: str = "") -> str:
     if own and rival is not None and not 1 / UNEQUAL <= rival / own <= UNEQUAL:
         return f"At {own:.2g} ms for two new images against {rival:.2g}, {verdict[0].lower()}{verdict[1:]}"
     return verdict
-
-
-def _verdict(test: Evaluation, found: Comparison) -> Markup:
-    """Return the verdict in sentences, on a run of one fold or of all."""
-    return beside(__file__, "verdict.html", summary=test.summary, found=found, even=EVEN)
 
 
 def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:

@@ -154,20 +154,13 @@ class Config(BaseConfig):
                 "(neither can change in an existing run: train under another --name)"
             )
         object.__setattr__(self, "data", self.data.model_copy(update={"vocabulary": vocabulary}))
+        self.sequence(self.model.resolved().context)  # which it holds twice
         return self
 
     def sequence(self, context: int) -> int:
         """Return the tokens per training example. Raises UserError if they do not hold the context twice."""
         sequence = self.training.sequence or 2 * context
         if sequence < 2 * context or sequence % 2:
-            raise UserError(
-                f"training.sequence={sequence} must be even and at least twice the context "
-                f"(model.context={context}); give {2 * context} or more"
-            )
+            wanted = f"even and at least twice the context (model.context={context})"
+            raise UserError(f"training.sequence={sequence} must be {wanted}; give {2 * context} or more")
         return sequence
-
-    @model_validator(mode="after")
-    def _sequence_holds_context(self) -> "Config":
-        if self.model.base is None:
-            self.sequence(self.model.resolved().context)
-        return self

@@ -138,9 +138,8 @@ def divided(
         is_held_out = place < (0 if len(own_test) else lowest)
         highest = int((hashes >= HASHES - HASHES // VALIDATION).sum())
         validates = place >= len(place) - max(1, min(data.validation_stories, most, highest))
-        tested = (
-            f"{'its own test split' if len(own_test) else 'the lowest tenth'} held out (at most {data.test_stories:,})"
-        )
+        part = "its own test split" if len(own_test) else "the lowest tenth"
+        tested = f"{part} held out (at most {data.test_stories:,})"
         picks = f"the highest twentieth to pick the best model (at most {data.validation_stories:,})"
         how = f"by a hash of seed {data.seed} and story, {tested}, {picks}"
     if data.percent < 100:

@@ -157,10 +157,8 @@ def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> I
 
 def _no_text(source: str, what: str, names: Iterable[str]) -> UserError:
     has = printable(", ".join(names), 200) or "none"
-    return UserError(
-        f"data.source={source}: {what} needs a column `text` of strings; it has {has}; rename one, or give another "
-        "source"
-    )
+    needed = f"{what} needs a column `text` of strings; it has {has}"
+    return UserError(f"data.source={source}: {needed}; rename one, or give another source")
 
 
 def _download(name: str) -> datasets.DatasetDict:

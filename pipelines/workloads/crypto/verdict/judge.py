@@ -103,9 +103,8 @@ def judge(
     theirs = {name: metrics(rows, labels, prior) for name, rows in baselines.items()}
     rival = min(theirs, key=lambda name: theirs[name]["log_loss"])
     predictors = {PRIOR: classification.prior_rows(prior, len(labels)), **baselines}
-    base = min(
-        (name for name in BASES if name in predictors), key=lambda name: log_losses(predictors[name], labels).mean()
-    )
+    bases = [name for name in BASES if name in predictors]
+    base = min(bases, key=lambda name: log_losses(predictors[name], labels).mean())
     differences = {
         name: block_bootstrap(
             probabilities, predictors[name], labels, horizon, resamples=resamples, confidence=confidence, seed=seed

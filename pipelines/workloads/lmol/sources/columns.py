@@ -45,9 +45,8 @@ def assigned(
     given = given or {}
     for holds, column in given.items():
         if column not in header:
-            raise UserError(
-                f"data.columns.{holds}={column}: {table} has no such column; it has {', '.join(header) or 'none'}"
-            )
+            there = ", ".join(header) or "none"
+            raise UserError(f"data.columns.{holds}={column}: {table} has no such column; it has {there}")
     known = {plain(column): column for column in reversed(header)}
     free = {name: column for name, column in known.items() if column not in given.values()}
     guessed = {

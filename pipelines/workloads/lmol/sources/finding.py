@@ -40,10 +40,8 @@ def find_table(source: str, columns: Mapping[str, str], attributes: Sequence[str
         if len(tables) != 1:
             most = max(tables, key=lambda each: each.stat().st_size, default=None)
             found = f"has {_named(tables)}; name the one to use, as in data.source={most}" if tables else "has none"
-            raise UserError(
-                f"data.source={source}: the folder of images must contain exactly one CSV, of image,score or of pairs, "
-                f"or a folder per rank; it {found}"
-            )
+            one = "exactly one CSV, of image,score or of pairs, or a folder per rank"
+            raise UserError(f"data.source={source}: the folder of images must contain {one}; it {found}")
         return tables[0]
     if not path.is_file():
         near = difflib.get_close_matches(source, EMBEDDED, 1)
@@ -62,10 +60,8 @@ def find_answers(source: Path, columns: Mapping[str, str] | None) -> tuple[Path 
     tables = [each for each in _tables(source) if kind_of(each, columns) == ANSWERS]
     tables = tables or [each for each in _above(source, columns) if kind_of(each, columns) == ANSWERS]
     if len(tables) > 1:
-        raise UserError(
-            f"{source} has tables of answers, {_named(tables)}; put their rows into one, or name the one to use, as in "
-            f"{tables[0]}"
-        )
+        one = f"put their rows into one, or name the one to use, as in {tables[0]}"
+        raise UserError(f"{source} has tables of answers, {_named(tables)}; {one}")
     images = {path.name for path in source.rglob("*") if path.suffix.lower() in ENDINGS}
     beside = [*_tables(source), *(each for each in _tables(_parent(source)) if _mentions(each, images))]
     unknown = (layout_of(each, None)[2] for each in beside if each not in tables)

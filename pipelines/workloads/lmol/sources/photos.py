@@ -70,10 +70,8 @@ def read_photos(data: Data, path: Path) -> ImageSet:
     et al. 2004): that of a single crop would depend on the picture as much as on the damage.
     """
     if not PHOTO_SIZES[0] <= data.size <= PHOTO_SIZES[1]:
-        raise UserError(
-            f"data.size={data.size}: for data.source=photos it must be {PHOTO_SIZES[0]} to {PHOTO_SIZES[1]}, so that "
-            "a crop shows something and is smaller than the photo"
-        )
+        sizes = f"{PHOTO_SIZES[0]} to {PHOTO_SIZES[1]}, so that a crop shows something and is smaller than the photo"
+        raise UserError(f"data.size={data.size}: for data.source=photos it must be {sizes}")
     crops = [(name, number) for name in PHOTOS for number in range(data.photos_crops)]
     made = in_order(partial(_photo_crops, data.size, data.seed), crops, "degrading photos, crops")
     names: list[str] = []

@@ -164,10 +164,8 @@ def _averaged(listed: Listed, given: Mapping[str, Sequence[tuple[str, str]]]) ->
             for i, (name, level, noise) in enumerate(zip(raters, found.levels, found.noises, strict=True))
         ]
         worst = max(listed.raters, key=lambda each: each["noise"])
-        listed.notes.append(
-            f"{len(raters)} raters, whose noise is {np.median(found.noises):.3g} in the median; the noisiest, "
-            f"{worst['rater']}, has {worst['noise']:.3g}"
-        )
+        usual = f"{len(raters)} raters, whose noise is {np.median(found.noises):.3g} in the median"
+        listed.notes.append(f"{usual}; the noisiest, {worst['rater']}, has {worst['noise']:.3g}")
 
 
 def _pairs(listed: Listed, table: Path, rows: Rows, root: Path) -> None:
@@ -184,10 +182,8 @@ def _pairs(listed: Listed, table: Path, rows: Rows, root: Path) -> None:
             label = ALSO[text]
             others.setdefault(text, line)
         if label is None:
-            raise UserError(
-                f"{table}, line {line}: the label is {row['label']!r}; it must be First (img1 ranks higher), "
-                "Second or Similar"
-            )
+            known = "First (img1 ranks higher), Second or Similar"
+            raise UserError(f"{table}, line {line}: the label is {row['label']!r}; it must be {known}")
         for name, score in ((row["first"], "score1"), (row["second"], "score2")):
             listed.add(name, row[score]) if score in row else listed.scores.setdefault(name, "")
         votes = _votes(table, line, row)
