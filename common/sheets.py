@@ -12,6 +12,7 @@ from common.foreign_text import other_encoding
 
 JSON = (".json", ".jsonl", ".ndjson")
 DIVIDERS = ",;\t|"
+csv.field_size_limit(2**31 - 1)  # a story may be longer than the 131,072 characters that Python allows a cell
 
 
 def rows(path: Path) -> list[tuple[int, list[object]]]:
@@ -46,8 +47,9 @@ def cells(path: Path, lone: str = ",") -> tuple[list[tuple[int, list[str]]], str
     """
     try:
         text = path.read_text(encoding=other_encoding(path) or "utf-8-sig")
+        lone = "\t" if path.suffix.lower() == ".tsv" else lone
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=divider(text, lone), strict=True)
-        rows = [(number, [cell.strip() for cell in row]) for number, row in enumerate(reader, 1)]
+        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read, or is not UTF-8 ({error}); save it as CSV in UTF-8") from error
     except csv.Error as error:
@@ -58,6 +60,8 @@ def cells(path: Path, lone: str = ",") -> tuple[list[tuple[int, list[str]]], str
 def named(path: Path) -> list[tuple[int, dict[str, str]]]:
     """Return (number, {column: cell}) of each row of a CSV; UserError for rows that its header does not fit."""
     (_, header), *rows = cells(path)[0] or [(0, [])]
+    if twice := next((name for name in header if header.count(name) > 1), None):
+        raise UserError(f"{path} has two columns named {twice!r}; rename or remove one")
     if wrong := next(((number, row) for number, row in rows if len(row) != len(header)), None):
         has = f"has {len(wrong[1])} cells under {len(header)} columns; put quotes around texts with commas"
         raise UserError(f"{path}: line {wrong[0]} {has}")

@@ -84,4 +84,5 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
     )
     write_text(run.report, page)
     if verdict:
+        write_json(run.judged_file, run.models())
         write_text(run.verdict_file, f"{verdict[0]}\n")

@@ -53,6 +53,7 @@ class Run:
         self.report = self.folder / "report.html"
         self.outcome_file = self.folder / "outcome.json"
         self.verdict_file = self.folder / "verdict.txt"
+        self.judged_file = self.folder / "judged.json"  # the models() that the verdict is about
 
     def member(self, name: str) -> "Run":
         """Return the run of one member of a run of many models."""
@@ -70,18 +71,21 @@ class Run:
     def verdict(self) -> str:
         """Return the report's heading; empty before an evaluation."""
         said = self.verdict_file.read_text().strip() if self.verdict_file.is_file() else ""
-        return f"of earlier weights: {said}" if said and self._newer_than(self.verdict_file) else said
+        return f"of earlier weights: {said}" if said and self._trained_on() else said
 
-    def _newer_than(self, verdict: Path) -> bool:
-        """Return whether a model of the run was written after a verdict."""
-        files = [file for of in ("", "members/*/") for file in self.folder.glob(f"{of}model/best/*.safetensors")]
-        return any(file.stat().st_mtime > verdict.stat().st_mtime for file in files)
+    def models(self) -> list[object]:
+        """Return the digests of the models that training of the run and of its members ended with, in order."""
+        files = [self.outcome_file, *sorted(self.folder.glob("members/*/outcome.json"))]
+        return [json.loads(file.read_text()).get("models") for file in files if file.is_file()]
+
+    def _trained_on(self) -> bool:
+        """Return whether models have changed since the run was judged."""
+        return self.judged_file.is_file() and json.loads(self.judged_file.read_text()) != self.models()
 
     def unjudged(self) -> str:
         """Say of a run that no evaluation has judged, or not as it is, how far its training came; empty for others."""
-        whole = self.root / self.name.partition("/")[0]
-        verdict = whole / self.verdict_file.name
-        if (judged := verdict.is_file()) and not self._newer_than(verdict):
+        whole = Run(self.workload, self.name.partition("/")[0])
+        if (judged := whole.verdict_file.is_file()) and not whole._trained_on():
             return ""
         files = [self.metrics_file, *self.folder.glob("members/*/metrics.jsonl")]
         step = max((int(entry.get("step") or 0) for file in files for entry in read_json_lines(file)), default=0)

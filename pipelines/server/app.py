@@ -119,9 +119,10 @@ async def _failed(request: Request, error: Exception) -> Response:
     if message == "Not Found":
         path = request.url.path
         shown = [each for each in request.app.routes if getattr(each, "include_in_schema", False)]
-        takes = [method for route in shown if route.path_regex.match(path) for method in route.methods]
-        then = f"it takes {', '.join(takes)}, not {request.method}" if takes else "GET /docs lists what there is"
-        return Answer({"error": f"there is nothing at {path[:200]}: {then}"}, 405 if takes else 404, error.headers)
+        methods = [method for route in shown if route.path_regex.match(path) for method in route.methods]
+        if takes := ", ".join(methods):
+            return Answer({"error": f"{path[:200]} takes {takes}, not {request.method}"}, 405, {"Allow": takes})
+        return Answer({"error": f"there is nothing at {path[:200]}: GET /docs lists what there is"}, 404, error.headers)
     return Answer({"error": message}, error.status_code, error.headers)
 
 

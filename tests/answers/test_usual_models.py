@@ -111,10 +111,11 @@ def test_a_run_that_was_trained_on_since_its_evaluation_says_that_its_verdict_is
         folder = tmp_path / "runs/cvrp" / name
         (folder / member / "metrics.jsonl").write_text('{"step": 1020, "val/cost": 9}\n')
         (folder / "verdict.txt").write_text("Better\n")
-        weights = folder / member / "model/best/model.safetensors"
-        for seconds, verdict in ((-10, "Better"), (10, "of earlier weights: Better")):
-            at = (folder / "verdict.txt").stat().st_mtime + seconds
-            os.utime(weights, (at, at))
+        (folder / member / "outcome.json").write_text('{"state": "done", "models": {"best/model.safetensors": "1"}}')
+        (folder / "judged.json").write_text('[{"best/model.safetensors": "1"}]')
+        for seconds, verdict in ((0, "Better"), (10, "of earlier weights: Better")):
+            if seconds:  # trained again, to another model
+                (folder / member / "outcome.json").write_text('{"models": {"best/model.safetensors": "2"}}')
             capsys.readouterr()
             shown = app.described(serve.opened(f"cvrp/{name}", "cpu", Limits()))
             assert shown["verdict"] == trained.Run("cvrp", name).verdict() == verdict

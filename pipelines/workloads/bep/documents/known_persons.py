@@ -11,7 +11,6 @@ from pipelines.workloads.bep.documents.masking import WORDS
 
 STRONG_ENOUGH = 4  # evidence that makes a name one everywhere in the document
 FEWEST_LETTERS = 3  # of a name that is looked for alone
-FEWEST_OF_SHORT_FORM = 4
 
 
 class Name(NamedTuple):
@@ -44,8 +43,8 @@ def known_again(
     sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH]
     lone = {word for words in sure for word in words if word.lower() not in WORDS["capital_particles"]}
     alone = {form for word in lone for form in (word.lower(), plain(word)) if len(form) == len(word)}
-    firsts = {words[0].lower() for words in sure if "-" not in words[0]}
-    short_forms = {first[:at] for first in firsts for at in range(FEWEST_OF_SHORT_FORM, len(first) - 1)}
+    firsts = (words[0].lower() for words in sure if "-" not in words[0])
+    short_forms = {first[:at] for first in firsts for at in range(4, len(first) - 1)}
     beside = (each for run in runs for each in zip([None, *run], run, [*run[1:], None], strict=False))
     for before, (begin, end, word), following in beside:
         if end - 1 in taken or Piece(begin, end, word).initial or patterns.FIRM.match(text[end : end + 20].lstrip(" ")):
@@ -74,8 +73,8 @@ def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tup
     firsts |= {each[-1:] + each[:-1] for each in firsts}  # a surname before a given name
     longer = {each for each in firsts if len(each) > 1}
     initials = {form for each in longer for form in (each, each.upper(), (each[0] + each[-1]).upper())}
-    cells = [cell.span("them") for cell in patterns.INITIALS_ALONE.finditer(text)]
-    named = [list(patterns.INITIALS.finditer(text, *cell)) for cell in cells]
+    cells = patterns.INITIALS_ALONE.finditer(text)
+    named = [list(patterns.INITIALS.finditer(text, *cell.span("them"))) for cell in cells]
     alone = [each for cell in named if all(each[0] in initials for each in cell) for each in cell]
     if len({each[0] for each in alone if each[0].lower() not in terms()}) > 1:
         yield from (each.span() for each in alone)

@@ -99,8 +99,7 @@ class Reader:
         beside = [name for run in runs for name in self._in_run(run, *edges)]
         begun = {name.begin: name for name in [*found, *beside, *self._inverted(runs)]}
         spans = _apart((name.begin, name.end) for name in begun.values())
-        known = [begun[begin] for begin, _ in spans]
-        again = known_again(self.text, runs, known, self.expected, self._ordinary)
+        again = known_again(self.text, runs, [begun[begin] for begin, _ in spans], self.expected, self._ordinary)
         return _apart({*spans, *again, *self.users})
 
     def _leave_out(self, runs: list[list[Piece]], firms: Collection[str]) -> None:
@@ -171,9 +170,8 @@ class Reader:
         titled = [word.title() if word.isupper() else word.removesuffix("'s") for word in words]
         if not words or self._is_other(part, words) or any(patterns.FIRM.fullmatch(each.word) for each in run[last:]):
             return None
-        title = [
-            match for match in patterns.TITLE.finditer(self.text, max(0, begin - 30), begin) if match.end() == begin
-        ]
+        titles = (each for each in patterns.TITLE.finditer(self.text, max(0, begin - 30), begin) if each.end() == begin)
+        title = [each for each in titles if words[0].isupper() or not each[0].isupper()]  # no "MS Intune"
         weight = min(self.expected[begin], self.expected[end - 1])
         plain = [self._ordinary(word) for word in words]
         particles = [word.lower() in WORDS["capital_particles"] for word in titled]

@@ -183,6 +183,14 @@ def test_what_other_hands_write_is_masked(text, left):
         "3 | Price IFC turnover | open",
         "The file of Whitlow and Hale is late.",
         "Liffey Hall 2, BEP close-out",
+        "The steel is shipped from Austin to Dallas and on to Chester.",
+        "The Kalman Filter (KF) and the Gaussian Process (GP) are known.",
+        "Devices: MS Intune, MR Headset.",
+        "The sum is EUR 712 345 678 for 650 250 500 mm2.",
+        "See Table 12, 1000 Samples; Stage 4, 2020 Edition; Block 4, Zone 3.",
+        "Unit 3, Heat Recovery Centre; the Ground Floor, Main Building.",
+        "Standort: Technikraum\nDer Technikraum ist kühl.",
+        "Case BS-5950 and EN 1992, 2004 Edition",
     ],
 )
 def test_what_only_looks_like_a_name_or_an_address_stays(text):
