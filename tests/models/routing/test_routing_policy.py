@@ -16,10 +16,6 @@ from tests.models.routing.policies import EVERY_ENCODER, assert_valid, make_inst
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
 
 
-def relative_difference(one: torch.Tensor, other: torch.Tensor) -> float:
-    return ((one - other).norm() / one.norm()).item()
-
-
 @pytest.mark.parametrize("starts", [1, 6])
 @pytest.mark.parametrize(("kind", "neighbors"), EVERY_ENCODER)
 def test_parallel_log_probabilities_and_gradients_equal_those_of_single_steps(kind, neighbors, starts):
@@ -42,8 +38,11 @@ def test_parallel_log_probabilities_and_gradients_equal_those_of_single_steps(ki
 
     torch.testing.assert_close(rollout.log_prob, log_prob, rtol=1e-5, atol=1e-5)
     assert rollout.log_prob.min() < -1
+    # Gradients of attention to a destination nearly cancel, so float32's rounding of the whole counts there.
+    whole = torch.cat([gradient.flatten() for gradient in parallel.values()]).norm().item()
     for name, parameter in policy.named_parameters():
-        assert relative_difference(parallel[name], parameter.grad) < 1e-4, name
+        own = parallel[name].norm().item()
+        assert (parallel[name] - parameter.grad).norm().item() < 2e-5 * own + 5e-7 * whole, name
 
 
 @pytest.mark.parametrize(("kind", "neighbors"), EVERY_ENCODER)
