@@ -98,7 +98,7 @@ def test_levels_are_learnt_from_scores_and_their_errors():
     goals = model.goals(torch.arange(8.0), torch.full((8,), 0.5))
     torch.testing.assert_close(goals.sum(1), torch.ones(8))
     pair = torch.tensor([0])
-    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=3e-3)
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
     losses = []
     for _ in range(150):
         _, levels = model(images, pair, pair, with_encodings=True)
@@ -107,7 +107,7 @@ def test_levels_are_learnt_from_scores_and_their_errors():
         optimizer.step()
         optimizer.zero_grad()
         losses.append(float(loss.detach()))
-    assert losses[-1] < losses[0] / 4
+    assert losses[-1] < losses[0] / 10
     scores, _ = model.eval().estimates(model.encode(images).detach())
     assert torch.corrcoef(torch.stack([scores, torch.arange(8.0).double()]))[0, 1] > 0.95
     assert (model.goals(torch.tensor([-3.0, 11.0]), None).argmax(1) == torch.tensor([0, 4])).all()
