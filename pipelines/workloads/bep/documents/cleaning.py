@@ -39,6 +39,8 @@ FIELD_ERRORS = re.compile(
 )
 
 STARTS_ANEW = re.compile(rf"- |\d+(?:\.\d+)*\.? [{UPPER}]|[a-z0-9]{{1,3}}[.)] |#")  # a list item or a heading
+GAP = re.compile(r"(?<=\S)[^\S\n]++(?=[^\s|])")  # between the words of a line
+MARKER = re.compile(r"\s*(?:#+|\W{0,2}(?:[\d.]{1,9}|[a-z]|[ivxl]{1,5})?[.)]?)")  # of an item of a list or of a heading
 DIVIDED = re.compile(r"[^\W\d_]{2}-$")
 
 
@@ -72,7 +74,7 @@ def clean(
     text, counts["header_and_footer_lines"] = remove_headers_and_footers(text)
     text, counts["contents_lines"] = remove_contents(text)
     text, counts["field_errors"] = FIELD_ERRORS.subn("", text)
-    text = tidy(text)
+    text = tidy(text if wrapped else part_cells(text))
     if wrapped:
         text, counts["lines_joined"] = join_lines(text)
     if mask:
@@ -142,6 +144,22 @@ def remove_contents(text: str) -> tuple[str, int]:
         run = [(number, int(match[1]))] if match else []
     gone |= {above for above, below in pairwise(full) if below in gone and CONTENTS.fullmatch(lines[above])}
     return "\n".join(line for number, line in enumerate(lines) if number not in gone), len(gone)
+
+
+def part_cells(text: str) -> str:
+    """Put bars between the cells of tables, and the fields of forms, that tabs, or spaces as wide as columns, part."""
+
+    def parted(line: re.Match[str]) -> str:
+        gaps = [gap for gap in GAP.finditer(line[0]) if not MARKER.fullmatch(line[0][: gap.start()])]
+        enough = 2 if sum(len(gap[0]) > 1 and line[0][gap.start() - 1] not in ".!?:;" for gap in gaps) > 1 else 3
+        cells, place = [], 0
+        for gap in gaps:
+            if ("\t" in gap[0] or len(gap[0]) >= enough) and line[0][gap.start() - 1] != "|":
+                cells.append(line[0][place : gap.start()])
+                place = gap.end()
+        return " | ".join([*cells, line[0][place:]])
+
+    return re.sub(r"[^\n]*(?:\t|  )[^\n]*", parted, text)
 
 
 def tidy(text: str) -> str:

@@ -41,6 +41,7 @@ def known_again(
     """Yield (begin, end) of what names a person of strong evidence; ordinary words only where one is `expected`."""
     taken = {begin for name in found for begin in range(name.begin, name.end)}
     sure = [name.words for name in found if name.evidence >= STRONG_ENOUGH]
+    whole_names = " ".join(text[name.begin : name.end] for name in found if name.evidence >= STRONG_ENOUGH)
     lone = {word for words in sure for word in words if word.lower() not in WORDS["capital_particles"]}
     alone = {form for word in lone for form in (word.lower(), plain(word)) if len(form) == len(word)}
     firsts = (words[0].lower() for words in sure if "-" not in words[0])
@@ -58,7 +59,8 @@ def known_again(
             shown = short or patterns.BY.search(text[max(0, begin - 20) : begin]) or patterns.DOES.match(text, end)
             if expected[begin] or shown or not ordinary(word):
                 joined = short or (before is not None and before.word.lower() in WORDS["capital_particles"])
-                yield before.begin if before and joined else begin, end
+                own = text[begin:end] in whole_names
+                yield before.begin if before and joined else begin if own else end - len(word), end
     logins = {plain(each.words[0])[:1] + plain(each.words[-1]) for each in found if each.words[1:]} - terms()
     yield from (match.span() for match in patterns.LOGIN.finditer(text) if match[0] in logins)
     yield from (span for span in _initials(text, found, expected) if span[0] not in taken)
@@ -69,6 +71,7 @@ def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tup
     sure = [each for each in found if each.evidence >= STRONG_ENOUGH]
     firsts = {letters(patterns.TITLE.sub("", text[each.begin : each.end])) for each in sure}  # "MvdO"
     firsts |= {letters(" ".join(each.words)) for each in sure}
+    firsts |= {each.words[0][0] + each.words[-1][:2] for each in sure}  # "ALo"
     firsts |= {"".join(word[0] for word in each.words) for each in sure}
     firsts |= {each[-1:] + each[:-1] for each in firsts}  # a surname before a given name
     longer = {each for each in firsts if len(each) > 1}

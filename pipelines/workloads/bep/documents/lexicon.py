@@ -25,7 +25,7 @@ def known_names() -> tuple[frozenset[str], frozenset[str]]:
     """Return given names and surnames in Latin letters: those of the package Faker and of masking.json."""
     spellings = [{ord(form): way[a] for a in way for form in (a, a.upper())} for way in WORDS["letters"]]
     kinds: tuple[set[str], set[str]] = set(WORDS["given_names"]), set(WORDS["surnames"] + WORDS["eastern_surnames"])
-    for module in _modules("person"):
+    for module in faker_modules("person"):
         for attribute in dir(module.Provider):
             values = getattr(module.Provider, attribute) if "_name" in attribute and "lang" not in attribute else None
             if isinstance(values, tuple | list | dict):
@@ -58,7 +58,8 @@ def terms() -> frozenset[str]:
     return frozenset(words | _lower("en_US"))
 
 
-def _modules(kind: str) -> Iterator[ModuleType]:
+def faker_modules(kind: str) -> Iterator[ModuleType]:
+    """Yield the modules of the package Faker, one a locale, that make a kind of text."""
     from faker import providers
 
     package = importlib.import_module(f"{providers.__name__}.{kind}")
@@ -69,7 +70,7 @@ def _modules(kind: str) -> Iterator[ModuleType]:
 
 def _lower(locale: str = "") -> set[str]:
     """Return Faker's ordinary words of a locale or of all."""
-    found = (module.Provider.word_list for module in _modules("lorem") if module.__name__.endswith(locale))
+    found = (module.Provider.word_list for module in faker_modules("lorem") if module.__name__.endswith(locale))
     return {word for words in found for word in words if word.islower()}
 
 

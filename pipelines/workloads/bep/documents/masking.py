@@ -27,29 +27,49 @@ URLS = re.compile(
     r"|(?<![\w./\\@-])(?:[A-Za-z0-9-]+\.)+(?:com|org|net|gov|edu|eu|uk|ie|us|ca|au|nz|de|at|ch|fr|be|nl|es|it|pt|dk|se|no|fi|pl"
     r"|info|io|app|cloud|biz)(?:\.[a-z]{2})?\b(?![.-]?\w)(?:/[^\s<>|\"]*[^\s<>|\".,;:!?)\]}'])?"
 )
+_WIDE = r"(?: ?[-/.()\u2013]{1,2} ?| )?"  # within one that a label stands before
+_EXTENSION = rf"(?:,? ?(?:x|#|(?i:{WORDS['extensions']})\.?) ?\d{{1,5}})?"
 _GAP = r"(?:[ .-]?[()]?[ .-]?|/(?!0))"  # within a number; a slash with spaces around it stands between two
 # A telephone number is not part of a longer code; standards, scales and dates have other forms.
 TELEPHONES = re.compile(
     rf"(?<![\w.:/+#-])(?:"
-    rf"\+\d(?:{_GAP}\d){{7,14}}+(?:\d{{0,3}}(?:[/-]\d{{1,4}})*+(?!\w))?"  # +44 (0)20 7946 0123/24/25/26
+    # +44 (0)20 7946 0123/24/25/26
+    rf"(?:\(\+\d{{1,3}}\)(?= ?\d\d)|\+\d)(?:{_GAP}\d){{7,14}}+(?:\d{{0,3}}(?:[/-]\d{{1,4}})*+(?!\w))?{_EXTENSION}"
     r"|(?:00[1-9]\d{0,2} \(?\d(?:[ ()]{0,3}\d){5,12}+"  # 0044 20 7946 0123
     r"|\(0\d{1,5}\) ?\d(?:[ -]?\d){4,8}+"  # (020) 7946 0123
     r"|(?:1[ -])?\(\d{3}\) ?\d{3}[ .-]\d{4}"  # (555) 010-0199
-    r"|(?:1-)?\d{3}([ .-])\d{3}\1\d{4}"  # 555-010-0199
+    r"|(?:1-)?\d{3}([ .-])\d{3}(?:\1|-)\d{4}|1[38]00 \d{3} \d{3}"  # 555-010-0199, 1300 975 707
+    # 655 550 188
+    r"|(?<![A-Z]{3} )(?<![$\u20ac\u00a3] )[5-9]\d{2}([ -])\d{3}\2(?!000)\d{3}"
+    r"(?! ?(?:[^\W\d]{1,3}[23]?\b|[\u20ac%]))"
+    r"|0 ?\(\d{3}\) \d{3} \d\d \d\d"  # 0 (542) 555 01 73
     r"|00[1-9]\d{8,13}|\(\d{2,3}\) \d{3,4}[ -]\d{4}"  # 00971501234567, (65) 6555-0145
     r"|0[1-9]\d{0,4}(?: ?/ ?| )\d\d(?: ?\d{2,4}){1,3}+-\d{1,5}|0[1-9]\d{0,3}-\d{6,8}"  # 030 1234567-89, 0522-550143
     r"|0[1-9]\d{1,3} / \d{2,4}(?: \d{2,4}){1,3}+"  # 0341 / 555 01 72
     r"|0[1-9](?:\.\d\d){4}"  # 06.12.34.56.78
+    # 0598 - 55 50 10
+    r"|(?!\d\d([./-])\d\d\3\d)(?=0[\d ./\u2013-]{0,16}\d{3})"
+    r"0[1-9](?:(?: ?(?:-(?!00)|[/.\u2013]) ?| )?\d){6,10}+(?! ?\d)"
     r"|0[1-9](?:\d{8,9}|\d{0,3}/\d{5,8})"  # 02079460123, 030/1234567
     r"|(?=(?:\d ?){9,12}+(?!\d))0[1-9]\d{0,3}(?: \d{2,6}+){1,4}+"  # 020 7946 0123
-    r")(?: ?(?:x|ext\.?|poste|Durchwahl) ?\d{1,5})?(?!\w|[.:-]\w))"
+    rf"){_EXTENSION}(?!\w|[.:-]\w))"
 )
-LABELLED = re.compile(rf"\b{WORDS['telephone_labels']}[ ]?[:.|]? ?(?P<it>[+(]?\d(?:{_GAP}\d){{5,14}}(?!\w))", re.I)
-CALLED = re.compile(rf"(?:[\w.]+ )?{WORDS['telephone_labels']}|office|line|contact (?:no\.?|number)", re.I)
-NUMBERS = re.compile(rf"[+(]?\d(?:{_GAP}\d){{5,14}}")
+OTHER_NUMBER = re.compile(rf"\b(?:{WORDS['before_other_numbers']})\b[^,;|\n]{{0,15}}$", re.I)
+LABELLED = re.compile(
+    rf"\b{WORDS['telephone_labels']}(?: [^\W\d]+){{0,2}} ?[:.|]? ?"
+    rf"(?P<it>[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}{_EXTENSION}(?!\w))",
+    re.I,
+)
+CALLED = re.compile(
+    rf"(?:[\w.]+ )?{WORDS['telephone_labels']}(?: ?[/+&] ?{WORDS['telephone_labels']})?|office|line"
+    r"|contact (?:no\.?|number)",
+    re.I,
+)
+NUMBERS = re.compile(rf"[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}{_EXTENSION}")
 # What follows a number in a list: another one, or the last digits that differ ("020 7946 0123/24").
 LISTED = re.compile(
-    rf"{TELEPHONE} ?(?:[/,;&]|or|and) ?(?P<it>(?:[+(]?\d(?:{_GAP}\d){{5,14}}|\d{{1,4}}(?![\d.%]| ?[A-Za-z]))(?!\w))"
+    rf"{TELEPHONE} ?(?:[/,;&|]|or|and|und|et|og|y|e) ?"
+    rf"(?P<it>(?:[+(]?\d(?:{_GAP}\d){{5,14}}|\d{{1,4}}(?![\d.%]| ?[A-Za-z]))(?!\w))"
 )
 
 IBANS = re.compile(
@@ -173,6 +193,11 @@ def _is_ipv6(match: re.Match[str]) -> bool:
     return len(match[0]) > 6
 
 
+def _is_telephone(match: re.Match[str]) -> bool:
+    """Return whether no word before says that it is a number of a firm's registration."""
+    return match[0][0] == "+" or not OTHER_NUMBER.search(match.string, max(0, match.start() - 30), match.start())
+
+
 def _is_secret(match: re.Match[str]) -> bool:
     """Return whether what stands after "password:" is more than a plain word."""
     word = match["it"]
@@ -188,6 +213,6 @@ RULES: tuple[tuple[str, str, re.Pattern[str], Callable[[re.Match[str]], bool]], 
     ("path", ADDRESS, PATHS, bool),
     ("ip", ADDRESS, IPV4, _is_ipv4),
     ("ip", ADDRESS, IPV6, _is_ipv6),
-    ("telephone", TELEPHONE, TELEPHONES, bool),
+    ("telephone", TELEPHONE, TELEPHONES, _is_telephone),
     ("telephone", TELEPHONE, LABELLED, bool),
 )

@@ -90,8 +90,9 @@ class Reader:
         persons = {each.words for each in found if each.begin not in behind}
         self._leave_out(runs, {self.text[each.begin : each.end] for each in inside if each.words not in persons})
         found = [each for each in found if each.begin not in self.firms]
+        sure = [each for each in found if each.evidence >= STRONG_ENOUGH]
         for cells in self.cells.values():
-            named = [cell for cell in cells if any(cell[0] <= name.begin < cell[1] for name in found)]
+            named = [cell for cell in cells if any(cell[0] <= name.begin < cell[1] for name in sure)]
             if 1 < len(named) >= len(cells) / 2:  # a column of persons
                 for begin, end in cells:
                     self._expect(begin, end, 2)
@@ -113,7 +114,7 @@ class Reader:
         """Yield the words before one that only firms have in their names: "Nairn Oakes" of "Nairn Oakes Architects"."""
         for at in range(2, len(run) + 1):
             following = self.text[run[at - 1].end : run[at - 1].end + 20]
-            if following.startswith(" ") and patterns.FIRM.match(following[1:]):
+            if following.startswith(" ") and patterns.FIRM.match(following.lstrip(" +&")):
                 yield self.text[run[0].begin : run[at - 1].end]
 
     def _is_person(self, said: str) -> bool:
@@ -188,6 +189,10 @@ class Reader:
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
         role = patterns.ROLE.match(self.text, end) or patterns.IS(before) or patterns.DOES.match(self.text, end)
+        if not (weight or title or given[0]) and len(part[-1].word) == 1:
+            return None  # "Rev C", "Grid A"
+        if not (weight or title or (given[0] and family[-1])) and len(words) > 1 and "".join(words).isupper():
+            return None  # a heading
         listed = map(any, zip(given, family, strict=True))
         brief = [
             each.isupper() and len(each) < 5 and not is_known for each, is_known in zip(words, listed, strict=True)
@@ -249,7 +254,7 @@ class Reader:
         """Return whether words are a firm, a place or a title by their form, or no whole name."""
         begin, following = part[0].begin, self.text[part[-1].end : part[-1].end + 30]
         return bool(
-            (patterns.FIRM.match(following.lstrip(" ")) and following.startswith(" "))
+            (patterns.FIRM.match(following.lstrip(" +&")) and following.startswith(" "))
             or begin in self.firms
             or any(map(patterns.NO_NAME.fullmatch, words[1:]))
             or (self._ordinary(words[-1]) and following.startswith(":"))

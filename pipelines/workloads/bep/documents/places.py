@@ -5,6 +5,7 @@ What a label names is a number or a name of the project, and is masked wherever 
 
 import re
 
+from pipelines.workloads.bep.documents.addresses import addresses
 from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, terms
 from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker
 from pipelines.workloads.bep.documents.name_patterns import FIRM
@@ -16,35 +17,59 @@ ADDRESSES = re.compile(rf"(?<![\w/-])(?<!\d:)(?:{_FORMS})", re.MULTILINE)
 _BEFORE = r"(?:^|\||(?<=[.;,] ))[ \t#*\d.]{0,8}"
 _AFTER = r"(?=[ \t]*(?:\||$)|\.$|\. (?!\d)|, [a-z])"
 _COLON = r" ?(?::? ?\||:) ?"
-# Behind a word for a number, or before what can only be one, no colon is needed.
-_NUMBER = r" ?(?::? ?\||:) ?|(?<=[#°º]) |(?i:(?<=n[or])|(?<=ref)|(?<=n[or]\.)|(?<=ref\.)|(?<=code)|(?<=number|nummer)) "
+_NOUN, _WORD = (rf"(?i:{WORDS[kind]})" for kind in ("project_nouns", "number_words"))
+_NUMBER = rf"{_NOUN}[- ]?{_WORD}|{_WORD}\.? ?(?:(?:de|do|of|d['\u2019]|du|del|dell['\u2019]|della) ?)?{_NOUN}"
+_IS = r"(?:(?: (?!\d)[\w.'\u2019]{1,14}){0,2} ?(?::| is| est| \u00e8| es| lautet))?"  # "... of the client:"
+_MIXED = r"[\w/-]*(?:[a-z]\d|\d[a-z]|\d[./-]+\w|[a-z][./-]+\w)|\d{6}|(?-i:[^\W\d_a-z]{2,5}) \d{3}"
+# A number of a project: behind a word for it, or behind "project" alone, where it has more than figures.
+PROJECTS = re.compile(
+    rf"(?<![\w/.-])(?:(?:{_NUMBER})(?:[.:#]|\(s\))*{_IS} ?\|? ?"
+    rf"|(?:{WORDS['number_labels']})(?: (?:{WORDS['number_words']}))?\.? ?[:|]? ?|{_NOUN}{_COLON}"
+    rf"|{_NOUN}(?: [\w.'\u2019]{{1,14}}){{1,2}}{_COLON}(?=[\w/.-]*[a-z])(?=[\w./-]{{5}})"
+    rf"|(?:{_NOUN}|(?<!ing )(?<!ment )(?<!ial )number|num[e\u00e9]ro) \(?(?={_MIXED})(?=[\w./ -]{{5}}))"
+    r"(?!(?:BS|EN|ISO|DIN|IFC|NEN|UNI|SIA|AS|NF|PN-EN|LOD|MEP|RAL|COBie)\b)"
+    r"(?!\d\d?[./]\d\d?(?:[./]\d|(?!\w))|\d{4}-\d\d-\d\d)"  # a date
+    r"(?P<it>(?:(?-i:[^\W\d_a-z]{2,5}) (?=\d{3}))?(?=[\w./-]*\d)[\w./-]{2,29}\w)(?![\w%])",
+    re.I,
+)
+_FIRM = rf"(?:, (?:{WORDS['legal_forms']})\.?)?"
 LABELS = {
     kind: re.compile(rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?)(?:{colon})(?P<it>{value}){_AFTER}", re.MULTILINE)
     for kind, label, colon, value in (
         ("address", WORDS["address_labels"], _COLON, r"[^|\n]*\d[^|\n]*?"),
         (
-            "project",
-            rf"(?:[\w/]+ )?(?:{WORDS['number_labels']})",
-            _NUMBER + r"| (?!(?:BS|EN|ISO|DIN|IFC|MEP)\b)(?=[A-Z]{2,6}[-/][A-Z\d])",
-            r"(?=[\w./-]*\d)[\w./-]{3,30}",
+            "client",
+            WORDS["client_labels"],
+            _COLON,
+            rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?",
         ),
-        ("client", WORDS["client_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?"),
         ("site", WORDS["site_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?"),
     )
 }
+
+LABELS["project"] = PROJECTS
 
 
 def mask_places(text: str, masker: Masker) -> str:
     """Mask addresses, project numbers, clients and sites."""
     listed = {match["it"] for match in LABELS["address"].finditer(text)}
     text = masker.matches(text, "address", ADDRESS, LABELS["address"])
+    text = masker.spans(text, "address", ADDRESS, addresses(text))
     text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
     for kind, mask in SLOTS.items():
         found = listed if kind == "address" else {match["it"] for match in LABELS[kind].finditer(text)}
         if named := {each for each in found if _is_own(each, kind)}:
-            pattern = "|".join(re.escape(each) for each in sorted(named, key=len, reverse=True))
+            forms = (_like(each) if kind == "project" else re.escape(each) for each in named)
+            pattern = "|".join(sorted(forms, key=len, reverse=True))
             text = masker.matches(text, kind, mask, re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I))
     return text
+
+
+def _like(number: str) -> str:
+    """Return the pattern of a project's number, and of others that a firm writes alike: "AB-24-117" and "AB-23-009"."""
+    letters, figures = (len(re.findall(kind, number)) for kind in (r"[^\W\d_]", r"\d"))
+    alike = letters > 1 and figures > 2 and re.search(r"\W", number)
+    return re.sub(r"\d", r"\\d", re.escape(number)) if alike else re.escape(number)
 
 
 def _is_own(named: str, kind: str) -> bool:

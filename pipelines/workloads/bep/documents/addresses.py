@@ -1,0 +1,145 @@
+"""Postal addresses, read piece by piece: between commas, dots of a letterhead and the ends of short lines."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from pipelines.workloads.bep.documents.lexicon import UPPER, faker_modules, terms
+from pipelines.workloads.bep.documents.masking import CALLED, WORDS
+
+LONGEST_LINE = 60  # characters of a line of a letterhead, whose address goes on in the next line
+MOST_WORDS = 12  # before a comma, of which the last may begin an address
+BEGINS = ("posted", "box", "street", "part", "numbered")
+MOST_PIECES = 10
+MOST_PLACES = 3  # district, town, state and the like behind a street
+_NAME = (
+    rf"(?:[{UPPER}]\w{{0,3}}\.|[{UPPER}][\w'\u2019./&\u00b0\u00ba\u00aa-]*(?<!\.)|\([^()]{{1,20}}\)"
+    rf"|(?:{WORDS['address_particles']})\b|[dl]['\u2019]\w+|[a-z]{{1,3}}\.(?= \d))"
+)
+_WORD = rf"(?:{_NAME}|\d+\.|No:|D:|[\d#][\w./\u00b0\u00ba\u00aa-]*(?<!\.))"
+_TOWN = rf"(?:St\.|[{UPPER}][\w'\u2019/-]*)(?: {_WORD}){{0,5}}"
+# Of Ireland, the United Kingdom, Canada, the United States and Australia.
+_CODES = (
+    r"[A-Z]\d[\dW] [A-Z\d]{4}|[A-Z]{1,2}\d[\dA-Z]? \d[A-Z]{2}|[A-Z]\d[A-Z] ?\d[A-Z]\d|[A-Z]{2} \d{5}(?:-\d{4})?"
+    r"|(?:NSW|VIC|QLD|ACT|TAS|WA|SA|NT) \d{4}"
+)
+POSTED = re.compile(
+    rf"(?:(?:[A-Z]{{1,3}}-)?(?:\d{{5}}|\d{{4}}(?: [A-Z]{{2}})?|\d\d-\d{{3}}|\d{{4}}-\d{{3}}|\d{{3}} \d\d) {_TOWN}"
+    rf"|(?:{_TOWN},? )?(?:{_CODES})|[{UPPER}][a-z]{{2,}}(?: {_WORD}){{0,2}}(?: ?[-\u2013])? \d{{3}} ?\d{{3}})"
+    r"(?=$| [(\u2013-]|[,.:;|\n]| [a-z])",
+    re.MULTILINE,
+)
+# What is an address by itself: more than four or five figures and a word.
+CERTAIN = re.compile(rf"(?:\d{{4}} [A-Z]{{2}}|\d\d-\d{{3}}|\d{{4}}-\d{{3}}) |(?:[a-z],? |^)(?:{_CODES})$")
+BOX = re.compile(
+    rf"(?i:{WORDS['post_boxes']})(?: ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d ]*(?:-\d+)?\w?(?: [{UPPER}].*)?|(?<=[a-z]{{4}}))"
+)
+PART = re.compile(rf"(?i:{WORDS['address_parts']})|#\d+-\d+")
+_NUMBER = r"\d{1,5} ?[A-Za-z]?(?:[-/\u2013][\w/.-]+)?(?: [A-Z])?"
+STREET = re.compile(
+    rf"(?:{_NUMBER}(?: (?:bis|ter))? )?(?:(?=.* )(?:{_WORD} ){{0,4}}(?i:{WORDS['streets']})(?: {_WORD}){{0,6}}"
+    rf"|(?:[{UPPER}][\w-]* ){{0,3}}[\w-]*(?:{WORDS['street_endings']})(?: {_NUMBER}(?:/[\w ]+)*)?)"
+)
+NUMBERED = re.compile(
+    rf"(?:{_NAME} ){{1,4}}{_NUMBER}|(?i:no?[.\u00ba\u00b0:]* ?)?{_NUMBER}(?: {_NAME}){{0,5}}|{_NUMBER} (?:bis|ter)"
+)
+FIRM = re.compile(rf"\b(?:{WORDS['legal_forms']})\b")
+YEAR = re.compile(r"(?:19|20)\d\d")
+PLACE = re.compile(rf"(?:(?:{WORDS['near_places']}) )?{_TOWN}")
+BETWEEN = re.compile(
+    rf", ?\n?| [\u00b7\u2022] | [-\u2013] (?=\d{{4,5}} [{UPPER}])|\n|(?<!No)(?<! D): | ?[|;] ?"
+    rf"|(?<=[^\W\d_]{{5}})\. (?=[{UPPER}])"
+)
+STREET_BEHIND = re.compile(r", [a-z\u00e0-\u00ff]")  # of "3, rue de la Paix"
+GOES_ON = re.compile(r", | [\u00b7\u2022\u2013-] |,? ?\n")
+
+
+@cache
+def countries() -> frozenset[str]:
+    """Return the names of countries of the package Faker, and what stands for some."""
+    listed = (getattr(module.Provider, "countries", ()) for module in faker_modules("address"))
+    return frozenset(WORDS["countries"]).union(*listed)
+
+
+def addresses(text: str) -> Iterator[tuple[int, int]]:
+    """Yield (begin, end) of the lines of postal addresses, in order."""
+    run: list[tuple[int, int]] = []
+    place = line = 0
+    for gap in [*BETWEEN.finditer(text), None]:
+        end = gap.start() if gap else len(text)
+        run += [(place, end)] if end > place else []
+        if not gap or not GOES_ON.fullmatch(gap[0]) or ("\n" in gap[0] and end - line > LONGEST_LINE):
+            yield from _in_run(text, run)
+            run = []
+        place = gap.end() if gap else end
+        line = place if gap and gap[0].endswith("\n") else line
+
+
+def _in_run(text: str, run: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the lines of the addresses in pieces that follow each other."""
+    at = 0
+    while at < len(run):
+        found = _address(text, run[at : at + MOST_PIECES])
+        if found:
+            yield from (line.span() for line in re.compile(r"[^\n]+").finditer(text, *found))
+        at += sum(begin < found[1] for begin, _ in run[at : at + MOST_PIECES]) if found else 1
+
+
+def _address(text: str, pieces: list[tuple[int, int]]) -> tuple[int, int] | None:
+    """Return (begin, end) of the address that begins in the first piece."""
+    begin, kind = _begin(text, *pieces[0])
+    kinds, end = [kind], pieces[0][1]
+    if not kind:
+        return None
+    for at, (here, there) in enumerate([(begin, pieces[0][1]), *pieces[1:]]):
+        kind = _kind(text[here:there]) if at else kind
+        posted = POSTED.match(text, here, there) if (at and kind != "box") or kind == "posted" else None
+        if posted and (at == 0 or not _is_ordinary(text[begin:there])):
+            return begin, _with_countries(text, posted.end(), pieces[at + 1 :])
+        places = kinds[-MOST_PLACES:].count("place")
+        town = at + 1 < len(pieces) and POSTED.match(text, *pieces[at + 1])
+        if not kind or (kind == "place" and not town and (places == MOST_PLACES or text[here - 1] == "\n")):
+            break
+        kinds, end = [*kinds, kind] if at else kinds, there
+    end = _with_countries(text, end, pieces[len(kinds) :])
+    number = bool(re.search(r"\d", text[begin:end]))
+    whole = begin == pieces[0][0] and " " in text[begin : pieces[0][1]]
+    street = "street" in kinds and len(kinds) > 1 and (number or whole or len(kinds) > 2)
+    return (begin, end) if "box" in kinds or street else None
+
+
+def _is_ordinary(address: str) -> bool:
+    """Return whether no word is a name, as in "Stage 4, 2020 Edition"."""
+    return all(word.lower() in terms() for word in re.findall(r"[^\W\d_]{3,}", address))
+
+
+def _with_countries(text: str, end: int, pieces: list[tuple[int, int]]) -> int:
+    """Return the end of an address with the state and the country behind its town."""
+    for last in (1, 2):
+        names = [text[slice(*piece)].rstrip(".") for piece in pieces[:last]]
+        if len(names) == last and names[-1] in countries() and (last == 1 or PLACE.fullmatch(names[0])):
+            return pieces[last - 1][0] + len(names[-1])
+    return end
+
+
+def _begin(text: str, begin: int, end: int) -> tuple[int, str]:
+    """Return where an address begins in a piece, and what kind of piece it is from there; "" if there is none."""
+    starts = [begin, *(begin + word.end() for word in re.finditer(" ", text[begin:end]))][-MOST_WORDS:]
+    kinds = [
+        (start, _kind(text[start:end]))
+        for start in starts
+        if start == begin or " " in text[start:end] or STREET_BEHIND.match(text, end)
+    ]
+    posted = (match for start in starts if (match := POSTED.match(text, start, end)))
+    kinds += [(match.start(), "posted") for match in posted if CERTAIN.search(match[0])]
+    return next((each for kind in BEGINS for each in kinds if each[1] == kind), (begin, ""))
+
+
+def _kind(piece: str) -> str:
+    """Return what a piece of an address is: "box", "part", "street", "numbered" or "place"; "" if it can be none."""
+    piece = piece.rstrip(". " if "(" in piece else ". )")
+    if YEAR.fullmatch(piece):
+        return ""
+    kinds = {"box": BOX, "part": PART, "street": STREET, "numbered": NUMBERED, "place": PLACE}
+    kind = next((kind for kind, pattern in kinds.items() if pattern.fullmatch(piece)), "")
+    return "" if kind == "place" and (FIRM.search(piece) or CALLED.fullmatch(piece.split()[0])) else kind

@@ -1,0 +1,139 @@
+"""Addresses, telephones and numbers of projects as firms of many countries write them."""
+
+import pytest
+
+from pipelines.workloads.bep.documents.addresses import addresses
+from pipelines.workloads.bep.documents.cleaning import clean, part_cells
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "2nd Floor, Beetham House, 11 Quay Street, Manchester M3 3JE",
+        "Flat Roof Works, Leith Walk, Edinburgh EH6 8NX",
+        "Corrib House, Dock Road, Galway, H91 X0X0",
+        "1450 Levee Road, Building C, Suite 210, Dayton, OH 45402",
+        "Unit 7/112 Rous Head Road, North Fremantle WA 6159",
+        "S. No. 41/2, 5th Floor, Tech Ridge Park, Baner Road, Baner, Pune - 411045, Maharashtra, India",
+        "Al Wasl Road, Jumeirah 2, opposite Gate 3, Dubai",
+        "Am Alten Speicher 5, 2. OG, D-33602 Bielefeld",
+        "Postfach 10 04 51, 44704 Bochum",
+        "Landhausplatz 1, Haus 13, A-3109 St. Pölten",
+        "Hauptplatz 4, 2651 Reichenau an der Rax",
+        "ZA des Bruyères, BP 40122, 69653 Villefranche Cedex",
+        "12 bis, rue de la Navette, 69400 Villefranche-sur-Saône",
+        "2205 Rue du Transformateur, Beauharnois, QC J6N 0A0",
+        "Avda. Diagonal, 612, 5.ª planta, 08021 Barcelona, España",
+        "Camino de la Estación, s/n, 23710 Bailén (Jaén)",
+        "Via dei Tessitori 27/A, scala C, interno 8, 24121 Bergamo (BG)",
+        "Via dei Filatoi 22/A - 13900 Biella (BI)",
+        "Kerkenbos 1059, gebouw F, 6546 BB Nijmegen, Nederland",
+        "skr. poczt. 28, 60-967 Poznań 9",
+        "ul. Garbarska 6 lok. 12, 61-867 Poznań",
+        "Av. da Liberdade, 190, 4.º Esq., 1250-147 Lisboa, Portugal",
+        "Dæmningen 33, 2. th., 7100 Vejle, Danmark",
+        "Sågverksgatan 14, 3 tr, 784 33 Borlänge",
+        "Gorkého náměstí 52/4, 779 00 Olomouc",
+        "Kısıklı Mah. Çeşmebaşı Sok. No: 7 D: 12, 34692 Üsküdar/İstanbul",  # noqa: RUF001
+    ],
+)
+@pytest.mark.parametrize("around", ["{}", "Tull & Fenwick LLP, {}", "Hard copies go to {}; call first"])
+def test_an_address_is_found_from_its_first_word_to_its_last(address, around):
+    text = around.format(address)
+    assert [text[begin:end] for begin, end in addresses(text)] == [address]
+
+
+def test_lines_of_a_letterhead_are_one_address():
+    text = "Harlow Steen Builders\n700 Wyandot Street, Ste 400\nCincinnati, OH 45202\nTuesday"
+    assert [text[slice(*each)] for each in addresses(text)] == ["700 Wyandot Street, Ste 400", "Cincinnati, OH 45202"]
+    text = "Kvist ApS · Dæmningen 33, 2. th. · 7100 Vejle · tlf."
+    assert [text[slice(*each)] for each in addresses(text)] == ["Dæmningen 33, 2. th. · 7100 Vejle"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Frames are RAL 7016; the panel is RAL 7022, walls RAL 9001.",
+        "See Level 2, Room 14, and Table 3, 2024 Edition of the standard.",
+        "Block 4, Zone 3, Stage 4, and Uniclass Ss_25_10, Pr_20_31.",
+        "On Tuesday, 17 September, Grid C4 to D7, the Revit 2024 model of Level 3.",
+    ],
+)
+def test_what_has_commas_and_numbers_is_no_address(text):
+    assert list(addresses(text)) == []
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        "0598 - 55 50 10",
+        "0664/555 01 90",
+        "02742/555 300 DW 9",
+        "+1 450 555 0102 x318",
+        "(+45) 75 55 04 10 lok. 3",
+        "1300 975 707",
+        "655 550 188",
+        "0 (542) 555 01 73",
+    ],
+)
+def test_telephones_of_more_countries_are_masked(number):
+    assert number not in clean(f"Please call {number} before noon", mask=True).text
+    assert clean(f"Portier: {number}", mask=True).text.startswith("Portier: ")
+
+
+@pytest.mark.parametrize("said", ["kom. kierownika {}", "tel. de obra {}", "telemóvel {}", "faks {}", "tlf. {}"])
+def test_a_label_shows_a_number_without_a_zero(said):
+    assert "912" not in clean(said.format("912 50 70 17"), mask=True).text
+
+
+@pytest.mark.parametrize("kept", ["EUR 712 345 678", "650 250 500 mm2", "VAT 812 555 019", "01.02.2024 08:30"])
+def test_sums_and_numbers_of_firms_are_no_telephones(kept):
+    assert clean(f"It is {kept} in all", mask=True).text == f"It is {kept} in all"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Projekt-Nr. {}",
+        "Client ref. {}",
+        "Vertrags-Nr. des AG: {}",
+        "GZ: {}",
+        "n° de projet {}",
+        "Notre numéro de projet interne est {}",
+        "Expediente n.º {}",
+        "Numero progetto del committente: {}",
+        "Umowa {}",
+        "Obra n.º {}",
+        "Sagsnr. {}",
+        "dossier {}",
+        "Číslo projektu: {}",
+    ],
+)
+def test_numbers_of_projects_are_found_by_labels_and_masked_in_names_of_files(said):
+    text = clean(f"{said.format('AB-2207')}\nSee AB-2207_ARC_V07.ifc and AB-1904.", mask=True, names=True).text
+    assert "AB-" not in text
+    assert text.endswith("See <project>_ARC_V07.ifc and <project>.")
+
+
+def test_no_date_and_no_standard_is_a_number_of_a_project():
+    text = "Project start: 2024-05-01. Contract 12.5.2024. See DIN-276. Project No. to follow."
+    assert clean(text, mask=True, names=True).text == text
+
+
+def test_tabs_and_wide_spaces_part_cells():
+    assert part_cells("No.\tWhat\tWho\n1\tBolts\tTWL") == "No. | What | Who\n1\tBolts | TWL"
+    assert part_cells("4.1  Re-issue the model  HO  14/03") == "4.1  Re-issue the model | HO | 14/03"
+    assert part_cells("Signed: A. Bell        Date: 3 May") == "Signed: A. Bell | Date: 3 May"
+    for kept in ("One.  Two.  Three.", "- \titem", "a)\titem", "| a |  b |", "   indented text"):
+        assert part_cells(kept) == kept
+
+
+def test_persons_and_initials_in_tables_by_tabs_are_masked():
+    text = "Name\tFirm\nGrace Hopper\tKvist\nCharles Babbage\tKvist\n\n1\tBolts\tGH\n2\tPlates\tCB"
+    masked = clean(text, mask=True, names=True).text
+    assert masked == "Name | Firm\n<name> | Kvist\n<name> | Kvist\n\n1 Bolts | <name>\n2 Plates | <name>"
+
+
+@pytest.mark.parametrize("kept", ["Achse C", "Rev C", "LOD D", "PLAN DE COORDINATION", "Nordbau Kirchner GmbH"])
+def test_letters_of_axes_and_headings_are_no_names(kept):
+    assert clean(f"Ada Lovelace drew {kept}", mask=True, names=True).text == f"<name> drew {kept}"
