@@ -103,10 +103,9 @@ def _model(folder: Path) -> PooledExperts:
         raise ValueError(f"{found}; a freqtrade strategy is made of {alone}")
     model = model.float()
     if model.config.coins == ANY:
-        raise ValueError(
-            f"{folder} holds a model of any coin, for trying out; train one on your own candles for a strategy: "
-            "accelerate launch pipelines/train.py --workload crypto --name mine data.folder=candles"
-        )
+        own = "accelerate launch pipelines/train.py --workload crypto --name mine data.folder=candles"
+        trial = f"{folder} holds a model of any coin, for trying out"
+        raise ValueError(f"{trial}; train one on your own candles for a strategy: {own}")
     missing = [coin for coin in model.config.coins if coin not in model.config.scalers]
     if missing or not model.config.timeframe_ms:
         raise ValueError(f"{folder} has no scaler of {', '.join(missing) or 'its features'}; train it again")
@@ -120,10 +119,9 @@ def _rules(model: PooledExperts) -> dict[str, object]:
     assert model.rule is not None
     target, label = model.rule.costs.get("target"), model.config.about["label"]
     if target is not None:
-        raise ValueError(
-            f"the signals were evaluated with evaluation.target={target}: freqtrade counts profits after fees, so that "
-            "its target would be another; evaluate with evaluation.target=null"
-        )
+        why = "freqtrade counts profits after fees, so that its target would be another"
+        evaluated = f"the signals were evaluated with evaluation.target={target}"
+        raise ValueError(f"{evaluated}: {why}; evaluate with evaluation.target=null")
     if ":" in label["rule"]:
         raise ValueError(f"a strategy knows no target of your own, {label['rule']}; train with data.label=fixed")
     return {

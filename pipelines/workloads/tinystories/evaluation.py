@@ -48,10 +48,9 @@ def evaluate(
     (model,) = models.values()
     began = time.perf_counter()
     if data.tokenizer(folder) != model.config.tokenizer:
-        raise UserError(
-            f"the model was trained on other tokens than those in {folder}: the source or the embedded generator has "
-            "changed since; restore the old source and delete that folder, or train under another --name"
-        )
+        changed = "the source or the embedded generator has changed since"
+        way = "restore the old source and delete that folder, or train under another --name"
+        raise UserError(f"the model was trained on other tokens than those in {folder}: {changed}; {way}")
     tokens, training = data.tokens(folder, "held_out"), data.tokens(folder, "train")
     texts, facts = data.stories(folder, "held_out"), data.facts(folder)
     stories = HeldOut(np.array([len(story) for story in texts]), tokens, data.numbers(tokens))

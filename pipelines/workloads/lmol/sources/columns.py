@@ -91,10 +91,9 @@ def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         columns = [*columns, "group"]
     wrong = next(((line, row) for line, row in rows if len(row) != len(columns)), None)
     if wrong or len(set(columns)) < len(columns):
-        raise UserError(
-            f"{table}: the header names {len(columns)} columns ({printable(', '.join(columns), 300)})"
-            + (f", but line {wrong[0]} has {len(wrong[1])} values" if wrong else ", one of them twice")
-        )
+        but = f"but line {wrong[0]} has {len(wrong[1])} values" if wrong else "one of them twice"
+        named = printable(", ".join(columns), 300)
+        raise UserError(f"{table}: the header names {len(columns)} columns ({named}), {but}")
     if separator != ",":  # such files often write decimals with a comma
         rows = [(line, [re.sub(r"^(-?\d+),(\d+)$", r"\1.\2", value) for value in row]) for line, row in rows]
     found = [(line, dict(zip(columns, row, strict=True))) for line, row in rows]
