@@ -63,30 +63,21 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
     if any(other != first for other in others):
         raise ValueError(f"the members of {run} have different rules: {rules}; export them one by one")
     needed = max(model.candles_used(coin) for coin, model in models.items())
-    timeframe_ms = next(iter(models.values())).config.timeframe_ms
+    about = {"candles_needed": needed, "timeframe_ms": next(iter(models.values())).config.timeframe_ms}
     files = {
         STRATEGY: (FOLDER / STRATEGY).read_bytes(),
         "signals/__init__.py": b"",
         "signals/classifier.py": (FOLDER / "classifier.py").read_bytes(),
-        "signals/settings.json": json.dumps(
-            {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins, **warning}, indent=1
-        ).encode(),
+        "signals/settings.json": json.dumps({**first, **about, "coins": coins, **warning}, indent=1).encode(),
         **{f"signals/{name}": data for name, data in portable.copies(*COPIED, prefix=".").items()},
         **{f"signals/{coin}.npz": portable.packed(each) for coin, each in arrays.items()},
     }
     manifest.begin(out, files, *members.values())
     worst = {coin: _difference(out, coin, models[coin]) for coin in coins}
-    size = manifest.finish(
-        out,
-        tuple(files),
-        {
-            "format": "freqtrade",
-            "run": title(run),
-            "coins": {coin: {"threshold": coins[coin]["threshold"]} for coin in coins},
-            "fresh_candle_series": FRESH,
-            "largest_difference_of_probabilities": worst,
-        },
-    )
+    traded = {coin: {"threshold": each["threshold"]} for coin, each in coins.items()}
+    proved = {"fresh_candle_series": FRESH, "largest_difference_of_probabilities": worst}
+    facts = {"format": "freqtrade", "run": title(run), "coins": traded, **proved}
+    size = manifest.finish(out, tuple(files), facts)
     idle = [coin for coin, each in coins.items() if each["threshold"] is None]
     said = f". {warning['headline']}" + (f". {warning['note']}" if "note" in warning else "")
     never = f"; never traded, as that was best on validation: {', '.join(idle)}" if idle else ""

@@ -60,12 +60,8 @@ def evaluate(
     by_token = _token_nats(model, training[-MOST_COUNTED["tokens"] :], stories)
     by_character = _character_nats(training_text[-MOST_COUNTED["characters"] :], texts)
     ppmd, bits = ppmd_baseline(training_text, ["\n" + story for story in texts])
-    nats = {
-        **_network_nats(model, windows, stories.numbers, map_items),
-        **by_token,
-        **by_character,
-        ppmd: bits / text.BITS_PER_NAT,
-    }
+    network = _network_nats(model, windows, stories.numbers, map_items)
+    nats = {**network, **by_token, **by_character, ppmd: bits / text.BITS_PER_NAT}
     read = (("tokens", len(training), by_token), ("characters", len(training_text), by_character))
     cut = {
         name: f" on the last {MOST_COUNTED[units]:,} training {units}"

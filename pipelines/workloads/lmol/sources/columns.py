@@ -49,11 +49,8 @@ def assigned(
             raise UserError(f"data.columns.{holds}={column}: {table} has no such column; it has {there}")
     known = {plain(column): column for column in reversed(header)}
     free = {name: column for name, column in known.items() if column not in given.values()}
-    guessed = {
-        holds: next(free[name] for name in names if name in free)
-        for holds, names in USUAL.items()
-        if holds not in given and any(name in free for name in names)
-    }
+    usual = {holds: [free[name] for name in names if name in free] for holds, names in USUAL.items()}
+    guessed = {holds: columns[0] for holds, columns in usual.items() if columns and holds not in given}
     found = {**guessed, **given}
     layout = next((name for name, (needed, _) in LAYOUTS.items() if all(holds in found for holds in needed)), None)
     if layout is None:
