@@ -63,30 +63,21 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
     if any(other != first for other in others):
         raise ValueError(f"the members of {run} have different rules: {rules}; export them one by one")
     needed = max(model.candles_used(coin) for coin, model in models.items())
-    timeframe_ms = next(iter(models.values())).config.timeframe_ms
+    about = {"candles_needed": needed, "timeframe_ms": next(iter(models.values())).config.timeframe_ms}
     files = {
         STRATEGY: (FOLDER / STRATEGY).read_bytes(),
         "signals/__init__.py": b"",
         "signals/classifier.py": (FOLDER / "classifier.py").read_bytes(),
-        "signals/settings.json": json.dumps(
-            {**first, "candles_needed": needed, "timeframe_ms": timeframe_ms, "coins": coins, **warning}, indent=1
-        ).encode(),
+        "signals/settings.json": json.dumps({**first, **about, "coins": coins, **warning}, indent=1).encode(),
         **{f"signals/{name}": data for name, data in portable.copies(*COPIED, prefix=".").items()},
         **{f"signals/{coin}.npz": portable.packed(each) for coin, each in arrays.items()},
     }
     manifest.begin(out, files, *members.values())
     worst = {coin: _difference(out, coin, models[coin]) for coin in coins}
-    size = manifest.finish(
-        out,
-        tuple(files),
-        {
-            "format": "freqtrade",
-            "run": title(run),
-            "coins": {coin: {"threshold": coins[coin]["threshold"]} for coin in coins},
-            "fresh_candle_series": FRESH,
-            "largest_difference_of_probabilities": worst,
-        },
-    )
+    traded = {coin: {"threshold": each["threshold"]} for coin, each in coins.items()}
+    proved = {"fresh_candle_series": FRESH, "largest_difference_of_probabilities": worst}
+    facts = {"format": "freqtrade", "run": title(run), "coins": traded, **proved}
+    size = manifest.finish(out, tuple(files), facts)
     idle = [coin for coin, each in coins.items() if each["threshold"] is None]
     said = f". {warning['headline']}" + (f". {warning['note']}" if "note" in warning else "")
     never = f"; never traded, as that was best on validation: {', '.join(idle)}" if idle else ""
@@ -103,10 +94,9 @@ def _model(folder: Path) -> PooledExperts:
         raise ValueError(f"{found}; a freqtrade strategy is made of {alone}")
     model = model.float()
     if model.config.coins == ANY:
-        raise ValueError(
-            f"{folder} holds a model of any coin, for trying out; train one on your own candles for a strategy: "
-            "accelerate launch pipelines/train.py --workload crypto --name mine data.folder=candles"
-        )
+        own = "accelerate launch pipelines/train.py --workload crypto --name mine data.folder=candles"
+        trial = f"{folder} holds a model of any coin, for trying out"
+        raise ValueError(f"{trial}; train one on your own candles for a strategy: {own}")
     missing = [coin for coin in model.config.coins if coin not in model.config.scalers]
     if missing or not model.config.timeframe_ms:
         raise ValueError(f"{folder} has no scaler of {', '.join(missing) or 'its features'}; train it again")
@@ -120,10 +110,9 @@ def _rules(model: PooledExperts) -> dict[str, object]:
     assert model.rule is not None
     target, label = model.rule.costs.get("target"), model.config.about["label"]
     if target is not None:
-        raise ValueError(
-            f"the signals were evaluated with evaluation.target={target}: freqtrade counts profits after fees, so that "
-            "its target would be another; evaluate with evaluation.target=null"
-        )
+        why = "freqtrade counts profits after fees, so that its target would be another"
+        evaluated = f"the signals were evaluated with evaluation.target={target}"
+        raise ValueError(f"{evaluated}: {why}; evaluate with evaluation.target=null")
     if ":" in label["rule"]:
         raise ValueError(f"a strategy knows no target of your own, {label['rule']}; train with data.label=fixed")
     return {

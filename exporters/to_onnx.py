@@ -104,9 +104,5 @@ def _proved(program: Program, out: Path) -> dict[str, Any]:
             worst = max(worst, float(apart.max(initial=0)))
     if not worst <= TOLERANCE:
         raise RuntimeError(f"{program.name}.onnx differs by {worst} from the model, more than {TOLERANCE}")
-    return {
-        "inputs": {each.name: each.shape for each in session.get_inputs()},
-        "outputs": list(program.outputs),
-        "fresh_inputs": FRESH,
-        "largest_difference": worst,
-    }
+    described = {"inputs": {each.name: each.shape for each in session.get_inputs()}, "outputs": list(program.outputs)}
+    return {**described, "fresh_inputs": FRESH, "largest_difference": worst}

@@ -63,19 +63,15 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
         files |= {f"story/{name}": data for name, data in written.items()}
     manifest.begin(out, files, model_folder)
     error = logit_error(model, integers)
-    facts = identity("rp2040", run, model_folder, model)
     sram = rp2040.sram_bytes(model.config)
-    size = manifest.finish(
-        out,
-        tuple(files),
-        {
-            **facts,
-            "flash_bytes": len(files[UF2]) // len(chosen) // uf2.BLOCK * uf2.PAGE,
-            "sram_bytes": sram,  # without the stack of half a kilobyte, which has memory banks of its own
-            "quantization": error,
-            "expected": _told(model, integers),
-        },
-    )
+    facts = {
+        **identity("rp2040", run, model_folder, model),
+        "flash_bytes": len(files[UF2]) // len(chosen) // uf2.BLOCK * uf2.PAGE,
+        "sram_bytes": sram,  # without the stack of half a kilobyte, which has memory banks of its own
+        "quantization": error,
+        "expected": _told(model, integers),
+    }
+    size = manifest.finish(out, tuple(files), facts)
     return (
         f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, {sram:,} bytes of SRAM; integer logits are "
         f"{error['root_mean_square']:.2g} nats from the float ones, and all tokens are those of the reference"
@@ -115,11 +111,7 @@ def known_beginning(text: str, model: TinyTransformer) -> str:
 def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, object]:
     """The content of config_{V}p.json, for people and tools."""
     sizes = {name: getattr(config, name) for name in rp2040.FORMAT_LIMITS}
-    return {
-        "format": "exporters/rp2040/FORMAT.md",
-        "version": 3 if config.counts else 2 if config.memory else 1,
-        **sizes,
-        "memory": config.memory,
-        "counts": config.counts,
-        "files": {**names, "uf2": UF2},
-    }
+    version = 3 if config.counts else 2 if config.memory else 1
+    tables = {"memory": config.memory, "counts": config.counts}
+    files = {**names, "uf2": UF2}
+    return {"format": "exporters/rp2040/FORMAT.md", "version": version, **sizes, **tables, "files": files}

@@ -151,8 +151,7 @@ def config_from(cls: type[Config], values: Mapping[str, object]) -> Config:
             pydantic.TypeAdapter[object](known[key]).validate_json(json.dumps(value), strict=True)
         except pydantic.ValidationError:
             wanted = known[key].__name__ if known[key] in PLAIN else known[key]
-            found = f"config key {key!r} is {reprlib.repr(value)}"
-            raise ValueError(f"{found}; it must be of type {wanted}") from None
+            raise ValueError(f"config key {key!r} is {reprlib.repr(value)}; it must be of type {wanted}") from None
     for field in fields(cls):
         if field.default is MISSING and field.default_factory is MISSING and field.name not in values:
             raise ValueError(f"the config lacks the key {field.name!r}")

@@ -85,14 +85,9 @@ def show(result: Mapping[str, object]) -> None:
 def on_cpu(seconds: float) -> dict[str, Any] | None:
     """Run this command on the CPU and return its result; None if `seconds` are not enough."""
     try:
-        done = subprocess.run(
-            [sys.executable, *sys.argv],
-            env={**os.environ, "ACCELERATE_TORCH_DEVICE": "cpu", "ACCELERATE_MIXED_PRECISION": "no"},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=seconds,
-        )
+        env = {**os.environ, "ACCELERATE_TORCH_DEVICE": "cpu", "ACCELERATE_MIXED_PRECISION": "no"}
+        command = [sys.executable, *sys.argv]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=seconds)
         return dict(json.loads(done.stdout.splitlines()[-1]))
     except subprocess.TimeoutExpired:
         print(f"not timed on the CPU: {seconds:g} s are not enough", file=sys.stderr)

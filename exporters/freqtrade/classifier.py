@@ -35,11 +35,8 @@ class Classifier:
         rows = ((features - get("mean")) / get("std")).astype(np.float32)
         returns = rows[:, self.return_place] + get("drift")
         volatility = np.maximum(1 + rows[:, self.volatility_place] * get("spread"), np.float32(LEAST_VOLATILITY))
-        experts = [
-            self._linear(rows, returns, volatility),
-            self._network(rows, returns, volatility),
-            self._trees(rows, returns, volatility),
-        ]
+        seen = rows, returns, volatility
+        experts = [self._linear(*seen), self._network(*seen), self._trees(*seen)]
         pooled = sum(weight * expert for weight, expert in zip(get("weights"), experts, strict=True))
         return _softmax(pooled)
 

@@ -60,9 +60,8 @@ def describe(model: io.Model) -> Artifact:
     if own is None and importlib.util.find_spec(name) is None:
         files = {path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "examples"}
         known = sorted({*files, *SHARED})
-        raise ValueError(
-            f"nobody has described the family {model.family!r} as tensor programs; the families {', '.join(known)} are "
-            f"described: write {OWN}.py with describe(model) beside the model's module, or export safetensors"
-        )
+        unknown = f"nobody has described the family {model.family!r} as tensor programs"
+        way = f"write {OWN}.py with describe(model) beside the model's module, or export safetensors"
+        raise ValueError(f"{unknown}; the families {', '.join(known)} are described: {way}")
     artifact: Artifact = (own or importlib.import_module(name)).describe(model)
     return artifact

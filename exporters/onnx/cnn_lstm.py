@@ -52,18 +52,13 @@ def describe(model: SignalModel) -> Artifact:
         return (drawn * module.std[coins][:, None] + module.mean[coins][:, None]).float(), coins
 
     axes = {name: {0: "windows"} for name in ("windows", "coins")}
-    settings = {
-        "classes": list(CLASSES),
-        "coins": list(config.coins),
-        "features": list(config.features),
-        "lookback": config.lookback,
-        "candles_needed": model.candles_needed,
-        "timeframe_ms": config.timeframe_ms,
-    }
+    lists = {"classes": list(CLASSES), "coins": list(config.coins), "features": list(config.features)}
+    lengths = {"lookback": config.lookback, "candles_needed": model.candles_needed, "timeframe_ms": config.timeframe_ms}
+    settings = json.dumps({**lists, **lengths})
     return Artifact(
         programs=[Program("classifier", Classifier(model), axes, ["probabilities"], fresh)],
         example=examples.script("cnn_lstm"),
-        files={"settings.json": json.dumps(settings).encode(), **portable.copies("models.market.candle_features")},
+        files={"settings.json": settings.encode(), **portable.copies("models.market.candle_features")},
     )
 
 

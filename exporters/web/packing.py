@@ -136,13 +136,8 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
         if decode == "multistart":
             del answer["routes"]  # several starts and symmetries find the same tour, in other orders
         expected.append(_asked("predict", asked, {"decode": decode, "augment": augment}, output=answer))
-    return Packed(
-        **PAGES[model.family],
-        config={"width": config.width, "heads": config.heads, "layers": config.layers},
-        about={"rivals": True},
-        files={WEIGHTS: _weights(model)},
-        expected=expected,
-    )
+    sizes, files = {name: getattr(config, name) for name in ("width", "heads", "layers")}, {WEIGHTS: _weights(model)}
+    return Packed(**PAGES[model.family], config=sizes, about={"rivals": True}, files=files, expected=expected)
 
 
 def _text(model: CharLSTM, run: Path) -> Packed:
@@ -166,10 +161,8 @@ def _text(model: CharLSTM, run: Path) -> Packed:
     changed: dict[str, torch.Tensor | None] = {}
     if isinstance(model, CharMixture):
         described |= {"classes": model.classes.tolist(), "mixture": _constants()}
-        changed |= {
-            "keys": _leading(model.get_buffer("keys").numpy()),
-            "offsets": _differences(model.get_buffer("offsets").numpy()),
-        }
+        changed["keys"] = _leading(model.get_buffer("keys").numpy())
+        changed["offsets"] = _differences(model.get_buffer("offsets").numpy())
         # Stored documents are not for everyone who gets a page: only hashes of what must not be copied are in it.
         changed["text"] = None
         if model.config.documents:

@@ -97,15 +97,13 @@ def _formats(source: Path | bytes) -> tuple[str, ...]:
     brands = {head[place : place + 4] for place in (8, *range(16, end, 4))}
     if brands & AVIF_BRANDS:
         if not features.check("avif"):
-            raise RefusedError(
-                "an AVIF image, for which Pillow is too old; `pip install --upgrade pillow`, 11.3 or later"
-            )
+            newer = "`pip install --upgrade pillow`, 11.3 or later"
+            raise RefusedError(f"an AVIF image, for which Pillow is too old; {newer}")
         return ("AVIF",)
     if brands & HEIC_BRANDS:
         if not reads_heic():
-            raise RefusedError(
-                "a HEIC image, for which a package is missing; `pip install -e '.[heif]'`, or `pip install pillow-heif`"
-            )
+            way = "`pip install -e '.[heif]'`, or `pip install pillow-heif`"
+            raise RefusedError(f"a HEIC image, for which a package is missing; {way}")
         return ("HEIF",)
     return FORMATS
 

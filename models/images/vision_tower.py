@@ -59,10 +59,9 @@ class Base:
                 return loader.from_pretrained(self.name, **self.given, **arguments)
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: shapes that do not fit
             said = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ValueError(
-                f"base {self.name!r} is not a complete folder, is not available from the hub, or is unknown to "
-                f"transformers ({said}); give a folder in Hugging Face's layout, or go online and unset HF_HUB_OFFLINE"
-            ) from error
+            lacking = "is not a complete folder, is not available from the hub, or is unknown to transformers"
+            way = "give a folder in Hugging Face's layout, or go online and unset HF_HUB_OFFLINE"
+            raise ValueError(f"base {self.name!r} {lacking} ({said}); {way}") from error
 
     def revision(self) -> str:
         """Return the hub's commit, or the SHA-256 of the folder's weights; ValueError if the weights have changed."""
@@ -80,8 +79,8 @@ def unchanged(name: str, revision: str, paths: Sequence[Path]) -> str:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     if revision not in ("", digest.hexdigest()):
-        differing = f"(SHA-256 {digest.hexdigest()[:12]}..., expected {revision[:12]}...)"
         others = f"the weights in base {name} are not the ones that this model was trained on"
+        differing = f"(SHA-256 {digest.hexdigest()[:12]}..., expected {revision[:12]}...)"
         raise ValueError(f"{others} {differing}; restore the original files")
     return digest.hexdigest()
 
@@ -258,8 +257,7 @@ def _loader(name: str, settings: "PreTrainedConfig") -> type:
             return loader
     kind = getattr(settings, "model_type", type(settings).__name__)
     such = "such as DINOv2, SigLIP, ViT, Swin, ConvNeXt or ResNet, or a larger model that contains one"
-    lacking = f"base {name}, of type {kind}, has no vision tower"
-    raise ValueError(f"{lacking}; give a vision model of transformers, {such}")
+    raise ValueError(f"base {name}, of type {kind}, has no vision tower; give a vision model of transformers, {such}")
 
 
 def _in_patches(pixels: Tensor, patch: int) -> dict[str, Tensor]:

@@ -65,15 +65,8 @@ def _longer(candles: Candles, count: int) -> np.ndarray:
         first = np.arange(phase, len(candles) - count + 1, count)
         ends = first + count - 1
         each = first[:, None] + np.arange(count)
-        made = Candles(
-            candles.symbol,
-            candles.timeframe_ms * count,
-            candles.time[first],
-            candles.open[first],
-            candles.high[each].max(1),
-            candles.low[each].min(1),
-            candles.close[ends],
-            candles.volume[each].sum(1),
-        )
+        prices = candles.open[first], candles.high[each].max(1), candles.low[each].min(1), candles.close[ends]
+        length, volume = candles.timeframe_ms * count, candles.volume[each].sum(1)
+        made = Candles(candles.symbol, length, candles.time[first], *prices, volume)
         table[ends] = candle_features.compute(made, NAMES)
     return table

@@ -263,10 +263,9 @@ class SignalModel(io.Model):
         age = now - newest
         if not step <= age < 2 * step:
             kind = "has not closed yet" if age < step else "is stale"
-            raise ValueError(
-                f"the newest candle, {_dated(newest)}, {kind} at {_dated(now)}; give now=newest to predict from it all "
-                f"the same, or candles up to the last closed one, {_dated(now // step * step - step)}"
-            )
+            way = "give now=newest to predict from it all the same, or candles up to the last closed one"
+            said = f"the newest candle, {_dated(newest)}, {kind} at {_dated(now)}"
+            raise ValueError(f"{said}; {way}, {_dated(now // step * step - step)}")
 
     def example(self) -> dict[str, Tensor]:
         """Return keyword arguments of a forward pass, always the same."""

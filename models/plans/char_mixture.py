@@ -167,10 +167,9 @@ class CharMixture(CharLSTM):
         text before; `partial` is the text below it so far. Raises ValueError for texts that are too long.
         """
         if n < 1 or len(document) > LONGEST_DOCUMENT or len(field) + len(partial) > LONGEST_PROMPT:
-            raise ValueError(
-                f"n must be 1 or more, and a document has at most {LONGEST_DOCUMENT:,} characters, a field "
-                f"{LONGEST_PROMPT:,} (given {n}, {len(document):,} and {len(field) + len(partial):,})"
-            )
+            most = f"a document has at most {LONGEST_DOCUMENT:,} characters, a field {LONGEST_PROMPT:,}"
+            given = f"(given {n}, {len(document):,} and {len(field) + len(partial):,})"
+            raise ValueError(f"n must be 1 or more, and {most} {given}")
         partial, document = normalise(partial)[0], normalise(document)[0]
         heading = field or last_heading(document)
         shown, document = self.suggester.spelled(heading), document.strip("\n")

@@ -27,8 +27,8 @@ class Characters:
         wrong = [each for each in vocabulary if not isinstance(each, str) or len(each) != 1 or each in MASKS]
         if wrong or len(set(vocabulary)) != len(vocabulary):
             given = f"given {wrong[0]!r}" if wrong else "one of those given occurs twice"
-            masks = "U+E000 to U+E002, which stand for masked text"
-            raise ValueError(f"a vocabulary consists of different single characters without {masks} ({given})")
+            wanted = "different single characters without U+E000 to U+E002, which stand for masked text"
+            raise ValueError(f"a vocabulary consists of {wanted} ({given})")
         self.vocabulary, self.lower_case = tuple(vocabulary), lower_case
         self.ids = {character: number for number, character in enumerate(vocabulary, len(SPECIAL_TOKENS))} | MASKS
         # A character that the model does not know is shown as the replacement character.

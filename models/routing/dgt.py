@@ -39,18 +39,9 @@ class DynamicState(nn.Module):
         waiting = state.waiting.float()
         waiting = torch.cat([torch.zeros_like(waiting[:, :1]), waiting[:, 1:]], 1)
         to_depot = distance[..., DEPOT, None]
-        left = torch.einsum("bn,bnq->bq", share, waiting)[:, None]
-        features = torch.stack(
-            [
-                waiting,
-                load[:, None] - share[..., None],
-                away,
-                away[:, :1] + to_depot - away,
-                to_depot.expand_as(away),
-                (left / distance.shape[1] ** 0.5).expand_as(away),
-            ],
-            1,
-        )
+        left = torch.einsum("bn,bnq->bq", share, waiting)[:, None] / distance.shape[1] ** 0.5
+        ways = away, away[:, :1] + to_depot - away, to_depot.expand_as(away)
+        features = torch.stack([waiting, load[:, None] - share[..., None], *ways, left.expand_as(away)], 1)
         batch, _, num_nodes, queries = features.shape
         channels = self.hidden.weight @ features.flatten(2) + self.hidden.bias[:, None]
         return torch.relu(channels).view(batch, -1, num_nodes, queries)

@@ -86,18 +86,16 @@ def check(config: TinyTransformerConfig) -> None:
             raise ValueError(f"model.{name}={value} must be {least} to {largest}{also} to run on the RP2040")
     if (excess := flash_bytes(config) - config.flash_megabytes * MEGABYTE) > 0:
         memory = f"model.memory={list(config.memory)} takes {memory_bytes(config):,} bytes"
-        rest = (
-            f"model.counts={config.counts} {counts_bytes(config):,} and the rest of the model {model_bytes(config):,}"
-        )
+        counts = f"model.counts={config.counts} {counts_bytes(config):,}"
         leave = f"{config.flash_megabytes} MB of flash leave beside runtime and vocabulary"
         way = "halve one of the tables, or give model.flash_megabytes=4 (or 8, 16) if your board has them"
-        raise ValueError(f"{memory}, {rest}, {excess:,} more than {leave}; {way}")
+        rest = f"the rest of the model {model_bytes(config):,}, {excess:,} more than {leave}"
+        raise ValueError(f"{memory}, {counts} and {rest}; {way}")
     if (excess := sram_bytes(config) - SRAM_BYTES) > 0:
         remedies = [f"model.{name}={value}" for name in FORMAT_LIMITS if (value := _largest_that_fits(config, name))]
-        raise ValueError(
-            f"with its weights in flash the model needs {sram_bytes(config):,} bytes of the RP2040's {SRAM_BYTES:,} "
-            f"bytes of SRAM, {excess:,} too many; lower one of: {', '.join(remedies) or 'several of its sizes at once'}"
-        )
+        needed = f"{sram_bytes(config):,} bytes of the RP2040's {SRAM_BYTES:,} bytes of SRAM, {excess:,} too many"
+        way = f"lower one of: {', '.join(remedies) or 'several of its sizes at once'}"
+        raise ValueError(f"with its weights in flash the model needs {needed}; {way}")
 
 
 def _largest_that_fits(config: TinyTransformerConfig, name: str) -> int | None:

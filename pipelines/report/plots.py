@@ -222,12 +222,8 @@ def _with_values(line: Line2D) -> Markup:
     drawn = np.isfinite(places).all(1)
     xs, ys = np.asarray(line.get_xdata(orig=True))[drawn], places[drawn, 1]
     xs = xs.astype("datetime64[m]") if np.issubdtype(xs.dtype, np.datetime64) else xs
-    return fragment(
-        '<g data-name="{{ name }}" data-x="{{ xs }}" data-y="{{ ys }}">',
-        name=line.get_label(),
-        xs="\n".join(map(shown, xs)),
-        ys="\n".join(map(shown, ys)),
-    )
+    tag = '<g data-name="{{ name }}" data-x="{{ xs }}" data-y="{{ ys }}">'
+    return fragment(tag, name=line.get_label(), xs="\n".join(map(shown, xs)), ys="\n".join(map(shown, ys)))
 
 
 def _tidied(text: str, kept: Collection[str]) -> str:

@@ -53,12 +53,8 @@ class Monitor:
         """Record the means since the last record; `seconds` are those of each rank's own work in an update."""
         now = time.perf_counter()
         elapsed = max(now - self.interval_began, 1e-9)
-        entry = {
-            **values,
-            "examples_per_s": round(self.examples / elapsed, 2),
-            "data_wait": round(self.waited / elapsed, 4),
-            **self.gpu,
-        }
+        rates = {"examples_per_s": round(self.examples / elapsed, 2), "data_wait": round(self.waited / elapsed, 4)}
+        entry = {**values, **rates, **self.gpu}
         if self.accelerator.device.type == "cuda":
             entry["gpu/peak_memory_gib"] = round(torch.cuda.max_memory_allocated() / 2**30, 3)
             torch.cuda.reset_peak_memory_stats()

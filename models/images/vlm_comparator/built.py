@@ -28,12 +28,8 @@ def built(config: VlmComparatorConfig) -> nn.Module:
 def _settings(config: VlmComparatorConfig) -> object:
     from transformers import LlavaConfig
 
-    shape = {
-        "hidden_size": config.width,
-        "intermediate_size": 2 * config.width,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads,
-    }
+    shape = {"hidden_size": config.width, "intermediate_size": 2 * config.width}
+    shape |= {"num_hidden_layers": config.layers, "num_attention_heads": config.heads}
     preset = PRESETS.get(config.preset)
     vision = preset["vision"] if preset else {**shape, "image_size": config.size, "patch_size": config.patch}
     words = WORDS if config.question == PAIRS else MORE_WORDS
@@ -56,13 +52,8 @@ def processor_for(settings: "PreTrainedConfig") -> "ProcessorMixin":
     known = MORE_WORDS[: settings.text_config.vocab_size]
     words = Tokenizer(models.WordLevel({word: i for i, word in enumerate(known)}, unk_token="<pad>"))
     words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=words,
-        pad_token="<pad>",
-        bos_token="<s>",
-        eos_token="</s>",
-        extra_special_tokens={"image_token": IMAGE},
-    )
+    marks = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, **marks, extra_special_tokens={"image_token": IMAGE})
     side = settings.vision_config.image_size
     return LlavaProcessor(
         image_processor=CLIPImageProcessorPil(

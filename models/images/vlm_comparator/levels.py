@@ -124,10 +124,6 @@ class LevelComparator(VlmComparator):
     def describe(self) -> dict[str, Plain]:
         """Extend a description by what is needed to ask for levels without this package."""
         low, step = map(float, self.span)
-        asked: dict[str, Plain] = {
-            "words": list(WORDS),
-            "scores": [low + step * place for place in range(len(WORDS))],
-            "prompt": self.level.alone,
-            "label_ids": self.level.answers.tolist(),
-        }
-        return {**super().describe(), "levels": asked}
+        scores: dict[str, Plain] = {"scores": [low + step * place for place in range(len(WORDS))]}
+        asked = {"prompt": self.level.alone, "label_ids": self.level.answers.tolist()}
+        return {**super().describe(), "levels": {"words": list(WORDS), **scores, **asked}}

@@ -97,13 +97,8 @@ class VlmComparator(Comparator):
 
     def describe(self) -> dict[str, Plain]:
         """Extend a comparator's description by what is needed to ask the base without this package."""
-        return {
-            **super().describe(),
-            "prompt": self.pair.text,
-            "label_ids": self.pair.answers.tolist(),
-            "base": self.config.base,
-            "revision": self.config.revision,
-        }
+        asked = {"prompt": self.pair.text, "label_ids": self.pair.answers.tolist()}
+        return {**super().describe(), **asked, "base": self.config.base, "revision": self.config.revision}
 
     def save_beside(self, folder: Path) -> list[str]:
         """Write description, `processor` and peft's `adapter`, which is read back; RuntimeError if it differs."""

@@ -40,12 +40,8 @@ def gain(
     percent = (totals[strongest] - totals[own]) / characters.sum() / unit
     interval = ratio_percentiles(bits[strongest] - bits[own], characters, drawn)
     gain_interval = interval and [end / unit for end in interval]
-    return {
-        "verdict": verdict(percent, gain_interval, strongest),
-        "strongest_baseline": strongest,
-        "gain_percent": percent,
-        "gain_percent_interval": gain_interval,
-    }
+    said: dict[str, Plain] = {"verdict": verdict(percent, gain_interval, strongest), "strongest_baseline": strongest}
+    return {**said, "gain_percent": percent, "gain_percent_interval": gain_interval}
 
 
 def verdict(gain: float, interval: Sequence[float] | None, baseline: str) -> str:

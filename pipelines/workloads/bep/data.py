@@ -62,10 +62,9 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     files, cleaned, bad = _texts(found, data)
     if bad and not data.skip_bad:
         listed = "".join(f"\n  {name}: {reason}" for name, reason in bad.items())
-        raise UserError(
-            f"{source}: {len(bad)} of {len(found.files) + len(found.refused)} files cannot be used; repair or remove "
-            f"them, or leave them out with data.skip_bad=true:{listed}"
-        )
+        unusable = f"{source}: {len(bad)} of {len(found.files) + len(found.refused)} files cannot be used"
+        way = "repair or remove them, or leave them out with data.skip_bad=true"
+        raise UserError(f"{unusable}; {way}:{listed}")
     project = families.projects(cleaned, data.projects)
     label = families.labels(cleaned, project, data.labels)
     texts = {label[name]: each.text for name, each in cleaned.items()}
@@ -202,10 +201,8 @@ def _check_size(texts: Mapping[str, str], source: str, found: sources.Found) -> 
         there = "".join(f"\n  {line}" for line in sources.listed(found.ignored))
         raise UserError(f"{source}: it contains no documents that can be read; {sources.WAYS}{there}")
     if (characters := sum(map(len, texts.values()))) < FEWEST_CHARACTERS:
-        raise UserError(
-            f"{source}: {characters:,} characters are too few to train on and to evaluate with; "
-            f"give documents with {FEWEST_CHARACTERS:,} or more"
-        )
+        few = f"{source}: {characters:,} characters are too few to train on and to evaluate with"
+        raise UserError(f"{few}; give documents with {FEWEST_CHARACTERS:,} or more")
 
 
 def _encode(characters: Characters, text: str) -> np.ndarray:

@@ -44,10 +44,9 @@ def evaluate(
     (model,) = models.values()
     corpus = data.load(folder, model.config.vocabulary)
     if set(corpus.vocabulary) - set(model.config.vocabulary):
-        raise UserError(
-            f"the model was trained on other characters than those in {folder}: the documents, or how they are "
-            "cleaned, have changed since; restore the old ones and delete that folder, or train under another --name"
-        )
+        changed = "the documents, or how they are cleaned, have changed since"
+        way = "restore the old ones and delete that folder, or train under another --name"
+        raise UserError(f"the model was trained on other characters than those in {folder}: {changed}; {way}")
     training = corpus.parts["train"]
     if corpus.facts.get("held_out", True):
         evaluations = [

@@ -23,10 +23,9 @@ def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
         yield from lines_of(path, line)
         return
     if ending != ".json":
-        raise UserError(
-            f'{path}: a document is no text to complete; give field=NAME or prompt="...", lines in a .txt or a form '
-            "in a .json. To learn from documents: pipelines/train.py --workload bep data.sources=FOLDER"
-        )
+        way = 'give field=NAME or prompt="...", lines in a .txt or a form in a .json'
+        learn = "To learn from documents: pipelines/train.py --workload bep data.sources=FOLDER"
+        raise UserError(f"{path}: a document is no text to complete; {way}. {learn}")
     try:
         form = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:

@@ -51,10 +51,9 @@ def load_base(config: Config) -> CharMixture | None:
     try:
         base = io.load(run)
     except ValueError as error:
-        raise UserError(
-            f"model.base={run}: {error}; give a trained run, as in runs/bep/default, which this command trains: "
-            "accelerate launch pipelines/train.py --workload bep"
-        ) from error
+        way = "accelerate launch pipelines/train.py --workload bep"
+        such = "give a trained run, as in runs/bep/default, which this command trains"
+        raise UserError(f"model.base={run}: {error}; {such}: {way}") from error
     if not isinstance(base, CharMixture) or base.config.lower_case != config.data.lower_case:
         found = f"lower_case={base.config.lower_case}" if isinstance(base, CharMixture) else base.family
         raise UserError(f"model.base={run}: it must be a mixture with data.lower_case as here (found {found})")

@@ -266,13 +266,11 @@ def _finish(coin: Coin, divided: Sequence[Fold], ends: np.ndarray) -> Coin:
     symbol = coin.candles.symbol
     folds = [{part: ends[at] for part, at in fold.indices[symbol].items()} for fold in divided]
     scalers = tuple(Scaler.fit(coin.features, parts["train"], coin.lookback) for parts in folds)
-    counts = [
-        {
-            part: dict(zip(CLASSES, np.bincount(coin.labels[each], minlength=3).tolist(), strict=True))
-            for part, each in parts.items()
-        }
-        for parts in folds
-    ]
+
+    def counted(rows: np.ndarray) -> dict[str, int]:
+        return dict(zip(CLASSES, np.bincount(coin.labels[rows], minlength=3).tolist(), strict=True))
+
+    counts = [{part: counted(rows) for part, rows in parts.items()} for parts in folds]
     facts = {**coin.facts, "classes": counts, "cuts": [list(fold.cuts) for fold in divided]}
     return replace(coin, folds=tuple(folds), scalers=scalers, facts=facts)
 

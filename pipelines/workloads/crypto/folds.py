@@ -163,10 +163,9 @@ def _check(model: SignalModel, coin: Coin, member: str) -> None:
     """Refuse a model that was trained on other features or other candles: its test could hold rows it learned from."""
     symbol, known = coin.candles.symbol, model.config
     if tuple(known.features) != coin.names:
-        raise UserError(
-            f"{member}: the model was trained on the features {', '.join(known.features)} in this order, but the "
-            f"prepared data of {symbol} have {', '.join(coin.names)}; train it again under another --name"
-        )
+        learnt = f"the model was trained on the features {', '.join(known.features)} in this order"
+        prepared = f"the prepared data of {symbol} have {', '.join(coin.names)}"
+        raise UserError(f"{member}: {learnt}, but {prepared}; train it again under another --name")
     # Simulated candles follow from the settings, which training fixed; their last bits differ between processors.
     if not known.warning and known.about["data_sha256"][symbol] != coin.facts["hash"]:
         changed = f"{member}: the candles of {symbol} have changed since it was trained"

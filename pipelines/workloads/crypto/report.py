@@ -40,11 +40,8 @@ def sections(
     summary = test.summary
     ranked = [row["coin"] for row in test.table if row["coin"] in summary]
     pages: list[Page] = [json.loads(test.files[f"{SPLIT}/{symbol}.json"]) for symbol in ranked]
-    logged = {
-        fold["member"]: (run if config.model.coins else run.member(fold["member"])).metrics()
-        for page in pages
-        for fold in page["folds"]
-    }
+    members = {fold["member"] for page in pages for fold in page["folds"]}
+    logged = {name: (run if config.model.coins else run.member(name)).metrics() for name in members}
     heading, verdict = _verdict(summary, pages)
     coins = {
         page["symbol"]: partial(_coin, page, {fold["member"]: logged[fold["member"]] for fold in page["folds"]})
@@ -60,11 +57,8 @@ def _verdict(summary: Row, pages: Sequence[Page]) -> tuple[str, Markup]:
     leaked = f" A leak is suspected on {_listed(leaks)}, whose figures are worth nothing." if leaks else ""
     simulated = " The candles are simulated." if summary["simulated"] else ""
     pay = all(page["grades"][PAYS] for page in pages)
-    shown = answer(
-        WORSE if leaks else BETTER if pay else EVEN,
-        f"{predictability(pages)}{leaked}{simulated} Costs: {summary['costs']}.",
-    )
-    return summary["headline"], shown
+    said = f"{predictability(pages)}{leaked}{simulated} Costs: {summary['costs']}."
+    return summary["headline"], answer(WORSE if leaks else BETTER if pay else EVEN, said)
 
 
 def _compared(page: Page) -> Comparison:

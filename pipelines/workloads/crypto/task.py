@@ -91,10 +91,9 @@ class SignalTask(Task):
             raise UserError(f"model.fold={fold} must be below {len(facts['folds'])}, the number of folds of these data")
         self.coins = [data.load(folder, symbol).newest(config.training.window) for symbol in symbols]
         if len({str(coin.facts["cuts"]) for coin in self.coins}) > 1:
-            raise UserError(
-                f"{', '.join(symbols)}: a model of several coins needs them cut into parts at the same times, but some "
-                f"files have grown since {folder} was prepared; delete that folder to prepare all anew"
-            )
+            needed = "a model of several coins needs them cut into parts at the same times"
+            grown = f"some files have grown since {folder} was prepared; delete that folder to prepare all anew"
+            raise UserError(f"{', '.join(symbols)}: {needed}, but {grown}")
         self.first, self.fits_again = first, config.training.refit
         if first:
             self.coins = [coin.joined() for coin in self.coins]

@@ -95,10 +95,9 @@ def load_base(config: Config, member: str) -> Base | None:
     try:
         model = io.load(folder)
     except ValueError as error:
-        raise UserError(
-            f"model.base={run}: {error}; give a run of one model for several coins, which this command trains: "
-            f"accelerate launch pipelines/train.py --workload crypto --name {run.name} model.pooled=true"
-        ) from error
+        way = f"accelerate launch pipelines/train.py --workload crypto --name {run.name} model.pooled=true"
+        such = "give a run of one model for several coins, which this command trains"
+        raise UserError(f"model.base={run}: {error}; {such}: {way}") from error
     if not isinstance(model, PooledExperts):
         raise UserError(f"model.base={run}: it must be of pooled_experts (found {model.family})")
     return Base(model, sha256(folder / io.WEIGHTS))

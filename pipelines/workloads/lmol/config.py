@@ -162,10 +162,8 @@ class Model(Section):
         if self.kind == "siamese" and self.base and self.texture:
             raise ValueError(f"model.texture=true is an encoder of its own; leave it or model.base={self.base} out")
         if self.kind == "vlm" and self.base and not self.lora:
-            raise ValueError(
-                f"model.base={self.base} needs adapters to be trained on it; set model.lora=true too "
-                "(or leave model.base out to train a whole model from random weights)"
-            )
+            way = "set model.lora=true too (or leave model.base out to train a whole model from random weights)"
+            raise ValueError(f"model.base={self.base} needs adapters to be trained on it; {way}")
         whose = "model.base" if self.kind == "vlm" and self.base else "model.preset" if self.preset != "small" else None
         if whose and (self.width or self.layers or self.heads):
             raise ValueError(f"model.width, model.layers and model.heads are fixed by {whose}; leave them out")
@@ -243,9 +241,8 @@ class Config(BaseConfig):
         if len(names) > 1 and kind != "siamese":
             raise ValueError(f"model.kind={kind} takes one attribute: give data.attributes=[{names[0]}], a run each")
         if self.training.projector_rate != 1 and not self.model.lora:
-            rate = f"training.projector_rate={self.training.projector_rate}"
-            beside = "a projector that trains beside adapters"
-            raise ValueError(f"{rate} is for {beside}; set model.lora=true, or leave it out")
+            way = "is for a projector that trains beside adapters; set model.lora=true, or leave it out"
+            raise ValueError(f"training.projector_rate={self.training.projector_rate} {way}")
         if self.frozen and self.shift:
             once = f"with model.kind={self.model.kind} their features are computed only once"
             raise ValueError(f"training.shift={self.training.shift} moves images, but {once}; leave training.shift out")

@@ -163,10 +163,9 @@ def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> dict
         made, asked = (np.sort(each[:, :2], axis=1) @ [len(found.scores), 1] for each in (train, given))
         train = np.concatenate([given, train[~np.isin(made, asked)]])
     if not len(train):
-        raise UserError(
-            f"data.degree={data.degree}: of {len(parts['train'])} training images, none in more pairs, no two pairs of "
-            "different images and one of similar ones can be made; give a larger data.degree, or more images"
-        )
+        few = f"of {len(parts['train'])} training images, none in more pairs"
+        lacking = "no two pairs of different images and one of similar ones can be made"
+        raise UserError(f"data.degree={data.degree}: {few}, {lacking}; give a larger data.degree, or more images")
     drawn = {"train": train}
     for part in ("validation", "test"):
         drawn[part] = pairs.evaluation(found.scores, parts[part], found.theta, data.evaluation_pairs, data.seed)
@@ -247,10 +246,9 @@ def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> None
             + (f"give a data.theta below {widest:g}" if widest else "give images with different scores")
         )
     if similar == 0:
-        raise UserError(
-            f"data.source={data.source}: no two of the {len(scores)} training images differ by data.theta={theta:g} or "
-            f"less, so Similar could not be learned; give a data.theta of {nearest:g} or more"
-        )
+        none = f"no two of the {len(scores)} training images differ by data.theta={theta:g} or less"
+        way = f"Similar could not be learned; give a data.theta of {nearest:g} or more"
+        raise UserError(f"data.source={data.source}: {none}, so {way}")
 
 
 def _counts(found: Comparisons) -> dict[str, Plain]:

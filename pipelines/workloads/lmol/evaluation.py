@@ -225,14 +225,8 @@ def _strip(comparisons: Comparisons, placed: Placed) -> list[dict[str, Plain]]:
     """Return test images spread over the estimated ranking, highest score first."""
     order = np.argsort(-placed.scores, kind="stable")
     shown = order[np.unique(np.linspace(0, len(order) - 1, min(STRIP, len(order))).round().astype(int))]
-    return [
-        {
-            **_shown(comparisons, placed.images[i]),
-            "score": float(placed.scores[i]),
-            "standard_error": float(placed.errors[i]),
-        }
-        for i in shown
-    ]
+    scores, errors = placed.scores.tolist(), placed.errors.tolist()
+    return [{**_shown(comparisons, placed.images[i]), "score": scores[i], "standard_error": errors[i]} for i in shown]
 
 
 def _mistakes(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[str, Plain]]:

@@ -75,10 +75,8 @@ def _check_named(base: str, kind: str) -> None:
         known = {word: str(run.best) for run in runs if run.best.is_dir() for word in (run.name, str(run.best))}
     found = nearest(base, known, 3) or list(known)[:6]
     near = " or ".join(dict.fromkeys(f"model.base={known[word]}" for word in found))
-    raise UserError(
-        f"model.base={base}: there is no such folder, and names on the hub are owner/name; "
-        + (f"did you mean {near}?" if near else "give the folder of a model, such as runs/lmol/NAME/model/best")
-    )
+    way = f"did you mean {near}?" if near else "give the folder of a model, such as runs/lmol/NAME/model/best"
+    raise UserError(f"model.base={base}: there is no such folder, and names on the hub are owner/name; {way}")
 
 
 def check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
@@ -92,10 +90,9 @@ def check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
     for part in ("validation", "test"):
         seen = next((row for row in comparisons.parts[part] if comparisons.images[row].tobytes() in trained), None)
         if seen is not None:
-            raise UserError(
-                f"model.base={base} was trained on {comparisons.names[seen]}, an image of the {part} part here; "
-                "train it on the same data section (data.source, data.seed, data.folds and data.fold)"
-            )
+            saw = f"model.base={base} was trained on {comparisons.names[seen]}, an image of the {part} part here"
+            way = "train it on the same data section (data.source, data.seed, data.folds and data.fold)"
+            raise UserError(f"{saw}; {way}")
 
 
 def scorer_for(config: Config, comparisons: data.Comparisons) -> Scorer:

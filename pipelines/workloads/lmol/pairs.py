@@ -35,11 +35,10 @@ def split(groups: Sequence[str], folds: int, fold: int, seed: int) -> dict[str, 
     """
     names = sorted(set(groups), key=lambda name: hashlib.sha256(f"{seed} {name}".encode()).digest())
     if len(names) < folds:
-        raise UserError(
-            f"{len(groups)} usable images in {len(names)} groups cannot be split into data.folds={folds} parts, "
-            "because images of a group and near duplicates stay together; give more images"
-            + (f", or data.folds={len(names)}" if len(names) >= len(PARTS) else "")
-        )
+        few = f"{len(groups)} usable images in {len(names)} groups cannot be split into data.folds={folds} parts"
+        why = "images of a group and near duplicates stay together"
+        other = f", or data.folds={len(names)}" if len(names) >= len(PARTS) else ""
+        raise UserError(f"{few}, because {why}; give more images{other}")
     part = {fold: "test", (fold + 1) % folds: "validation"}
     place = {name: part.get(rank * folds // len(names), "train") for rank, name in enumerate(names)}
     where = np.array([place[name] for name in groups])

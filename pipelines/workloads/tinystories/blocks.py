@@ -169,10 +169,9 @@ def _decoded(file: FileIO, offset: int, length: int) -> Iterator[str]:
             yield decoder.decode(chunk, final=read >= length)
         except UnicodeDecodeError as error:
             place = offset + read - len(error.object) + error.start
-            raise UserError(
-                f"{file.name} is not UTF-8: byte {place} is 0x{error.object[error.start]:02x}; convert it first from "
-                f"the encoding that it has, as in: iconv -f cp1252 -t utf-8 {file.name} > utf8.txt"
-            ) from error
+            wrong = f"{file.name} is not UTF-8: byte {place} is 0x{error.object[error.start]:02x}"
+            way = f"as in: iconv -f cp1252 -t utf-8 {file.name} > utf8.txt"
+            raise UserError(f"{wrong}; convert it first from the encoding that it has, {way}") from error
 
 
 def _clean(pieces: Iterable[str]) -> Iterator[str]:

@@ -149,10 +149,8 @@ class Config(BaseConfig):
             return self
         vocabulary = self.model.resolved().vocabulary
         if "vocabulary" in self.data.model_fields_set and given != vocabulary:
-            raise ValueError(
-                f"data.vocabulary={given} is not the model's {vocabulary}; leave it out and set model.vocabulary "
-                "(neither can change in an existing run: train under another --name)"
-            )
+            way = "set model.vocabulary (neither can change in an existing run: train under another --name)"
+            raise ValueError(f"data.vocabulary={given} is not the model's {vocabulary}; leave it out and {way}")
         object.__setattr__(self, "data", self.data.model_copy(update={"vocabulary": vocabulary}))
         self.sequence(self.model.resolved().context)  # which it holds twice
         return self

@@ -120,10 +120,9 @@ def divided(
         place = np.arange(len(first))
         if len(first) < HELD_OUT:
             more = "raise data.generated_characters" if data.source is None else "give a longer text"
-            raise UserError(
-                f"{source}: {len(first)} passages of up to {data.passage_characters} characters are too few to hold "
-                f"one out, {HELD_OUT} are needed; {more}, or lower data.passage_characters={data.passage_characters}"
-            )
+            most = data.passage_characters
+            few = f"{len(first)} passages of up to {most} characters are too few to hold one out, {HELD_OUT} are needed"
+            raise UserError(f"{source}: {few}; {more}, or lower data.passage_characters={most}")
         is_held_out = place >= (end := len(first) - len(first) // HELD_OUT)
         validates = (place >= end - max(1, len(first) // VALIDATION)) & ~is_held_out
         how = (

@@ -48,10 +48,9 @@ def evaluate(
     (model,) = models.values()
     began = time.perf_counter()
     if data.tokenizer(folder) != model.config.tokenizer:
-        raise UserError(
-            f"the model was trained on other tokens than those in {folder}: the source or the embedded generator has "
-            "changed since; restore the old source and delete that folder, or train under another --name"
-        )
+        changed = "the source or the embedded generator has changed since"
+        way = "restore the old source and delete that folder, or train under another --name"
+        raise UserError(f"the model was trained on other tokens than those in {folder}: {changed}; {way}")
     tokens, training = data.tokens(folder, "held_out"), data.tokens(folder, "train")
     texts, facts = data.stories(folder, "held_out"), data.facts(folder)
     stories = HeldOut(np.array([len(story) for story in texts]), tokens, data.numbers(tokens))
@@ -61,12 +60,8 @@ def evaluate(
     by_token = _token_nats(model, training[-MOST_COUNTED["tokens"] :], stories)
     by_character = _character_nats(training_text[-MOST_COUNTED["characters"] :], texts)
     ppmd, bits = ppmd_baseline(training_text, ["\n" + story for story in texts])
-    nats = {
-        **_network_nats(model, windows, stories.numbers, map_items),
-        **by_token,
-        **by_character,
-        ppmd: bits / text.BITS_PER_NAT,
-    }
+    network = _network_nats(model, windows, stories.numbers, map_items)
+    nats = {**network, **by_token, **by_character, ppmd: bits / text.BITS_PER_NAT}
     read = (("tokens", len(training), by_token), ("characters", len(training_text), by_character))
     cut = {
         name: f" on the last {MOST_COUNTED[units]:,} training {units}"

@@ -56,10 +56,8 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
         raise UserError(f"data.source={data.source}: stories are not read from {path.suffix} files; {WAYS}")
     if path.is_dir() and not files:
         there = "".join(f"\n  {line}" for line in left_out(data.source))
-        raise UserError(
-            f"data.source={data.source}: there are no .txt files in this folder (subfolders are not read), and no "
-            f"{LINES} or {PARQUET} files; give the folder that holds them{there}"
-        )
+        none = f"there are no .txt files in this folder (subfolders are not read), and no {LINES} or {PARQUET} files"
+        raise UserError(f"data.source={data.source}: {none}; give the folder that holds them{there}")
     tables, lines = ([file for file in files if file.suffix.lower() in kind] for kind in ((PARQUET,), LISTS))
     texts = [file for file in files if file.suffix.lower() not in (PARQUET, *LISTS)]
     usable = [_in_utf8(file, scratch / f"utf-8-{number}.txt") for number, file in enumerate(texts)]

@@ -44,10 +44,9 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> tokenizers.Tokeniz
     tokenizer.train_from_iterator(texts, trainer)
     num_bytes = sum(len(token) == 1 for token in tokenizer.get_vocab())
     if vocabulary < num_bytes + 2:
-        raise UserError(
-            f"model.vocabulary={vocabulary} is too small: the {num_bytes} different bytes of the training text and two "
-            f"special tokens need {num_bytes + 2}; give model.vocabulary={num_bytes + 2 + num_bytes % 2} or more"
-        )
+        needed = f"the {num_bytes} different bytes of the training text and two special tokens need {num_bytes + 2}"
+        way = f"give model.vocabulary={num_bytes + 2 + num_bytes % 2} or more"
+        raise UserError(f"model.vocabulary={vocabulary} is too small: {needed}; {way}")
     if tokenizer.get_vocab_size() < vocabulary and tokenizer.get_vocab_size() % 2:
         described = json.loads(tokenizer.to_str())
         last = described["model"]["merges"].pop()

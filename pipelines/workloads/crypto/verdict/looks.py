@@ -43,19 +43,13 @@ def look(config: Config, folder: Path, coins: Mapping[str, str], pages: Sequence
     with held(path.with_name(f".{LEDGER}.lock"), wait=True):
         known = [*read_json_lines(path), entry]
         write_text(path, "".join(json.dumps(each) + "\n" for each in known))
-    same = [
-        each
-        for each in known
-        if each["market"] == entry["market"] and each["from_ms"] <= entry["to_ms"] and entry["from_ms"] <= each["to_ms"]
-    ]
+    of_market = (each for each in known if each["market"] == entry["market"])
+    same = [each for each in of_market if each["from_ms"] <= entry["to_ms"] and entry["from_ms"] <= each["to_ms"]]
     return Looks(len(same), len({(each["settings"], hash) for each in same for hash in each["coins"].values()}))
 
 
 def _settings(config: Config) -> str:
     """Return the hash of what a forecast and its trades depend on, beside the candles."""
-    left_out = {"data": {"symbols", "folder"}, "model": {"coins", "fold"}, "training": {"refit"}}
-    parts = {
-        name: getattr(config, name).model_dump(mode="json", exclude=left_out.get(name))
-        for name in ("data", "model", "training", "evaluation")
-    }
+    left_out = {"data": {"symbols", "folder"}, "model": {"coins", "fold"}, "training": {"refit"}, "evaluation": None}
+    parts = {name: getattr(config, name).model_dump(mode="json", exclude=left) for name, left in left_out.items()}
     return hashlib.sha256(json.dumps([config.seed, parts], sort_keys=True).encode()).hexdigest()[:16]

@@ -149,10 +149,8 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
     ]
     probabilities, labels, priors = map(np.concatenate, zip(*tests, strict=True))
     baselines = {name: np.concatenate([fold.baselines[name] for fold in folds]) for name in folds[0].baselines}
-    rows, signals, moves, later, last = (
-        np.concatenate([getattr(fold, name) for fold in folds])
-        for name in ("rows", "signals", "moves", "later", "last")
-    )
+    names = ("rows", "signals", "moves", "later", "last")
+    rows, signals, moves, later, last = (np.concatenate([getattr(fold, name) for fold in folds]) for name in names)
     market, per_day = strategy.market(config, coin, rows), DAY // coin.candles.timeframe_ms
     result = backtest.run(signal=signals, **market)
     judged = judge.judge(

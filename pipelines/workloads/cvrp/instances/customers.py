@@ -173,9 +173,8 @@ def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequen
     if not pairs or "demand" not in found:
         lacking = "demand (or quantity, weight)" if pairs else "lon and lat (or longitude and latitude, or x and y)"
         has = ", ".join(printable(column, 40) for column in header if column) or "none"
-        raise UserError(
-            f"{path}: there is no column {lacking} among {has}; name them in the first row, as in name,lon,lat,demand"
-        )
+        way = "name them in the first row, as in name,lon,lat,demand"
+        raise UserError(f"{path}: there is no column {lacking} among {has}; {way}")
     return {what: at for what, at in found.items() if what not in ("lon", "lat", "x", "y") or what in pairs[0]}
 
 

@@ -121,11 +121,9 @@ def by_family(comparisons: Comparisons, answers: Mapping[str, np.ndarray]) -> di
         return {}
     inside = {name: (one == name) & (other == name) for name in names}
     inside["across families"] = one != other
+    right = {who: each.argmax(axis=1) == labels for who, each in answers.items()}
     return {
-        name: {
-            **{who: float((each[chosen].argmax(axis=1) == labels[chosen]).mean()) for who, each in answers.items()},
-            "n": int(chosen.sum()),
-        }
+        name: {**{who: float(each[chosen].mean()) for who, each in right.items()}, "n": int(chosen.sum())}
         for name, chosen in inside.items()
         if chosen.any()
     }

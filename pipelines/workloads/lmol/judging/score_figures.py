@@ -53,8 +53,6 @@ def agreement(found: np.ndarray, known: np.ndarray) -> dict[str, np.ndarray]:
 
 def scores_csv(comparisons: Comparisons, placed: Placed) -> str:
     """Return the text of a CSV with a row per test image."""
-    rows = zip(placed.images, placed.known, placed.scores, placed.errors, strict=True)
-    return to_csv(
-        ("image", "known", "score", "standard_error"),
-        ((comparisons.names[i], f"{known:g}", f"{score:.4f}", f"{error:.4f}") for i, known, score, error in rows),
-    )
+    each = zip(placed.images, placed.known, placed.scores, placed.errors, strict=True)
+    rows = ((comparisons.names[i], f"{known:g}", f"{score:.4f}", f"{error:.4f}") for i, known, score, error in each)
+    return to_csv(("image", "known", "score", "standard_error"), rows)

@@ -49,11 +49,8 @@ def assigned(
             raise UserError(f"data.columns.{holds}={column}: {table} has no such column; it has {there}")
     known = {plain(column): column for column in reversed(header)}
     free = {name: column for name, column in known.items() if column not in given.values()}
-    guessed = {
-        holds: next(free[name] for name in names if name in free)
-        for holds, names in USUAL.items()
-        if holds not in given and any(name in free for name in names)
-    }
+    usual = {holds: [free[name] for name in names if name in free] for holds, names in USUAL.items()}
+    guessed = {holds: columns[0] for holds, columns in usual.items() if columns and holds not in given}
     found = {**guessed, **given}
     layout = next((name for name, (needed, _) in LAYOUTS.items() if all(holds in found for holds in needed)), None)
     if layout is None:
@@ -91,10 +88,9 @@ def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         columns = [*columns, "group"]
     wrong = next(((line, row) for line, row in rows if len(row) != len(columns)), None)
     if wrong or len(set(columns)) < len(columns):
-        raise UserError(
-            f"{table}: the header names {len(columns)} columns ({printable(', '.join(columns), 300)})"
-            + (f", but line {wrong[0]} has {len(wrong[1])} values" if wrong else ", one of them twice")
-        )
+        but = f"but line {wrong[0]} has {len(wrong[1])} values" if wrong else "one of them twice"
+        named = printable(", ".join(columns), 300)
+        raise UserError(f"{table}: the header names {len(columns)} columns ({named}), {but}")
     if separator != ",":  # such files often write decimals with a comma
         rows = [(line, [re.sub(r"^(-?\d+),(\d+)$", r"\1.\2", value) for value in row]) for line, row in rows]
     found = [(line, dict(zip(columns, row, strict=True))) for line, row in rows]

@@ -190,10 +190,9 @@ def _pairs(listed: Listed, table: Path, rows: Rows, root: Path) -> None:
         listed.pairs += [(line, row["first"], row["second"], label)] * votes
         listed.answered_by += [row.get("rater", "")] * votes
     if {"0", "1"} <= others.keys() and SECOND not in {label for *_, label in listed.pairs}:
-        raise UserError(
-            f"{table}, line {others['0']}: the label is '0', and no row says that img2 ranks higher; beside 1 for "
-            "First, 0 may mean Second or Similar: write the one that it means in place of 0"
-        )
+        unsaid = f"{table}, line {others['0']}: the label is '0', and no row says that img2 ranks higher"
+        way = "0 may mean Second or Similar: write the one that it means in place of 0"
+        raise UserError(f"{unsaid}; beside 1 for First, {way}")
 
 
 def _as_pair(table: Path, line: int, row: Mapping[str, str]) -> dict[str, str]:
@@ -238,11 +237,9 @@ def _of_ranks(folder: Path) -> Listed:
     found, listed = ranks(folder), Listed()
     nameless = [each.name for each, rank in found.items() if not rank]
     if nameless or len(set(found.values())) < 2:
-        raise UserError(
-            f"data.source={folder}: there is no CSV, and "
-            + (f"the name of the folder {nameless[0]} does not begin with" if nameless else "only one folder has")
-            + " a rank; name the folders of images by their rank, as 1-poor, 2-fair, 3-good, or give a CSV"
-        )
+        but = f"the name of the folder {nameless[0]} does not begin with" if nameless else "only one folder has"
+        way = "name the folders of images by their rank, as 1-poor, 2-fair, 3-good, or give a CSV"
+        raise UserError(f"data.source={folder}: there is no CSV, and {but} a rank; {way}")
     for each, rank in found.items():
         for path in sorted(each.iterdir()):
             if path.suffix.lower() in ENDINGS:

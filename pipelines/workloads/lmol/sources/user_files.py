@@ -83,10 +83,9 @@ def _of_attribute(
     rows = {name: row for row, name in enumerate(found.names) if name in listed.scores}
     if len(rows) < 2:
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in list(refused.items())[:5])
-        raise UserError(
-            f"data.source={data.source}: {len(rows)} of the {count} images that {table} lists can be used; two "
-            f"are needed for a pair, hundreds to learn from{f' ({attribute})' if data.attributes else ''}{reasons}"
-        )
+        few = f"{len(rows)} of the {count} images that {table} lists can be used"
+        needed = f"two are needed for a pair, hundreds to learn from{f' ({attribute})' if data.attributes else ''}"
+        raise UserError(f"data.source={data.source}: {few}; {needed}{reasons}")
     usable = [each[1] in rows and each[2] in rows for each in listed.pairs]
     labelled = [each for each, use in zip(listed.pairs, usable, strict=True) if use]
     facts: dict[str, Plain] = {
@@ -179,11 +178,9 @@ def _check_labels(
     ]
     if len(contradictory) > len(labelled) / 2:
         some = f"{len(contradictory):,} of {len(labelled):,} labels contradict the scores"
-        such = (
-            f"(theta {float(theta * unit):g}), such as {contradictory[0]}; First means that img1 has the larger score"
-        )
+        such = f"(theta {float(theta * unit):g}), such as {contradictory[0]}"
         way = "swap the labels or the signs of the scores, or give the data.theta that the labels were made with"
-        raise UserError(f"{table}: {some} {such}: {way}")
+        raise UserError(f"{table}: {some} {such}; First means that img1 has the larger score: {way}")
     return {
         "pairs": all_pairs,
         "of_usable_images": len(labelled),

@@ -80,10 +80,8 @@ def _check_reload(model: Comparator) -> None:
     # On a CPU the same kernels give the same bits; a GPU may choose others.
     tolerance = 0.0 if device.type == "cpu" else 1e-3
     if not (difference := float((found - expected).abs().max())) <= tolerance:
-        raise UserError(
-            f"saved and loaded again, the model's logits differ by {difference:g}: either something that trains or "
-            "the base is not restored; choose another model.kind or model.base"
-        )
+        why = "either something that trains or the base is not restored; choose another model.kind or model.base"
+        raise UserError(f"saved and loaded again, the model's logits differ by {difference:g}: {why}")
 
 
 def _some(names: list[str]) -> str:
