@@ -29,9 +29,7 @@ from pipelines import arguments, cli, workloads
 
 def main() -> None:
     """Run the command."""
-    args = arguments.parse(
-        __doc__, lambda args, workload, run: run.config(workload.config, args.words), further=options
-    )
+    args = arguments.parse(__doc__, lambda args, kind, run: run.config(kind.config, args.words), further=options)
     workload, opened, run = workloads.find(args.workload), workloads.feed(args.workload), cli.run_of(args)
     config = run.config(workload.config, args.words)
     if args.refit_hours < 0 or (args.refit_hours and args.once):

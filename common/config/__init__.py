@@ -124,9 +124,10 @@ def checked(cls: type[Config], tree: object, what: str, context: Mapping[str, ob
 
 def _problems(cls: type[Section], errors: Sequence[ErrorDetails]) -> list[str]:
     problems: dict[str, tuple[list[str], str]] = {}
-    for item in errors[:MOST_ERRORS]:
+    for number, item in enumerate(errors[:MOST_ERRORS]):
         key, message, given = _explain(cls, item)
-        if item["type"] in ("too_short", "tuple_type") and key in problems:
+        within = any(item["loc"] == before["loc"][: len(item["loc"])] for before in errors[:number])
+        if item["type"] in ("too_short", "tuple_type") and (key in problems or within):
             continue  # pydantic reports a wrong item as missing, too; a single value was reported before
         problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
     lines = [f"{key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
@@ -224,6 +225,9 @@ def _message(cls: type[Section], item: ErrorDetails, key: str) -> str:
         any_length = ... in typing.get_args(field.annotation) or not isinstance(field.default, tuple)
         example = [printable(str(item["input"]), 60)] if any_length else map(str, field.default)
         return f"give a list in brackets, as in {key}=[{', '.join(example)}]"
+    if item["type"] == "model_type":
+        own = [name.rpartition(".")[2] for name in _dotted(cls) if name.rpartition(".")[0] == key]
+        return f"it must be an object{' with ' * bool(own)}{', '.join(own)}"
     if item["type"] == "too_short" and "ctx" in item:
         return f"give {item['ctx']['min_length']} or more"
     return "give true or false" if item["type"] == "bool_parsing" else item["msg"].removeprefix("Value error, ")

@@ -50,9 +50,7 @@ class SignalStrategy(IStrategy):
     def __init__(self, config: dict[str, object]) -> None:
         self.can_short = config.get("trading_mode", "spot") != "spot"
         super().__init__(config)
-        idle = [
-            f"{coin}: NO_TRADE: {each['reason']}" for coin, each in SETTINGS["coins"].items() if not each["threshold"]
-        ]
+        idle = [f"{coin}: NO_TRADE: {one['reason']}" for coin, one in SETTINGS["coins"].items() if not one["threshold"]]
         verdicts = [each["verdict"] for each in SETTINGS["coins"].values()]
         for said in (SETTINGS["headline"], *verdicts, *idle, *([SETTINGS["note"]] if "note" in SETTINGS else [])):
             logging.getLogger(__name__).warning("%s", said)

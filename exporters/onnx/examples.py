@@ -241,7 +241,7 @@ EXAMPLES: dict[str, tuple[str, str, str, tuple[Callable[..., object] | str, ...]
     ),
 }  # fmt: skip
 # What a script imports where it has the last name of a line; modules of the project lie beside it.
-IMPORTS = (FOLDER / "imports.txt").read_text()
+IMPORTS, SCRIPT = ((FOLDER / f"{name}.txt").read_text() for name in ("imports", "script"))
 
 
 def script(family: str) -> bytes:
@@ -253,11 +253,4 @@ def script(family: str) -> bytes:
     ]
     body = "\n\n\n".join(sources).replace("    import onnxruntime\n\n", "")  # at the top of a script
     imports = "\n".join(line for line in IMPORTS.split("\n") if not line or re.search(rf"\b{line.split()[-1]}\b", body))
-    return f'''"""{about}: pip install onnxruntime{packages}; python example.py {words}."""
-{imports}
-{body}
-
-
-if __name__ == "__main__":
-    {main.__name__}()
-'''.encode()
+    return SCRIPT.format(about=about, packages=packages, words=words, imports=imports, body=body, main=main).encode()

@@ -109,10 +109,8 @@ class CharMixture(CharLSTM):
             raise ValueError("the model's counts are damaged")
         for name, rows in self.outlines().items():
             begins, ends, above, kinds = rows.T
-            inside = (
-                (begins >= 0) & (begins <= ends) & (ends <= self.config.documents[name]) & (kinds >= 0) & (kinds < 5)
-            )
-            if not (inside & (above >= -1) & (above < np.arange(len(rows)))).all():
+            fits = (begins >= 0) & (begins <= ends) & (ends <= self.config.documents[name]) & (kinds >= 0) & (kinds < 5)
+            if not (fits & (above >= -1) & (above < np.arange(len(rows)))).all():
                 raise ValueError(f"the outline of {name} is damaged")
 
     def counted(self) -> chains.Counts:

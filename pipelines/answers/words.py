@@ -30,6 +30,8 @@ def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[s
             paths.append(Path(word))
         elif found[1] in inputs.input.model_fields:
             fields[found[1]] = _value(inputs.input, *found.groups())
+            if inputs.line and fields[found[1]] == found[2] and os.path.isfile(found[2]):
+                raise UserError(f'{word}: this is a file, not the text; give {found[1]}="$(cat {found[2]})"')
         else:
             near = nearest(found[1], [*inputs.settings.model_fields, *inputs.input.model_fields])
             if near and near[0] in inputs.input.model_fields:

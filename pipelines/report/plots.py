@@ -89,9 +89,7 @@ def panels(pictures: Sequence[Markup | tuple[Markup, str]]) -> Markup:
 
 def curves(metrics: Sequence[Mapping[str, float]]) -> Markup:
     """Plot train/<name> and val/<name> over steps, with one panel for each name that was logged in training."""
-    names = dict.fromkeys(
-        key.partition("/")[2] for entry in metrics for key in entry if key.startswith(("train/", "val/"))
-    )
+    names = dict.fromkeys(key.partition("/")[2] for row in metrics for key in row if key.startswith(("train/", "val/")))
     return panels([_curve(name, metrics) for name in (*names, "learning_rate", "examples_per_s")])
 
 

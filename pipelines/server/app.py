@@ -90,7 +90,8 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
 
     @app.post("/runs/{name:path}/{action}", include_in_schema=False)
     async def unknown(name: str, action: str) -> Response:
-        raise Refused(404, f"no run {name[:200]!r} is served; there are {', '.join(names)}")
+        strange = f"no run {name[:200]!r} is served; there are {', '.join(names)}"
+        raise Refused(404, "Not Found" if name in names else strange)
 
     for route in [each for each in app.routes if isinstance(each, APIRoute) and "GET" in (each.methods or ())]:
         app.head(route.path, include_in_schema=False)(route.endpoint)
@@ -116,7 +117,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     broken = isinstance(error.__cause__, RecursionError | UnicodeDecodeError)
     message = f"the body is not JSON: {error.__cause__}" if broken else error.detail
-    if message == "Not Found":
+    if message in ("Not Found", "Method Not Allowed"):  # the latter of any path, from the folder of pages
         path = request.url.path
         shown = [each for each in request.app.routes if getattr(each, "include_in_schema", False)]
         methods = [method for route in shown if route.path_regex.match(path) for method in route.methods]

@@ -139,10 +139,10 @@ class Completions:
         return Answer(await _completed(self._form()[0], body.field_type, body.prompt, settings))
 
     def _form(self, name: str | None = None) -> tuple[Answering, object]:
-        for run in self.runs.values():
-            if name in (None, run.name) and "field" in run.trained.inputs.input.model_fields:
-                return run, run.trained.first
-        raise Refused(404, "no run that completes forms is served")
+        forms = {each: run for each, run in self.runs.items() if "field" in run.trained.inputs.input.model_fields}
+        if (run := forms.get(name or next(iter(forms), ""))) is None:
+            raise Refused(404, f"no run {name or 'here'} completes forms; those that do: {', '.join(forms) or 'none'}")
+        return run, run.trained.first
 
     async def models(self) -> Response:
         """List the text runs, as OpenAI lists models."""

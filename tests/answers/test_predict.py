@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -157,6 +158,16 @@ def test_words_are_files_settings_or_fields_of_one_input(tmp_path, monkeypatch, 
     for word in ("seed=x", "seed={", "length=0", "sed=1"):
         with pytest.raises(UserError, match=word.partition("=")[0]):
             words.sorted_out([word], inputs)
+
+
+def test_a_file_where_a_text_belongs_is_refused_with_the_word_that_gives_its_text(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "plan.md").write_text("# Project scope\n")
+    told = 'document=plan.md: this is a file, not the text; give document="$(cat plan.md)"'
+    with pytest.raises(UserError, match=re.escape(told)):
+        words.sorted_out(["field=projectScope", "document=plan.md"], workloads.inputs("bep"))
+    (tmp_path / "a.png").touch()
+    assert words.sorted_out(["first=a.png", "second=a.png"], workloads.inputs("lmol"))[2]["first"] == "a.png"
 
 
 def test_forms_have_their_fields_and_an_empty_one_its_usual_beginning(tmp_path):

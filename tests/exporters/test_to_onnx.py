@@ -163,6 +163,28 @@ def test_every_name_in_an_example_is_defined(family, tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.parametrize(
+    ("family", "words", "text"),
+    [
+        ("comparator", [], "not enough values to unpack (expected 2, got 0)"),
+        ("comparator", ["example.py", "example.py"], "cannot identify image file 'example.py'"),
+        ("cnn_lstm", [], "list index out of range"),
+        ("cnn_lstm", ["candles.csv"], "candles.csv not found."),
+        ("routing", ["many"], "invalid literal for int() with base 10: 'many'"),
+    ],
+)
+def test_an_example_says_in_a_line_what_it_cannot_use_and_how_it_is_called(family, words, text, tmp_path):
+    neighbours = portable.copies("models.market.candle_features", prefix="")
+    for name, source in {"example.py": examples.script(family), **neighbours}.items():
+        (tmp_path / name).write_bytes(source)
+    command = [sys.executable, "example.py", *words]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    about, taken, *_ = examples.EXAMPLES[family]
+    assert done.stderr.startswith(f"error: {text}; {about}: pip install onnxruntime"), done.stderr
+    assert done.stderr.endswith(f"python example.py {taken}.\n")
+
+
 def test_copies_import_nothing_of_the_project():
     for prefix in ("", "."):
         files = portable.copies("models.plans.chains", "models.market.candle_features", prefix=prefix)

@@ -168,7 +168,16 @@ def test_the_form_is_completed_as_it_asks(port):
     ("path", "body", "words", "status", "text"),
     [
         ("/runs/cvrp/none/predict", {"inputs": [SQUARE]}, {}, 404, "no run 'cvrp/none' is served; there are cvrp/"),
-        ("/runs/cvrp/small/predict", {"inputs": [SQUARE]}, {"method": "PUT"}, 405, "Method Not Allowed"),
+        ("/runs/cvrp/small/predict", {"inputs": [SQUARE]}, {"method": "PUT"}, 405, "predict takes POST, not PUT"),
+        ("/complete", {"prompt": "x"}, {}, 404, "nothing at /complete: GET /docs lists what there is"),
+        ("/runs/cvrp/small/nothing", {}, {}, 404, "nothing at /runs/cvrp/small/nothing: GET /docs"),
+        (
+            "/suggest",
+            {"field_type": "x", "model": "no"},
+            {},
+            404,
+            "no run no completes forms; those that do: bep/small",
+        ),
         ("/runs/cvrp/small/predict", b"{", {}, 400, "the body is not JSON"),
         ("/runs/cvrp/small/predict", b"[" * 60_000, {}, 400, "the body is not JSON"),
         ("/runs/cvrp/small/predict", b"x" * 200_001, {}, 413, "more than 200000 bytes"),

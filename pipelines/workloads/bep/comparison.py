@@ -33,9 +33,7 @@ def gain(
 ) -> dict[str, Plain]:
     """Return the summary's comparison of the best of the model's rows, the first `num_own`, with the best baseline."""
     totals = {name: float(each.sum()) for name, each in bits.items()}
-    own, strongest = (
-        min(names, key=lambda name: totals[name]) for names in (list(bits)[:num_own], list(bits)[num_own:])
-    )
+    own, strongest = (min(names, key=totals.__getitem__) for names in (list(bits)[:num_own], list(bits)[num_own:]))
     unit = totals[strongest] / characters.sum() / 100
     percent = (totals[strongest] - totals[own]) / characters.sum() / unit
     interval = ratio_percentiles(bits[strongest] - bits[own], characters, drawn)

@@ -6,6 +6,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from common.errors import UserError
+from common.foreign_text import other_encoding
 from common.input_files import Given, Inputs, each_file, lines_of
 from common.plain import Plain
 from models.plans.fields import FIELDS, field_of, fits
@@ -27,7 +28,7 @@ def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
         learn = "To learn from documents: pipelines/train.py --workload bep data.sources=FOLDER"
         raise UserError(f"{path}: a document is no text to complete; {way}. {learn}")
     try:
-        form = json.loads(path.read_bytes())
+        form = json.loads(path.read_bytes().decode(other_encoding(path) or "utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path}: this is not JSON: {error}") from error
     if not isinstance(form, dict):
@@ -48,9 +49,7 @@ def completed(given: Mapping[str, object]) -> Mapping[str, object]:
         return given
     if (known := field_of(field)) is None:
         fit = dict(zip(FIELDS, fits([field])[0], strict=True))
-        alike = {
-            name: SequenceMatcher(None, field.lower(), each.label.lower()).ratio() for name, each in FIELDS.items()
-        }
+        alike = {name: SequenceMatcher(None, field.lower(), one.label.lower()).ratio() for name, one in FIELDS.items()}
         near = ", ".join(sorted(FIELDS, key=lambda name: (fit[name], alike[name]), reverse=True)[:3])
         raise UserError(f"field {field!r} has no usual beginning, so give a prompt; the nearest: {near}")
     return {**given, "field": known, "prompt": FIELDS[known].beginning}

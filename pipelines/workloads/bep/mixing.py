@@ -118,9 +118,7 @@ class Mixer:
         predicted = _predictable(documents)
         texts, owners = [document.tokens for document in predicted], _families(predicted)
         size = max(1, min(PIECE, sum(map(len, texts)) // FOLDS))
-        pieces = [
-            (number, text[at : at + size]) for number, text in enumerate(texts) for at in range(0, len(text), size)
-        ]
+        pieces = [(index, text[at : at + size]) for index, text in enumerate(texts) for at in range(0, len(text), size)]
         self.pieces = [between_ends(piece) for _, piece in pieces]
         self.owners = owners[[document for document, _ in pieces]]
         # Left out together: a family of documents, or a piece of the only document.

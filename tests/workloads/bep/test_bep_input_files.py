@@ -25,3 +25,5 @@ def test_lines_of_text_and_fields_of_forms_are_read(tmp_path):
 def test_lines_are_read_in_the_encodings_that_editors_write(tmp_path, encoding):
     (tmp_path / "a.txt").write_bytes("Die \u00dcbergabe\r\nGr\u00f6\u00dfe\r\n".encode(encoding))
     assert [given.input["prompt"] for given in read([tmp_path / "a.txt"])] == ["Die \u00dcbergabe", "Gr\u00f6\u00dfe"]
+    (tmp_path / "b.json").write_bytes('{"projectScope": "Gr\u00f6\u00dfe"}'.encode(encoding))
+    assert [given.input["prompt"] for given in read([tmp_path / "b.json"])] == ["Gr\u00f6\u00dfe"]

@@ -105,9 +105,7 @@ def remove_headers_and_footers(text: str) -> tuple[str, int]:
     """
     pages = [page.split("\n") for page in text.split("\f")]
     full = [[number for number, line in enumerate(page) if line.strip()] for page in pages]
-    edges = [
-        {*((n, "top") for n in lines[:EDGE_LINES]), *((n, "bottom") for n in lines[-EDGE_LINES:])} for lines in full
-    ]
+    edges = [{*((n, "top") for n in page[:EDGE_LINES]), *((n, "bottom") for n in page[-EDGE_LINES:])} for page in full]
     keys = Counter(key for page, edge in zip(pages, edges, strict=True) for key in {_key(page, *at) for at in edge})
     enough = max(FEWEST_PAGES, PAGE_SHARE * len(pages))
     kept, removed = [], 0

@@ -48,9 +48,7 @@ def group(
     from sklearn.feature_extraction.text import CountVectorizer
 
     names = sorted(texts)
-    found = CountVectorizer(analyzer=_shingles, binary=True, dtype=np.int32).fit_transform(
-        texts[name] for name in names
-    )
+    found = CountVectorizer(analyzer=_shingles, binary=True, dtype=np.int32).fit_transform(texts[one] for one in names)
     sizes = np.asarray(found.sum(1)).ravel()
     common = triu(found @ found.T, 1).tocoo()
     similarity = common.data / (sizes[common.row] + sizes[common.col] - common.data)

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from common.errors import UserError
 from common.plain import Plain
 from models.plans.fields import field_of, significant
 from pipelines.workloads.bep.documents import refusing, unpacked
@@ -18,10 +19,11 @@ from pipelines.workloads.bep.documents.word import WORD_PARTS, bases
 if TYPE_CHECKING:
     from docx.document import Document
     from docx.styles.style import ParagraphStyle
-    from docx.table import Table
+    from docx.table import Table, _Cell
     from docx.text.paragraph import Paragraph
 
 LARGEST = 50_000_000  # bytes of an expanded template
+UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot hold
 
 
 def exchanged(content: bytes, plan: str | None) -> dict[str, Plain]:
@@ -42,13 +44,17 @@ def filled(template: bytes, plan: str) -> tuple[bytes, list[str]]:
     Lines that stand in their place already are not repeated. Raises UserError for what is no Word document.
     """
     document = _opened(template)
-    parts = re.split(r"(?m)^#+ (.+)\n", plan)[1:]
+    before, *parts = re.split(r"(?m)^#+ (.+)\n", UNWRITABLE.sub("", f"{plan}\n"))
+    if before.strip():
+        raise UserError("cannot be filled: the plan begins without a heading; give one, as in '# Project scope'")
     for heading in () if template else parts[::2]:
         document.add_heading(heading)
     texts = {_topic(heading): (heading, text) for heading, text in zip(parts[::2], parts[1::2], strict=True)}
     for heading, place, style, there in list(_places(document)):
-        lines = [line.strip() for line in texts.pop(_topic(heading), ("", ""))[1].splitlines()]
+        lines = [line.strip() for line in texts.get(_topic(heading), ("", ""))[1].splitlines()]
         new = [line for line in lines if line and line not in there]
+        if not (style is None and any(there) and new):  # what stands in a cell is not added to
+            texts.pop(_topic(heading), None)
         if style is None and not any(there):
             place.add_run("\n".join(new))
         for line in reversed(new) if style is not None else ():
@@ -68,19 +74,32 @@ def _opened(content: bytes) -> "Document":
 def _places(document: "Document") -> Iterator[tuple[str, "Paragraph", "ParagraphStyle | str | None", list[str]]]:
     """Yield each heading, itself, the style of texts below it, and the lines there; each label, its cell's, None."""
     from docx.table import Table
+    from docx.text.paragraph import Paragraph
 
-    blocks = list(document.iter_inner_content())
+    # All tables, nested ones too, and the paragraphs beside them, those of content controls too.
+    found = document.element.body.xpath(".//w:tbl | .//w:p[not(ancestor::w:tbl or ancestor::w:p)]")
+    blocks = [(Table if each.tag.endswith("}tbl") else Paragraph)(each, document._body) for each in found]
     for number, block in enumerate(blocks):
         if isinstance(block, Table):
             for row in block.rows:
-                for label, cell in itertools.pairwise(row.cells):
-                    if len(row.cells) == 2 or not cell.text.strip():  # in wider rows, what stands there is no answer
-                        yield label.text, cell.paragraphs[0], None, cell.text.splitlines()
+                cells = list({cell._tc: cell for cell in row.cells}.values())  # merged ones once
+                for label, cell in itertools.pairwise(cells):
+                    there = _text(cell)
+                    if len(cells) == 2 or not there.strip():  # in wider rows, what stands there is no answer
+                        yield _text(label), cell.paragraphs[0], None, there.splitlines()
         elif _is_heading(block):
             below = list(itertools.takewhile(lambda each: not _is_heading(each), blocks[number + 1 :]))
-            lines = ["" if isinstance(each, Table) else each.text.strip() for each in below]
+            lines = ["" if isinstance(each, Table) else _text(each).strip() for each in below]
             empty = bool(below) and not isinstance(below[0], Table) and not lines[0]
-            yield block.text, block, (below[0].style if empty else None) or "Normal", lines
+            yield _text(block), block, (below[0].style if empty else None) or "Normal", lines
+
+
+def _text(block: "Paragraph | _Cell") -> str:
+    """Return a block's text with that of content controls and insertions, without hints to click there."""
+    shown = ".//w:t[not(ancestor::w:sdt[w:sdtPr/w:showingPlcHdr])] | .//w:p | .//w:r/w:br | .//w:r/w:tab"
+    signs = {"p": "\n", "br": "\n", "tab": "\t"}
+    texts = (signs.get(each.tag.rpartition("}")[2]) or each.text or "" for each in block._element.xpath(shown))
+    return "".join(texts).removeprefix("\n")
 
 
 def _is_heading(block: "Paragraph | Table") -> bool:

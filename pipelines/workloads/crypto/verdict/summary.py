@@ -144,9 +144,7 @@ def example_columns(folds: Mapping[str, Sequence[CoinFold]]) -> dict[str, list[o
 def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence: float) -> Page:
     """Judge and trade a coin on its folds joined in time, and describe each fold; the verdict follows later."""
     settings = config.evaluation
-    tests = [
-        (fold.test.probabilities, fold.test.labels, prior_rows(fold.prior, len(fold.test.labels))) for fold in folds
-    ]
+    tests = [(one.test.probabilities, one.test.labels, prior_rows(one.prior, len(one.test.labels))) for one in folds]
     probabilities, labels, priors = map(np.concatenate, zip(*tests, strict=True))
     baselines = {name: np.concatenate([fold.baselines[name] for fold in folds]) for name in folds[0].baselines}
     names = ("rows", "signals", "moves", "later", "last")

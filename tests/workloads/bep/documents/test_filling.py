@@ -8,6 +8,8 @@ import subprocess
 
 import docx
 import pytest
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
 from docx.shared import RGBColor
 
 from common.errors import UserError
@@ -154,3 +156,64 @@ def test_the_title_of_a_table_of_contents_is_no_topic():
     document.save(stream)
     content, _ = filled(stream.getvalue(), PLAN)
     assert "Weekly." not in [each.text for each in docx.Document(io.BytesIO(content)).paragraphs][:2]
+
+
+def stored(document):
+    stream = io.BytesIO()
+    document.save(stream)
+    return stream.getvalue()
+
+
+def test_a_text_whose_cell_is_taken_is_listed_as_left():
+    document = docx.Document()
+    table = document.add_table(2, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "Clash detection", "Monthly."
+    table.cell(1, 0).merge(table.cell(1, 1)).text = "Project name"
+    content, left = filled(stored(document), PLAN)
+    assert left == ["Clash detection", "Project name", "Catering", "Lifts"]
+    assert exchanged(content, None)["fields"] == {"clashDetection": "Monthly."}
+
+
+def test_a_label_in_a_nested_table_has_its_text_beside_it():
+    document = docx.Document()
+    table = document.add_table(1, 1).cell(0, 0).add_table(1, 2)
+    table.cell(0, 0).text = "Project name"
+    content, left = filled(stored(document), PLAN)
+    assert left == ["Clash detection", "Catering", "Lifts"]
+    assert exchanged(content, None)["fields"] == {"projectName": "Alder Mill"}
+
+
+CONTROL = """<w:sdt {names}><w:sdtPr>{hint}</w:sdtPr><w:sdtContent>{content}</w:sdtContent></w:sdt>"""
+TEXT = "<w:r><w:t>{text}</w:t><w:tab/><w:t>, every week</w:t></w:r>"
+
+
+@pytest.mark.parametrize("control", [CONTROL, "<w:ins {names} w:id='1' w:author='A'>{content}</w:ins>"])
+def test_what_content_controls_and_insertions_say_is_read_and_hints_are_not(control):
+    document = docx.Document()
+    document.add_heading("Clash detection")
+    document.add_paragraph()._p.append(
+        parse_xml(control.format(names=nsdecls("w"), hint="", content=TEXT.format(text="Ours")))
+    )
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text = "Project name"
+    hint = CONTROL.format(names=nsdecls("w"), hint="<w:showingPlcHdr/>", content=TEXT.format(text="Click here"))
+    table.cell(0, 1).paragraphs[0]._p.append(parse_xml(hint))
+    assert exchanged(stored(document), None)["fields"] == {"clashDetection": "Ours\t, every week"}
+
+
+def test_a_heading_in_a_content_control_has_its_text_below_it():
+    document = docx.Document()
+    heading = document.add_heading("Clash detection")._p
+    control = parse_xml(CONTROL.format(names=nsdecls("w"), hint="", content=""))
+    heading.addprevious(control)
+    control[1].append(heading)
+    content, left = filled(stored(document), PLAN)
+    assert left == ["Project name", "Catering", "Lifts"]
+    assert exchanged(content, None)["fields"] == {"clashDetection": "Weekly.\n- Hard clashes"}
+
+
+def test_a_plan_without_a_heading_is_refused_and_characters_that_word_cannot_hold_are_left_out():
+    with pytest.raises(UserError, match="the plan begins without a heading; give one, as in '# Project scope'"):
+        filled(b"", "Weekly.\n# Lifts\nTwo.")
+    content, _ = filled(b"", "# Clash detection\nWeek\x00ly\x1f.")
+    assert exchanged(content, None)["fields"] == {"clashDetection": "Weekly."}
