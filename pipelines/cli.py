@@ -94,12 +94,12 @@ def config_file(word: str) -> Path:
     return own / "config.yaml" if own else CONFIGS / f"{word}.yaml"
 
 
-def fresh_config(args: argparse.Namespace, workload: Workload) -> BaseConfig:
-    """Build the config from the YAML file, if any, and the words."""
+def fresh_config(args: argparse.Namespace, workload: Workload, run: BaseConfig | None = None) -> BaseConfig:
+    """Build the config from the YAML file, if any, and the words; with `run`, that of a run that goes on by them."""
     path = args.config or config_file(args.workload)
     if not args.config and workloads.own_folder(args.workload) and not path.exists():
         return configs.build(workload.config, {}, args.words, f"of {workloads.name_of(args.workload)}")
-    return configs.load(path, workload.config, args.words)
+    return configs.load(path, workload.config, args.words, run=run and run.model_dump())
 
 
 def decided(decide: Callable[[], Config]) -> Config:
@@ -158,7 +158,9 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     if not args.resume:
         raise UserError(f"the run {run.folder} exists: continue it with --resume, or give --name {run.name}-2")
     stored = run.config(workload.config)
-    asked = fresh_config(args, workload) if args.config else run.config(workload.config, args.words)
+    asked = fresh_config(args, workload, stored) if args.config else run.config(workload.config, args.words)
+    if args.config and (kept := configs.differences(fresh_config(args, workload), asked)):
+        announce("\n  ".join(["the run goes on with the data it began with:", *kept]))
     lengths = {key: (getattr(stored.training, key), getattr(asked.training, key)) for key in GROWING}
     # The loop compares what is asked for in the other unit with the updates done.
     grown = [f"training.{key}" for key, (old, new) in lengths.items() if old is None or new is None or new >= old]

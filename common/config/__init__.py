@@ -55,8 +55,8 @@ class Section(BaseModel):
             cls.model_rebuild(force=True)
 
 
-def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str | None = None) -> Config:
-    """Read `path`, patch it with words and check it. Keys gone from the section `outlived` are named and left out."""
+def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str = "", run: object = None) -> Config:
+    """`build` from a file; from a run's own, keys gone from the section `outlived` are named and left out."""
     try:
         with path.open("rb") as file:
             tree = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1))
@@ -71,15 +71,15 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str
             tree[outlived] = {name: section[name] for name in section if name in known}
             if os.environ.get("RANK", "0") == "0":
                 print(f"{path}: {outlived} has no {', '.join(gone)} any more: left out", file=sys.stderr)
-    return build(cls, tree, words, str(path), outlived is not None)
+    return build(cls, tree, words, str(path), copy.deepcopy(tree) if outlived else run)
 
 
-def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], source: str, saved: bool = False) -> Config:
-    """Patch a plain tree with `words` and check it; `source` names it in errors; validators hear if it was `saved`."""
+def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], source: str, run: object = None) -> Config:
+    """Patch a plain tree with `words` and check it; `source` names it in errors. Validators get `run`, gone on with."""
     before = copy.deepcopy(tree) if words else {}
     _patch_all(cls, tree, words)
     try:
-        return cls.model_validate(tree, context={"saved": saved, "typed": {word.partition("=")[0] for word in words}})
+        return cls.model_validate(tree, context={"run": run, "typed": {word.partition("=")[0] for word in words}})
     except ValidationError as error:
         where = f"config {source}:"
         with suppress(ValidationError):

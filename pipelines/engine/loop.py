@@ -9,7 +9,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 
 import torch
-from accelerate import Accelerator, DistributedType
+from accelerate import Accelerator
 from torch import Tensor
 
 from common.config.arguments import nearest
@@ -40,9 +40,8 @@ class Loop:
         self.updater = Updater(task, config, accelerator, run)
         self.writer = Background()  # of models and checkpoints, on the main process or of shares
         self.model, self.monitor, self.steps = self.updater.model, self.updater.monitor, self.updater.steps
-        self.split = accelerator.distributed_type == DistributedType.FSDP  # no process holds the whole model
         self.roomy = True  # memory has held copies of all that was saved
-        self.backlog = 0 if self.split else BACKLOG - 1  # pieces of work that a further copy may join
+        self.backlog = 0 if self.updater.split else BACKLOG - 1  # pieces of work that a further copy may join
         self.doing, self.saved = "training", -1  # the latter the step of the last checkpoint
         self.watch = Watch(
             self.updater.stop, lambda: f"{self.doing} after step {self.progress.step}", config.hardware.patience
@@ -121,7 +120,7 @@ class Loop:
 
     def _settle(self, most: int = 0) -> None:
         with self._doing("writing"):
-            (ranks.agree if self.split else ranks.on_main)(lambda: self.writer.wait(most))
+            (ranks.agree if self.updater.split else ranks.on_main)(lambda: self.writer.wait(most))
 
     def _is_over(self) -> bool:
         return self.progress.step >= self.steps or self._patience_is_over()
@@ -312,7 +311,7 @@ class Loop:
         if not copied:
             self._settle()
             work()
-        elif self.split or self.accelerator.is_main_process:
+        elif self.updater.split or self.accelerator.is_main_process:
             self.writer.start(work)
 
     def _write_model(self, folder: Path, weights: Mapping[str, Tensor]) -> None:
@@ -320,7 +319,7 @@ class Loop:
             with explained(folder):
                 io.save(self.task.model, folder, state=weights, write=ranks.is_main())
 
-        ranks.agree(write) if self.split else write()
+        ranks.agree(write) if self.updater.split else write()
 
     def _trained(self) -> Trained:
         return Trained(self.accelerator, self.model, self.updater.stepper.optimizers, self.updater.average)

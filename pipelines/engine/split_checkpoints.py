@@ -118,7 +118,7 @@ def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mappi
     with ExitStack() as stack:
         temporary = ranks.on_main(lambda: stack.enter_context(files.folder_at_once(folder)))
         writer = _Writer(str(temporary / SHARES), save_distributed=True)
-        _done(lambda: save(dict(state), storage_writer=writer, process_group=_group()), folder)
+        _done(lambda group: save(dict(state), storage_writer=writer, process_group=group), folder)
         found = {name: digest for part in ranks.gather(writer.digests) for name, digest in part.items()}
 
         def finish() -> None:
@@ -134,21 +134,17 @@ def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mappi
 def read(folder: Path, trained: Trained) -> None:
     """Read all tensors of training in place, each process what it holds of them."""
     state, reader = trained.tensors(), HuggingFaceStorageReader(str(folder / SHARES))
-    _done(lambda: load(state, storage_reader=reader, process_group=_group()))
+    _done(lambda group: load(state, storage_reader=reader, process_group=group))
 
 
-def _done(work: Callable[[], object], written: Path | None = None) -> None:
+def _done(work: Callable[[distributed.ProcessGroup | None], object], written: Path | None = None) -> None:
     def unwrapped() -> None:
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="torch.distributed is disabled")  # of one process
-                work()
+                work(ranks.group() if ranks.world() > 1 else None)
         except CheckpointException as error:
             with files.explained(written) if written else nullcontext():
                 raise next(iter(error.failures.values()))[0] from error
 
     ranks.agree(unwrapped)
-
-
-def _group() -> distributed.ProcessGroup | None:
-    return ranks.group() if ranks.world() > 1 else None

@@ -78,7 +78,7 @@ class Updater:
         self.stepper = Stepper(accelerator, self.optimizers)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.average = None if self.training.ema is None else Average(self.parameters, self.training.ema)
-        self.split = accelerator.distributed_type == DistributedType.FSDP
+        self.split = accelerator.distributed_type == DistributedType.FSDP  # no process holds the whole model
         self.figures: list[dict[str, Tensor | float]] = []  # of this rank's updates since they were last summed up
         self.own, self.stop = OwnTime(accelerator.device, world > 1), StopRequest()
 

@@ -124,6 +124,31 @@ def test_adapters_on_split_weights_are_validated_resumed_and_exported_as_on_one_
     torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_stories_that_go_on_from_a_model_are_as_on_one_process(tmp_path):
+    """A memory and counts, which are no weights, are taken over and fitted on split weights."""
+    sizes = ["model.width=16", "model.heads=2", "model.layers=2", "model.hidden=16", "model.context=12"]
+    sizes += ["model.memory=[64]", "model.counts=256", "model.vocabulary=160"]
+    own = ["model.base=runs/tinystories/base", "training.validation_steps=2", "training.checkpoint_steps=2"]
+    own += ["training.schedule=constant"]
+    case, base = "tinystories", ["training.steps=2", *sizes]
+    run(tmp_path, case, "ddp", 1, {"base": base, "whole": ["training.steps=4", *own]})
+    run(tmp_path, case, "fsdp", 2, {"parts": ["training.steps=2", *own]})
+    run(tmp_path, case, "fsdp", 2, {"parts": ["training.steps=4", "--resume", *own]})
+    runs = [tmp_path / "runs/tinystories" / name for name in ("whole", "parts")]
+    one, other = (curve(tmp_path, path.name, case) for path in runs)
+    assert {key for _, key in one} >= {"train/loss", "val/bits_per_character"}
+    assert other == pytest.approx(one, rel=1e-5, abs=1e-5)
+    for path in runs:
+        to_safetensors.export(path, path / "model/last", path / "exported")
+    for folder in ("model/best", "model/last", "exported"):
+        one, other = (safetensors.torch.load_file(path / folder / "model.safetensors") for path in runs)
+        for found in (one, other):  # no attention depends on keys' biases: their gradients are rounding alone
+            for name in [name for name in found if name.endswith("qkv.bias")]:
+                found[name] = found[name].reshape(3, -1)[[0, 2]]
+        torch.testing.assert_close(other, one, rtol=1e-5, atol=1e-5)
+
+
 class Accelerator(SimpleNamespace):
     """An accelerator that was launched to shard, by default as fsdp.yaml says."""
 

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -120,6 +121,40 @@ def test_out_of_memory_in_passes_over_a_split_model_halves_the_micro_batch_on_al
         for before, after in ((8, 4), (4, 2), (2, 1)):
             assert f"with {before} examples at once; going on with {after}" in tight.stderr
         assert records(tmp_path, name) == pytest.approx(records(tmp_path, "roomy"), rel=1e-4)
+
+
+def last_checkpoint(folder, name):
+    path = max((folder / "runs/toy" / name / "checkpoints").iterdir())
+    return {file.relative_to(path): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("split")
+    done = toy(folder, "plain", TRAINING, {"dropout": 0.3}, "--sharded", processes=2)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("half", [True, False], ids=["within its share", "before others know of its share"])
+@pytest.mark.parametrize("save", [1, 2])
+def test_a_rank_that_is_killed_as_it_saves_a_split_model_costs_nothing(tmp_path, split, undisturbed, save, half):
+    options = {"dropout": 0.3, "kill_in_share": [save, half], "fails_on_rank": 1}
+    killed = toy(tmp_path, "two", TRAINING, options, "--sharded", processes=2)
+    assert killed.returncode == 1, killed.stderr
+    complete = sorted(path.name for path in (tmp_path / "runs/toy/two/checkpoints").glob("step-*"))
+    assert complete == ["step-000005"][: save - 1]
+    shutil.copytree(tmp_path / "runs/toy/two", tmp_path / "runs/toy/one")
+    for name, words, processes in (("two", ["--sharded"], 2), ("one", [], 1)):
+        resumed = toy(tmp_path, name, TRAINING, {"dropout": 0.3}, "--resume", *words, processes=processes)
+        assert resumed.returncode == 0, resumed.stderr
+        exact = split if name == "two" else undisturbed
+        for key in ("train/loss", "train/error", "train/grad_norm", "val/error", "learning_rate"):
+            expected = records(exact, "plain", key)
+            assert records(tmp_path, name, key) == (expected if name == "two" else pytest.approx(expected, rel=1e-4))
+    assert last_checkpoint(tmp_path, "two") == last_checkpoint(split, "plain")
+    torch.testing.assert_close(weights(tmp_path, "one"), weights(undisturbed, "plain"), rtol=1e-4, atol=1e-6)
 
 
 def test_no_memory_for_one_example_is_an_error_with_remedies(tmp_path):

@@ -3,6 +3,7 @@
 python tests/engine/toy.py NAME '{"steps": 20}' '{"out_of_memory_above": 8}' [--resume] [--sharded]
 """
 
+import itertools
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from torch import nn
 
 from models import io
 from pipelines import cli
+from pipelines.engine import split_checkpoints
 from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.loop import Loop
@@ -43,6 +45,20 @@ def pretend(slope):
     raise torch.OutOfMemoryError("pretended")
 
 
+def die_in(module, name, number, half):
+    """Die in a function that writes pieces into a file, at its call of that number: with half of them there, or all."""
+    write, calls = getattr(module, name), itertools.count(1)
+
+    def written(path, pieces):
+        dies, content = next(calls) == number, b"".join(pieces)
+        digest = write(path, [content[: len(content) // 2] if dies and half else content])
+        if dies:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return digest
+
+    setattr(module, name, written)
+
+
 class ToyTask(Task):
     """Item i has 1 + i % 5 valid positions, so that batches differ in their number of examples."""
 
@@ -56,6 +72,7 @@ class ToyTask(Task):
         out_of_memory_in_layer=None,
         nan_at=None,
         kill_at=None,
+        kill_in_share=None,
         signal_at=None,
         flat=False,
         device=torch.device("cpu"),  # noqa: B008 (it cannot be changed)
@@ -74,6 +91,8 @@ class ToyTask(Task):
         self.model.layers[2].register_forward_pre_hook(self.begin_layer)
         self.nan_at, self.kill_at, self.signal_at, self.flat = nan_at, kill_at, signal_at, flat
         self.calls = 0
+        if kill_in_share and int(os.environ.get("RANK", 0)) == fails_on_rank:
+            die_in(split_checkpoints.files, "write_hashed", *kill_in_share)
 
     def loss(self, model, batch):
         self.calls += 1

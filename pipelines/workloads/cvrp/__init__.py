@@ -195,10 +195,12 @@ class Config(BaseConfig):
     @model_validator(mode="after")
     def _labels_are_read(self, info: ValidationInfo) -> "Config":
         """Leave out instances that no update would imitate, as all of them are solved before the first."""
-        if (found := info.context or {}).get("saved") and "data.labels" not in found["typed"]:  # a run's data stay
-            return self
         imitating = min(self.training.imitation_steps, self.training.steps or math.inf) if self.trains else 0
         labels = min(self.data.labels, int(imitating) * self.training.batch_size)
+        if (found := info.context or {}).get("run") and "data.labels" not in found["typed"]:
+            begun = found["run"].get("data", {}).get("labels")
+            if begun == self.data.labels or begun in range(0, labels + 1, self.training.batch_size):
+                labels = begun  # a run's data stay, though more updates would read more
         object.__setattr__(self, "data", self.data.model_copy(update={"labels": labels}))  # it is frozen from now on
         return self
 

@@ -1,5 +1,8 @@
 """Tours to imitate are those of the solver, in every order and direction, and their probability counts all of them."""
 
+from argparse import Namespace
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -7,7 +10,9 @@ from common.disk import prepared
 from common.errors import UserError
 from common.random import uniform
 from models.routing.environment import DEPOT, Instances, reset, route_ends, routes_of, step, tour_length
-from pipelines.workloads.cvrp import Config
+from pipelines import cli
+from pipelines.run.folder import Run
+from pipelines.workloads.cvrp import WORKLOAD, Config
 from pipelines.workloads.cvrp import prepare as preparation
 from pipelines.workloads.cvrp.imitation import VARIANTS, Curriculum, steps_of, variants
 from pipelines.workloads.cvrp.prepare import load
@@ -116,8 +121,36 @@ def test_only_labels_that_updates_read_are_solved(words, solved):
     grown = Config.model_validate({**found.model_dump(), "training": {**found.training.model_dump(), "steps": 90}})
     assert grown.data.labels == solved  # as --resume reads it: of the same data
     earlier = {**found.model_dump(), "data": {**found.model_dump()["data"], "labels": 12}}
-    of_a_run = {"saved": True, "typed": set()}
+    of_a_run = {"run": earlier, "typed": set()}
     assert Config.model_validate(earlier, context=of_a_run).data.labels == 12  # its own config says so
+
+
+def test_a_run_resumes_with_its_config_file_and_more_steps_on_the_labels_it_began_with(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    yaml = "data: {labels: 40}\ntraining: {steps: 2, batch_size: 4, imitation_steps: 6}\n"
+    Path("own.yaml").write_text(yaml)
+    run = Run("cvrp", "default")
+
+    def asked(*words, resume=True):
+        args = Namespace(workload="cvrp", config=Path("own.yaml"), words=words, resume=resume, restarted=False)
+        with run.held():
+            run.keep_config(found := cli.training_config(args, WORKLOAD, run))
+        return found.training.steps, found.data.labels
+
+    assert asked(resume=False) == (2, 8)
+    run.record({"step": 2})
+    assert asked() == (2, 8)
+    assert "data" not in capsys.readouterr().err
+    for steps in (4, 9, 20):
+        assert asked(f"training.steps={steps}") == (steps, 8)
+        said = capsys.readouterr().err
+        assert f"goes on with the data it began with:\n  data.labels: {min(steps, 6) * 4} -> 8" in said
+    Path("own.yaml").write_text(yaml.replace("40", "4"))
+    with pytest.raises(UserError, match=r"data\.labels: 8 -> 4"):
+        asked("training.steps=20")
+    Path("own.yaml").write_text(yaml)
+    with pytest.raises(UserError, match=r"data\.labels: 8 -> 24"):
+        asked("training.steps=20", "data.labels=40")
 
 
 def test_what_is_stopped_goes_on_from_the_labels_that_are_solved(tmp_path, monkeypatch, capsys):
