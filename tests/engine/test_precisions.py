@@ -107,7 +107,7 @@ def test_a_gradient_may_overflow_down_to_a_loss_scale_of_one(scale, ends):
     accelerator.scaler.scale(parameter.sum() * float("inf")).backward()
     stepper.unscale()
     if ends:
-        with pytest.raises(NotFiniteError, match="is not finite at loss scale 0.5"):
+        with pytest.raises(NotFiniteError, match=r"is not finite at loss scale 0\.5"):
             stepper.step(parameter.grad.norm())
     else:
         assert not stepper.step(parameter.grad.norm())
