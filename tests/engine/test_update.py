@@ -320,3 +320,19 @@ def test_a_change_that_fits_no_memory_twice_is_not_tried_again(adam):
     assert calls == [False, True]
     with pytest.raises(ZeroDivisionError):
         stepper.again(lambda: 1 / 0, [], {})
+
+
+def test_a_micro_batch_that_does_not_divide_the_batch_is_refused_at_once(updater_of):
+    with pytest.raises(UserError, match=r"training\.micro_batch_size.*5"):
+        updater_of(micro_batch_size=5)
+
+
+def test_an_error_of_clipping_that_is_not_about_memory_stays_as_it_is(updater_of, monkeypatch):
+    def fails(*arguments):
+        raise RuntimeError("of another kind")
+
+    updater = updater_of()
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", fails)
+    with pytest.raises(RuntimeError, match="of another kind"):
+        updater.update(updater.batches())
+    assert updater.progress.step == 0
