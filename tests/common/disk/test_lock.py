@@ -63,10 +63,12 @@ def without_locks(monkeypatch):
 
 
 def test_a_lock_says_who_holds_it_and_leaves_nothing(path, tmp_path):
+    opened = len(os.listdir("/proc/self/fd"))
     with lock.held(path):
         assert json.loads(path.read_text()).items() >= {"host": socket.gethostname(), "process": os.getpid()}.items()
         assert not path.stat().st_mode & 0o133  # nobody else may write it, nobody execute it
     assert list(tmp_path.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) == opened
 
 
 def test_what_else_is_in_the_folder_stays(path):
