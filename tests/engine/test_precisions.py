@@ -98,19 +98,28 @@ def test_memory_that_runs_out_after_unscaling_makes_the_same_update_again(tmp_pa
     assert short.accelerator.scaler.get_scale() == calm.accelerator.scaler.get_scale() == 2.0**12
 
 
-@pytest.mark.parametrize(("scale", "ends"), [(2.0, False), (1.0, False), (0.5, True)])
-def test_a_gradient_may_overflow_down_to_a_loss_scale_of_one(scale, ends):
+def fp16_stepper(scale, gradient):
+    """(a parameter with this unscaled gradient, the stepper of its optimizer)"""
     parameter = torch.nn.Parameter(torch.ones(2))
     accelerator = SimpleNamespace(scaler=torch.amp.GradScaler("cpu", init_scale=scale), device=torch.device("cpu"))
-    optimizer = torch.optim.SGD([parameter], lr=1.0)
-    stepper = Stepper(accelerator, [SimpleNamespace(optimizer=optimizer)])
-    accelerator.scaler.scale(parameter.sum() * float("inf")).backward()
+    stepper = Stepper(accelerator, [SimpleNamespace(optimizer=torch.optim.SGD([parameter], lr=1.0))])
+    accelerator.scaler.scale(parameter.sum() * gradient).backward()
     stepper.unscale()
-    if ends:
-        with pytest.raises(NotFiniteError, match=r"is not finite at loss scale 0\.5"):
-            stepper.step(parameter.grad.norm())
-    else:
-        assert not stepper.step(parameter.grad.norm())
-        assert accelerator.scaler.get_scale() == scale / 2
-        assert not stepper.unscaled
+    return parameter, stepper
+
+
+@pytest.mark.parametrize("scale", [2.0, 1.0])
+def test_a_gradient_may_overflow_down_to_a_loss_scale_of_one(scale):
+    parameter, stepper = fp16_stepper(scale, float("inf"))
+    assert not stepper.step(parameter.grad.norm())
+    assert stepper.scaler.get_scale() == scale / 2
+    assert not stepper.unscaled
+    assert parameter.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("scale", "gradient"), [(0.5, float("inf")), (8.0, 1.0)])
+def test_a_norm_that_no_lower_scale_would_mend_ends_the_training(scale, gradient):
+    parameter, stepper = fp16_stepper(scale, gradient)
+    with pytest.raises(NotFiniteError, match=f"gradient norm inf is not finite at loss scale {scale:g}"):
+        stepper.step(torch.tensor(float("inf")))
     assert parameter.tolist() == [1, 1]
