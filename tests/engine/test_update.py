@@ -307,19 +307,22 @@ def test_a_rehearsed_step_that_fits_no_memory_leaves_no_state(adam, monkeypatch)
     assert not optimizer.state
 
 
-def test_a_change_that_fits_no_memory_twice_is_not_tried_again(adam):
-    _, _, stepper = adam
-    calls = []
+def test_a_change_is_made_again_once_with_what_memory_can_be_freed_and_only_if_that_was_lacking(adam, monkeypatch):
+    *_, stepper = adam
+    stepper.accelerator.device, calls = SimpleNamespace(type="cuda"), []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("freed"))
 
-    def never():
-        calls.append(stepper.short)
-        raise MemoryError
+    def fails(error):
+        calls.append("made")
+        raise error
 
     with pytest.raises(HalfMadeError):
-        stepper.again(never, [torch.ones(1)], {})
-    assert calls == [False, True]
-    with pytest.raises(ZeroDivisionError):
-        stepper.again(lambda: 1 / 0, [], {})
+        stepper.again(lambda: fails(MemoryError()), [torch.ones(1)], {})
+    assert calls == ["made", "freed", "made"]
+    assert stepper.short
+    with pytest.raises(RuntimeError, match="of another kind"):
+        stepper.again(lambda: fails(RuntimeError("of another kind")), [], {})
+    assert len(calls) == 4
 
 
 def test_a_micro_batch_that_does_not_divide_the_batch_is_refused_at_once(updater_of):
