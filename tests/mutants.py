@@ -31,7 +31,7 @@ from tests.stages import ROOT, copy_checkout  # noqa: E402 (a script sets its im
 
 # What is changed, as a pattern of files, and the tests that should notice.
 ROOMS = {
-    "common/disk/files.py": ["tests/common/disk"],
+    "common/disk/*.py": ["tests/common/disk"],
     "pipelines/engine/*.py": ["tests/engine"],
     "pipelines/workloads/crypto/**/backtest.py": ["tests/workloads/crypto/**/test_backtest*.py"],
     "models/routing/environment.py": ["tests/models/routing", "tests/workloads/cvrp/test_rules.py"],

@@ -112,7 +112,6 @@ def _taken(path: Path, descriptor: int) -> bool:
 
 def _write(descriptor: int, text: Holder) -> None:
     os.ftruncate(descriptor, 0)
-    os.lseek(descriptor, 0, os.SEEK_SET)
     os.write(descriptor, json.dumps(text).encode())
 
 

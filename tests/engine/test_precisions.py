@@ -2,11 +2,12 @@
 
 import json
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
 
-from pipelines.engine.stepping import NotFiniteError
+from pipelines.engine.stepping import LackOfMemoryError, NotFiniteError, Stepper
 from tests import forked
 from tests.engine.precisions import CASES, ROUNDING, distances, updater_of
 from tests.stages import ROOT
@@ -74,3 +75,51 @@ def test_a_gradient_that_overflows_at_every_scale_ends_the_training(tmp_path, mo
     updater.update(batches)
     with pytest.raises(NotFiniteError, match=r"step 3: gradient norm inf is not finite at loss scale 0.5"):
         updater.update(batches)
+
+
+def test_memory_that_runs_out_after_unscaling_makes_the_same_update_again(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    calm, short = (updater_of("sgd", "fp16", clip=0.1) for _ in range(2))
+    clip, calls = torch.nn.utils.clip_grad_norm_, []
+
+    def clipped(*arguments):
+        calls.append(1)
+        if len(calls) == 1:
+            raise torch.OutOfMemoryError("pretended")
+        return clip(*arguments)
+
+    calm.update(calm.batches())
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clipped)
+    with pytest.raises(LackOfMemoryError):
+        short.update(short.batches())
+    short._zero_grad()
+    short.update(short.batches())
+    assert torch.equal(weights(short), weights(calm))
+    assert short.accelerator.scaler.get_scale() == calm.accelerator.scaler.get_scale() == 2.0**12
+
+
+def fp16_stepper(scale, gradient):
+    """(a parameter with this unscaled gradient, the stepper of its optimizer)"""
+    parameter = torch.nn.Parameter(torch.ones(2))
+    accelerator = SimpleNamespace(scaler=torch.amp.GradScaler("cpu", init_scale=scale), device=torch.device("cpu"))
+    stepper = Stepper(accelerator, [SimpleNamespace(optimizer=torch.optim.SGD([parameter], lr=1.0))])
+    accelerator.scaler.scale(parameter.sum() * gradient).backward()
+    stepper.unscale()
+    return parameter, stepper
+
+
+@pytest.mark.parametrize("scale", [2.0, 1.0])
+def test_a_gradient_may_overflow_down_to_a_loss_scale_of_one(scale):
+    parameter, stepper = fp16_stepper(scale, float("inf"))
+    assert not stepper.step(parameter.grad.norm())
+    assert stepper.scaler.get_scale() == scale / 2
+    assert not stepper.unscaled
+    assert parameter.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(("scale", "gradient"), [(0.5, float("inf")), (8.0, 1.0)])
+def test_a_norm_that_no_lower_scale_would_mend_ends_the_training(scale, gradient):
+    parameter, stepper = fp16_stepper(scale, gradient)
+    with pytest.raises(NotFiniteError, match=f"gradient norm inf is not finite at loss scale {scale:g}"):
+        stepper.step(torch.tensor(float("inf")))
+    assert parameter.tolist() == [1, 1]

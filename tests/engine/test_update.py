@@ -11,7 +11,7 @@ from common.errors import UserError
 from pipelines.engine.batches import smaller
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.optim import OPTIMIZERS
-from pipelines.engine.stepping import LackOfMemoryError, NotFiniteError
+from pipelines.engine.stepping import HalfMadeError, LackOfMemoryError, NotFiniteError, Stepper
 from pipelines.engine.training import make_accelerator
 from pipelines.engine.update import Updater
 from pipelines.run.folder import Run
@@ -267,3 +267,75 @@ def test_on_a_gpu_the_micro_batch_is_found_by_trying_and_nothing_of_the_trials_s
     state = [value for each in updater.optimizers for value in each.optimizer.state.values()]
     assert len(state) == len(before)  # so that the trial is as large as an update
     assert not any(tensor.any() for values in state for tensor in values.values() if tensor is not None)
+
+
+@pytest.fixture
+def adam():
+    """(a parameter with a gradient that is not finite, its optimizer, the stepper of both)"""
+    parameter = torch.nn.Parameter(torch.ones(3))
+    parameter.grad = torch.tensor([1.0, torch.inf, torch.nan])
+    optimizer = torch.optim.AdamW([parameter], lr=0.5)
+    accelerator = SimpleNamespace(scaler=None, device=torch.device("cpu"))
+    return parameter, optimizer, Stepper(accelerator, [SimpleNamespace(optimizer=optimizer)])
+
+
+def test_a_rehearsed_step_changes_no_weight_whatever_the_gradient_and_leaves_zeros(adam):
+    parameter, optimizer, stepper = adam
+    stepper.rehearse()
+    assert parameter.tolist() == [1, 1, 1]
+    assert {name: value.any().item() for name, value in optimizer.state[parameter].items()} == dict.fromkeys(
+        ("step", "exp_avg", "exp_avg_sq"), False
+    )
+
+
+def test_a_rehearsed_step_leaves_the_state_of_a_resumed_run(adam):
+    parameter, optimizer, stepper = adam
+    parameter.grad = torch.ones(3)
+    assert stepper.step(parameter.grad.norm())
+    kept = {name: value.clone() for name, value in optimizer.state[parameter].items()}
+    stepper.rehearse()
+    assert all(torch.equal(value, kept[name]) for name, value in optimizer.state[parameter].items())
+    assert kept["step"] == 1
+    assert optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_a_rehearsed_step_that_fits_no_memory_leaves_no_state(adam, monkeypatch):
+    _, optimizer, stepper = adam
+    run_out(monkeypatch, optimizer, 1)
+    with pytest.raises(torch.OutOfMemoryError):
+        stepper.rehearse()
+    assert not optimizer.state
+
+
+def test_a_change_is_made_again_once_with_what_memory_can_be_freed_and_only_if_that_was_lacking(adam, monkeypatch):
+    *_, stepper = adam
+    stepper.accelerator.device, calls = SimpleNamespace(type="cuda"), []
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: calls.append("freed"))
+
+    def fails(error):
+        calls.append("made")
+        raise error
+
+    with pytest.raises(HalfMadeError):
+        stepper.again(lambda: fails(MemoryError()), [torch.ones(1)], {})
+    assert calls == ["made", "freed", "made"]
+    assert stepper.short
+    with pytest.raises(RuntimeError, match="of another kind"):
+        stepper.again(lambda: fails(RuntimeError("of another kind")), [], {})
+    assert len(calls) == 4
+
+
+def test_a_micro_batch_that_does_not_divide_the_batch_is_refused_at_once(updater_of):
+    with pytest.raises(UserError, match=r"training\.micro_batch_size.*5"):
+        updater_of(micro_batch_size=5)
+
+
+def test_an_error_of_clipping_that_is_not_about_memory_stays_as_it_is(updater_of, monkeypatch):
+    def fails(*arguments):
+        raise RuntimeError("of another kind")
+
+    updater = updater_of()
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", fails)
+    with pytest.raises(RuntimeError, match="of another kind"):
+        updater.update(updater.batches())
+    assert updater.progress.step == 0

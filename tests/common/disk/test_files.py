@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,8 @@ def test_lines_torn_by_crashes_are_left_out_wherever_they_are(tmp_path):
     with path.open("a") as file:
         file.write('{"step": 4')
     assert list(files.read_json_lines(path)) == [{"step": 1, "loss": 0.5}, {"step": 3, "loss": None}]
+    second = path.read_bytes().index(b"\n") + 1
+    assert list(files.read_json_lines(path, second)) == [{"step": 3, "loss": None}]
 
 
 def test_a_file_that_cannot_be_replaced_is_no_success(tmp_path, monkeypatch):
@@ -160,3 +163,72 @@ def test_files_that_cannot_be_read_for_now_are_not_taken_for_damaged(tmp_path, m
     monkeypatch.setattr(files, "sha256", unread)
     with pytest.raises(UserError, match=r"^cannot read .*, then continue with --resume"):
         files.fault(tmp_path, "manifest.json", ["a"])
+
+
+def test_what_is_written_in_pieces_is_there_in_their_order_with_its_digest(tmp_path):
+    pieces = [b"a", memoryview(b"b" * files.AT_ONCE), b"c"]
+    assert files.write_hashed(tmp_path / "hashed", iter(pieces)) == files.sha256(tmp_path / "hashed")
+    files.write_whole(tmp_path / "whole", b"first ", b"second ", more=iter(pieces))
+    assert (tmp_path / "hashed").read_bytes() == b"".join(pieces)
+    assert (tmp_path / "whole").read_bytes() == b"first second " + b"".join(pieces)
+
+
+def test_syncing_leaves_no_file_open(tmp_path):
+    before = os.listdir("/proc/self/fd")
+    for _ in range(3):
+        files.sync(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_what_a_killed_writer_left_is_restored_where_nothing_replaced_it_and_else_removed(tmp_path):
+    for name in (".a.old", ".b.old", "b", ".c.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "from").write_text(name)
+    for name in (".d.old", ".e.tmp", ".f.parts", "g"):
+        (tmp_path / name).write_text(name)
+    files.tidy(tmp_path)
+    assert names(tmp_path) == [".f.parts", "a", "b", "d", "g"]
+    assert [(tmp_path / name / "from").read_text() for name in "ab"] == [".a.old", "b"]
+    assert (tmp_path / "d").read_text() == ".d.old"
+    (tmp_path / ".h.tmp").touch()
+    files.tidy(tmp_path, ".f.*")
+    assert names(tmp_path) == [".h.tmp", "a", "b", "d", "g"]
+
+
+def test_a_folder_that_is_being_removed_is_not_there_in_part(tmp_path, monkeypatch):
+    for name in ("gone", "half"):
+        files.write_text(tmp_path / name / "inner/file", "text")
+    files.remove_folder(tmp_path / "gone")
+    assert names(tmp_path) == ["half"]
+
+    def killed(path):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        files.remove_folder(tmp_path / "half")
+    assert not (tmp_path / "half").exists()
+    monkeypatch.undo()
+    files.tidy(tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_a_folder_is_compared_with_the_sums_of_its_manifest(tmp_path):
+    for name in ("a", "in/b"):
+        files.write_text(tmp_path / name, name)
+    files.write_json(tmp_path / "sums", files.digests(tmp_path))
+    assert files.fault(tmp_path, "sums", ["a", "in/b"]) is None
+    assert files.fault(tmp_path, "sums", ["a", "c"]) == "sums does not list c"
+    files.write_text(tmp_path / "in/b", "other")
+    assert files.fault(tmp_path, "sums", []) == "in/b does not match its SHA-256"
+    (tmp_path / "a").unlink()
+    assert files.fault(tmp_path, "sums", []).startswith("sums or a file it lists cannot be read")
+    for text in ("{", "[]", "null"):
+        files.write_text(tmp_path / "sums", text)
+        assert files.fault(tmp_path, "sums", ["a"]).startswith("sums or a file it lists cannot be read")
+
+
+def test_a_digest_that_is_known_is_not_computed_again(tmp_path):
+    for name in ("a", "b"):
+        files.write_text(tmp_path / name, name)
+    assert files.digests(tmp_path, {"a": "known"}) == {"a": "known", "b": files.sha256(tmp_path / "b")}

@@ -63,9 +63,12 @@ def without_locks(monkeypatch):
 
 
 def test_a_lock_says_who_holds_it_and_leaves_nothing(path, tmp_path):
+    opened = len(os.listdir("/proc/self/fd"))
     with lock.held(path):
         assert json.loads(path.read_text()).items() >= {"host": socket.gethostname(), "process": os.getpid()}.items()
+        assert not path.stat().st_mode & 0o133  # nobody else may write it, nobody execute it
     assert list(tmp_path.iterdir()) == []
+    assert len(os.listdir("/proc/self/fd")) == opened
 
 
 def test_what_else_is_in_the_folder_stays(path):
@@ -77,11 +80,13 @@ def test_what_else_is_in_the_folder_stays(path):
 def test_another_process_is_named_and_keeps_what_it_has(path, hold):
     process = hold(60)
     named = re.escape(f"process {process.pid} on {socket.gethostname()} (since ")
-    message = f"^{re.escape(str(path.parent))} is being written by {named}"
+    message = f"^{re.escape(str(path.parent))} is being written by {named}[^)]*\\): wait for it or end it$"
+    opened = len(os.listdir("/proc/self/fd"))
     for _ in range(2):
         with pytest.raises(UserError, match=message), lock.held(path):
             pytest.fail("there are two")
-    assert path.exists()
+        assert lock.is_held(path)
+    assert len(os.listdir("/proc/self/fd")) == opened
 
 
 def test_a_lock_of_a_killed_process_is_taken_over(path, hold, capsys):
@@ -99,15 +104,18 @@ def test_a_process_that_is_waited_for_is_named(path, hold, capsys):
     process = hold(0.5)
     with lock.held(path, wait=True):
         assert process.wait() == 0
-    assert f"waiting for process {process.pid} on " in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"waiting for process {process.pid} on " in said
+    assert said.count("waiting for") == 1
 
 
 def test_a_lock_of_another_machine_that_is_free_is_taken_over_and_that_is_said(path, capsys):
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"host": "elsewhere", "process": 5, "since": "yesterday"}))
+    since = "yesterday, or long before"  # longer than what is written over it
+    path.write_text(json.dumps({"host": "elsewhere" * 9, "process": 5, "since": since}))
     with lock.held(path):
         assert json.loads(path.read_text())["host"] == socket.gethostname()
-    assert "process 5 on elsewhere (since yesterday) held it and holds it no longer" in capsys.readouterr().err
+    assert f"process 5 on {'elsewhere' * 9} (since {since}) held it and holds it no longer" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("without_locks")
@@ -115,9 +123,11 @@ def test_without_locks_of_the_file_system_the_text_decides(path, hold):
     process = hold(60)
     with pytest.raises(UserError, match=f"process {process.pid} on "), lock.held(path):
         pytest.fail("there are two")
+    assert lock.is_held(path)
     process.kill()
     process.wait()
     assert not psutil.pid_exists(process.pid)
+    assert not lock.is_held(path)
     with lock.held(path):
         assert json.loads(path.read_text())["process"] == os.getpid()
     assert not path.exists()
@@ -143,3 +153,49 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"), lock.held(tmp_path / "file/.lock"):
         pytest.fail("there is no such folder")
+
+
+def test_a_lock_file_that_nobody_holds_is_not_held_and_is_left_as_it_is(path):
+    assert not lock.is_held(path)
+    path.parent.mkdir(parents=True)
+    path.write_text("text")
+    assert not lock.is_held(path)
+    assert path.read_text() == "text"
+
+
+def test_a_lock_that_was_removed_while_it_was_taken_is_taken_again(path, monkeypatch):
+    take, taken = fcntl.lockf, []
+
+    def late(descriptor, how):
+        if not taken:
+            path.unlink()  # by who held it until now
+        taken.append(descriptor)
+        return take(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "lockf", late)
+    monkeypatch.setattr(lock.time, "sleep", lambda seconds: None)
+    with lock.held(path, wait=True):
+        assert json.loads(path.read_text())["process"] == os.getpid()
+    assert len(taken) == 2
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_without_locks_of_two_that_write_at_once_the_last_one_has_it(path, monkeypatch):
+    def other(seconds):
+        path.write_text(json.dumps({"host": "elsewhere", "process": 5, "since": "now"}))
+
+    monkeypatch.setattr(lock.time, "sleep", other)
+    with pytest.raises(UserError, match="process 5 on elsewhere"), lock.held(path):
+        pytest.fail("there are two")
+
+
+def test_a_disk_that_fails_to_lock_is_no_lock(path, monkeypatch):
+    def fails(descriptor, how):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(fcntl, "lockf", fails)
+    opened = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(UserError, match="the disk reports an error"), lock.held(path):
+        pytest.fail("it is not held")
+    assert not lock.is_held(path)
+    assert len(os.listdir("/proc/self/fd")) == opened

@@ -95,6 +95,18 @@ def test_a_checkpoint_is_complete_or_absent(root):
     assert sorted(path.name for path in folder.iterdir()) == ["step-000002", "step-000003"]
 
 
+def test_a_file_written_in_pieces_is_on_disk_at_the_end(root):
+    disk = Disk(root, lambda: None)
+    try:
+        files.write_hashed(root / "weights", [b"new", b"er"])
+        files.sync(root)
+        found = [contents(survivor) for survivor in disk.survivors(root.with_name("survivors"))]
+    finally:
+        disk.close()
+    assert found
+    assert all(each == {"weights": b"newer"} for each in found)
+
+
 @pytest.mark.parametrize("left_out", ["file", "folder"])
 def test_a_write_that_leaves_out_a_sync_is_found(root, left_out, monkeypatch):
     (root / "notes").write_bytes(b"old")

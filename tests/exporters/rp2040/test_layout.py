@@ -131,6 +131,8 @@ def test_memory_and_counts_come_back_as_they_were():
     drawn = (generator.integers(0, most, 100) for most in (32, 1024, 1024))
     counted = replace(integers, memory=tables, counts=Entries(starts, *drawn))
     assert comes_back(counted)
+    assert comes_back(replace(counted, counts=None, config=replace(counted.config, counts=0)))
+    assert comes_back(replace(counted, memory=(), post_memory=0, config=replace(counted.config, memory=())))
     assert not same(integers, counted)
 
 
@@ -233,6 +235,7 @@ def test_merges_and_bytes_are_held_up_to_their_limits_and_no_further(name, monke
     names = list(tokenizer["model"]["vocab"])[2:]
     used = {"MOST_MERGES": len(tokenizer["model"]["merges"]), "MOST_TEXT": sum(map(len, names))}[name]
     assert used > 10
+    assert getattr(layout, name) == {"MOST_MERGES": 8192, "MOST_TEXT": 65535}[name]  # of FORMAT.md
     monkeypatch.setattr(layout, name, used)
     layout.pack_vocabulary(tokenizer)
     monkeypatch.setattr(layout, name, used - 1)

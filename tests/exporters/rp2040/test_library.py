@@ -53,6 +53,24 @@ def write(folder, files):
     return sorted((folder / "src").glob("*.c"))
 
 
+def test_the_library_holds_both_files_in_words_and_says_their_sizes_and_settings():
+    model, vocabulary = struct.pack("<27I", *range(2**32 - 27, 2**32)), struct.pack("<3I", 1, 0x1234, 0)
+    told = Settings(temperature=0.3, top_k=6, tokens=70, seed=8)
+    files = {name: data.decode() for name, data in layout.library_files(model, vocabulary, 123, 4, told).items()}
+    for name, data in (("model", model), ("vocabulary", vocabulary)):
+        lines = re.search(rf"story_{name}\[\] = {{ ([^}}]*) }}", files["src/model.c"])[1].split(",\n")
+        rows = [[int(word, 16) for word in line.split(",")] for line in lines]
+        assert b"".join(struct.pack(f"<{len(row)}I", *row) for row in rows) == data
+        assert [len(row) for row in rows] == [12] * (len(data) // 48) + [len(data) // 4 % 12]
+    header = files["src/model.h"]
+    for name, value in {"ARENA": 123, "LAYERS": 4, "TOP_K": 6, "TOKENS": 70, "SEED": 8}.items():
+        assert f"#define STORY_{name} {value}\n" in header
+    assert "#define STORY_TEMPERATURE 77 /* in 256ths */\n" in header
+    assert "story_model[27], story_vocabulary[3];" in header
+    assert set(re.findall(r"#include (.*)", files["src/runtime.c"])) == {'"runtime.h"', "<stdint.h>"}
+    assert {"src/runtime.h", "library.json", "library.properties"} <= files.keys()
+
+
 @pytest.mark.slow
 def test_the_command_adds_the_library_with_the_models_words(tmp_path):
     run = tmp_path / "tiny"

@@ -7,6 +7,7 @@ from scipy import stats
 
 from common.random import uniform
 from models import io
+from models.routing import environment
 from models.routing.config import KINDS, PRESETS, RoutingConfig
 from models.routing.decodes import Guide
 from models.routing.environment import Instances, reset, route_ends, step
@@ -188,3 +189,13 @@ def test_weights_in_half_precision_are_computed_with_in_float32(tmp_path):
 def test_the_ends_of_routes_are_their_first_and_last_customers():
     tour = torch.tensor([[[1, 2, 3, 0, 4, 0, 5, 6, 0, 0]]])
     assert route_ends(tour, 7)[0, :, 0].nonzero().flatten().tolist() == [1, 3, 4, 5, 6]
+
+
+def test_routes_and_actions_say_the_same():
+    routes = [[3, 1], [2], [4]]
+    actions = environment.actions_of(routes, 8)
+    assert actions.tolist() == [3, 1, 0, 2, 0, 4, 0, 0]
+    assert environment.actions_of(routes, 6).tolist() == [3, 1, 0, 2, 0, 4]
+    assert environment.routes_of(actions) == environment.routes_of(actions[:6]) == routes
+    assert environment.routes_of(torch.tensor([0, 3, 1, 0, 0, 2, 0, 4])) == routes
+    assert environment.padded(actions[None, 3:5], 4).tolist() == [[2, 0, 0, 0]]

@@ -1,13 +1,28 @@
 """The integer arithmetic against the definitions in real numbers."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from models.stories.integer_transformer import EXP, GELU, Matrix, add, attend, norm, rescale, saturate
+from models.stories import integer_transformer
+from models.stories.integer_transformer import (
+    EXP,
+    GELU,
+    ONE,
+    Layer,
+    Matrix,
+    Sampler,
+    add,
+    attend,
+    norm,
+    rescale,
+    saturate,
+)
 
 
 @given(arrays(np.int64, st.tuples(st.integers(1, 5), st.integers(2, 128)), elements=st.integers(-(2**22), 2**22)))
@@ -25,6 +40,7 @@ def test_the_tables_are_what_the_format_says():
     assert EXP[0] == 32768
     assert EXP[64] == round(32768 / math.e)
     assert EXP.min() >= 1
+    assert (len(EXP), len(GELU), ONE) == (704, 1024, 665)
     assert abs(GELU[512 + 128] - 1024 * 0.8413447) < 1
     assert GELU[0] == 0
     assert abs(GELU).max() <= 16383
@@ -95,3 +111,55 @@ def test_the_norm_of_small_deviations_is_scaled_up_to_twelve_bits():
     scaled = np.array([-3, -3, -3, 9]) * 2**8
     ratio = (math.isqrt(4 << 20) << 12) // math.isqrt(int((scaled * scaled).sum()))
     assert norm(x).tolist() == [(int(each) * ratio + 2048) >> 12 for each in scaled]
+
+
+def drawn_by_hand(logits: list[int], post: int, temperature: int, top_k: int, seed: int, count: int) -> list[int]:
+    """Tokens as FORMAT.md draws them, number by number."""
+    state, tokens = seed * 0x9E3779B1 % 2**32 or 1, []
+    better = [sum((b, -j) > (a, -i) for j, b in enumerate(logits)) for i, a in enumerate(logits)]
+    for _ in range(count):
+        places = [min(max(logits) - logit >> post, 65535) * (65536 // temperature) >> 8 for logit in logits]
+        weights = [int(EXP[place]) if place < 704 else 0 for place in places]
+        while True:
+            state = (state ^ state << 13) % 2**32
+            state ^= state >> 17
+            state = (state ^ state << 5) % 2**32
+            limit = (state >> 8) * sum(weights) >> 24
+            token = next(i for i in range(len(logits)) if sum(weights[: i + 1]) > limit)
+            if not top_k or better[token] < top_k:
+                break
+            weights = [w if better[j] < better[token] else 0 for j, w in enumerate(weights)]
+        tokens.append(token)
+    return tokens
+
+
+@pytest.mark.parametrize("temperature", [13, 205, 2560])
+@pytest.mark.parametrize("top_k", [0, 1, 3])
+def test_tokens_are_drawn_as_the_format_says_to_the_bit(temperature, top_k):
+    for post, seed in ((0, 0), (2, 1), (1, 2**32 - 1)):
+        for below in ([0], [64, 5, 0, 0, 64], [128, 640, 0, 704, 703, 10**7, 192]):
+            logits = [-(each * temperature // 256 << post) for each in below]
+            sampler = Sampler(SimpleNamespace(post_logits=post), temperature, top_k, seed)
+            expected = drawn_by_hand(logits, post, temperature, top_k, seed, 6)
+            assert [sampler(np.array(logits)) for _ in range(6)] == expected
+
+
+def test_the_least_and_largest_temperatures_are_taken_and_none_beyond():
+    model = SimpleNamespace(post_logits=0)
+    assert [Sampler(model, temperature).temperature for temperature in (13, 2560)] == [13, 2560]
+    for temperature in (12, 2561):
+        with pytest.raises(ValueError, match="13 to 2560"):
+            Sampler(model, temperature)
+
+
+@pytest.mark.parametrize("gate", [-9000, -513, -512, -1, 0, 511, 512, 513, 2046, 2047, 2048, 9000])
+def test_the_feed_forward_part_is_that_of_the_format(gate):
+    zero = Matrix(np.zeros((2, 2), np.int64), np.zeros(2, np.int64), np.ones(2, np.int64))
+    up = Matrix(np.zeros((1, 2), np.int64), np.array([gate * 4 + 3]), np.array([2]))
+    down = Matrix(np.array([[1], [-1]]), np.zeros(2, np.int64), np.array([4, 4]))
+    shifts = {"pre_out": 0, "post_out": 1, "pre_up": 2, "post_up": 1, "pre_down": 1, "post_down": 2}
+    layer = Layer(zero, zero, up, down, np.zeros((1, 1), np.int64), shifts)
+    hidden = 0 if gate < -512 else int(GELU[gate + 512]) if gate < 512 else min(gate, 2047) * 8
+    x = np.array([[[100, -100]]])
+    found = integer_transformer._after_attention(layer, x, np.zeros((1, 1, 1, 2), np.int64))
+    assert found.tolist() == [[[100 + (hidden >> 1), -100 + (-hidden >> 1)]]]

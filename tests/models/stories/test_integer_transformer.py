@@ -39,6 +39,14 @@ def test_decoding_with_a_cache_chooses_as_the_whole_sequence_does(sizes):
     assert (logits[3:-1, 2:].argmax(-1) + 2).tolist() == found
 
 
+def test_without_a_choice_the_likeliest_token_follows_until_the_story_ends():
+    integers = quantize(make())
+    found = list(integers.decode([7], 6))
+    likeliest = integers.logits(np.array([[0, 7, *found]]))[0, 1:].argmax(-1).tolist()
+    assert found == likeliest[: len(found)]
+    assert len(found) == 6 or likeliest[-1] == 0
+
+
 def test_stories_in_a_row_do_not_see_each_other():
     integers = quantize(make())
     tokens = np.random.default_rng(0).integers(2, 32, (1, 20))
