@@ -245,7 +245,8 @@ def test_a_base_brings_its_kind_and_size(word):
         config_of("model.base=runs/crypto/shared", word)
 
 
-@pytest.mark.parametrize("based", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("based", [False, True])
 def test_where_it_is_split_the_network_has_no_weights_until_then_and_gets_those_of_one_made_whole(
     folder, base, based, monkeypatch
 ):

@@ -179,12 +179,10 @@ def test_programs_and_a_page_answer_by_every_attribute(trained):
 
 
 def test_training_that_was_cut_short_goes_on_to_the_same_bits(trained):
-    succeeded(
-        stage(trained, "train.py", *WORDS, BOTH, "training.steps=60", "training.schedule=constant", "--name", "cut")
-    )
-    succeeded(stage(trained, "train.py", *LMOL, "--name", "cut", "--resume", "training.steps=90"))
-    whole = [*WORDS, BOTH, "training.steps=90", "training.schedule=constant"]
-    succeeded(stage(trained, "train.py", *whole, "--name", "whole"))
+    words = [*WORDS, BOTH, "training.schedule=constant", "training.validation_steps=6", "training.checkpoint_steps=3"]
+    succeeded(stage(trained, "train.py", *words, "training.steps=4", "--name", "cut"))
+    succeeded(stage(trained, "train.py", *LMOL, "--name", "cut", "--resume", "training.steps=6"))
+    succeeded(stage(trained, "train.py", *words, "training.steps=6", "--name", "whole"))
     assert weights(trained / "runs/lmol/cut") == weights(trained / "runs/lmol/whole")
 
 
