@@ -282,6 +282,7 @@ def test_a_coin_that_could_not_be_prepared_is_in_the_table(tmp_path):
         evaluate(config, {}, folder, CPU, map_items)
 
 
+@pytest.mark.slow
 def test_a_pooled_model_gets_the_number_and_scaler_of_each_coin(tmp_path):
     config = prepared(tmp_path, model={"pooled": True}, signal=1.0, simulated_candles=2500)
     models = fitted(config, tmp_path)

@@ -187,6 +187,7 @@ def test_a_class_that_training_lacks_leaves_the_trees_at_the_shares(fitted, monk
     assert probabilities.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_a_model_goes_on_from_what_its_base_has_learnt(folder, fitted, together, base):
     found = made(folder, f"model.base={base}")
     for name, weights in found.model.network.state_dict().items():
