@@ -8,17 +8,16 @@ from pathlib import Path
 import pytest
 
 from pipelines import cli
+from tests import forked
 
 ROOT = Path(__file__).resolve().parents[1]
 LONG = "x" * 300
 
 
-def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def command(folder: Path, *words: str, fresh: bool = True) -> subprocess.CompletedProcess[str]:
     """Run `python -m pipelines` in another folder, as where the project is installed."""
     program = "import runpy, sys; sys.path.append(sys.argv.pop(1)); runpy.run_module('pipelines', run_name='__main__')"
-    return subprocess.run(
-        [sys.executable, "-c", program, str(ROOT), *words], cwd=folder, capture_output=True, text=True
-    )
+    return forked.run(["-c", program, str(ROOT), *words], folder, fresh=fresh)
 
 
 def test_the_version_is_that_of_the_project(tmp_path):
@@ -69,7 +68,7 @@ def test_a_slip_is_answered_from_any_folder(tmp_path, words, answer):
 )
 def test_a_name_too_long_for_a_file_is_said_to_be(tmp_path, words):
     (tmp_path / "runs/lmol").mkdir(parents=True)
-    done = command(tmp_path, "predict", "--workload", "lmol", *words, *["a.png"] * (len(words) < 3))
+    done = command(tmp_path, "predict", "--workload", "lmol", *words, *["a.png"] * (len(words) < 3), fresh=False)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     assert "no file or folder has so long a name; give a shorter one" in done.stderr

@@ -180,6 +180,7 @@ def test_the_loop_trains_on_it_and_hardly_a_step_waits(tmp_path):
     assert records[0]["step"] == STEPS
 
 
+@pytest.mark.slow
 def test_building_tours_waits_at_most_once_in_eight_steps_and_by_kernels_never(tmp_path):
     (tmp_path / "script.py").write_text(TOURS)
     emulated(tmp_path, tmp_path / "script.py")

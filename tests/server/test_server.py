@@ -311,6 +311,7 @@ def test_too_many_requests_are_told_to_come_later(folders, monkeypatch):
     assert wall < 5
 
 
+@pytest.mark.slow
 def test_the_problems_of_a_request_share_half_of_the_seconds_and_longer_ones_are_refused(folders):
     given = {**SQUARE, "customers": [[i, i % 7] for i in range(60)], "demands": [1] * 60, "windows": [[0, 9e3]] * 60}
     many = {"inputs": [{**given, "name": str(i)} for i in range(12)]}

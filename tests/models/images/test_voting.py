@@ -18,6 +18,7 @@ def ranks(found):
     return np.corrcoef(order, KNOWN)[0, 1]
 
 
+@pytest.mark.slow
 def test_the_ranking_settles_as_the_pairs_that_tell_most_are_voted_on():
     votes, widths, agreement = [], [], []
     for _ in range(14):

@@ -168,13 +168,14 @@ def test_the_verdict_names_the_strongest_alternative_unless_the_model_is_better(
 
 
 def test_predictions_are_the_models_completions(trained, tmp_path):
-    (tmp_path / "form.json").write_text(json.dumps(dict.fromkeys(BEGINNINGS, "")))
+    some = dict([*BEGINNINGS.items()][:5])
+    (tmp_path / "form.json").write_text(json.dumps(dict.fromkeys(some, "")))
     done = bep(trained, "predict.py", str(tmp_path / "form.json"), "length=12", "temperature=0.8")
     assert done.returncode == 0, done.stderr
     found = {answer["field"]: answer["text"] for answer in map(json.loads, done.stdout.splitlines())}
     model = io.load(trained / "runs/bep/default/model/best")
     assert found == {
-        name: model.complete(prompt, 12, 0.8, seed=number) for number, (name, prompt) in enumerate(BEGINNINGS.items())
+        name: model.complete(prompt, 12, 0.8, seed=number) for number, (name, prompt) in enumerate(some.items())
     }
 
 

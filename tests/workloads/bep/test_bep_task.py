@@ -239,6 +239,7 @@ def test_the_weights_of_a_mixture_are_fitted_by_networks_that_have_not_learnt_th
     assert all(np.array_equal(found[number], shared[number]) for number in found)
 
 
+@pytest.mark.slow
 def test_networks_for_the_weights_learn_from_as_much_at_once_as_training_does(make):
     words = "model.kind=mixture", "training.epochs=null", "training.steps=20", "training.batch_size=8"
     words = *words, "training.unknown=0.1", "model.dropout=0.3", "training.optimizer=sgd"
@@ -265,10 +266,8 @@ def test_networks_for_the_weights_learn_from_as_much_at_once_as_training_does(ma
         learnt(0)
 
 
-@pytest.mark.parametrize(
-    "lengths",
-    [(300, 250), pytest.param((600, 500, 700), marks=pytest.mark.slow), pytest.param((900,), marks=pytest.mark.slow)],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("lengths", [(300, 250), (600, 500, 700), (900,)])
 def test_no_version_of_a_text_tells_what_is_predicted_of_it(make, tmp_path, lengths):
     plain = texts(*lengths)  # each letter is one of eight, with log2(8) = 3 bits for whoever does not know the text
     versions = [replace(text, name=f"new-{text.name}", tokens=text.tokens[9:], family=text.name) for text in plain]

@@ -181,7 +181,8 @@ def test_the_temperature_of_a_distorted_model_is_found_but_its_own_probabilities
     sharp = fitted(config, folder, only="AAAUSDT")
     sharp["AAAUSDT"].linear.weight.data *= 4
     sharp["AAAUSDT"].linear.bias.data *= 4
-    spoilt, _ = evaluated(config, sharp, folder)
+    with without_trees():
+        spoilt, _ = evaluated(config, sharp, folder)
     before, after = found.summary["AAAUSDT"], spoilt.summary["AAAUSDT"]
     assert after["temperature"] == pytest.approx(4 * before["temperature"], rel=1e-3)
     assert after["log_loss"] > before["log_loss"] + 0.1
@@ -218,7 +219,8 @@ def test_threshold_and_temperature_see_no_test_row(planted, monkeypatch):
         return coin
 
     monkeypatch.setattr(data, "load", changed)
-    other, _ = evaluated(config, {"AAAUSDT": models["AAAUSDT"]}, folder)
+    with without_trees():
+        other, _ = evaluated(config, {"AAAUSDT": models["AAAUSDT"]}, folder)
     before, after = found.summary["AAAUSDT"], other.summary["AAAUSDT"]
     assert after["accuracy"] != before["accuracy"]
     assert [after[name] for name in ("temperature", "threshold")] == [
@@ -272,13 +274,15 @@ def test_a_coin_that_could_not_be_prepared_is_in_the_table(tmp_path):
         (files / f"{symbol}-15m.json").write_text(json.dumps(columns[:rows].tolist()))
     folder = tmp_path / "data"
     config = prepared(folder, folder=str(files))
-    found, _ = evaluated(config, fitted(config, folder, only="AAAUSDT"), folder)
+    with without_trees():
+        found, _ = evaluated(config, fitted(config, folder, only="AAAUSDT"), folder)
     assert "30 rows are too few" in found.summary["failed"]["BBBUSDT"]
     assert found.table[-1] == {"coin": "BBBUSDT", "verdict": "not evaluated"}
     with pytest.raises(UserError, match="none of the 2 members has a trained model: AAAUSDT: no trained model; BBB"):
         evaluate(config, {}, folder, CPU, map_items)
 
 
+@pytest.mark.slow
 def test_a_pooled_model_gets_the_number_and_scaler_of_each_coin(tmp_path):
     config = prepared(tmp_path, model={"pooled": True}, signal=1.0, simulated_candles=2500)
     models = fitted(config, tmp_path)

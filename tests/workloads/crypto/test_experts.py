@@ -187,6 +187,7 @@ def test_a_class_that_training_lacks_leaves_the_trees_at_the_shares(fitted, monk
     assert probabilities.sum() == pytest.approx(1)
 
 
+@pytest.mark.slow
 def test_a_model_goes_on_from_what_its_base_has_learnt(folder, fitted, together, base):
     found = made(folder, f"model.base={base}")
     for name, weights in found.model.network.state_dict().items():
@@ -245,7 +246,8 @@ def test_a_base_brings_its_kind_and_size(word):
         config_of("model.base=runs/crypto/shared", word)
 
 
-@pytest.mark.parametrize("based", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("based", [False, True])
 def test_where_it_is_split_the_network_has_no_weights_until_then_and_gets_those_of_one_made_whole(
     folder, base, based, monkeypatch
 ):

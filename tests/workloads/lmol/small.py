@@ -6,7 +6,7 @@ from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.task import ComparisonTask
 
 CPU = torch.device("cpu")
-FEW = {"train_pairs": 80, "evaluation_pairs": 200}
+FEW = {"size": 16, "train_pairs": 80, "evaluation_pairs": 200}
 SMALL = {"siamese": {"width": 16}, "scorer": {}, "vlm": {"width": 16, "layers": 2, "heads": 2}}
 
 

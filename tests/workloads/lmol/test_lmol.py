@@ -9,6 +9,7 @@ from PIL import Image
 
 from common.config import load
 from models import io
+from pipelines import cli
 from pipelines.workloads.lmol import WORKLOAD
 from tests import stages, towers
 from tests.stages import ROOT, records, refused, stage
@@ -52,8 +53,11 @@ def train_in_two(folder, name, words):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder with a trained run."""
+    """A folder with a trained run. Its data are prepared here, where near duplicates among digits are known."""
     folder = tmp_path_factory.mktemp("lmol")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        cli.prepare("lmol", WORKLOAD, load(ROOT / "pipelines/configs/lmol.yaml", WORKLOAD.config, TINY[2:]))
     done = succeeded(stage(folder, "train.py", *TINY))
     assert "trial steps: " in done.stdout
     return folder

@@ -39,6 +39,12 @@ def known(few_resamples):
     return found, model, evaluated(model, found)
 
 
+@pytest.fixture(scope="module")
+def erring(few_resamples):
+    """The evaluation of a comparator with errors."""
+    return evaluated(Brightness(error=0.8), comparisons(levels=9))
+
+
 def test_a_comparator_that_knows_is_right_and_stands_beside_its_baselines(known):
     found, _, result = known
     summary = result.summary
@@ -89,8 +95,8 @@ def test_a_lean_to_the_first_image_shows_and_leaves_the_scores():
     assert summary["pearson"] > 0.98
 
 
-def test_intervals_hold_for_a_comparator_with_errors():
-    summary = evaluated(Brightness(error=0.8), comparisons(levels=9)).summary
+def test_intervals_hold_for_a_comparator_with_errors(erring):
+    summary = erring.summary
     assert summary["accuracy"] < 0.95
     assert 0.85 < summary["coverage"] <= 1
     assert summary["standard_error"] == pytest.approx(summary["rmse"], rel=0.5)
@@ -100,8 +106,8 @@ def test_intervals_hold_for_a_comparator_with_errors():
     assert high - low > as_if_independent[1] - as_if_independent[0]
 
 
-def test_an_output_has_one_interval_for_one_accuracy_and_one_for_each_lead():
-    result = evaluated(Brightness(error=0.8), comparisons(levels=9))
+def test_an_output_has_one_interval_for_one_accuracy_and_one_for_each_lead(erring):
+    result = erring
     own, *others = result.table
     assert own["95 %"] == result.summary["accuracy_interval"]
     assert [name for name in result.summary if name.startswith("accuracy")] == ["accuracy", "accuracy_interval"]
@@ -111,8 +117,8 @@ def test_an_output_has_one_interval_for_one_accuracy_and_one_for_each_lead():
         assert low <= row["lead in accuracy"] <= high
 
 
-def test_an_evaluation_says_first_that_its_images_are_too_few():
-    assert evaluated(Brightness(error=0.8), comparisons(levels=9)).summary["few"] == ""
+def test_an_evaluation_says_first_that_its_images_are_too_few(erring):
+    assert erring.summary["few"] == ""
     found = comparisons(levels=9)
     few = found.parts["test"][:8]
     inside = np.isin(found.pairs["test"][:, :2], few).all(1)

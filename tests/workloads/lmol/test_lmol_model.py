@@ -55,5 +55,5 @@ def test_a_base_that_can_be_no_name_on_the_hub_is_refused_without_asking_for_it(
 
 
 def test_sizes_that_do_not_fit_the_images_are_refused(prepared):
-    with pytest.raises(UserError, match="size 32 cannot be halved 6 times"):
+    with pytest.raises(UserError, match="size 16 cannot be halved 6 times"):
         make(prepared, layers=6)

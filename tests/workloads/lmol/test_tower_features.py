@@ -97,7 +97,7 @@ def images_in(folder):
 
 
 def test_features_that_are_kept_have_the_bits_of_those_computed(made, tmp_path):
-    found, at, model = stored(of(made), tmp_path / "whole")
+    found, at, model = stored(of(made, folds=3), tmp_path / "whole")
     assert found.dtype == torch.float32
     assert torch.equal(found, model.encode_all(images_in(tmp_path / "whole")))
     assert at.parent == tmp_path
@@ -178,11 +178,12 @@ def test_two_processes_at_once_and_one_that_is_killed_leave_whole_features(made,
 
 
 def test_beside_data_that_cannot_be_written_features_are_computed(made, tmp_path, monkeypatch):
-    data.prepare(of(made), tmp_path / "whole")
+    config = of(made, folds=3)
+    data.prepare(config, tmp_path / "whole")
     monkeypatch.setattr(os, "access", lambda path, mode: not (Path(path) == tmp_path and mode == os.W_OK))
-    found = tasks(of(made), tmp_path / "whole")
+    found = tasks(config, tmp_path / "whole")
     assert not list(tmp_path.glob("features-*"))
     monkeypatch.undo()
-    kept, _, _ = stored(of(made), tmp_path / "whole")
+    kept, _, _ = stored(config, tmp_path / "whole")
     one = found["fold-0"] if "fold-0" in found else next(iter(found.values()))
     torch.testing.assert_close(one._encoded(), kept[one.used])

@@ -75,7 +75,7 @@ def test_each_of_many_small_files_is_a_story_with_all_its_paragraphs(tmp_path, c
 def test_large_files_are_no_stories(tmp_path):
     (tmp_path / "own").mkdir()
     for number in range(20):
-        (tmp_path / "own" / f"{number}.txt").write_text("\n\n".join(f"{story} {number}" * 9 for story in STORIES))
+        (tmp_path / "own" / f"{number}.txt").write_text("\n\n".join(f"{story} {number}" * 2 for story in STORIES))
     assert data.prepare(config(tmp_path / "own"), tmp_path / "out")["train"]["stories"] > 100
 
 

@@ -285,6 +285,7 @@ def test_a_text_that_has_the_private_characters_cannot_spell_a_mask():
     assert clean(f"a{EMAIL}b{TELEPHONE}c{URL}d", mask=True).text == "abcd"
 
 
+@pytest.mark.slow
 def test_initials_in_one_long_line_take_little_time():
     begin = time.process_time()
     clean("Ada Bell, Carl Dean, Eva Ford\n" + "AB CD EF GH " * 2000, mask=True, names=True)

@@ -87,7 +87,8 @@ def test_intervals_hold_for_scores_of_which_nothing_else_is_known():
     assert 0.91 < np.mean(inside) < 0.99
 
 
-@pytest.mark.parametrize("seeds", [2, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seeds", [2, 4])
 def test_intervals_hold_where_images_that_are_alike_have_like_scores(seeds):
     inside = []
     for seed in range(seeds):
@@ -103,7 +104,7 @@ def test_intervals_hold_where_images_that_are_alike_have_like_scores(seeds):
     assert 0.88 < estimated < 0.98  # of few answers the numbers of the prior are estimates too
 
 
-@pytest.mark.parametrize(("count", "seeds"), [(0, 4), (100, 2), pytest.param(100, 4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("count", "seeds"), [(0, 4), *(pytest.param(100, n, marks=pytest.mark.slow) for n in (2, 4))])
 def test_intervals_hold_in_whatever_unit_a_comparator_scores(count, seeds):
     inside = []
     for seed in range(seeds):
