@@ -19,7 +19,8 @@ from tests.properties import examples
 
 
 @pytest.mark.parametrize(
-    "sizes", [pytest.param(SHAPES[name], id=name, marks=() if name in SOME[:2] else pytest.mark.slow) for name in SHAPES]
+    "sizes",
+    [pytest.param(SHAPES[name], id=name, marks=() if name in SOME[:2] else pytest.mark.slow) for name in SHAPES],
 )
 def test_tokens_are_those_of_the_reference(sizes):
     integers, reader = read_in_c(**sizes)
