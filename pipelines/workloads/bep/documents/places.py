@@ -66,10 +66,11 @@ def mask_places(text: str, masker: Masker) -> str:
 
 
 def _like(number: str) -> str:
-    """Return the pattern of a project's number, and of others that a firm writes alike: "AB-24-117" and "AB-23-009"."""
+    """Return the pattern of a project's number, and of others that a firm writes alike: "AB-24-117" and "AB_23_009"."""
     letters, figures = (len(re.findall(kind, number)) for kind in (r"[^\W\d_]", r"\d"))
     alike = letters > 1 and figures > 2 and re.search(r"\W", number)
-    return re.sub(r"\d", r"\\d", re.escape(number)) if alike else re.escape(number)
+    parts = [re.sub(r"\d", r"\\d", part) if alike else part for part in re.split(r"[\W_]", number)]
+    return (r"[\W_]?" if figures > 3 else r"[\W_]").join(parts)
 
 
 def _is_own(named: str, kind: str) -> bool:
