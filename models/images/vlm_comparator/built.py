@@ -55,9 +55,13 @@ def processor_for(settings: "PreTrainedConfig") -> "ProcessorMixin":
     marks = {"pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, **marks, extra_special_tokens={"image_token": IMAGE})
     side = settings.vision_config.image_size
-    sides = {"size": {"shortest_edge": side}, "crop_size": {"height": side, "width": side}}
     return LlavaProcessor(
-        image_processor=CLIPImageProcessorPil(**sides, image_mean=[0.5] * 3, image_std=[0.5] * 3),
+        image_processor=CLIPImageProcessorPil(
+            size={"shortest_edge": side},
+            crop_size={"height": side, "width": side},
+            image_mean=[0.5] * 3,
+            image_std=[0.5] * 3,
+        ),
         tokenizer=tokenizer,
         patch_size=settings.vision_config.patch_size,
         vision_feature_select_strategy=settings.vision_feature_select_strategy,

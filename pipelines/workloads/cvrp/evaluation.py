@@ -192,9 +192,10 @@ def _row(solved: Solved, reference: Reference) -> dict[str, Plain]:
     """Return a method's row of the table."""
     mean, half = mean_and_half_width(solved.costs)
     gap, width = mean_and_half_width(_longer(solved.costs, reference.costs))
-    cost = {"method": solved.method, "cost": mean, "± 95 %": half, "n": len(solved.costs)}
+    cost: dict[str, Plain] = {"method": solved.method, "cost": mean, "± 95 %": half, "n": len(solved.costs)}
     gaps = {"gap %": gap, "gap 95 %": interval_around(gap, width)}
-    speed = {"core ms": solved.core_ms, "instances/s": len(solved.costs) / solved.seconds, "on": solved.on}
+    per_s = len(solved.costs) / solved.seconds
+    speed: dict[str, Plain] = {"core ms": solved.core_ms, "instances/s": per_s, "on": solved.on}
     return {**cost, **gaps, **speed}
 
 
