@@ -23,13 +23,9 @@ SHIFTS = ("pre_qkv", "post_q", "post_k", "post_v", "pre_out", "post_out", "pre_u
 MOST_MERGES, MOST_TEXT = 8192, 65535  # of a vocabulary; the second in bytes
 Described: TypeAlias = dict[str, Any]  # a tokenizer, as the library `tokenizers` writes it
 # The rule by which FORMAT.md cuts text into pieces, as the library `tokenizers` writes it.
-PRE_TOKENIZER = {
-    "type": "Sequence",
-    "pretokenizers": [
-        {"type": "Split", "pattern": {"Regex": PIECES}, "behavior": "Isolated", "invert": False},
-        {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False},
-    ],
-}
+SPLIT = {"type": "Split", "pattern": {"Regex": PIECES}, "behavior": "Isolated", "invert": False}
+IN_BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": False}
+PRE_TOKENIZER = {"type": "Sequence", "pretokenizers": [SPLIT, IN_BYTES]}
 
 
 def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:

@@ -142,14 +142,9 @@ def _short(text: str) -> bool:
 def _plain(line: Line) -> bool:
     """Return whether a line looks like a heading without a number."""
     text = line.text.strip("*_ ")
-    return (
-        line.after_blank
-        and _short(text)
-        and text[:1].isupper()
-        and not LABEL.match(line.text)
-        and not BULLET.match(line.text)
-        and "|" not in text
-    )
+    if LABEL.match(line.text) or BULLET.match(line.text) or "|" in text:
+        return False
+    return line.after_blank and _short(text) and text[:1].isupper()
 
 
 def _prose(outline: _Outline, line: Line) -> None:

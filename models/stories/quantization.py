@@ -57,14 +57,11 @@ def _quantize_memory(memory: NgramMemory | None) -> tuple[tuple[Table, ...], int
     scales = [abs(table).max(1) / 127 for table in tables]
     multiplier, post = _multipliers(np.concatenate(scales) * RESIDUAL, 0, "the memory")
     parts = np.split(multiplier, np.cumsum(memory.rows)[:-1])
-    return tuple(
-        Table(
-            np.round(table / np.where(scale == 0, 1, scale)[:, None]).astype(np.int64),
-            part,
-            memory.fingerprint(number).cpu().numpy().astype(np.int64),
-        )
-        for number, (table, scale, part) in enumerate(zip(tables, scales, parts, strict=True))
-    ), post
+    found = []
+    for number, (table, scale, part) in enumerate(zip(tables, scales, parts, strict=True)):
+        rounded = np.round(table / np.where(scale == 0, 1, scale)[:, None]).astype(np.int64)
+        found.append(Table(rounded, part, memory.fingerprint(number).cpu().numpy().astype(np.int64)))
+    return tuple(found), post
 
 
 def _quantize_block(block: Block, config: TinyTransformerConfig) -> Layer:

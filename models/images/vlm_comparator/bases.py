@@ -215,16 +215,9 @@ def _quantized(config: VlmComparatorConfig, family: Family) -> dict[str, object]
     if not torch.cuda.is_available():
         raise ValueError("four_bit needs a CUDA device; set four_bit=false")
     kept = ["vision_tower", "vision_model", *(name.split(".")[0] for name in family.projectors), "lm_head"]
-    return {
-        "device_map": {"": torch.cuda.current_device()},
-        "quantization_config": BitsAndBytesConfig(
-            load_in_4bit=True,
-            bnb_4bit_quant_type="nf4",
-            bnb_4bit_use_double_quant=True,
-            bnb_4bit_compute_dtype=torch.bfloat16,
-            llm_int8_skip_modules=kept,
-        ),
-    }
+    nf4: dict[str, Any] = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+    four_bit = BitsAndBytesConfig(**nf4, bnb_4bit_compute_dtype=torch.bfloat16, llm_int8_skip_modules=kept)
+    return {"device_map": {"": torch.cuda.current_device()}, "quantization_config": four_bit}
 
 
 def adapted(base: LoadedBase, config: VlmComparatorConfig) -> nn.Module:

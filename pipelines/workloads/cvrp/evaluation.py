@@ -153,13 +153,12 @@ def _summary(
     """Return the headline's figures, and the cost after the search."""
     row = _row(headline, reference)
     mean, half = mean_and_half_width(headline.costs)
+    search = None if improved is None else float(improved.costs.mean())
+    cost: dict[str, Plain] = {"cost": mean, "cost_interval": interval_around(mean, half), "cost_search": search}
+    gap: dict[str, Plain] = {"gap": row["gap %"], "gap_interval": row["gap 95 %"], "gap_to": reference.name}
     return {
-        "cost": mean,
-        "cost_interval": interval_around(mean, half),
-        "cost_search": None if improved is None else float(improved.costs.mean()),
-        "gap": row["gap %"],
-        "gap_interval": row["gap 95 %"],
-        "gap_to": reference.name,
+        **cost,
+        **gap,
         "gap_instances": len(reference.costs),
         "n": len(problems),
         "seconds": headline.seconds,
@@ -193,17 +192,11 @@ def _row(solved: Solved, reference: Reference) -> dict[str, Plain]:
     """Return a method's row of the table."""
     mean, half = mean_and_half_width(solved.costs)
     gap, width = mean_and_half_width(_longer(solved.costs, reference.costs))
-    return {
-        "method": solved.method,
-        "cost": mean,
-        "± 95 %": half,
-        "n": len(solved.costs),
-        "gap %": gap,
-        "gap 95 %": interval_around(gap, width),
-        "core ms": solved.core_ms,
-        "instances/s": len(solved.costs) / solved.seconds,
-        "on": solved.on,
-    }
+    cost: dict[str, Plain] = {"method": solved.method, "cost": mean, "± 95 %": half, "n": len(solved.costs)}
+    gaps = {"gap %": gap, "gap 95 %": interval_around(gap, width)}
+    per_s = len(solved.costs) / solved.seconds
+    speed: dict[str, Plain] = {"core ms": solved.core_ms, "instances/s": per_s, "on": solved.on}
+    return {**cost, **gaps, **speed}
 
 
 def _longer(costs: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -234,14 +227,8 @@ def _files(name: str, problems: Sequence[Problem], solved: Solved, reference: Re
     order = np.argsort(_longer(solved.costs, reference.costs))
     picks = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]} if len(order) > 1 else {"only": 0}
     drawings = [
-        {
-            "which": which,
-            "name": problems[i].name,
-            "locs": problems[i].locs.tolist(),
-            "routes": solved.routes[i],
-            "cost": float(solved.costs[i]),
-            "reference": float(reference.costs[i]),
-        }
+        {"which": which, "name": problems[i].name, "locs": problems[i].locs.tolist(), "routes": solved.routes[i]}
+        | {"cost": float(solved.costs[i]), "reference": float(reference.costs[i])}
         for which, i in picks.items()
     ]
     files = {f"{name}.tours.jsonl": "".join(json.dumps(drawing) + "\n" for drawing in drawings)}

@@ -77,6 +77,8 @@ def evaluate(
         )
     prompts = [told.prompts[i % len(told.prompts)] for i in range(told.samples)]
     samples, _ = _told(config, model, prompts, told.sample_tokens)
+    examples = {"story": list(range(len(texts))), "characters": stories.characters.tolist()}
+    examples |= {f"nats_{name}": found.tolist() for name, found in nats.items()}
     return [
         Evaluation(
             split="held_out",
@@ -92,11 +94,7 @@ def evaluate(
                 "seconds": time.perf_counter() - began,
             },
             table=[*_rows(nats, stories, name, cut), *xz_rows(training_text, "\n".join(texts), MOST_CHARACTERS)],
-            examples={
-                "story": list(range(len(texts))),
-                "characters": stories.characters.tolist(),
-                **{f"nats_{name}": found.tolist() for name, found in nats.items()},
-            },
+            examples=examples,
             files={"held_out.samples.txt": "\n\n".join(samples) + "\n"},
         )
     ]
@@ -180,20 +178,14 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, obje
     bits, num_tokens = {name: _bits(found, stories) for name, found in nats.items()}, int((stories.tokens != END).sum())
     others = sorted((name for name in nats if name not in ("float", "int8")), key=lambda name: bits[name])
     strongest, frozen = others[0], next(name for name in others if not name.endswith("adapting"))
-    return {
-        "bits_per_character": bits["float"],
-        "nats_per_token": float(nats["float"].sum()) / num_tokens,
-        "int8_bits_per_character": bits["int8"],
-        "int8_cost_percent": 100 * (bits["int8"] / bits["float"] - 1),
-        "strongest_baseline": strongest,
-        **_gain(nats, stories, strongest, "gain"),
-        "strongest_frozen": frozen,
-        **_gain(nats, stories, frozen, "frozen_gain"),
-        "n": len(stories.characters),
-        "tokens": num_tokens,
-        "characters": int(stories.characters.sum()),
-        "unknown_bytes": int((stories.tokens == UNKNOWN).sum()),
-    }
+    network = {"bits_per_character": bits["float"], "nats_per_token": float(nats["float"].sum()) / num_tokens}
+    cost = 100 * (bits["int8"] / bits["float"] - 1)
+    integers = {"int8_bits_per_character": bits["int8"], "int8_cost_percent": cost}
+    rivals = {"strongest_baseline": strongest, **_gain(nats, stories, strongest, "gain")}
+    rivals |= {"strongest_frozen": frozen, **_gain(nats, stories, frozen, "frozen_gain")}
+    sizes = {"n": len(stories.characters), "tokens": num_tokens, "characters": int(stories.characters.sum())}
+    unknown = int((stories.tokens == UNKNOWN).sum())
+    return {**network, **integers, **rivals, **sizes, "unknown_bytes": unknown}
 
 
 def _gain(nats: Mapping[str, np.ndarray], stories: HeldOut, rival: str, name: str) -> dict[str, object]:

@@ -37,19 +37,9 @@ def read_solomon(path: Path) -> list[Problem]:
     table = np.array(nodes)
     if capacity != int(capacity) or not table[1:, 3].max() <= capacity <= MOST_CAPACITY or (table[:, 3] % 1).any():
         raise UserError(f"demands must be whole numbers, none above the capacity of {capacity:g}")
-    return [
-        Problem(
-            path.stem,
-            table[:, 1:3],
-            table[:, 3].astype(np.int64),
-            int(capacity),
-            "dimacs",
-            best_known(path),
-            services=table[:, 6],
-            windows=table[:, 4:6],
-            fleet=(Vehicles(int(capacity), max(1, int(count))),),
-        )
-    ]
+    read = path.stem, table[:, 1:3], table[:, 3].astype(np.int64), int(capacity), "dimacs", best_known(path)
+    fleet = (Vehicles(int(capacity), max(1, int(count))),)
+    return [Problem(*read, services=table[:, 6], windows=table[:, 4:6], fleet=fleet)]
 
 
 READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp, ".txt": read_solomon}

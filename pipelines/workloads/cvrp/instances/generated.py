@@ -106,13 +106,9 @@ def _ruled(problem: Problem, rules: np.ndarray) -> Problem:
     """Return a problem with rules (N, RULES)."""
     longest, limit, opened = rules[0, 3:].tolist()
     kind = Vehicles(problem.capacity, longest=longest, limit=limit)
-    return replace(
-        problem,
-        windows=rules[:, :2] if np.isfinite(rules[0, 1]) else None,
-        services=rules[:, 2],
-        fleet=() if kind == Vehicles(problem.capacity) else (kind,),
-        open_routes=bool(opened),
-    )
+    windows = rules[:, :2] if np.isfinite(rules[0, 1]) else None
+    fleet = () if kind == Vehicles(problem.capacity) else (kind,)
+    return replace(problem, windows=windows, services=rules[:, 2], fleet=fleet, open_routes=bool(opened))
 
 
 @functools.lru_cache(maxsize=4)

@@ -44,17 +44,11 @@ class Drawn(NamedTuple):
         opens = away + (HOURS - service - width - 2 * away) * start
         most = LONGEST + (LONGEST - 2 * away.max(1, keepdim=True).values - SPARE) * (limits[:, :2] - 1)
         timed = (windows | duration).expand_as(away)
-        found = torch.stack(
-            [
-                opens.where(windows, 0),
-                (opens + width).where(windows, torch.inf),
-                service.where(timed, 0),
-                most[:, :1].where(length, torch.inf).expand_as(away),
-                (most[:, 1:] + SERVICE[1]).where(duration, torch.inf).expand_as(away),
-                opened.float().expand_as(away),
-            ],
-            -1,
-        )
+        opening, closing = opens.where(windows, 0), (opens + width).where(windows, torch.inf)
+        longest = most[:, :1].where(length, torch.inf).expand_as(away)
+        limit = (most[:, 1:] + SERVICE[1]).where(duration, torch.inf).expand_as(away)
+        service, opened = service.where(timed, 0), opened.float().expand_as(away)
+        found = torch.stack([opening, closing, service, longest, limit, opened], -1)
         found[:, 0, 0], found[:, 0, 2] = 0, 0
         found[:, 0, 1:2] = torch.where(windows, HOURS, torch.inf)
         return found

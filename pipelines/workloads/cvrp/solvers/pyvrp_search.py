@@ -41,17 +41,11 @@ def pyvrp_plan(problem: Problem, seconds: float, seed: int) -> Plan | None:
     deadline = time.thread_time() + seconds
     data, params = pyvrp_model(problem)
     patience = max(500, 3 * problem.customers**2)
+    stop = MultipleCriteria([lambda _: time.thread_time() > deadline, NoImprovement(patience)])
     with warnings.catch_warnings():
         # It warns that feasible routes are rare for a while; the result is checked below.
         warnings.simplefilter("ignore", solver.exceptions.PenaltyBoundWarning)
-        result = solver.solve(
-            data,
-            stop=MultipleCriteria([lambda _: time.thread_time() > deadline, NoImprovement(patience)]),
-            seed=seed,
-            collect_stats=False,
-            display=False,
-            params=params,
-        )
+        result = solver.solve(data, stop=stop, seed=seed, collect_stats=False, display=False, params=params)
     if not result.is_feasible():
         return None
     best = result.best.routes()

@@ -45,14 +45,9 @@ def hgs(
         return savings(problem)  # HGS would end the process, and there is little to find
     locs = problem.locs - problem.locs.min(0)  # HGS refuses negative coordinates, and reads only angles from them
     scale, unit = _into_range(distance.max()), _into_range(demand.max())
-    data = {
-        "x_coordinates": locs[:, 0],
-        "y_coordinates": locs[:, 1],
-        "distance_matrix": distance * scale,
-        "demands": demand * unit,
-        "vehicle_capacity": problem.capacity * unit,
-        "num_vehicles": problem.customers,
-    }
+    places = {"x_coordinates": locs[:, 0], "y_coordinates": locs[:, 1], "distance_matrix": distance * scale}
+    loads = {"demands": demand * unit, "vehicle_capacity": problem.capacity * unit, "num_vehicles": problem.customers}
+    data = {**places, **loads}
     while not (routes := _solver(iterations, seconds, seed, sizes).solve_cvrp(data).routes):
         iterations, seconds = 2 * iterations, 2 * seconds  # no feasible tour so far
     return [route for route in routes if route]
@@ -67,15 +62,9 @@ def _into_range(most: float) -> float:
 def _solver(iterations: int, seconds: float, seed: int, sizes: tuple[int, int]) -> hygese.Solver:
     import hygese
 
-    parameters = hygese.AlgorithmParameters(
-        mu=sizes[0],
-        lambda_=sizes[1],
-        nbElite=min(4, sizes[0]),
-        nbClose=min(5, sizes[0]),
-        nbIter=iterations,
-        timeLimit=seconds,
-        seed=seed,
-    )
+    least, more = sizes  # of the population, and of what each generation adds to it
+    population = {"mu": least, "lambda_": more, "nbElite": min(4, least), "nbClose": min(5, least)}
+    parameters = hygese.AlgorithmParameters(**population, nbIter=iterations, timeLimit=seconds, seed=seed)
     return hygese.Solver(parameters, verbose=False)
 
 
