@@ -145,19 +145,24 @@ def remove_contents(text: str) -> tuple[str, int]:
 
 
 def part_cells(text: str) -> str:
-    """Put bars between the cells of tables, and the fields of forms, that tabs, or spaces as wide as columns, part."""
+    """Put bars between the cells of tables, of three columns and two rows at least, that tabs or wide spaces part."""
+    lines = text.split("\n")
+    gaps = [_wide_gaps(line) if "\t" in line or "  " in line else [] for line in lines]
+    counts = [0, *map(len, gaps), 0]
+    parted = []
+    for number, line in enumerate(lines):
+        before, here, behind = counts[number : number + 3]
+        row = here > 1 and any(each > 1 and each >= here - 1 for each in (before, behind))
+        wide = [gap for gap in gaps[number] if row and not MARKER.fullmatch(line[: gap[0]])]
+        places = [0, *(at for gap in wide for at in gap), len(line)]
+        parted.append(" | ".join(line[begin:end] for begin, end in zip(places[::2], places[1::2], strict=True)))
+    return "\n".join(parted)
 
-    def parted(line: re.Match[str]) -> str:
-        gaps = [gap for gap in GAP.finditer(line[0]) if not MARKER.fullmatch(line[0][: gap.start()])]
-        enough = 2 if sum(len(gap[0]) > 1 and line[0][gap.start() - 1] not in ".!?:;" for gap in gaps) > 1 else 3
-        cells, place = [], 0
-        for gap in gaps:
-            if ("\t" in gap[0] or len(gap[0]) >= enough) and line[0][gap.start() - 1] != "|":
-                cells.append(line[0][place : gap.start()])
-                place = gap.end()
-        return " | ".join([*cells, line[0][place:]])
 
-    return re.sub(r"[^\n]*(?:\t|  )[^\n]*", parted, text)
+def _wide_gaps(line: str) -> list[tuple[int, int]]:
+    """Return (begin, end) of tabs and of two spaces and more, but for those behind sentences and bars."""
+    found = (gap.span() for gap in GAP.finditer(line) if "\t" in gap[0] or len(gap[0]) > 1)
+    return [(begin, end) for begin, end in found if line[begin - 1] not in ("." if end - begin == 2 else "") + "|!?;"]
 
 
 def tidy(text: str) -> str:

@@ -1,9 +1,12 @@
 """Addresses, telephones and numbers of projects as firms of many countries write them."""
 
+import time
+
 import pytest
 
 from pipelines.workloads.bep.documents.addresses import addresses
 from pipelines.workloads.bep.documents.cleaning import clean, part_cells
+from tests.processor import slowness
 
 
 @pytest.mark.parametrize(
@@ -120,18 +123,43 @@ def test_no_date_and_no_standard_is_a_number_of_a_project():
     assert clean(text, mask=True, names=True).text == text
 
 
-def test_tabs_and_wide_spaces_part_cells():
+def test_rows_of_tabs_and_wide_spaces_are_parted_into_cells():
     assert part_cells("No.\tWhat\tWho\n1\tBolts\tTWL") == "No. | What | Who\n1\tBolts | TWL"
-    assert part_cells("4.1  Re-issue the model  HO  14/03") == "4.1  Re-issue the model | HO | 14/03"
-    assert part_cells("Signed: A. Bell        Date: 3 May") == "Signed: A. Bell | Date: 3 May"
-    for kept in ("One.  Two.  Three.", "- \titem", "a)\titem", "| a |  b |", "   indented text"):
-        assert part_cells(kept) == kept
+    rows = "4.1  Re-issue the model  HO  14/03\n4.2  Void through beam  DA  21/03"
+    assert part_cells(rows) == "4.1  Re-issue the model | HO | 14/03\n4.2  Void through beam | DA | 21/03"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "One.  Two.  Three.\nFour.  Five.  Six.",
+        "- \titem\n- \titem",
+        "## 2.1\tScope\n## 2.2\tGoals",
+        "| a |  b  | c |\n| d |  e  | f |",
+        "   indented text\n   more of it",
+        "Password:\thunter2X\nUsername:\tadmin",
+        "IBAN  DE89  3704  0044  0532  0130  00",
+        "Mr   John   Smith   will lead.",
+        "C:\\Project  Files\\Model   A\\x.rvt",
+    ],
+)
+def test_what_is_no_table_has_no_cells(kept):
+    assert part_cells(kept) == kept
+
+
+def test_long_lines_are_parted_in_little_time():
+    began = time.process_time()
+    part_cells("word " * 50_000)
+    part_cells("word\t" * 50_000 + "\n" + "word\t" * 50_000)
+    assert time.process_time() - began < 2 * slowness()
 
 
 def test_persons_and_initials_in_tables_by_tabs_are_masked():
-    text = "Name\tFirm\nGrace Hopper\tKvist\nCharles Babbage\tKvist\n\n1\tBolts\tGH\n2\tPlates\tCB"
+    text = "Name\tFirm\tPlace\nGrace Hopper\tKvist\t-\nCharles Babbage\tKvist\t-\n\n1\tBolts\tGH\n2\tPlates\tCB"
     masked = clean(text, mask=True, names=True).text
-    assert masked == "Name | Firm\n<name> | Kvist\n<name> | Kvist\n\n1 Bolts | <name>\n2 Plates | <name>"
+    assert (
+        masked == "Name | Firm | Place\n<name> | Kvist | -\n<name> | Kvist | -\n\n1 Bolts | <name>\n2 Plates | <name>"
+    )
 
 
 @pytest.mark.parametrize("kept", ["Achse C", "Rev C", "LOD D", "PLAN DE COORDINATION", "Nordbau Kirchner GmbH"])
