@@ -17,11 +17,12 @@ _NAME = (
     rf"|(?:{WORDS['address_particles']})\b|[dl]['\u2019]\w+|[a-z]{{1,3}}\.(?= \d))"
 )
 _WORD = rf"(?:{_NAME}|\d+\.|No:|D:|[\d#][\w./\u00b0\u00ba\u00aa-]*(?<!\.))"
-_TOWN = rf"(?:St\.|[{UPPER}][\w'\u2019/-]*)(?: {_WORD}){{0,5}}"
+_TOWN = rf"(?:St\.|[{UPPER}][^\W\d_][\w'\u2019/-]*)(?: {_WORD}){{0,5}}"
 # Of Ireland, the United Kingdom, Canada, the United States and Australia.
 _CODES = (
-    r"[A-Z]\d[\dW] [A-Z\d]{4}|[A-Z]{1,2}\d[\dA-Z]? \d[A-Z]{2}|[A-Z]\d[A-Z] ?\d[A-Z]\d|[A-Z]{2} \d{5}(?:-\d{4})?"
-    r"|(?:NSW|VIC|QLD|ACT|TAS|WA|SA|NT) \d{4}"
+    r"[A-Z]\d[\dW] [A-Z\d]{4}|[A-Z]{1,2}\d[\dA-Z]? \d[A-Z]{2}|[A-Z]\d[A-Z] ?\d[A-Z]\d"
+    r"|(?:A[KLRZ]|C[AOT]|D[CE]|FL|GA|HI|I[ADLN]|K[SY]|LA|M[ADEINOST]|N[CDEHJMVY]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[AT]|W[AIVY])"
+    r" \d{5}(?:-\d{4})?|(?:NSW|VIC|QLD|ACT|TAS|WA|SA|NT) \d{4}"
 )
 POSTED = re.compile(
     rf"(?:(?:[A-Z]{{1,3}}-)?(?:\d{{5}}|\d{{4}}(?: [A-Z]{{2}})?|\d\d-\d{{3}}|\d{{4}}-\d{{3}}|\d{{3}} \d\d) {_TOWN}"
@@ -30,7 +31,11 @@ POSTED = re.compile(
     re.MULTILINE,
 )
 # What is an address by itself: more than four or five figures and a word.
-CERTAIN = re.compile(rf"(?:\d{{4}} [A-Z]{{2}}|\d\d-\d{{3}}|\d{{4}}-\d{{3}}) |(?:[a-z],? |^)(?:{_CODES})$")
+CERTAIN = re.compile(
+    r"(?:\d{4} [A-Z]{2}|\d\d-\d{3}|\d{4}-\d{3}) |[a-z],? (?:[A-Z]\d[\dW] [A-Z\d]{4}|[A-Z]{1,2}\d[\dA-Z]? \d[A-Z]{2})$"
+    r"|[a-z)],? (?:[A-Z]{2} )?[A-Z]\d[A-Z] ?\d[A-Z]\d$"
+)
+SURE = re.compile(WORDS["sure_streets"])
 BOX = re.compile(
     rf"(?i:{WORDS['post_boxes']})(?: ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d ]*(?:-\d+)?\w?(?: [{UPPER}].*)?|(?<=[a-z]{{4}}))"
 )
@@ -41,7 +46,8 @@ STREET = re.compile(
     rf"|(?:[{UPPER}][\w-]* ){{0,3}}[\w-]*(?:{WORDS['street_endings']})(?: {_NUMBER}(?:/[\w ]+)*)?)"
 )
 NUMBERED = re.compile(
-    rf"(?:{_NAME} ){{1,4}}{_NUMBER}|(?i:no?[.\u00ba\u00b0:]* ?)?{_NUMBER}(?: {_NAME}){{0,5}}|{_NUMBER} (?:bis|ter)"
+    rf"(?:{_NAME} ){{1,4}}{_NUMBER}|(?i:no?[.\u00ba\u00b0:]* ?)?(?!\d{{5}}){_NUMBER}(?: {_NAME}){{0,5}}"
+    rf"|{_NUMBER} (?:bis|ter)|(?i:{WORDS['likely_boxes']})"
 )
 FIRM = re.compile(rf"\b(?:{WORDS['legal_forms']})\b")
 YEAR = re.compile(r"(?:19|20)\d\d")
@@ -94,7 +100,9 @@ def _address(text: str, pieces: list[tuple[int, int]]) -> tuple[int, int] | None
     for at, (here, there) in enumerate([(begin, pieces[0][1]), *pieces[1:]]):
         kind = _kind(text[here:there]) if at else kind
         posted = POSTED.match(text, here, there) if (at and kind != "box") or kind == "posted" else None
-        if posted and (at == 0 or not _is_ordinary(text[begin:there])):
+        certain = posted and CERTAIN.search(posted[0])
+        named = {*kinds} - {"part", "place"} and not _is_ordinary(text[begin:there])
+        if posted and (certain or named):
             return begin, _with_countries(text, posted.end(), pieces[at + 1 :])
         places = kinds[-MOST_PLACES:].count("place")
         town = at + 1 < len(pieces) and POSTED.match(text, *pieces[at + 1])
@@ -102,15 +110,19 @@ def _address(text: str, pieces: list[tuple[int, int]]) -> tuple[int, int] | None
             break
         kinds, end = [*kinds, kind] if at else kinds, there
     end = _with_countries(text, end, pieces[len(kinds) :])
-    number = bool(re.search(r"\d", text[begin:end]))
-    whole = begin == pieces[0][0] and " " in text[begin : pieces[0][1]]
-    street = "street" in kinds and len(kinds) > 1 and (number or whole or len(kinds) > 2)
-    return (begin, end) if "box" in kinds or street else None
+    if "box" in kinds:
+        return begin, end
+    # Without a post code, a street needs a name, and more behind it in its line.
+    line, *more = text[begin:end].split("\n")
+    sure = "street" in kinds and SURE.search(line) and "," in line and not _is_ordinary(line)
+    number = bool(re.search(r"\d", line)) or more or begin == pieces[0][0] or line.count(",") > 1
+    return (begin, begin + len(line)) if sure and number else None
 
 
 def _is_ordinary(address: str) -> bool:
     """Return whether no word is a name, as in "Stage 4, 2020 Edition"."""
-    return all(word.lower() in terms() for word in re.findall(r"[^\W\d_]{3,}", address))
+    words = (word.lower() for word in re.findall(r"[^\W\d_]{3,}", address))
+    return all(word in terms() or word.removesuffix("s") in terms() for word in words)
 
 
 def _with_countries(text: str, end: int, pieces: list[tuple[int, int]]) -> int:

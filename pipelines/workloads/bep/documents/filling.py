@@ -44,12 +44,16 @@ def filled(template: bytes, plan: str) -> tuple[bytes, list[str]]:
     Lines that stand in their place already are not repeated. Raises UserError for what is no Word document.
     """
     document = _opened(template)
-    before, *parts = re.split(r"(?m)^#+ (.+)\n", UNWRITABLE.sub("", f"{plan}\n"))
+    before, *parts = re.split(
+        r"(?m)^#+ (.+)\n", UNWRITABLE.sub("", re.sub("[\v\f]", "\n", f"{plan}\n").lstrip("\ufeff"))
+    )
     if before.strip():
         raise UserError("cannot be filled: the plan begins without a heading; give one, as in '# Project scope'")
-    for heading in () if template else parts[::2]:
+    for heading in () if template else dict.fromkeys(parts[::2]):
         document.add_heading(heading)
-    texts = {_topic(heading): (heading, text) for heading, text in zip(parts[::2], parts[1::2], strict=True)}
+    texts: dict[str, tuple[str, str]] = {}
+    for heading, text in zip(parts[::2], parts[1::2], strict=True):  # a heading may stand twice
+        texts[_topic(heading)] = heading, texts.get(_topic(heading), ("", ""))[1] + text
     for heading, place, style, there in list(_places(document)):
         lines = [line.strip() for line in texts.get(_topic(heading), ("", ""))[1].splitlines()]
         new = [line for line in lines if line and line not in there]

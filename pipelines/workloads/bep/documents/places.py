@@ -17,20 +17,29 @@ ADDRESSES = re.compile(rf"(?<![\w/-])(?<!\d:)(?:{_FORMS})", re.MULTILINE)
 _BEFORE = r"(?:^|\||(?<=[.;,] ))[ \t#*\d.]{0,8}"
 _AFTER = r"(?=[ \t]*(?:\||$)|\.$|\. (?!\d)|, [a-z])"
 _COLON = r" ?(?::? ?\||:) ?"
-_NOUN, _WORD = (rf"(?i:{WORDS[kind]})" for kind in ("project_nouns", "number_words"))
-_NUMBER = rf"{_NOUN}[- ]?{_WORD}|{_WORD}\.? ?(?:(?:de|do|of|d['\u2019]|du|del|dell['\u2019]|della) ?)?{_NOUN}"
-_IS = r"(?:(?: (?!\d)[\w.'\u2019]{1,14}){0,2} ?(?::| is| est| \u00e8| es| lautet))?"  # "... of the client:"
-_MIXED = r"[\w/-]*(?:[a-z]\d|\d[a-z]|\d[./-]+\w|[a-z][./-]+\w)|\d{6}|(?-i:[^\W\d_a-z]{2,5}) \d{3}"
-# A number of a project: behind a word for it, or behind "project" alone, where it has more than figures.
+_NOUN, _OWNER, _WORD = (rf"(?i:{WORDS[kind]})" for kind in ("project_nouns", "number_owners", "number_words"))
+_NUMBER = (
+    rf"(?:{_NOUN}|{_OWNER})[- ]?{_WORD}|{_WORD}\.? ?(?:(?:de|do|of|d['\u2019]|du|del|dell['\u2019]|della) ?)?{_NOUN}"
+)
+_IS = r"(?:(?: (?!of\b|\d)[\w.'\u2019]{1,14}){0,2} ?(?::| is| est| \u00e8| es| lautet))?"  # "... of the client:"
+_FIGURES = (
+    r"(?=(?:[^\W\d_][\w./-]*\d[\w./-]*|[\w./-]*\d[\w./-]*[^\W\d_]|\d+[./-])[\w./-]*|\d{5})(?=(?:[A-Za-z./-]*\d){3})"
+)
+_ENDS = r"(?=[ \t]*(?:$|[|,;()/\n\u00b7]| - )| (?-i:[A-Z]))"
+_SUM = r"(?!\d{1,3}(?:\.\d{3})+(?![\d-]))"
+_WHOSE = rf"(?: {_OWNER}|(?: (?:del|du))? client\w*| agence| MO[AE]| A[GN])?"
+_CODE = r"(?=[\w./-]*\w[./-]\w|\d{7}|(?-i:[^\W\d_a-z]{2,5}) \d{4})(?=[\w./ -]{6})"
+# A number of a project: behind a word for it, or behind "project" alone, where it is no word and no date.
 PROJECTS = re.compile(
-    rf"(?<![\w/.-])(?:(?:{_NUMBER})(?:[.:#]|\(s\))*{_IS} ?\|? ?"
-    rf"|(?:{WORDS['number_labels']})(?: (?:{WORDS['number_words']}))?\.? ?[:|]? ?|{_NOUN}{_COLON}"
-    rf"|{_NOUN}(?: [\w.'\u2019]{{1,14}}){{1,2}}{_COLON}(?=[\w/.-]*[a-z])(?=[\w./-]{{5}})"
-    rf"|(?:{_NOUN}|(?<!ing )(?<!ment )(?<!ial )number|num[e\u00e9]ro) \(?(?={_MIXED})(?=[\w./ -]{{5}}))"
-    r"(?!(?:BS|EN|ISO|DIN|IFC|NEN|UNI|SIA|AS|NF|PN-EN|LOD|MEP|RAL|COBie)\b)"
-    r"(?!\d\d?[./]\d\d?(?:[./]\d|(?!\w))|\d{4}-\d\d-\d\d)"  # a date
+    rf"(?<![\w/.-])(?:(?:(?:{_NUMBER})(?:[.:#]|\(s\))*(?: {_OWNER})?{_IS} ?\|? ?"
+    rf"|(?:{WORDS['number_labels']}) (?:{WORDS['number_words']})\.? ?[:|]? ?)"
+    rf"|(?:{_NOUN}{_WHOSE}|{_WORD} {_OWNER}|{WORDS['number_labels']}){_COLON}{_SUM}(?={_FIGURES})(?=[\w./-]+{_ENDS})"
+    rf"|(?:{_NOUN}|{WORDS['number_labels']}) \(?{_SUM}{_CODE}"
+    r"(?=[\d./-]{6}|[\w./-]*?[^\W\d_])(?=(?:[A-Za-z./ -]*\d){3})(?!(?:19|20)\d\d[/-]\d\d\b))"
+    rf"(?!{WORDS['no_numbers']})"
+    r"(?!\d\d?[./]\d\d?(?:[./]\d|(?!\w))|\d{4}-\d\d-\d\d|[\w./-]*\.[a-z]{3,4}\b)"  # a date, a name of a file
     r"(?P<it>(?:(?-i:[^\W\d_a-z]{2,5}) (?=\d{3}))?(?=[\w./-]*\d)[\w./-]{2,29}\w)(?![\w%])",
-    re.I,
+    re.I | re.MULTILINE,
 )
 _FIRM = rf"(?:, (?:{WORDS['legal_forms']})\.?)?"
 LABELS = {
@@ -68,7 +77,7 @@ def mask_places(text: str, masker: Masker) -> str:
 def _like(number: str) -> str:
     """Return the pattern of a project's number, and of others that a firm writes alike: "AB-24-117" and "AB_23_009"."""
     letters, figures = (len(re.findall(kind, number)) for kind in (r"[^\W\d_]", r"\d"))
-    alike = letters > 1 and figures > 2 and re.search(r"\W", number)
+    alike = letters > 1 and figures > 3 and re.search(r"\W", number)
     parts = [re.sub(r"\d", r"\\d", part) if alike else part for part in re.split(r"[\W_]", number)]
     return (r"[\W_]?" if figures > 3 else r"[\W_]").join(parts)
 

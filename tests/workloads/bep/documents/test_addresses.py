@@ -1,12 +1,16 @@
 """Addresses, telephones and numbers of projects as firms of many countries write them."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 from pipelines.workloads.bep.documents.addresses import addresses
 from pipelines.workloads.bep.documents.cleaning import clean, part_cells
 from tests.processor import slowness
+
+# Sentences, headings and cells of execution plans that only look like addresses, telephones or numbers of projects.
+ORDINARY = (Path(__file__).parent / "plans/ordinary.txt").read_text(encoding="utf-8").splitlines()
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,6 @@ def test_what_has_commas_and_numbers_is_no_address(text):
         "+1 450 555 0102 x318",
         "(+45) 75 55 04 10 lok. 3",
         "1300 975 707",
-        "655 550 188",
         "0 (542) 555 01 73",
     ],
 )
@@ -87,6 +90,10 @@ def test_telephones_of_more_countries_are_masked(number):
 @pytest.mark.parametrize("said", ["kom. kierownika {}", "tel. de obra {}", "telemóvel {}", "faks {}", "tlf. {}"])
 def test_a_label_shows_a_number_without_a_zero(said):
     assert "912" not in clean(said.format("912 50 70 17"), mask=True).text
+
+
+def test_three_times_three_figures_behind_a_name_are_a_telephone():
+    assert "655" not in clean("Jefe de obra: Ana Ruiz, 655 550 188; de 7 a 15 h (611-555-092)", mask=True).text
 
 
 @pytest.mark.parametrize("kept", ["EUR 712 345 678", "650 250 500 mm2", "VAT 812 555 019", "01.02.2024 08:30"])
@@ -121,6 +128,12 @@ def test_numbers_of_projects_are_found_by_labels_and_masked_in_names_of_files(sa
 def test_no_date_and_no_standard_is_a_number_of_a_project():
     text = "Project start: 2024-05-01. Contract 12.5.2024. See DIN-276. Project No. to follow."
     assert clean(text, mask=True, names=True).text == text
+
+
+@pytest.mark.parametrize("line", ORDINARY)
+def test_codes_dates_and_sums_of_plans_stay(line):
+    found = clean(line.replace(" / ", "\n"), mask=True, names=True).masked
+    assert [each for each in found if each.kind not in ("name", "user")] == []
 
 
 def test_rows_of_tabs_and_wide_spaces_are_parted_into_cells():

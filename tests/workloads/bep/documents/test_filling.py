@@ -217,3 +217,10 @@ def test_a_plan_without_a_heading_is_refused_and_characters_that_word_cannot_hol
         filled(b"", "Weekly.\n# Lifts\nTwo.")
     content, _ = filled(b"", "# Clash detection\nWeek\x00ly\x1f.")
     assert exchanged(content, None)["fields"] == {"clashDetection": "Weekly."}
+
+
+def test_lines_that_a_page_parts_and_headings_that_stand_twice_lose_nothing():
+    document, left = filled(b"", "\ufeff# Project scope\nA\x0bB\x0cC\n# Goals\nD\n# Project scope\nE\n")
+    assert left == []
+    lines = [paragraph.text for paragraph in docx.Document(io.BytesIO(document)).paragraphs]
+    assert lines == ["Project scope", "A", "B", "C", "E", "Goals", "D"]
