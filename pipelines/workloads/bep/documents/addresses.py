@@ -36,9 +36,7 @@ CERTAIN = re.compile(
     r"|[a-z)],? (?:[A-Z]{2} )?[A-Z]\d[A-Z] ?\d[A-Z]\d$"
 )
 SURE = re.compile(WORDS["sure_streets"])
-BOX = re.compile(
-    rf"(?i:{WORDS['post_boxes']})(?: ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d ]*(?:-\d+)?\w?(?: [{UPPER}].*)?|(?<=[a-z]{{4}}))"
-)
+BOX = re.compile(rf"(?i:{WORDS['post_boxes']}) ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d ]*(?:-\d+)?\w?(?: [{UPPER}].*)?")
 PART = re.compile(rf"(?i:{WORDS['address_parts']})|#\d+-\d+")
 _NUMBER = r"\d{1,5} ?[A-Za-z]?(?:[-/\u2013][\w/.-]+)?(?: [A-Z])?"
 STREET = re.compile(
@@ -121,7 +119,7 @@ def _address(text: str, pieces: list[tuple[int, int]]) -> tuple[int, int] | None
 
 def _is_ordinary(address: str) -> bool:
     """Return whether no word is a name, as in "Stage 4, 2020 Edition"."""
-    words = (word.lower() for word in re.findall(r"[^\W\d_]{3,}", address))
+    words = (word.lower() for word in re.findall(r"[^\W\d_]{3,}", address) if not word.isupper())
     return all(word in terms() or word.removesuffix("s") in terms() for word in words)
 
 

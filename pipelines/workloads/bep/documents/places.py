@@ -41,17 +41,12 @@ PROJECTS = re.compile(
     r"(?P<it>(?:(?-i:[^\W\d_a-z]{2,5}) (?=\d{3}))?(?=[\w./-]*\d)[\w./-]{2,29}\w)(?![\w%])",
     re.I | re.MULTILINE,
 )
-_FIRM = rf"(?:, (?:{WORDS['legal_forms']})\.?)?"
+_CLIENT = rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?"
 LABELS = {
     kind: re.compile(rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?)(?:{colon})(?P<it>{value}){_AFTER}", re.MULTILINE)
     for kind, label, colon, value in (
         ("address", WORDS["address_labels"], _COLON, r"[^|\n]*\d[^|\n]*?"),
-        (
-            "client",
-            WORDS["client_labels"],
-            _COLON,
-            rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?",
-        ),
+        ("client", WORDS["client_labels"], _COLON, _CLIENT),
         ("site", WORDS["site_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?"),
     )
 }
