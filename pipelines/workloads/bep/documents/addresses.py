@@ -48,7 +48,6 @@ NUMBERED = re.compile(
     rf"|{_NUMBER} (?:bis|ter)|(?i:{WORDS['likely_boxes']})"
 )
 FIRM = re.compile(rf"\b(?:{WORDS['legal_forms']})\b")
-YEAR = re.compile(r"(?:19|20)\d\d")
 PLACE = re.compile(rf"(?:(?:{WORDS['near_places']}) )?{_TOWN}")
 BETWEEN = re.compile(
     rf", ?\n?| [\u00b7\u2022] | [-\u2013] (?=\d{{4,5}} [{UPPER}])|\n|(?<!No)(?<! D): | ?[|;] ?"
@@ -148,7 +147,7 @@ def _begin(text: str, begin: int, end: int) -> tuple[int, str]:
 def _kind(piece: str) -> str:
     """Return what a piece of an address is: "box", "part", "street", "numbered" or "place"; "" if it can be none."""
     piece = piece.rstrip(". " if "(" in piece else ". )")
-    if YEAR.fullmatch(piece):
+    if re.fullmatch(r"(?:19|20)\d\d", piece):
         return ""
     kinds = {"box": BOX, "part": PART, "street": STREET, "numbered": NUMBERED, "place": PLACE}
     kind = next((kind for kind, pattern in kinds.items() if pattern.fullmatch(piece)), "")

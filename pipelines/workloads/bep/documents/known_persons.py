@@ -85,7 +85,8 @@ def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tup
     for line in re.finditer(".+", text):
         row = initials.intersection(re.findall(r"\w+", line[0]))
         for begin, end in (each.span() for each in patterns.INITIALS.finditer(text, *line.span()) if each[0] in row):
-            acts = patterns.ACTS.match(text, end) or patterns.DOES.match(text, end)
+            by = patterns.BY.search(text[max(0, begin - 20) : begin])  # "checked by AL"
+            acts = by or patterns.ACTS.match(text, end) or patterns.DOES.match(text, end)
             if acts or text.endswith("Action ", 0, begin) or len(row) > 2 or any(expected[line.start() : end]):
                 yield begin, end
 

@@ -32,8 +32,7 @@ _EXTENSION = rf"(?:,? ?(?:x|#|(?i:{WORDS['extensions']})\.?) ?\d{{1,5}})?"
 _GAP = r"(?:[ .-]?[()]?[ .-]?|/(?!0))"  # within a number; a slash with spaces around it stands between two
 # A telephone number is not part of a longer code; standards, scales and dates have other forms.
 TELEPHONES = re.compile(
-    rf"(?<![\w.:/+#-])(?:"
-    # +44 (0)20 7946 0123/24/25/26
+    rf"(?<![\w.:/+#-])(?:"  # +44 (0)20 7946 0123/24/25/26
     rf"(?:\(\+\d{{1,3}}\)(?= ?\d\d)|\+\d)(?:{_GAP}\d){{7,14}}+(?:\d{{0,3}}(?:[/-]\d{{1,4}})*+(?!\w))?{_EXTENSION}"
     r"|(?:00[1-9]\d{0,2} \(?\d(?:[ ()]{0,3}\d){5,12}+"  # 0044 20 7946 0123
     r"|\(0\d{1,5}\) ?\d(?:[ -]?\d){4,8}+"  # (020) 7946 0123
@@ -45,7 +44,6 @@ TELEPHONES = re.compile(
     r"|0[1-9]\d{0,4}(?: ?/ ?| )\d\d(?: ?\d{2,4}){1,3}+-\d{1,5}|0[1-9]\d{0,3}-\d{6,8}"  # 030 1234567-89, 0522-550143
     r"|0[1-9]\d{1,3} / \d{2,4}(?: \d{2,4}){1,3}+"  # 0341 / 555 01 72
     r"|0[1-9](?:\.\d\d){4}"  # 06.12.34.56.78
-    # 0664/555 01 90, 0598 - 55 50 10
     r"|(?=0(?:[ ./-]{0,3}\d){8,12}(?![\d.]))(?:0[1-9]\d{1,4}(?: ?/ ?| )\d{2,5}(?:[ .]\d{2,4}){0,3}(?:-\d{1,4})?"
     r"|0[1-9]\d{0,4} ?- ?\d{2,6}(?: \d{2,4}){1,3}|0[1-9]\d{2}(?:(?:-\d{2,3}){3}| \d{6,8}))(?![ /]?\d)"
     r"|0[1-9](?:\d{8,9}|\d{0,3}/\d{5,8})"  # 02079460123, 030/1234567
@@ -55,7 +53,6 @@ TELEPHONES = re.compile(
 OTHER_NUMBER = re.compile(rf"\b(?:{WORDS['before_other_numbers']})\b[^,;|\n]{{0,15}}$", re.I)
 _NAMED = r"(?-i:[A-Z\u00c0-\u00dd])\w+"
 LABELLED = re.compile(
-    # "tel. de obra 655 550 188", "mobile Ada Lovelace: ..."
     rf"\b{WORDS['telephone_labels']}(?: (?:(?:de|da|del|der|do|of) [^\W\d]+|arch\.|kierownika|{_NAMED})){{0,3}}"
     r" ?[:.]? ?\|? ?"
     r"(?!\d{1,4}[./-]\d\d?[./-]\d|\d{1,3}(?:\.\d{3}){2})"

@@ -14,7 +14,7 @@ from pipelines.workloads.bep.documents import name_patterns as patterns
 from pipelines.workloads.bep.documents.known_persons import STRONG_ENOUGH, Name, Piece, known_again, letters
 from pipelines.workloads.bep.documents.known_persons import plain as spelled
 from pipelines.workloads.bep.documents.lexicon import known_names, listed_names, lower_case, sound, terms
-from pipelines.workloads.bep.documents.masking import WORDS, columns
+from pipelines.workloads.bep.documents.masking import TELEPHONE, WORDS, columns
 
 SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 ENOUGH_SOUND = 0.2  # on average of the words of a name
@@ -189,8 +189,9 @@ class Reader:
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
         role = patterns.ROLE.match(self.text, end) or patterns.IS(before) or patterns.DOES.match(self.text, end)
-        if not (weight or title or given[0]) and len(part[-1].word) == 1:
-            return None  # "Rev C", "Grid A"
+        item = part[0].initial and (not begin or self.text[begin - 1] == "\n") and len(words) == 1 and not weight
+        if item or (not (weight or title or given[0]) and len(part[-1].word) == 1):
+            return None  # "A. Models", "Rev C", "Grid A"
         if not (weight or title or (given[0] and family[-1])) and len(words) > 1 and "".join(words).isupper():
             return None  # a heading
         listed = map(any, zip(given, family, strict=True))
@@ -244,7 +245,14 @@ class Reader:
         begin, end = run[at].begin, run[at].end
         before = self.text[max(0, begin - 60) : begin]
         beside = "\n" not in before[-1:] + self.text[end : end + 1] and self._beside(begin, end, *edges)
-        acts = beside or patterns.IS(before) or patterns.DOES.match(self.text, end) or patterns.ASKED.search(before)
+        called = TELEPHONE in self.text[end : end + 7] or before.endswith(f"{TELEPHONE} (")
+        acts = (
+            beside
+            or called
+            or patterns.IS(before)
+            or patterns.DOES.match(self.text, end)
+            or patterns.ASKED.search(before)
+        )
         whole = at + 1 == len(run) and not (at and not self._ordinary(run[at - 1].word))
         if given and whole and acts and (beside or not before.endswith((" and ", "& "))):
             return ENOUGH

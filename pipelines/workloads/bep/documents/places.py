@@ -49,9 +49,7 @@ LABELS = {
         ("client", WORDS["client_labels"], _COLON, _CLIENT),
         ("site", WORDS["site_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?"),
     )
-}
-
-LABELS["project"] = PROJECTS
+} | {"project": PROJECTS}
 
 
 def mask_places(text: str, masker: Masker) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from pipelines.workloads.bep.documents.addresses import addresses
 from pipelines.workloads.bep.documents.cleaning import clean, part_cells
+from pipelines.workloads.bep.documents.masking import TELEPHONE
 from tests.processor import slowness
 
 # Sentences, headings and cells of execution plans that only look like addresses, telephones or numbers of projects.
@@ -178,3 +179,16 @@ def test_persons_and_initials_in_tables_by_tabs_are_masked():
 @pytest.mark.parametrize("kept", ["Achse C", "Rev C", "LOD D", "PLAN DE COORDINATION", "Nordbau Kirchner GmbH"])
 def test_letters_of_axes_and_headings_are_no_names(kept):
     assert clean(f"Ada Lovelace drew {kept}", mask=True, names=True).text == f"<name> drew {kept}"
+
+
+@pytest.mark.parametrize(
+    ("said", "masked"),
+    [
+        ("The dogman Kevin on 0491 571 266", "The dogman <name> on \ue001"),
+        ("Help on site: 020 7946 0123 (Jonas)", "Help on site: \ue001 (<name>)"),
+        ("Ask for Ada Lovelace.\n\nChecked by AL today", "Ask for <name>.\n\nChecked by <name> today"),
+        ("A. Units\nB. Loads\nC. Permits", "A. Units\nB. Loads\nC. Permits"),
+    ],
+)
+def test_a_given_name_beside_a_telephone_is_a_persons_and_an_items_letter_no_initial(said, masked):
+    assert clean(said, mask=True, names=True).text == masked.replace("\ue001", TELEPHONE)
