@@ -17,7 +17,7 @@ _NAME = (
     rf"|(?:{WORDS['address_particles']})\b|[dl]['\u2019]\w+|[a-z]{{1,3}}\.(?= \d))"
 )
 _WORD = rf"(?:{_NAME}|\d+\.|No:|D:|[\d#][\w./\u00b0\u00ba\u00aa-]*(?<!\.))"
-_TOWN = rf"(?:St\.|[{UPPER}][^\W\d_][\w'\u2019/-]*)(?: {_WORD}){{0,5}}"
+_TOWN = rf"(?:St\.|'s-\w+|[{UPPER}][^\W\d_][\w'\u2019/-]*)(?: {_WORD}){{0,5}}"
 # Of Ireland, the United Kingdom, Canada, the United States and Australia.
 _CODES = (
     r"[A-Z]\d[\dW] [A-Z\d]{4}|[A-Z]{1,2}\d[\dA-Z]? \d[A-Z]{2}|[A-Z]\d[A-Z] ?\d[A-Z]\d"
@@ -25,7 +25,8 @@ _CODES = (
     r" \d{5}(?:-\d{4})?|(?:NSW|VIC|QLD|ACT|TAS|WA|SA|NT) \d{4}"
 )
 POSTED = re.compile(
-    rf"(?:(?:[A-Z]{{1,3}}-)?(?:\d{{5}}|\d{{4}}(?: [A-Z]{{2}})?|\d\d-\d{{3}}|\d{{4}}-\d{{3}}|\d{{3}} \d\d) {_TOWN}"
+    rf"(?:(?<![\w-])(?:(?:{WORDS['country_codes']})-)?"
+    rf"(?:\d{{5}}|\d{{4}}(?: [A-Z]{{2}})?|\d\d-\d{{3}}|\d{{4}}-\d{{3}}|\d{{3}} \d\d) {_TOWN}"
     rf"|(?:{_TOWN},? )?(?:{_CODES})|[{UPPER}][a-z]{{2,}}(?: {_WORD}){{0,2}}(?: ?[-\u2013])? \d{{3}} ?\d{{3}})"
     r"(?=$| [(\u2013-]|[,.:;|\n]| [a-z])",
     re.MULTILINE,
@@ -37,7 +38,7 @@ CERTAIN = re.compile(
 )
 SURE = re.compile(WORDS["sure_streets"])
 BOX = re.compile(rf"(?i:{WORDS['post_boxes']}) ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d ]*(?:-\d+)?\w?(?: [{UPPER}].*)?")
-PART = re.compile(rf"(?i:{WORDS['address_parts']})|#\d+-\d+")
+PART = re.compile(rf"(?i:{WORDS['address_parts']})|#\d+-\d+(?: [{UPPER}]\w+){{0,3}}")
 _NUMBER = r"\d{1,5} ?[A-Za-z]?(?:[-/\u2013][\w/.-]+)?(?: [A-Z])?"
 STREET = re.compile(
     rf"(?:{_NUMBER}(?: (?:bis|ter))? )?(?:(?=.* )(?:{_WORD} ){{0,4}}(?i:{WORDS['streets']})(?: {_WORD}){{0,6}}"
@@ -47,11 +48,11 @@ NUMBERED = re.compile(
     rf"(?:{_NAME} ){{1,4}}{_NUMBER}|(?i:no?[.\u00ba\u00b0:]* ?)?(?!\d{{5}}){_NUMBER}(?: {_NAME}){{0,5}}"
     rf"|{_NUMBER} (?:bis|ter)|(?i:{WORDS['likely_boxes']})"
 )
-FIRM = re.compile(rf"\b(?:{WORDS['legal_forms']})\b")
+FIRM = re.compile(rf"\b(?:{WORDS['legal_forms']})$")
 PLACE = re.compile(rf"(?:(?:{WORDS['near_places']}) )?{_TOWN}")
 BETWEEN = re.compile(
     rf", ?\n?| [\u00b7\u2022] | [-\u2013] (?=\d{{4,5}} [{UPPER}])|\n|(?<!No)(?<! D): | ?[|;] ?"
-    rf"|(?<=[^\W\d_]{{5}})\. (?=[{UPPER}])"
+    rf"|(?:(?<=[^\W\d_]{{5}})|(?<=\d{{4}}))\. (?=[{UPPER}])"
 )
 STREET_BEHIND = re.compile(r", [a-z\u00e0-\u00ff]")  # of "3, rue de la Paix"
 GOES_ON = re.compile(r", | [\u00b7\u2022\u2013-] |,? ?\n")
@@ -97,7 +98,7 @@ def _address(text: str, pieces: list[tuple[int, int]]) -> tuple[int, int] | None
     for at, (here, there) in enumerate([(begin, pieces[0][1]), *pieces[1:]]):
         kind = _kind(text[here:there]) if at else kind
         posted = POSTED.match(text, here, there) if (at and kind != "box") or kind == "posted" else None
-        certain = posted and CERTAIN.search(posted[0])
+        certain = posted and (CERTAIN.search(posted[0]) or ("street" in kinds and kinds[-1] == "place"))
         named = {*kinds} - {"part", "place"} and not _is_ordinary(text[begin:there])
         if posted and (certain or named):
             return begin, _with_countries(text, posted.end(), pieces[at + 1 :])
@@ -133,7 +134,8 @@ def _with_countries(text: str, end: int, pieces: list[tuple[int, int]]) -> int:
 
 def _begin(text: str, begin: int, end: int) -> tuple[int, str]:
     """Return where an address begins in a piece, and what kind of piece it is from there; "" if there is none."""
-    starts = [begin, *(begin + word.end() for word in re.finditer(" ", text[begin:end]))][-MOST_WORDS:]
+    words = re.finditer(r"(?:^| )(?!(?:an?|and|at|by|of|the|to|und|im|in)\b)", text[begin:end])
+    starts = [begin + word.end() for word in words][-MOST_WORDS:]
     kinds = [
         (start, _kind(text[start:end]))
         for start in starts

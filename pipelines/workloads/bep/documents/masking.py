@@ -38,7 +38,9 @@ TELEPHONES = re.compile(
     r"|\(0\d{1,5}\) ?\d(?:[ -]?\d){4,8}+"  # (020) 7946 0123
     r"|(?:1[ -])?\(\d{3}\) ?\d{3}[ .-]\d{4}"  # (555) 010-0199
     r"|(?:1-)?\d{3}([ .-])\d{3}(?:\1|-)\d{4}|1[38]00 \d{3} \d{3}"  # 555-010-0199, 1300 975 707
-    r"|(?:(?<=[,:|-] )|(?<=\())[5-9]\d{2}([ -])\d{3}\2(?!000)\d{3}(?=$|[,;)|\n]|\.(?!\d)| [(|])"  # name, 655 550 188
+    # behind a comma, a colon or the like: 655 550 188, 98555 01147, 338-5550191
+    r"|(?:(?<=[,:|-] )|(?<=\())(?:[5-9]\d{2}([ .-])\d{3}\2(?!000)\d{3}|[6-9]\d{4}[ -]\d{5}|3\d\d[-.]\d{7})"
+    r"(?=$|[,;)|\n]|\.(?!\d)| [(|])"
     r"|0 ?\(\d{3}\) \d{3} \d\d \d\d"  # 0 (542) 555 01 73
     r"|00[1-9]\d{8,13}|\(\d{2,3}\) \d{3,4}[ -]\d{4}"  # 00971501234567, (65) 6555-0145
     r"|0[1-9]\d{0,4}(?: ?/ ?| )\d\d(?: ?\d{2,4}){1,3}+-\d{1,5}|0[1-9]\d{0,3}-\d{6,8}"  # 030 1234567-89, 0522-550143
@@ -50,7 +52,6 @@ TELEPHONES = re.compile(
     r"|(?=(?:\d ?){9,12}+(?!\d))0[1-9]\d{0,3}(?: \d{2,6}+){1,4}+"  # 020 7946 0123
     rf"){_EXTENSION}(?!\w|[.:-]\w))"
 )
-OTHER_NUMBER = re.compile(rf"\b(?:{WORDS['before_other_numbers']})\b[^,;|\n]{{0,15}}$", re.I)
 _NAMED = r"(?-i:[A-Z\u00c0-\u00dd])\w+"
 LABELLED = re.compile(
     rf"\b{WORDS['telephone_labels']}(?: (?:(?:de|da|del|der|do|of) [^\W\d]+|arch\.|kierownika|{_NAMED})){{0,3}}"
@@ -192,11 +193,6 @@ def _is_ipv6(match: re.Match[str]) -> bool:
     return len(match[0]) > 6
 
 
-def _is_telephone(match: re.Match[str]) -> bool:
-    """Return whether no word before says that it is a number of a firm's registration."""
-    return match[0][0] == "+" or not OTHER_NUMBER.search(match.string, max(0, match.start() - 30), match.start())
-
-
 def _is_secret(match: re.Match[str]) -> bool:
     """Return whether what stands after "password:" is more than a plain word."""
     word = match["it"]
@@ -212,6 +208,6 @@ RULES: tuple[tuple[str, str, re.Pattern[str], Callable[[re.Match[str]], bool]], 
     ("path", ADDRESS, PATHS, bool),
     ("ip", ADDRESS, IPV4, _is_ipv4),
     ("ip", ADDRESS, IPV6, _is_ipv6),
-    ("telephone", TELEPHONE, TELEPHONES, _is_telephone),
+    ("telephone", TELEPHONE, TELEPHONES, bool),
     ("telephone", TELEPHONE, LABELLED, bool),
 )

@@ -7,7 +7,7 @@ import re
 
 from pipelines.workloads.bep.documents.addresses import addresses
 from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, terms
-from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker
+from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker, columns
 from pipelines.workloads.bep.documents.name_patterns import FIRM
 
 SLOTS = {"address": ADDRESS, "project": "<project>", "client": "<client>", "site": "<site>"}
@@ -27,8 +27,8 @@ _FIGURES = (
 )
 _ENDS = r"(?=[ \t]*(?:$|[|,;()/\n\u00b7]| - )| (?-i:[A-Z]))"
 _SUM = r"(?!\d{1,3}(?:\.\d{3})+(?![\d-]))"
-_WHOSE = rf"(?: {_OWNER}|(?: (?:del|du))? client\w*| agence| MO[AE]| A[GN])?"
-_CODE = r"(?=[\w./-]*\w[./-]\w|\d{7}|(?-i:[^\W\d_a-z]{2,5}) \d{4})(?=[\w./ -]{6})"
+_WHOSE = rf"(?: {_OWNER}|(?: (?:del|du))? client\w*| del \w+| agence| MO[AE]| A[GN])?"
+_CODE = r"(?=[\w./-]*\w[./-]\w|\d{7}|(?-i:[A-Z]{1,3})\d{4}|(?-i:[^\W\d_a-z]{1,5}) \d{4})(?=[\w./ -]{5})"
 # A number of a project: behind a word for it, or behind "project" alone, where it is no word and no date.
 PROJECTS = re.compile(
     rf"(?<![\w/.-])(?:(?:(?:{_NUMBER})(?:[.:#]|\(s\))*(?: {_OWNER})?{_IS} ?\|? ?"
@@ -38,9 +38,10 @@ PROJECTS = re.compile(
     r"(?=[\d./-]{6}|[\w./-]*?[^\W\d_])(?=(?:[A-Za-z./ -]*\d){3})(?!(?:19|20)\d\d[/-]\d\d\b))"
     rf"(?!{WORDS['no_numbers']})"
     r"(?!\d\d?[./]\d\d?(?:[./]\d|(?!\w))|\d{4}-\d\d-\d\d|[\w./-]*\.[a-z]{3,4}\b)"  # a date, a name of a file
-    r"(?P<it>(?:(?-i:[^\W\d_a-z]{2,5}) (?=\d{3}))?(?=[\w./-]*\d)[\w./-]{2,29}\w)(?![\w%])",
+    r"(?P<it>(?:(?-i:[^\W\d_a-z]{1,5}) (?=\d{3}))?(?=[\w./-]*\d)[\w./-]{2,29}\w)(?![\w%])",
     re.I | re.MULTILINE,
 )
+NUMBERED = re.compile(rf"(?:[\w.]+ )?(?:{_NUMBER})\.?", re.I)  # the heading of a column
 _CLIENT = rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?"
 LABELS = {
     kind: re.compile(rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?)(?:{colon})(?P<it>{value}){_AFTER}", re.MULTILINE)
@@ -60,6 +61,9 @@ def mask_places(text: str, masker: Masker) -> str:
     text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
     for kind, mask in SLOTS.items():
         found = listed if kind == "address" else {match["it"] for match in LABELS[kind].finditer(text)}
+        if kind == "project":
+            cells = (text[begin:end].strip() for heading, begin, end in columns(text) if NUMBERED.fullmatch(heading))
+            found |= {cell for cell in cells if re.fullmatch(r"(?=[^\d\n]*(?:\d[^\d\n]*){3})[\w./-]{4,30}", cell)}
         if named := {each for each in found if _is_own(each, kind)}:
             forms = (_like(each) if kind == "project" else re.escape(each) for each in named)
             pattern = "|".join(sorted(forms, key=len, reverse=True))

@@ -229,11 +229,12 @@ def test_what_a_review_keeps_is_kept():
     [
         ("first_firms", 317, 0.92, 0.95, 0.97),
         ("second_firms", 315, 0.87, 0.95, 0.90),
-        ("third_firms", 278, 0.87, 0.90, 0.81),
+        ("third_firms", 278, 0.87, 0.90, 0.82),
+        ("fourth_firms", 338, 0.91, 0.93, 0.84),
     ],
 )
 def test_most_is_masked_in_documents_full_of_addresses_and_numbers(part, count, right, found, reached):
-    """Before they were written, 49, 46 and 45 % of addresses, telephones and numbers of projects were found."""
+    """Before they were written, 49, 46, 45 and 47 % of addresses, telephones and numbers of projects were found."""
     shares, said = measured(part)
     precision, recall, labels = shares["person"]
     assert labels == count
