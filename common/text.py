@@ -18,6 +18,7 @@ BASE = 0x9E3779B97F4A7C15  # of hashes; odd, so that its powers can be inverted 
 BUCKET = np.uint64(48)  # all but the first bits of a hash
 PPMD_ORDERS = (4, 5, 6, 8, 12, 16)
 PPMD_MEMORY = 1 << 28  # bytes; it forgets everything when they are full
+MOST_CHARACTERS = 20_000_000  # of training text, its end, that xz, known words and searches for copies look at
 MOST_FOR_ORDER = 300_000  # characters of the training text, its end, that an order is chosen on
 
 

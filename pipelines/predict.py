@@ -37,7 +37,7 @@ from common.foreign_text import to_csv
 from common.input_files import Given
 from common.workers import batched
 from pipelines import arguments, cli, workloads
-from pipelines.answers import trained, words
+from pipelines.answers import command_inputs, trained
 
 FLAT = (str, int, float, type(None))  # values that a cell can hold
 
@@ -55,12 +55,12 @@ def main() -> None:
     known = parser()
     args = arguments.offered(known).parse_intermixed_args()
     if args.help:
-        further = words.described(workloads.inputs(args.workload)) if args.workload else ()
+        further = command_inputs.described(workloads.inputs(args.workload)) if args.workload else ()
         arguments.show(known.format_help().rstrip() + "\n".join(f"\n\n{head}\n\n{text}" for head, text in further))
     if not args.workload:
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}")
     inputs = workloads.inputs(args.workload)
-    paths, settings, fields = words.sorted_out(args.words, inputs)
+    paths, settings, fields = command_inputs.sorted_out(args.words, inputs)
     if args.csv and (args.stream or not args.csv.parent.is_dir()):
         raise UserError(f"--csv {args.csv}: {'leave out --stream' if args.stream else 'there is no such folder'}")
     pipe = None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer
@@ -68,8 +68,8 @@ def main() -> None:
         raise UserError("no input: give files, folders, key=value words or a pipe; see --help")
     model = trained.find(args.workload, args.name, args.model, args.device)
     arguments.end_quietly()
-    given = words.given(paths, fields, inputs, pipe)
-    at_once = 64 if paths and words.PIPE not in paths else 1
+    given = command_inputs.given(paths, fields, inputs, pipe)
+    at_once = 64 if paths and command_inputs.PIPE not in paths else 1
     table = Table() if args.csv else None
     answered = _text(model, given, settings) if args.stream else _answers(model, given, settings, at_once, table)
     found = list(answered)
@@ -88,7 +88,7 @@ def main() -> None:
     if not any(each.usable for each in found):
         none = f"there is no input{' in ' * bool(paths)}{', '.join(map(str, paths))}"
         raise UserError("nothing could be answered" if errors else f"{none}; see --help for what is answered")
-    named = {words.FIELDS, *map(str, paths)}
+    named = {command_inputs.FIELDS, *map(str, paths)}
     if errors:
         sys.exit(2 if any(not named.isdisjoint(each.failed) for each in found) else 1)
 

@@ -11,7 +11,7 @@ import pytest
 
 from common import config as configs
 from common.errors import UserError
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from tests import forked
 from tests.stages import ROOT, records
 from tests.test_stages import TINY

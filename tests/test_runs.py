@@ -13,7 +13,7 @@ from common.errors import UserError
 from pipelines import runs as command
 from pipelines.inventory import compare, found
 from pipelines.run.folder import Run
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from tests import forked
 from tests.stages import PYTHONPATH, ROOT, refused
 

@@ -25,14 +25,14 @@ from common.config import Section, checked
 from common.config.keys import as_text, groups
 from common.errors import UserError
 from common.plain import Plain
-from pipelines.answers.words import described as described_fields
+from pipelines.answers.command_inputs import described as described_fields
 from pipelines.report.markup import beside
 from pipelines.server import bodies
 from pipelines.server.answering import Answering, usable
 from pipelines.server.guard import Guard, Metrics
 from pipelines.server.limits import Limits, Refused
-from pipelines.server.openai import Completions
 from pipelines.server.sent import Answer, Events, to_json
+from pipelines.server.text_routes import Completions
 
 Result = TypeVar("Result")
 PAGE = Path(__file__).resolve().parent / "page"

@@ -14,7 +14,7 @@ from PIL import Image
 from common.errors import UserError
 from common.foreign_text import from_csv
 from pipelines import workloads
-from pipelines.answers import words
+from pipelines.answers import command_inputs
 from pipelines.predict import Table
 from tests.stages import ROOT, command, refused, stage
 from tests.workloads.cvrp.files import SMALL
@@ -115,7 +115,7 @@ def test_pipes_go_in_and_out_one_answer_at_a_time(tmp_path):
 
 
 def read(inputs, text):
-    return list(words.of_lines(io.BytesIO(text.encode()), "-", inputs))
+    return list(command_inputs.of_lines(io.BytesIO(text.encode()), "-", inputs))
 
 
 def test_a_line_is_an_object_or_a_prompt_or_a_file(tmp_path):
@@ -132,7 +132,7 @@ def test_a_line_is_an_object_or_a_prompt_or_a_file(tmp_path):
 
 def test_a_line_that_is_neither_an_object_nor_a_file_is_named_by_its_number(tmp_path):
     (tmp_path / "a.jsonl").write_text(f"{json.dumps(problem(0))}\ndepot: 3\n")
-    good, bad = words.given([tmp_path / "a.jsonl"], {}, workloads.inputs("cvrp"), None)
+    good, bad = command_inputs.given([tmp_path / "a.jsonl"], {}, workloads.inputs("cvrp"), None)
     assert good.input["name"] == "0"
     assert bad.source == f"{tmp_path}/a.jsonl:2"
     assert "depot: 3: there is no such file or folder; a line is a JSON object or a file name" in bad.error
@@ -140,7 +140,7 @@ def test_a_line_that_is_neither_an_object_nor_a_file_is_named_by_its_number(tmp_
 
 @pytest.mark.parametrize("name", ["tinystories", "bep"])
 def test_a_text_instead_of_a_file_is_answered_with_the_word_for_it(name):
-    (found,) = words.given([Path("Once upon a time")], {}, workloads.inputs(name), None)
+    (found,) = command_inputs.given([Path("Once upon a time")], {}, workloads.inputs(name), None)
     assert 'there is no such file or folder; for a text to continue, give prompt="Once upon a time"' in found.error
 
 
@@ -148,16 +148,16 @@ def test_words_are_files_settings_or_fields_of_one_input(tmp_path, monkeypatch, 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b").write_text("Once\n")
     inputs = workloads.inputs("tinystories")
-    paths, settings, fields = words.sorted_out(["a=b", "seed=3", "prompt=The plan: 1", "x.txt", "-"], inputs)
+    paths, settings, fields = command_inputs.sorted_out(["a=b", "seed=3", "prompt=The plan: 1", "x.txt", "-"], inputs)
     assert ([str(path) for path in paths], settings, fields) == (
         ["a=b", "x.txt", "-"], {"seed": 3}, {"prompt": "The plan: 1"},
     )  # fmt: skip
-    assert words.sorted_out([f"prompt={'long ' * 100}"], inputs)[2] == {"prompt": "long " * 100}
-    assert words.sorted_out(["seed=3", "prompt=Once", "seed=4", "seed=4"], inputs)[1] == {"seed": 4}
+    assert command_inputs.sorted_out([f"prompt={'long ' * 100}"], inputs)[2] == {"prompt": "long " * 100}
+    assert command_inputs.sorted_out(["seed=3", "prompt=Once", "seed=4", "seed=4"], inputs)[1] == {"seed": 4}
     assert capsys.readouterr().err == "seed is given 3 times: 4 counts\n"
     for word in ("seed=x", "seed={", "length=0", "sed=1"):
         with pytest.raises(UserError, match=word.partition("=")[0]):
-            words.sorted_out([word], inputs)
+            command_inputs.sorted_out([word], inputs)
 
 
 def test_a_file_where_a_text_belongs_is_refused_with_the_word_that_gives_its_text(tmp_path, monkeypatch):
@@ -165,9 +165,9 @@ def test_a_file_where_a_text_belongs_is_refused_with_the_word_that_gives_its_tex
     (tmp_path / "plan.md").write_text("# Project scope\n")
     told = 'document=plan.md: this is a file, not the text; give document="$(cat plan.md)"'
     with pytest.raises(UserError, match=re.escape(told)):
-        words.sorted_out(["field=projectScope", "document=plan.md"], workloads.inputs("bep"))
+        command_inputs.sorted_out(["field=projectScope", "document=plan.md"], workloads.inputs("bep"))
     (tmp_path / "a.png").touch()
-    assert words.sorted_out(["first=a.png", "second=a.png"], workloads.inputs("lmol"))[2]["first"] == "a.png"
+    assert command_inputs.sorted_out(["first=a.png", "second=a.png"], workloads.inputs("lmol"))[2]["first"] == "a.png"
 
 
 def test_forms_have_their_fields_and_an_empty_one_its_usual_beginning(tmp_path):

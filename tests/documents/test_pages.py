@@ -61,6 +61,13 @@ def test_every_link_leads_somewhere(page):
             assert place in {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}, target
 
 
+def test_the_map_of_changes_names_files_that_exist():
+    rows = (ROOT / "docs/architecture.md").read_text().partition("| to change | begin in |")[2].partition("\n\n")[0]
+    paths = re.findall(r"`([\w.]+/[\w./]*)`", rows)
+    assert len(paths) > 50
+    assert not [path for path in paths if not (ROOT / path).exists()]
+
+
 def test_the_logs_index_has_a_line_for_every_entry_the_newest_first():
     index = re.findall(r"^- (\S+): \[(.*)\]\((\S+\.md)#\S+\)$", (ROOT / "docs/log/README.md").read_text(), re.MULTILINE)
     entries = [(path, entry.splitlines()[0]) for path in MONTHS for entry in log_entries(path.read_text())]

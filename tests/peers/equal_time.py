@@ -32,7 +32,7 @@ from models.routing.fleet import plan
 from models.routing.inputs import RoutingSettings, SearchSettings
 from models.routing.problems import Plan, Problem, cost_of, to_instances
 from models.routing.solve import Asked, best_tours, plan_from, start_of
-from pipelines.workloads.cvrp import Data
+from pipelines.workloads.cvrp.config import Data
 from pipelines.workloads.cvrp.input_files import FITTING
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of

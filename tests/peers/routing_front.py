@@ -24,7 +24,7 @@ from accelerate import Accelerator
 from models import io, shipped
 from models.routing.inputs import STARTS_FROM
 from pipelines.engine.batches import mapper
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.instances.generated import standard_test_set
 from pipelines.workloads.cvrp.solvers.solving import Bench, Solved
 

@@ -4,7 +4,7 @@ import pytest
 
 from models import io
 from pipelines.server.limits import Limits, Refused
-from pipelines.server.openai import LONGEST_SESSION, MOST_SESSIONS, Sessions
+from pipelines.server.text_routes import LONGEST_SESSION, MOST_SESSIONS, Sessions
 from tests.models.plans.test_suggester import with_text
 from tests.server.test_server import ask, served
 
@@ -37,7 +37,7 @@ def test_a_plan_is_written_over_a_restart_of_the_server(folder):
 
 
 def test_old_sessions_go_and_long_ones_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("pipelines.server.openai.MOST_SESSIONS", 2)
+    monkeypatch.setattr("pipelines.server.text_routes.MOST_SESSIONS", 2)
     sessions = Sessions(tmp_path / "kept")
     names = [sessions.begin() for _ in range(3)]
     for name in names:

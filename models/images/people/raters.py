@@ -15,7 +15,7 @@ from scipy.special import softmax
 from common.plain import Plain
 from common.statistics import Z95
 from models.images.inputs import ImagesInput
-from models.images.people.many import FEW_SAMPLES, MOST_DENSE, SAMPLES, fit_many, some
+from models.images.people.many_images import FEW_SAMPLES, MOST_DENSE, SAMPLES, fit_many, some
 from models.images.people.preferences import ALIKE, Heard, Posterior, Prior, fit, likely_priors, logits, next_pairs
 from models.images.people.propagation import averaged
 from models.images.ranking import FIRST, SECOND, SIMILAR

@@ -18,13 +18,13 @@ from common import sheets
 from common.disk.files import write_json
 from common.errors import UserError
 from common.plain import Plain
-from models.plans.characters import MASKS, UNKNOWN, Characters
+from models.plans.characters import COPIED, MASKS, UNKNOWN, Characters
 from models.plans.outline import divide as clauses
 from pipelines.workloads.bep.config import Config, Data
 from pipelines.workloads.bep.documents import families, sources
 from pipelines.workloads.bep.documents.cleaning import Cleaned, clean
 from pipelines.workloads.bep.documents.lexicon import lower_case
-from pipelines.workloads.bep.documents.parts import PARTS, SPAN, Rows, check_sizes, described_overlap, divide, held_out
+from pipelines.workloads.bep.documents.parts import PARTS, Rows, check_sizes, described_overlap, divide, held_out
 from pipelines.workloads.bep.documents.sources import Document
 
 REVIEWED = ("document", "kind", "text", "times", "line", "context", "decision")  # columns of masked.csv
@@ -111,7 +111,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
             }
             for part, rows in parts.items()
         },
-        "overlap": {"share": share, "span": SPAN, "worst": worst},
+        "overlap": {"share": share, "span": COPIED, "worst": worst},
         "vocabulary": len(characters),
         "unknown_share": float((judged == UNKNOWN).mean()),
     }

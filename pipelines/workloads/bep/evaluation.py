@@ -14,18 +14,17 @@ from common.errors import UserError
 from common.foreign_text import to_csv
 from common.plain import Plain
 from common.statistics import resampled_counts
-from common.text import ppmd_baseline, xz_rows
+from common.text import MOST_CHARACTERS, ppmd_baseline, xz_rows
 from common.workers import progress
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
-from models.plans.characters import PAD
+from models.plans.characters import COPIED, PAD
 from models.plans.fields import FIELDS
 from models.plans.library import Document
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.bep import clause_finding, data, typist
 from pipelines.workloads.bep.comparison import BITS, LSTM, RESAMPLES, gain, rows_of, together
 from pipelines.workloads.bep.config import Config
-from pipelines.workloads.bep.documents.parts import SPAN
 from pipelines.workloads.bep.mixing import between_ends, left_out, load_base
 from pipelines.workloads.bep.task import Windows, held_out, scored
 
@@ -34,7 +33,6 @@ WINDOWS_AT_ONCE = 32
 FIRST = 0x100  # character that stands for token 0 where copies are searched for
 PROMPT = 2000  # characters that are read before a block, and nothing else of the document
 BLOCK = 500  # characters; neighbouring characters are not independent evidence
-MOST_CHARACTERS = 20_000_000  # of training text that xz reads and copies are searched for in
 
 
 def evaluate(
@@ -155,7 +153,7 @@ def _new_text(
         for texts in (training, documents)
     )
     separators = np.cumsum([len(each.tokens) + 1 for each in documents])[:-1] - 1
-    new = ~np.delete(text.copied_characters(wanted, known, SPAN), separators)
+    new = ~np.delete(text.copied_characters(wanted, known, COPIED), separators)
     return {
         "share": float(new.mean()),
         "bits_per_character": float(nats[new].mean() * text.BITS_PER_NAT) if new.any() else None,

@@ -19,7 +19,7 @@ from models.routing.policy import RoutingPolicy
 from models.routing.problems import MOST_CUSTOMERS, Problem, untaken
 from models.routing.solve import BEYOND, check_work
 from pipelines.engine.workload import Evaluation, MapItems
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.input_files import shipped as fitting
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.files import read

@@ -14,7 +14,7 @@ from common.random import derive_key, uniform
 from models.routing.environment import DEPOT
 from models.routing.search import SYMMETRIES, turn
 from pipelines.engine.batches import Order
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.instances.generated import Generated, stream_key
 from pipelines.workloads.cvrp.prepare import load
 

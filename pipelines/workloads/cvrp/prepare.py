@@ -15,7 +15,7 @@ from common.plain import Plain
 from common.workers import in_order
 from models.routing import native
 from models.routing.environment import MARGIN, RULES, actions_of
-from pipelines.workloads.cvrp import Config, Data
+from pipelines.workloads.cvrp.config import Config, Data
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
 from pipelines.workloads.cvrp.solvers.reference import lacking, to_imitate
 

@@ -14,7 +14,7 @@ from pipelines.report.markup import beside, shown
 from pipelines.report.plots import PANEL, panels, svg
 from pipelines.report.verdict import Comparison, Row, at_cost, compare, divide, interval_of
 from pipelines.run.folder import Run
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 
 POOR = 0.25  # longer: a network that has learnt little
 COST, GAP, PAIRED = "core ms", "gap %", "model saves %, 95 %"  # columns of the table

@@ -19,7 +19,7 @@ from models.routing.policy import RoutingPolicy
 from pipelines.distributed import deferred, ranks
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import Loss, MapItems, Source, Task
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.imitation import Curriculum
 from pipelines.workloads.cvrp.instances.generated import Generated, by_size, stream_key
 from pipelines.workloads.cvrp.prepare import load

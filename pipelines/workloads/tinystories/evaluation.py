@@ -12,7 +12,7 @@ from torch import Tensor
 from common import kneser_ney, text
 from common.errors import UserError
 from common.statistics import interval_around, ratio_half_width
-from common.text import ppmd_baseline, xz_rows
+from common.text import MOST_CHARACTERS, ppmd_baseline, xz_rows
 from models.stories import rp2040
 from models.stories.config import END, UNKNOWN
 from models.stories.inputs import StoryInput, StorySettings
@@ -26,7 +26,6 @@ from pipelines.workloads.tinystories.listening import Listener, row
 from pipelines.workloads.tinystories.task import Windows, text_only, unseen
 
 WINDOWS_AT_ONCE = 16
-MOST_CHARACTERS = 20_000_000  # of training text, its end, that xz, known words and copied spans look at
 # Of training text, its end, that n-grams are fitted to, which takes some 100 bytes each per order.
 MOST_COUNTED = {"tokens": 5_000_000, "characters": 2_000_000}
 OTHER = 0  # a character that the training text does not have

@@ -21,7 +21,7 @@ from models.routing.distance_metrics import great_circle, local_plane
 from models.routing.fleet import plan
 from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import cost_of
-from pipelines.answers import words
+from pipelines.answers import command_inputs
 from pipelines.workloads.cvrp.input_files import INPUTS
 from pipelines.workloads.cvrp.instances.customers import USUAL, read_table, whole_numbers, write_routes
 from pipelines.workloads.cvrp.instances.files import read
@@ -47,13 +47,13 @@ def written(folder: Path, text: str | bytes, name: str = "customers.csv") -> Pat
 
 def asked(path: Path, **fields: object) -> RoutingInput:
     """Return the input that a command makes of a table and of words beside it."""
-    (found,) = words.given([path], fields, INPUTS, None)
+    (found,) = command_inputs.given([path], fields, INPUTS, None)
     assert found.input is not None, found.error
     return checked(INPUTS.input, INPUTS.completed(found.input), "an input")
 
 
 def refusal(path: Path, **fields: object) -> str:
-    (found,) = words.given([path], fields, INPUTS, None)
+    (found,) = command_inputs.given([path], fields, INPUTS, None)
     if found.input is None:
         return found.error.removeprefix(f"{path}: ")
     with pytest.raises(UserError) as caught:
@@ -356,11 +356,13 @@ def test_the_number_of_customers_chooses_among_the_policies_that_ship():
 
 def test_words_beside_a_file_are_fields_of_its_inputs_and_alone_of_their_own(tmp_path):
     path = written(tmp_path, BERLIN)
-    (only,) = words.given([path], {"capacity": 15}, INPUTS, None)
+    (only,) = command_inputs.given([path], {"capacity": 15}, INPUTS, None)
     assert (only.source, only.input["capacity"]) == (str(path), 15)
-    own, other = words.given([path], {"capacity": 15, "depot": [0, 0]}, INPUTS, None)
+    own, other = command_inputs.given([path], {"capacity": 15, "depot": [0, 0]}, INPUTS, None)
     assert (own.source, other.source, other.input["capacity"]) == ("words", str(path), 15)
-    (lines,) = words.given([written(tmp_path, '{"depot": [1, 2]}', "a.jsonl")], {"degrees": True}, INPUTS, None)
+    (lines,) = command_inputs.given(
+        [written(tmp_path, '{"depot": [1, 2]}', "a.jsonl")], {"degrees": True}, INPUTS, None
+    )
     assert lines.input == {"item": 0, "depot": [1, 2], "degrees": True}
 
 

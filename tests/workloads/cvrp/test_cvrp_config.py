@@ -6,7 +6,7 @@ from common.config import build
 from common.errors import UserError
 from models.routing.config import KINDS, PRESETS
 from models.routing.decodes import DECODES
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.instances.distributions import DISTRIBUTIONS
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 

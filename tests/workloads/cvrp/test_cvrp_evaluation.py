@@ -8,7 +8,8 @@ from common.errors import UserError
 from common.statistics import mean_and_half_width
 from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
-from pipelines.workloads.cvrp import Config, evaluation, report
+from pipelines.workloads.cvrp import evaluation, report
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.solvers.solving import Solved
 from tests.workloads.cvrp.files import SMALL, vrp
 from tests.workloads.cvrp.test_distance_metrics import explicit

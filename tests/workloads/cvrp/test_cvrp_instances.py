@@ -2,7 +2,7 @@
 
 import torch
 
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.instances import generated
 from pipelines.workloads.cvrp.prepare import load, prepare
 

@@ -7,7 +7,7 @@ import torch
 
 from models.routing.environment import Instances
 from models.routing.policy import Rollout
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.prepare import prepare
 from pipelines.workloads.cvrp.task import CvrpTask, advantages
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from common.random import derive_key
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.instances import generated
 
 

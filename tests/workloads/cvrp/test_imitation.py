@@ -12,8 +12,9 @@ from common.random import uniform
 from models.routing.environment import DEPOT, Instances, reset, route_ends, routes_of, step, tour_length
 from pipelines import cli
 from pipelines.run.folder import Run
-from pipelines.workloads.cvrp import WORKLOAD, Config
+from pipelines.workloads.cvrp import WORKLOAD
 from pipelines.workloads.cvrp import prepare as preparation
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.imitation import VARIANTS, Curriculum, steps_of, variants
 from pipelines.workloads.cvrp.prepare import load
 from pipelines.workloads.cvrp.task import CvrpTask

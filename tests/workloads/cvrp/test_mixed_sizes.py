@@ -8,7 +8,7 @@ import torch
 from common.config import build
 from common.errors import UserError
 from models.routing.environment import routes_of
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.imitation import Curriculum
 from pipelines.workloads.cvrp.instances.distributions import AVERAGE_ROUTE
 from pipelines.workloads.cvrp.instances.generated import GROUP, Generated, by_size, generate, problems_of, stream_key

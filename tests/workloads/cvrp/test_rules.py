@@ -15,8 +15,8 @@ from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
 from models.routing.policy import RoutingPolicy
 from models.routing.problems import Vehicles, cost_of, rules_of
 from models.routing.solve import Asked, mended, plan_from, start_of
-from pipelines.workloads.cvrp import Config
 from pipelines.workloads.cvrp import prepare as preparation
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.imitation import Curriculum
 from pipelines.workloads.cvrp.instances.generated import Generated, by_size, generate, problems_of
 from pipelines.workloads.cvrp.instances.rules import PROBLEMS

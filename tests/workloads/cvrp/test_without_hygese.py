@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from models.routing import native
-from pipelines.workloads.cvrp import Data
 from pipelines.workloads.cvrp import prepare as preparation
+from pipelines.workloads.cvrp.config import Data
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
 from pipelines.workloads.cvrp.solvers import validator
 from tests.workloads.cvrp.files import SMALL, vrp

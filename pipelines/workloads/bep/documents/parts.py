@@ -8,13 +8,13 @@ import numpy as np
 
 from common.errors import UserError
 from common.text import copied_characters
+from models.plans.characters import COPIED
 from pipelines.workloads.bep.config import Data
 
 PARTS = ("train", "validation", "test")
 FEWEST_PER_PART = 500  # characters
 FEWEST_FAMILIES = 5  # of fewer, two that are held out would be too large a share of the text
 ORDERS = 200  # random orders of the families that a split tries
-SPAN = 50  # characters of a copied piece
 GUARD = 100  # characters left out between the blocks of a single document
 UNNOTED = 0.01  # share of held-out text that may be in training without a note
 WORST = 5  # documents that a refusal names
@@ -144,7 +144,7 @@ def described_overlap(
     ]
     what = "held-out text also stands in training" if held else "text also stands in another document"
     note = (
-        f"{share:.0%} of the {what}, in pieces of {SPAN} characters: {', '.join(listed)}; "
+        f"{share:.0%} of the {what}, in pieces of {COPIED} characters: {', '.join(listed)}; "
         "the evaluation also gives the figure for the rest, as new_text"
     )
     return share, worst, note
@@ -159,7 +159,7 @@ def overlap(parts: Mapping[str, Rows], held: bool, family: Mapping[str, str]) ->
     for name, text in _judged(parts, held):
         # No text has NUL: no piece crosses documents.
         training = "\0".join(text for _, text in _others(parts, held, family, name))
-        found.setdefault(name, []).append(copied_characters(text, training, SPAN))
+        found.setdefault(name, []).append(copied_characters(text, training, COPIED))
     marks = {name: np.concatenate(each) for name, each in found.items()}
     share = float(np.concatenate(list(marks.values())).mean())
     return share, {name: float(each.mean()) for name, each in marks.items()}
@@ -176,4 +176,4 @@ def _others(parts: Mapping[str, Rows], held: bool, family: Mapping[str, str], na
 
 def most_alike(text: str, training: Rows) -> str:
     """Return the training document that contains most of `text`."""
-    return max(training or [("", "")], key=lambda each: copied_characters(text, each[1], SPAN).sum())[0]
+    return max(training or [("", "")], key=lambda each: copied_characters(text, each[1], COPIED).sum())[0]

@@ -14,7 +14,7 @@ from torch import Tensor
 from common.random import derive_key, uniform
 from models.routing.environment import Instances
 from models.routing.problems import Problem, Vehicles
-from pipelines.workloads.cvrp import Data
+from pipelines.workloads.cvrp.config import Data
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY, DISTRIBUTIONS
 from pipelines.workloads.cvrp.instances.rules import PROBLEMS
 

@@ -21,7 +21,7 @@ from models.routing.problems import Plan, Problem, cost_of, to_instances
 from models.routing.solve import Asked, at_once, best_tours, mended, plan_from, searched, takes_policy
 from pipelines.engine.batches import Resident
 from pipelines.engine.workload import MapItems
-from pipelines.workloads.cvrp import Config
+from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.solvers import validator
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_label, pyvrp_plan
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS, lacking

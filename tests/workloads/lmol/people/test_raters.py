@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from models.images.people.many import Sampled, fit_many
+from models.images.people.many_images import Sampled, fit_many
 from models.images.people.preferences import UNKNOWN, Prior, fit, next_pairs
 from models.images.people.propagation import averaged
 from models.images.people.raters import fitted

@@ -1,4 +1,4 @@
-"""Interfaces defined elsewhere: the form's /suggest, /sessions and /generate, and OpenAI's completions."""
+"""Routes of texts in forms that others defined: /suggest, /sessions and /generate, and OpenAI's completions."""
 
 import contextlib
 import itertools
@@ -19,7 +19,6 @@ from pipelines.server.answering import Answering, usable
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.sent import Answer, Events
 
-SUGGESTED = 3
 MOST_SESSIONS = 1000  # sessions kept; of more, those written to least recently go
 LONGEST_SESSION = 400_000  # characters of a session's text
 AT_ONCE = 20_000  # characters of a document read before others are answered
@@ -29,7 +28,7 @@ AT_ONCE = 20_000  # characters of a document read before others are answered
 class Suggesting(Protocol):
     """A model that suggests clauses of documents."""
 
-    def suggest(self, field: str, partial: str, n: int, document: str) -> Sequence[object]:
+    def suggest(self, field: str, partial: str, *, document: str) -> Sequence[object]:
         """Return the best suggestions, as dataclasses."""
 
     def read_ahead(self, document: str, most: int) -> bool:
@@ -100,8 +99,8 @@ class Completions:
             found |= await _completed(run, body.field_type, body.partial_text, settings, before)
         if isinstance(model, Suggesting):
             await self._read(run, model, before)
-            asked = (body.field_type, body.partial_text, SUGGESTED, before)
-            ways = [vars(way) for way in await run.run(lambda: model.suggest(*asked))]
+            found_ways = await run.run(lambda: model.suggest(body.field_type, body.partial_text, document=before))
+            ways = [vars(way) for way in found_ways]
             found["suggestions"] = ways
             found["text"] = found["text"] or (ways[0]["text"] if ways else "")
         return Answer(found)
