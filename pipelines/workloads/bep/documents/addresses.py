@@ -54,7 +54,6 @@ BETWEEN = re.compile(
     rf", ?\n?| [\u00b7\u2022] | [-\u2013] (?=\d{{4,5}} [{UPPER}])|\n|(?<!No)(?<! D): | ?[|;] ?"
     rf"|(?:(?<=[^\W\d_]{{5}})|(?<=\d{{4}}))\. (?=[{UPPER}])"
 )
-STREET_BEHIND = re.compile(r", [a-z\u00e0-\u00ff]")  # of "3, rue de la Paix"
 GOES_ON = re.compile(r", | [\u00b7\u2022\u2013-] |,? ?\n")
 
 
@@ -139,7 +138,7 @@ def _begin(text: str, begin: int, end: int) -> tuple[int, str]:
     kinds = [
         (start, _kind(text[start:end]))
         for start in starts
-        if start == begin or " " in text[start:end] or STREET_BEHIND.match(text, end)
+        if start == begin or " " in text[start:end] or text[end + 2 : end + 3].islower()  # "3, rue"
     ]
     posted = (match for start in starts if (match := POSTED.match(text, start, end)))
     kinds += [(match.start(), "posted") for match in posted if CERTAIN.search(match[0])]
