@@ -9,7 +9,7 @@ from pipelines.workloads.bep.documents.masking import CALLED, WORDS
 
 LONGEST_LINE = 60  # characters of a line of a letterhead, whose address goes on in the next line
 MOST_WORDS = 12  # before a comma, of which the last may begin an address
-BEGINS = ("posted", "box", "street", "part", "numbered")
+BEGINS = ("box", "street", "part", "numbered")
 MOST_PIECES = 10
 MOST_PLACES = 3  # district, town, state and the like behind a street
 _NAME = (
@@ -33,8 +33,8 @@ POSTED = re.compile(
 )
 # What is an address by itself: more than four or five figures and a word.
 CERTAIN = re.compile(
-    r"(?:\d{4} [A-Z]{2}|\d\d-\d{3}|\d{4}-\d{3}) |[a-z],? (?:[A-Z]\d[\dW] [A-Z\d]{4}|[A-Z]{1,2}\d[\dA-Z]? \d[A-Z]{2})$"
-    r"|[a-z)],? (?:[A-Z]{2} )?[A-Z]\d[A-Z] ?\d[A-Z]\d$"
+    r"(?:(?!20[12]\d)\d{4} [A-Z]{2}|\d\d-\d{3}|\d{4}-\d{3}) |[a-z],? [A-Z]\d[\dW] [A-Z\d]{4}$"
+    r"|[a-z],? [A-Z]{1,2}\d[\dA-Z]? \d[A-Z]{2}$|[a-z)],? (?:[A-Z]{2} )?[A-Z]\d[A-Z] ?\d[A-Z]\d$"
 )
 SURE = re.compile(WORDS["sure_streets"])
 BOX = re.compile(rf"(?i:{WORDS['post_boxes']}) ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d ]*(?:-\d+)?\w?(?: [{UPPER}].*)?")
@@ -96,7 +96,8 @@ def _address(text: str, pieces: list[tuple[int, int]]) -> tuple[int, int] | None
         return None
     for at, (here, there) in enumerate([(begin, pieces[0][1]), *pieces[1:]]):
         kind = _kind(text[here:there]) if at else kind
-        posted = POSTED.match(text, here, there) if (at and kind != "box") or kind == "posted" else None
+        find = POSTED.match if at else POSTED.search
+        posted = find(text, here, there) if (at and kind != "box") or kind == "posted" else None
         certain = posted and (CERTAIN.search(posted[0]) or ("street" in kinds and kinds[-1] == "place"))
         named = {*kinds} - {"part", "place"} and not _is_ordinary(text[begin:there])
         if posted and (certain or named):
@@ -141,7 +142,9 @@ def _begin(text: str, begin: int, end: int) -> tuple[int, str]:
         if start == begin or " " in text[start:end] or text[end + 2 : end + 3].islower()  # "3, rue"
     ]
     posted = (match for start in starts if (match := POSTED.match(text, start, end)))
-    kinds += [(match.start(), "posted") for match in posted if CERTAIN.search(match[0])]
+    for match in (each for each in posted if CERTAIN.search(each[0])):
+        if match.start() == begin or not match[0][0].isdigit():
+            return min([match.start(), *(start for start, kind in kinds if kind == "street")]), "posted"
     return next((each for kind in BEGINS for each in kinds if each[1] == kind), (begin, ""))
 
 

@@ -39,8 +39,6 @@ FIELD_ERRORS = re.compile(
 )
 
 STARTS_ANEW = re.compile(rf"- |\d+(?:\.\d+)*\.? [{UPPER}]|[a-z0-9]{{1,3}}[.)] |#")  # a list item or a heading
-GAP = re.compile(r"(?<=\S)[^\S\n]++(?=[^\s|])")  # between the words of a line
-MARKER = re.compile(r"\s*(?:#+|\W{0,2}(?:[\d.]{1,9}|[a-z]|[ivxl]{1,5})?[.)]?)")  # of an item of a list or of a heading
 DIVIDED = re.compile(r"[^\W\d_]{2}-$")
 
 
@@ -145,24 +143,16 @@ def remove_contents(text: str) -> tuple[str, int]:
 
 
 def part_cells(text: str) -> str:
-    """Put bars between the cells of tables, of three columns and two rows at least, that tabs or wide spaces part."""
+    """Put bars between the cells of rows: lines parted twice, by tabs or three spaces, beside another, without bars."""
     lines = text.split("\n")
-    gaps = [_wide_gaps(line) if "\t" in line or "  " in line else [] for line in lines]
-    counts = [0, *map(len, gaps), 0]
-    parted = []
-    for number, line in enumerate(lines):
-        before, here, behind = counts[number : number + 3]
-        row = here > 1 and any(each > 1 and each >= here - 1 for each in (before, behind))
-        wide = [gap for gap in gaps[number] if row and not MARKER.fullmatch(line[: gap[0]])]
-        places = [0, *(at for gap in wide for at in gap), len(line)]
-        parted.append(" | ".join(line[begin:end] for begin, end in zip(places[::2], places[1::2], strict=True)))
-    return "\n".join(parted)
-
-
-def _wide_gaps(line: str) -> list[tuple[int, int]]:
-    """Return (begin, end) of tabs and of two spaces and more, but for those behind sentences and bars."""
-    found = (gap.span() for gap in GAP.finditer(line) if "\t" in gap[0] or len(gap[0]) > 1)
-    return [(begin, end) for begin, end in found if line[begin - 1] not in ("." if end - begin == 2 else "") + "|!?;"]
+    full = [number for number, line in enumerate(lines) if line.strip()]
+    rows = [[] if "|" in lines[number] else re.split(r" *\t *| {3,}", lines[number].strip()) for number in full]
+    sizes = [0, *map(len, rows), 0]
+    for at, row in enumerate(rows):
+        before, here, behind = sizes[at : at + 3]
+        if here > 2 and any(each > 2 and abs(each - here) < 2 for each in (before, behind)):
+            lines[full[at]] = " | ".join(row)
+    return "\n".join(lines)
 
 
 def tidy(text: str) -> str:

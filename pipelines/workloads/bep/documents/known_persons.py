@@ -59,8 +59,8 @@ def known_again(
             shown = short or patterns.BY.search(text[max(0, begin - 20) : begin]) or patterns.DOES.match(text, end)
             if expected[begin] or shown or not ordinary(word):
                 joined = short or (before is not None and before.word.lower() in WORDS["capital_particles"])
-                preposition = re.match("(?:van|von|da|de) ", text[begin:end])  # "says van Lovelace" of Ada Lovelace
-                own = not preposition or text[begin:end].removesuffix("'s") in whole_names
+                # "says van Lovelace" of Ada Lovelace
+                own = not re.match("(?:van|von|da|de) ", text[begin:end]) or text[begin:end] in whole_names
                 yield before.begin if before and joined else begin if own else end - len(word), end
     logins = {plain(each.words[0])[:1] + plain(each.words[-1]) for each in found if each.words[1:]} - terms()
     yield from (match.span() for match in patterns.LOGIN.finditer(text) if match[0] in logins)

@@ -27,6 +27,7 @@ USERS = re.compile(rf"(?:{WORDS['users']})", re.I)
 LOGIN = re.compile(r"(?<!\S)[a-z][\w.-]{3,}(?!\S)")
 USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<users>[\w.-]{{3,}}(?:, [\w.-]{{3,}})*)")
 FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
+FIRM_BEHIND = re.compile(rf" (?:{FIRM.pattern}|[&+] (?:Partners?|Associates|Sons|Söhne|Co)\b)", re.I)
 NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})|(?-i:{WORDS['after_names']})", re.I)
 PLACE = re.compile(rf"(?:^|[^\w])(?:{WORDS['before_places']})\.? (?:(?:de|du|des|di|della|la) )?$", re.I)
 INVERTED = re.compile(

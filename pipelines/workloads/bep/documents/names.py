@@ -114,7 +114,7 @@ class Reader:
         """Yield the words before one that only firms have in their names: "Nairn Oakes" of "Nairn Oakes Architects"."""
         for at in range(2, len(run) + 1):
             following = self.text[run[at - 1].end : run[at - 1].end + 20]
-            if following.startswith(" ") and patterns.FIRM.match(following.lstrip(" +&")):
+            if patterns.FIRM_BEHIND.match(following):
                 yield self.text[run[0].begin : run[at - 1].end]
 
     def _is_person(self, said: str) -> bool:
@@ -189,11 +189,12 @@ class Reader:
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
         role = patterns.ROLE.match(self.text, end) or patterns.IS(before) or patterns.DOES.match(self.text, end)
-        item = part[0].initial and (not begin or self.text[begin - 1] == "\n") and len(words) == 1 and not weight
-        if item or (not (weight or title or given[0]) and len(part[-1].word) == 1):
-            return None  # "A. Models", "Rev C", "Grid A"
-        if not (weight or title or (given[0] and family[-1])) and len(words) > 1 and "".join(words).isupper():
-            return None  # a heading
+        items = f"\n{chr(ord(part[0].word[0]) + 1)}. " in self.text and begin == self.text.rfind("\n", 0, begin) + 1
+        if items and part[0].initial and len(words) == 1 and not family[-1]:
+            return None  # "A. Models" above "B. Drawings"
+        heard = weight or title or given[0] or family[-1] or all(sound(word) > LIKELY for word in words)
+        if not heard and (len(part[-1].word) == 1 or (len(words) > 1 and "".join(words).isupper())):
+            return None  # "Rev C", "Grid A", a heading
         listed = map(any, zip(given, family, strict=True))
         brief = [
             each.isupper() and len(each) < 5 and not is_known for each, is_known in zip(words, listed, strict=True)
@@ -262,7 +263,7 @@ class Reader:
         """Return whether words are a firm, a place or a title by their form, or no whole name."""
         begin, following = part[0].begin, self.text[part[-1].end : part[-1].end + 30]
         return bool(
-            (patterns.FIRM.match(following.lstrip(" +&")) and following.startswith(" "))
+            (patterns.FIRM.match(following.lstrip(" ")) and following.startswith(" "))
             or begin in self.firms
             or any(map(patterns.NO_NAME.fullmatch, words[1:]))
             or (self._ordinary(words[-1]) and following.startswith(":"))

@@ -29,19 +29,20 @@ _ENDS = r"(?=[ \t]*(?:$|[|,;()/\n\u00b7]| - )| (?-i:[A-Z]))"
 _SUM = r"(?!\d{1,3}(?:\.\d{3})+(?![\d-]))"
 _WHOSE = rf"(?: {_OWNER}|(?: (?:del|du))? client\w*| del \w+| agence| MO[AE]| A[GN])?"
 _CODE = r"(?=[\w./-]*\w[./-]\w|\d{7}|(?-i:[A-Z]{1,3})\d{4}|(?-i:[^\W\d_a-z]{1,5}) \d{4})(?=[\w./ -]{5})"
+_GENERIC = r"(?:case|file|bid|site|package|work|order|instruction|enquiry|estimate|offer|bau|objekt)\b"
+_NO_DATE = r"(?!\d\d?[./]\d\d?(?:[./]\d|(?!\w))|\d{4}-\d\d-\d\d|[\w./-]*\.[a-z]{3,4}\b)"  # nor the name of a file
 # A number of a project: behind a word for it, or behind "project" alone, where it is no word and no date.
 PROJECTS = re.compile(
-    rf"(?<![\w/.-])(?:(?:(?:{_NUMBER})(?:[.:#]|\(s\))*(?: {_OWNER})?{_IS} ?\|? ?"
-    rf"|(?:{WORDS['number_labels']}) (?:{WORDS['number_words']})\.? ?[:|]? ?)"
-    rf"|(?:{_NOUN}{_WHOSE}|{_WORD} {_OWNER}|{WORDS['number_labels']}){_COLON}{_SUM}(?={_FIGURES})(?=[\w./-]+{_ENDS})"
-    rf"|(?:{_NOUN}|{WORDS['number_labels']}) \(?{_SUM}{_CODE}"
-    r"(?=[\d./-]{6}|[\w./-]*?[^\W\d_])(?=(?:[A-Za-z./ -]*\d){3})(?!(?:19|20)\d\d[/-]\d\d\b))"
-    rf"(?!{WORDS['no_numbers']})"
-    r"(?!\d\d?[./]\d\d?(?:[./]\d|(?!\w))|\d{4}-\d\d-\d\d|[\w./-]*\.[a-z]{3,4}\b)"  # a date, a name of a file
+    rf"(?<![\w/.-])(?:(?:(?P<sure>{_NUMBER})(?:[.:#]|\(s\))*(?: {_OWNER})?{_IS} ?\|? ?"
+    rf"|(?:{WORDS['number_labels']}) (?:{WORDS['number_words']})\.? ?[:|]? ?)|(?:(?:{_NOUN}{_WHOSE}|{_WORD} {_OWNER}"
+    rf"|{WORDS['number_labels']}){_COLON}{_SUM}(?={_FIGURES}|(?!(?:19|20)\d\d\b)\d{{4}}\b)(?=[\w./-]+{_ENDS})"
+    rf"|(?!{_GENERIC})(?:{_NOUN}|{WORDS['number_labels']}) \(?{_SUM}{_CODE}(?![A-Z]* ?(?:19|20)\d\d(?![\w.]))"
+    r"(?=[\d./-]{6}|[\w./-]*?[^\W\d_])(?=(?:[A-Za-z./ -]*\d){3})(?!(?:19|20)\d\d[/-]\d\d(?:\d\d)?\b))"
+    rf"(?!{WORDS['no_numbers']}){_NO_DATE})"
     r"(?P<it>(?:(?-i:[^\W\d_a-z]{1,5}) (?=\d{3}))?(?=[\w./-]*\d)[\w./-]{2,29}\w)(?![\w%])",
     re.I | re.MULTILINE,
 )
-NUMBERED = re.compile(rf"(?:[\w.]+ )?(?:{_NUMBER})\.?", re.I)  # the heading of a column
+NUMBERED = re.compile(rf"(?:[\w.]+ )?(?=proj|prosj|job|contr|auftr|affaire|comm)(?:{_NUMBER})\.?", re.I)
 _CLIENT = rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?"
 LABELS = {
     kind: re.compile(rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?)(?:{colon})(?P<it>{value}){_AFTER}", re.MULTILINE)
@@ -63,18 +64,22 @@ def mask_places(text: str, masker: Masker) -> str:
         found = listed if kind == "address" else {match["it"] for match in LABELS[kind].finditer(text)}
         if kind == "project":
             cells = (text[begin:end].strip() for heading, begin, end in columns(text) if NUMBERED.fullmatch(heading))
-            found |= {cell for cell in cells if re.fullmatch(r"(?=[^\d\n]*(?:\d[^\d\n]*){3})[\w./-]{4,30}", cell)}
+            found |= {cell for cell in cells if re.fullmatch(rf"{_FIGURES}[\w./-]{{4,30}}", cell)}
         if named := {each for each in found if _is_own(each, kind)}:
-            forms = (_like(each) if kind == "project" else re.escape(each) for each in named)
+            sure = {match["it"] for match in PROJECTS.finditer(text) if match["sure"]} if kind == "project" else ()
+            forms = (_like(each, each in sure) if kind == "project" else re.escape(each) for each in named)
             pattern = "|".join(sorted(forms, key=len, reverse=True))
             text = masker.matches(text, kind, mask, re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I))
     return text
 
 
-def _like(number: str) -> str:
-    """Return the pattern of a project's number, and of others that a firm writes alike: "AB-24-117" and "AB_23_009"."""
+def _like(number: str, sure: bool) -> str:
+    """Return the pattern of a number of a project however it is joined, and if it is `sure`, of others alike.
+
+    "AB-24-117" is "AB_24_117" in names of files, and "AB-23-009" another one of the firm.
+    """
     letters, figures = (len(re.findall(kind, number)) for kind in (r"[^\W\d_]", r"\d"))
-    alike = letters > 1 and figures > 3 and re.search(r"\W", number)
+    alike = sure and letters > 1 and figures > 3 and re.search(r"\W", number)
     parts = [re.sub(r"\d", r"\\d", part) if alike else part for part in re.split(r"[\W_]", number)]
     return (r"[\W_]?" if figures > 3 else r"[\W_]").join(parts)
 

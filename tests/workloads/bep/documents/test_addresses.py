@@ -121,9 +121,14 @@ def test_sums_and_numbers_of_firms_are_no_telephones(kept):
     ],
 )
 def test_numbers_of_projects_are_found_by_labels_and_masked_in_names_of_files(said):
-    text = clean(f"{said.format('AB-2207')}\nSee AB-2207_ARC_V07.ifc and AB-1904.", mask=True, names=True).text
-    assert "AB-" not in text
+    text = clean(f"{said.format('AB-2207')}\nSee AB-2207_ARC_V07.ifc and AB_2207.", mask=True, names=True).text
+    assert "AB" not in text
     assert text.endswith("See <project>_ARC_V07.ifc and <project>.")
+
+
+def test_other_numbers_that_a_firm_writes_alike_are_masked_too():
+    text = clean("Project No. AB-24-117\nAs in AB-23-009, not in AB-1 or RAL-23-009.", mask=True, names=True).text
+    assert text == "Project No. <project>\nAs in <project>, not in AB-1 or RAL-23-009."
 
 
 def test_no_date_and_no_standard_is_a_number_of_a_project():
@@ -138,9 +143,10 @@ def test_codes_dates_and_sums_of_plans_stay(line):
 
 
 def test_rows_of_tabs_and_wide_spaces_are_parted_into_cells():
-    assert part_cells("No.\tWhat\tWho\n1\tBolts\tTWL") == "No. | What | Who\n1\tBolts | TWL"
-    rows = "4.1  Re-issue the model  HO  14/03\n4.2  Void through beam  DA  21/03"
-    assert part_cells(rows) == "4.1  Re-issue the model | HO | 14/03\n4.2  Void through beam | DA | 21/03"
+    assert part_cells("No.\tWhat\tWho\n\n1\tBolts\tTWL") == "No. | What | Who\n\n1 | Bolts | TWL"
+    assert part_cells("Name\tTel\tRoom\nAnna\t\t12") == "Name | Tel | Room\nAnna |  | 12"
+    rows = "4.1   Re-issue the model     HO   14/03\n4.2   Void through beam      DA   21/03"
+    assert part_cells(rows) == "4.1 | Re-issue the model | HO | 14/03\n4.2 | Void through beam | DA | 21/03"
 
 
 @pytest.mark.parametrize(
@@ -149,16 +155,38 @@ def test_rows_of_tabs_and_wide_spaces_are_parted_into_cells():
         "One.  Two.  Three.\nFour.  Five.  Six.",
         "- \titem\n- \titem",
         "## 2.1\tScope\n## 2.2\tGoals",
-        "| a |  b  | c |\n| d |  e  | f |",
+        "| a |  b\t| c |\n| d |  e\t| f |",
         "   indented text\n   more of it",
         "Password:\thunter2X\nUsername:\tadmin",
-        "IBAN  DE89  3704  0044  0532  0130  00",
+        "IBAN  DE89  3704  0044  0532  0130  00\nIBAN  DE89  3704  0044  0532  0130  00",
         "Mr   John   Smith   will lead.",
         "C:\\Project  Files\\Model   A\\x.rvt",
     ],
 )
 def test_what_is_no_table_has_no_cells(kept):
     assert part_cells(kept) == kept
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Team:\nJ. Smith\nP. Nunn signs the form.",
+        "Ask for HARRIET HOLTHUIZEN on Monday.",
+        "Hochbau Peter Müller, Tiefbau Anna Schmidt",
+        "Ms Anna Schmidt & Engineering team",
+        "Tel. 912.345.678",
+        "Tel: 06-12-34-56-78",
+        "Project no: 24.11.03",
+        "Contract No. AS-2211",
+        "Job: 4512",
+        "14 Quay Street Manchester M3 3JE",
+        "Ollerenshaw H, Abernethy D and Holthuizen B attended.",
+    ],
+)
+def test_what_stands_in_an_odd_form_is_masked_as_well(said):
+    left = clean(said, mask=True, names=True).text
+    secret = ("Smith", "Nunn", "HARRIET", "Müller", "Schmidt", "345", "34", "24", "2211", "4512", "14 ", "Ollerenshaw")
+    assert [each for each in secret if each in left] == []
 
 
 def test_long_lines_are_parted_in_little_time():
@@ -172,7 +200,8 @@ def test_persons_and_initials_in_tables_by_tabs_are_masked():
     text = "Name\tFirm\tPlace\nGrace Hopper\tKvist\t-\nCharles Babbage\tKvist\t-\n\n1\tBolts\tGH\n2\tPlates\tCB"
     masked = clean(text, mask=True, names=True).text
     assert (
-        masked == "Name | Firm | Place\n<name> | Kvist | -\n<name> | Kvist | -\n\n1 Bolts | <name>\n2 Plates | <name>"
+        masked
+        == "Name | Firm | Place\n<name> | Kvist | -\n<name> | Kvist | -\n\n1 | Bolts | <name>\n2 | Plates | <name>"
     )
 
 
