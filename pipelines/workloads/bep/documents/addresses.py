@@ -9,8 +9,8 @@ from pipelines.workloads.bep.documents.masking import CALLED, WORDS
 
 LONGEST_LINE = 60  # characters of a line of a letterhead, whose address goes on in the next line
 MOST_WORDS = 12  # before a comma, of which the last may begin an address
-BEGINS = ("box", "street", "part", "numbered")
-MOST_PIECES = 10
+BEGINS = ("box", "street", "part", "numbered")  # kinds of pieces that begin an address, the surest first
+MOST_PIECES = 10  # of an address
 MOST_PLACES = 3  # district, town, state and the like behind a street
 _NAME = (
     rf"(?:[{UPPER}]\w{{0,3}}\.|[{UPPER}][\w'\u2019./&\u00b0\u00ba\u00aa-]*(?<!\.)|\([^()]{{1,20}}\)"
@@ -98,13 +98,14 @@ def _address(text: str, pieces: list[tuple[int, int]]) -> tuple[int, int] | None
         kind = _kind(text[here:there]) if at else kind
         find = POSTED.match if at else POSTED.search
         posted = find(text, here, there) if (at and kind != "box") or kind == "posted" else None
-        certain = posted and (CERTAIN.search(posted[0]) or ("street" in kinds and kinds[-1] == "place"))
-        named = {*kinds} - {"part", "place"} and not _is_ordinary(text[begin:there])
-        if posted and (certain or named):
-            return begin, _with_countries(text, posted.end(), pieces[at + 1 :])
-        places = kinds[-MOST_PLACES:].count("place")
-        town = at + 1 < len(pieces) and POSTED.match(text, *pieces[at + 1])
-        if not kind or (kind == "place" and not town and (places == MOST_PLACES or text[here - 1] == "\n")):
+        if posted:
+            certain = CERTAIN.search(posted[0]) or ("street" in kinds and kinds[-1] == "place")
+            if certain or ({*kinds} - {"part", "place"} and not _is_ordinary(text[begin:there])):
+                return begin, _with_countries(text, posted.end(), pieces[at + 1 :])
+        if kind == "place" and (text[here - 1] == "\n" or kinds[-MOST_PLACES:].count("place") == MOST_PLACES):
+            town = at + 1 < len(pieces) and POSTED.match(text, *pieces[at + 1])
+            kind = kind if town else ""
+        if not kind:
             break
         kinds, end = [*kinds, kind] if at else kinds, there
     end = _with_countries(text, end, pieces[len(kinds) :])

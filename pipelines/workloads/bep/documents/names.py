@@ -189,8 +189,8 @@ class Reader:
             return None
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
         role = patterns.ROLE.match(self.text, end) or patterns.IS(before) or patterns.DOES.match(self.text, end)
-        items = f"\n{chr(ord(part[0].word[0]) + 1)}. " in self.text and begin == self.text.rfind("\n", 0, begin) + 1
-        if items and part[0].initial and len(words) == 1 and not family[-1]:
+        first = part[0].initial and len(words) == 1 and (not begin or self.text[begin - 1] == "\n")
+        if first and not family[-1] and f"\n{chr(ord(part[0].word[0]) + 1)}. " in self.text:
             return None  # "A. Models" above "B. Drawings"
         heard = weight or title or given[0] or family[-1] or all(sound(word) > LIKELY for word in words)
         if not heard and (len(part[-1].word) == 1 or (len(words) > 1 and "".join(words).isupper())):
@@ -247,13 +247,8 @@ class Reader:
         before = self.text[max(0, begin - 60) : begin]
         beside = "\n" not in before[-1:] + self.text[end : end + 1] and self._beside(begin, end, *edges)
         called = TELEPHONE in self.text[end : end + 7] or before.endswith(f"{TELEPHONE} (")
-        acts = (
-            beside
-            or called
-            or patterns.IS(before)
-            or patterns.DOES.match(self.text, end)
-            or patterns.ASKED.search(before)
-        )
+        acts = beside or called or patterns.IS(before) or patterns.DOES.match(self.text, end)
+        acts = acts or patterns.ASKED.search(before)
         whole = at + 1 == len(run) and not (at and not self._ordinary(run[at - 1].word))
         if given and whole and acts and (beside or not before.endswith((" and ", "& "))):
             return ENOUGH
