@@ -4,6 +4,7 @@ What a label names is a number or a name of the project, and is masked wherever 
 """
 
 import re
+from collections import Counter
 
 from pipelines.workloads.bep.documents.addresses import addresses
 from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, terms
@@ -42,8 +43,25 @@ PROJECTS = re.compile(
     r"(?P<it>(?:(?-i:[^\W\d_a-z]{1,5}) (?=\d{3}))?(?=[\w./-]*\d)[\w./-]{2,29}\w)(?![\w%])",
     re.I | re.MULTILINE,
 )
+# The project in the name of a file or, as ISO 19650 has it, of a document: "P1140-VDW-STR-L03.ifc", "5520-QME-S-101".
+FILED = re.compile(
+    rf"(?<![\w./\\-])(?!(?i:{WORDS['no_numbers']})|(?:19|20)\d\d(?:\d{{4}})?[\W_]|12345)(?P<it>[A-Z\d][A-Za-z\d]{{2,9}})"
+    r"(?P<more>(?:[-_][^\W_]{1,20}){2,9}(?=\.(?:rvt|ifc|nw[cdf]|dw[gf]|dgn|pdf|docx|xlsx|e57|zip|xml|bcf\w*)\b)"
+    r"|(?:[-_][A-Z\d]{1,6}){2,7}[-_]\d{3,6}(?![\w-]))"
+)
 NUMBERED = re.compile(rf"(?:[\w.]+ )?(?=proj|prosj|job|contr|auftr|affaire|comm)(?:{_NUMBER})\.?", re.I)
 _CLIENT = rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?"
+_PART = rf"(?:[{UPPER}][\w'\u2019/-]*|\d{{1,3}}|&)"
+_LINK = rf"(?: (?:{WORDS['address_particles']})\b){{0,2}}"
+_LEGAL = rf"(?: (?:{WORDS['legal_forms']})\b\.?)?"
+# "Cloonmore Reservoir", "lyc\u00e9e des Trois-Alouettes"
+CALLED = {
+    kind: re.compile(
+        rf"(?<![\w./\\-])(?:(?=[{UPPER}])(?:{_PART} |de |na ){{1,5}}(?:{WORDS[kind + '_last']}){_LEGAL}"
+        rf"|(?:{WORDS[kind + '_first']}){_LINK} ?{_PART}(?: {_PART}){{0,2}}(?:{_LINK} {_PART})?{_LEGAL})(?![\w-])"
+    )
+    for kind in ("site", "client")
+}
 LABELS = {
     kind: re.compile(rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?)(?:{colon})(?P<it>{value}){_AFTER}", re.MULTILINE)
     for kind, label, colon, value in (
@@ -65,23 +83,52 @@ def mask_places(text: str, masker: Masker) -> str:
         if kind == "project":
             cells = (text[begin:end].strip() for heading, begin, end in columns(text) if NUMBERED.fullmatch(heading))
             found |= {cell for cell in cells if re.fullmatch(rf"{_FIGURES}[\w./-]{{4,30}}", cell)}
+            found |= _filed(text)
+        if kind in CALLED:
+            found |= {match[0] for match in CALLED[kind].finditer(text) if _is_called(match[0])}
         if named := {each for each in found if _is_own(each, kind)}:
             sure = {match["it"] for match in PROJECTS.finditer(text) if match["sure"]} if kind == "project" else ()
             forms = (_like(each, each in sure) if kind == "project" else re.escape(each) for each in named)
             pattern = "|".join(sorted(forms, key=len, reverse=True))
-            text = masker.matches(text, kind, mask, re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I))
+            text = masker.matches(
+                text, kind, mask, re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I | re.MULTILINE)
+            )
     return text
+
+
+def _filed(text: str) -> set[str]:
+    """Return the projects in names of files: numbers, and letters if two names or more begin with them."""
+    names = {(match["it"], match["more"]) for match in FILED.finditer(text)}
+    begun = Counter(it for it, _ in names)
+    return {
+        it
+        for it, more in names
+        if (re.match(r"\d\w{3}|[A-Z]+\d{4}", it) and re.search(r"[^\W\d_]", it + more))
+        or (more.count("-") + more.count("_") > 2 and begun[it] > 1 and it.isupper() and it.lower() not in terms())
+    }
 
 
 def _like(number: str, sure: bool) -> str:
     """Return the pattern of a number of a project however it is joined, and if it is `sure`, of others alike.
 
-    "AB-24-117" is "AB_24_117" in names of files, and "AB-23-009" another one of the firm.
+    "AB-24-117" is "AB_24_117" in names of files, and "AB-23-009" another one of the firm. "24.117" may be a sum of
+    money: others alike stand at the beginning of a line or in brackets.
     """
     letters, figures = (len(re.findall(kind, number)) for kind in (r"[^\W\d_]", r"\d"))
-    alike = sure and letters > 1 and figures > 3 and re.search(r"\W", number)
-    parts = [re.sub(r"\d", r"\\d", part) if alike else part for part in re.split(r"[\W_]", number)]
-    return (r"[\W_]?" if figures > 3 else r"[\W_]").join(parts)
+    parts, between = re.split(r"[\W_]", number), r"[\W_]?" if figures > 3 else r"[\W_]"
+    others = [re.sub(r"\d", r"\\d", part) for part in parts]
+    if not (sure and figures > 3 and (letters or len(parts) > 1)):
+        return between.join(parts)
+    if letters > 1 and len(parts) > 1:
+        return between.join(others)
+    alike = re.sub(r"\d", r"\\d", re.escape(number))
+    return rf"{between.join(parts)}|(?:(?<=\()|^|(?<=^[-\u2013\u2022] )){alike}(?=\)|:?,? (?-i:[{UPPER}]))"
+
+
+def _is_called(name: str) -> bool:
+    """Return whether a word of the name is neither an ordinary word nor an abbreviation."""
+    words = re.findall(r"[^\W\d_]{3,}", name)
+    return any(not word.isupper() and word[0].isupper() and word.lower() not in terms() for word in words)
 
 
 def _is_own(named: str, kind: str) -> bool:
