@@ -26,8 +26,9 @@ _CODES = (
 )
 POSTED = re.compile(
     rf"(?:(?<![\w-])(?:(?:{WORDS['country_codes']})-)?"
-    rf"(?:\d{{5}}|\d{{4}}(?: [A-Z]{{2}})?|\d\d-\d{{3}}|\d{{4}}-\d{{3}}|\d{{3}} \d\d) {_TOWN}"
-    rf"|(?:{_TOWN},? )?(?:{_CODES})|[{UPPER}][a-z]{{2,}}(?: {_WORD}){{0,2}}(?: ?[-\u2013])? \d{{3}} ?\d{{3}})"
+    rf"(?:\d{{5}}(?:-\d{{3}})?|\d{{4}}(?: [A-Z]{{2}})?|\d\d-\d{{3}}|\d{{4}}-\d{{3}}|\d{{3}} \d\d) {_TOWN}"
+    rf"|(?:{_TOWN},? )?(?:{_CODES})|(?:PIN|CEP|C\.P\.)(?: code)?:? ?[\d-]{{5,9}}|S\(\d{{6}}\)"
+    rf"|[{UPPER}][a-z]{{2,}}(?: {_WORD}){{0,2}}(?: ?[-\u2013])? \d{{3}} ?\d{{3}})"
     r"(?=$| [(\u2013-]|[,.:;|\n]| [a-z])",
     re.MULTILINE,
 )
@@ -38,8 +39,9 @@ CERTAIN = re.compile(
 )
 SURE = re.compile(WORDS["sure_streets"])
 BOX = re.compile(rf"(?i:{WORDS['post_boxes']}) ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d ]*(?:-\d+)?\w?(?: [{UPPER}].*)?")
-PART = re.compile(rf"(?i:{WORDS['address_parts']})|#\d+-\d+(?: [{UPPER}]\w+){{0,3}}")
-_NUMBER = r"\d{1,5} ?[A-Za-z]?(?:[-/\u2013][\w/.-]+)?(?: [A-Z])?"
+PART = re.compile(rf"(?i:{WORDS['address_parts']})|#\d+-\d+(?: [{UPPER}]\w+){{0,4}}")
+CODE = re.compile(r"\d{4,6}|\d{5}-\d{3}")  # behind a town
+_NUMBER = r"\d{1,5} ?[A-Za-z]?(?:[-/\u2013][\w/.-]+| - \d{1,5})?(?: [A-Z])?(?: (?:bus|bte|app?\.|lok\.|m\.) ?[\w/]+)?"
 STREET = re.compile(
     rf"(?:{_NUMBER}(?: (?:bis|ter))? )?(?:(?=.* )(?:{_WORD} ){{0,4}}(?i:{WORDS['streets']})(?: {_WORD}){{0,6}}"
     rf"|(?:[{UPPER}][\w-]* ){{0,3}}[\w-]*(?:{WORDS['street_endings']})(?: {_NUMBER}(?:/[\w ]+)*)?)"
@@ -49,7 +51,7 @@ NUMBERED = re.compile(
     rf"|{_NUMBER} (?:bis|ter)|(?i:{WORDS['likely_boxes']})"
 )
 FIRM = re.compile(rf"\b(?:{WORDS['legal_forms']})$")
-PLACE = re.compile(rf"(?:(?:{WORDS['near_places']}) )?{_TOWN}")
+PLACE = re.compile(rf"(?:(?:{WORDS['near_places']}) )?{_TOWN}(?: ?[/\u2013-] ?[A-Z]{{2}})?")
 BETWEEN = re.compile(
     rf", ?\n?| [\u00b7\u2022] | [-\u2013] (?=\d{{4,5}} [{UPPER}])|\n|(?<!No)(?<! D): | ?[|;] ?"
     rf"|(?:(?<=[^\W\d_]{{5}})|(?<=\d{{4}}))\. (?=[{UPPER}])"
@@ -93,17 +95,22 @@ def _address(text: str, pieces: list[tuple[int, int]]) -> tuple[int, int] | None
     begin, kind = _begin(text, *pieces[0])
     kinds, end = [kind], pieces[0][1]
     if not kind:
-        return None
+        street = len(pieces) > 1 and STREET.fullmatch(text, *pieces[1])
+        return (begin, pieces[1][1]) if street and " " in street[0] and POSTED.fullmatch(text, *pieces[0]) else None
     for at, (here, there) in enumerate([(begin, pieces[0][1]), *pieces[1:]]):
         kind = _kind(text[here:there]) if at else kind
         find = POSTED.match if at else POSTED.search
         posted = find(text, here, there) if (at and kind != "box") or kind == "posted" else None
+        if kinds[-1] == "place" and {*kinds} & {"street", "numbered", "box"}:
+            posted = posted or CODE.fullmatch(text, here, there)
         if posted:
             certain = CERTAIN.search(posted[0]) or ("street" in kinds and kinds[-1] == "place")
             if certain or ({*kinds} - {"part", "place"} and not _is_ordinary(text[begin:there])):
                 return begin, _with_countries(text, posted.end(), pieces[at + 1 :])
         if kind == "place" and (text[here - 1] == "\n" or kinds[-MOST_PLACES:].count("place") == MOST_PLACES):
-            town = at + 1 < len(pieces) and POSTED.match(text, *pieces[at + 1])
+            town = at + 1 < len(pieces) and (
+                POSTED.match(text, *pieces[at + 1]) or CODE.fullmatch(text, *pieces[at + 1])
+            )
             kind = kind if town else ""
         if not kind:
             break

@@ -126,9 +126,9 @@ def _like(number: str, sure: bool) -> str:
 
 
 def _is_called(name: str) -> bool:
-    """Return whether a word of the name is neither an ordinary word nor an abbreviation."""
+    """Return whether a word of the name is no ordinary word, given name or abbreviation."""
     words = re.findall(r"[^\W\d_]{3,}", name)
-    return any(not word.isupper() and word[0].isupper() and word.lower() not in terms() for word in words)
+    return any(word.istitle() and word.lower() not in terms() and word not in known_names()[0] for word in words)
 
 
 def _is_own(named: str, kind: str) -> bool:
