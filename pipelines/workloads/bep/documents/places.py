@@ -17,12 +17,12 @@ _FORMS = "|".join(WORDS["address_forms"]).replace("~", WORDS["address_word"]).re
 ADDRESSES = re.compile(rf"(?<![\w/-])(?<!\d:)(?:{_FORMS})", re.MULTILINE)
 _BEFORE = r"(?:^|\||(?<=[.;,] ))[ \t#*\d.]{0,8}"
 _AFTER = r"(?=[ \t]*(?:\||$)|\.$|\. (?!\d)|, [a-z])"
-_COLON = r" ?(?::? ?\||:) ?"
+_COLON = r"[ .]*(?::? ?\||:) ?"
 _NOUN, _OWNER, _WORD = (rf"(?i:{WORDS[kind]})" for kind in ("project_nouns", "number_owners", "number_words"))
 _NUMBER = (
     rf"(?:{_NOUN}|{_OWNER})[- ]?{_WORD}|{_WORD}\.? ?(?:(?:de|do|of|d['\u2019]|du|del|dell['\u2019]|della) ?)?{_NOUN}"
 )
-_IS = r"(?:(?: (?!of\b|\d)[\w.'\u2019]{1,14}){0,2} ?(?::| is| est| \u00e8| es| lautet))?"  # "... of the client:"
+_IS = r"(?:(?: (?!of\b|\d)[\w.'\u2019]{1,14}){0,3} ?(?::| is| est| \u00e8| es| lautet))?"  # "... of the client:"
 _FIGURES = (
     r"(?=(?:[^\W\d_][\w./-]*\d[\w./-]*|[\w./-]*\d[\w./-]*[^\W\d_]|\d+[./-])[\w./-]*|\d{5})(?=(?:[A-Za-z./-]*\d){3})"
 )
@@ -31,16 +31,17 @@ _SUM = r"(?!\d{1,3}(?:\.\d{3})+(?![\d-]))"
 _WHOSE = rf"(?: {_OWNER}|(?: (?:del|du))? client\w*| del \w+| agence| MO[AE]| A[GN])?"
 _CODE = r"(?=[\w./-]*\w[./-]\w|\d{7}|(?-i:[A-Z]{1,3})\d{4}|(?-i:[^\W\d_a-z]{1,5}) \d{4})(?=[\w./ -]{5})"
 _GENERIC = r"(?:case|file|bid|site|package|work|order|instruction|enquiry|estimate|offer|bau|objekt)\b"
+_PREFIX = r"(?:(?-i:[^\W\d_a-z]{1,5}) (?=\d{3}))"  # "ALV 0392"
 _NO_DATE = r"(?!\d\d?[./]\d\d?(?:[./]\d|(?!\w))|\d{4}-\d\d-\d\d|[\w./-]*\.[a-z]{3,4}\b)"  # nor the name of a file
 # A number of a project: behind a word for it, or behind "project" alone, where it is no word and no date.
 PROJECTS = re.compile(
     rf"(?<![\w/.-])(?:(?:(?P<sure>{_NUMBER})(?:[.:#]|\(s\))*(?: {_OWNER})?{_IS} ?\|? ?"
     rf"|(?:{WORDS['number_labels']}) (?:{WORDS['number_words']})\.? ?[:|]? ?)|(?:(?:{_NOUN}{_WHOSE}|{_WORD} {_OWNER}"
-    rf"|{WORDS['number_labels']}){_COLON}{_SUM}(?={_FIGURES}|(?!(?:19|20)\d\d\b)\d{{4}}\b)(?=[\w./-]+{_ENDS})"
+    rf"|{WORDS['number_labels']}){_COLON}{_SUM}(?={_PREFIX}?(?:{_FIGURES}|(?!(?:19|20)\d\d\b)\d{{4}}\b))(?={_PREFIX}?[\w./-]+{_ENDS})"
     rf"|(?!{_GENERIC})(?:{_NOUN}|{WORDS['number_labels']}) \(?{_SUM}{_CODE}(?![A-Z]* ?(?:19|20)\d\d(?![\w.]))"
     r"(?=[\d./-]{6}|[\w./-]*?[^\W\d_])(?=(?:[A-Za-z./ -]*\d){3})(?!(?:19|20)\d\d[/-]\d\d(?:\d\d)?\b))"
     rf"(?!{WORDS['no_numbers']}){_NO_DATE})"
-    r"(?P<it>(?:(?-i:[^\W\d_a-z]{1,5}) (?=\d{3}))?(?=[\w./-]*\d)[\w./-]{2,29}\w)(?![\w%])",
+    rf"(?P<it>{_PREFIX}?(?=[\w./-]*\d)(?:\d{{3}} (?=\d{{3}}-\d))?[\w./-]{{2,29}}\w(?::\d+)?)(?![\w%])",
     re.I | re.MULTILINE,
 )
 # The project in the name of a file or, as ISO 19650 has it, of a document: "P1140-VDW-STR-L03.ifc", "5520-QME-S-101".
