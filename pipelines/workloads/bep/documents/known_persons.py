@@ -44,6 +44,7 @@ def known_again(
     whole_names = " ".join(text[name.begin : name.end] for name in found if name.evidence >= STRONG_ENOUGH)
     lone = {word for words in sure for word in words if word.lower() not in WORDS["capital_particles"]}
     alone = {form for word in lone for form in (word.lower(), plain(word)) if len(form) == len(word)}
+    alone |= {form for word in lone if len(word) > FEWEST_LETTERS for form in _inflected(word.lower())}
     firsts = (words[0].lower() for words in sure if "-" not in words[0])
     short_forms = {first[:at] for first in firsts for at in range(4, len(first) - 1)}
     beside = (each for run in runs for each in zip([None, *run], run, [*run[1:], None], strict=False))
@@ -87,8 +88,16 @@ def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tup
         for begin, end in (each.span() for each in patterns.INITIALS.finditer(text, *line.span()) if each[0] in row):
             by = patterns.BY.search(text[max(0, begin - 20) : begin])  # "checked by AL"
             acts = by or patterns.ACTS.match(text, end) or patterns.DOES.match(text, end)
-            if acts or text.endswith("Action ", 0, begin) or len(row) > 2 or any(expected[line.start() : end]):
+            asked = text[max(0, begin - 7) : begin].lower() == "action "
+            known = asked or (end - begin > 2 and text[begin:end].lower() not in terms())
+            if known or acts or len(row) > 2 or any(expected[line.start() : end]):
                 yield begin, end
+
+
+def _inflected(name: str) -> Iterator[str]:
+    """Yield the forms of a name in lower case that Slavic, Finnish and Hungarian sentences give it."""
+    stems = {name, name.rstrip("aeioy\u011b"), re.sub(r"[e\u011b](?=[kcl\u0159\u0144]$)", "", name)}
+    return (stem + ending for stem in stems for ending in WORDS["case_endings"])
 
 
 def letters(name: str) -> str:

@@ -70,7 +70,7 @@ TITLES = frozenset(
         "Mevr",
         "Engr",
         *("Shri", "Smt", "Capt", "Alhaji", "Barrister", "Herrn", "MM", "Mmes", "Madame", "Miss", "Sra", "pan", "pani"),
-        *("DI", "BM", "Hofrat", "Fru", "Frk", "Mgr", "Polier", "Sr", "Bey", "Han\u0131m"),
+        *("DI", "BM", "Hofrat", "Fru", "Frk", "Mgr", "Polier", "Sr", "Bey", "Mdm", "Han\u0131m"),
     ]
 )
 SLOT = re.compile(r"\[(\d+)(?: (\w))?\]|«(\w):([^»]*)»")
