@@ -7,10 +7,11 @@ import re
 from collections import Counter
 
 from pipelines.workloads.bep.documents.addresses import addresses
-from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, terms
+from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, sound, terms
 from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker, columns
 from pipelines.workloads.bep.documents.name_patterns import FIRM
 
+UNLIKELY = -1.5  # the sound of an ordinary word, in a name of two or more
 SLOTS = {"address": ADDRESS, "project": "<project>", "client": "<client>", "site": "<site>"}
 # In masking.json, ~ stands for a word of an address, and @ for capital letters.
 _FORMS = "|".join(WORDS["address_forms"]).replace("~", WORDS["address_word"]).replace("[@", f"[{UPPER}")
@@ -129,7 +130,8 @@ def _like(number: str, sure: bool) -> str:
 def _is_called(name: str) -> bool:
     """Return whether a word of the name is no ordinary word, given name or abbreviation."""
     words = re.findall(r"[^\W\d_]{3,}", name)
-    return any(word.istitle() and word.lower() not in terms() and word not in known_names()[0] for word in words)
+    own = (word for word in words if word.istitle() and word.lower() not in terms() and word not in known_names()[0])
+    return any(sound(word) > UNLIKELY for word in own)
 
 
 def _is_own(named: str, kind: str) -> bool:

@@ -42,6 +42,11 @@ ORDINARY = (Path(__file__).parent / "plans/ordinary.txt").read_text(encoding="ut
         "Dæmningen 33, 2. th., 7100 Vejle, Danmark",
         "Sågverksgatan 14, 3 tr, 784 33 Borlänge",
         "Gorkého náměstí 52/4, 779 00 Olomouc",
+        "Ballinure Cross, Co. Galway, H54 Z9Z9",
+        "2nd Floor, The Boiler Room, 41 Station Drive, Durban, 4001",
+        "Rua Desembargador Motta, 3317, sala 1204, Mercês, Curitiba – PR, 80430-232",  # noqa: RUF001
+        "Rodovia BR-376, km 508, s/n, Gleba C, Ponta Grossa/PR, CEP 84043-990",
+        "Blk 480 Lorong 6 Toa Payoh, #13-01 HDB Hub East Wing, S(310480)",
         "Kısıklı Mah. Çeşmebaşı Sok. No: 7 D: 12, 34692 Üsküdar/İstanbul",  # noqa: RUF001
     ],
 )
@@ -52,6 +57,8 @@ def test_an_address_is_found_from_its_first_word_to_its_last(address, around):
 
 
 def test_lines_of_a_letterhead_are_one_address():
+    text = "Harlow Steen\n3rd Floor, Ironwood House\n41 Smith Street\nDurban\n4001\nTuesday"
+    assert [text[slice(*each)] for each in addresses(text)] == text.split("\n")[1:-1]
     text = "Harlow Steen Builders\n700 Wyandot Street, Ste 400\nCincinnati, OH 45202\nTuesday"
     assert [text[slice(*each)] for each in addresses(text)] == ["700 Wyandot Street, Ste 400", "Cincinnati, OH 45202"]
     text = "Kvist ApS · Dæmningen 33, 2. th. · 7100 Vejle · tlf."
@@ -81,6 +88,8 @@ def test_what_has_commas_and_numbers_is_no_address(text):
         "(+45) 75 55 04 10 lok. 3",
         "1300 975 707",
         "0 (542) 555 01 73",
+        "0422 5550300",
+        "(06-96) 555-071",
     ],
 )
 def test_telephones_of_more_countries_are_masked(number):
@@ -97,7 +106,17 @@ def test_three_times_three_figures_behind_a_name_are_a_telephone():
     assert "655" not in clean("Jefe de obra: Ana Ruiz, 655 550 188; de 7 a 15 h (611-555-092)", mask=True).text
 
 
-@pytest.mark.parametrize("kept", ["EUR 712 345 678", "650 250 500 mm2", "VAT 812 555 019", "01.02.2024 08:30"])
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "EUR 712 345 678",
+        "650 250 500 mm2",
+        "VAT 812 555 019",
+        "01.02.2024 08:30",
+        "- 300 400 500 -",
+        "- 255 355 455 mm",
+    ],
+)
 def test_sums_and_numbers_of_firms_are_no_telephones(kept):
     assert clean(f"It is {kept} in all", mask=True).text == f"It is {kept} in all"
 
@@ -129,6 +148,55 @@ def test_numbers_of_projects_are_found_by_labels_and_masked_in_names_of_files(sa
 def test_other_numbers_that_a_firm_writes_alike_are_masked_too():
     text = clean("Project No. AB-24-117\nAs in AB-23-009, not in AB-1 or RAL-23-009.", mask=True, names=True).text
     assert text == "Project No. <project>\nAs in <project>, not in AB-1 or RAL-23-009."
+
+
+@pytest.mark.parametrize(
+    ("said", "number"),
+    [
+        ("Código interno...: ", "ALV 0392"),
+        ("Uppdragsnr ", "310 448-02"),
+        ("ert projektnr ", "BK 2023:17"),
+        ("Their contract no. for this work is ", "FEPA-C-19-031"),
+        ("Copie au contrôleur, réf. ", "CT-77-1180"),
+    ],
+)
+def test_numbers_of_projects_have_spaces_and_colons(said, number):
+    assert clean(said + number, mask=True, names=True).text == said + "<project>"
+
+
+def test_another_number_of_figures_begins_a_line_or_stands_in_brackets():
+    text = clean("Projekt-Nr. 24.4810\n- 22.4730 Umbau Nord\nDas kostet 12.5000 Franken", mask=True, names=True).text
+    assert text == "Projekt-Nr. <project>\n- <project> Umbau Nord\nDas kostet 12.5000 Franken"
+
+
+def test_numbers_of_projects_begin_the_names_of_files():
+    text = "P1140-VDW-STR-L03.ifc, 5520-QME-S-101 and HRG-ARC-ZZ-01-M3-0001, HRG-STR-ZZ-01-M3-0002"
+    found = clean(f"Job P1140: {text}. See RFI/5520.", mask=True, names=True).text
+    assert found.count("<project>") == 6
+    assert not {"1140", "5520", "HRG"}.intersection(found.replace("-", " ").replace("/", " ").split())
+
+
+@pytest.mark.parametrize(
+    "kept", ["DN150-PN16-GG-100", "AHU-01-002-FILTER-001", "20250311_minutes_final_v2.docx", "L02_Arch_R01.rvt"]
+)
+def test_tags_dates_and_levels_are_no_projects(kept):
+    assert clean(f"As in {kept} here", mask=True, names=True).text == f"As in {kept} here"
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("The model of Cloonmore Reservoir dripped.", "The model of <site> dripped."),
+        ("modules du lycée des Trois-Alouettes, lot 3", "modules du <site>, lot 3"),
+        ("a study for Tongaat Health Authority in 2021", "a study for <client> in 2021"),
+        ("Für die Samtgemeinde Heemsen modelliert", "Für die <client> modelliert"),
+        ("The Health and Safety Authority and the water treatment plant", None),
+        ("Reality Capture School, Data Centre, Pump Station", None),
+        ("from the NHS Trust or the RIBA Council", None),
+    ],
+)
+def test_clients_and_sites_are_found_by_what_they_are_called(said, left):
+    assert clean(said, mask=True, names=True).text == (left or said)
 
 
 def test_no_date_and_no_standard_is_a_number_of_a_project():

@@ -152,6 +152,15 @@ def test_a_person_with_an_ordinary_surname_or_beside_a_firm_is_found_and_nothing
             "Present: Thijs 't Lam, Marijke van den Oudenalder\n\nFloor | TtL\nWall | MvdO",
             "Floor | <name>\nWall | <name>",
         ),
+        (
+            "Zapsal: Petr Paděra, Jiří Pavlíček\n\nSe starostou Paděrou a s Pavlíčkem mluví jen on.",
+            "Se starostou <name> a s <name> mluví jen on.",
+        ),
+        ("Läsnä: Aino Kettunen\n\nKettusen ja Kettunenin malli.", "Kettusen ja <name> malli."),
+        (
+            "Present: Margaret Wyn Bellis\n\nThe room is small. ACTION MWB/IO 18 March",
+            "The room is small. ACTION <name>/IO 18 March",
+        ),
         ("The model is by Xiomara Villaseñor.\n\nXiomara's foreman came.", "<name> foreman came."),
         ("Le plan est de M. Issouf Ouattara.\n\nIl demande l'aide d'Issouf.", "Il demande l'aide <name>."),
         ("Kept by Sivalingam Naidoo.\n\nSiva is off sick.", "<name> is off sick."),
