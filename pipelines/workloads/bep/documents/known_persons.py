@@ -63,7 +63,8 @@ def known_again(
                 # "says van Lovelace" of Ada Lovelace
                 own = not re.match("(?:van|von|da|de) ", text[begin:end]) or text[begin:end] in whole_names
                 yield before.begin if before and joined else begin if own else end - len(word), end
-    logins = {plain(each.words[0])[:1] + plain(each.words[-1]) for each in found if each.words[1:]} - terms()
+    whole = [(plain(each.words[0]), plain(each.words[-1])) for each in found if each.words[1:]]
+    logins = {given[:at] + dot + last for given, last in whole for at, dot in ((1, ""), (1, "."), (99, "."))} - terms()
     yield from (match.span() for match in patterns.LOGIN.finditer(text) if match[0] in logins)
     yield from (span for span in _initials(text, found, expected) if span[0] not in taken)
 
@@ -71,13 +72,17 @@ def known_again(
 def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tuple[int, int]]:
     """Yield initials of persons of strong evidence, where one is expected or in cells that hold nothing else."""
     sure = [each for each in found if each.evidence >= STRONG_ENOUGH]
-    firsts = {letters(patterns.TITLE.sub("", text[each.begin : each.end])) for each in sure}  # "MvdO"
+    bare = (patterns.TITLE.sub("", text[each.begin : each.end]) for each in sure)
+    firsts = {letters(re.sub(r" (?:[JS]r\.?|I{2,3})$", "", name)) for name in bare}  # "MvdO"
     firsts |= {letters(" ".join(each.words)) for each in sure}
     firsts |= {each.words[0][0] + each.words[-1][:2] for each in sure}  # "ALo"
     firsts |= {"".join(word[0] for word in each.words) for each in sure}
     firsts |= {each[-1:] + each[:-1] for each in firsts}  # a surname before a given name
     longer = {each for each in firsts if len(each) > 1}
     initials = {form for each in longer for form in (each, each.upper(), (each[0] + each[-1]).upper())}
+    shown = "|".join({it for each in sure for it in _shown_beside(text, each)})
+    if shown:
+        yield from (match.span() for match in re.finditer(rf"(?<![\w@.\\-])(?:{shown})(?![\w@])", text))
     cells = patterns.INITIALS_ALONE.finditer(text)
     named = [list(patterns.INITIALS.finditer(text, *cell.span("them"))) for cell in cells]
     alone = [each for cell in named if all(each[0] in initials for each in cell) for each in cell]
@@ -92,6 +97,18 @@ def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tup
             known = asked or (end - begin > 2 and text[begin:end].lower() not in terms())
             if known or acts or len(row) > 2 or any(expected[line.start() : end]):
                 yield begin, end
+
+
+def _shown_beside(text: str, name: Name) -> Iterator[str]:
+    """Yield what a legend, or the cell before or behind a name, shows to stand for it: "Tz | Anna Tölz"."""
+    before = patterns.SHOWN_BEFORE.search(text[max(0, name.begin - 12) : name.begin])
+    behind = patterns.SHOWN_BEHIND.match(text, name.end)
+    named = text[name.begin : name.end].lower()
+    for it in (match["it"] for match in (before, behind) if match):
+        if it.isupper() and it.lower() in terms():
+            continue
+        if re.search(rf"\b{'.*'.join(map(re.escape, it.lower()))}", named):
+            yield it
 
 
 def _inflected(name: str) -> Iterator[str]:

@@ -50,6 +50,10 @@ INITIALS = re.compile(rf"(?<![\w@.\\-]){_LETTERS}(?![\w@])")
 # "AL = Ada Lovelace", "Ada Lovelace (AL)"
 INITIALS_BEFORE = re.compile(rf"({_LETTERS})\)? ?[=:-] ?$")
 INITIALS_BEHIND = re.compile(rf" \(({_LETTERS})\)")
+# "Tz | Anna T\u00f6lz", "Anna T\u00f6lz (Tz)"
+_SHOWN = r"(?P<it>[^\W\d_]{1,3}[^\W\d_])"
+SHOWN_BEFORE = re.compile(rf"(?:^|[|\n(;,] ?){_SHOWN}\)? ?[|=:\u2013-] ?$", re.MULTILINE)
+SHOWN_BEHIND = re.compile(rf" ?(?:[|=\u2013-] ?{_SHOWN}(?= ?[|;,\n)]|$))", re.MULTILINE)
 # "| AL / CB |", "- AL and CB - Friday"
 INITIALS_ALONE = re.compile(
     rf"(?:^|[|:=(\[]|(?<= )[-\u2013]) *(?P<them>{_LETTERS}(?:(?: ?[/,;&+] ?| (?:{WORDS['ands']}) ){_LETTERS})*)"

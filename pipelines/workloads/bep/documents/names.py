@@ -100,6 +100,7 @@ class Reader:
         beside = [name for run in runs for name in self._in_run(run, *edges)]
         begun = {name.begin: name for name in [*found, *beside, *self._inverted(runs)]}
         spans = _apart((name.begin, name.end) for name in begun.values())
+        runs = [[piece for piece in run if piece.begin not in self.firms] for run in runs]
         again = known_again(self.text, runs, [begun[begin] for begin, _ in spans], self.expected, self._ordinary)
         return _apart({*spans, *again, *self.users})
 

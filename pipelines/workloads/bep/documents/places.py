@@ -59,7 +59,7 @@ _LEGAL = rf"(?: (?:{WORDS['legal_forms']})\b\.?)?"
 # "Cloonmore Reservoir", "lyc\u00e9e des Trois-Alouettes"
 CALLED = {
     kind: re.compile(
-        rf"(?<![\w./\\-])(?:(?=[{UPPER}])(?:{_PART} |de |na ){{1,5}}(?:{WORDS[kind + '_last']}){_LEGAL}"
+        rf"(?<![\w./\\-])(?:(?=[{UPPER}])(?:{_PART} |de |na ){{1,7}}(?:{WORDS[kind + '_last']}){_LEGAL}"
         rf"|(?:{WORDS[kind + '_first']}){_LINK} ?{_PART}(?: {_PART}){{0,2}}(?:{_LINK} {_PART})?{_LEGAL})(?![\w-])"
     )
     for kind in ("site", "client")

@@ -1,7 +1,7 @@
 """A hundred and sixty-six made plans, their names drawn by lists or written out, and how much of them masking finds.
 
     python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later, sheets, latest, coin, unseen, apart,
-        others, judge, first_firms, second_firms, third_firms, fourth_firms|all]
+        others, judge, first_firms, second_firms, third_firms, fourth_firms, fifth_firms, sixth_firms|all]
 
 All are the 48 plans without coin and what follows it.
 
@@ -70,7 +70,23 @@ TITLES = frozenset(
         "Mevr",
         "Engr",
         *("Shri", "Smt", "Capt", "Alhaji", "Barrister", "Herrn", "MM", "Mmes", "Madame", "Miss", "Sra", "pan", "pani"),
-        *("DI", "BM", "Hofrat", "Fru", "Frk", "Mgr", "Polier", "Sr", "Bey", "Mdm", "Han\u0131m"),
+        *(
+            "DI",
+            "BM",
+            "Hofrat",
+            "Fru",
+            "Frk",
+            "Mgr",
+            "Polier",
+            "Sr",
+            "Bey",
+            "Mdm",
+            "Mallam",
+            "Surv",
+            "QS",
+            "Chief",
+            "Han\u0131m",
+        ),
     ]
 )
 SLOT = re.compile(r"\[(\d+)(?: (\w))?\]|«(\w):([^»]*)»")
@@ -149,7 +165,17 @@ def plans(part: str) -> Iterator[Plan]:
     if part == "sheets":
         yield from sheets()
         return
-    if part in ("apart", "others", "judge", "first_firms", "second_firms", "third_firms", "fourth_firms"):
+    if part in (
+        "apart",
+        "others",
+        "judge",
+        "first_firms",
+        "second_firms",
+        "third_firms",
+        "fourth_firms",
+        "fifth_firms",
+        "sixth_firms",
+    ):
         for section in re.split(r"(?m)^=== ", (FOLDER / f"{part}.txt").read_text(encoding="utf-8"))[1:]:
             head, body = section.split("\n", 1)
             yield filled(head, body.strip("\n"), [])
