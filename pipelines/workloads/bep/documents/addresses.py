@@ -26,7 +26,7 @@ _CODES = (
 )
 POSTED = re.compile(
     rf"(?:(?<![\w-])(?:(?:{WORDS['country_codes']})-)?"
-    rf"(?:\d{{5}}(?:-\d{{3}})?|\d{{4}}(?: [A-Z]{{2}})?|\d\d-\d{{3}}|\d{{4}}-\d{{3}}|\d{{3}} \d\d) {_TOWN}"
+    rf"(?:\d{{5}}(?:-\d{{3}})?|\d{{7}}|\d{{4}}(?: [A-Z]{{2}})?|\d\d-\d{{3}}|\d{{4}}-\d{{3}}|\d{{3}} \d\d) {_TOWN}"
     rf"|(?:{_TOWN},? )?(?:{_CODES})|(?:PIN|CEP|C\.P\.)(?: code)?:? ?[\d-]{{5,9}}|S\(\d{{6}}\)"
     rf"|[{UPPER}][a-z]{{2,}}(?: {_WORD}){{0,2}}(?: ?[-\u2013])? \d{{3}} ?\d{{3}})"
     r"(?=$| [(\u2013-]|[,.:;|\n]| [a-z])",
@@ -38,13 +38,13 @@ CERTAIN = re.compile(
     r"|[a-z],? [A-Z]{1,2}\d[\dA-Z]? \d[A-Z]{2}$|[a-z)],? (?:[A-Z]{2} )?[A-Z]\d[A-Z] ?\d[A-Z]\d$"
 )
 SURE = re.compile(WORDS["sure_streets"])
-BOX = re.compile(rf"(?i:{WORDS['post_boxes']}) ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d ]*(?:-\d+)?\w?(?: [{UPPER}].*)?")
+BOX = re.compile(rf"(?i:{WORDS['post_boxes']}) ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d. ]*(?:-\d+)?\w?(?: [{UPPER}].*)?")
 PART = re.compile(rf"(?i:{WORDS['address_parts']})|#\d+-\d+(?: [{UPPER}]\w+){{0,4}}")
 CODE = re.compile(r"\d{4,6}|\d{5}-\d{3}")  # behind a town
 _NUMBER = r"\d{1,5} ?[A-Za-z]?(?:[-/\u2013][\w/.-]+| - \d{1,5})?(?: [A-Z])?(?: (?:bus|bte|app?\.|lok\.|m\.) ?[\w/]+)?"
 STREET = re.compile(
     rf"(?:{_NUMBER}(?: (?:bis|ter))? )?(?:(?=.* )(?:{_WORD} ){{0,4}}(?i:{WORDS['streets']})(?: {_WORD}){{0,6}}"
-    rf"|(?:[{UPPER}][\w-]* ){{0,3}}[\w-]*(?:{WORDS['street_endings']})(?: {_NUMBER}(?:/[\w ]+)*)?)"
+    rf"|(?:{_NAME} ){{0,3}}[\w-]*(?:{WORDS['street_endings']})(?: {_NUMBER}(?:/[\w ]+)*)?)"
 )
 NUMBERED = re.compile(
     rf"(?:{_NAME} ){{1,4}}{_NUMBER}|(?i:no?[.\u00ba\u00b0:]* ?)?(?!\d{{5}}){_NUMBER}(?: {_NAME}){{0,5}}"
@@ -53,10 +53,11 @@ NUMBERED = re.compile(
 FIRM = re.compile(rf"\b(?:{WORDS['legal_forms']})$")
 PLACE = re.compile(rf"(?:(?:{WORDS['near_places']}) )?{_TOWN}(?: ?[/\u2013-] ?[A-Z]{{2}})?")
 BETWEEN = re.compile(
-    rf", ?\n?| [\u00b7\u2022] | [-\u2013] (?=\d{{4,5}} [{UPPER}])|\n|(?<!No)(?<! D): | ?[|;] ?"
+    rf", ?\n?| [\u00b7\u2022\u2014] "
+    rf"| [-\u2013] (?=(?:[A-Z]{{1,2}}-)?\d{{4,5}} [{UPPER}]|\d+\.?[\u00ba\u00aa])|\n|(?<!No)(?<! D): | ?[|;] ?"
     rf"|(?:(?<=[^\W\d_]{{5}})|(?<=\d{{4}}))\. (?=[{UPPER}])"
 )
-GOES_ON = re.compile(r", | [\u00b7\u2022\u2013-] |,? ?\n")
+GOES_ON = re.compile(r", | [\u00b7\u2022\u2013\u2014|-] |,? ?\n")
 
 
 @cache
@@ -86,7 +87,7 @@ def _in_run(text: str, run: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     while at < len(run):
         found = _address(text, run[at : at + MOST_PIECES])
         if found:
-            yield from (line.span() for line in re.compile(r"[^\n]+").finditer(text, *found))
+            yield from (line.span() for line in re.compile(r"[^\n| ][^\n|]*(?<! )").finditer(text, *found))
         at += sum(begin < found[1] for begin, _ in run[at : at + MOST_PIECES]) if found else 1
 
 

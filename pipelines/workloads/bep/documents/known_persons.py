@@ -63,7 +63,8 @@ def known_again(
                 # "says van Lovelace" of Ada Lovelace
                 own = not re.match("(?:van|von|da|de) ", text[begin:end]) or text[begin:end] in whole_names
                 yield before.begin if before and joined else begin if own else end - len(word), end
-    whole = [(plain(each.words[0]), plain(each.words[-1])) for each in found if each.words[1:]]
+    ends = ((plain(each.words[0]), plain(each.words[-1])) for each in found if each.words[1:])
+    whole = [order for first, last in ends for order in ((first, last), (last, first))]
     logins = {given[:at] + dot + last for given, last in whole for at, dot in ((1, ""), (1, "."), (99, "."))} - terms()
     yield from (match.span() for match in patterns.LOGIN.finditer(text) if match[0] in logins)
     yield from (span for span in _initials(text, found, expected) if span[0] not in taken)
@@ -80,9 +81,12 @@ def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tup
     firsts |= {each[-1:] + each[:-1] for each in firsts}  # a surname before a given name
     longer = {each for each in firsts if len(each) > 1}
     initials = {form for each in longer for form in (each, each.upper(), (each[0] + each[-1]).upper())}
-    shown = "|".join({it for each in sure for it in _shown_beside(text, each)})
+    shown = {it for each in sure for it in _shown_beside(text, each)}
+    # Lower case is a word too, but for cells and lists.
+    forms = (rf"(?:(?<=[|/(,] )|(?<=[|/(])){it}(?= ?(?:[|/,;)]|$))" if it.islower() else it for it in shown)
     if shown:
-        yield from (match.span() for match in re.finditer(rf"(?<![\w@.\\-])(?:{shown})(?![\w@])", text))
+        pattern = re.compile(rf"(?<![\w@.\\-])(?:{'|'.join(forms)})(?![\w@])", re.MULTILINE)
+        yield from (match.span() for match in pattern.finditer(text))
     cells = patterns.INITIALS_ALONE.finditer(text)
     named = [list(patterns.INITIALS.finditer(text, *cell.span("them"))) for cell in cells]
     alone = [each for cell in named if all(each[0] in initials for each in cell) for each in cell]
@@ -103,7 +107,7 @@ def _shown_beside(text: str, name: Name) -> Iterator[str]:
     """Yield what a legend, or the cell before or behind a name, shows to stand for it: "Tz | Anna Tölz"."""
     before = patterns.SHOWN_BEFORE.search(text[max(0, name.begin - 12) : name.begin])
     behind = patterns.SHOWN_BEHIND.match(text, name.end)
-    named = text[name.begin : name.end].lower()
+    named = f"{text[name.begin : name.end]} ".lower() * 2  # a surname may stand first
     for it in (match["it"] for match in (before, behind) if match):
         if it.isupper() and it.lower() in terms():
             continue

@@ -24,7 +24,7 @@ STRONG = re.compile(rf"(?:(?:project|team|model|key|client|current) )?(?:{WORDS[
 WEAK = re.compile(rf"(?:{WORDS['roles']})|[RACI](?:/[RACI])?", re.I)
 FIRMS = re.compile(rf"(?:{WORDS['firm_labels']})", re.I)
 USERS = re.compile(rf"(?:{WORDS['users']})", re.I)
-LOGIN = re.compile(r"(?<!\S)[a-z][\w.-]{3,}(?!\S)")
+LOGIN = re.compile(r"(?<![\w@./\\-])[a-z][\w.-]{2,}\w(?![\w@-]|\.\w)")
 USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<users>[\w.-]{{3,}}(?:, [\w.-]{{3,}})*)")
 FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
 FIRM_BEHIND = re.compile(rf" (?:{FIRM.pattern}|[&+] (?:Partners?|Associates|Sons|Söhne|Co)\b)", re.I)

@@ -17,7 +17,7 @@ SLOTS = {"address": ADDRESS, "project": "<project>", "client": "<client>", "site
 _FORMS = "|".join(WORDS["address_forms"]).replace("~", WORDS["address_word"]).replace("[@", f"[{UPPER}")
 ADDRESSES = re.compile(rf"(?<![\w/-])(?<!\d:)(?:{_FORMS})", re.MULTILINE)
 _BEFORE = r"(?:^|\||(?<=[.;,] ))[ \t#*\d.]{0,8}"
-_AFTER = r"(?=[ \t]*(?:\||$)|\.$|\. (?!\d)|, [a-z])"
+_AFTER = r"(?=[ \t]*(?:\||$)|\.$|\. (?!\d)|, [a-z<]| [(\u2013-])"
 _COLON = r"[ .]*(?::? ?\||:) ?"
 _NOUN, _OWNER, _WORD = (rf"(?i:{WORDS[kind]})" for kind in ("project_nouns", "number_owners", "number_words"))
 _NUMBER = (
@@ -111,20 +111,23 @@ def _filed(text: str) -> set[str]:
 
 
 def _like(number: str, sure: bool) -> str:
-    """Return the pattern of a number of a project however it is joined, and if it is `sure`, of others alike.
+    """Return the pattern of a number of a project however it is joined, and of others alike.
 
-    "AB-24-117" is "AB_24_117" in names of files, and "AB-23-009" another one of the firm. "24.117" may be a sum of
-    money: others alike stand at the beginning of a line or in brackets.
+    "AB-24-117" is "AB_24_117" or "24_" in names of files, and "AB-23-009" another one of the firm. "24.117" may be a
+    sum of money: others alike stand at the beginning of a line or in brackets.
     """
     letters, figures = (len(re.findall(kind, number)) for kind in (r"[^\W\d_]", r"\d"))
     parts, between = re.split(r"[\W_]", number), r"[\W_]?" if figures > 3 else r"[\W_]"
-    others = [re.sub(r"\d", r"\\d", part) for part in parts]
-    if not (sure and figures > 3 and (letters or len(parts) > 1)):
-        return between.join(parts)
-    if letters > 1 and len(parts) > 1:
-        return between.join(others)
+    written, others = (between.join(each) for each in (parts, [re.sub(r"\d", r"\\d", part) for part in parts]))
+    longest = max(re.findall(r"\d[\d.]*\d", number), key=len, default="")
+    if len(longest) > 3 and longest != number and not re.fullmatch(r"(?:19|20)\d\d", longest):
+        written += rf"|{re.escape(longest)}(?=[_-](?-i:[A-Z]))"
+    if figures < 4 or len(parts) == 1 or not (sure or letters > 1):
+        return written
+    if letters or (figures > 4 and re.fullmatch(r"\d+[/-]\d+", number)):
+        return rf"{written}|(?!\d*[/-](?:19|20)\d\d\b){others}"
     alike = re.sub(r"\d", r"\\d", re.escape(number))
-    return rf"{between.join(parts)}|(?:(?<=\()|^|(?<=^[-\u2013\u2022] )){alike}(?=\)|:?,? (?-i:[{UPPER}]))"
+    return rf"{written}|(?:(?<=\()|^|(?<=^[-\u2013\u2022] )){alike}(?=\)|:?,? (?-i:[{UPPER}]))"
 
 
 def _is_called(name: str) -> bool:
