@@ -28,7 +28,7 @@ POSTED = re.compile(
     rf"(?:(?<![\w-])(?:(?:{WORDS['country_codes']})-)?"
     rf"(?:\d{{5}}(?:-\d{{3}})?|\d{{7}}|\d{{4}}(?: [A-Z]{{2}})?|\d\d-\d{{3}}|\d{{4}}-\d{{3}}|\d{{3}} \d\d) {_TOWN}"
     rf"|(?:{_TOWN},? )?(?:{_CODES})|(?:PIN|CEP|C\.P\.)(?: code)?:? ?[\d-]{{5,9}}|S\(\d{{6}}\)"
-    rf"|[{UPPER}][a-z]{{2,}}(?: {_WORD}){{0,2}}(?: ?[-\u2013])? \d{{3}} ?\d{{3}})"
+    rf"|[{UPPER}][a-z]{{2,}}(?: {_WORD}){{0,2}}(?: ?[-\u2013])? (?:\d{{3}} ?\d{{3}}|\d{{7}}))"
     r"(?=$| [(\u2013-]|[,.:;|\n]| [a-z])",
     re.MULTILINE,
 )
@@ -38,13 +38,13 @@ CERTAIN = re.compile(
     r"|[a-z],? [A-Z]{1,2}\d[\dA-Z]? \d[A-Z]{2}$|[a-z)],? (?:[A-Z]{2} )?[A-Z]\d[A-Z] ?\d[A-Z]\d$"
 )
 SURE = re.compile(WORDS["sure_streets"])
-BOX = re.compile(rf"(?i:{WORDS['post_boxes']}) ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d. ]*(?:-\d+)?\w?(?: [{UPPER}].*)?")
+BOX = re.compile(rf"(?i:{WORDS['post_boxes']}) ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d. ]*(?:-\w+)?\w?(?: [{UPPER}].*)?")
 PART = re.compile(rf"(?i:{WORDS['address_parts']})|#\d+-\d+(?: [{UPPER}]\w+){{0,4}}")
 CODE = re.compile(r"\d{4,6}|\d{5}-\d{3}")  # behind a town
 _NUMBER = r"\d{1,5} ?[A-Za-z]?(?:[-/\u2013][\w/.-]+| - \d{1,5})?(?: [A-Z])?(?: (?:bus|bte|app?\.|lok\.|m\.) ?[\w/]+)?"
 STREET = re.compile(
     rf"(?:{_NUMBER}(?: (?:bis|ter))? )?(?:(?=.* )(?:{_WORD} ){{0,4}}(?i:{WORDS['streets']})(?: {_WORD}){{0,6}}"
-    rf"|(?:{_NAME} ){{0,3}}[\w-]*(?:{WORDS['street_endings']})(?: {_NUMBER}(?:/[\w ]+)*)?)"
+    rf"|(?:{_NAME} ){{0,3}}[\w-]*(?:{WORDS['street_endings']})(?: {_NUMBER}(?:/[\w. /]+)?)?)"
 )
 NUMBERED = re.compile(
     rf"(?:{_NAME} ){{1,4}}{_NUMBER}|(?i:no?[.\u00ba\u00b0:]* ?)?(?!\d{{5}}){_NUMBER}(?: {_NAME}){{0,5}}"
@@ -154,6 +154,8 @@ def _begin(text: str, begin: int, end: int) -> tuple[int, str]:
     for match in (each for each in posted if CERTAIN.search(each[0])):
         if match.start() == begin or not match[0][0].isdigit():
             return min([match.start(), *(start for start, kind in kinds if kind == "street")]), "posted"
+    if kinds and kinds[0] == (begin, "numbered"):  # "Vossem 15 bus 4"
+        return kinds[0]
     return next((each for kind in BEGINS for each in kinds if each[1] == kind), (begin, ""))
 
 
