@@ -17,7 +17,7 @@ SLOTS = {"address": ADDRESS, "project": "<project>", "client": "<client>", "site
 _FORMS = "|".join(WORDS["address_forms"]).replace("~", WORDS["address_word"]).replace("[@", f"[{UPPER}")
 ADDRESSES = re.compile(rf"(?<![\w/-])(?<!\d:)(?:{_FORMS})", re.MULTILINE)
 _BEFORE = r"(?:^|\||(?<=[.;,] ))[ \t#*\d.]{0,8}"
-_AFTER = r"(?=[ \t]*(?:\||$)|\.$|\. (?!\d)|, [a-z<]| [(\u2013-])"
+_AFTER = r"(?=[ \t]*(?:\||$)|\.$|\. (?!\d)|, [a-z<])"
 _COLON = r"[ .]*(?::? ?\||:) ?"
 _NOUN, _OWNER, _WORD = (rf"(?i:{WORDS[kind]})" for kind in ("project_nouns", "number_owners", "number_words"))
 _NUMBER = (
@@ -65,11 +65,11 @@ CALLED = {
     for kind in ("site", "client")
 }
 LABELS = {
-    kind: re.compile(rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?)(?:{colon})(?P<it>{value}){_AFTER}", re.MULTILINE)
-    for kind, label, colon, value in (
-        ("address", WORDS["address_labels"], _COLON, r"[^|\n]*\d[^|\n]*?"),
-        ("client", WORDS["client_labels"], _COLON, _CLIENT),
-        ("site", WORDS["site_labels"], _COLON, rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?"),
+    kind: re.compile(rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?){_COLON}(?P<it>{value}){after}", re.MULTILINE)
+    for kind, label, value, after in (
+        ("address", WORDS["address_labels"], r"[^|\n]*\d[^|\n]*?", _AFTER),
+        ("client", WORDS["client_labels"], rf"{_CLIENT}(?: \(Pty\) Ltd)?", rf"(?:(?= [(-])|{_AFTER})"),
+        ("site", WORDS["site_labels"], rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?", rf"(?:(?= - )|{_AFTER})"),
     )
 } | {"project": PROJECTS}
 
