@@ -29,13 +29,6 @@ def token_nats(logits: Tensor, targets: Tensor, ignored: int = -100) -> Tensor:
     return nats.view(targets.shape)
 
 
-def bits_per_character(nats: float, characters: int) -> float:
-    """Convert the nats of a whole text to bits per character. Raises ValueError for a text without characters."""
-    if characters < 1:
-        raise ValueError(f"bits per character need at least one character (given {characters})")
-    return nats / math.log(2) / characters
-
-
 def words(text: str) -> list[str]:
     """Return the lower-case words of a text: runs of letters, with apostrophes inside."""
     return [word.lower() for word in WORD.findall(text)]

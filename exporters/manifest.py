@@ -16,8 +16,18 @@ def begin(out: Path, files: Mapping[str, bytes], *model_folders: Path) -> None:
     """
     if out.resolve() in [folder.resolve() for folder in model_folders]:
         raise ValueError(f"--out {out} is the model's own folder; give another")
-    if (out / NAME).is_file():
-        _remove_earlier(out)
+    if (earlier := out / NAME).is_file():
+        try:
+            stored = {name: facts["sha256"] for name, facts in json.loads(earlier.read_bytes())["files"].items()}
+            if not stored:
+                raise ValueError("it lists no files")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{earlier} is not the manifest of an export; give another --out, or remove it") from error
+        earlier.unlink()  # first, as a folder without a manifest is no export
+        for name, digest in stored.items():
+            path = out / name
+            if path.resolve().is_relative_to(out.resolve()) and path.is_file() and sha256(path) == digest:
+                path.unlink()
     for name, data in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(out / name, data)
@@ -25,25 +35,9 @@ def begin(out: Path, files: Mapping[str, bytes], *model_folders: Path) -> None:
             raise RuntimeError(f"{name} differs from what was written")
 
 
-def _remove_earlier(out: Path) -> None:
-    earlier = out / NAME
-    try:
-        stored = {name: facts["sha256"] for name, facts in json.loads(earlier.read_bytes())["files"].items()}
-        if not stored:
-            raise ValueError("it lists no files")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{earlier} is not the manifest of an export; give another --out, or remove it") from error
-    earlier.unlink()  # first, as a folder without a manifest is no export
-    for name, digest in stored.items():
-        path = out / name
-        if path.resolve().is_relative_to(out.resolve()) and path.is_file() and sha256(path) == digest:
-            path.unlink()
-
-
 def finish(out: Path, names: Sequence[str], facts: Mapping[str, object]) -> int:
     """Write `facts` with the bytes and sha256 of each file, and return the total bytes. Call it last."""
     sizes = {name: (out / name).stat().st_size for name in names}
     files = {name: {"bytes": size, "sha256": sha256(out / name)} for name, size in sizes.items()}
-    text = json.dumps({**facts, "files": files}, indent=2, allow_nan=False) + "\n"
-    write_whole(out / NAME, text.encode())
+    write_whole(out / NAME, (json.dumps({**facts, "files": files}, indent=2, allow_nan=False) + "\n").encode())
     return sum(sizes.values())

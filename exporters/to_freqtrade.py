@@ -58,7 +58,11 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
                 **own.model_dump(include={"threshold", "verdict", "reason", "recalibration"}),
             }
             warning["headline"], rules[str(member)] = model.rule.headline, _rules(model)
-            arrays[coin], models[coin] = _arrays(model, coin, number), model
+            # What the classifier reads: the model's tensors, the coin's own drift and spread, and its scaler.
+            read = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+            read |= {name: read[name][number] for name in ("drift", "spread")}
+            read |= {name: np.array(model.config.scalers[coin][name], np.float64) for name in ("mean", "std")}
+            arrays[coin], models[coin] = read, model
     first, *others = rules.values()
     if any(other != first for other in others):
         raise ValueError(f"the members of {run} have different rules: {rules}; export them one by one")
@@ -120,14 +124,6 @@ def _rules(model: PooledExperts) -> dict[str, object]:
         "stop": model.rule.costs.get("stop"),
         "timeframe": model.config.about["timeframe"],
     }
-
-
-def _arrays(model: PooledExperts, coin: str, number: int) -> dict[str, np.ndarray]:
-    """Return what the classifier of a coin reads: the model's tensors, its own drift and spread, and its scaler."""
-    found = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
-    found |= {name: found[name][number] for name in ("drift", "spread")}
-    scaler = model.config.scalers[coin]
-    return found | {name: np.array(scaler[name], np.float64) for name in ("mean", "std")}
 
 
 def _difference(out: Path, coin: str, model: PooledExperts) -> float:

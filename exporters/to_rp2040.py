@@ -63,13 +63,17 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
         files |= {f"story/{name}": data for name, data in written.items()}
     manifest.begin(out, files, model_folder)
     error = logit_error(model, integers)
-    sram = rp2040.sram_bytes(model.config)
+    sram, prompt = rp2040.sram_bytes(model.config), known_beginning(PROMPT, model)
+    ids = model.tokenizer.encode(prompt).ids
+    tokens = list(integers.decode(ids, NUM_TOKENS))
+    text = model.tokenizer.decode(ids + tokens)
     facts = {
         **identity("rp2040", run, model_folder, model),
         "flash_bytes": len(files[UF2]) // len(chosen) // uf2.BLOCK * uf2.PAGE,
         "sram_bytes": sram,  # without the stack of half a kilobyte, which has memory banks of its own
         "quantization": error,
-        "expected": _told(model, integers),
+        # What a device has to answer to a fixed prompt.
+        "expected": {"prompt": prompt, "prompt_tokens": ids, "tokens": tokens, "text": text},
     }
     size = manifest.finish(out, tuple(files), facts)
     return (
@@ -93,14 +97,6 @@ def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[st
         "root_mean_square": float(f"{sqrt((difference**2).mean()):.4g}"),
         "num_logits": difference.size,
     }
-
-
-def _told(model: TinyTransformer, integers: IntegerTransformer) -> dict[str, object]:
-    """Return the answer, the reference's, that a device has to give to a fixed prompt."""
-    prompt = known_beginning(PROMPT, model)
-    ids = model.tokenizer.encode(prompt).ids
-    tokens = list(integers.decode(ids, NUM_TOKENS))
-    return {"prompt": prompt, "prompt_tokens": ids, "tokens": tokens, "text": model.tokenizer.decode(ids + tokens)}
 
 
 def known_beginning(text: str, model: TinyTransformer) -> str:

@@ -50,7 +50,16 @@ def export(
     size = manifest.finish(out, names, {**facts, "maximum_absolute_difference": difference})
     equal = f"equal to {source} in every weight and output"
     line = f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, {equal}"
-    return line if push is None else f"{line}; {_push(out, push)}"
+    if push is None:
+        return line
+    files = [manifest.NAME, *json.loads((out / manifest.NAME).read_bytes())["files"]]
+    with hub.explained(f"{out} is complete, but cannot be uploaded to {push}"):  # in one commit
+        api = HfApi(library_name="one-training-pipeline")
+        url = api.create_repo(push, private=True, exist_ok=True)
+        operations = [CommitOperationAdd(file, str(out / file)) for file in files]
+        commit = api.create_commit(push, operations, commit_message="Export of a trained model")
+        uploaded = f"uploaded to {url} (commit {commit.oid[:12]})"
+        return f"{line}; {uploaded}; a new repository is private until you change that"
 
 
 def prove_equal(model: io.Model, exported: io.Model) -> dict[str, float]:
@@ -71,14 +80,3 @@ def _outputs(model: io.Model) -> dict[str, Tensor]:
     # Gradients stay on, so that a policy gives log-probabilities and not only its choices.
     found = (leaf for leaf in tree_leaves(model(**model.example())) if isinstance(leaf, Tensor))
     return {str(number): tensor for number, tensor in enumerate(found)}
-
-
-def _push(out: Path, name: str) -> str:
-    """Upload a complete export in one commit, a new repository being private, and say where; ValueError if not."""
-    files = [manifest.NAME, *json.loads((out / manifest.NAME).read_bytes())["files"]]
-    with hub.explained(f"{out} is complete, but cannot be uploaded to {name}"):
-        api = HfApi(library_name="one-training-pipeline")
-        url = api.create_repo(name, private=True, exist_ok=True)
-        operations = [CommitOperationAdd(file, str(out / file)) for file in files]
-        commit = api.create_commit(name, operations, commit_message="Export of a trained model")
-        return f"uploaded to {url} (commit {commit.oid[:12]}); a new repository is private until you change that"

@@ -12,7 +12,6 @@ from common.config import Section
 
 LONGEST_PROMPT = 10_000  # characters
 
-
 Stop = Annotated[str, Field(min_length=1, max_length=1000)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 

@@ -24,14 +24,13 @@ from pipelines.engine.workload import Workload
 from pipelines.inventory import found
 from pipelines.run.folder import Run
 
-Configure = Callable[[argparse.Namespace, Workload, Run], BaseConfig]
 FINISHED = re.compile(r"""\s[\w.]+=("[^"]*"|'[^']*'|[^\s"'])*(?=\s)""")  # words key=value before the last
 RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")  # by torchrun after a failure, and by Slurm
 
 
 def parse(
     description: str | None,
-    configure: Configure | None = None,
+    configure: Callable[[argparse.Namespace, Workload, Run], BaseConfig] | None = None,
     resume: bool = False,
     steps: int | None = None,
     argv: Sequence[str] | None = None,

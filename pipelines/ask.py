@@ -36,8 +36,7 @@ def main() -> None:
         parser.error("nothing to write: give --next FILE, --ranking FILE, or both")
     from pipelines.workloads.lmol import asking  # torch takes seconds
 
-    outputs = [path for path in (args.next, args.ranking) if path]
-    ranking = asking.rank(args.source, args.model, outputs, args.words)
+    ranking = asking.rank(args.source, args.model, [path for path in (args.next, args.ranking) if path], args.words)
     for line in ranking.notes:
         print(line)
     if args.next:

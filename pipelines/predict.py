@@ -71,8 +71,7 @@ def main() -> None:
     given = command_inputs.given(paths, fields, inputs, pipe)
     at_once = 64 if paths and command_inputs.PIPE not in paths else 1
     table = Table() if args.csv else None
-    answered = _text(model, given, settings) if args.stream else _answers(model, given, settings, at_once, table)
-    found = list(answered)
+    found = list(_text(model, given, settings) if args.stream else _answers(model, given, settings, at_once, table))
     if args.csv and table:
         files.write_text(args.csv, table.text())
         left_out = f"; left out, as a cell cannot hold them: {', '.join(table.left_out)}" if table.left_out else ""

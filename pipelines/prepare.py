@@ -29,14 +29,10 @@ def main() -> None:
     shown = {key: value for key, value in facts if value not in (None, "", [], {}) and not OF_FILES.fullmatch(key)}
     width = max(map(len, shown), default=0)
     for key, value in shown.items():
-        print(f"{key:{width}}  {_short(value)}")
+        parts = list(map(str, value)) if isinstance(value, list) else [str(value)]
+        more = f", ... ({len(parts)} in all)" if len(parts) > MOST else ""
+        print(f"{key:{width}}  {', '.join(parts[:MOST])}{more}")
     print(f"\nprepared: {folder}, with more in manifest.json")
-
-
-def _short(value: object) -> str:
-    if isinstance(value, list) and len(value) > MOST:
-        return f"{', '.join(map(str, value[:MOST]))}, ... ({len(value)} in all)"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 if __name__ == "__main__":

@@ -47,8 +47,7 @@ def main() -> None:
     elif args.command == "clean":
         print(clean(inventory.find(args.runs), bool(args.runs), args.checkpoints, args.yes))
     else:
-        width = [shutil.get_terminal_size().columns] * sys.stdout.isatty()
-        runs = inventory.table(inventory.find(), *width)
+        runs = inventory.table(inventory.find(), *[shutil.get_terminal_size().columns] * sys.stdout.isatty())
         print(runs or "no run below runs/ yet; pipelines/train.py --help says how to begin")
 
 

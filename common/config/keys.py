@@ -115,15 +115,11 @@ def as_text(found: Sequence[Group], values: Mapping[str, object], width: int = W
 
 
 def _group_text(group: Group, values: Mapping[str, object], width: int) -> str:
-    lines = textwrap.wrap(f"{group.name}: {group.description}", width) if group.name else []
+    lines, inner = textwrap.wrap(f"{group.name}: {group.description}", width) if group.name else [], " " * 6
     for key in group.keys:
         value = values.get(key.name, key.default)
         head, kind = key.name if value is PydanticUndefined else f"{key.name}={shown(value)}", f"({key.type})"
-        for text, indent in ((f"{head}  {kind}", 2),) if len(head + kind) <= width - 4 else ((head, 2), (kind, 6)):
-            lines += _wrapped(text, width, indent)
-        lines += _wrapped(key.description, width, 6)
+        parts = [(f"{head}  {kind}", "  ")] if len(head + kind) <= width - 4 else [(head, "  "), (kind, inner)]
+        for text, indent in (*parts, (key.description, inner)):
+            lines += textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=inner, break_on_hyphens=False)
     return "\n".join(lines)
-
-
-def _wrapped(text: str, width: int, indent: int) -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=" " * indent, subsequent_indent=" " * 6, break_on_hyphens=False)

@@ -86,7 +86,10 @@ def pack_vocabulary(tokenizer: Described) -> bytes:
         raise ValueError("the tokenizer's ids are not 0, 1, 2 and so on without gaps; train it again")
     if tuple(names[:2]) != SPECIAL_TOKENS:
         raise ValueError(f"the tokenizer's first tokens are {names[:2]}, not {list(SPECIAL_TOKENS)}; train it again")
-    byte_of = _alphabet()
+    # GPT-2's byte-level alphabet, in which printable bytes stand for themselves.
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    byte_of = {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
     if foreign := set("".join(names[2:])) - byte_of.keys():
         raise ValueError(f"the tokenizer has a character of no byte, {min(foreign)!r}; train it byte-level")
     texts = [b"", b"", *(bytes(byte_of[character] for character in name) for name in names[2:])]
@@ -135,13 +138,6 @@ def _check_tokenizer(tokenizer: Described) -> None:
     if unexpected:
         unknown = f"the tokenizer has settings that a device does not follow: {', '.join(unexpected)}"
         raise ValueError(f"{unknown}; train it as the tinystories workload does")
-
-
-def _alphabet() -> dict[str, int]:
-    """The byte for each character of GPT-2's byte-level alphabet, in which printable bytes stand for themselves."""
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
 def _stored(kind: str, values: np.ndarray | Sequence[int] | Sequence[tuple[int, int, int]], what: str) -> bytes:

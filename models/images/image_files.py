@@ -58,7 +58,12 @@ def read(source: Path | bytes, size: int, maximum_pixels: int, fit: str = "crop"
         try:
             file = io.BytesIO(source) if isinstance(source, bytes) else source
             with Image.open(file, formats=_formats(source)) as image:
-                _check_size(image, maximum_pixels)
+                width, height = image.size
+                if width * height > maximum_pixels:
+                    many = f"{width:,} x {height:,} pixels, {maximum_pixels:,} are allowed"
+                    raise TooLargeError(f"too large: {many}; scale it down first")
+                if min(width, height) < SMALLEST_SIDE:
+                    raise RefusedError(f"too small: {width} x {height} pixels, {SMALLEST_SIDE} a side are needed")
                 animated = bool(getattr(image, "is_animated", False))
                 image.load()
                 upright = ImageOps.exif_transpose(_rgb(image))
@@ -117,15 +122,6 @@ def reads_heic() -> bool:
         return False
     pillow_heif.register_heif_opener()
     return True
-
-
-def _check_size(image: Image.Image, maximum_pixels: int) -> None:
-    width, height = image.size
-    if width * height > maximum_pixels:
-        size = f"{width:,} x {height:,} pixels, {maximum_pixels:,} are allowed"
-        raise TooLargeError(f"too large: {size}; scale it down first")
-    if min(width, height) < SMALLEST_SIDE:
-        raise RefusedError(f"too small: {width} x {height} pixels, {SMALLEST_SIDE} a side are needed")
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -42,7 +42,6 @@ class Rules(NamedTuple):
 
 RULES = Rules(**json.loads(Path(__file__).with_name("candle_names.json").read_text()))
 
-
 MINUTE = 60_000
 # Weeks and months are left out: their candles do not open at multiples of their length since 1970.
 TIMEFRAMES = {name: int(name[:-1]) * RULES.minutes[name[-1]] * MINUTE for name in RULES.lengths}

@@ -245,7 +245,14 @@ class SignalModel(io.Model):
         found = _sound(given, coin or own, step)
         if len(found) < self.candles_needed:
             raise ValueError(f"there are only {len(found)} candles; give {self.candles_needed} or more")
-        _check_steps(found)
+        apart = np.diff(found.time)
+        if (apart == apart[0]).all() and apart[0] != step:
+            learnt = f"the model learnt from candles of {step / 60_000:g}; give those, or train on these"
+            raise ValueError(f"these candles are of {apart[0] / 60_000:g} minutes, {learnt}")
+        if len(breaks := np.flatnonzero(apart != step)):
+            before, after = found.time[breaks[0]], found.time[breaks[0] + 1]
+            gap = f"the candle after {before} ms is {after} ms, not {before + step}"
+            raise ValueError(f"there is a gap: {gap}; give candles without gaps")
         if lacking := [name for name in self.config.context if name not in context]:
             raise ValueError(f"this model takes the candles of {', '.join(lacking)}, too; give them as context")
         others = {name: _sound(context[name], name, step) for name in self.config.context}
@@ -290,19 +297,6 @@ def _sound(given: Mapping[str, ArrayLike], coin: str, timeframe_ms: int) -> Cand
         possible = "prices must be finite, above 0 and between low and high, and the volume not negative"
         raise ValueError(f"the candle of {found.time[bad[0]]} ms cannot be: {possible}")
     return found
-
-
-def _check_steps(found: Candles) -> None:
-    """Raise ValueError for candles of another timeframe, or with a gap."""
-    apart, step = np.diff(found.time), found.timeframe_ms
-    if (apart == apart[0]).all() and apart[0] != step:
-        learnt = f"the model learnt from candles of {step / 60_000:g}; give those, or train on these"
-        raise ValueError(f"these candles are of {apart[0] / 60_000:g} minutes, {learnt}")
-    breaks = np.flatnonzero(apart != step)
-    if len(breaks):
-        before, after = found.time[breaks[0]], found.time[breaks[0] + 1]
-        gap = f"the candle after {before} ms is {after} ms, not {before + step}"
-        raise ValueError(f"there is a gap: {gap}; give candles without gaps")
 
 
 def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:

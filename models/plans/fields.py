@@ -92,21 +92,18 @@ def fits(headings: Sequence[str]) -> np.ndarray:
 
     A heading such as "Mobilisation and risk" also fits, a little less, what its parts fit.
     """
-    parts = [[heading, *found] if len(found := AND.split(heading)) > 1 else [heading] for heading in headings]
-    alike = _alike([significant(part) for own in parts for part in own])
-    firsts = np.cumsum([0, *map(len, parts)])[:-1]
-    factors = np.full(len(alike), PART)
-    factors[firsts] = 1
-    return np.asarray(np.maximum.reduceat(alike * factors[:, None], firsts)) if len(firsts) else alike
-
-
-def _alike(found: Sequence[frozenset[str]]) -> np.ndarray:
+    parts = [[heading, *halves] if len(halves := AND.split(heading)) > 1 else [heading] for heading in headings]
+    found = [significant(part) for own in parts for part in own]
     inside = np.array([[word in words for word in _COLUMNS] for words in found], float).reshape(len(found), -1)
     common = inside @ _PHRASE_WORDS.T
     whole = np.array([weight(words) for words in found])[:, None] + _SUMS - common
     alike = common / np.maximum(whole, 1e-9)
     alike = np.where(_IS_LONG & (common > _SUMS - 1e-9), WITHIN + (1 - WITHIN) * alike, alike)
-    return np.asarray(np.maximum.reduceat(alike * _FACTORS, _FIRSTS, 1))
+    alike = np.maximum.reduceat(alike * _FACTORS, _FIRSTS, 1)
+    firsts = np.cumsum([0, *map(len, parts)])[:-1]
+    factors = np.full(len(alike), PART)
+    factors[firsts] = 1
+    return np.asarray(np.maximum.reduceat(alike * factors[:, None], firsts)) if len(firsts) else alike
 
 
 def field_of(heading: str) -> str | None:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Indices = tuple[NDArray[np.intp], NDArray[np.intp]]
 
 
 def nearest(lengths: Floats) -> Floats:
@@ -78,7 +77,7 @@ METRICS = {
 }
 
 # The entries of a symmetric matrix in the order of the file. One triangle by columns reads as the other by rows.
-LAYOUTS: dict[str, Callable[[int], Indices]] = {
+LAYOUTS: dict[str, Callable[[int], tuple[NDArray[np.intp], NDArray[np.intp]]]] = {
     "FULL_MATRIX": lambda size: np.divmod(np.arange(size**2), size),
     **{name: lambda size: np.triu_indices(size, 1) for name in ("UPPER_ROW", "LOWER_COL")},
     **{name: lambda size: np.tril_indices(size, -1) for name in ("LOWER_ROW", "UPPER_COL")},

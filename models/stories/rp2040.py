@@ -121,8 +121,3 @@ def cycles_per_token(config: TinyTransformerConfig) -> float:
     # For the memory, every word of a row is missing from the cache of the flash.
     words = len(config.memory) * (1 + width / 4)
     return multiplied + between + words * FLASH_WORD_CYCLES + (len(config.memory) + 1) * 15 * width
-
-
-def tokens_per_second(config: TinyTransformerConfig) -> float:
-    """Estimated speed of both cores at 125 MHz with a full cache."""
-    return CLOCK_HZ / cycles_per_token(config)

@@ -257,7 +257,11 @@ class Loop:
             count = scores.pop("count", None)
             total = len(next(iter(scores.values()))) if count is None else float(count.double().sum())
             values = {f"val/{name}": float(score.double().sum()) / total for name, score in scores.items()}
-            value = self._chosen({**values, **extra})
+            values |= extra
+            if (name := self.metric.name) not in values:
+                hint = f"did you mean {near[0]}? It" if (near := nearest(name, values)) else "it"
+                raise UserError(f"training.metric: validation gives no {name}; {hint} gives {', '.join(values)}")
+            value = values[name]
             finite = math.isfinite(value)
             better = finite and self.metric.better(value, progress.best)
             progress.validated = progress.step
@@ -268,15 +272,9 @@ class Loop:
             else:
                 progress.stale += 1
         self.model.train()
-        note = "  (best so far)" if better else "" if finite else f"  ({self.metric.name} is no number: not the best)"
-        self.monitor.validated(progress.step, {**values, **extra}, note)
-        self._call(lambda hook, now: hook.on_validation(now, {**values, **extra}))
-
-    def _chosen(self, values: Mapping[str, float]) -> float:
-        if (name := self.metric.name) not in values:
-            hint = f"did you mean {near[0]}? It" if (near := nearest(name, values)) else "it"
-            raise UserError(f"training.metric: validation gives no {name}; {hint} gives {', '.join(values)}")
-        return values[name]
+        note = "  (best so far)" if better else "" if finite else f"  ({name} is no number: not the best)"
+        self.monitor.validated(progress.step, values, note)
+        self._call(lambda hook, now: hook.on_validation(now, {**values}))
 
     def _averaged(self) -> contextlib.AbstractContextManager[None]:
         average = self.updater.average

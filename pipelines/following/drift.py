@@ -54,8 +54,12 @@ def advanced(drift: Drift, answer: Answered, step: int) -> tuple[Drift, list[str
         begin, name = answer.outcome
         place = begin // step % max((answer.time - begin) // step, 1)
         p, known = np.maximum(list(claimed.values()), 1e-9), list(claimed).index(name)
-        factors[f"calibration {place}"] = _other_forecasts(p / p.sum())[:, known] / (p / p.sum())[known], CALM
-        factors[f"hits {place}"] = np.array([1 - STAKE * ((known == p.argmax()) - p.max() / p.sum())]), CALM
+        p = p / p.sum()
+        logs, tilts = np.log(p), TILT * np.eye(len(p))
+        # What is bet on in place of p (K,): sharper, flatter, a class more or less likely; (2 + 2 K, K).
+        others = np.exp(np.vstack([logs * SHARPER, logs / SHARPER, logs + tilts, logs - tilts]))
+        factors[f"calibration {place}"] = (others / others.sum(1, keepdims=True))[:, known] / p[known], CALM
+        factors[f"hits {place}"] = np.array([1 - STAKE * ((known == p.argmax()) - p.max())]), CALM
         pending = {time: each for time, each in pending.items() if time > begin}
     if answer.probabilities:
         pending[answer.time] = answer.probabilities
@@ -74,10 +78,3 @@ def advanced(drift: Drift, answer: Answered, step: int) -> tuple[Drift, list[str
             alarms.append(test)
             capital = {other: each for other, each in capital.items() if other.split()[0] != test}
     return Drift(capital=capital, pending=pending, block=block, blocks=blocks), alarms
-
-
-def _other_forecasts(p: np.ndarray) -> np.ndarray:
-    """Return what is bet on in place of p (K,): sharper, flatter, a class more or less likely; (2 + 2 K, K)."""
-    logs, tilts = np.log(p), TILT * np.eye(len(p))
-    others = np.exp(np.vstack([logs * SHARPER, logs / SHARPER, logs + tilts, logs - tilts]))
-    return np.asarray(others / others.sum(1, keepdims=True))

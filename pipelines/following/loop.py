@@ -163,8 +163,7 @@ class Follower:
     def _strangeness(self, series: str, after: int, until: int, asked: object) -> dict[int, float]:
         """Return how strange the moments in after < time <= until are; {} without a model or features of the series."""
         with suppress(ValueError):
-            model = self.model.models[self.model.member_for(asked)]
-            return self.feed.strangeness(model, series, after, until)
+            return self.feed.strangeness(self.model.models[self.model.member_for(asked)], series, after, until)
         return {}
 
     def _take_in(self, entry: Mapping[str, object]) -> list[str]:

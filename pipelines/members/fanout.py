@@ -137,8 +137,7 @@ class Pool:
 
     def __init__(self, job: Job, device: torch.device, precision: str = "no"):
         self.job, self.device, self.precision = job, device, precision
-        threads = max(config.hardware.threads or 1 for config in job.configs.values())
-        self.at_once = max(1, cores() // threads)
+        self.at_once = max(1, cores() // max(config.hardware.threads or 1 for config in job.configs.values()))
         self.context = workers.start_server(processes.TRAINING)
         self.running: dict[str, BaseProcess] = {}
         self.members: dict[str, list[str]] = {}  # of each process, those that have not ended

@@ -155,8 +155,7 @@ def compute(group: Sequence[Asked]) -> None:
 
     stacked = tree_map(joined, *inputs)
     dimensions = tree_map(lambda x: 0 if isinstance(x, Tensor) else None, stacked)
-    together = vmap(grad_and_value(loss, has_aux=True), dimensions, randomness="same")
-    gradients, (values, figures) = together(*stacked)
+    gradients, (values, figures) = vmap(grad_and_value(loss, has_aux=True), dimensions, randomness="same")(*stacked)
     for number, each in enumerate(group):
         learnt = inputs[number][0]
         value = _Computed.apply(values[number], [gradients[name][number] for name in learnt], *learnt.values())  # type: ignore[no-untyped-call]  # torch has no types for it

@@ -166,8 +166,7 @@ class Run:
         last = self.provenance()  # a resumed run keeps what is known of its earlier starts
         earlier = [*last.pop("earlier"), last] if last else []
         own = {RECORD: str(self.package)} if self.package else {}
-        facts = provenance(world_size, data, precision)
-        write_json(self.provenance_file, {**facts, **own, "earlier": earlier})
+        write_json(self.provenance_file, {**provenance(world_size, data, precision), **own, "earlier": earlier})
 
     def keep_config(self, config: Section) -> None:
         """Write the config, which begins the run."""

@@ -111,14 +111,10 @@ class Scheduler:
                     for request in taken:
                         request.fault = request.fault or error
                 for request in taken:
-                    self._deliver(request)
-
-    def _deliver(self, request: Request) -> None:
-        """Hand over what is new of a request, and whether it is done."""
-        if request.fault or not (request.waiting or request.going):
-            request.done.set()
-            self.requests = [each for each in self.requests if each is not request]
-        request.written.put_nowait("".join(text.taken() for text in request.texts))
+                    if request.fault or not (request.waiting or request.going):
+                        request.done.set()
+                        self.requests = [each for each in self.requests if each is not request]
+                    request.written.put_nowait("".join(text.taken() for text in request.texts))
 
     def _turn(self, requests: Sequence[Request]) -> None:
         """Begin texts and write tokens, in the model's thread."""

@@ -69,8 +69,7 @@ class Guard:
             await Answer({"error": "the server failed; its log says why"}, 500)(scope, receive, sent)
         finally:
             self.held -= held
-            route = getattr(scope.get("route"), "path", "none")
-            self.metrics.count(route, status, time.perf_counter() - began)
+            self.metrics.count(getattr(scope.get("route"), "path", "none"), status, time.perf_counter() - began)
 
     def _admit(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         """Raise Refused for requests from other sites' pages, by a name that others made lead here, or without a token.

@@ -49,10 +49,6 @@ class Sessions:
     def __init__(self, folder: Path):
         self.folder = folder
 
-    def begin(self) -> str:
-        """Return the name of a new session, which no one can guess."""
-        return uuid.uuid4().hex
-
     def text(self, name: str) -> str:
         """Return a session's text. Raises Refused for an unknown one."""
         try:
@@ -107,7 +103,7 @@ class Completions:
 
     async def begin(self, body: bodies.SessionText) -> Response:
         """Begin a session, and read its text."""
-        return await self._extended(self.sessions.begin(), body.text or "", body)
+        return await self._extended(uuid.uuid4().hex, body.text or "", body)  # a name that no one can guess
 
     async def extend(self, name: str, body: bodies.SessionText) -> Response:
         """Replace a session's text, or append to it, and read what is new."""

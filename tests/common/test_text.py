@@ -18,15 +18,6 @@ def test_nats_of_tokens_are_cross_entropy_and_0_where_the_target_is_ignored():
     assert text.token_nats(logits, torch.tensor([[1, 0, 0]]), ignored=0)[0, 1:].tolist() == [0, 0]
 
 
-def test_bits_are_per_character():
-    assert text.bits_per_character(math.log(2) * 12, 4) == pytest.approx(3)
-
-
-def test_bits_of_a_text_without_characters_are_refused():
-    with pytest.raises(ValueError, match="at least one character"):
-        text.bits_per_character(0.0, 0)
-
-
 def test_words_keep_apostrophes_and_lose_case():
     assert text.words("Sam's dog didn\u2019t BARK, 12 times!") == ["sam's", "dog", "didn\u2019t", "bark", "times"]
 

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from common import kneser_ney
 from common.config import load
 from common.disk import files
-from common.text import BITS_PER_NAT, bits_per_character, token_nats
+from common.text import BITS_PER_NAT, token_nats
 from models import io
 from models.stories import rp2040
 from models.stories.ngram_counts import sequences
@@ -118,7 +118,7 @@ def tried(words: Sequence[str], seconds: float, kept: Path) -> dict[str, Any]:
         "cpu_seconds": round(spent),
         "sram_bytes": rp2040.sram_bytes(model.config),
         "flash_bytes": rp2040.flash_bytes(model.config),
-        "tokens_per_s": round(rp2040.tokens_per_second(model.config)),
+        "tokens_per_s": round(rp2040.CLOCK_HZ / rp2040.cycles_per_token(model.config)),
         "training": round(last * per_character, 4),
         **{split: round(bits(network[split], facts[split]), 4) for split in SPLITS},
         "mixed": mixed(network, folder, model.config.vocabulary),
@@ -187,7 +187,7 @@ def together(found: Sequence[dict[str, Any]], config: Config) -> dict[str, Any]:
 
 
 def bits(nats: np.ndarray, facts: Mapping[str, Any]) -> float:
-    return bits_per_character(float(nats.sum()), facts["characters"])
+    return float(nats.sum()) * BITS_PER_NAT / facts["characters"]
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def test_a_plan_is_written_over_a_restart_of_the_server(folder):
 def test_old_sessions_go_and_long_ones_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("pipelines.server.text_routes.MOST_SESSIONS", 2)
     sessions = Sessions(tmp_path / "kept")
-    names = [sessions.begin() for _ in range(3)]
+    names = [f"{number:032x}" for number in range(3)]
     for name in names:
         sessions.write(name, name)
     assert sum(1 for _ in (tmp_path / "kept").glob("*.txt")) == 2 < MOST_SESSIONS

@@ -170,8 +170,7 @@ class Comparator(io.Model):
 
     def _keep(self, scale: ranking.Scale) -> None:
         """Store a scale with the model."""
-        values = (*astuple(scale.davidson), *astuple(scale.reliability))
-        self.fitted.copy_(torch.tensor(values, dtype=torch.float64))
+        self.fitted.copy_(torch.tensor([*astuple(scale.davidson), *astuple(scale.reliability)], dtype=torch.float64))
         self.prior.copy_(scale.prior)
 
     def _scale_of_references(self, budget: int, seed: int) -> ranking.Scale:

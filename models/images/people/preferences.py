@@ -42,7 +42,6 @@ ITERATIONS = 50  # of Newton's method
 SMALLEST = 1e-6  # of a full step of it
 CANDIDATES = 20_000  # pairs among which the next ones are chosen
 
-
 Place = tuple[int, ...]  # in SPREADS, SHARES, LENGTHS and UNITS
 
 
@@ -223,7 +222,14 @@ def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -
     and Verdinelli 1995); the entropy of the answer alone would ask about odd images, which tell of no others. The
     covariance is updated as if each pair had been answered, so that a batch does not ask the same twice.
     """
-    first, second = _candidates(len(posterior.scores), asked, np.random.default_rng(seed))
+    generator, num = np.random.default_rng(seed), len(posterior.scores)
+    after = np.arange(num) + 1
+    first, second = draw(num - after, after, CANDIDATES, generator).T
+    known = set(map(tuple, np.sort(asked[:, :2], axis=1).tolist()))
+    free = np.array([pair not in known for pair in zip(first.tolist(), second.tolist(), strict=True)], bool)
+    first, second = first[free], second[free]
+    swapped = generator.random(len(first)) < 0.5
+    first, second = np.where(swapped, second, first), np.where(swapped, first, second)
     left = posterior.uncertainty()
     difference = posterior.scores[first] - posterior.scores[second]
     chosen: list[int] = []
@@ -264,17 +270,6 @@ def of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) ->
     """Return the quadratic form (P,) of a matrix (N, N) at the differences of two unit vectors each."""
     diagonal = np.diag(matrix)
     return np.asarray((diagonal[first] + diagonal[second] - 2 * matrix[first, second]).clip(min=0))
-
-
-def _candidates(num: int, asked: np.ndarray, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return first and second of pairs that were not asked yet: all, or as many as CANDIDATES at random."""
-    after = np.arange(num) + 1
-    first, second = draw(num - after, after, CANDIDATES, generator).T
-    known = set(map(tuple, np.sort(asked[:, :2], axis=1).tolist()))
-    free = np.array([pair not in known for pair in zip(first.tolist(), second.tolist(), strict=True)], bool)
-    swapped = generator.random(int(free.sum())) < 0.5
-    first, second = first[free], second[free]
-    return np.where(swapped, second, first), np.where(swapped, first, second)
 
 
 def draw(counts: np.ndarray, starts: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:

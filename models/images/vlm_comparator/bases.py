@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 LANGUAGE_MODEL = r".*\.(language_model|text_model)\..*\."  # never the vision tower, whose features are kept
 
-Arrange = Callable[[nn.Module, Tensor, Mapping[str, Tensor]], Tensor]
-
 
 def _and_newline(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
     """Return tokens (U, T + 1, D): an image that is one of several is not cut up, and ends with a learnt token."""
@@ -64,7 +62,7 @@ class Family:
 
     projectors: tuple[str, ...] = ("multi_modal_projector",)  # in the order of their calls; a list of modules as NAME.*
     # (model, the last projector's tokens (U, T, D), inputs) -> the model's own
-    arrange: Arrange = lambda model, tokens, inputs: tokens
+    arrange: Callable[[nn.Module, Tensor, Mapping[str, Tensor]], Tensor] = lambda model, tokens, inputs: tokens
     listed: bool = False  # its features come as a list of an image's each
     prompt: str = ""  # of a processor without chat template, with {question}
     ending: str = ""  # what the processor puts after the prompt
@@ -157,8 +155,7 @@ def _from_hub(config: VlmComparatorConfig) -> LoadedBase:
     revision = base.revision()
     processor = load_processor(base)
     given = {"dtype": base.dtype, "attn_implementation": "sdpa", **_quantized(config, family)}
-    network = base.load(AutoModelForImageTextToText, **given)
-    return LoadedBase(network, processor, family, False, revision)
+    return LoadedBase(base.load(AutoModelForImageTextToText, **given), processor, family, False, revision)
 
 
 def load_processor(base: Base) -> "ProcessorMixin":

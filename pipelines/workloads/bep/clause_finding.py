@@ -34,9 +34,6 @@ class Asked(NamedTuple):
     begun: str  # its first words
 
 
-Ways = dict[str, Callable[[Asked, str], Sequence[Clause]]]
-
-
 def measure(documents: Sequence[Document], most: int, seed: int) -> tuple[dict[str, Plain], list[dict[str, Plain]]]:
     """Ask for `most` clauses of each document at most; return figures for a summary, and a table."""
     held_out: dict[str, list[Asked]] = {}
@@ -86,7 +83,7 @@ def asked(document: Document, most: int) -> list[Asked]:
     return [found[at] for at in np.unique(np.linspace(0, len(found) - 1, most).astype(int))] if found else []
 
 
-def _ways(library: Library, generator: np.random.Generator) -> Ways:
+def _ways(library: Library, generator: np.random.Generator) -> dict[str, Callable[[Asked, str], Sequence[Clause]]]:
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     suggester, clauses = Suggester(library), library.clauses

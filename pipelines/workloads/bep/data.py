@@ -79,8 +79,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     share, worst, copies = described_overlap(parts, held, family)
     lines = sources.listed({**bad, **found.ignored})
     note = "\n".join(filter(None, (*lines, "; ".join(filter(None, (note, copies)))))) or None
-    alphabet = set().union(*(text for _, text in parts["train"])) - set(MASKS)
-    characters = Characters(sorted(alphabet), data.lower_case)
+    characters = Characters(sorted(set().union(*(text for _, text in parts["train"])) - set(MASKS)), data.lower_case)
     judged = np.concatenate([_encode(characters, text) for part in PARTS[1:] for _, text in parts[part]])
     kinds = sorted(set().union(*(each.counts for each in cleaned.values())))
     facts: dict[str, Plain] = {

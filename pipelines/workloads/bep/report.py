@@ -37,9 +37,14 @@ def sections(
             fields = [list(rows) for _, rows in groupby(from_csv(suggested), key=lambda row: row["field"])]
             page = beside(__file__, "suggestions.html", fields=fields, shown=SHOWN)
             parts.append(("Suggestions for the fields", page))
-    first, found = evaluations[0], _compared(evaluations[0])
+    first = evaluations[0]
+    own, others = divide(first.table)
+    found = compare(min(own, key=lambda row: row[BITS]), others, BITS, "95 %")
+    found = found.in_percent(found.rival[BITS])
+    if found.rival["predictor"] == first.summary["strongest_baseline"]:
+        found = replace(found, interval=first.summary["gain_percent_interval"])  # both read one text: narrower
     unseen = beside(__file__, "verdict.html", summary=first.summary, found=found, bits=BITS, split=first.split)
-    unseen += comparison(first.table, divide(first.table)[0], BITS, "95 %", "lower is better")
+    unseen += comparison(first.table, own, BITS, "95 %", "lower is better")
     heading = f"Likelihood of unseen text: {found.heading.lower()}, {found.rival['predictor']}"
     title, said = answered(evaluations, fields, run)
     behind = f"; {found.by('%', 'fewer', 'more')} bits for unseen text than {found.rival['predictor']}"
@@ -77,16 +82,6 @@ def answered(
     typing = saved["typing"] if saved else []
     picture = comparison(typing, typing[:1], "keystrokes saved, %", "95 %", "higher is better") if typing else Markup()
     return heading[0].upper() + heading[1:], answer(outcome, *sentences) + picture
-
-
-def _compared(evaluation: Evaluation) -> Comparison:
-    """Compare the model with the strongest alternative, in percent of the latter's bits per character."""
-    own, others = divide(evaluation.table)
-    found = compare(min(own, key=lambda row: row[BITS]), others, BITS, "95 %")
-    found = found.in_percent(found.rival[BITS])
-    if found.rival["predictor"] == evaluation.summary["strongest_baseline"]:
-        return replace(found, interval=evaluation.summary["gain_percent_interval"])  # both read one text: narrower
-    return found
 
 
 def _measured(evaluation: Evaluation, what: str) -> Markup:

@@ -46,8 +46,7 @@ class CandleFeed:
     def fit(self, models: Mapping[str, object]) -> None:
         """Let inputs have the candles that signals of these models depend on, too."""
         own = [model for model in models.values() if isinstance(model, SignalModel)]
-        used = (model.candles_used(coin) for model in own for coin in model.config.coins)
-        self.used = max([self.used, *used])
+        self.used = max([self.used, *(model.candles_used(coin) for model in own for coin in model.config.coins)])
 
     def new(self, series: str, after: int | None, now: int) -> Iterator[Moment]:
         """Yield the candles that have closed, each with as many before it as count, up to the newest gap."""

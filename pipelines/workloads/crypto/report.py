@@ -42,23 +42,18 @@ def sections(
     pages: list[Page] = [json.loads(test.files[f"{SPLIT}/{symbol}.json"]) for symbol in ranked]
     members = {fold["member"] for page in pages for fold in page["folds"]}
     logged = {name: (run if config.model.coins else run.member(name)).metrics() for name in members}
-    heading, verdict = _verdict(summary, pages)
-    coins = {
-        page["symbol"]: partial(_coin, page, {fold["member"]: logged[fold["member"]] for fold in page["folds"]})
-        for page in pages
-    }
-    verdict += _gains(summary, pages) + _statistics(summary, pages) + _failed(summary["failed"], run)
-    return [(heading, verdict), ("Coin by coin", Markup("\n").join(drawn(call, coins).values()))]
-
-
-def _verdict(summary: Row, pages: Sequence[Page]) -> tuple[str, Markup]:
-    """Return the verdict on all coins: the first line, then sentences on money and predictability."""
     leaks = [page["symbol"] for page in pages if page["verdict"] == LEAK]
     leaked = f" A leak is suspected on {_listed(leaks)}, whose figures are worth nothing." if leaks else ""
     simulated = " The candles are simulated." if summary["simulated"] else ""
     pay = all(page["grades"][PAYS] for page in pages)
     said = f"{predictability(pages)}{leaked}{simulated} Costs: {summary['costs']}."
-    return summary["headline"], answer(WORSE if leaks else BETTER if pay else EVEN, said)
+    coins = {
+        page["symbol"]: partial(_coin, page, {fold["member"]: logged[fold["member"]] for fold in page["folds"]})
+        for page in pages
+    }
+    verdict = answer(WORSE if leaks else BETTER if pay else EVEN, said)
+    verdict += _gains(summary, pages) + _statistics(summary, pages) + _failed(summary["failed"], run)
+    return [(summary["headline"], verdict), ("Coin by coin", Markup("\n").join(drawn(call, coins).values()))]
 
 
 def _compared(page: Page) -> Comparison:

@@ -50,8 +50,11 @@ class Comparisons(Scored):
     @property
     def shares(self) -> list[float]:
         """Shares of First, Second and Similar among all pairs of training images, or among all answers about them."""
-        if self.scored:
-            return pairs.natural_shares(self.scores[self.parts["train"]], self.theta)
+        return pairs.natural_shares(self.scores[self.parts["train"]], self.theta) if self.scored else self.answered
+
+    @property
+    def answered(self) -> list[float]:
+        """Shares of First, Second and Similar among training pairs; none is 0, so that all have a logarithm."""
         counts = np.bincount(self.pairs["train"][:, 2], minlength=len(CLASSES)) + 1.0
         counts[[FIRST, SECOND]] = counts[[FIRST, SECOND]].mean()  # the same answer in two orders
         return list(map(float, counts / counts.sum()))

@@ -39,7 +39,10 @@ def sections(
 
 
 def _of_attribute(config: Config, test: Evaluation) -> list[tuple[str, Markup]]:
-    judged = _compared(test)
+    (own, *_), others = divide(test.table)
+    rival = max((row for row in others if row.get("accuracy") is not None), key=lambda row: row["accuracy"])
+    # In points of accuracy, by the interval of the model's lead.
+    judged = Comparison(own, rival, rival[f"{LEAD} accuracy"], rival[f"{LEAD} accuracy 95 %"]).in_percent(1)
     verdict = beside(__file__, "verdict.html", summary=test.summary, found=judged, even=EVEN)
     if config.data.fold == "all":
         few = test.summary.get("few", "")
@@ -56,13 +59,6 @@ def _of_attribute(config: Config, test: Evaluation) -> list[tuple[str, Markup]]:
     if found["mistakes"]:
         parts.append(("The surest mistakes", beside(__file__, "mistakes.html", mistakes=found["mistakes"])))
     return parts
-
-
-def _compared(test: Evaluation) -> Comparison:
-    """Compare the model with the strongest alternative, in points of accuracy, by the interval of its lead."""
-    (own, *_), others = divide(test.table)
-    rival = max((row for row in others if row.get("accuracy") is not None), key=lambda row: row["accuracy"])
-    return Comparison(own, rival, rival[f"{LEAD} accuracy"], rival[f"{LEAD} accuracy 95 %"]).in_percent(1)
 
 
 def heading(found: Comparison, few: str = "") -> str:

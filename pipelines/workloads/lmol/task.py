@@ -76,7 +76,9 @@ class ComparisonTask(Task):
             workers=workers,
         )
         self.validation = Pairs(images, parts["validation"], encoded, workers=workers)
-        self.prior = torch.stack([self._prior(own) for own in self.sets]).to(device)
+        # Logarithms (A, 3) of the answers' frequencies among training pairs over those among all pairs.
+        shares = ([own.answered for own in self.sets], [own.shares for own in self.sets])
+        self.prior = (torch.tensor(shares[0]).log() - torch.tensor(shares[1]).log()).to(device)
         self.notes = self.data_notes(folder, len(used), time.perf_counter() - began)
         if isinstance(self.model, VlmComparator):
             self.model.rate_factors = dict.fromkeys(self.model.projectors, config.training.projector_rate)
@@ -105,15 +107,6 @@ class ComparisonTask(Task):
     def _known(self, rows: Tensor, found: data.Comparisons) -> Tensor:
         """Return the scores (n,), on the user's scale, of rows of the images in use."""
         return torch.from_numpy(found.scores)[self.used[rows]] * float(found.unit)
-
-    def _prior(self, found: data.Comparisons) -> Tensor:
-        """Return logarithms (3,) of the answers' frequencies among training pairs over those among all pairs.
-
-        First and Second are the same answer in the two orders, so a difference of their counts is averaged out.
-        """
-        counts = torch.bincount(torch.from_numpy(found.pairs["train"][:, 2]), minlength=3) + 1.0  # no logarithm of zero
-        counts[:2] = counts[:2].mean()
-        return (counts / counts.sum()).log() - torch.tensor(found.shares).log()
 
     def _likely(self, found: data.Comparisons) -> Tensor | None:
         """Return probabilities (P, 3) of the answers to pairs of images (P, 2) whose scores are known up to an error.
@@ -214,8 +207,7 @@ class ComparisonTask(Task):
                 model.weigh_answers(encoded.to(self.prior.device), pairs)
             elif isinstance(model, Siamese):
                 told, places = pairs[:, :2].unique(return_inverse=True)
-                labelled = torch.cat([places, pairs[:, 2:]], 1)
-                model.weigh_answers(model.encode_all(self.stored[told]), labelled)
+                model.weigh_answers(model.encode_all(self.stored[told]), torch.cat([places, pairs[:, 2:]], 1))
             model.fit_scale(comparisons, self.config.seed)
             seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)
             known = self._known(rows, own)

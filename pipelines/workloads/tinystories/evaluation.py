@@ -1,5 +1,6 @@
 """Evaluation on the held-out stories: network and chip beside baselines that need no network, and stories told."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ def evaluate(
                 "preset": name,
                 "parameters": sum(p.numel() for p in model.parameters()),
                 "sram_bytes": rp2040.sram_bytes(model.config),
-                "estimated_tokens_per_s": rp2040.tokens_per_second(model.config),
+                "estimated_tokens_per_s": rp2040.CLOCK_HZ / rp2040.cycles_per_token(model.config),
                 "seconds": time.perf_counter() - began,
             },
             table=[*_rows(nats, stories, name, cut), *xz_rows(training_text, "\n".join(texts), MOST_CHARACTERS)],
@@ -153,7 +154,7 @@ def _character_nats(training: str, stories: Sequence[str]) -> dict[str, np.ndarr
 
 
 def _bits(nats: np.ndarray, stories: HeldOut) -> float:
-    return text.bits_per_character(float(nats.sum()), int(stories.characters.sum()))
+    return float(nats.sum()) / math.log(2) / int(stories.characters.sum())
 
 
 def _rows(
@@ -183,8 +184,7 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, obje
     rivals = {"strongest_baseline": strongest, **_gain(nats, stories, strongest, "gain")}
     rivals |= {"strongest_frozen": frozen, **_gain(nats, stories, frozen, "frozen_gain")}
     sizes = {"n": len(stories.characters), "tokens": num_tokens, "characters": int(stories.characters.sum())}
-    unknown = int((stories.tokens == UNKNOWN).sum())
-    return {**network, **integers, **rivals, **sizes, "unknown_bytes": unknown}
+    return {**network, **integers, **rivals, **sizes, "unknown_bytes": int((stories.tokens == UNKNOWN).sum())}
 
 
 def _gain(nats: Mapping[str, np.ndarray], stories: HeldOut, rival: str, name: str) -> dict[str, object]:

@@ -12,6 +12,7 @@ from common.statistics import wilson
 
 INTRODUCED = re.compile(r"\b(?:named|called|name was|name is|i'm|i am) (\w+)")
 NAMED = re.compile(r"\b(?:named|called|name was) (\w+)")
+SENTENCE_END = re.compile(r"(?<=[.!?])\s")
 FEWEST = 5  # times that a name of the training text is introduced
 NO_NAMES = {"the", "his", "her", "out", "for", "him", "them", "their", "and"}
 HEARD = 150  # words of a story, its beginning included
@@ -40,7 +41,7 @@ class Listener:
 
     def heard(self, story: str) -> Heard:
         """Judge a story's first words."""
-        sentences = _sentences(" ".join(story.lower().split()[:HEARD]))
+        sentences = SENTENCE_END.split(" ".join(story.lower().split()[:HEARD]))
         known, nowhere, again = set(self._named(" ".join(sentences[:2]))), 0, False
         hero = next(iter(self._named(" ".join(sentences[:2]))), None)
         for sentence in sentences[2:]:
@@ -55,7 +56,7 @@ class Listener:
 
     def beginning(self, story: str) -> str | None:
         """Return the first sentence of a story, or the first two, so that they name a hero; None if they do not."""
-        sentences = _sentences(story)
+        sentences = SENTENCE_END.split(story)
         for count in (1, 2):
             if self._named(" ".join(sentences[:count]).lower()):
                 return " ".join(sentences[:count])
@@ -81,7 +82,3 @@ def row(label: str, stories: Sequence[Heard], ended: Sequence[bool]) -> dict[str
         "repeated 4-grams": sum(story.repeated for story in stories) / words,
         "ended": float(np.mean(ended)) if len(ended) else None,
     }
-
-
-def _sentences(story: str) -> list[str]:
-    return re.split(r"(?<=[.!?])\s", story)

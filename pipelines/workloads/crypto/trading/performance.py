@@ -12,7 +12,6 @@ from pipelines.workloads.crypto.trading.backtest import Result
 Figures: TypeAlias = dict[str, Any]  # numbers, None where undefined, and a list of fees
 
 EQUITY_POINTS = 400  # of a curve that is drawn
-
 DAYS_PER_YEAR = 365  # these markets do not close
 LEAST_DAYS = 30  # fewer say nothing about a mean over a deviation
 FEES = (0.0, 0.0002, 0.0005, 0.00075, 0.001, 0.0015, 0.002)  # per side, of the sensitivity curve

@@ -111,12 +111,13 @@ def judge(
         )
         for name in {base, rival}
     }
+    p = p_value(np.diff(np.log(np.maximum(equity, 1e-9))), max(horizon, ACCOUNT_BLOCK // 3))  # of growth per candle
     pairs = (("log_loss", base, False), ("log_loss", rival, True), ("direction_log_loss", base, False))
     return {
         "tests": {
             PREDICTIVE: _predictive(probabilities, labels, predictors[PRIOR], moves, horizon),
             BEYOND: _beyond(probabilities, labels, baselines, horizon),
-            PAYS: _pays(equity, horizon),
+            PAYS: {"p": p, "found": f"account {100 * (equity[-1] - 1):+.2f} % after all costs: p = {_shown(p)}"},
         },
         "leaks": [reason for name, found in {"the model": own, **theirs}.items() for reason in _leaks(name, found)],
         "bounce": _bounce(_lean(probabilities, predictors[PRIOR]), moves, later, last, horizon),
@@ -212,12 +213,6 @@ def _beyond(
     hardest = max(p_values, key=lambda name: (p_values[name], -saved[name].mean()))
     found = f"log loss {saved[hardest].mean():+.4f} nats below that of {hardest}: p = {_shown(p_values[hardest])}"
     return {"p": p_values[hardest], "found": found, "against": hardest}
-
-
-def _pays(equity: np.ndarray, horizon: int) -> Finding:
-    """Ask whether the account's log grows per candle, after all costs."""
-    p = p_value(np.diff(np.log(np.maximum(equity, 1e-9))), max(horizon, ACCOUNT_BLOCK // 3))
-    return {"p": p, "found": f"account {100 * (equity[-1] - 1):+.2f} % after all costs: p = {_shown(p)}"}
 
 
 def _shown(p: float) -> str:

@@ -29,10 +29,14 @@ def look(config: Config, folder: Path, coins: Mapping[str, str], pages: Sequence
     all of them. The same settings and candles count once. A later test is a new one.
     """
     spans = [fold for page in pages for fold in page["folds"]]
+    # What a forecast and its trades depend on, beside the candles.
+    left_out = {"data": {"symbols", "folder"}, "model": {"coins", "fold"}, "training": {"refit"}, "evaluation": None}
+    parts = {name: getattr(config, name).model_dump(mode="json", exclude=left) for name, left in left_out.items()}
+    settings = json.dumps([config.seed, parts], sort_keys=True)
     entry = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "runs": sorted({fold["member"] for fold in spans}),
-        "settings": _settings(config),
+        "settings": hashlib.sha256(settings.encode()).hexdigest()[:16],
         "looked_at": [page["symbol"] for page in pages],
         "coins": dict(coins),
         "market": config.data.origin,
@@ -46,10 +50,3 @@ def look(config: Config, folder: Path, coins: Mapping[str, str], pages: Sequence
     of_market = (each for each in known if each["market"] == entry["market"])
     same = [each for each in of_market if each["from_ms"] <= entry["to_ms"] and entry["from_ms"] <= each["to_ms"]]
     return Looks(len(same), len({(each["settings"], hash) for each in same for hash in each["coins"].values()}))
-
-
-def _settings(config: Config) -> str:
-    """Return the hash of what a forecast and its trades depend on, beside the candles."""
-    left_out = {"data": {"symbols", "folder"}, "model": {"coins", "fold"}, "training": {"refit"}, "evaluation": None}
-    parts = {name: getattr(config, name).model_dump(mode="json", exclude=left) for name, left in left_out.items()}
-    return hashlib.sha256(json.dumps([config.seed, parts], sort_keys=True).encode()).hexdigest()[:16]

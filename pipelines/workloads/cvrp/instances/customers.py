@@ -249,7 +249,8 @@ def _looks_like_degrees(places: np.ndarray) -> bool:
 def write_routes(path: Path, answer: Mapping[str, Any], run: str) -> list[Path]:
     """Write tours beside the table: NAME.RUN.routes.csv, and .routes.geojson if it has degrees; return the paths."""
     table = read_table(path)
-    times = [[_time(at, table.clock) for at in each] for each in answer.get("arrivals", ())]
+    written_as = (lambda at: "{}:{:02}".format(*divmod(round(at), 60))) if table.clock else "{:.15g}".format
+    times = [list(map(written_as, each)) for each in answer.get("arrivals", ())]  # 8:52, or a number, as hours are
     axes = ("lon", "lat") if table.degrees else ("x", "y")
     depots = [each and table.customers + each for each in answer.get("depots", [0] * len(answer["routes"]))]
     routes = [[depot, *route, depot] for depot, route in zip(depots, answer["routes"], strict=True)]
@@ -266,11 +267,6 @@ def write_routes(path: Path, answer: Mapping[str, Any], run: str) -> list[Path]:
     for file in written[1:]:
         write_text(file, json.dumps(_geojson(table, routes, times), ensure_ascii=False) + "\n")
     return written
-
-
-def _time(at: float, clock: bool) -> str:
-    """Return a time as hours are given: 8:52, or a number."""
-    return "{}:{:02}".format(*divmod(round(at), 60)) if clock else f"{at:.15g}"
 
 
 def _geojson(table: Customers, routes: Sequence[Sequence[int]], times: Sequence[Sequence[str]]) -> dict[str, object]:

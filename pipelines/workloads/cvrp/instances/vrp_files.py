@@ -55,7 +55,11 @@ def read_vrp(path: Path) -> list[Problem]:
     # Only comments may hold text beyond ASCII; elsewhere it is refused as no number.
     header, sections, complete = _split(path.read_bytes().decode("utf-8-sig", errors="replace"))
     metric = _check_kind(header, sections)
-    _check_complete(sections, metric, complete)
+    places, *others = SECTIONS
+    missing = [title for title in (WEIGHTS if metric == "EXPLICIT" else places, *others) if title not in sections]
+    if missing or not complete:
+        what = missing[0] if missing else "its end (EOF, or the -1 that closes DEPOT_SECTION)"
+        raise UserError(f"{what} is missing; the file may be cut short, download it again or add the missing part")
     dimension = _dimension(header, metric)
     coords = {} if metric == "EXPLICIT" else _nodes(sections, "NODE_COORD_SECTION", dimension)
     demands = _nodes(sections, "DEMAND_SECTION", dimension)
@@ -171,15 +175,6 @@ def _check_kind(header: Header, sections: dict[str, Rows]) -> str:
     if unknown:
         raise UserError(f"{unknown[0][:40]!r} cannot be solved here; remove it to solve without it")
     return metric.upper()
-
-
-def _check_complete(sections: dict[str, Rows], metric: str, complete: bool) -> None:
-    """Raise UserError for a missing section or a missing end."""
-    places, *others = SECTIONS
-    missing = [title for title in (WEIGHTS if metric == "EXPLICIT" else places, *others) if title not in sections]
-    if missing or not complete:
-        what = missing[0] if missing else "its end (EOF, or the -1 that closes DEPOT_SECTION)"
-        raise UserError(f"{what} is missing; the file may be cut short, download it again or add the missing part")
 
 
 def _dimension(header: Header, metric: str) -> int:
