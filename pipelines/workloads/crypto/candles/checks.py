@@ -154,8 +154,7 @@ def _numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
 def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]:
     """Return (N,) int64 ms, 0 where missing; the units found; and the number of times without a zone.
 
-    Dates such as 31.01.2024, 01/31/24 and Jan 31, 2024 are read where one form fits all of them, and no other, but
-    such as put a candle before there were coins.
+    Dates such as 31.01.2024 or 01/31/24 are read where one form fits all of them, and no other since there were coins.
     Raises UserError for cells that are not times.
     """
     import pandas as pd
