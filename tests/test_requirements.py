@@ -26,6 +26,7 @@ OPTIONAL = {
     "ccxt": "needed by data.source=ccxt of crypto alone, which says so when it is missing",
     "freqtrade": "runs an exported strategy, in an environment of its own",
     "rl4co": "a peer that training is compared with, in an environment of its own",
+    "lightgbm": "a peer that the pool is compared with, in a folder of its own",
     "lightning": "comes with rl4co",
     "triton": "comes with torch for GPUs; the gate has it from tests/optional.txt",
     "_typeshed": "names of types alone, known to type checkers",

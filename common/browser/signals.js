@@ -112,7 +112,7 @@ function readCandles(text, { timeframe_ms, rules }) {
   const read = rows.map(([line, cells], i) => {
     const values = CANDLE_COLUMNS.map(name => {
       const cell = cells[places[name]], value = name == "time" ? times[i] : number(cell, name);
-      if (!Number.isFinite(value)) throw new Error(`row ${line}, column ${name}: ${JSON.stringify(cell)} is no ${name == "time" ? "time" : "number"}`);
+      if (!Number.isFinite(value) || typeof cell == "object") throw new Error(`row ${line}, column ${name}: ${JSON.stringify(cell)} is no ${name == "time" ? "time, or may be several; give one like 2024-01-31 13:45:00, or numbers since 1970" : "number"}`);
       return value;
     });
     const [time, open, high, low, close, volume] = values, { not_positive, inconsistent, off_grid } = rules.faults;
@@ -163,8 +163,9 @@ function candleTable(text, rules) {
   const head = alone ? [alone[1][0], ...rows[0][1].slice(1)] : rows[0][1], uneven = rows.find(([, cells]) => cells.length != head.length);
   if (uneven) throw new Error(`line ${uneven[0]} has ${uneven[1].length} columns, not ${head.length}: ${uneven[1].join(separator).slice(0, 60)}`);
   if (/^\d/.test(head[0])) {
-    if (![6, 7, 12].includes(head.length)) throw new Error(`line ${rows[0][0]} has ${head.length} columns and there is no header; add this first line: ${CANDLE_COLUMNS.join(",")}`);
-    return { rows, places: CANDLE_ORDER };
+    const names = head[1]?.includes(":") ? ["date", ...CANDLE_COLUMNS] : CANDLE_COLUMNS;  // MetaTrader has the time of day in a column of its own
+    if (![0, 1, 6].includes(head.length - names.length)) throw new Error(`line ${rows[0][0]} has ${head.length} columns and there is no header; add this first line: ${names.join(",")}`);
+    return { rows, places: candleColumns(names, rules) };
   }
   const titles = rows.slice(0, alone ? rows.indexOf(alone) + 1 : 1).map(([, cells]) => cells.join());
   return { rows: rows.filter(([, cells]) => !titles.includes(cells.join())), places: candleColumns(head, rules) };  // files joined with cat
@@ -203,29 +204,35 @@ function candleNumbers(rows, places, { marks, units }) {
 }
 
 // The cells of times; a date and a time of day in columns of their own together, as _select of checks.py.
-function candleDays(rows, places, { times: { days, clock } }) {
+function candleDays(rows, places, { times: { days, clock }, missing }) {
   const trimmed = name => rows.map(([, cells]) => String(cells[places[name]] ?? "").trim()), found = trimmed("time");
   if (!(places.clock >= 0) || places.clock == places.time) return found;
-  const hours = trimmed("clock"), all = (cells, form) => cells.every(cell => form.test(cell));
-  return all(hours, new RegExp(clock)) && all(found, new RegExp(days)) ? found.map((day, i) => `${day} ${hours[i]}`) : found;
+  const hours = trimmed("clock"), present = cells => cells.filter(cell => !missing.includes(cell.toLowerCase()));
+  if (!present(hours).length || present(found).some(day => !day.match(days))) return found;
+  const form = new RegExp(clock), wrong = hours.findIndex(hour => !form.test(hour));
+  if (wrong >= 0) throw new Error(`row ${rows[wrong][0]}, column time: ${JSON.stringify(hours[wrong])} is no time of day; give one like 13:45:00 or 01:45 PM`);
+  return found.map((day, i) => `${day} ${hours[i]}`);
 }
 
 // ms since 1970 of times; 31.01.2024, 01/31/2024 and the like are read where one form fits all of them, and no other.
-function candleTimes(cells, { dates, hours, times: { day } }) {
+function candleTimes(given, { plain, dates, hours, times: { day } }) {
+  const forms = Object.entries(plain).map(([form, other]) => [new RegExp(form), other]);
+  const cells = given.map(cell => forms.reduce((text, [form, other]) => text.replace(form, other), cell));
   const short = new RegExp(day), own = cells.map(cell => candleTime(cell, short));
   if (own.some(Number.isFinite)) return own;
   const found = dates.flatMap(date => hours.map(hour => cells.map(strptime(date + hour)))).filter(times => times.every(Number.isFinite));
-  return found.length == 1 ? found[0] : own;
+  const possible = found.length > 1 ? found.filter(times => times.every(time => time >= 1230940800000)) : found;
+  return possible.length == 1 ? possible[0] : own;
 }
 
 // A function that reads a date by a form of Python's strptime, with or without a zone.
 function strptime(form) {
-  const parts = { Y: "\\d{4}", m: "\\d\\d?", d: "\\d\\d?", b: "[a-z]{3}", H: "\\d\\d?", I: "\\d\\d?", M: "\\d\\d?", S: "\\d\\d?", f: "\\d{1,6}", p: "[ap]m" };
+  const parts = { Y: "\\d{4}", y: "\\d\\d", m: "\\d\\d?", d: "\\d\\d?", b: "[a-z]{3}", H: "\\d\\d?", I: "\\d\\d?", M: "\\d\\d?", S: "\\d\\d?", f: "\\d{1,6}", p: "[ap]m" };
   const pattern = form.replaceAll(".", "\\.").replace(/%(\w)/g, (_, letter) => `(?<${letter}>${parts[letter]})`);
-  const whole = new RegExp(`^${pattern} ?(?<zone>Z|UTC|GMT|[+-]\\d\\d:?\\d\\d)?$`, "i");
+  const whole = new RegExp(`^${pattern} ?(?<zone>Z|[+-]\\d\\d:?\\d\\d)?$`, "i");
   const months = "jan feb mar apr may jun jul aug sep oct nov dec".split(" ");
   return cell => {
-    const { Y, m, d, b, H, I, M = 0, S = 0, f = 0, p, zone } = cell.match(whole)?.groups ?? {};
+    const { y, Y = y && (y < 69 ? 20 : 19) + y, m, d, b, H, I, M = 0, S = 0, f = 0, p, zone } = cell.match(whole)?.groups ?? {};
     if (!Y || I && (I < 1 || I > 12)) return NaN;
     const hour = I ? I % 12 + (p.toLowerCase() == "pm" ? 12 : 0) : H ?? 0;
     return moment([Y, b ? months.indexOf(b.toLowerCase()) + 1 : m, d, hour, M, `${S}.${f}`], zone);
@@ -240,7 +247,7 @@ function moment(parts, zone = "Z") {
   return +midnight + hour * 3600000 + minute * 60000 + Math.floor(second * 1000) - `${sign}1` * (hours * 60 + +minutes) * 60000;
 }
 
-const CANDLE_CLOCK = String.raw`(?:[T ](\d\d?)(?::?(\d\d)(?::?(\d\d(?:\.\d+)?))?)?)? ?(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?$`;
+const CANDLE_CLOCK = String.raw`(?:[T ](\d\d?)(?::?(\d\d)(?::?(\d\d(?:\.\d+)?))?)?)? ?(Z|[+-]\d\d(?::?\d\d)?)?$`;
 const ISO_8601 = [String.raw`^(\d{4})[-/.](\d\d?)[-/.](\d\d?)`, String.raw`^(\d{4})(\d\d)(\d\d)`].map(date => new RegExp(date + CANDLE_CLOCK, "i"));
 
 // ms since 1970 of a number, in s, ms, us or ns by its size, or of a date; NaN for anything else.

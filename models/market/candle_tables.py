@@ -23,6 +23,7 @@ class Rules(NamedTuple):
     volume_of: str
     ending: str  # of the name of a time
     times: dict[str, str]  # 20240131, which is no number since 1970; dates alone, and times of day in column `clock`
+    plain: dict[str, str]  # pattern -> what stands in its place, such as +01:00 for a zone GMT+1
     dates: list[str]  # further ones than ISO 8601, as strptime has them
     hours: list[str]  # after these
     missing: list[str]  # words for a missing value

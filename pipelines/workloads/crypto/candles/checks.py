@@ -105,8 +105,11 @@ def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
     table = table.iloc[:, list(found.values())]
     table.columns = list(found)
     if "clock" in found and found["clock"] != found["time"]:
-        days, hours = (table[name].astype("str").str.strip() for name in ("time", "clock"))
-        if hours.str.fullmatch(RULES.times["clock"]).all() and days.str.fullmatch(RULES.times["days"]).all():
+        days, hours = (table[name].astype("str").fillna("").str.strip() for name in ("time", "clock"))
+        if len(_present(hours)) and _present(days).str.fullmatch(RULES.times["days"]).all():
+            if len(wrong := hours[~hours.str.fullmatch(RULES.times["clock"])]):
+                cell = f"row {wrong.index[0]}, column {names[found['clock']]}: {wrong.iloc[0]!r}"
+                raise UserError(f"{where}: {cell} is no time of day; give one like 13:45:00 or 01:45 PM")
             table = table.assign(time=days + " " + hours)
     return table
 
@@ -136,10 +139,11 @@ def _with_points(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
 
 
 def _numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
-    """Return (N,) float64, NaN for missing cells. Raises UserError for text."""
+    """Return (N,) float64, NaN for missing cells. Raises UserError for text and JSON's true."""
     import pandas as pd
 
-    values = pd.to_numeric(column, errors="coerce")
+    # As text, true is no number; pandas would take it for 1.
+    values = pd.to_numeric(column.astype("str") if column.dtype in (object, bool) else column, errors="coerce")
     text = _present(column[values.isna() & column.notna()])
     if len(text):
         raise UserError(f"{where}: row {text.index[0]}, column {name}: {text.iloc[0]!r} is not a number; repair it")
@@ -150,7 +154,7 @@ def _numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
 def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]:
     """Return (N,) int64 ms, 0 where missing; the units found; and the number of times without a zone.
 
-    Dates such as 31.01.2024, 01/31/2024 and Jan 31, 2024 are read where one form fits all of them, and no other.
+    Dates such as 31.01.2024 or 01/31/24 are read where one form fits all of them, and no other since there were coins.
     Raises UserError for cells that are not times.
     """
     import pandas as pd
@@ -164,15 +168,18 @@ def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]
     first = present.iloc[:1].astype("str").str.strip()
     if not (pd.to_numeric(first, errors="coerce").isna().all() or first.str.fullmatch(RULES.times["day"]).all()):
         return _epochs(_numbers(column, "time", where), column, where)
-    text = column.astype("str").str.strip().str.replace(r" ?(?:UTC|GMT)$", "+00:00", regex=True)
+    text = column.astype("str").str.strip()
+    for form, plain in RULES.plain.items():
+        text = text.str.replace(form, plain, regex=True)
     read = partial(pd.to_datetime, utc=True, errors="coerce")
     parsed, first = read(text, format="ISO8601"), text[first.index]
     fit = [form for form in DATES if parsed.isna().all() and read(first, format=form).notna().all()]
-    if len(found := [each for form in fit if (each := read(text, format=form))[present.index].notna().all()]) == 1:
-        parsed = found[0]
+    if len(found := [each for form in fit if (each := read(text, format=form))[present.index].notna().all()]) > 1:
+        found = [each for each in found if each.min() >= pd.Timestamp(OLDEST, unit="ms", tz="UTC")]
+    parsed = found[0] if len(found) == 1 else parsed
     unread = _present(present[parsed[present.index].isna()])
     if len(unread):
-        wrong = f"row {unread.index[0]}, column time: {unread.iloc[0]!r} is not a time"
+        wrong = f"row {unread.index[0]}, column time: {unread.iloc[0]!r} is not a time, or may be several"
         raise UserError(f"{where}: {wrong}; give one like 2024-01-31 13:45:00, or numbers since 1970")
     aware = text.str.contains(r"(?:[zZ]|[+-]\d\d:?(?:\d\d)?)$", regex=True) & text.str.contains(":")
     return _to_ms(parsed), ["text"], int((~aware.fillna(False).astype(bool) & parsed.notna()).sum())

@@ -2,17 +2,14 @@
 
 import functools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from common.errors import UserError
 from models.market.candle_tables import RULES, canonical, letters_and_digits
 from models.market.candles import DAY, VALUES, Candles
 from pipelines.workloads.crypto.candles.checks import check
 
-if TYPE_CHECKING:
-    import ccxt
-
 PAGE = 1000  # candles per request
+CLIENT = functools.cache(lambda kind: kind({"enableRateLimit": True}))  # which keeps the markets it has loaded
 
 
 def download(
@@ -30,7 +27,7 @@ def download(
         raise UserError("data.source=ccxt needs the package ccxt: .venv/bin/pip install ccxt") from error
     if exchange not in ccxt.exchanges:
         raise UserError(f"{symbol}: ccxt knows no exchange {exchange!r}; give data.exchange=binance, say")
-    client = _client(getattr(ccxt, exchange))
+    client = CLIENT(getattr(ccxt, exchange))
     try:
         market = _market(symbol, client.load_markets())
         now = int(client.milliseconds())
@@ -52,11 +49,6 @@ def download(
     table.index += 1
     candles, facts = check(table, symbol, timeframe, exchange, now, minimum_rows)
     return candles, {"exchange": exchange, "market": market, **facts}
-
-
-@functools.cache
-def _client(kind: "type[ccxt.Exchange]") -> "ccxt.Exchange":
-    return kind({"enableRateLimit": True})  # which keeps the markets it has loaded
 
 
 def _market(symbol: str, markets: Iterable[str]) -> str:

@@ -187,11 +187,11 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
     if not len(table):
         raise UserError("the file holds no rows; download it again")
     if cells[0][:1].isdigit():
-        if len(cells) not in (len(VALUES) + 1, len(VALUES) + 2, KLINES):
+        moment = ["date", "time"] if ":" in "".join(cells[1:2]) else ["time"]  # MetaTrader's are two columns
+        if (further := len(cells) - len(moment) - len(VALUES)) not in (0, 1, KLINES - 1 - len(VALUES)):
             found = f"line {table.index[0]} has {len(cells)} columns and there is no header"
-            raise UserError(f"{found}; add this first line: time,open,high,low,close,volume")
-        seventh = "close_time" if len(cells) == KLINES else "trades"
-        table.columns = ["time", *VALUES, seventh, *range(len(cells) - 7)][: len(cells)]
+            raise UserError(f"{found}; add this first line: {','.join([*moment, *VALUES])}")
+        table.columns = [*moment, *VALUES, "close_time" if further > 1 else "trades", *range(further - 1)][: len(cells)]
         return table, 0
     below = table[1:3].fillna("")  # pandas' further levels of a header end with the name of the index alone
     alone = below[(below.iloc[:, 1:] == "").all(axis=1) & ~below[0].str[:1].isin(["", *"0123456789"])]

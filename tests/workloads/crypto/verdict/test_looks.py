@@ -44,14 +44,14 @@ def test_holm_counts_forecasts_that_were_tested_before():
     assert holm([0.001, 0.02], 1) == pytest.approx(holm([0.001, 0.02]))
 
 
-def with_skill(settings, coins, count=3000):
+def with_skill(settings, coins, count=3000, seed=0):
     """How many looks find a coin with skill, where forecasts lean at random: together, alone, with other settings."""
     family, found = 0, [0, 0, 0]
     for setting in range(settings):
         judged = {}
         for coin in range(coins):
-            generator = np.random.default_rng([setting, coin])
-            moves = np.random.default_rng([coin]).normal(size=count)
+            generator = np.random.default_rng([seed, setting, coin])
+            moves = np.random.default_rng([seed, coin]).normal(size=count)
             labels = np.digitize(moves, [-0.5, 0.5])
             leans = 0.1 * generator.normal(size=(count, 3))
             prior = class_shares(labels)
@@ -72,4 +72,6 @@ def test_noise_shows_no_skill_however_often_it_is_looked_at():
 
 
 if __name__ == "__main__":
-    print(f"coins with skill at {LEVEL}: together, alone, with other settings: {with_skill(40, 33)}")
+    for seed in map(int, sys.argv[1:] or ["0"]):
+        found = with_skill(40, 33, seed=seed)
+        print(f"seed {seed}: coins with skill at {LEVEL}: together, alone, with other settings: {found}", flush=True)
