@@ -64,8 +64,8 @@ def known_again(
                 own = not re.match("(?:van|von|da|de) ", text[begin:end]) or text[begin:end] in whole_names
                 yield before.begin if before and joined else begin if own else end - len(word), end
     ends = ((plain(each.words[0]), plain(each.words[-1])) for each in found if each.words[1:])
-    whole = [order for first, last in ends for order in ((first, last), (last, first))]
-    logins = {given[:at] + dot + last for given, last in whole for at, dot in ((1, ""), (1, "."), (99, "."))} - terms()
+    orders = [order for first, last in ends for order in ((first, last), (last, first))]
+    logins = {given[:at] + dot + last for given, last in orders for at, dot in ((1, ""), (1, "."), (99, "."))} - terms()
     yield from (match.span() for match in patterns.LOGIN.finditer(text) if match[0] in logins)
     yield from (span for span in _initials(text, found, expected) if span[0] not in taken)
 

@@ -245,7 +245,7 @@ def test_what_a_review_keeps_is_kept():
     ],
 )
 def test_most_is_masked_in_documents_full_of_addresses_and_numbers(part, count, right, found, reached):
-    """Of addresses, telephones and numbers of projects, 49, 46, 45, 47, 81 and 65 % were found before they were made."""
+    """Of telephones, addresses and numbers of projects, 49, 46, 45, 47, 81 and 65 % were found before."""
     shares, said = measured(part)
     precision, recall, labels = shares["person"]
     assert labels == count
