@@ -81,13 +81,14 @@ def pytest_runtest_protocol():
 
     A training in this process may have left products to oneDNN, which rounds otherwise than MKL, or in bf16 nothing.
     """
-    before = dict(os.environ)
+    before = dict(os.environb)
     result = yield
     mkldnn = sys.modules["torch"].backends.mkldnn
     mkldnn.enabled, mkldnn.matmul.fp32_precision = True, "ieee"
-    for name in {name for name in {*before, *os.environ} if before.get(name) != os.environ.get(name)}:
-        os.environ.pop(name, None)
-        os.environ.update({name: before[name]} if name in before else {})
+    if before != (now := dict(os.environb)):  # bytes, which are compared without being decoded
+        for name in now.keys() - before.keys():
+            del os.environb[name]
+        os.environb.update(before)
     return result
 
 

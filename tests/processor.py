@@ -5,6 +5,11 @@ import time
 SECONDS = 0.08  # of CPU for a million squares, on the processor and in the quiet that the bounds are given for
 
 
+def within(taken: float, seconds: float) -> bool:
+    """Whether CPU time is less than `seconds` of that processor; how slow this one is, is measured only if need be."""
+    return taken < seconds or taken < seconds * slowness()
+
+
 def slowness() -> float:
     """Return how many times longer than in SECONDS this thread adds a million squares now, at least 1.
 

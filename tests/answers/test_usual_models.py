@@ -12,7 +12,7 @@ from pipelines import serve, workloads
 from pipelines.answers import trained
 from pipelines.server import app
 from pipelines.server.limits import Limits
-from tests.processor import slowness
+from tests.processor import within
 from tests.stages import refused, stage
 
 LINE = '{"depot": [0, 0], "customers": [[1, 0], [0, 1]], "demands": [1, 1], "capacity": 2}'
@@ -175,7 +175,7 @@ def test_the_command_says_which_model_answers_and_a_new_process_answers_soon(tmp
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\n") == 1
     assert "cvrp-mixed, which ship: there is no run yet; --name takes another" in done.stderr
-    assert after.children_user - before.children_user + after.children_system - before.children_system < 5 * slowness()
+    assert within(after.children_user - before.children_user + after.children_system - before.children_system, 5)
 
 
 def test_a_workload_without_run_and_shipped_model_says_how_to_train_one(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from pipelines import cli, workloads
 from pipelines.run.folder import Run
 from pipelines.server import bodies
 from pipelines.workloads.cvrp import WORKLOAD
-from tests.processor import slowness
+from tests.processor import within
 
 Config = WORKLOAD.config
 
@@ -152,7 +152,7 @@ def test_a_config_that_hurts_or_misleads_is_refused_at_once(tmp_path, text, mess
         configs.load(path, Config)
     assert message in str(error.value)
     assert len(str(error.value)) < 600
-    assert time.process_time() - began < 0.9 * slowness()
+    assert within(time.process_time() - began, 0.9)
 
 
 def test_many_mistakes_are_told_in_a_few_lines_at_once(tmp_path):
@@ -161,7 +161,7 @@ def test_many_mistakes_are_told_in_a_few_lines_at_once(tmp_path):
         load(tmp_path, "data:\n" + "".join(f"  key{i}: {'x' * 15}\n" for i in range(2400)))
     assert len(str(error.value).splitlines()) == 22
     assert str(error.value).endswith("and 2380 more")
-    assert time.process_time() - began < 2 * slowness()
+    assert within(time.process_time() - began, 2)
 
 
 def test_words_are_read_as_the_file_is(tmp_path):

@@ -1,6 +1,5 @@
 """examples/quickstart.ipynb runs from its top to its end, and is kept without outputs."""
 
-import nbclient
 import nbformat
 import pytest
 
@@ -21,6 +20,8 @@ def test_the_notebook_shows_every_workload_and_keeps_no_output():
 
 @pytest.mark.slow
 def test_the_notebook_runs():
+    import nbclient  # which takes as long to import as many a test to run
+
     done = nbclient.NotebookClient(
         NOTEBOOK.copy(), timeout=240, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
     ).execute()

@@ -101,7 +101,7 @@ def test_an_export_keeps_the_rule_and_its_card_begins_with_the_verdict(tmp_path,
 
 
 @pytest.mark.slow
-def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypatch, caplog):
+def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypatch, logged):
     monkeypatch.setattr(cnn_lstm, "FRESH", 2)
     run = tmp_path / "crypto/one"
     folder = run / "model/best"
@@ -123,7 +123,7 @@ def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypat
     strategy = strategy_of(run / "exports/freqtrade", monkeypatch)
     (coin,) = model.config.coins
     assert not strategy.populate_indicators(frame_of(CANDLES), {"pair": coin})["signal"].any()
-    assert f"{coin}: NO_TRADE: not trading was best on validation" in caplog.text
+    assert f"{coin}: NO_TRADE: not trading was best on validation" in logged()
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def traded(frame):
     return found
 
 
-def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch, caplog):
+def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch, logged):
     told = exporters.export("freqtrade", many, "best", None)
     assert "with 2 coins" in told
     assert "never traded, as that was best on validation: BBBUSDT" in told
@@ -114,13 +114,13 @@ def test_the_strategy_trades_as_the_evaluation_does(many, monkeypatch, caplog):
     assert traded(frame)[: len(closed)] == closed
     none = strategy.populate_indicators(frame_of(candles), {"pair": "BBB/USDT"})
     assert not none["signal"].any()
-    assert "0 of 2 coins pay their costs" in caplog.text
-    assert "BBBUSDT: NO_TRADE: not trading was best on validation" in caplog.text
+    assert "0 of 2 coins pay their costs" in logged()
+    assert "BBBUSDT: NO_TRADE: not trading was best on validation" in logged()
     with pytest.raises(ValueError, match="there is no model of CCCUSDT, only of AAAUSDT, BBBUSDT; leave the pair"):
         strategy.populate_indicators(frame_of(candles), {"pair": "CCC/USDT"})
 
 
-def test_a_strategy_of_a_simulated_market_says_so_with_each_entry_and_when_it_starts(many, monkeypatch, caplog):
+def test_a_strategy_of_a_simulated_market_says_so_with_each_entry_and_when_it_starts(many, monkeypatch, logged):
     assert NOTE not in exporters.export("freqtrade", many, "best", None)
     folder = many / "members" / "AAAUSDT" / "model" / "best"
     model = io.load(folder)
@@ -128,7 +128,7 @@ def test_a_strategy_of_a_simulated_market_says_so_with_each_entry_and_when_it_st
     io.save(model, folder)
     assert NOTE in exporters.export("freqtrade", many, "best", None)
     strategy = strategy_of(many / "exports" / "freqtrade", monkeypatch)
-    assert NOTE in caplog.text
+    assert NOTE in logged()
     frame = strategy.populate_indicators(frame_of(random_candles(7, 700, 60_000)), {"pair": "AAA/USDT"})
     frame = strategy.populate_entry_trend(frame, {})
     entered = frame["enter_long"] + frame["enter_short"] > 0

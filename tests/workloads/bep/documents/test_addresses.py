@@ -8,7 +8,7 @@ import pytest
 from pipelines.workloads.bep.documents.addresses import addresses
 from pipelines.workloads.bep.documents.cleaning import clean, part_cells
 from pipelines.workloads.bep.documents.masking import TELEPHONE
-from tests.processor import slowness
+from tests.processor import within
 
 # Sentences, headings and cells of execution plans that only look like addresses, telephones or numbers of projects.
 ORDINARY = (Path(__file__).parent / "plans/ordinary.txt").read_text(encoding="utf-8").splitlines()
@@ -50,10 +50,10 @@ ORDINARY = (Path(__file__).parent / "plans/ordinary.txt").read_text(encoding="ut
         "Kısıklı Mah. Çeşmebaşı Sok. No: 7 D: 12, 34692 Üsküdar/İstanbul",  # noqa: RUF001
     ],
 )
-@pytest.mark.parametrize("around", ["{}", "Tull & Fenwick LLP, {}", "Hard copies go to {}; call first"])
-def test_an_address_is_found_from_its_first_word_to_its_last(address, around):
-    text = around.format(address)
-    assert [text[begin:end] for begin, end in addresses(text)] == [address]
+def test_an_address_is_found_from_its_first_word_to_its_last(address):
+    for around in ("{}", "Tull & Fenwick LLP, {}", "Hard copies go to {}; call first"):
+        text = around.format(address)
+        assert [text[begin:end] for begin, end in addresses(text)] == [address]
 
 
 def test_lines_of_a_letterhead_are_one_address():
@@ -204,10 +204,10 @@ def test_no_date_and_no_standard_is_a_number_of_a_project():
     assert clean(text, mask=True, names=True).text == text
 
 
-@pytest.mark.parametrize("line", ORDINARY)
-def test_codes_dates_and_sums_of_plans_stay(line):
-    found = clean(line.replace(" / ", "\n"), mask=True, names=True).masked
-    assert [each for each in found if each.kind not in ("name", "user")] == []
+def test_codes_dates_and_sums_of_plans_stay():
+    found = {line: clean(line.replace(" / ", "\n"), mask=True, names=True).masked for line in ORDINARY}
+    wrong = {line: [each for each in masked if each.kind not in ("name", "user")] for line, masked in found.items()}
+    assert {line: masked for line, masked in wrong.items() if masked} == {}
 
 
 def test_rows_of_tabs_and_wide_spaces_are_parted_into_cells():
@@ -261,7 +261,7 @@ def test_long_lines_are_parted_in_little_time():
     began = time.process_time()
     part_cells("word " * 50_000)
     part_cells("word\t" * 50_000 + "\n" + "word\t" * 50_000)
-    assert time.process_time() - began < 2 * slowness()
+    assert within(time.process_time() - began, 2)
 
 
 def test_persons_and_initials_in_tables_by_tabs_are_masked():

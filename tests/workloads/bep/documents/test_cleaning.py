@@ -195,11 +195,11 @@ def test_odd_lines_take_little_time(odd):
         "1-800-555-0199",
     ],
 )
-@pytest.mark.parametrize("around", ["{}", "Call {}.", "Ada Lead | {} | Leeds", "({})", "T: {}, daily"])
-def test_telephone_numbers_are_masked(number, around):
-    cleaned = clean(around.format(number), mask=True)
-    assert cleaned.text == around.format(TELEPHONE)
-    assert [each.kind for each in cleaned.masked] == ["telephone"]
+def test_telephone_numbers_are_masked(number):
+    for around in ("{}", "Call {}.", "Ada Lead | {} | Leeds", "({})", "T: {}, daily"):
+        cleaned = clean(around.format(number), mask=True)
+        assert cleaned.text == around.format(TELEPHONE)
+        assert [each.kind for each in cleaned.masked] == ["telephone"]
 
 
 @pytest.mark.parametrize("label", ["Tel: ", "Telephone no. : ", "Mobile | ", "Fax.: ", "phone number: "])

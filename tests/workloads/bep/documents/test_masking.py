@@ -21,6 +21,7 @@ def labelled() -> list[tuple[str, str]]:
     return [tuple(line.split(" ", 1)) for line in lines if line and not line.startswith("#")]
 
 
+@cache
 def counts() -> tuple[Counter, Counter, list[str]]:
     """({kind: labelled}, {kind: missed}, what was masked although it should stay, or masked in part)."""
     total, missed, wrong = Counter(), Counter(), []

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 from pipelines.workloads.crypto.verdict.classification import class_shares
@@ -80,6 +79,8 @@ def false_positives(horizon: int, lean: str, coins: int, candles: int = 7000, se
 
 
 def persistent(generator: np.random.Generator, count: int, share: float) -> np.ndarray:
+    from scipy.signal import lfilter  # slow to import
+
     return lfilter([np.sqrt(1 - share**2)], [1, -share], generator.standard_normal(count))
 
 
