@@ -27,7 +27,8 @@ def _image(value: object, info: ValidationInfo) -> object:
         return value
     if value.startswith("data:") or not (info.context or {}).get("files", True):
         try:
-            return base64.b64decode(value.partition(",")[2] if value.startswith("data:") else value, validate=True)
+            text = value.partition(",")[2] if value.startswith("data:") else value
+            return base64.b64decode("".join(text.split()), validate=True)  # MIME ends lines at 76 characters
         except (binascii.Error, ValueError) as error:
             raise ValueError(f"an image is a data: URL or base64 ({error})") from error
     return Path(value)
