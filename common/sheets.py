@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from common.foreign_text import other_encoding
 
 JSON = (".json", ".jsonl", ".ndjson")
 DIVIDERS = ",;\t|"
+EXCEL = re.compile(r"\A(\s*)sep=.[ ,;\t]*(?=\r?\n)")  # tells Excel what divides the cells below
 csv.field_size_limit(2**31 - 1)  # a story may be longer than the 131,072 characters that Python allows a cell
 
 
@@ -46,7 +48,7 @@ def cells(path: Path, lone: str = ",") -> tuple[list[tuple[int, list[str]]], str
     It is in UTF-8, or in UTF-16 or Windows-1252 as spreadsheets save it. Raises UserError for what is none.
     """
     try:
-        text = path.read_text(encoding=other_encoding(path) or "utf-8-sig")
+        text = EXCEL.sub(r"\1", path.read_text(encoding=other_encoding(path) or "utf-8-sig"))
         lone = "\t" if path.suffix.lower() == ".tsv" else lone
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=divider(text, lone), strict=True)
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]

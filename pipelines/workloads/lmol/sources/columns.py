@@ -5,6 +5,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from common import sheets
@@ -174,7 +175,8 @@ def _first_row(table: Path) -> list[str]:
             return []  # a damaged one, which another table may lie beside
     try:
         with table.open(encoding=other_encoding(table) or "utf-8-sig", errors="replace") as file:
-            text = file.readline(LONGEST_HEADER)
+            lines = iter(partial(file.readline, LONGEST_HEADER), "")
+            text = next((line for line in lines if line.strip() and not sheets.EXCEL.match(line)), "")
     except OSError as error:
         raise UserError(f"cannot read {table}: {error.strerror}") from error
     return next(csv.reader([text], delimiter=sheets.divider(text, " ")), [])
