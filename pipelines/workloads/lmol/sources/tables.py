@@ -91,7 +91,7 @@ def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None
 
 def _in_one_unit(table: Path, name: str, rows: Rows) -> list[str]:
     """Take the unit of all scores, such as % or /10, off them, and return notes on it; UserError for several units."""
-    written = [(line, row, found) for line, row in rows if (found := SCORE.fullmatch("".join(row[name].split()))))]
+    written = [(line, row, found) for line, row in rows if (found := SCORE.fullmatch("".join(row[name].split())))]
     line, first, unit = next(((line, row[name], found[2]) for line, row, found in written if found[2]), (0, "", ""))
     for other, row, found in written:
         if found[2] != unit:
