@@ -63,9 +63,3 @@ def other_encoding(path: Path) -> str | None:
                 return None
             is_ascii = is_ascii and chunk.isascii()
     return None if is_ascii else "cp1252"
-
-
-def line_of(data: bytes) -> str:
-    """Return a line that comes by itself, in UTF-8 or in Windows-1252, told apart as those of a file."""
-    is_other = not data.isascii() and data.decode("utf-8", "ignore").isascii()
-    return data.decode("cp1252" if is_other else "utf-8-sig", "replace")

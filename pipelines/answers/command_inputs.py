@@ -1,6 +1,5 @@
 """Inputs of a command: files, folders, lines of a pipe, and words `key=value`."""
 
-import codecs
 import itertools
 import json
 import os
@@ -13,7 +12,6 @@ from common.config import Section, checked, plain_yaml, tell_repeated
 from common.config.arguments import nearest
 from common.config.keys import as_text, groups
 from common.errors import UserError
-from common.foreign_text import line_of
 from common.input_files import Given, Inputs
 
 PIPE = Path("-")
@@ -104,10 +102,12 @@ def _file_of_lines(path: Path, inputs: Inputs, pipe: IO[bytes] | None) -> Iterat
 def of_lines(lines: Iterable[bytes], name: str, inputs: Inputs) -> Iterator[Given]:
     """Yield the input of each line that is not blank: a JSON object, else a text or a file name."""
     for number, line in enumerate(lines):
-        if not number and line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        if not number and line.startswith((b"\xff\xfe", b"\xfe\xff")):
             yield Given(name, None, f"{name}: this is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8")
             return
-        source, text = f"{name}:{number + 1}", line_of(line).strip("\r\n")
+        # As in files, no letter beyond ASCII is UTF-8 by chance.
+        encoding = "cp1252" if not line.isascii() and line.decode("utf-8", "ignore").isascii() else "utf-8-sig"
+        source, text = f"{name}:{number + 1}", line.decode(encoding, "replace").strip("\r\n")
         if text.lstrip().startswith(("{", "[")):
             yield _object(source, text, number)
         elif text.strip() and inputs.line:

@@ -27,8 +27,6 @@ LABELS = {"first": FIRST, "second": SECOND, "similar": SIMILAR}
 ALSO = {word: LABELS[label] for label, words in FORMS["labels"].items() for word in words}
 TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")
 NAMES = {"image", "first", "second", "winner", "loser"}  # what columns of images hold
-SCORES = {"score", "score1", "score2"}
-SCORE = re.compile(r"(-?\d+(?:\.\d+|,(?!\d{3}\b)\d+)?)(%|/\d+|)")  # 1,234 may be a thousand
 Rows = Sequence[tuple[int, dict[str, str]]]  # (line, {column, or what it holds: value})
 MOST_VOTES = 1000  # that one row may stand for
 
@@ -50,7 +48,7 @@ class Listed:
     def add(self, name: str, score: str) -> None:
         """Note an image's score; a score that is not a number, or a second, different one makes the image unusable."""
         if number(score) is None:
-            self.refused[name] = f"its score is {score!r}, which is not a number"
+            self.refused[name] = f"its score is {score!r}, which is not a number; write one, as 7.6"
         elif name in self.scores and number(self.scores[name]) != number(score):
             self.refused[name] = f"it has the scores {self.scores[name]} and {score}"
         self.scores.setdefault(name, score)
@@ -70,7 +68,6 @@ def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None
     for name in NAMES & used.keys():
         for _, row in named:
             row[name] = _plain(root, row[name])
-    notes += [note for name in sorted(SCORES & used.keys()) for note in _in_one_unit(table, name, named)]
     moved, found = located(dict.fromkeys(row[name] for name in NAMES & used.keys() for _, row in named), root)
     for _, row in named:
         row |= {name: moved[row[name]] for name in NAMES & used.keys() if row[name] in moved}
@@ -87,19 +84,6 @@ def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None
     for name in listed.refused:
         del listed.scores[name]
     return listed
-
-
-def _in_one_unit(table: Path, name: str, rows: Rows) -> list[str]:
-    """Take the unit of all scores, such as % or /10, off them, and return notes on it; UserError for several units."""
-    written = [(line, row, found) for line, row in rows if (found := SCORE.fullmatch("".join(row[name].split())))]
-    line, first, unit = next(((line, row[name], found[2]) for line, row, found in written if found[2]), (0, "", ""))
-    for other, row, found in written:
-        if found[2] != unit:
-            where = f"{name} is {row[name]!r}, where line {line} has {first!r}"
-            raise UserError(f"{table}, line {other}: {where}; write all of them on one scale")
-    for _, row, found in written:
-        row[name] = found[1].replace(",", ".")
-    return [f"{name} is read without its unit, {unit}"] if unit else []
 
 
 def _plain(root: Path, name: str) -> str:
