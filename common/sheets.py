@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,10 +44,10 @@ def divider(text: str, lone: str = ",") -> str:
 def cells(path: Path, lone: str = ",") -> tuple[list[tuple[int, list[str]]], str]:
     """Return (number, cells) of each row of a CSV that is not blank, and what divides its cells.
 
-    It is in UTF-8, or in UTF-16 or Windows-1252 as spreadsheets save it. Raises UserError for what is none.
+    It is in UTF-8, UTF-16 or Windows-1252, perhaps below Excel's line sep=. Raises UserError for what is none.
     """
     try:
-        text = path.read_text(encoding=other_encoding(path) or "utf-8-sig")
+        text = re.sub(r"\A(\s*)sep=.*", r"\1", path.read_text(encoding=other_encoding(path) or "utf-8-sig"))
         lone = "\t" if path.suffix.lower() == ".tsv" else lone
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=divider(text, lone), strict=True)
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]

@@ -102,7 +102,12 @@ def _file_of_lines(path: Path, inputs: Inputs, pipe: IO[bytes] | None) -> Iterat
 def of_lines(lines: Iterable[bytes], name: str, inputs: Inputs) -> Iterator[Given]:
     """Yield the input of each line that is not blank: a JSON object, else a text or a file name."""
     for number, line in enumerate(lines):
-        source, text = f"{name}:{number + 1}", line.decode("utf-8", "replace").strip("\r\n")
+        if not number and line.startswith((b"\xff\xfe", b"\xfe\xff")):
+            yield Given(name, None, f"{name}: this is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8")
+            return
+        # As in files, no letter beyond ASCII is UTF-8 by chance.
+        encoding = "cp1252" if not line.isascii() and line.decode("utf-8", "ignore").isascii() else "utf-8-sig"
+        source, text = f"{name}:{number + 1}", line.decode(encoding, "replace").strip("\r\n")
         if text.lstrip().startswith(("{", "[")):
             yield _object(source, text, number)
         elif text.strip() and inputs.line:

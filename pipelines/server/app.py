@@ -95,9 +95,10 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
 
     for route in [each for each in app.routes if isinstance(each, APIRoute) and "GET" in (each.methods or ())]:
         app.head(route.path, include_in_schema=False)(route.endpoint)
-    shared = StaticFiles(directory=browser.FOLDER)
-    app.router.routes += [Route(f"/{path.name}", shared) for path in browser.FOLDER.glob("*.[cj]s*")]
-    app.mount("/", StaticFiles(directory=PAGE, html=True))
+    shared, own = StaticFiles(directory=browser.FOLDER), StaticFiles(directory=PAGE, html=True)
+    files = dict.fromkeys((each.name for each in browser.FOLDER.glob("*.[cj]s*")), shared)
+    files |= dict.fromkeys(("", *(each.name for each in PAGE.iterdir())), own)
+    app.router.routes += [Route(f"/{name}", folder, methods=["GET"]) for name, folder in files.items()]
     return app
 
 
@@ -119,9 +120,9 @@ async def _failed(request: Request, error: Exception) -> Response:
     message = f"the body is not JSON: {error.__cause__}" if broken else error.detail
     if message in ("Not Found", "Method Not Allowed"):  # the latter of any path, from the folder of pages
         path = request.url.path
-        shown = [each for each in request.app.routes if getattr(each, "include_in_schema", False)]
-        methods = [method for route in shown if route.path_regex.match(path) for method in route.methods]
-        if takes := ", ".join(methods):
+        at_path = [each for each in request.app.routes if isinstance(each, Route) and each.path_regex.match(path)]
+        shown = [route for route in at_path if route.include_in_schema or not route.param_convertors]
+        if takes := ", ".join(sorted({method for route in shown for method in route.methods or ()})):
             return Answer({"error": f"{path[:200]} takes {takes}, not {request.method}"}, 405, {"Allow": takes})
         return Answer({"error": f"there is nothing at {path[:200]}: GET /docs lists what there is"}, 404, error.headers)
     return Answer({"error": message}, error.status_code, error.headers)
@@ -191,7 +192,7 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
         if (exchange := inputs.document) is None:
             raise Refused(404, f"{run.name} fills no documents")
         try:
-            content = base64.b64decode(body.template, validate=True)
+            content = base64.b64decode("".join(body.template.split()), validate=True)
             return Answer(await asyncio.to_thread(exchange, content, body.plan))
         except ValueError as error:  # a UserError is one
             wrong = error if isinstance(error, UserError) else f"is not base64 ({error}); send the file's bytes so"

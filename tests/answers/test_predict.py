@@ -118,6 +118,15 @@ def read(inputs, text):
     return list(command_inputs.of_lines(io.BytesIO(text.encode()), "-", inputs))
 
 
+def test_a_pipe_is_read_in_the_encodings_that_a_file_is():
+    inputs = workloads.inputs("tinystories")
+    lines = ["A caf\xe9\n".encode("cp1252"), "A caf\xe9\n".encode(), '{"prompt": "na\xefve"}\n'.encode("cp1252")]
+    found = list(command_inputs.of_lines([b"\xef\xbb\xbf" + lines[1], *lines], "-", inputs))
+    assert [each.input["prompt"] for each in found] == [*["A caf\xe9"] * 3, "na\xefve"]
+    (found,) = command_inputs.of_lines(io.BytesIO("One\nTwo\n".encode("utf-16")), "-", inputs)
+    assert (found.input, found.error) == (None, "-: this is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8")
+
+
 def test_a_line_is_an_object_or_a_prompt_or_a_file(tmp_path):
     found = read(workloads.inputs("tinystories"), 'Once\n\n{"prompt": "Two", "item": 9}\r\n{"prompt": \n[1]\n')
     assert [each.source for each in found] == ["-:1", "-:3", "-:4", "-:5"]

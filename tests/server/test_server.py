@@ -5,6 +5,7 @@ import contextlib
 import json
 import re
 import sys
+import textwrap
 import threading
 import time
 from dataclasses import replace
@@ -160,6 +161,10 @@ def test_the_form_is_completed_as_it_asks(port):
     status, found = ask(port, "/runs/bep/small/document", {"plan": "# Lifts\n\nTwo.\n"})
     assert (status, found["left"]) == (200, [])
     assert ask(port, "/runs/bep/small/document", {"template": found["document"]})[1] == {"fields": {}}
+    in_lines = "\r\n".join(textwrap.wrap(found["document"], 76))
+    assert ask(port, "/runs/bep/small/document", {"template": in_lines})[1] == {"fields": {}}
+    in_lines = "data:image/png;base64," + "\n".join(textwrap.wrap(png(1).partition(",")[2] or png(1), 76))
+    assert ask(port, "/runs/lmol/small/predict", {"inputs": [{"images": [in_lines]}]})[0] == 200
     assert ask(port, "/health")[1]["status"] == "healthy"
     assert ask(port, "/health", method="HEAD")[0] == 200
 
@@ -169,6 +174,9 @@ def test_the_form_is_completed_as_it_asks(port):
     [
         ("/runs/cvrp/none/predict", {"inputs": [SQUARE]}, {}, 404, "no run 'cvrp/none' is served; there are cvrp/"),
         ("/runs/cvrp/small/predict", {"inputs": [SQUARE]}, {"method": "PUT"}, 405, "predict takes POST, not PUT"),
+        ("/", {}, {}, 405, "/ takes GET, HEAD, not POST"),
+        ("/routes.js", {}, {}, 405, "/routes.js takes GET, HEAD, not POST"),
+        ("/docs", {}, {}, 405, "/docs takes GET, HEAD, not POST"),
         ("/complete", {"prompt": "x"}, {}, 404, "nothing at /complete: GET /docs lists what there is"),
         ("/runs/cvrp/small/nothing", {}, {}, 404, "nothing at /runs/cvrp/small/nothing: GET /docs"),
         (

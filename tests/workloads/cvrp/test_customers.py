@@ -147,6 +147,8 @@ def test_every_kind_of_table_gives_the_same_problem(tmp_path, other):
 
 def test_a_comma_in_a_name_is_no_decimal_point(tmp_path):
     text = BERLIN.replace(".", "_").replace(",", ";").replace("_", ",").replace("Spandau", "Spandau, 2 West")
+    path = written(tmp_path, f"sep=;\n{text}".replace("Spandau, 2 West", "7,5 t"), "german.csv")
+    assert "7,5 t" in read_table(path).names
     path = written(tmp_path, text, "german.csv")
     table, _ = write_routes(path, {"routes": [[2, 1], [3, 4, 5, 6, 7]]}, "model")
     assert [row["name"] for row in csv.DictReader(table.read_text().splitlines())][2] == "Spandau, 2 West"

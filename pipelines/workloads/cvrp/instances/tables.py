@@ -14,7 +14,7 @@ Rows = list[tuple[int, list[object]]]  # (number, cells) of each row that is not
 def _csv(path: Path) -> Rows:
     """Read text divided by commas, semicolons, tabs or bars, whichever the header has most of."""
     rows, divider = sheets.cells(path)
-    decimal = re.compile(r"^([-+]?\d*),(\d+\D*)$")  # a comma that does not divide may stand for a decimal point
+    decimal = re.compile(r"^([-+]?\d*),(\d+)$")  # a comma that does not divide may stand for a decimal point
     if divider == "," or not any(decimal.match(cell) for _, row in rows for cell in row):
         return [(number, [*row]) for number, row in rows]
     if either := [(n, cell) for n, row in rows for cell in row if re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})+", cell)]:

@@ -1,6 +1,5 @@
 """The columns of a user's table: what each of them holds, as the config says or as it is usually called."""
 
-import csv
 import itertools
 import json
 import re
@@ -9,7 +8,7 @@ from pathlib import Path
 
 from common import sheets
 from common.errors import UserError
-from common.foreign_text import other_encoding, printable, unguarded
+from common.foreign_text import printable, unguarded
 from models.images.inputs import ENDINGS
 
 FORMS = json.loads(Path(__file__).with_suffix(".json").read_text())
@@ -29,8 +28,8 @@ HEADERLESS: dict[str, list[str]] = FORMS["headerless"]
 VOTES = r"(?:c|n|count|votes?|ratings?|scores?)?[ _]?(\d+)"  # a column of how many gave an image this score
 COUNTED = ["score", "std", "count"]  # columns that are made of such columns
 VERSION = r"(.+?)_\d+_\d+\.\w+"  # in these, the name of a distorted version of an image
-LONGEST_HEADER = 100_000  # characters
 RENAMED = "rename them, or name them as in data.columns.winner=NAME data.columns.loser=NAME"  # of answers
+LONGEST_HEADER = 100_000  # characters
 BY_CONFIG = (
     "other names are given as data.columns.image=NAME data.columns.score=NAME; of pairs, as data.columns.first=NAME "
     "data.columns.second=NAME data.columns.label=NAME"
@@ -91,8 +90,8 @@ def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         but = f"but line {wrong[0]} has {len(wrong[1])} values" if wrong else "one of them twice"
         named = printable(", ".join(columns), 300)
         raise UserError(f"{table}: the header names {len(columns)} columns ({named}), {but}")
-    if separator != ",":  # such files often write decimals with a comma
-        rows = [(line, [re.sub(r"^(-?\d+),(\d+)$", r"\1.\2", value) for value in row]) for line, row in rows]
+    decimal = re.compile(r"^(-?\d+),(\d+)$" if separator != "," else r"^(-?\d+),((?!\d{3}$)\d+)$")  # 1,234: a thousand
+    rows = [(line, [decimal.sub(r"\1.\2", value) for value in row]) for line, row in rows]
     found = [(line, dict(zip(columns, row, strict=True))) for line, row in rows]
     if levels := levels_of(columns):
         columns = [*columns, *COUNTED]
@@ -167,14 +166,7 @@ def layout_of(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict
 
 
 def _first_row(table: Path) -> list[str]:
-    if table.suffix.lower() in WHOLE:
-        try:
-            return next((row for _, row in _cells(table)[0]), [])
-        except UserError:
-            return []  # a damaged one, which another table may lie beside
     try:
-        with table.open(encoding=other_encoding(table) or "utf-8-sig", errors="replace") as file:
-            text = file.readline(LONGEST_HEADER)
-    except OSError as error:
-        raise UserError(f"cannot read {table}: {error.strerror}") from error
-    return next(csv.reader([text], delimiter=sheets.divider(text, " ")), [])
+        return next((row for _, row in _cells(table)[0]), [])
+    except UserError:
+        return []  # a damaged one, which another table may lie beside

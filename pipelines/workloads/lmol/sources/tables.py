@@ -48,7 +48,7 @@ class Listed:
     def add(self, name: str, score: str) -> None:
         """Note an image's score; a score that is not a number, or a second, different one makes the image unusable."""
         if number(score) is None:
-            self.refused[name] = f"its score is {score!r}, which is not a number"
+            self.refused[name] = f"its score is {score!r}, which is not a number; write one, as 7.6"
         elif name in self.scores and number(self.scores[name]) != number(score):
             self.refused[name] = f"it has the scores {self.scores[name]} and {score}"
         self.scores.setdefault(name, score)

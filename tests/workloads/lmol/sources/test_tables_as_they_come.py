@@ -26,6 +26,9 @@ def given(path, text, name="scores.csv"):
     [
         ("filename;MOS\na.png;1,5\nb.png;2\n", "scores.csv"),
         ("Image Name\tMean Opinion Score\na.png\t1.5\nb.png\t2\n", "scores.tsv"),
+        ("sep=;\nDateiname;Bewertung\na.png;1,5\nb.png;2\n", "scores.csv"),
+        ("\n\nDateiname,Bewertung\na.png,1.5\nb.png,2\n", "scores.csv"),
+        ('Dateiname,Bewertung\na.png,"1,5"\nb.png,"2,0"\n', "scores.csv"),
         ("MOS,id,file\n1.5,7,a.png\n2,8,b.png\n", "scores.csv"),
         ("Dateiname;Bewertung\na.png;1,5\nb.png;2\n", "scores.csv"),
         ('{"image": "a.png", "MOS": 1.5, "note": null}\n\n{"image": "b.png", "MOS": 2}\n', "scores.jsonl"),
