@@ -1,5 +1,6 @@
 """The columns of a user's table: what each of them holds, as the config says or as it is usually called."""
 
+import csv
 import itertools
 import json
 import re
@@ -8,7 +9,7 @@ from pathlib import Path
 
 from common import sheets
 from common.errors import UserError
-from common.foreign_text import printable, unguarded
+from common.foreign_text import other_encoding, printable, unguarded
 from models.images.inputs import ENDINGS
 
 FORMS = json.loads(Path(__file__).with_suffix(".json").read_text())
@@ -166,7 +167,14 @@ def layout_of(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict
 
 
 def _first_row(table: Path) -> list[str]:
+    if table.suffix.lower() in WHOLE:
+        try:
+            return next((row for _, row in _cells(table)[0]), [])
+        except UserError:
+            return []  # a damaged one, which another table may lie beside
     try:
-        return next((row for _, row in _cells(table)[0]), [])
-    except UserError:
-        return []  # a damaged one, which another table may lie beside
+        with table.open(encoding=other_encoding(table) or "utf-8-sig", errors="replace") as file:
+            text = re.sub(r"\A\s*(?:sep=.*\s*)?", "", file.read(LONGEST_HEADER)).partition("\n")[0]
+    except OSError as error:
+        raise UserError(f"cannot read {table}: {error.strerror}") from error
+    return next(csv.reader([text], delimiter=sheets.divider(text, " ")), [])
