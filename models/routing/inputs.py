@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Annotated, Self
 
 import numpy as np
-from pydantic import FailFast, Field, model_validator
+from pydantic import BeforeValidator, FailFast, Field, model_validator
 
 from common.config import Choice, Section
 from models.inputs import Input, Seed
@@ -13,22 +13,31 @@ from models.routing.decodes import DECODES, MOST_SAMPLES
 from models.routing.distance_metrics import great_circle, in_a_plane, local_plane
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, ROUNDINGS, Problem, Vehicles
 
-Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE)]
-Demand = Annotated[int, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0, le=MAX_COORDINATE)]
+
+def _number(value: object) -> object:
+    """Refuse true and false, which would be 1 and 0."""
+    if isinstance(value, bool):
+        raise ValueError(f"give a number, not {str(value).lower()}")
+    return value
+
+
+Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE), BeforeValidator(_number)]
+Demand = Annotated[int, Field(ge=0), BeforeValidator(_number)]
+NotNegative = Annotated[float, Field(ge=0, le=MAX_COORDINATE)]
+Amount = Annotated[NotNegative, BeforeValidator(_number)]
 MOST_ASKED = 10_000  # customers of an input
 # What start tours are made from, beside "mix", which is what serves best for a size.
 STARTS_FROM = ("mix", "policy", "savings", "sweep", "nearest", "random")
 OF_CUSTOMERS = ("demands", "windows", "service_times", "prizes")
 Point = tuple[Coordinate, Coordinate]
 Window = tuple[Amount, Amount]
-Matrix = tuple[tuple[Amount, ...], ...]
+Matrix = tuple[tuple[NotNegative, ...], ...]  # a million of them are checked in Rust alone
 
 
 class VehiclesInput(Section):
     """Vehicles of one kind."""
 
-    capacity: int = Field(ge=1, le=MOST_CAPACITY, description="what one can carry")
+    capacity: Demand = Field(ge=1, le=MOST_CAPACITY, description="what one can carry")
     count: int | None = Field(None, ge=1, le=MOST_CUSTOMERS, description="how many there are; null: enough")
     depot: int = Field(0, ge=0, description="where they begin and end: 0 is depot, 1 the first of depots")
     fixed_cost: Amount = Field(0, description="cost of using one")
@@ -49,7 +58,7 @@ class RoutingInput(Input):
         min_length=1, max_length=MOST_ASKED, description="coordinates of the customers, in the same unit"
     )
     demands: Annotated[tuple[Demand, ...], FailFast()] = Field(description="what each customer asks for, whole numbers")
-    capacity: int = Field(ge=1, le=MOST_CAPACITY, description="what a vehicle can carry")
+    capacity: Demand = Field(ge=1, le=MOST_CAPACITY, description="what a vehicle can carry")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] = Field(
         "exact", description="of each distance: exact, round, trunc (cut) or dimacs (cut to one decimal)"
     )
