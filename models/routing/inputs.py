@@ -22,7 +22,8 @@ def _number(value: object) -> object:
 
 
 Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE), BeforeValidator(_number)]
-Demand = Annotated[int, Field(ge=0), BeforeValidator(_number)]
+Whole = Annotated[int, BeforeValidator(_number)]
+Demand = Annotated[Whole, Field(ge=0)]
 NotNegative = Annotated[float, Field(ge=0, le=MAX_COORDINATE)]
 Amount = Annotated[NotNegative, BeforeValidator(_number)]
 MOST_ASKED = 10_000  # customers of an input
@@ -37,7 +38,7 @@ Matrix = tuple[tuple[NotNegative, ...], ...]  # a million of them are checked in
 class VehiclesInput(Section):
     """Vehicles of one kind."""
 
-    capacity: Demand = Field(ge=1, le=MOST_CAPACITY, description="what one can carry")
+    capacity: Whole = Field(ge=1, le=MOST_CAPACITY, description="what one can carry")
     count: int | None = Field(None, ge=1, le=MOST_CUSTOMERS, description="how many there are; null: enough")
     depot: int = Field(0, ge=0, description="where they begin and end: 0 is depot, 1 the first of depots")
     fixed_cost: Amount = Field(0, description="cost of using one")
@@ -58,7 +59,7 @@ class RoutingInput(Input):
         min_length=1, max_length=MOST_ASKED, description="coordinates of the customers, in the same unit"
     )
     demands: Annotated[tuple[Demand, ...], FailFast()] = Field(description="what each customer asks for, whole numbers")
-    capacity: Demand = Field(ge=1, le=MOST_CAPACITY, description="what a vehicle can carry")
+    capacity: Whole = Field(ge=1, le=MOST_CAPACITY, description="what a vehicle can carry")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] = Field(
         "exact", description="of each distance: exact, round, trunc (cut) or dimacs (cut to one decimal)"
     )
