@@ -35,6 +35,9 @@ def rows(path: Path) -> list[tuple[int, list[object]]]:
     return [(number, row) for number, row in enumerate(cells, 1) if any(str(cell or "").strip() for cell in row)]
 
 
+EXCELS = re.compile(r'(\s*)"?sep=([,;|\t])"?[ \t]*(?=\n)', re.I)  # its line, whose end stays for the numbers of lines
+
+
 def divider(text: str, lone: str = ",") -> str:
     """Return what the first line that is not blank has most of between its cells, `lone` in want of any."""
     header = next((line for line in text.splitlines() if line.strip()), "")
@@ -47,15 +50,18 @@ def cells(path: Path, lone: str = ",") -> tuple[list[tuple[int, list[str]]], str
     It is in UTF-8, UTF-16 or Windows-1252, perhaps below Excel's line sep=. Raises UserError for what is none.
     """
     try:
-        text = re.sub(r"\A(\s*)sep=.*", r"\1", path.read_text(encoding=other_encoding(path) or "utf-8-sig"))
+        text = path.read_text(encoding=other_encoding(path) or "utf-8-sig")
         lone = "\t" if path.suffix.lower() == ".tsv" else lone
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=divider(text, lone), strict=True)
+        asked = EXCELS.match(text)
+        text = EXCELS.sub(r"\1", text, count=1) if asked else text
+        between = asked[2] if asked else divider(text, lone)
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True)
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read, or is not UTF-8 ({error}); save it as CSV in UTF-8") from error
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: this is not CSV: {error}; save it as CSV again") from error
-    return [(number, row) for number, row in rows if any(row)], divider(text, lone)
+    return [(number, row) for number, row in rows if any(row)], between
 
 
 def named(path: Path) -> list[tuple[int, dict[str, str]]]:

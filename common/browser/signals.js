@@ -210,25 +210,26 @@ function candleDays(rows, places, { times: { days, clock }, missing }) {
   const hours = trimmed("clock"), present = cells => cells.filter(cell => !missing.includes(cell.toLowerCase()));
   if (!present(hours).length || present(found).some(day => !day.match(days))) return found;
   const form = new RegExp(clock), wrong = hours.findIndex(hour => !form.test(hour));
+  if (wrong >= 0 && new Set(found).size == found.length) return found;  // a day says it all, whatever stands beside it
   if (wrong >= 0) throw new Error(`row ${rows[wrong][0]}, column time: ${JSON.stringify(hours[wrong])} is no time of day; give one like 13:45:00 or 01:45 PM`);
   return found.map((day, i) => `${day} ${hours[i]}`);
 }
 
-// ms since 1970 of times; 31.01.2024, 01/31/2024 and the like are read where one form fits all of them, and no other.
+// ms since 1970 of times; 31.01.2024, 01/31/2024 and the like are read where one form fits all of them, and no other of the past.
 function candleTimes(given, { plain, dates, hours, times: { day } }) {
-  const forms = Object.entries(plain).map(([form, other]) => [new RegExp(form), other]);
+  const forms = Object.entries(plain).map(([form, other]) => [new RegExp(form, "i"), other]);
   const cells = given.map(cell => forms.reduce((text, [form, other]) => text.replace(form, other), cell));
   const short = new RegExp(day), own = cells.map(cell => candleTime(cell, short));
   if (own.some(Number.isFinite)) return own;
   const found = dates.flatMap(date => hours.map(hour => cells.map(strptime(date + hour)))).filter(times => times.every(Number.isFinite));
-  const possible = found.length > 1 ? found.filter(times => times.every(time => time >= 1230940800000)) : found;
+  const possible = found.length > 1 ? found.filter(times => times.every(time => time <= Date.now())) : found;
   return possible.length == 1 ? possible[0] : own;
 }
 
 // A function that reads a date by a form of Python's strptime, with or without a zone.
 function strptime(form) {
   const parts = { Y: "\\d{4}", y: "\\d\\d", m: "\\d\\d?", d: "\\d\\d?", b: "[a-z]{3}", H: "\\d\\d?", I: "\\d\\d?", M: "\\d\\d?", S: "\\d\\d?", f: "\\d{1,6}", p: "[ap]m" };
-  const pattern = form.replaceAll(".", "\\.").replace(/%(\w)/g, (_, letter) => `(?<${letter}>${parts[letter]})`);
+  const pattern = form.replaceAll(".", "\\.").replaceAll(" ", "\\s+").replace(/%(\w)/g, (_, letter) => `(?<${letter}>${parts[letter]})`);
   const whole = new RegExp(`^${pattern} ?(?<zone>Z|[+-]\\d\\d:?\\d\\d)?$`, "i");
   const months = "jan feb mar apr may jun jul aug sep oct nov dec".split(" ");
   return cell => {
@@ -243,11 +244,12 @@ function strptime(form) {
 function moment(parts, zone = "Z") {
   const [year, month, day, hour, minute, second] = parts.map(Number), midnight = new Date(Date.UTC(year, month - 1, day));
   if (midnight.getUTCMonth() != month - 1 || midnight.getUTCDate() != day || hour > 23 || minute > 59 || second >= 60) return NaN;
-  const [, sign, hours, minutes = 0] = zone.match(/^([+-])(\d\d):?(\d\d)?$/) ?? [, "+", 0, 0];
+  const [, sign, hours, minutes = 0] = zone.match(/^([+-])(\d\d?):?(\d\d)?$/) ?? [, "+", 0, 0];
+  if (hours > 23 || minutes > 59) return NaN;
   return +midnight + hour * 3600000 + minute * 60000 + Math.floor(second * 1000) - `${sign}1` * (hours * 60 + +minutes) * 60000;
 }
 
-const CANDLE_CLOCK = String.raw`(?:[T ](\d\d?)(?::?(\d\d)(?::?(\d\d(?:\.\d+)?))?)?)? ?(Z|[+-]\d\d(?::?\d\d)?)?$`;
+const CANDLE_CLOCK = String.raw`(?:[T ](\d\d?)(?::?(\d\d)(?::?(\d\d(?:\.\d+)?))?)?)? ?(Z|[+-]\d\d?(?::?\d\d)?)?$`;
 const ISO_8601 = [String.raw`^(\d{4})[-/.](\d\d?)[-/.](\d\d?)`, String.raw`^(\d{4})(\d\d)(\d\d)`].map(date => new RegExp(date + CANDLE_CLOCK, "i"));
 
 // ms since 1970 of a number, in s, ms, us or ns by its size, or of a date; NaN for anything else.

@@ -4,6 +4,7 @@ torch is not imported here: what users give is read, and refused, before it.
 """
 
 import base64
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,7 +28,7 @@ def _image(value: object, info: ValidationInfo) -> object:
     if value.startswith("data:") or not (info.context or {}).get("files", True):
         try:
             text = value.partition(",")[2] if value.startswith("data:") else value
-            return base64.b64decode("".join(text.split()), validate=True)  # MIME ends lines at 76 characters
+            return base64.b64decode(re.sub(r"[\r\n]", "", text), validate=True)  # MIME ends lines at 76 characters
         except ValueError as error:
             raise ValueError(f"an image is a data: URL or base64 ({error})") from error
     return Path(value)

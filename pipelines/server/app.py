@@ -4,6 +4,7 @@ import asyncio
 import base64
 import contextlib
 import functools
+import re
 import textwrap
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
@@ -192,7 +193,7 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
         if (exchange := inputs.document) is None:
             raise Refused(404, f"{run.name} fills no documents")
         try:
-            content = base64.b64decode("".join(body.template.split()), validate=True)
+            content = base64.b64decode(re.sub(r"[\r\n]", "", body.template), validate=True)
             return Answer(await asyncio.to_thread(exchange, content, body.plan))
         except ValueError as error:  # a UserError is one
             wrong = error if isinstance(error, UserError) else f"is not base64 ({error}); send the file's bytes so"

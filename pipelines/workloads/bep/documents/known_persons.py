@@ -82,8 +82,12 @@ def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tup
     longer = {each for each in firsts if len(each) > 1}
     initials = {form for each in longer for form in (each, each.upper(), (each[0] + each[-1]).upper())}
     shown = {it for each in sure for it in _shown_beside(text, each)}
-    # Lower case is a word too, but for cells and lists.
-    forms = (rf"(?:(?<=[|/(,] )|(?<=[|/(])){it}(?= ?(?:[|/,;)]|$))" if it.islower() else it for it in shown)
+    # What is not in capitals may be a word, but for cells and lists.
+    around = {
+        True: (r"(?:(?<=\| )|(?<=/))", r"(?= ?(?:[|/]|$))"),
+        False: (r"(?:(?<=[|/(,:] )|(?<=[/(]))", r"(?= ?(?:[|/,;)]|$))"),
+    }
+    forms = (it if it.isupper() else it.join(around[it.islower()]) for it in shown)
     if shown:
         pattern = re.compile(rf"(?<![\w@.\\-])(?:{'|'.join(forms)})(?![\w@])", re.MULTILINE)
         yield from (match.span() for match in pattern.finditer(text))
@@ -109,7 +113,8 @@ def _shown_beside(text: str, name: Name) -> Iterator[str]:
     behind = patterns.SHOWN_BEHIND.match(text, name.end)
     named = f"{text[name.begin : name.end]} ".lower() * 2  # a surname may stand first
     for it in (match["it"] for match in (before, behind) if match):
-        if it.isupper() and it.lower() in terms():
+        role = len(it) == 2 and it.isupper() and f"{it} =" not in text and f"({it})" not in text  # "PM | Paul Miller"
+        if role or (it.isupper() and it.lower() in terms()):
             continue
         if re.search(rf"\b{'.*'.join(map(re.escape, it.lower()))}", named):
             yield it

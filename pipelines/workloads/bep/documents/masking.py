@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,11 +39,8 @@ TELEPHONES = re.compile(
     r"|\(0\d{1,5}(?:-\d{1,3})?\) ?\d(?:[ -]?\d){4,8}+"  # (020) 7946 0123
     r"|(?:1[ -])?\(\d{3}\) ?\d{3}[ .-]\d{4}"  # (555) 010-0199
     r"|(?:1-)?\d{3}([ .-])\d{3}(?:\1|-)\d{4}|1[38]00 \d{3} \d{3}"  # 555-010-0199, 1300 975 707
-    r"|(?:(?<=, )|(?<=\()|(?<= [-\u2013] ))(?!(?:\d\d0 ){2}\d\d0|[\d ]+\(?(?:mm|cm|m|kg|kN|EUR)\b)"
-    r"(?:[2-9]\d{2}([ .-])\d{3}\2(?!000)\d{3}|[6-9]\d{4}[ -]\d{5}|3\d\d[-.]\d{7})"
-    r"(?=$|[,;)|\n]|\.(?!\d)| [(|\u2013-])|(?<=\()[5-9]\d{8}(?=\))"
-    r"|(?<=\| )[5-9]\d{2}(?:(?: \d\d){3}|([ .])\d{3}\3(?!000)\d{3})(?= ?(?:\||\n|$))"  # | 655 204 917 |
-    r"|(?<=[^\W\d_] )[5-9]\d{2}\.\d{3}\.\d{3}(?=\n|$)|[5-9]\d\d(?:\.\d\d){3}"  # 964.720.815
+    r"|(?:(?<=, )|(?<=\())(?:[5-9]\d{2}([ .-])\d{3}\2(?!000)\d{3}|[6-9]\d{4}[ -]\d{5}|3\d\d[-.]\d{7})"
+    r"(?=$|[,;)|\n]|\.(?!\d)| [(|])"
     r"|0 ?\(\d{3}\) \d{3} \d\d \d\d"  # 0 (542) 555 01 73
     r"|00[1-9]\d{8,13}|\(\d{1,3}\) \d{3,4}[ -]\d\d ?\d\d"  # 00971501234567, (65) 6555-0145
     r"|0[1-9]\d{0,4}(?: ?/ ?| )\d{2,4}(?: ?\d{2,4}){1,3}+-\d{1,5}|0[1-9]\d{0,2}/\d{2,3}(?:\.\d\d){2}"
@@ -55,6 +53,16 @@ TELEPHONES = re.compile(
     r"|0[1-9](?:\d{8,9}|\d{0,3}/\d{5,8})"  # 02079460123, 030/1234567
     r"|(?=(?:\d ?){9,12}+(?!\d))0[1-9]\d{0,3}(?: \d{2,6}+){1,4}+"  # 020 7946 0123
     rf"){_EXTENSION}(?!\w|[.:-]\w))"
+)
+# Nine figures without a label, a zero or a sign, which may be a sum: only behind a name, in its line.
+BARE = re.compile(
+    r"(?:[|-] |[^\W\d_] |\()(?P<it>[2-9]\d{2}(?:(?: \d\d){3}|([ .])\d{3}\2(?!000)\d{3}|(?:\.\d\d){3})|[5-9]\d{8}(?=\)))"
+    r"(?= ?(?:[|)\n]|- |$))"
+)
+NO_TELEPHONE = re.compile(
+    r"\b(?:mm|m[\u00b2\u00b3\d]|EUR|GBP|USD|CHF|IP|area|total|sum|cost|budget|value|price|amount|volume|easting|northing"
+    r"|coordinat\w*|grid|fl\u00e4che|kosten|summe|importe|superficie|montant|surface|co\u00fbt)\b|[\u20ac\u00a3$]",
+    re.I,
 )
 LABELLED = re.compile(
     rf"\b{WORDS['telephone_labels']}(?: (?:(?:de|da|del|der|do|of) [^\W\d]+|arch\.|kierownika)){{0,2}}"
@@ -196,6 +204,17 @@ def _is_ipv6(match: re.Match[str]) -> bool:
     return len(match[0]) > 6
 
 
+def _is_behind_a_name(match: re.Match[str]) -> bool:
+    """Return whether two words like "Ada Lovelace", and nothing that is measured or paid, stand in the line before."""
+    line = match.string.rfind("\n", 0, match.start()) + 1
+    before, behind = (
+        match.string[line : match.start("it")],
+        match.string[match.end() : match.end() + 12].partition("\n")[0],
+    )
+    words = re.findall(r"[^\W\d_]{2,}", before)
+    return any(a.istitle() and b.istitle() for a, b in pairwise(words)) and not NO_TELEPHONE.search(before + behind)
+
+
 def _is_secret(match: re.Match[str]) -> bool:
     """Return whether what stands after "password:" is more than a plain word."""
     word = match["it"]
@@ -213,4 +232,5 @@ RULES: tuple[tuple[str, str, re.Pattern[str], Callable[[re.Match[str]], bool]], 
     ("ip", ADDRESS, IPV6, _is_ipv6),
     ("telephone", TELEPHONE, TELEPHONES, bool),
     ("telephone", TELEPHONE, LABELLED, bool),
+    ("telephone", TELEPHONE, BARE, _is_behind_a_name),
 )

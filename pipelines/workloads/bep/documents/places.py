@@ -5,6 +5,7 @@ What a label names is a number or a name of the project, and is masked wherever 
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 from pipelines.workloads.bep.documents.addresses import addresses
 from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, sound, terms
@@ -47,20 +48,23 @@ PROJECTS = re.compile(
 )
 # The project in the name of a file or, as ISO 19650 has it, of a document: "P1140-VDW-STR-L03.ifc", "5520-QME-S-101".
 FILED = re.compile(
-    rf"(?<![\w./\\-])(?!(?i:{WORDS['no_numbers']})|(?:19|20)\d\d(?:\d{{4}})?[\W_]|12345)(?P<it>[A-Z\d][A-Za-z\d]{{2,9}})"
-    r"(?P<more>(?:[-_][^\W_]{1,20}){2,9}(?=\.(?:rvt|ifc|nw[cdf]|dw[gf]|dgn|pdf|docx|xlsx|e57|zip|xml|bcf\w*)\b)"
+    rf"(?<![\w./\\-])(?!(?i:{WORDS['no_numbers']})|(?:19|20)\d\d(?:\d{{4}})?[\W_]|12345?[\W_])"
+    r"(?!\d+(?:mm|k?[AVW]|K|Q\d)[\W_]|(?:RFI|NCR|TQ)\d)(?P<it>[A-Z\d][A-Za-z\d]{2,9}(?:-[A-Z]{1,4}(?=_))?)"
+    r"(?P<more>(?:[-_][^\W_]{1,20}){2,9}(?P<file>(?=\.(?:rvt|ifc|nw[cdf]|dw[gf]|dgn|pdf|docx|xlsx|e57|zip|xml|bcf\w*)\b))"
     r"|(?:[-_][A-Z\d]{1,6}){2,7}[-_]\d{3,6}(?![\w-]))"
 )
 NUMBERED = re.compile(rf"(?:[\w.]+ )?(?=proj|prosj|job|contr|auftr|affaire|comm)(?:{_NUMBER})\.?", re.I)
 _CLIENT = rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?"
 _PART = rf"(?:[{UPPER}][\w'\u2019/-]*|\d{{1,3}}|&)"
-_LINK = rf"(?: (?:{WORDS['address_particles']})\b){{0,2}}"
+_LINK = rf"(?! (?:und|and|y|e|et) )(?: (?:{WORDS['address_particles']})\b){{0,2}}"
 _LEGAL = rf"(?: (?:{WORDS['legal_forms']})\b\.?)?"
 # "Cloonmore Reservoir", "lyc\u00e9e des Trois-Alouettes"
 CALLED = {
     kind: re.compile(
-        rf"(?<![\w./\\-])(?:(?=[{UPPER}])(?:{_PART} |de |na ){{1,7}}(?:{WORDS[kind + '_last']}){_LEGAL}"
-        rf"|(?:{WORDS[kind + '_first']}){_LINK} ?{_PART}(?: {_PART}){{0,2}}(?:{_LINK} {_PART})?{_LEGAL})(?![\w-])"
+        rf"(?<![\w./\\-])(?:(?=[{UPPER}])(?:(?P<own>(?:{_PART} |de |na ){{1,7}})(?:{WORDS[kind + '_last']})"
+        rf"|(?P<more>(?!The )(?:{_PART} ){{2,7}})(?:{WORDS[kind + '_weak']})){_LEGAL}"
+        rf"|(?:{WORDS[kind + '_first']}){_LINK} ?(?P<behind>{_PART}(?: {_PART}){{0,2}}(?:{_LINK} {_PART})?){_LEGAL})"
+        r"(?![\w-])"
     )
     for kind in ("site", "client")
 }
@@ -68,8 +72,8 @@ LABELS = {
     kind: re.compile(rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?){_COLON}(?P<it>{value}){after}", re.MULTILINE)
     for kind, label, value, after in (
         ("address", WORDS["address_labels"], r"[^|\n]*\d[^|\n]*?", _AFTER),
-        ("client", WORDS["client_labels"], rf"{_CLIENT}(?: \(Pty\) Ltd)?", rf"(?:(?= [(-])|{_AFTER})"),
-        ("site", WORDS["site_labels"], rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?", rf"(?:(?= - )|{_AFTER})"),
+        ("client", WORDS["client_labels"], _CLIENT, rf"(?:(?= [(-] ?[a-z])|{_AFTER})"),
+        ("site", WORDS["site_labels"], rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?", rf"(?:(?= [(-] ?[a-z])|{_AFTER})"),
     )
 } | {"project": PROJECTS}
 
@@ -87,26 +91,29 @@ def mask_places(text: str, masker: Masker) -> str:
             found |= {cell for cell in cells if re.fullmatch(rf"{_FIGURES}[\w./-]{{4,30}}", cell)}
             found |= _filed(text)
         if kind in CALLED:
-            found |= {match[0] for match in CALLED[kind].finditer(text) if _is_called(match[0])}
+            found |= {
+                match[0]
+                for match in CALLED[kind].finditer(text)
+                if _is_called(match["own"] or match["more"] or match["behind"])
+            }
         if named := {each for each in found if _is_own(each, kind)}:
             sure = {match["it"] for match in PROJECTS.finditer(text) if match["sure"]} if kind == "project" else ()
             forms = (_like(each, each in sure) if kind == "project" else re.escape(each) for each in named)
-            pattern = "|".join(sorted(forms, key=len, reverse=True))
-            text = masker.matches(
-                text, kind, mask, re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I | re.MULTILINE)
-            )
+            pattern = "|".join([*sorted(forms, key=len, reverse=True), *(_tails(named) if kind == "project" else ())])
+            own = re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I | re.MULTILINE)
+            text = masker.matches(text, kind, mask, own)
     return text
 
 
 def _filed(text: str) -> set[str]:
-    """Return the projects in names of files: numbers, and letters if two names or more begin with them."""
-    names = {(match["it"], match["more"]) for match in FILED.finditer(text)}
-    begun = Counter(it for it, _ in names)
+    """Return the projects in names of files and documents: numbers, and letters if two long names begin with them."""
+    names = {(match["it"], match["more"], match["file"] is not None) for match in FILED.finditer(text)}
+    begun = Counter(it for it, *_ in names)
     return {
         it
-        for it, more in names
-        if (re.match(r"\d\w{3}|[A-Z]+\d{4}", it) and re.search(r"[^\W\d_]", it + more))
-        or (more.count("-") + more.count("_") > 2 and begun[it] > 1 and it.isupper() and it.lower() not in terms())
+        for it, more, file in names
+        if (re.match(r"\d\w{3}|[A-Z]+\d{4}", it) and re.search(r"[^\W\d_]", it + more) and (file or begun[it] > 1))
+        or (more.count("-") + more.count("_") > 4 and begun[it] > 1 and it.isupper() and it.lower() not in terms())
     }
 
 
@@ -116,18 +123,24 @@ def _like(number: str, sure: bool) -> str:
     "AB-24-117" is "AB_24_117" or "24_" in names of files, and "AB-23-009" another one of the firm. "24.117" may be a
     sum of money: others alike stand at the beginning of a line or in brackets.
     """
+    if number.isalpha():
+        return rf"(?-i:{number})"
     letters, figures = (len(re.findall(kind, number)) for kind in (r"[^\W\d_]", r"\d"))
     parts, between = re.split(r"[\W_]", number), r"[\W_]?" if figures > 3 else r"[\W_]"
     written, others = (between.join(each) for each in (parts, [re.sub(r"\d", r"\\d", part) for part in parts]))
-    longest = max(re.findall(r"\d[\d.]*\d", number), key=len, default="")
-    if len(longest) > 3 and longest != number and not re.fullmatch(r"(?:19|20)\d\d", longest):
-        written += rf"|{re.escape(longest)}(?=[_-](?-i:[A-Z]))"
     if figures < 4 or len(parts) == 1 or not (sure or letters > 1):
         return written
     if letters or (figures > 4 and re.fullmatch(r"\d+[/-]\d+", number)):
         return rf"{written}|(?!\d*[/-](?:19|20)\d\d\b){others}"
     alike = re.sub(r"\d", r"\\d", re.escape(number))
     return rf"{written}|(?:(?<=\()|^|(?<=^[-\u2013\u2022] )){alike}(?=\)|:?,? (?-i:[{UPPER}]))"
+
+
+def _tails(numbers: set[str]) -> Iterator[str]:
+    """Yield patterns of what names of files begin with: "0576" of "2024/0576-KD"."""
+    for longest in {max(re.findall(r"\d[\d.]*\d", each), key=len, default="") for each in numbers} - numbers:
+        if len(longest) > 3 and not re.fullmatch(r"(?:19|20)\d\d", longest):
+            yield rf"{re.escape(longest)}(?=[_-](?-i:[A-Z]))"
 
 
 def _is_called(name: str) -> bool:

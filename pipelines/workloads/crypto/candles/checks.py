@@ -107,10 +107,11 @@ def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
     if "clock" in found and found["clock"] != found["time"]:
         days, hours = (table[name].astype("str").fillna("").str.strip() for name in ("time", "clock"))
         if len(_present(hours)) and _present(days).str.fullmatch(RULES.times["days"]).all():
-            if len(wrong := hours[~hours.str.fullmatch(RULES.times["clock"])]):
+            if not len(wrong := hours[~hours.str.fullmatch(RULES.times["clock"])]):
+                table = table.assign(time=days + " " + hours)
+            elif days.duplicated().any():  # else a day says it all, whatever stands beside it
                 cell = f"row {wrong.index[0]}, column {names[found['clock']]}: {wrong.iloc[0]!r}"
                 raise UserError(f"{where}: {cell} is no time of day; give one like 13:45:00 or 01:45 PM")
-            table = table.assign(time=days + " " + hours)
     return table
 
 
@@ -142,8 +143,9 @@ def _numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
     """Return (N,) float64, NaN for missing cells. Raises UserError for text and JSON's true."""
     import pandas as pd
 
-    # As text, true is no number; pandas would take it for 1.
-    values = pd.to_numeric(column.astype("str") if column.dtype in (object, bool) else column, errors="coerce")
+    values = pd.to_numeric(column, errors="coerce")
+    if column.dtype in (object, bool):
+        values = values.where(column.map(type) != bool)  # pandas takes true for 1
     text = _present(column[values.isna() & column.notna()])
     if len(text):
         raise UserError(f"{where}: row {text.index[0]}, column {name}: {text.iloc[0]!r} is not a number; repair it")
@@ -154,7 +156,7 @@ def _numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
 def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]:
     """Return (N,) int64 ms, 0 where missing; the units found; and the number of times without a zone.
 
-    Dates such as 31.01.2024 or 01/31/24 are read where one form fits all of them, and no other since there were coins.
+    Dates such as 31.01.2024 or 01/31/24 are read where one form fits all of them, and no other of the past.
     Raises UserError for cells that are not times.
     """
     import pandas as pd
@@ -169,13 +171,16 @@ def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]
     if not (pd.to_numeric(first, errors="coerce").isna().all() or first.str.fullmatch(RULES.times["day"]).all()):
         return _epochs(_numbers(column, "time", where), column, where)
     text = column.astype("str").str.strip()
-    for form, plain in RULES.plain.items():
-        text = text.str.replace(form, plain, regex=True)
     read = partial(pd.to_datetime, utc=True, errors="coerce")
-    parsed, first = read(text, format="ISO8601"), text[first.index]
+    parsed = read(text, format="ISO8601")
+    if parsed[present.index].isna().any():
+        for form, plain in RULES.plain.items():
+            text = text.str.replace(form, plain, case=False, regex=True)
+        parsed = read(text, format="ISO8601")
+    first = text[first.index]
     fit = [form for form in DATES if parsed.isna().all() and read(first, format=form).notna().all()]
     if len(found := [each for form in fit if (each := read(text, format=form))[present.index].notna().all()]) > 1:
-        found = [each for each in found if each.min() >= pd.Timestamp(OLDEST, unit="ms", tz="UTC")]
+        found = [each for each in found if each.max() <= pd.Timestamp.now("UTC")]
     parsed = found[0] if len(found) == 1 else parsed
     unread = _present(present[parsed[present.index].isna()])
     if len(unread):

@@ -15,7 +15,7 @@ def _csv(path: Path) -> Rows:
     """Read text divided by commas, semicolons, tabs or bars, whichever the header has most of."""
     rows, divider = sheets.cells(path)
     decimal = re.compile(r"^([-+]?\d*),(\d+)$")  # a comma that does not divide may stand for a decimal point
-    if divider == "," or not any(decimal.match(cell) for _, row in rows for cell in row):
+    if divider == "," or not any(re.match(r"[-+]?\d*,\d+\D*$", cell) for _, row in rows for cell in row):
         return [(number, [*row]) for number, row in rows]
     if either := [(n, cell) for n, row in rows for cell in row if re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})+", cell)]:
         number, cell = either[0]

@@ -91,8 +91,8 @@ def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
         but = f"but line {wrong[0]} has {len(wrong[1])} values" if wrong else "one of them twice"
         named = printable(", ".join(columns), 300)
         raise UserError(f"{table}: the header names {len(columns)} columns ({named}), {but}")
-    decimal = re.compile(r"^(-?\d+),(\d+)$" if separator != "," else r"^(-?\d+),((?!\d{3}$)\d+)$")  # 1,234: a thousand
-    rows = [(line, [decimal.sub(r"\1.\2", value) for value in row]) for line, row in rows]
+    if separator != ",":  # such files often write decimals with a comma
+        rows = [(line, [re.sub(r"^(-?\d+),(\d+)$", r"\1.\2", value) for value in row]) for line, row in rows]
     found = [(line, dict(zip(columns, row, strict=True))) for line, row in rows]
     if levels := levels_of(columns):
         columns = [*columns, *COUNTED]

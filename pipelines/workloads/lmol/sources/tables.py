@@ -28,6 +28,7 @@ ALSO = {word: LABELS[label] for label, words in FORMS["labels"].items() for word
 TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")
 NAMES = {"image", "first", "second", "winner", "loser"}  # what columns of images hold
 Rows = Sequence[tuple[int, dict[str, str]]]  # (line, {column, or what it holds: value})
+COMMA = re.compile(r"[-+]?(?:0?,|\d+,(?!\d{3}$))\d+")  # a decimal one: 1,234 may be a thousand
 MOST_VOTES = 1000  # that one row may stand for
 
 
@@ -65,6 +66,9 @@ def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None
     header, rows = (list(rows[0][1]), rows) if rows else rows_of(table)
     layout, used, notes = assigned(str(table), header, columns)
     named = [(line, {holds: row[column] for holds, column in used.items()}) for line, row in rows]
+    for _, row in named:
+        if COMMA.fullmatch(row.get("score", "")):
+            row["score"] = row["score"].replace(",", ".")
     for name in NAMES & used.keys():
         for _, row in named:
             row[name] = _plain(root, row[name])

@@ -1,5 +1,6 @@
 """Addresses, telephones and numbers of projects as firms of many countries write them."""
 
+import re
 import time
 from pathlib import Path
 
@@ -170,9 +171,9 @@ def test_another_number_of_figures_begins_a_line_or_stands_in_brackets():
 
 
 def test_numbers_of_projects_begin_the_names_of_files():
-    text = "P1140-VDW-STR-L03.ifc, 5520-QME-S-101 and HRG-ARC-ZZ-01-M3-0001, HRG-STR-ZZ-01-M3-0002"
+    text = "P1140-VDW-STR-L03.ifc, 5520-QME-S-101, 5520-QME-S-102, HRG-ARC-ZZ-01-M3-0001, HRG-STR-ZZ-01-M3-0002"
     found = clean(f"Job P1140: {text}. See RFI/5520.", mask=True, names=True).text
-    assert found.count("<project>") == 6
+    assert found.count("<project>") == 7
     assert not {"1140", "5520", "HRG"}.intersection(found.replace("-", " ").replace("/", " ").split())
 
 
@@ -181,6 +182,31 @@ def test_numbers_of_projects_begin_the_names_of_files():
 )
 def test_tags_dates_and_levels_are_no_projects(kept):
     assert clean(f"As in {kept} here", mask=True, names=True).text == f"As in {kept} here"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Client: Fjordby - Utvikling AS",
+        "Client: Brightwater (Europe) GmbH",
+        "Developer: Umhlatuzi Ridge Properties (Pty) Ltd",
+        "Site: Thornbury - Hillcross Quarry",
+    ],
+)
+def test_a_labelled_client_or_site_may_have_dashes_and_brackets(said):
+    assert clean(said, mask=True, names=True).text in ("Client: <client>", "Developer: <client>", "Site: <site>")
+
+
+def test_a_client_ends_before_what_is_said_of_it():
+    text = "Opdrachtgever: Stichting Woonwaard IJsselmond (contactpersoon en opdrachtgever)"
+    assert clean(text, mask=True, names=True).text == "Opdrachtgever: <client> (contactpersoon en opdrachtgever)"
+
+
+@pytest.mark.parametrize(
+    "said", ["Leonor Baptista - 210 555 016 - Traço", "Mohamed Hicham (688.01.73.25)", "Pan Zenek (605550744)"]
+)
+def test_nine_figures_behind_a_name_are_a_telephone(said):
+    assert not re.search(r"\d{2}", clean(said, mask=True).text)
 
 
 @pytest.mark.parametrize(
