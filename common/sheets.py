@@ -35,7 +35,7 @@ def rows(path: Path) -> list[tuple[int, list[object]]]:
     return [(number, row) for number, row in enumerate(cells, 1) if any(str(cell or "").strip() for cell in row)]
 
 
-EXCELS = re.compile(r'(\s*)"?sep=([,;|\t])"?[ \t]*(?=\n)', re.I)  # its line, whose end stays for the numbers of lines
+EXCELS = re.compile(r'\A(\s*)"?sep=([,;|\t])"?[ \t]*(?=\n)', re.I)  # its line, whose end stays for the numbers of lines
 
 
 def divider(text: str, lone: str = ",") -> str:
@@ -52,10 +52,8 @@ def cells(path: Path, lone: str = ",") -> tuple[list[tuple[int, list[str]]], str
     try:
         text = path.read_text(encoding=other_encoding(path) or "utf-8-sig")
         lone = "\t" if path.suffix.lower() == ".tsv" else lone
-        asked = EXCELS.match(text)
-        text = EXCELS.sub(r"\1", text, count=1) if asked else text
-        between = asked[2] if asked else divider(text, lone)
-        reader = csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True)
+        between = asked[2] if (asked := EXCELS.match(text)) else divider(text, lone)
+        reader = csv.reader(io.StringIO(EXCELS.sub(r"\1", text), newline=""), delimiter=between, strict=True)
         rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read, or is not UTF-8 ({error}); save it as CSV in UTF-8") from error

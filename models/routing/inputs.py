@@ -13,19 +13,12 @@ from models.routing.decodes import DECODES, MOST_SAMPLES
 from models.routing.distance_metrics import great_circle, in_a_plane, local_plane
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, ROUNDINGS, Problem, Vehicles
 
-
-def _number(value: object) -> object:
-    """Refuse true and false, which would be 1 and 0."""
-    if isinstance(value, bool):
-        raise ValueError(f"give a number, not {str(value).lower()}")
-    return value
-
-
-Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE), BeforeValidator(_number)]
-Whole = Annotated[int, BeforeValidator(_number)]
+_NUMBER = BeforeValidator(lambda value: str(value).lower() if isinstance(value, bool) else value)  # true would be 1
+Coordinate = Annotated[float, Field(ge=-MAX_COORDINATE, le=MAX_COORDINATE), _NUMBER]
+Whole = Annotated[int, _NUMBER]
 Demand = Annotated[Whole, Field(ge=0)]
 NotNegative = Annotated[float, Field(ge=0, le=MAX_COORDINATE)]
-Amount = Annotated[NotNegative, BeforeValidator(_number)]
+Amount = Annotated[NotNegative, _NUMBER]
 MOST_ASKED = 10_000  # customers of an input
 # What start tours are made from, beside "mix", which is what serves best for a size.
 STARTS_FROM = ("mix", "policy", "savings", "sweep", "nearest", "random")

@@ -199,6 +199,7 @@ def test_the_form_is_completed_as_it_asks(port):
         ("/runs/lmol/small/rivals", {"input": {}}, {}, 404, "no rivals"),
         ("/runs/lmol/small/document", {"plan": ""}, {}, 404, "fills no documents"),
         ("/runs/bep/small/document", {"template": "?"}, {}, 422, "template is not base64 ("),
+        ("/runs/bep/small/document", {"template": "UEsD BBQA"}, {}, 422, "template is not base64 ("),
         ("/runs/bep/small/predict", None, {"method": "GET"}, 405, "/runs/bep/small/predict takes POST, not GET"),
         ("/sessions/x", None, {"method": "GET"}, 405, "/sessions/x takes DELETE, not GET"),
         ("/nowhere", None, {"method": "GET"}, 404, "nothing at /nowhere: GET /docs lists what there is"),

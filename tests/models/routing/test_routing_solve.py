@@ -170,9 +170,9 @@ def test_distances_of_an_input_are_those_measured():
     for wrong, message in (
         ({"distances": [[0, 5], [5, 0]]}, "distances must have 3 rows of 3 numbers"),
         ({"initial": [[1, 3]]}, "initial names customer 3; there are 1 to 2"),
-        ({"depot": [True, 0]}, "give a number, not true"),
-        ({"demands": [1, False]}, "give a number, not false"),
-        ({"capacity": True}, "give a number, not true"),
+        ({"depot": [True, 0]}, "should be a valid (number|integer), unable to parse string"),
+        ({"demands": [1, False]}, "should be a valid (number|integer), unable to parse string"),
+        ({"capacity": True}, "should be a valid (number|integer), unable to parse string"),
     ):
         with pytest.raises(ValueError, match=message):
             RoutingInput(**{**given, **wrong})

@@ -154,6 +154,12 @@ def test_a_comma_in_a_name_is_no_decimal_point(tmp_path):
     assert [row["name"] for row in csv.DictReader(table.read_text().splitlines())][2] == "Spandau, 2 West"
 
 
+def test_a_decimal_comma_before_a_unit_shows_how_numbers_are_written(tmp_path):
+    text = "name;x;y;demand;note\nA;1;2;;\nB;3;4;1.200;7,5 t\nC;5;6;2.500;3,5 t truck\n"
+    with pytest.raises(UserError, match=r"1.200 may be 1200 or 1.200"):
+        read_table(written(tmp_path, text, "german.csv"))
+
+
 def test_the_depot_is_the_marked_row_else_the_one_of_that_name_else_the_first(tmp_path):
     rows = ["A,1,2,3,", "B,5,6,0,{}", "C,7,8,9,"]
     for mark, depot in (("1", (5, 6)), ("depot", (5, 6)), ("yes", (5, 6))):

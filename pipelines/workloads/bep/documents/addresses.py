@@ -96,8 +96,7 @@ def _address(text: str, pieces: list[tuple[int, int]]) -> tuple[int, int] | None
     begin, kind = _begin(text, *pieces[0])
     kinds, end = [kind], pieces[0][1]
     if not kind:
-        street = len(pieces) > 1 and STREET.fullmatch(text, *pieces[1])
-        return (begin, pieces[1][1]) if street and " " in street[0] and POSTED.fullmatch(text, *pieces[0]) else None
+        return None
     for at, (here, there) in enumerate([(begin, pieces[0][1]), *pieces[1:]]):
         kind = _kind(text[here:there]) if at else kind
         find = POSTED.match if at else POSTED.search

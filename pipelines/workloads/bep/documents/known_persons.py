@@ -83,11 +83,7 @@ def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tup
     initials = {form for each in longer for form in (each, each.upper(), (each[0] + each[-1]).upper())}
     shown = {it for each in sure for it in _shown_beside(text, each)}
     # What is not in capitals may be a word, but for cells and lists.
-    around = {
-        True: (r"(?:(?<=\| )|(?<=/))", r"(?= ?(?:[|/]|$))"),
-        False: (r"(?:(?<=[|/(,:] )|(?<=[/(]))", r"(?= ?(?:[|/,;)]|$))"),
-    }
-    forms = (it if it.isupper() else it.join(around[it.islower()]) for it in shown)
+    forms = (it if it.isupper() else rf"(?:(?<=[|:] )|(?<=/)){it}(?= ?(?:[|/,]|$))" for it in shown)
     if shown:
         pattern = re.compile(rf"(?<![\w@.\\-])(?:{'|'.join(forms)})(?![\w@])", re.MULTILINE)
         yield from (match.span() for match in pattern.finditer(text))
@@ -114,9 +110,8 @@ def _shown_beside(text: str, name: Name) -> Iterator[str]:
     named = f"{text[name.begin : name.end]} ".lower() * 2  # a surname may stand first
     for it in (match["it"] for match in (before, behind) if match):
         role = len(it) == 2 and it.isupper() and f"{it} =" not in text and f"({it})" not in text  # "PM | Paul Miller"
-        if role or (it.isupper() and it.lower() in terms()):
-            continue
-        if re.search(rf"\b{'.*'.join(map(re.escape, it.lower()))}", named):
+        own = not role and not (it.isupper() and it.lower() in terms())
+        if own and re.search(rf"\b{'.*'.join(map(re.escape, it.lower()))}", named):
             yield it
 
 

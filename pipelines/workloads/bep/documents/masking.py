@@ -59,11 +59,6 @@ BARE = re.compile(
     r"(?:[|-] |[^\W\d_] |\()(?P<it>[2-9]\d{2}(?:(?: \d\d){3}|([ .])\d{3}\2(?!000)\d{3}|(?:\.\d\d){3})|[5-9]\d{8}(?=\)))"
     r"(?= ?(?:[|)\n]|- |$))"
 )
-NO_TELEPHONE = re.compile(
-    r"\b(?:mm|m[\u00b2\u00b3\d]|EUR|GBP|USD|CHF|IP|area|total|sum|cost|budget|value|price|amount|volume|easting|northing"
-    r"|coordinat\w*|grid|fl\u00e4che|kosten|summe|importe|superficie|montant|surface|co\u00fbt)\b|[\u20ac\u00a3$]",
-    re.I,
-)
 LABELLED = re.compile(
     rf"\b{WORDS['telephone_labels']}(?: (?:(?:de|da|del|der|do|of) [^\W\d]+|arch\.|kierownika)){{0,2}}"
     r" ?[:.]? ?\|? ?"
@@ -207,12 +202,9 @@ def _is_ipv6(match: re.Match[str]) -> bool:
 def _is_behind_a_name(match: re.Match[str]) -> bool:
     """Return whether two words like "Ada Lovelace", and nothing that is measured or paid, stand in the line before."""
     line = match.string.rfind("\n", 0, match.start()) + 1
-    before, behind = (
-        match.string[line : match.start("it")],
-        match.string[match.end() : match.end() + 12].partition("\n")[0],
-    )
-    words = re.findall(r"[^\W\d_]{2,}", before)
-    return any(a.istitle() and b.istitle() for a, b in pairwise(words)) and not NO_TELEPHONE.search(before + behind)
+    before, behind = match.string[line : match.start("it")], match.string[match.end() :][:12].partition("\n")[0]
+    named = any(a.istitle() and b.istitle() for a, b in pairwise(re.findall(r"[^\W\d_]{2,}", before)))
+    return named and not re.search(WORDS["measured"], before + behind, re.I)
 
 
 def _is_secret(match: re.Match[str]) -> bool:

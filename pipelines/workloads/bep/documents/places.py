@@ -5,7 +5,6 @@ What a label names is a number or a name of the project, and is masked wherever 
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 
 from pipelines.workloads.bep.documents.addresses import addresses
 from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, sound, terms
@@ -91,15 +90,15 @@ def mask_places(text: str, masker: Masker) -> str:
             found |= {cell for cell in cells if re.fullmatch(rf"{_FIGURES}[\w./-]{{4,30}}", cell)}
             found |= _filed(text)
         if kind in CALLED:
-            found |= {
-                match[0]
-                for match in CALLED[kind].finditer(text)
-                if _is_called(match["own"] or match["more"] or match["behind"])
-            }
+            found |= {match[0] for match in CALLED[kind].finditer(text) if _is_called(match)}
         if named := {each for each in found if _is_own(each, kind)}:
             sure = {match["it"] for match in PROJECTS.finditer(text) if match["sure"]} if kind == "project" else ()
             forms = (_like(each, each in sure) if kind == "project" else re.escape(each) for each in named)
-            pattern = "|".join([*sorted(forms, key=len, reverse=True), *(_tails(named) if kind == "project" else ())])
+            # "0576_ARC.ifc" of 2024/0576-KD
+            tails = {max(re.findall(r"\d[\d.]*\d", each), key=len, default="") for each in named} - named
+            tails = {each for each in tails if kind == "project" and re.match(r"(?!(?:19|20)\d\d$)[\d.]{4}", each)}
+            in_files = (rf"{re.escape(each)}(?=[_-](?-i:[A-Z]))" for each in tails)
+            pattern = "|".join([*sorted(forms, key=len, reverse=True), *in_files])
             own = re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I | re.MULTILINE)
             text = masker.matches(text, kind, mask, own)
     return text
@@ -120,32 +119,21 @@ def _filed(text: str) -> set[str]:
 def _like(number: str, sure: bool) -> str:
     """Return the pattern of a number of a project however it is joined, and of others alike.
 
-    "AB-24-117" is "AB_24_117" or "24_" in names of files, and "AB-23-009" another one of the firm. "24.117" may be a
-    sum of money: others alike stand at the beginning of a line or in brackets.
+    "AB-24-117" is "AB_24_117" or "24_" in names of files, and "AB-23-009" another one of the firm.
     """
     if number.isalpha():
         return rf"(?-i:{number})"
     letters, figures = (len(re.findall(kind, number)) for kind in (r"[^\W\d_]", r"\d"))
     parts, between = re.split(r"[\W_]", number), r"[\W_]?" if figures > 3 else r"[\W_]"
     written, others = (between.join(each) for each in (parts, [re.sub(r"\d", r"\\d", part) for part in parts]))
-    if figures < 4 or len(parts) == 1 or not (sure or letters > 1):
-        return written
-    if letters or (figures > 4 and re.fullmatch(r"\d+[/-]\d+", number)):
-        return rf"{written}|(?!\d*[/-](?:19|20)\d\d\b){others}"
-    alike = re.sub(r"\d", r"\\d", re.escape(number))
-    return rf"{written}|(?:(?<=\()|^|(?<=^[-\u2013\u2022] )){alike}(?=\)|:?,? (?-i:[{UPPER}]))"
+    alike = letters or (figures > 4 and re.fullmatch(r"\d+[/-]\d+", number))
+    alike = alike and figures > 3 and len(parts) > 1 and (sure or letters > 1)
+    return rf"{written}|(?!\d*[/-](?:19|20)\d\d\b){others}" if alike else written
 
 
-def _tails(numbers: set[str]) -> Iterator[str]:
-    """Yield patterns of what names of files begin with: "0576" of "2024/0576-KD"."""
-    for longest in {max(re.findall(r"\d[\d.]*\d", each), key=len, default="") for each in numbers} - numbers:
-        if len(longest) > 3 and not re.fullmatch(r"(?:19|20)\d\d", longest):
-            yield rf"{re.escape(longest)}(?=[_-](?-i:[A-Z]))"
-
-
-def _is_called(name: str) -> bool:
+def _is_called(match: re.Match[str]) -> bool:
     """Return whether a word of the name is no ordinary word, given name or abbreviation."""
-    words = re.findall(r"[^\W\d_]{3,}", name)
+    words = re.findall(r"[^\W\d_]{3,}", match["own"] or match["more"] or match["behind"])
     own = (word for word in words if word.istitle() and word.lower() not in terms() and word not in known_names()[0])
     return any(sound(word) > UNLIKELY for word in own)
 

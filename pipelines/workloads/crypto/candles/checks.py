@@ -143,9 +143,7 @@ def _numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
     """Return (N,) float64, NaN for missing cells. Raises UserError for text and JSON's true."""
     import pandas as pd
 
-    values = pd.to_numeric(column, errors="coerce")
-    if column.dtype in (object, bool):
-        values = values.where(column.map(type) != bool)  # pandas takes true for 1
+    values = pd.to_numeric(column, errors="coerce").where(~column.map(type).isin([bool]))  # pandas takes true for 1
     text = _present(column[values.isna() & column.notna()])
     if len(text):
         raise UserError(f"{where}: row {text.index[0]}, column {name}: {text.iloc[0]!r} is not a number; repair it")
@@ -177,8 +175,7 @@ def _times(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]
         for form, plain in RULES.plain.items():
             text = text.str.replace(form, plain, case=False, regex=True)
         parsed = read(text, format="ISO8601")
-    first = text[first.index]
-    fit = [form for form in DATES if parsed.isna().all() and read(first, format=form).notna().all()]
+    fit = [form for form in DATES if parsed.isna().all() and read(text[first.index], format=form).notna().all()]
     if len(found := [each for form in fit if (each := read(text, format=form))[present.index].notna().all()]) > 1:
         found = [each for each in found if each.max() <= pd.Timestamp.now("UTC")]
     parsed = found[0] if len(found) == 1 else parsed

@@ -165,11 +165,6 @@ def test_numbers_of_projects_have_spaces_and_colons(said, number):
     assert clean(said + number, mask=True, names=True).text == said + "<project>"
 
 
-def test_another_number_of_figures_begins_a_line_or_stands_in_brackets():
-    text = clean("Projekt-Nr. 24.4810\n- 22.4730 Umbau Nord\nDas kostet 12.5000 Franken", mask=True, names=True).text
-    assert text == "Projekt-Nr. <project>\n- <project> Umbau Nord\nDas kostet 12.5000 Franken"
-
-
 def test_numbers_of_projects_begin_the_names_of_files():
     text = "P1140-VDW-STR-L03.ifc, 5520-QME-S-101, 5520-QME-S-102, HRG-ARC-ZZ-01-M3-0001, HRG-STR-ZZ-01-M3-0002"
     found = clean(f"Job P1140: {text}. See RFI/5520.", mask=True, names=True).text

@@ -110,3 +110,11 @@ def test_numbers_are_read_by_the_marks_of_the_whole_table(tmp_path, name):
 def test_the_page_reads_numbers_by_the_marks_of_the_whole_table(page):
     for (*_, value, total), found in zip(WRITTEN.values(), page["written"], strict=True):
         assert (found["open"], found["volume"]) == ([value, value], [total, 7.0])
+
+
+@pytest.mark.parametrize("beside", ["1704067200000", "UTC", "0"])
+def test_what_stands_beside_a_day_matters_only_where_days_repeat(tmp_path, beside):
+    rows = [f"2024-01-0{day},{beside},1,3,0.5,2,10" for day in (1, 2)]
+    (tmp_path / "A.csv").write_text("\n".join(["Date,Time,Open,High,Low,Close,Volume", *rows]))
+    candles, _ = files.read(tmp_path / "A.csv", "A", "1d", minimum_rows=2)
+    assert list(candles.time) == [1704067200000, 1704153600000]

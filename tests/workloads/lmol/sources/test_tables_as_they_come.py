@@ -29,6 +29,8 @@ def given(path, text, name="scores.csv"):
         ("sep=;\nDateiname;Bewertung\na.png;1,5\nb.png;2\n", "scores.csv"),
         ("\n\nDateiname,Bewertung\na.png,1.5\nb.png,2\n", "scores.csv"),
         ('Dateiname,Bewertung\na.png,"1,5"\nb.png,"2,0"\n', "scores.csv"),
+        ('"SEP=;"\nDateiname;Bewertung, Mittel\na.png;1,5\nb.png;2\n'.replace(", Mittel", ""), "scores.csv"),
+        ('Dateiname,Bewertung\na.png,"+1,5"\nb.png,"2,0"\n', "scores.csv"),
         ("MOS,id,file\n1.5,7,a.png\n2,8,b.png\n", "scores.csv"),
         ("Dateiname;Bewertung\na.png;1,5\nb.png;2\n", "scores.csv"),
         ('{"image": "a.png", "MOS": 1.5, "note": null}\n\n{"image": "b.png", "MOS": 2}\n', "scores.jsonl"),
@@ -242,3 +244,16 @@ def test_pairs_in_pick_a_pics_form_are_choices_of_images_named_without_ending(tm
     one, two, three = (f"images/u{number}.jpg" for number in (1, 2, 3))
     assert [pair[1:] for pair in found.pairs] == [(one, two, 0), (two, three, 2), (three, one, 1)]
     assert found.answered_by == ["7", "8", "7"]
+
+
+def test_commas_of_raters_are_no_decimal_ones(tmp_path):
+    rows = ['a.png,1,"1,2"', "a.png,2,1.2", 'b.png,2,"1,2"', "b.png,3,1.2"]
+    found = read_table(given(tmp_path, "\n".join(["image,score,rater", *rows])) / "scores.csv", None)
+    assert {each["rater"] for each in found.raters} == {"1,2", "1.2"}
+
+
+def test_a_table_with_a_damaged_row_is_not_passed_over_for_another(tmp_path):
+    folder(tmp_path, {"a.png": "1", "b.png": "2"})
+    (tmp_path / "scores.csv").write_text('image,score\na.png,1\n"b"x.png,3\n')
+    (tmp_path / "zz_old.csv").write_text("image,score\na.png,2\nb.png,1\n")
+    assert "scores.csv, line 3: this is not CSV" in refusal(tmp_path)
