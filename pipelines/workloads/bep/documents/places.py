@@ -119,7 +119,7 @@ def _filed(text: str) -> set[str]:
 def _like(number: str, sure: bool) -> str:
     """Return the pattern of a number of a project however it is joined, and of others alike.
 
-    "AB-24-117" is "AB_24_117" or "24_" in names of files, and "AB-23-009" another one of the firm.
+    "AB-24-117" is "AB_24_117" in names of files, and "AB-23-009" another one of the firm.
     """
     if number.isalpha():
         return rf"(?-i:{number})"
