@@ -179,7 +179,7 @@ function decoded(bytes) {
 
 // The depot and customers of a CSV on the map. Longitudes and latitudes are projected around their middle, in km.
 function readCustomers(text) {
-  const lines = text.replace(/^\ufeff/, "").split(/\r?\n/).map((line, i) => [i + 1, line]).filter(([, line]) => line.trim());
+  const lines = text.replace(/^\ufeff/, "").replace(/^(\s*)"?sep=[,;|\t]"?[ \t]*(?=\r?\n)/i, "$1").split(/\r?\n/).map((line, i) => [i + 1, line]).filter(([, line]) => line.trim());
   if (lines.length < 3) throw new Error("it must have a header, a row for the depot and one for each customer");
   const divider = [",", ";", "\t"].reduce((a, b) => lines[0][1].split(b).length > lines[0][1].split(a).length ? b : a);
   const cells = line => (line + divider).match(new RegExp(`("([^"]|"")*"|[^${divider}]*)${divider}`, "g")).map(cell => cell.slice(0, -1).trim().replace(/^"(.*)"$/, "$1").replaceAll('""', '"'));

@@ -325,6 +325,7 @@ def test_the_page_reads_depots_and_prizes_as_a_table_is_read():
     assert "gewicht" in USUAL["demand"]
     read = {"hours": [[420, 720], [480, 1080]], "depots": 2, "customers": ["Anna", "Bert"], "prizes": [None, 7.5]}
     assert found == {**read, "unused": []}
+    assert page_reads(f"sep=,\r\n{MANY}".encode()) == {**found, "columns": USUAL}
 
 
 def test_the_page_reads_a_table_of_windows_with_commas_and_hours_in_one_column():
