@@ -1,7 +1,8 @@
 """A hundred and eighty-six made plans, their names drawn by lists or written out, and how much of them masking finds.
 
     python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later, sheets, latest, coin, unseen, apart,
-        others, judge, first_firms, second_firms, third_firms, fourth_firms, fifth_firms, sixth_firms, seventh_firms|all]
+        others, judge, first_firms, second_firms, third_firms, fourth_firms, fifth_firms, sixth_firms,
+        seventh_firms|all]
 
 All are the 48 plans without coin and what follows it.
 
