@@ -13,6 +13,7 @@ from common.foreign_text import other_encoding
 
 JSON = (".json", ".jsonl", ".ndjson")
 DIVIDERS = ",;\t|"
+EXCELS = re.compile(r'\A(\s*)"?sep=([,;|\t])"?[ \t]*(?=\n)', re.I)  # its line, whose end stays for the numbers of lines
 csv.field_size_limit(2**31 - 1)  # a story may be longer than the 131,072 characters that Python allows a cell
 
 
@@ -33,9 +34,6 @@ def rows(path: Path) -> list[tuple[int, list[object]]]:
         kind = type(error).__name__
         raise UserError(f"{path}: not an .xlsx file, or a damaged one ({kind}); save it again") from error
     return [(number, row) for number, row in enumerate(cells, 1) if any(str(cell or "").strip() for cell in row)]
-
-
-EXCELS = re.compile(r'\A(\s*)"?sep=([,;|\t])"?[ \t]*(?=\n)', re.I)  # its line, whose end stays for the numbers of lines
 
 
 def divider(text: str, lone: str = ",") -> str:

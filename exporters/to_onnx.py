@@ -29,7 +29,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
         artifact = onnx.describe(model)
     except ValueError as error:
         raise ValueError(f"{model_folder} cannot be exported to ONNX: {error}") from error
-    print(f"converting by torch, then comparing {FRESH} answers: a minute of one processor or so", flush=True)
+    print(f"converting by torch, then comparing {FRESH} answers: up to a minute of one processor", flush=True)
     files = {f"{program.name}.onnx": converted(program) for program in artifact.programs}
     files |= {EXAMPLE: artifact.example, **artifact.files}
     manifest.begin(out, files, model_folder)
