@@ -19,8 +19,8 @@ function textPanel(place, backend, about) {
   async function run(event) {
     event?.preventDefault();
     const heard = aloud?.silence();
-    // A seed that was typed counts once; the next text has a new one.
-    if (inputs.seed.value === seedOfLast) inputs.seed.value = crypto.getRandomValues(new Uint16Array(1))[0];
+    // A seed that was typed counts once; the next text has a new one, of those that a chip's /seed takes too.
+    if (inputs.seed.value === seedOfLast) inputs.seed.value = crypto.getRandomValues(new Uint32Array(1))[0] % 100_000_000;
     seedOfLast = inputs.seed.value;
     const settings = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, Number(input.value)]));
     const input = { prompt: prompt.value }, began = performance.now();
