@@ -23,7 +23,7 @@ class Data(LoadedData):
         description="mask persons, clients, sites, projects and postal addresses in your documents; the embedded ones "
         "name nobody",
     )
-    reviewed: str | None = Field(None, description="copy of `prepare`'s masked.csv in which mask was changed to keep")
+    reviewed: str | None = Field(None, description="copy of `prepare`'s masked.csv with decisions to keep or to add")
     projects: str | None = Field(
         None,
         description="which project or client a document belongs to: 'folder', its first folder; a regular expression "

@@ -2,7 +2,7 @@
 
 <folder>/              Arrow: a row per document, or per block of one: name, family, part, text, outline
 <folder>/corpus.json   the vocabulary and the facts
-<folder>/masked.csv    what was masked, for review: a copy whose decisions are changed is given as data.reviewed
+<folder>/masked.csv    what was masked, for review: a copy that is changed is given as data.reviewed
 """
 
 import csv
@@ -22,7 +22,7 @@ from models.plans.characters import COPIED, MASKS, UNKNOWN, Characters
 from models.plans.outline import divide as clauses
 from pipelines.workloads.bep.config import Config, Data
 from pipelines.workloads.bep.documents import families, sources
-from pipelines.workloads.bep.documents.cleaning import Cleaned, clean
+from pipelines.workloads.bep.documents.cleaning import MASK_OF, Cleaned, clean
 from pipelines.workloads.bep.documents.lexicon import lower_case
 from pipelines.workloads.bep.documents.parts import PARTS, Rows, check_sizes, described_overlap, divide, held_out
 from pipelines.workloads.bep.documents.sources import Document
@@ -89,7 +89,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
         "ignored": found.ignored,
         "cleaned": {kind: sum(each.counts.get(kind, 0) for each in cleaned.values()) for kind in kinds},
         "masked": dict(Counter(part.kind for each in cleaned.values() for part in each.masked)),
-        "review": "masked.csv, in the folder below: in a copy, change mask to keep, and give data.reviewed=COPY",
+        "review": "masked.csv, in the folder below: in a copy, say keep or add lines, and give data.reviewed=COPY",
         "labels": {name: label[name] for name in cleaned if label[name] != name},
         "lower_case": data.lower_case,
         "families": len(groups),
@@ -145,10 +145,10 @@ def _texts(found: sources.Found, data: Data) -> tuple[dict[str, Plain], dict[str
             bad[name] = str(error).removeprefix(f"{name}: ")
     # What one document writes in lower case is no name in another.
     words = set().union(*(lower_case(each.text) for each in documents.values())) if data.mask_names else set()
-    keep = _kept(data.reviewed)
+    reviewed = _reviewed(data.reviewed)
     for name, document in documents.items():
         try:
-            cleaned[name] = _prose(document, data, words, {(kind, text) for of, kind, text in keep if of in ("", name)})
+            cleaned[name] = _prose(document, data, words, {each[1:] for each in reviewed if each[0] in ("", name)})
         except UserError as error:
             bad[name] = str(error)
             continue
@@ -162,18 +162,21 @@ def _texts(found: sources.Found, data: Data) -> tuple[dict[str, Plain], dict[str
     return files, cleaned, bad
 
 
-def _kept(reviewed: str | None) -> set[tuple[str, str, str]]:
-    """Return (document, kind, text) of the lines of a reviewed masked.csv that say keep. Raises UserError."""
+def _reviewed(reviewed: str | None) -> set[tuple[str, str, str, str]]:
+    """Return (document, kind, text, decision) of the lines of a reviewed masked.csv. Raises UserError."""
     if reviewed is None:
         return set()
     try:
-        rows = [row for _, row in sheets.named(Path(reviewed))]  # a spreadsheet may have saved it, with semicolons
-        decisions = {row["decision"].lower() for row in rows}
-        if wrong := decisions - {"mask", "keep"}:
-            raise UserError(f"data.reviewed={reviewed}: a decision is mask or keep, not {min(wrong)!r}")
-        return {(row["document"], row["kind"], row["text"]) for row in rows if row["decision"].lower() == "keep"}
+        # A spreadsheet may have saved it, with semicolons.
+        rows = [row for _, row in sheets.named(Path(reviewed)) if row["text"].strip()]
+        lines = {(row.get("document", ""), row["kind"], row["text"], row["decision"].lower()) for row in rows}
     except KeyError as error:
         raise UserError(f"data.reviewed={reviewed}: no table of the columns {', '.join(REVIEWED)} ({error})") from error
+    if wrong := {decision for *_, decision in lines} - {"mask", "keep", "add"}:
+        raise UserError(f"data.reviewed={reviewed}: a decision is mask, keep or add, not {min(wrong)!r}")
+    if wrong := {kind for _, kind, _, decision in lines if decision == "add"} - {*MASK_OF}:
+        raise UserError(f"data.reviewed={reviewed}: a kind to add is one of {', '.join(MASK_OF)}, not {min(wrong)!r}")
+    return lines
 
 
 def _save_masked(path: Path, cleaned: Mapping[str, Cleaned]) -> None:
@@ -186,10 +189,11 @@ def _save_masked(path: Path, cleaned: Mapping[str, Cleaned]) -> None:
             writer.writerows((name, *key, times[key], first[key].line, first[key].context, "mask") for key in times)
 
 
-def _prose(document: Document, data: Data, words: Collection[str], keep: Collection[tuple[str, str]]) -> Cleaned:
+def _prose(document: Document, data: Data, words: Collection[str], reviewed: Collection[tuple[str, ...]]) -> Cleaned:
     """Return the document's training text. Raises UserError if nothing is left."""
     names = data.mask_names and data.sources is not None
-    cleaned = clean(document.text, data.mask, document.pages is not None, names, words, keep)
+    keep, add = ({each[:2] for each in reviewed if each[2] == decision} for decision in ("keep", "add"))
+    cleaned = clean(document.text, data.mask, document.pages is not None, names, words, keep, add)
     if not cleaned.text:
         raise UserError("has no text besides page headers, footers and tables of contents")
     return replace(cleaned, text=cleaned.text.lower()) if data.lower_case else cleaned

@@ -130,7 +130,7 @@ def test_names_of_persons_are_masked_in_the_users_documents(firm, tmp_path):
 def test_a_reviewed_line_is_kept(firm, tmp_path):
     (firm / "roles.txt").write_text("The lead is Priya Sharma. Tom Barlow signs.\n" * 40)
     facts = data.prepare(config(firm), tmp_path / "out")
-    assert facts["review"].startswith("masked.csv, in the folder below: in a copy, change mask to keep, ")
+    assert facts["review"].startswith("masked.csv, in the folder below: in a copy, say keep or add lines, ")
     table = (tmp_path / "out" / "masked.csv").read_text(encoding="utf-8-sig")
     assert "roles.txt,name,Priya Sharma,40,1," in table
     reviewed = tmp_path / "reviewed.csv"
@@ -140,7 +140,29 @@ def test_a_reviewed_line_is_kept(firm, tmp_path):
     rows = list(csv.reader(io.StringIO(table.replace(",mask", ",perhaps"))))
     with reviewed.open("w", encoding="cp1252", newline="") as file:  # as some spreadsheets save it
         csv.writer(file, delimiter=";").writerows(rows)
-    with pytest.raises(UserError, match="a decision is mask or keep, not 'perhaps'"):
+    with pytest.raises(UserError, match="a decision is mask, keep or add, not 'perhaps'"):
+        data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "wrong")
+
+
+def test_what_a_review_adds_is_masked_in_all_documents_or_in_one(firm, tmp_path):
+    said = "Price signs, asked by Mark Price; PRICE, MARK and mp check the price of Block Q7. PQR-0815 is old.\n"
+    for name in ("one.txt", "two.txt"):
+        (firm / name).write_text(f"About {name}.\n" + said * 40)
+    reviewed = tmp_path / "reviewed.csv"
+    rows = [",name,Mark Price,add", ",name,mp,add", "two.txt,site,block  q7,add", ",project,PQR-0815,add"]
+    reviewed.write_text("\n".join(["document,kind,text,decision", *rows]))
+    data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "out")
+    texts = read(tmp_path / "out")
+    masked = "<name> signs, asked by <name>; <name> and <name> check the price of {}. <project> is old."
+    assert texts["one.txt"][0].split("\n")[1] == masked.format("Block Q7")
+    assert texts["two.txt"][0].split("\n")[1] == masked.format("<site>")
+    table = (tmp_path / "out" / "masked.csv").read_text(encoding="utf-8-sig")
+    listed = list(csv.DictReader(io.StringIO(table)))
+    assert {("two.txt", "site", "Block Q7", "40")} <= {
+        (r["document"], r["kind"], r["text"], r["times"]) for r in listed
+    }
+    reviewed.write_text("kind,text,decision\nperson,Mark Price,add\n")
+    with pytest.raises(UserError, match=r"a kind to add is one of key, .*name, not 'person'"):
         data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "wrong")
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from models.plans.characters import normalise
 from pipelines.workloads.bep.documents.lexicon import UPPER, lower_case
-from pipelines.workloads.bep.documents.masking import NAME, Masked, Masker, mask_secrets
+from pipelines.workloads.bep.documents.masking import NAME, RULES, Masked, Masker, mask_secrets, written
 from pipelines.workloads.bep.documents.names import Reader
-from pipelines.workloads.bep.documents.places import mask_places
+from pipelines.workloads.bep.documents.places import SLOTS, mask_places
 
 # Symbol fonts of word processors have their glyphs in the private-use area, at U+F000 plus the glyph's code.
-BULLETS, GLYPHS = json.loads(Path(__file__).with_suffix(".json").read_text()).values()
+BULLETS, ERRORS, GLYPHS = json.loads(Path(__file__).with_suffix(".json").read_text()).values()
 BULLET = re.compile(rf"^[ \t]*(?:[{BULLETS}][ \t]*\n?|[*\u2013\u2014][ \t])[ \t]*(?=[^\s|])", re.MULTILINE)
 
 EDGE_LINES = 3  # lines at the top and at the bottom of a page that may be its header or footer
@@ -31,12 +31,9 @@ LONGEST_ENTRY = 300  # characters of an entry in a table of contents
 FEWEST_TABBED = 3  # successive lines with page numbers that never fall; fewer may be an ordinary table
 CONTENTS = re.compile(r"\W*(?:\d+\.?\s*)?(?:table of contents|contents|list of (?:figures|tables))\W*", re.I)
 
-# What Word prints in place of a reference that leads nowhere.
-FIELD_ERRORS = re.compile(
-    r"[ \t]*\bError! (?:Bookmark not defined|Reference source not found|Hyperlink reference not valid|"
-    r"No text of specified style in document|Unknown document property name|Not a valid link|"
-    r"No table of (?:contents|figures) entries found)\."
-)
+FIELD_ERRORS = re.compile(rf"[ \t]*\bError! (?:{'|'.join(ERRORS)})\.")  # in place of a reference that leads nowhere
+
+MASK_OF = {**{kind: mask for kind, mask, *_ in RULES}, **SLOTS, "name": NAME}
 
 STARTS_ANEW = re.compile(rf"- |\d+(?:\.\d+)*\.? [{UPPER}]|[a-z0-9]{{1,3}}[.)] |#")  # a list item or a heading
 DIVIDED = re.compile(r"[^\W\d_]{2}-$")
@@ -58,12 +55,13 @@ def clean(
     names: bool = False,
     words: Collection[str] = (),
     keep: Collection[tuple[str, str]] = (),
+    add: Collection[tuple[str, str]] = (),
 ) -> Cleaned:
     """Return the prose of a text whose pages are separated by form feeds.
 
     `mask` masks addresses, numbers and secrets; `names` masks persons, clients and projects, but no `words`, which the
-    firm's documents write in lower case. What is to `keep` is given as (kind, text). `wrapped` text has the line ends
-    of paper.
+    firm's documents write in lower case. What is to `keep`, and to `add` to what is masked, is given as (kind, text), a
+    kind of MASK_OF. `wrapped` text has the line ends of paper.
     """
     counts: dict[str, int] = {}
     masker = Masker(keep)
@@ -75,12 +73,20 @@ def clean(
     text = tidy(text if wrapped else part_cells(text))
     if wrapped:
         text, counts["lines_joined"] = join_lines(text)
+    for kind, said in sorted(add, key=lambda each: -len(each[1])):
+        if kind != "name" or not names:
+            text = masker.matches(text, kind, MASK_OF[kind], written(said))
     if mask:
         text = mask_secrets(text, masker)
     if names:
         text = mask_places(text, masker)
         mail = [each.text for each in masker.found if each.kind == "email"]
-        text = masker.spans(text, "name", NAME, Reader(text, lower_case(text).union(words), mail).names())
+        there = set(re.findall(r"\w+", text.lower()))  # whom no word there names would only give initials
+        persons = [
+            said for kind, said in sorted(add) if kind == "name" and there & {*re.findall(r"\w\w+", said.lower())}
+        ]
+        reader = Reader(text, lower_case(text).union(words), mail, persons)
+        text = masker.spans(text, "name", NAME, reader.names())
     return Cleaned(text, counts, tuple(masker.found))
 
 

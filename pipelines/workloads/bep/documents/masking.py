@@ -23,10 +23,10 @@ WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8
 
 EMAILS = re.compile(r"(?:mailto:)?(?<![\w.+-])[\w+][\w.+'-]{0,63}@(?:[\w-]+\.)+[a-z]{2,}\b", re.I)
 # Without a scheme, only domains whose last part is not a file ending: model.v2.ifc is a file name.
+_REST = r"[^\s<>|\"]*[^\s<>|\".,;:!?)\]}']"
 URLS = re.compile(
-    r"\b(?:(?:https?|ftps?|sftp)://|www\.)[^\s<>|\"]*[^\s<>|\".,;:!?)\]}']"
-    r"|(?<![\w./\\@-])(?:[A-Za-z0-9-]+\.)+(?:com|org|net|gov|edu|eu|uk|ie|us|ca|au|nz|de|at|ch|fr|be|nl|es|it|pt|dk|se|no|fi|pl"
-    r"|info|io|app|cloud|biz)(?:\.[a-z]{2})?\b(?![.-]?\w)(?:/[^\s<>|\"]*[^\s<>|\".,;:!?)\]}'])?"
+    rf"\b(?:(?:https?|ftps?|sftp)://|www\.){_REST}"
+    rf"|(?<![\w./\\@-])(?:[A-Za-z0-9-]+\.)+(?:{WORDS['domains']})(?:\.[a-z]{{2}})?\b(?![.-]?\w)(?:/{_REST})?"
 )
 _WIDE = r"(?: ?[-/.()\u2013]{1,2} ?| )?"  # within one that a label stands before
 _EXTENSION = rf"(?:,? ?(?:x|#|(?i:{WORDS['extensions']})\.?) ?\d{{1,5}})?"
@@ -35,24 +35,7 @@ _GAP = r"(?:[ .-]?[()]?[ .-]?|/(?!0))"  # within a number; a slash with spaces a
 TELEPHONES = re.compile(
     rf"(?<![\w.:/+#-])(?:"  # +44 (0)20 7946 0123/24/25/26
     rf"(?:\(\+\d{{1,3}}\)(?= ?\d\d)|\+\d)(?:{_GAP}\d){{7,14}}+(?:\d{{0,3}}(?:[/-]\d{{1,4}})*+(?!\w))?{_EXTENSION}"
-    r"|(?:00[1-9]\d{0,2} \(?\d(?:[ ()]{0,3}\d){5,12}+"  # 0044 20 7946 0123
-    r"|\(0\d{1,5}(?:-\d{1,3})?\) ?\d(?:[ -]?\d){4,8}+"  # (020) 7946 0123
-    r"|(?:1[ -])?\(\d{3}\) ?\d{3}[ .-]\d{4}"  # (555) 010-0199
-    r"|(?:1-)?\d{3}([ .-])\d{3}(?:\1|-)\d{4}|1[38]00 \d{3} \d{3}"  # 555-010-0199, 1300 975 707
-    r"|(?:(?<=, )|(?<=\())(?:[5-9]\d{2}([ .-])\d{3}\2(?!000)\d{3}|[6-9]\d{4}[ -]\d{5}|3\d\d[-.]\d{7})"
-    r"(?=$|[,;)|\n]|\.(?!\d)| [(|])"
-    r"|0 ?\(\d{3}\) \d{3} \d\d \d\d"  # 0 (542) 555 01 73
-    r"|00[1-9]\d{8,13}|\(\d{1,3}\) \d{3,4}[ -]\d\d ?\d\d"  # 00971501234567, (65) 6555-0145
-    r"|0[1-9]\d{0,4}(?: ?/ ?| )\d{2,4}(?: ?\d{2,4}){1,3}+-\d{1,5}|0[1-9]\d{0,2}/\d{2,3}(?:\.\d\d){2}"
-    r"|0[1-9]\d{0,3}-\d{6,8}"  # 030 1234567-89, 0522-550143
-    r"|0[1-9]\d{1,3} / \d{2,4}(?: \d{2,4}){1,3}+"  # 0341 / 555 01 72
-    r"|0[1-9](?:\.\d\d){4}"  # 06.12.34.56.78
-    r"|(?=0(?:[ ./-]{0,3}\d){8,12}(?!\d|\.\d))(?:0[1-9]\d{1,4}(?: ?/ ?| )(?:\d{7}|\d{2,5})"
-    r"(?:[ .]\d{2,4}){0,3}(?:-\d{1,4})?"
-    r"|0[1-9]\d{0,4} ?- ?\d{2,6}(?: \d{2,4}){1,3}|0[1-9]\d{2}(?:(?:-\d{2,3}){3}| \d{6,8}))(?![ /]?\d)"
-    r"|0[1-9](?:\d{8,9}|\d{0,3}/\d{5,8})"  # 02079460123, 030/1234567
-    r"|(?=(?:\d ?){9,12}+(?!\d))0[1-9]\d{0,3}(?: \d{2,6}+){1,4}+"  # 020 7946 0123
-    rf"){_EXTENSION}(?!\w|[.:-]\w))"
+    rf"|(?:{'|'.join(WORDS['telephone_forms'].values())}){_EXTENSION}(?!\w|[.:-]\w))"
 )
 # Nine figures without a label, a zero or a sign, which may be a sum: only behind a name, in its line.
 BARE = re.compile(
@@ -91,15 +74,7 @@ PATHS = re.compile(
     r"(?:(?: [\w-]+){1,3}\.[a-z]{3,4}\b|(?<![.,;:)]))"
 )
 LABELLED_SECRETS = re.compile(rf"\b{WORDS['before_secrets']}[\"'`]?(?P<it>[^\s\"'`|]*[^\s\"'`|.,;:)])", re.I)
-KEYS = re.compile(
-    r"-----BEGIN [A-Z ]*KEY-----.*?-----END [A-Z ]*KEY-----"
-    r"|\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"
-    r"|\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|sk_live_|hf_|AIza)[\w-]{16,}"
-    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
-    r"|\bssh-(?:rsa|ed25519) [A-Za-z0-9+/]{40,}={0,2}"
-    r"|\b(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{64})\b",
-    re.DOTALL,
-)
+KEYS = re.compile("|".join(WORDS["key_forms"]), re.DOTALL)
 
 
 class Masked(NamedTuple):
@@ -147,13 +122,16 @@ def mask_secrets(text: str, masker: Masker) -> str:
     while more != len(masker.found):  # each pass reaches one further in a list
         more = len(masker.found)
         text = masker.matches(text, "telephone", TELEPHONE, LISTED)
-    numbers = (
-        match.span()
-        for heading, begin, end in columns(text)
-        if CALLED.fullmatch(heading)
-        for match in NUMBERS.finditer(text, begin, end)
-    )
+    cells = (cell for heading, *cell in columns(text) if CALLED.fullmatch(heading))
+    numbers = (match.span() for cell in cells for match in NUMBERS.finditer(text, *cell))
     return masker.spans(text, "telephone", TELEPHONE, numbers)
+
+
+def written(*forms: str) -> re.Pattern[str]:
+    """Return the pattern of texts as they stand in a document; in one of several words, capitals do not matter."""
+    said = (r"\s+".join(map(re.escape, form.split())) for form in forms)
+    either = "|".join(rf"(?i:{each})" if "\\s+" in each else each for each in said)
+    return re.compile(rf"(?<!\w)(?:{either})(?!\w)")
 
 
 def columns(text: str) -> Iterator[tuple[str, int, int]]:

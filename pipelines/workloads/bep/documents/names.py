@@ -13,8 +13,8 @@ from itertools import combinations_with_replacement
 from pipelines.workloads.bep.documents import name_patterns as patterns
 from pipelines.workloads.bep.documents.known_persons import STRONG_ENOUGH, Name, Piece, known_again, letters
 from pipelines.workloads.bep.documents.known_persons import plain as spelled
-from pipelines.workloads.bep.documents.lexicon import known_names, listed_names, lower_case, sound, terms
-from pipelines.workloads.bep.documents.masking import TELEPHONE, WORDS, columns
+from pipelines.workloads.bep.documents.lexicon import WORD, known_names, listed_names, lower_case, sound, terms
+from pipelines.workloads.bep.documents.masking import TELEPHONE, WORDS, columns, written
 
 SUFFIXES = ("Jr", "Sr", "II", "III", "IV")
 ENOUGH_SOUND = 0.2  # on average of the words of a name
@@ -28,11 +28,13 @@ LONGEST_ITEM = 60  # characters of a line in a list of persons
 class Reader:
     """Finds the persons of one text.
 
-    `words` are those that the firm's documents write in lower case, `addresses` those of mail that the text held.
+    `words` are those that the firm's documents write in lower case, `addresses` those of mail that the text held, and
+    `persons` names that are masked in any case, as are their parts and initials where they stand for persons.
     """
 
-    def __init__(self, text: str, words: Collection[str], addresses: Iterable[str] = ()):
-        self.text, self.words = text, words
+    def __init__(self, text: str, words: Collection[str], addresses: Iterable[str] = (), persons: Collection[str] = ()):
+        self.length, self.words, self.persons = len(text), words, persons
+        self.text = text = "\n".join([text, *persons])  # whom the text names by initials alone is in a list behind it
         self.letters = set(map(chr, range(128))).union(*lower_case(text))  # an accent beyond them speaks for a name
         self.expected = bytearray(len(text))  # for each character, evidence that a person is named there
         listed = (match.span("users") for match in patterns.USER.finditer(text))
@@ -98,11 +100,13 @@ class Reader:
                     self._expect(begin, end, 2)
         edges = {each.begin for each in found}, {each.end for each in found}
         beside = [name for run in runs for name in self._in_run(run, *edges)]
-        begun = {name.begin: name for name in [*found, *beside, *self._inverted(runs)]}
+        found, listed = [*found, *beside, *self._inverted(runs)], list(self._listed())
+        whole = (n for n in found if not any(n.begin < each.begin < n.end < each.end for each in listed))
+        begun = {name.begin: name for name in [*whole, *listed]}
         spans = _apart((name.begin, name.end) for name in begun.values())
         runs = [[piece for piece in run if piece.begin not in self.firms] for run in runs]
         again = known_again(self.text, runs, [begun[begin] for begin, _ in spans], self.expected, self._ordinary)
-        return _apart({*spans, *again, *self.users})
+        return _apart(span for span in {*spans, *again, *self.users} if span[0] < self.length)
 
     def _leave_out(self, runs: list[list[Piece]], firms: Collection[str]) -> None:
         """Keep the words of firms, wherever they stand, from being parts of names."""
@@ -293,6 +297,15 @@ class Reader:
             plain = given.isupper() or self._ordinary(given) or (self._ordinary(surname) and not all(known))
             if certain and match.start() in begins and not plain:
                 yield Name(match.start(), match.end(3), (given, surname), STRONG_ENOUGH)
+
+    def _listed(self) -> Iterator[Name]:
+        """Yield where the text names one of the given persons, a surname before a given name or behind it."""
+        for person in self.persons:
+            *given, surname = re.sub("(.+), *(.+)", r"\2 \1", person).split()
+            forms = written(person, " ".join([*given, surname]), f"{surname}, {' '.join(given)}")
+            words = tuple(re.findall(WORD, patterns.TITLE.sub("", person)))
+            evidence = STRONG_ENOUGH if words[1:] else ENOUGH  # initials, and one name, are looked for as they are
+            yield from (Name(*match.span(), words, evidence) for match in forms.finditer(self.text))
 
 
 def _apart(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

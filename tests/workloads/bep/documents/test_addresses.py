@@ -8,7 +8,7 @@ import pytest
 
 from pipelines.workloads.bep.documents.addresses import addresses
 from pipelines.workloads.bep.documents.cleaning import clean, part_cells
-from pipelines.workloads.bep.documents.masking import TELEPHONE
+from pipelines.workloads.bep.documents.masking import TELEPHONE, WORDS
 from tests.processor import within
 
 # Sentences, headings and cells of execution plans that only look like addresses, telephones or numbers of projects.
@@ -96,6 +96,12 @@ def test_what_has_commas_and_numbers_is_no_address(text):
 def test_telephones_of_more_countries_are_masked(number):
     assert number not in clean(f"Please call {number} before noon", mask=True).text
     assert clean(f"Portier: {number}", mask=True).text.startswith("Portier: ")
+
+
+def test_each_form_of_telephones_is_that_of_its_example():
+    for example, form in WORDS["telephone_forms"].items():
+        assert re.search(f"{form}$", example), example
+        assert not re.search(r"\d", clean(f"Please call{example:>{len(example) + 1}}", mask=True).text), example
 
 
 @pytest.mark.parametrize("said", ["kom. kierownika {}", "tel. de obra {}", "telemóvel {}", "faks {}", "tlf. {}"])

@@ -60,6 +60,13 @@ def test_most_is_masked_in_plans_by_hands_that_did_not_know_the_rules(part, coun
         assert sum(share * count for share, count in kinds) >= 0.95 * sum(count for _, count in kinds)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("part", "right"), [("fifth_firms", 0.92), ("sixth_firms", 0.89), ("seventh_firms", 0.95)])
+def test_nearly_all_is_masked_of_persons_in_a_list_of_the_staff(part, right):
+    precision, recall, _ = measured(part, listed=True)[0]["person"]
+    assert (precision >= right, recall >= 0.97) == (True, True), (precision, recall)
+
+
 @pytest.mark.parametrize(
     "text",
     [
