@@ -189,10 +189,10 @@ def _save_masked(path: Path, cleaned: Mapping[str, Cleaned]) -> None:
             writer.writerows((name, *key, times[key], first[key].line, first[key].context, "mask") for key in times)
 
 
-def _prose(document: Document, data: Data, words: Collection[str], reviewed: Collection[tuple[str, ...]]) -> Cleaned:
+def _prose(document: Document, data: Data, words: Collection[str], said: Collection[tuple[str, str, str]]) -> Cleaned:
     """Return the document's training text. Raises UserError if nothing is left."""
     names = data.mask_names and data.sources is not None
-    keep, add = ({each[:2] for each in reviewed if each[2] == decision} for decision in ("keep", "add"))
+    keep, add = ({(kind, text) for kind, text, it in said if it == decision} for decision in ("keep", "add"))
     cleaned = clean(document.text, data.mask, document.pages is not None, names, words, keep, add)
     if not cleaned.text:
         raise UserError("has no text besides page headers, footers and tables of contents")
