@@ -93,11 +93,10 @@ def curves(metrics: Sequence[Mapping[str, float]]) -> Markup:
     return panels([_curve(name, metrics) for name in (*names, "learning_rate", "examples_per_s")])
 
 
-def panel(x: str, y: str, title: str = "", quick: bool = False) -> tuple[Figure, Axes]:
-    """Return a figure of one panel and its axes; a `quick` one has fixed margins."""
-    figure = Figure(figsize=PANEL, layout=None if quick else "constrained")
-    if quick:
-        figure.subplots_adjust(0.16, 0.17, 0.95, 0.9)  # a layout engine takes half the time of a page
+def panel(x: str, y: str, title: str = "") -> tuple[Figure, Axes]:
+    """Return a figure of one panel and its axes."""
+    figure = Figure(figsize=PANEL)
+    figure.subplots_adjust(0.16, 0.17, 0.95, 0.9)  # a layout engine takes half the time of a page
     axis = figure.subplots()
     axis.set_title(title, fontsize=9)
     axis.set_xlabel(x, fontsize=8)

@@ -123,7 +123,7 @@ def _coin(page: Page, logged: Logged) -> Markup:
 def _calibration(page: Page, logged: Logged) -> Figure:
     """Plot the calibration of the predicted class; a point's area is the number of windows."""
     title = f"calibration, error {page['figures']['calibration_error']:.3f}"
-    figure, axis = panel("probability of the predicted class", "share that came", title, quick=True)
+    figure, axis = panel("probability of the predicted class", "share that came", title)
     bins = [row for row in page["figures"]["reliability"] if row["n"] >= ACCURATE]
     most = max((row["n"] for row in bins), default=1)
     confidence, accuracy = np.array([[row["confidence"], row["accuracy"]] for row in bins], float).reshape(-1, 2).T
@@ -137,7 +137,7 @@ def _calibration(page: Page, logged: Logged) -> Figure:
 
 def _account(page: Page, logged: Logged) -> Figure:
     """Plot the accounts of the model and of buy-and-hold; what the model's has fallen below its peak is shaded."""
-    figure, axis = panel("", "account, multiples of its start", "account on the test, costs paid", quick=True)
+    figure, axis = panel("", "account, multiples of its start", "account on the test, costs paid")
     curve = page["equity"]
     for name, label in (("model", "model"), ("buy_and_hold", "buy-and-hold")):
         columns = np.column_stack([curve["time_ms"], curve[name], np.maximum.accumulate(curve[name])])
@@ -157,7 +157,7 @@ def _account(page: Page, logged: Logged) -> Figure:
 
 def _training(page: Page, logged: Logged) -> Figure:
     """Plot the losses that the coin's members logged, one colour each."""
-    figure, axis = panel("step (updates of the model)", "nats", "training; the line: that of the prior", quick=True)
+    figure, axis = panel("step (updates of the model)", "nats", "training; the line: that of the prior")
     for number, fold in enumerate(page["folds"]):
         metrics, colour = logged[fold["member"]], f"C{number}"
         for key, style in (("train/loss", ":"), ("val/log_loss", "-")):
