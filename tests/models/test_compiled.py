@@ -64,8 +64,15 @@ def cvrp():
 MADE = (stories, siamese, bep, crypto, cvrp)
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-@pytest.mark.parametrize("make", MADE, ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    ("make", "backend"),
+    [
+        *((make, "aot_eager") for make in MADE),
+        *((make, "inductor") for make in (siamese, crypto, cvrp)),
+        *(pytest.param(make, "inductor", marks=pytest.mark.exhaustive) for make in (stories, bep)),
+    ],
+    ids=lambda each: getattr(each, "__name__", each),
+)
 def test_a_compiled_model_computes_the_same_gradient_in_one_graph(make, backend, monkeypatch):
     torch.manual_seed(0)
     model, inputs = make()

@@ -21,6 +21,7 @@ def measured(script, *words):
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.exhaustive
 def test_coins_are_trained_by_one_command_and_by_a_plain_loop():
     found = measured("against_plain_loop.py", "4", "20000", "1")
     # 0.94 on an idle machine, as in so short a time the start of processes counts most; beside other tests 0.48.

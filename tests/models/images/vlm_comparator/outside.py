@@ -1,8 +1,9 @@
-"""Ask an exported vision-language model with transformers and peft alone: outside.py EXPORT BASE, in an empty folder.
+"""Ask exported vision-language models with transformers and peft alone: outside.py, in an empty folder.
 
-Prints {"adapters": ..., "merged": ...}, the logits of the answers in comparator.json for two images, a.png and b.png,
-and of the levels of each. transformers makes the parts of processors that are for videos only with torchvision, which
-has no build for every torch; without one, a package of that name stands in, of which nothing is called.
+Reads lines [export, base, folder of a.png and b.png] and prints {"adapters": ..., "merged": ...} for each, the logits
+of the answers in comparator.json for the two images, and of the levels of each. transformers makes the parts of
+processors that are for videos only with torchvision, which has no build for every torch; without one, a package of that
+name stands in, of which nothing is called.
 """
 
 import importlib.util
@@ -11,7 +12,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-EXPORT, BASE = Path(sys.argv[1]), sys.argv[2]
 STAND_IN = {
     "torchvision/__init__.py": "__version__ = '0.28.0'\n",
     "torchvision/io.py": "",
@@ -45,32 +45,39 @@ def logits(network, processor, told, shown):
         return network(**inputs).logits[0, -1, told["label_ids"]].tolist()
 
 
-def main():
+def asked(export, base, pictures):
     """Load both exports, and ask them."""
-    for name in ("models", "common", "exporters"):
-        assert importlib.util.find_spec(name) is None, f"{name} of the project can be imported"
-    if importlib.util.find_spec("torchvision") is None:
-        stand_in()
     from peft import PeftModel
     from PIL import Image
     from transformers import AutoImageProcessor, AutoModelForImageTextToText, AutoProcessor
 
-    told = json.loads((EXPORT / "comparator.json").read_text())
-    images = [Image.open(name) for name in ("a.png", "b.png")]
-    adapted = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained(BASE), EXPORT / "adapter")
-    merged = AutoModelForImageTextToText.from_pretrained(EXPORT / "merged")
+    told = json.loads((export / "comparator.json").read_text())
+    images = [Image.open(pictures / name) for name in ("a.png", "b.png")]
+    adapted = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained(base), export / "adapter")
+    merged = AutoModelForImageTextToText.from_pretrained(export / "merged")
     found = {}
     for name, network, folder in (("adapters", adapted, "processor"), ("merged", merged, "merged")):
-        processor = AutoProcessor.from_pretrained(EXPORT / folder)
+        processor = AutoProcessor.from_pretrained(export / folder)
         video = getattr(processor, "video_processor", None)
         # The project scales images by PIL, which torchvision rounds in another way.
-        processor.image_processor = AutoImageProcessor.from_pretrained(EXPORT / folder, backend="pil")
+        processor.image_processor = AutoImageProcessor.from_pretrained(export / folder, backend="pil")
         found[name] = {
             "pair": logits(network.eval(), processor, told, images),
             "levels": [logits(network, processor, told["levels"], [image]) for image in images],
             "video": video is not None,
         }
-    print(json.dumps(found))
+    return found
+
+
+def main():
+    """Answer line by line."""
+    for name in ("models", "common", "exporters"):
+        assert importlib.util.find_spec(name) is None, f"{name} of the project can be imported"
+    if importlib.util.find_spec("torchvision") is None:
+        stand_in()
+    for line in sys.stdin:
+        export, base, pictures = json.loads(line)
+        print("answer:", json.dumps(asked(Path(export), base, Path(pictures))), flush=True)
 
 
 main()

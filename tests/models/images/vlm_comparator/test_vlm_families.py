@@ -178,25 +178,41 @@ def test_adapters_and_projector_train_are_stored_and_merged(folder, tmp_path):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_both_exports_answer_in_a_process_that_cannot_import_the_project(folder, tmp_path):
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory):
+    """A process that cannot import the project, asked for all families, and the file of its errors."""
+    command = [sys.executable, "-P", Path(__file__).with_name("outside.py")]
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    elsewhere, pipe = tmp_path_factory.mktemp("elsewhere"), subprocess.PIPE
+    errors = elsewhere / "errors.txt"
+    with (
+        errors.open("w") as written,
+        subprocess.Popen(
+            command, cwd=elsewhere, env=environment, stdin=pipe, stdout=pipe, stderr=written, text=True
+        ) as it,
+    ):
+        yield it, errors
+
+
+def test_both_exports_answer_in_a_process_that_cannot_import_the_project(folder, tmp_path, outside):
     kind = json.loads((Path(folder) / "config.json").read_text())["model_type"]
     model, images = disturb(make(folder, question="both")), pictures()[:2]
-    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
-    for each in (out, elsewhere):
-        each.mkdir()
     for image, name in zip(images, ("a.png", "b.png"), strict=True):
-        Image.fromarray(image.movedim(0, -1).numpy()).save(elsewhere / name)
+        Image.fromarray(image.movedim(0, -1).numpy()).save(tmp_path / name)
+    out = tmp_path / "out"
+    out.mkdir()
     with torch.no_grad():
         encoded = model.encode(images)
         pair = model.compare_encoded(encoded, torch.tensor([0]), torch.tensor([1]))
         levels = model.levels(encoded)
     model.save_beside(out)
     model.save_merged(out)
-    command = [sys.executable, "-P", Path(__file__).with_name("outside.py"), out, folder]
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run(command, cwd=elsewhere, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    for found in json.loads(done.stdout.splitlines()[-1]).values():
+    process, errors = outside
+    process.stdin.write(json.dumps([str(out), str(folder), str(tmp_path)]) + "\n")
+    process.stdin.flush()
+    answer = next((line for line in process.stdout if line.startswith("answer: ")), None)
+    assert answer is not None, errors.read_text()
+    for found in json.loads(answer.removeprefix("answer: ")).values():
         assert found["video"] == (kind in vlms.VIDEO)
         assert (torch.tensor([found["pair"]]) - pair).abs().max() <= 1e-5
         if kind != "llava_onevision":  # whose processor cuts up an image that comes alone
