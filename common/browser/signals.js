@@ -1,6 +1,7 @@
 // A panel for market signals: SHORT, NO_TRADE or LONG after each of the last candles.
 
 const CANDLE_COLUMNS = ["time", "open", "high", "low", "close", "volume"], SIGNALS_SHOWN = 24, DRAWN_CANDLES = 240;
+const OLDEST_CANDLE = 1230940800000;  // 2009-01-03, Bitcoin's first block
 const SIGNAL_COLOURS = { SHORT: "var(--bad)", NO_TRADE: "var(--muted)", LONG: "var(--good)" };
 const OF_THE_EXAMPLE = "These candles are simulated, with a planted signal that no real market gives";
 
@@ -115,7 +116,9 @@ function readCandles(text, { timeframe_ms, rules }) {
       if (!Number.isFinite(value) || typeof cell == "object") throw new Error(`row ${line}, column ${name}: ${JSON.stringify(cell)} is no ${name == "time" ? "time, or may be several; give one like 2024-01-31 13:45:00, or numbers since 1970" : "number"}`);
       return value;
     });
-    const [time, open, high, low, close, volume] = values, { not_positive, inconsistent, off_grid } = rules.faults;
+    const [time, open, high, low, close, volume] = values, why = time < OLDEST_CANDLE ? "before there were coins to trade" : time > Date.now() ? "in the future; is its time zone UTC?" : "";
+    if (why) throw new Error(`row ${line} opens at ${new Date(time).toISOString().slice(0, 19)}Z, which is ${why}`);
+    const { not_positive, inconsistent, off_grid } = rules.faults;
     const fault = Math.min(open, high, low, close) <= 0 || volume < 0 ? not_positive : high < Math.max(open, low, close) || low > Math.min(open, close) ? inconsistent
       : time % timeframe_ms ? off_grid.replace("{timeframe}", `${timeframe_ms / 60000} minutes`) : "";
     if (fault) throw new Error(`row ${line} has ${fault}: ${values.slice(1).join(", ")}; download the file again`);
@@ -255,7 +258,7 @@ const ISO_8601 = [String.raw`^(\d{4})[-/.](\d\d?)[-/.](\d\d?)`, String.raw`^(\d{
 // ms since 1970 of a number, in s, ms, us or ns by its size, or of a date; NaN for anything else.
 function candleTime(cell, short) {
   if (cell !== "" && Number.isFinite(Number(cell)) && !short.test(cell)) {
-    const unit = [1000, 1, 1e-3, 1e-6].find(each => cell * each >= 1230940800000 && cell * each <= 4102444800000);
+    const unit = [1000, 1, 1e-3, 1e-6].find(each => cell * each >= OLDEST_CANDLE && cell * each <= 4102444800000);
     return unit ? Math.round(cell * unit) : NaN;
   }
   const found = cell.match(ISO_8601[0]) ?? cell.match(ISO_8601[1]);
