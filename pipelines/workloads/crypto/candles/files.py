@@ -24,7 +24,8 @@ SUFFIXES = (".csv", ".json", ".json.gz", ".parquet", ".feather", ".zip")
 KLINES = 12  # columns of Binance's public klines, which may lack a header; Kraken's table has 7, the last counts trades
 NAMED = 3  # files in a line on what is passed over
 MOST_BYTES = 2**31  # that a compressed file may hold
-TIMEFRAME = functools.cache(lambda path, changed: timeframe_of(_table(path, "")[0], ""))  # read once, not for each coin
+# Read once, not for each coin.
+TIMEFRAME = functools.cache(lambda path, changed: timeframe_of(_table(path, "", growing=True)[0], ""))
 
 
 def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
@@ -94,10 +95,11 @@ def named(path: Path) -> FileName:
         kind = path.suffix.lower()
         return FileName(reason=RULES.reasons.get(kind, f"{kind or 'files without an ending'}: no format of candles"))
     name = file_name(stem := path.name[: -len(suffix)])
-    if name.reason == RULES.reasons["timeframe"] and path.stat().st_size:
+    if name.reason == RULES.reasons["timeframe"]:
         try:
-            name = file_name(f"{stem} {TIMEFRAME(path, path.stat().st_mtime_ns)}")
-        except UserError as error:
+            if path.stat().st_size:
+                name = file_name(f"{stem} {TIMEFRAME(path, path.stat().st_mtime_ns)}")
+        except (UserError, OSError) as error:
             name = FileName(reason=f"cannot be read: {str(error).removeprefix(f'{path}: ').strip(': ')}")
     return name
 
@@ -107,17 +109,24 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def read(
-    paths: Path | Sequence[Path], symbol: str, timeframe: str, *, now: int | None = None, minimum_rows: int
+    paths: Path | Sequence[Path],
+    symbol: str,
+    timeframe: str,
+    *,
+    now: int | None = None,
+    minimum_rows: int,
+    growing: bool = False,
 ) -> tuple[Candles, dict[str, object]]:
     """Return the candles of a file, or of its parts, and the counts of all checks, see `check`.
 
-    `now` (ms) is the latest time at which a candle can have opened, by default the clock's. Raises UserError for a file
-    that cannot be read or trusted, naming the file, the coin and the row.
+    `now` (ms) is the latest time at which a candle can have opened, by default the clock's. Of a `growing` CSV a last
+    line without an end is left out, as it may be half written. Raises UserError for a file that cannot be read or
+    trusted, naming the file, the coin and the row.
     """
     import pandas as pd
 
     paths = [paths] if isinstance(paths, Path) else list(paths)
-    tables, num_repeated_headers = zip(*(_table(path, symbol) for path in paths), strict=True)
+    tables, num_repeated_headers = zip(*(_table(path, symbol, growing) for path in paths), strict=True)
     table = tables[0] if len(tables) == 1 else pd.concat(tables)
     shown = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     written = int(paths[-1].stat().st_mtime * 1000)
@@ -126,7 +135,7 @@ def read(
     return candles, {"file": names, "repeated_headers": sum(num_repeated_headers), **facts}
 
 
-def _table(path: Path, symbol: str) -> tuple["pd.DataFrame", int]:
+def _table(path: Path, symbol: str, growing: bool = False) -> tuple["pd.DataFrame", int]:
     """Return the rows of a file, counted from 1, and how many times its header is repeated."""
     if not path.is_file():
         raise UserError(f"{symbol}: there is no file {path}; give the folder of the files as data.folder")
@@ -136,6 +145,9 @@ def _table(path: Path, symbol: str) -> tuple["pd.DataFrame", int]:
     if path.suffix.lower() not in readers:
         raise UserError(f"{path}: {symbol}: {path.suffix} files cannot be read; give {', '.join(SUFFIXES)}")
     try:
+        if growing and path.suffix.lower() == ".csv":
+            text = path.read_bytes()
+            return _csv(io.BytesIO(text[: max(text.rfind(b"\n"), text.rfind(b"\r")) + 1] or b"\n"))
         return readers[path.suffix.lower()](path)
     except OSError as error:
         raise UserError(f"{path}: {symbol}: cannot be read: {error.strerror or error}") from error
