@@ -127,11 +127,15 @@ class Growing:
     def __init__(self, data: Data):
         self.data = data
         self.kept: dict[str, tuple[object, Candles]] = {}  # coin -> what was read, and its candles
+        self.look: int | None = None  # at which the folder was listed
+        self.find: Callable[[str, str], list[Path]]
         self.restless: dict[str, float] = {}  # coin -> since when its files were changed in every look
 
     def __call__(self, coin: str, now: int) -> Candles:
         """Return the candles known when the files were last at rest; UserError where some of these are gone."""
-        paths = files.find(self.data.candles_folder, coin, self.data.timeframe)
+        if now != self.look:
+            self.find, self.look = files.finder(self.data.candles_folder), now
+        paths = self.find(coin, self.data.timeframe)
         state = [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
         before, old = self.kept.get(coin, (None, None))
         writing = 0 <= time.time() - max(changed for _, changed, _ in state) / 1e9 < SETTLING

@@ -8,7 +8,7 @@ import json
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -29,26 +29,37 @@ TIMEFRAME = functools.cache(lambda path, changed: timeframe_of(_table(path, "", 
 
 
 def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
-    """Return the file of a coin, see `named`, or its parts of a month or a day each, in order of time.
+    """Return the files of one coin, see `finder`."""
+    return finder(folder)(symbol, timeframe)
 
+
+def finder(folder: Path | str) -> Callable[[str, str], list[Path]]:
+    """Return a function that finds the files of coins in a folder, which is listed once.
+
+    It returns the file of a coin and timeframe, see `named`, or its parts of a month or a day each, in order of time.
     Raises UserError if the folder or the file is missing, or if several whole files match.
     """
-    folder, wanted = Path(folder), canonical(symbol)
-    files, _ = in_folder(folder)
-    found = [(path, name) for path, name in files if (name.coin, name.timeframe) == (wanted, timeframe)]
-    parts = [path for path, name in found if name.part]
-    whole = [path for path, name in found if not name.part]
-    if len(whole) == 1 and not parts:
-        return whole
-    if parts and not whole:
-        return sorted(parts, key=lambda path: path.name)
-    if found:
-        names = ", ".join(path.name for path, _ in found)
-        raise UserError(f"{symbol}: data.folder={folder} holds {names} for {timeframe}; keep only one of them there")
-    others = ", ".join(path.name for path, _ in files[:5]) or "no file of candles"
-    own = sorted(name.timeframe for _, name in files if name.coin == wanted)
-    way = f"give data.timeframe={own[0]}" if own else f"name it like {wanted}-{timeframe}.csv"
-    raise UserError(f"{symbol}: data.folder={folder} has no file of its {timeframe} candles; {way} (found: {others})")
+    files, by_coin = in_folder(Path(folder))[0], defaultdict[str, list[tuple[Path, FileName]]](list)
+    for path, name in files:
+        by_coin[name.coin].append((path, name))
+
+    def found(symbol: str, timeframe: str) -> list[Path]:
+        wanted = canonical(symbol)
+        found = [(path, name) for path, name in by_coin[wanted] if name.timeframe == timeframe]
+        if found and (len(found) == 1 or all(name.part for _, name in found)):
+            return sorted(path for path, _ in found)
+        if found:
+            names = ", ".join(path.name for path, _ in found)
+            raise UserError(
+                f"{symbol}: data.folder={folder} holds {names} for {timeframe}; keep only one of them there"
+            )
+        others = ", ".join(path.name for path, _ in files[:5]) or "no file of candles"
+        own = sorted(name.timeframe for _, name in by_coin[wanted])
+        way = f"give data.timeframe={own[0]}" if own else f"name it like {wanted}-{timeframe}.csv"
+        none = f"has no file of its {timeframe} candles; {way} (found: {others})"
+        raise UserError(f"{symbol}: data.folder={folder} {none}")
+
+    return found
 
 
 def coins(folder: Path | str, timeframe: str) -> list[str]:
