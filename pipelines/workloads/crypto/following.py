@@ -137,26 +137,22 @@ class Growing:
             self.find, self.look = files.finder(self.data.candles_folder), now
         paths = self.find(coin, self.data.timeframe)
         state = [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
-        before, old = self.kept.get(coin, (None, None))
-        writing = 0 <= time.time() - max(changed for _, changed, _ in state) / 1e9 < SETTLING
-        if old is not None and writing and state != before:
-            if time.monotonic() - self.restless.setdefault(coin, time.monotonic()) < PATIENCE:
-                return old
-            pause = f"without a pause of {SETTLING} s, and is not read beyond {minute(old.time[-1])} UTC"
-            raise UserError(f"{paths[-1]} is written to {pause}; write to it as candles close")
-        self.restless.pop(coin, None)
-        if old is not None and state == before:
-            return old
-        found, _ = files.read(paths, coin, self.data.timeframe, now=NEWEST, minimum_rows=1, growing=True)
-        if old is not None and len(
-            lost := old.time[(old.time > found.time[-1]) & (old.time + old.timeframe_ms <= now)]
-        ):
-            span = f"{minute(lost[0])} to {minute(lost[-1])} UTC"
-            raise UserError(
-                f"{paths[-1]} has lost {len(lost)} candles, {span}; it is read again once it has newer ones"
-            )
-        self.kept[coin] = state, found
-        return found
+        before, old = self.kept.get(coin, (state, None))
+        if old is not None and state != before:
+            if 0 <= time.time() - max(changed for _, changed, _ in state) / 1e9 < SETTLING:
+                if time.monotonic() - self.restless.setdefault(coin, time.monotonic()) < PATIENCE:
+                    return old
+                pause = f"without a pause of {SETTLING} s, and is not read beyond {minute(old.time[-1])} UTC"
+                raise UserError(f"{paths[-1]} is written to {pause}; write to it as candles close")
+            self.restless.pop(coin, None)
+        if old is None or state != before:
+            found, _ = files.read(paths, coin, self.data.timeframe, now=NEWEST, minimum_rows=1, growing=True)
+            known = old.time[old.time + old.timeframe_ms <= now] if old is not None else found.time
+            if len(lost := known[known > found.time[-1]]):
+                what = f"{len(lost)} candles, {minute(lost[0])} to {minute(lost[-1])} UTC"
+                raise UserError(f"{paths[-1]} has lost {what}; it is read again once it has newer ones")
+            self.kept[coin] = state, found
+        return self.kept[coin][1]
 
 
 def write(candles: Candles, folder: Path, timeframe: str) -> None:

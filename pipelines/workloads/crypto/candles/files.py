@@ -20,17 +20,13 @@ from pipelines.workloads.crypto.candles.checks import check, timeframe_of
 if TYPE_CHECKING:
     import pandas as pd
 
+Paths = Path | Sequence[Path]
 SUFFIXES = (".csv", ".json", ".json.gz", ".parquet", ".feather", ".zip")
 KLINES = 12  # columns of Binance's public klines, which may lack a header; Kraken's table has 7, the last counts trades
 NAMED = 3  # files in a line on what is passed over
 MOST_BYTES = 2**31  # that a compressed file may hold
 # Read once, not for each coin.
 TIMEFRAME = functools.cache(lambda path, changed: timeframe_of(_table(path, "", growing=True)[0], ""))
-
-
-def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
-    """Return the files of one coin, see `finder`."""
-    return finder(folder)(symbol, timeframe)
 
 
 def finder(folder: Path | str) -> Callable[[str, str], list[Path]]:
@@ -120,13 +116,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def read(
-    paths: Path | Sequence[Path],
-    symbol: str,
-    timeframe: str,
-    *,
-    now: int | None = None,
-    minimum_rows: int,
-    growing: bool = False,
+    paths: Paths, symbol: str, timeframe: str, *, now: int | None = None, minimum_rows: int, growing: bool = False
 ) -> tuple[Candles, dict[str, object]]:
     """Return the candles of a file, or of its parts, and the counts of all checks, see `check`.
 
