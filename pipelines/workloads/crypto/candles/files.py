@@ -25,8 +25,9 @@ SUFFIXES = (".csv", ".json", ".json.gz", ".parquet", ".feather", ".zip")
 KLINES = 12  # columns of Binance's public klines, which may lack a header; Kraken's table has 7, the last counts trades
 NAMED = 3  # files in a line on what is passed over
 MOST_BYTES = 2**31  # that a compressed file may hold
-# Read once, not for each coin.
-TIMEFRAME = functools.cache(lambda path, changed: timeframe_of(_table(path, "", growing=True)[0], ""))
+TIMEFRAME = functools.cache(
+    lambda path, changed: timeframe_of(_table(path, "", True)[0], "")
+)  # read once for all coins
 
 
 def finder(folder: Path | str) -> Callable[[str, str], list[Path]]:
@@ -40,20 +41,17 @@ def finder(folder: Path | str) -> Callable[[str, str], list[Path]]:
         by_coin[name.coin].append((path, name))
 
     def found(symbol: str, timeframe: str) -> list[Path]:
-        wanted = canonical(symbol)
+        wanted, where = canonical(symbol), f"{symbol}: data.folder={folder}"
         found = [(path, name) for path, name in by_coin[wanted] if name.timeframe == timeframe]
-        if found and (len(found) == 1 or all(name.part for _, name in found)):
+        if len(found) == 1 or (found and all(name.part for _, name in found)):
             return sorted(path for path, _ in found)
         if found:
             names = ", ".join(path.name for path, _ in found)
-            raise UserError(
-                f"{symbol}: data.folder={folder} holds {names} for {timeframe}; keep only one of them there"
-            )
+            raise UserError(f"{where} holds {names} for {timeframe}; keep only one of them there")
         others = ", ".join(path.name for path, _ in files[:5]) or "no file of candles"
         own = sorted(name.timeframe for _, name in by_coin[wanted])
         way = f"give data.timeframe={own[0]}" if own else f"name it like {wanted}-{timeframe}.csv"
-        none = f"has no file of its {timeframe} candles; {way} (found: {others})"
-        raise UserError(f"{symbol}: data.folder={folder} {none}")
+        raise UserError(f"{where} has no file of its {timeframe} candles; {way} (found: {others})")
 
     return found
 
