@@ -42,17 +42,18 @@ def divider(text: str, lone: str = ",") -> str:
     return max(DIVIDERS, key=header.count) if any(each in header for each in DIVIDERS) else lone
 
 
-def cells(path: Path, lone: str = ",") -> tuple[list[tuple[int, list[str]]], str]:
+def cells(path: Path, lone: str = ",", lines: bool = True) -> tuple[list[tuple[int, list[str]]], str]:
     """Return (number, cells) of each row of a CSV that is not blank, and what divides its cells.
 
-    It is in UTF-8, UTF-16 or Windows-1252, perhaps below Excel's line sep=. Raises UserError for what is none.
+    Numbers count `lines`, or rows as a spreadsheet does. It is in UTF-8, UTF-16 or Windows-1252, perhaps below
+    Excel's line sep=. Raises UserError for what is none.
     """
     try:
         text = path.read_text(encoding=other_encoding(path) or "utf-8-sig")
         lone = "\t" if path.suffix.lower() == ".tsv" else lone
         between = asked[2] if (asked := EXCELS.match(text)) else divider(text, lone)
         reader = csv.reader(io.StringIO(EXCELS.sub(r"\1", text), newline=""), delimiter=between, strict=True)
-        rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader]
+        rows = [(reader.line_num if lines else at, [cell.strip() for cell in row]) for at, row in enumerate(reader, 1)]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read, or is not UTF-8 ({error}); save it as CSV in UTF-8") from error
     except csv.Error as error:

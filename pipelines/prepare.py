@@ -15,7 +15,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 from common.config import leaves
 from pipelines import arguments, cli, workloads
 
-MOST = 5  # elements of a list that are shown
+MOST, FACTS = 5, 30  # elements of a list, and facts, that are shown
 OF_FILES = re.compile(r"files\..*\.(?:kept|pages|sha256)")  # which would hide what follows
 
 
@@ -26,13 +26,14 @@ def main() -> None:
     folder, manifest = cli.prepare(args.workload, workload, cli.fresh_config(args, workload), renew=True)
     # What was found; --print-config has the settings, the manifest has all.
     facts = leaves({key: value for key, value in manifest.items() if key not in ("sha256", "inputs", "data", "note")})
-    shown = {key: value for key, value in facts if value not in (None, "", [], {}) and not OF_FILES.fullmatch(key)}
-    width = max(map(len, shown), default=0)
-    for key, value in shown.items():
+    found = [(key, value) for key, value in facts if value not in (None, "", [], {}) and not OF_FILES.fullmatch(key)]
+    width = max((len(key) for key, _ in found[:FACTS]), default=0)
+    for key, value in found[:FACTS]:
         parts = list(map(str, value)) if isinstance(value, list) else [str(value)]
         more = f", ... ({len(parts)} in all)" if len(parts) > MOST else ""
         print(f"{key:{width}}  {', '.join(parts[:MOST])}{more}")
-    print(f"\nprepared: {folder}, with more in manifest.json")
+    print(f"... and {len(found) - FACTS} more\n" * (len(found) > FACTS))
+    print(f"prepared: {folder}, with all of these in manifest.json")
 
 
 if __name__ == "__main__":

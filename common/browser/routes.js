@@ -7,8 +7,8 @@ const EXAMPLE = [  // x, y, demand
 ];
 const ALWAYS = [0, 1e9];  // minutes
 // What a column holds, and its usual names without case, accents, spaces and signs; the first one present counts. As JSON,
-// which pipelines/workloads/cvrp/instances/customers.py reads here.
-const COLUMNS = {
+// which pipelines/workloads/cvrp/instances/customers.py reads here. Marks stand in the column depot.
+const { marks: MARKS, ...COLUMNS } = {
   "lon": ["lon", "lng", "long", "longitude", "laengengrad", "langengrad", "laenge", "lange"],
   "lat": ["lat", "latitude", "breitengrad", "breite"],
   "x": ["x", "xcoord", "xcoordinate", "coordx", "east", "easting"],
@@ -25,7 +25,9 @@ const COLUMNS = {
   "hours": ["hours", "openinghours", "timewindow", "window", "zeitfenster", "lieferfenster", "offnungszeiten"],
   "service": ["service", "servicetime", "serviceminutes", "unloading", "stoptime", "servicezeit", "standzeit", "entladezeit"],
   "prize": ["prize", "penalty", "profit", "reward"],
-  "depot": ["depot", "isdepot", "type", "kind", "role"]
+  "depot": ["depot", "isdepot", "type", "kind", "role"],
+  "marks": ["1", "1.0", "true", "yes", "y", "x", "depot", "dépôt", "depósito", "ja", "j", "wahr", "oui", "vrai", "si", "sí", "sì", "verdadero", "vero",
+    "sim", "verdadeiro", "waar", "tak", "prawda", "✓"]
 };
 
 // `about.rivals`: the backend has `rivals(input, milliseconds)`; `about.milliseconds`: the user may choose that time, which is
@@ -205,7 +207,7 @@ function readCustomers(text) {
     if (row[at.hours] && span.length != 2) throw new Error(`row ${number}: hours are "${row[at.hours]}"; type them as 8:00-17:30`);
     const hours = ["open", "close"].map((what, i) => minutes(what, ALWAYS[i], row[at.hours] ? span[i] : undefined));
     if (hours[0] > hours[1]) throw new Error(`row ${number}: opens after it closes`);
-    const marked = ["1", "true", "yes", "y", "x", "depot", "ja"].includes(row[at.depot]?.toLowerCase()) || row[at.name]?.toLowerCase() == "depot";
+    const marked = MARKS.includes(row[at.depot]?.toLowerCase()) || row[at.name]?.toLowerCase() == "depot";
     const prize = row[at.prize] ? value("prize") : undefined;
     return { number, place: axes.map(value), marked, hours, prize, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity: row[at.capacity] };
   });

@@ -175,7 +175,7 @@ function candleTable(text, rules) {
 }
 
 // The places of columns by their names, as columns_of of candle_tables.py.
-function candleColumns(head, { columns, volume_of, ending }) {
+function candleColumns(head, { columns, volume_of, ending, zone }) {
   const exact = head.map(name => name.toLowerCase().replace(/[^a-z0-9]+/g, "_").replace(/^_|_$/g, ""));
   const places = Object.fromEntries(CANDLE_COLUMNS.map(ours => {
     const trimmed = ours == "time" ? exact.map(name => name.replace(new RegExp(ending), "")) : exact;
@@ -185,7 +185,7 @@ function candleColumns(head, { columns, volume_of, ending }) {
   }));
   places.clock = exact.findIndex(name => columns.clock.includes(name));
   const missing = CANDLE_COLUMNS.filter(name => places[name] < 0);
-  if (missing.length) throw new Error(`there is no column for ${missing.join(", ")} (columns: ${head.join(", ")}); name it ${missing.map(name => columns[name][0]).join(", ")}`);
+  if (missing.length) throw new Error(`there is no column for ${missing.join(", ")} (columns: ${head.join(", ")}); name it ${missing.map(name => columns[name][0]).join(", ")}${missing.includes("time") ? zone : ""}`);
   return places;
 }
 

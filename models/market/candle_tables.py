@@ -20,6 +20,7 @@ class Rules(NamedTuple):
     # Names of columns, as `plain` writes them, the best first. Without any of these, the first name that begins with
     # `volume_of` is the volume: of "Volume BTC" and "Volume USDT" that counts coins.
     columns: dict[str, list[str]]
+    zone: str  # where to write it, if the name of a column has it, such as "Time (UTC+1)"
     volume_of: str
     ending: str  # of the name of a time
     times: dict[str, str]  # 20240131, which is no number since 1970; dates alone, and times of day in column `clock`

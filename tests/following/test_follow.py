@@ -65,6 +65,25 @@ def test_files_that_grow_are_answered_by_the_evaluated_rule(trained):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["AUSDT-15m.csv", "A_USDT.csv"])
+@pytest.mark.parametrize("cut", [45, -5])  # within a price, and within the volume, whose beginning is a number, too
+def test_a_line_that_is_half_written_is_no_candle_yet(trained, tmp_path, name, cut):
+    folder = shutil.copytree(trained, tmp_path / "copy")
+    shutil.rmtree(folder / "runs/crypto/default/follow", ignore_errors=True)
+    write(folder / "market", COIN, 2620)
+    whole = (folder / "market/AUSDT-15m.csv").read_text().splitlines(keepends=True)
+    (folder / "market/AUSDT-15m.csv").unlink()
+    (folder / "market" / name).write_text("".join(whole[:-1]) + whole[-1][:cut])
+    for times, text in ((1, None), (2, "".join(whole))):
+        if text:
+            (folder / "market" / name).write_text(text)
+        done = follow(folder, "--once")
+        assert (done.returncode, "trying again" in done.stderr) == (0, False), done.stderr
+        found = [each["time"] for each in answers(folder / "runs/crypto/default/follow")]
+        assert found == [int(line.split(",")[0]) for line in whole[-2:][:times]]
+
+
+@pytest.mark.slow
 def test_a_member_is_followed_with_its_run(trained):
     refused(follow(trained, "--name", "default/AUSDT"), "a member is followed with its run, --name default")
 

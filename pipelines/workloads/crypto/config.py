@@ -123,9 +123,10 @@ class Data(DataSection):
         paths = list[Path]()
         if self.origin == "files":
             with suppress(UserError):  # reported by `prepare`
+                find = files.finder(self.candles_folder)
                 for symbol in dict.fromkeys([*self.coins(), *self.context]):
                     with suppress(UserError):
-                        paths += files.find(self.candles_folder, symbol, self.timeframe)
+                        paths += find(symbol, self.timeframe)
         return paths
 
 

@@ -12,7 +12,7 @@ moves on by itself: its own longer time is divided.
 import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +36,7 @@ from pipelines.workloads.crypto.splits import PARTS, Fold, Scaler
 
 BOUNDS = (*(f"{part}_from" for part in PARTS), "end")
 Folds = dict[str, list[Fold]]
+Find = Callable[[str, str], Sequence[Path]]  # (coin, timeframe) -> its files
 
 
 @dataclass(frozen=True)
@@ -83,20 +84,19 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     source, wanted = data.origin, data.coins()
     milliseconds(data.timeframe)  # which is known
     own, target = own_features.load(data.features), own_features.load(data.label, "data.label")
-    if source == "files" and not data.candles_folder.is_dir():
-        raise UserError(f"data.folder={data.folder}: no such folder; give the one that holds the files of candles")
+    find = files.finder(data.candles_folder) if source == "files" else None
     known = json.loads((earlier / MANIFEST).read_text()) if earlier else None
-    kept = _unchanged(data, known) if known and source == "files" else []
+    kept = _unchanged(data, known, find) if known and find else []
     span = (known["folds"][0]["train_from"], known["folds"][-1]["end"]) if known else None
     failed, coins, ends = dict[str, str](), dict[str, Coin](), dict[str, np.ndarray]()
     market: Mapping[str, Candles] = {}
     if source == "simulate":
         names = list(dict.fromkeys([*wanted, *data.context]))
         market = simulated.simulate(names, data.simulated_candles, data.timeframe, data.seed, data.signal)
-    context = {coin: filled(_obtain(data, coin, market)[0], data.fill)[0] for coin in data.context}
+    context = {coin: filled(_obtain(data, coin, market, find)[0], data.fill)[0] for coin in data.context}
     for symbol in (symbol for symbol in wanted if symbol not in kept):
         try:
-            candles, checks = _obtain(data, symbol, market)
+            candles, checks = _obtain(data, symbol, market, find)
             candles, num_filled = filled(candles, data.fill)
             both = other_candles.beside(candles, context) if context else candles
             checks = {**checks, "filled": num_filled, "without_context": len(candles) - len(both)}
@@ -140,7 +140,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     }
 
 
-def _unchanged(data: Data, known: Mapping[str, Any]) -> list[str]:
+def _unchanged(data: Data, known: Mapping[str, Any], find: Find) -> list[str]:
     """Return the coins whose files are gone, or the same as when they were prepared."""
     there: Sequence[str] = ()
     with suppress(UserError):
@@ -151,14 +151,14 @@ def _unchanged(data: Data, known: Mapping[str, Any]) -> list[str]:
 
     def is_same(symbol: str) -> bool:
         try:
-            paths = files.find(data.candles_folder, symbol, data.timeframe)
+            paths = find(symbol, data.timeframe)
         except UserError:  # several files match, as `prepare` will tell
             return False
         names = known["coins"][symbol]["checks"]["file"]
         same = [path.name for path in paths] == ([names] if isinstance(names, str) else names)
         return same and are_same(paths)
 
-    if not all(are_same(files.find(data.candles_folder, coin, data.timeframe)) for coin in data.context):
+    if not all(are_same(find(coin, data.timeframe)) for coin in data.context):
         return []
     return [symbol for symbol in known["coins"] if symbol not in there or is_same(symbol)]
 
@@ -189,10 +189,11 @@ def _note(data: Data, symbols: Sequence[str], apart: Mapping[str, Sequence[Seque
     return f"the candles of {names} are simulated, no market's; {real}"
 
 
-def _obtain(data: Data, symbol: str, market: Mapping[str, Candles]) -> tuple[Candles, Mapping[str, object]]:
-    if data.origin == "files":
-        paths = files.find(data.candles_folder, symbol, data.timeframe)
-        return files.read(paths, symbol, data.timeframe, minimum_rows=data.minimum_rows)
+def _obtain(
+    data: Data, symbol: str, market: Mapping[str, Candles], find: Find | None
+) -> tuple[Candles, Mapping[str, object]]:
+    if find:
+        return files.read(find(symbol, data.timeframe), symbol, data.timeframe, minimum_rows=data.minimum_rows)
     if data.origin == "ccxt":
         return exchange.download(symbol, data.timeframe, data.days, data.exchange, minimum_rows=data.minimum_rows)
     candles = market[symbol]

@@ -1,5 +1,6 @@
 """Candles as they close, from files or an exchange, for `pipelines/follow.py`."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -9,7 +10,7 @@ import numpy as np
 
 from common.disk.files import explained, write_whole
 from common.errors import UserError
-from models.market.candle_tables import milliseconds
+from models.market.candle_tables import milliseconds, minute
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
 from models.market.labels import UNKNOWN
@@ -19,13 +20,14 @@ from models.market.signal_model import SignalModel
 from pipelines.engine.workload import Moment
 from pipelines.workloads.crypto.candles import exchange, files
 from pipelines.workloads.crypto.candles.checks import NEWEST
-from pipelines.workloads.crypto.config import Config
+from pipelines.workloads.crypto.config import Config, Data
 from pipelines.workloads.crypto.input_files import as_input
 
 FAR = 5.0  # deviations, beyond which a feature is no stranger
 MARGIN = 20  # candles that are downloaded again
 LONGEST = 64  # looks that an exchange without anything new is left alone at most
 SETTLING = 0.5  # seconds in which a file that was changed may still be written to
+PATIENCE = 10.0  # seconds of changes without a pause, after which a file is told of
 
 Read = Callable[[str, int], Candles]  # (coin, now in ms) -> all that is known of it, in order of time
 
@@ -56,6 +58,9 @@ class CandleFeed:
         self.closed |= closed
         self.known[series] = known = beside(closed[series], {coin: closed[coin] for coin in self.data.context})
         first = max(len(known) - 1, 0) if after is None else int(np.searchsorted(known.time, after, "right"))
+        if after is not None and not first and known.time[0] > after + self.step:
+            span = f"the candles between {minute(after)} and {minute(known.time[0])} UTC"
+            print(f"{series}: {span} are gone, and get no answer", file=sys.stderr, flush=True)
         start = max(first - 2 * used - horizon, 0)  # a label needs a past, too
         part = known.rows(slice(start, len(known)))
         labels = labelled(part, self.data.label, horizon, self.data.threshold)
@@ -116,6 +121,40 @@ class Downloads:
         return known
 
 
+class Growing:
+    """Candles of files to which others write, of which only lines that have ended are read."""
+
+    def __init__(self, data: Data):
+        self.data = data
+        self.kept: dict[str, tuple[object, Candles]] = {}  # coin -> what was read, and its candles
+        self.look: int | None = None  # at which the folder was listed
+        self.find: Callable[[str, str], list[Path]]
+        self.restless: dict[str, float] = {}  # coin -> since when its files were changed in every look
+
+    def __call__(self, coin: str, now: int) -> Candles:
+        """Return the candles known when the files were last at rest; UserError where some of these are gone."""
+        if now != self.look:
+            self.find, self.look = files.finder(self.data.candles_folder), now
+        paths = self.find(coin, self.data.timeframe)
+        state = [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
+        before, old = self.kept.get(coin, (state, None))
+        if old is not None and state != before:
+            if 0 <= time.time() - max(changed for _, changed, _ in state) / 1e9 < SETTLING:
+                if time.monotonic() - self.restless.setdefault(coin, time.monotonic()) < PATIENCE:
+                    return old
+                pause = f"without a pause of {SETTLING} s, and is not read beyond {minute(old.time[-1])} UTC"
+                raise UserError(f"{paths[-1]} is written to {pause}; write to it as candles close")
+            self.restless.pop(coin, None)
+        if old is None or state != before:
+            found, _ = files.read(paths, coin, self.data.timeframe, now=NEWEST, minimum_rows=1, growing=True)
+            known = old.time[old.time + old.timeframe_ms <= now] if old is not None else found.time
+            if len(lost := known[known > found.time[-1]]):
+                what = f"{len(lost)} candles, {minute(lost[0])} to {minute(lost[-1])} UTC"
+                raise UserError(f"{paths[-1]} has lost {what}; it is read again once it has newer ones")
+            self.kept[coin] = state, found
+        return self.kept[coin][1]
+
+
 def write(candles: Candles, folder: Path, timeframe: str) -> None:
     """Write the candles of a coin into the folder's file of it."""
     import pyarrow as pa
@@ -130,18 +169,8 @@ def write(candles: Candles, folder: Path, timeframe: str) -> None:
 
 def feed(config: Config, folder: Path) -> CandleFeed:
     """Return the feed of a run's coins, which keeps what it has read in `folder`; UserError for simulated ones."""
-    data, read = config.data, dict[str, tuple[object, Candles]]()
-    if data.origin == "simulate":
+    if config.data.origin == "simulate":
         ccxt = "data.source=ccxt with data.symbols=[BTCUSDT,...] and data.exchange"
         raise UserError(f"a simulated market has no new candles; give data.folder=FOLDER, whose files grow, or {ccxt}")
-
-    def from_files(coin: str, now: int) -> Candles:
-        paths = files.find(data.candles_folder, coin, data.timeframe)
-        state = [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
-        settled = not 0 <= time.time() - max(each[1] for each in state) / 1e9 < SETTLING
-        if coin not in read or (settled and read[coin][0] != state):
-            read[coin] = state, files.read(paths, coin, data.timeframe, now=NEWEST, minimum_rows=1)[0]
-        return read[coin][1]
-
     own = folder / "candles"
-    return CandleFeed(config, own, Downloads(config, own) if data.origin == "ccxt" else from_files)
+    return CandleFeed(config, own, Downloads(config, own) if config.data.origin == "ccxt" else Growing(config.data))

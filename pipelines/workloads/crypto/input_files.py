@@ -71,7 +71,7 @@ def with_context(given: Given, models: Sequence[object]) -> Mapping[str, object]
 
 @functools.lru_cache(maxsize=8)
 def _beside(folder: Path, coin: str, timeframe: str) -> Mapping[str, object]:
-    known, _ = files.read(files.find(folder, coin, timeframe), coin, timeframe, minimum_rows=1)
+    known, _ = files.read(files.finder(folder)(coin, timeframe), coin, timeframe, minimum_rows=1)
     return {name: column.tolist() for name, column in known.columns().items()}
 
 

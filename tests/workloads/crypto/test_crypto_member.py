@@ -1,6 +1,7 @@
 """One model of a run of many is an ordinary run: --name RUN/MEMBER goes to every stage."""
 
 import json
+import re
 
 import pytest
 
@@ -69,3 +70,12 @@ def test_preparing_says_that_a_real_coins_name_does_not_make_its_candles_real(tm
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("the candles of BTCUSDT are simulated") == 1
     assert "note" not in done.stdout
+
+
+def test_preparing_shows_thirty_facts_and_where_the_others_are(tmp_path):
+    words = ["data.symbols=[AUSDT,BUSDT]", "data.simulated_candles=1700", "data.lookback=16"]
+    done = stage(tmp_path, "prepare.py", "--workload", "crypto", *words)
+    *facts, more, empty, prepared = done.stdout.splitlines()
+    assert (len(facts), empty) == (30, ""), done.stdout
+    assert re.fullmatch(r"\.\.\. and \d+ more", more)
+    assert re.fullmatch(r"prepared: data/crypto/\w+, with all of these in manifest\.json", prepared)

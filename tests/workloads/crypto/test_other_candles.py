@@ -18,6 +18,7 @@ from models.market.candles import COLUMNS, VALUES, Candles
 from pipelines.answers import trained
 from pipelines.run.folder import Run
 from pipelines.workloads.crypto import Config, data, experts, following, input_files, task
+from pipelines.workloads.crypto.candles import files
 from pipelines.workloads.crypto.splits import PARTS
 from pipelines.workloads.crypto.windows import below_each_other, pooled
 
@@ -217,9 +218,9 @@ def test_a_change_of_the_other_coin_prepares_anew(market, tmp_path):
     kept["inputs"] = {str(path): data.sha256(path) for path in config.data.inputs()}
     (folder / MANIFEST).write_text(json.dumps(kept))
     assert [path.name for path in config.data.inputs()] == ["AAAUSDT-15m.csv", "BBBUSDT-15m.csv"]
-    assert data._unchanged(config.data, kept) == ["AAAUSDT"]
+    assert data._unchanged(config.data, kept, files.finder(config.data.candles_folder)) == ["AAAUSDT"]
     write(tmp_path / "candles", market["BBBUSDT"].rows(slice(0, -1)))
-    assert data._unchanged(config.data, kept) == []
+    assert data._unchanged(config.data, kept, files.finder(config.data.candles_folder)) == []
     again = tmp_path / "again"
     again.mkdir()
     facts = data.prepare(config, again, folder)

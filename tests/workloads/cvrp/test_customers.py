@@ -282,7 +282,7 @@ def test_depots_with_hours_of_their_own_prizes_and_kinds_of_vehicles(tmp_path):
     assert (given.hours, given.depot_hours, given.windows[0]) == ((420, 720), ((480, 1080),), (0, 1e9))
     assert (given.demands, [each.capacity for each in given.vehicles]) == ((15, 10), [25, 100])  # tenths
     assert given.prizes == (None, 7.5)
-    assert "2 customers, depot in row 2 (north); further depots in rows 5" in read_table(path).found
+    assert "2 customers, depot in row 2 (north); a further depot in row 5" in read_table(path).found
     problem = problem_of(asked(path, capacity=4))
     assert [vehicles.depot for vehicles in problem.vehicles] == [0, 1]
     found = fleet.answer(problem, plan(problem, seconds=0.005))
@@ -326,6 +326,12 @@ def test_the_page_reads_depots_and_prizes_as_a_table_is_read():
     read = {"hours": [[420, 720], [480, 1080]], "depots": 2, "customers": ["Anna", "Bert"], "prizes": [None, 7.5]}
     assert found == {**read, "unused": []}
     assert page_reads(f"sep=,\r\n{MANY}".encode()) == {**found, "columns": USUAL}
+
+
+@pytest.mark.parametrize("mark", ["WAHR", "vrai", "sí", "1.0"])
+def test_the_page_knows_the_same_marks_of_depots(mark):
+    found = page_reads(MANY.replace(",,1,", f",,{mark},").encode())
+    assert (found["depots"], found["customers"]) == (2, ["Anna", "Bert"])
 
 
 def test_the_page_reads_a_table_of_windows_with_commas_and_hours_in_one_column():
@@ -487,3 +493,20 @@ def test_a_place_that_is_an_area_is_refused_and_lines_are_passed_over(tmp_path):
         written(tmp_path, json.dumps({**given, "features": [*given["features"], feature]}), f"{name}.geojson")
     assert read_table(tmp_path / "road.geojson").names == ["Depot", "A"]
     assert refusal(tmp_path / "area.geojson").startswith("row 3: lon is 'Polygon'")
+
+
+@pytest.mark.parametrize("ending", [".csv", ".xlsx"])
+@pytest.mark.parametrize("mark", ["WAHR", "vrai", "Oui", "ja", "si", "sí", "sim", "true", "yes", "1", "1.0"])
+def test_a_depot_is_marked_in_the_users_language(tmp_path, ending, mark):
+    lines = [["name", "lon", "lat", "demand", "depot"], ["two\nlines", 13.1, 52.5, 0, ""], ["B", 13.2, 52.6, 4, ""]]
+    lines += [["Hof", 13.3, 52.4, 0, mark], ["Halle", 13.3, 52.45, 0, mark]]
+    path = tmp_path / f"customers{ending}"
+    if ending == ".csv":
+        with path.open("w", newline="") as file:
+            csv.writer(file).writerows(lines)
+    else:
+        book = pytest.importorskip("openpyxl").Workbook()
+        for line in lines:
+            book.active.append(line)
+        book.save(path)
+    assert read_table(path).found.startswith("2 customers, depot in row 4 (Hof); a further depot in row 5;")

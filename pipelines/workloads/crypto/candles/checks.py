@@ -101,7 +101,8 @@ def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
     found = columns_of(names, where)
     for ours, known in RULES.columns.items():
         if ours not in found and ours not in ("close_time", "clock"):
-            raise UserError(f"{where}: there is no column for {ours} (columns: {', '.join(names)}); name it {known[0]}")
+            way = known[0] + RULES.zone * (ours == "time")
+            raise UserError(f"{where}: there is no column for {ours} (columns: {', '.join(names)}); name it {way}")
     table = table.iloc[:, list(found.values())]
     table.columns = list(found)
     if "clock" in found and found["clock"] != found["time"]:

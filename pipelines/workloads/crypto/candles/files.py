@@ -8,7 +8,7 @@ import json
 import zipfile
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -20,34 +20,40 @@ from pipelines.workloads.crypto.candles.checks import check, timeframe_of
 if TYPE_CHECKING:
     import pandas as pd
 
+Paths = Path | Sequence[Path]
 SUFFIXES = (".csv", ".json", ".json.gz", ".parquet", ".feather", ".zip")
 KLINES = 12  # columns of Binance's public klines, which may lack a header; Kraken's table has 7, the last counts trades
 NAMED = 3  # files in a line on what is passed over
 MOST_BYTES = 2**31  # that a compressed file may hold
-TIMEFRAME = functools.cache(lambda path, changed: timeframe_of(_table(path, "")[0], ""))  # read once, not for each coin
+TIMEFRAME = functools.cache(
+    lambda path, changed: timeframe_of(_table(path, "", True)[0], "")
+)  # read once for all coins
 
 
-def find(folder: Path | str, symbol: str, timeframe: str) -> list[Path]:
-    """Return the file of a coin, see `named`, or its parts of a month or a day each, in order of time.
+def finder(folder: Path | str) -> Callable[[str, str], list[Path]]:
+    """Return a function that finds the files of coins in a folder, which is listed once.
 
+    It returns the file of a coin and timeframe, see `named`, or its parts of a month or a day each, in order of time.
     Raises UserError if the folder or the file is missing, or if several whole files match.
     """
-    folder, wanted = Path(folder), canonical(symbol)
-    files, _ = in_folder(folder)
-    found = [(path, name) for path, name in files if (name.coin, name.timeframe) == (wanted, timeframe)]
-    parts = [path for path, name in found if name.part]
-    whole = [path for path, name in found if not name.part]
-    if len(whole) == 1 and not parts:
-        return whole
-    if parts and not whole:
-        return sorted(parts, key=lambda path: path.name)
-    if found:
-        names = ", ".join(path.name for path, _ in found)
-        raise UserError(f"{symbol}: data.folder={folder} holds {names} for {timeframe}; keep only one of them there")
-    others = ", ".join(path.name for path, _ in files[:5]) or "no file of candles"
-    own = sorted(name.timeframe for _, name in files if name.coin == wanted)
-    way = f"give data.timeframe={own[0]}" if own else f"name it like {wanted}-{timeframe}.csv"
-    raise UserError(f"{symbol}: data.folder={folder} has no file of its {timeframe} candles; {way} (found: {others})")
+    files, by_coin = in_folder(Path(folder))[0], defaultdict[str, list[tuple[Path, FileName]]](list)
+    for path, name in files:
+        by_coin[name.coin].append((path, name))
+
+    def found(symbol: str, timeframe: str) -> list[Path]:
+        wanted, where = canonical(symbol), f"{symbol}: data.folder={folder}"
+        found = [(path, name) for path, name in by_coin[wanted] if name.timeframe == timeframe]
+        if len(found) == 1 or (found and all(name.part for _, name in found)):
+            return sorted(path for path, _ in found)
+        if found:
+            names = ", ".join(path.name for path, _ in found)
+            raise UserError(f"{where} holds {names} for {timeframe}; keep only one of them there")
+        others = ", ".join(path.name for path, _ in files[:5]) or "no file of candles"
+        own = sorted(name.timeframe for _, name in by_coin[wanted])
+        way = f"give data.timeframe={own[0]}" if own else f"name it like {wanted}-{timeframe}.csv"
+        raise UserError(f"{where} has no file of its {timeframe} candles; {way} (found: {others})")
+
+    return found
 
 
 def coins(folder: Path | str, timeframe: str) -> list[str]:
@@ -94,10 +100,11 @@ def named(path: Path) -> FileName:
         kind = path.suffix.lower()
         return FileName(reason=RULES.reasons.get(kind, f"{kind or 'files without an ending'}: no format of candles"))
     name = file_name(stem := path.name[: -len(suffix)])
-    if name.reason == RULES.reasons["timeframe"] and path.stat().st_size:
+    if name.reason == RULES.reasons["timeframe"]:
         try:
-            name = file_name(f"{stem} {TIMEFRAME(path, path.stat().st_mtime_ns)}")
-        except UserError as error:
+            if path.stat().st_size:
+                name = file_name(f"{stem} {TIMEFRAME(path, path.stat().st_mtime_ns)}")
+        except (UserError, OSError) as error:
             name = FileName(reason=f"cannot be read: {str(error).removeprefix(f'{path}: ').strip(': ')}")
     return name
 
@@ -107,17 +114,18 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def read(
-    paths: Path | Sequence[Path], symbol: str, timeframe: str, *, now: int | None = None, minimum_rows: int
+    paths: Paths, symbol: str, timeframe: str, *, now: int | None = None, minimum_rows: int, growing: bool = False
 ) -> tuple[Candles, dict[str, object]]:
     """Return the candles of a file, or of its parts, and the counts of all checks, see `check`.
 
-    `now` (ms) is the latest time at which a candle can have opened, by default the clock's. Raises UserError for a file
-    that cannot be read or trusted, naming the file, the coin and the row.
+    `now` (ms) is the latest time at which a candle can have opened, by default the clock's. Of a `growing` CSV a last
+    line without an end is left out, as it may be half written. Raises UserError for a file that cannot be read or
+    trusted, naming the file, the coin and the row.
     """
     import pandas as pd
 
     paths = [paths] if isinstance(paths, Path) else list(paths)
-    tables, num_repeated_headers = zip(*(_table(path, symbol) for path in paths), strict=True)
+    tables, num_repeated_headers = zip(*(_table(path, symbol, growing) for path in paths), strict=True)
     table = tables[0] if len(tables) == 1 else pd.concat(tables)
     shown = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     written = int(paths[-1].stat().st_mtime * 1000)
@@ -126,7 +134,7 @@ def read(
     return candles, {"file": names, "repeated_headers": sum(num_repeated_headers), **facts}
 
 
-def _table(path: Path, symbol: str) -> tuple["pd.DataFrame", int]:
+def _table(path: Path, symbol: str, growing: bool = False) -> tuple["pd.DataFrame", int]:
     """Return the rows of a file, counted from 1, and how many times its header is repeated."""
     if not path.is_file():
         raise UserError(f"{symbol}: there is no file {path}; give the folder of the files as data.folder")
@@ -136,6 +144,9 @@ def _table(path: Path, symbol: str) -> tuple["pd.DataFrame", int]:
     if path.suffix.lower() not in readers:
         raise UserError(f"{path}: {symbol}: {path.suffix} files cannot be read; give {', '.join(SUFFIXES)}")
     try:
+        if growing and path.suffix.lower() == ".csv":
+            text = path.read_bytes()
+            return _csv(io.BytesIO(text[: max(text.rfind(b"\n"), text.rfind(b"\r")) + 1] or b"\n"))
         return readers[path.suffix.lower()](path)
     except OSError as error:
         raise UserError(f"{path}: {symbol}: cannot be read: {error.strerror or error}") from error

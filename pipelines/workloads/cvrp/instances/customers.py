@@ -27,10 +27,11 @@ from pipelines.workloads.cvrp.instances.sol_files import NUMBER
 from pipelines.workloads.cvrp.instances.tables import TABLES
 
 # {what a column holds: its usual names}: those of the page, which reads the same tables.
-_columns_of_page = re.search(r"^const COLUMNS = (\{.*?\});", (FOLDER / "routes.js").read_text("utf-8"), re.S | re.M)
+_page = (FOLDER / "routes.js").read_text("utf-8")
+_columns_of_page = re.search(r"^const \{.*COLUMNS \} = (\{.*?\});", _page, re.S | re.M)
 assert _columns_of_page
 USUAL: dict[str, list[str]] = json.loads(_columns_of_page[1])
-MARKS = ("1", "true", "yes", "y", "x", "depot", "ja")  # of the depot, in the column of that name
+MARKS = USUAL.pop("marks")  # of the depot, in the column of that name
 WRITTEN = (".routes.csv", ".routes.geojson")  # endings of what `write_routes` writes
 TITLES, HEADED = 10, {*USUAL["lat"], *USUAL["y"]}  # rows that may stand above the header, and how that is known
 TIMES = ("open", "close", "service")
@@ -130,7 +131,8 @@ def read_table(path: Path) -> Customers:
     names = [str(cells["name"]).strip() if cells.get("name") is not None else "" for cells in rows.values()]
     called = [f"{what} from {header[at]}" for what, at in columns.items() if str(header[at]).strip().lower() != what]
     where = f"row {depot}{f' ({names[0]})' if names[0] else ''}{'' if marked else ', the first'}"
-    more = [f"further depots in rows {' and '.join(map(str, further))}"] if further else []
+    several = "further depots in rows" if further[1:] else "a further depot in row"
+    more = [f"{several} {' and '.join(map(str, further))}"] if further else []
     found = "; ".join([f"{len(served)} customers, depot in {where}", *more, *called])
     known = [(name, *place) for name, place in zip(names, places.tolist(), strict=True)][: len(served) + 1]
     first = {each: at for at, each in reversed(list(enumerate(known)))}

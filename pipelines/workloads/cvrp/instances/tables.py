@@ -13,7 +13,7 @@ Rows = list[tuple[int, list[object]]]  # (number, cells) of each row that is not
 
 def _csv(path: Path) -> Rows:
     """Read text divided by commas, semicolons, tabs or bars, whichever the header has most of."""
-    rows, divider = sheets.cells(path)
+    rows, divider = sheets.cells(path, lines=False)
     decimal = re.compile(r"^([-+]?\d*),(\d+)$")  # a comma that does not divide may stand for a decimal point
     if divider == "," or not any(re.match(r"[-+]?\d*,\d+\D*$", cell) for _, row in rows for cell in row):
         return [(number, [*row]) for number, row in rows]

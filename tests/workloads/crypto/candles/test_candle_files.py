@@ -10,7 +10,7 @@ import pytest
 
 from common.errors import UserError
 from pipelines.workloads.crypto.candles import files
-from pipelines.workloads.crypto.candles.files import coins, find
+from pipelines.workloads.crypto.candles.files import coins, finder
 from tests.workloads.crypto.candles.candle_tables import CLEAN, NOW, ROWS, STEP, same, table
 
 
@@ -120,27 +120,27 @@ def test_files_without_candles_are_refused_in_one_line(tmp_path, name, content, 
 def test_a_coins_file_is_found_under_its_common_names(tmp_path, name, symbol):
     for other in (name, "ETHUSDT-15m.csv", "BTCUSDT-5m.csv", "BTCUSDT-15m.txt"):
         (tmp_path / other).touch()
-    assert find(tmp_path, symbol, "15m") == [tmp_path / name]
+    assert finder(tmp_path)(symbol, "15m") == [tmp_path / name]
 
 
 def test_a_missing_file_and_two_files_have_messages_of_their_own(tmp_path):
     with pytest.raises(
         UserError, match=r"data\.folder=.* has no file of its 15m candles; name it like BTCUSDT-15m\.csv"
     ):
-        find(tmp_path, "BTCUSDT", "15m")
+        finder(tmp_path)("BTCUSDT", "15m")
     (tmp_path / "BTCUSDT-15m.csv").touch()
     (tmp_path / "BTC_USDT-15m.json").touch()
     with pytest.raises(UserError, match=r"BTCUSDT-15m\.csv, BTC_USDT-15m\.json for 15m; keep only one"):
-        find(tmp_path, "BTCUSDT", "15m")
+        finder(tmp_path)("BTCUSDT", "15m")
     with pytest.raises(UserError, match="no such folder"):
-        find(tmp_path / "none", "BTCUSDT", "15m")
+        finder(tmp_path / "none")
 
 
 def test_the_names_of_freqtrade_are_read_spot_and_futures_and_compressed(tmp_path):
     rows = json.dumps([[int(row[0]), *row[1:]] for row in table().to_numpy().tolist()]).encode()
     (tmp_path / "XRP_USDT_USDT-15m-futures.json.gz").write_bytes(gzip.compress(rows))
     (tmp_path / "XRP_USDT_USDT-8h-funding_rate.feather").touch()
-    (path,) = find(tmp_path, "XRP/USDT:USDT", "15m")
+    (path,) = finder(tmp_path)("XRP/USDT:USDT", "15m")
     assert same(read(path)[0], CLEAN)
     assert coins(tmp_path, "15m") == ["XRPUSDTUSDT"]
 
@@ -151,7 +151,7 @@ def test_monthly_zips_are_read_as_one_file(tmp_path):
         text = klines(part.reset_index(drop=True)).to_csv(header=False, index=False)
         with zipfile.ZipFile(tmp_path / f"BTCUSDT-15m-{month}.zip", "w") as archive:
             archive.writestr(f"BTCUSDT-15m-{month}.csv", text)
-    paths = find(tmp_path, "BTCUSDT", "15m")
+    paths = finder(tmp_path)("BTCUSDT", "15m")
     candles, facts = read(paths)
     assert same(candles, CLEAN)
     assert facts["file"] == ["BTCUSDT-15m-2024-12.zip", "BTCUSDT-15m-2025-01.zip"]

@@ -6,7 +6,7 @@ from common.errors import UserError
 from models.market.candle_tables import FileName
 from pipelines.workloads.crypto import input_files
 from pipelines.workloads.crypto.candles import files
-from pipelines.workloads.crypto.candles.files import coins, find, in_folder, read
+from pipelines.workloads.crypto.candles.files import coins, finder, in_folder, read
 from tests.workloads.crypto.candles.candle_tables import table
 
 NAMES = ("ETH-USDT 15m export.csv", "BTCUSDT_15m.csv", "Binance_XRPUSDT_1h.csv")
@@ -46,7 +46,7 @@ def test_whatever_is_passed_over_is_named_in_one_line_per_kind_with_the_reason(f
     assert reasons["old"] == "folders are not looked into"
     assert reasons["Binance_XRPUSDT_1h.csv"] == "1h candles, where 15m are wanted"
     assert coins(folder, "15m") == ["BTCUSDT", "ETHUSDT"]
-    assert find(folder, "XRP/USDT", "1h") == [folder / "Binance_XRPUSDT_1h.csv"]
+    assert finder(folder)("XRP/USDT", "1h") == [folder / "Binance_XRPUSDT_1h.csv"]
 
 
 def test_a_prediction_reads_the_files_it_can_and_names_the_others(folder, capsys):
@@ -77,7 +77,7 @@ def test_a_timeframe_that_the_name_lacks_is_that_of_the_rows(tmp_path, monkeypat
     assert [(path.name, name) for path, name in found] == [("EURUSD.csv", FileName("EURUSD", "15m"))]
     assert [line.split(": ")[1] for line in passed_over] == ["GBPUSD.csv", "notes.csv"]
     monkeypatch.setattr(files, "_table", None)  # the rows of a file that did not change are not read again
-    assert find(tmp_path, "EUR/USD", "15m") == [tmp_path / "EURUSD.csv"]
+    assert finder(tmp_path)("EUR/USD", "15m") == [tmp_path / "EURUSD.csv"]
     with pytest.raises(UserError, match=r"give data\.timeframe=15m"):
         coins(tmp_path, "1h")
 
@@ -93,8 +93,8 @@ def test_steps_of_which_no_two_are_alike_tell_no_timeframe(tmp_path, kept):
 def test_a_file_without_a_timeframe_is_passed_over_beside_one_that_names_it(tmp_path):
     for name in ("BTCUSDT.csv", "BTCUSDT-15m.csv", "ETHUSDT.csv"):
         table(300).to_csv(tmp_path / name, index=False)
-    assert find(tmp_path, "BTC/USDT", "15m") == [tmp_path / "BTCUSDT-15m.csv"]
-    assert find(tmp_path, "ETH/USDT", "15m") == [tmp_path / "ETHUSDT.csv"]
+    assert finder(tmp_path)("BTC/USDT", "15m") == [tmp_path / "BTCUSDT-15m.csv"]
+    assert finder(tmp_path)("ETH/USDT", "15m") == [tmp_path / "ETHUSDT.csv"]
     _, (line,) = in_folder(tmp_path, "15m")
     assert line.endswith("BTCUSDT.csv: no timeframe in the name, where another file of BTCUSDT says 15m")
 
@@ -103,7 +103,7 @@ def test_a_file_without_a_timeframe_is_passed_over_beside_one_that_names_it(tmp_
 def test_a_file_that_is_not_read_says_nothing_of_others(tmp_path, other):
     table(300).to_csv(tmp_path / "BTCUSDT.csv", index=False)
     (tmp_path / other).write_bytes(b"another kind")
-    assert find(tmp_path, "BTC/USDT", "15m") == [tmp_path / "BTCUSDT.csv"]
+    assert finder(tmp_path)("BTC/USDT", "15m") == [tmp_path / "BTCUSDT.csv"]
 
 
 def test_a_line_of_any_length_is_told_as_no_table(tmp_path):

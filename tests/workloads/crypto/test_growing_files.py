@@ -1,0 +1,94 @@
+"""Files to which others write while they are followed: what is lost is told in a line, and looks go on."""
+
+import itertools
+import os
+
+import pytest
+
+from common.errors import UserError
+from pipelines.workloads.crypto import data, following
+from pipelines.workloads.crypto.candles import files
+from pipelines.workloads.crypto.config import Config
+from tests.workloads.crypto.test_crypto import write
+
+COIN, NOW, STEP = "AUSDT", 2_000_000_000_000, 900_000
+
+
+@pytest.fixture
+def looked(tmp_path):
+    """A function that looks at a file of so many candles, at rest or just written: the times of new candles."""
+    market = tmp_path / "market"
+    write(market, COIN, 300)
+    path, config = market / f"{COIN}-15m.csv", Config.model_validate({"data": {"folder": str(market)}})
+    rows, feed, last = path.read_text().splitlines(), following.feed(config, tmp_path / "own"), [None]
+    looks = itertools.count()
+
+    def look(chosen=None, rest=True):
+        if chosen:
+            path.write_text("\n".join(rows[chosen]) + "\n")
+        if rest:
+            os.utime(path, ns=(1, path.stat().st_mtime_ns - 10**10))
+        found = [int(each.time) for each in feed.new(COIN, last[0], NOW + next(looks))]
+        last[0] = (found or last)[-1]
+        return [next(n for n, row in enumerate(rows) if row.startswith(str(time))) for time in found]
+
+    look.path = path
+    return look
+
+
+def test_candles_that_are_gone_are_named_until_there_are_newer_ones(looked):
+    assert looked(slice(100)) == [99]
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"AUSDT-15m\.csv has lost 40 candles, 20\d\d-.* to 20\d\d-.* UTC"):
+            looked(slice(60))
+    looked.path.rename(looked.path.with_suffix(".bak"))
+    with pytest.raises(UserError, match=r"AUSDT: data\.folder=.* has no file of its 15m candles"):
+        looked(rest=False)
+    assert looked(slice(102)) == [100, 101]
+
+
+def test_a_file_that_begins_after_the_last_answer_tells_what_is_between(looked, capsys):
+    assert looked(slice(100)) == [99]
+    assert looked(slice(90, 102)) == [100, 101]
+    assert not capsys.readouterr().err
+    assert looked(slice(110, 112)) == [110, 111]
+    said = capsys.readouterr().err
+    assert said.startswith("AUSDT: the candles between 20")
+    assert said.endswith("UTC are gone, and get no answer\n")
+
+
+def test_a_file_that_is_written_to_without_a_pause_is_told_of(looked, monkeypatch):
+    assert looked(slice(100)) == [99]
+    assert looked(slice(101), rest=False) == []
+    monkeypatch.setattr(following, "PATIENCE", 0)
+    with pytest.raises(UserError, match=r"written to without a pause of 0\.5 s, and is not read beyond 20"):
+        looked(slice(102), rest=False)
+    assert looked() == [100, 101]
+
+
+def test_a_broken_link_beside_the_files_is_passed_over(looked):
+    (looked.path.parent / "BUSDT.csv").symlink_to("nowhere")
+    assert looked(slice(100)) == [99]
+
+
+def test_a_folder_is_listed_as_often_for_many_coins_as_for_few(tmp_path, monkeypatch):
+    listings, in_folder = [], files.in_folder
+    monkeypatch.setattr(files, "in_folder", lambda *given: listings.append(1) or in_folder(*given))
+
+    def counted(number):
+        market = tmp_path / str(number)
+        for coin in range(number):
+            write(market, f"A{coin}USDT", 1200)
+        config = Config.model_validate({"data": {"folder": str(market), "lookback": 16}})
+        feed, counts = following.feed(config, tmp_path / "own"), []
+        for work in (
+            config.data.inputs,
+            lambda: data.prepare(config, tmp_path / f"prepared {number}"),
+            lambda: [list(feed.new(coin, None, NOW)) for coin in feed.series],
+        ):
+            listings.clear()
+            work()
+            counts.append(len(listings))
+        return counts
+
+    assert counted(2) == counted(5) == [2, 3, 1]
