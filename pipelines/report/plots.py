@@ -3,15 +3,13 @@
 The page shows the values of every labelled line under the pointer (page.js), whichever workload drew it.
 """
 
-import functools
 import io
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
 
 import matplotlib
 import numpy as np
@@ -23,12 +21,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.text import Text
 
-from common.errors import UserError
-from common.workers import in_order
 from pipelines.report.markup import document, fragment, printable_lines, shown
 from pipelines.report.verdict import Row, interval_of
-
-T = TypeVar("T")
 
 # matplotlib's colours -> variables of base.css, so that a plot is light or dark as the page is.
 VARIABLES = {
@@ -57,29 +51,6 @@ def collected(wanted: bool = True) -> Iterator[dict[str, np.ndarray]]:
         yield pictures
     finally:
         _collected.reset(token)
-
-
-def drawn(draw: Callable[[T], Markup], jobs: Mapping[str, T]) -> dict[str, Markup]:
-    """Return {name: draw(job)}, parts of a page, drawn by several processes if it pays; all can be pickled."""
-    draw_one = functools.partial(_drawn, draw, _collected.get() is not None)
-    try:
-        found = list(in_order(draw_one, list(jobs.values()), None))
-    except UserError:  # a process was killed, which costs no page: this one draws
-        found = list(map(draw_one, jobs.values()))
-    for label, picture in (pair for _, pictures in found for pair in pictures.items()):
-        _collect(label.partition(" ")[2], picture)
-    return {name: html for name, (html, _) in zip(jobs, found, strict=True)}
-
-
-def _drawn(draw: Callable[[T], Markup], wanted: bool, job: T) -> tuple[Markup, dict[str, np.ndarray]]:
-    """Draw a part of a page; return it with its collected figures."""
-    with collected(wanted) as pictures:
-        return draw(job), pictures
-
-
-def _collect(label: str, picture: np.ndarray) -> None:
-    if (pictures := _collected.get()) is not None:
-        pictures[f"{len(pictures):02} {label}"] = picture
 
 
 def panels(pictures: Sequence[Markup | tuple[Markup, str]]) -> Markup:
@@ -164,10 +135,11 @@ def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Marku
         lines = _labelled_lines(figure)
         box = "tight" if trimmed else None
         figure.savefig(buffer, format="svg", bbox_inches=box, pad_inches=0.02, metadata=NO_METADATA)
-    if _collected.get() is not None:
+    if (pictures := _collected.get()) is not None:
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
-        _collect(re.sub(r"[^\w.,;()-]+", " ", label)[:60], np.asarray(canvas.buffer_rgba())[..., :3].copy())
+        named = re.sub(r"[^\w.,;()-]+", " ", label)[:60]
+        pictures[f"{len(pictures):02} {named}"] = np.asarray(canvas.buffer_rgba())[..., :3].copy()
     text = buffer.getvalue()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], count=1)
     text = _tidied(text, [id for id, _ in lines])

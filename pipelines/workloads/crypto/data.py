@@ -12,7 +12,7 @@ moves on by itself: its own longer time is divided.
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,7 +36,6 @@ from pipelines.workloads.crypto.splits import PARTS, Fold, Scaler
 
 BOUNDS = (*(f"{part}_from" for part in PARTS), "end")
 Folds = dict[str, list[Fold]]
-Find = Callable[[str, str], Sequence[Path]]  # (coin, timeframe) -> its files
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     }
 
 
-def _unchanged(data: Data, known: Mapping[str, Any], find: Find) -> list[str]:
+def _unchanged(data: Data, known: Mapping[str, Any], find: files.Find) -> list[str]:
     """Return the coins whose files are gone, or the same as when they were prepared."""
     there: Sequence[str] = ()
     with suppress(UserError):
@@ -190,7 +189,7 @@ def _note(data: Data, symbols: Sequence[str], apart: Mapping[str, Sequence[Seque
 
 
 def _obtain(
-    data: Data, symbol: str, market: Mapping[str, Candles], find: Find | None
+    data: Data, symbol: str, market: Mapping[str, Candles], find: files.Find | None
 ) -> tuple[Candles, Mapping[str, object]]:
     if find:
         return files.read(find(symbol, data.timeframe), symbol, data.timeframe, minimum_rows=data.minimum_rows)

@@ -27,7 +27,7 @@ FAR = 5.0  # deviations, beyond which a feature is no stranger
 MARGIN = 20  # candles that are downloaded again
 LONGEST = 64  # looks that an exchange without anything new is left alone at most
 SETTLING = 0.5  # seconds in which a file that was changed may still be written to
-PATIENCE = 10.0  # seconds of changes without a pause, after which a file is told of
+PATIENCE = 10.0  # seconds of changes without a pause, after which a file is read all the same
 
 Read = Callable[[str, int], Candles]  # (coin, now in ms) -> all that is known of it, in order of time
 
@@ -128,7 +128,7 @@ class Growing:
         self.data = data
         self.kept: dict[str, tuple[object, Candles]] = {}  # coin -> what was read, and its candles
         self.look: int | None = None  # at which the folder was listed
-        self.find: Callable[[str, str], list[Path]]
+        self.find: files.Find
         self.restless: dict[str, float] = {}  # coin -> since when its files were changed in every look
 
     def __call__(self, coin: str, now: int) -> Candles:
@@ -137,22 +137,20 @@ class Growing:
             self.find, self.look = files.finder(self.data.candles_folder), now
         paths = self.find(coin, self.data.timeframe)
         state = [(path, path.stat().st_mtime_ns, path.stat().st_size) for path in paths]
-        before, old = self.kept.get(coin, (state, None))
-        if old is not None and state != before:
-            if 0 <= time.time() - max(changed for _, changed, _ in state) / 1e9 < SETTLING:
-                if time.monotonic() - self.restless.setdefault(coin, time.monotonic()) < PATIENCE:
-                    return old
-                pause = f"without a pause of {SETTLING} s, and is not read beyond {minute(old.time[-1])} UTC"
-                raise UserError(f"{paths[-1]} is written to {pause}; write to it as candles close")
-            self.restless.pop(coin, None)
-        if old is None or state != before:
-            found, _ = files.read(paths, coin, self.data.timeframe, now=NEWEST, minimum_rows=1, growing=True)
-            known = old.time[old.time + old.timeframe_ms <= now] if old is not None else found.time
-            if len(lost := known[known > found.time[-1]]):
-                what = f"{len(lost)} candles, {minute(lost[0])} to {minute(lost[-1])} UTC"
-                raise UserError(f"{paths[-1]} has lost {what}; it is read again once it has newer ones")
-            self.kept[coin] = state, found
-        return self.kept[coin][1]
+        before, old = self.kept.get(coin, (None, None))
+        if old is not None and state == before:
+            return old
+        settling = old is not None and 0 <= time.time() - max(changed for _, changed, _ in state) / 1e9 < SETTLING
+        if settling and time.monotonic() - self.restless.setdefault(coin, time.monotonic()) < PATIENCE:
+            return self.kept[coin][1]
+        self.restless.pop(coin, None)
+        found, _ = files.read(paths, coin, self.data.timeframe, now=NEWEST, minimum_rows=1, growing=True)
+        known = old.time[old.time + old.timeframe_ms <= now] if old is not None else found.time
+        if len(lost := known[known > found.time[-1]]):
+            what = f"{len(lost)} candles, {minute(lost[0])} to {minute(lost[-1])} UTC"
+            raise UserError(f"{paths[-1]} has lost {what}; it is read again once it has newer ones")
+        self.kept[coin] = state, found
+        return found
 
 
 def write(candles: Candles, folder: Path, timeframe: str) -> None:

@@ -3,8 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
-from operator import call
 
 import numpy as np
 from markupsafe import Markup
@@ -15,7 +13,7 @@ from torch import nn
 from models.market.candle_tables import minute
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import beside
-from pipelines.report.plots import comparison, drawn, panel, panels, svg, thinned
+from pipelines.report.plots import comparison, panel, panels, svg, thinned
 from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, WORSE, Comparison, Row, answer
 from pipelines.run.folder import Run
@@ -47,13 +45,9 @@ def sections(
     simulated = " The candles are simulated." if summary["simulated"] else ""
     pay = all(page["grades"][PAYS] for page in pages)
     said = f"{predictability(pages)}{leaked}{simulated} Costs: {summary['costs']}."
-    coins = {
-        page["symbol"]: partial(_coin, page, {fold["member"]: logged[fold["member"]] for fold in page["folds"]})
-        for page in pages
-    }
     verdict = answer(WORSE if leaks else BETTER if pay else EVEN, said)
     verdict += _gains(summary, pages) + _statistics(summary, pages) + _failed(summary["failed"], run)
-    return [(summary["headline"], verdict), ("Coin by coin", Markup("\n").join(drawn(call, coins).values()))]
+    return [(summary["headline"], verdict), ("Coin by coin", Markup("\n").join(_coin(page, logged) for page in pages))]
 
 
 def _compared(page: Page) -> Comparison:

@@ -110,7 +110,13 @@ def _evaluation(
         split=name,
         summary={**_summary(problems, headline, improved, reference), "last": last.method},
         table=comparison_table(methods, last, reference),
-        examples=_examples(problems, headline, reference),
+        examples={  # the file with one line per instance
+            "instance": [problem.name for problem in problems],
+            "customers": [problem.customers for problem in problems],
+            "cost": headline.costs.tolist(),
+            "reference": reference.costs.tolist() + [None] * (len(problems) - len(reference.costs)),
+            "routes": [" | ".join(" ".join(map(str, route)) for route in routes) for routes in headline.routes],
+        },
         files=_files(name, problems, last, reference),
     )
 
@@ -209,17 +215,6 @@ def _longer(costs: np.ndarray, others: np.ndarray) -> np.ndarray:
     more, whole = costs[:few] - others[:few], np.where(others[:few], others[:few], costs[:few])
     shares: np.ndarray = np.divide(more, whole, out=np.zeros(few), where=more != 0)
     return (100 * shares).round(6)
-
-
-def _examples(problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, Sequence[Plain]]:
-    """Return the columns of the file with one line per instance."""
-    return {
-        "instance": [problem.name for problem in problems],
-        "customers": [problem.customers for problem in problems],
-        "cost": solved.costs.tolist(),
-        "reference": reference.costs.tolist() + [None] * (len(problems) - len(reference.costs)),
-        "routes": [" | ".join(" ".join(map(str, route)) for route in routes) for routes in solved.routes],
-    }
 
 
 def _files(name: str, problems: Sequence[Problem], solved: Solved, reference: Reference) -> dict[str, str]:

@@ -21,16 +21,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Paths = Path | Sequence[Path]
+Find = Callable[[str, str], list[Path]]  # (coin, timeframe) -> its files
 SUFFIXES = (".csv", ".json", ".json.gz", ".parquet", ".feather", ".zip")
 KLINES = 12  # columns of Binance's public klines, which may lack a header; Kraken's table has 7, the last counts trades
 NAMED = 3  # files in a line on what is passed over
 MOST_BYTES = 2**31  # that a compressed file may hold
-TIMEFRAME = functools.cache(
-    lambda path, changed: timeframe_of(_table(path, "", True)[0], "")
-)  # read once for all coins
+TIMEFRAME = functools.cache(lambda path, changed: timeframe_of(_table(path, "", True)[0], ""))  # read once
 
 
-def finder(folder: Path | str) -> Callable[[str, str], list[Path]]:
+def finder(folder: Path | str) -> Find:
     """Return a function that finds the files of coins in a folder, which is listed once.
 
     It returns the file of a coin and timeframe, see `named`, or its parts of a month or a day each, in order of time.
@@ -87,7 +86,9 @@ def in_folder(folder: Path, timeframe: str | None = None) -> tuple[list[tuple[Pa
             kinds[name.reason].append(path.name)
         else:
             found.append((path, name))
-    return found, [f"passed over in {folder}: {_listed(names)}: {reason}" for reason, names in kinds.items()]
+    more = {reason: f" and {len(names) - NAMED} more" * (len(names) > NAMED) for reason, names in kinds.items()}
+    first = {reason: ", ".join(names[:NAMED]) for reason, names in kinds.items()}
+    return found, [f"passed over in {folder}: {first[reason]}{more[reason]}: {reason}" for reason in kinds]
 
 
 def named(path: Path) -> FileName:
@@ -107,10 +108,6 @@ def named(path: Path) -> FileName:
         except (UserError, OSError) as error:
             name = FileName(reason=f"cannot be read: {str(error).removeprefix(f'{path}: ').strip(': ')}")
     return name
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:NAMED]) + (f" and {len(names) - NAMED} more" if len(names) > NAMED else "")
 
 
 def read(

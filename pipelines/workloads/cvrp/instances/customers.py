@@ -27,8 +27,7 @@ from pipelines.workloads.cvrp.instances.sol_files import NUMBER
 from pipelines.workloads.cvrp.instances.tables import TABLES
 
 # {what a column holds: its usual names}: those of the page, which reads the same tables.
-_page = (FOLDER / "routes.js").read_text("utf-8")
-_columns_of_page = re.search(r"^const \{.*COLUMNS \} = (\{.*?\});", _page, re.S | re.M)
+_columns_of_page = re.search(r"COLUMNS \} = (\{.*?\});", (FOLDER / "routes.js").read_text("utf-8"), re.S)
 assert _columns_of_page
 USUAL: dict[str, list[str]] = json.loads(_columns_of_page[1])
 MARKS = USUAL.pop("marks")  # of the depot, in the column of that name
