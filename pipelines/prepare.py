@@ -30,8 +30,7 @@ def main() -> None:
     width = max((len(key) for key, _ in found[:FACTS]), default=0)
     for key, value in found[:FACTS]:
         parts = list(map(str, value)) if isinstance(value, list) else [str(value)]
-        more = f", ... ({len(parts)} in all)" if len(parts) > MOST else ""
-        print(f"{key:{width}}  {', '.join(parts[:MOST])}{more}")
+        print(f"{key:{width}}  {', '.join(parts[:MOST])}{f', ... ({len(parts)} in all)' * (len(parts) > MOST)}")
     print(f"... and {len(found) - FACTS} more\n" * (len(found) > FACTS))
     print(f"prepared: {folder}, with all of these in manifest.json")
 

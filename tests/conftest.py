@@ -60,11 +60,10 @@ def share_imports(config):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Let `-m slow` leave out what is exhaustive, such as a case of a slow fixture."""
-    for item in items:
-        if item.get_closest_marker("exhaustive"):
-            item.own_markers = [mark for mark in item.own_markers if mark.name != "slow"]
+def pytest_collection_modifyitems(config, items):
+    """Let `-m slow` leave out what is exhaustive, such as a case of a slow fixture or of a slow module."""
+    if config.option.markexpr == "slow":
+        items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
 
 
 def pytest_collection_finish():

@@ -99,7 +99,8 @@ class Library:
         self.clauses = list(found.values())
         self.paths = sorted({place.headings for clause in self.clauses for place in clause.places})
         levels = sorted({level for path in self.paths for level in path})
-        self.fits = dict(zip(levels, fields.fits(levels), strict=True)) if levels else {}
+        fits = fields.fits(levels) if levels else ()
+        self.levels = {one: (fields.significant(one), fit, fit.max()) for one, fit in zip(levels, fits, strict=True)}
         numbers = {path: number for number, path in enumerate(self.paths)}
         self.clause_paths = [sorted({numbers[place.headings] for place in clause.places}) for clause in self.clauses]
         self._vectorizer = TfidfVectorizer(analyzer=stems, sublinear_tf=True)
@@ -128,13 +129,13 @@ class Library:
     def _path_fits(self, path: Sequence[str], number: int | None, own: frozenset[str]) -> float:
         best, factor = 0.0, 1.0
         for level in reversed(path):
-            words, all_fits = fields.significant(level), self.fits[level]
-            fit = all_fits[number] if number is not None else 0.0
+            words, own_fits, most = self.levels[level]
+            fit = own_fits[number] if number is not None else 0.0
             if own and words:
                 fit = max(fit, fields.weight(own & words) / fields.weight(own | words))
-            if fit >= max(FITTING, all_fits.max() - NEARLY):
+            if fit >= max(FITTING, most - NEARLY):
                 best = max(best, fit * factor)
-            elif all_fits.max() >= FITTING:
+            elif most >= FITTING:
                 break  # a heading about something else
             factor *= DEEPER
         return best

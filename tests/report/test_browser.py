@@ -20,7 +20,7 @@ DOCUMENTS = [
     *SHORT,
     *("model.width=16", "model.embedding=8", "model.mixing_places=600"),
     *("training.sequence=20", "training.batch_size=8"),
-    "evaluation.typed=150",
+    *("evaluation.typed=150", "evaluation.clauses=10"),
 ]
 RUNS = {
     "bep": DOCUMENTS,

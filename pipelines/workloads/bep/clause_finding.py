@@ -118,9 +118,8 @@ def _judged(given: Asked, found: Sequence[Clause]) -> np.ndarray:
 
 
 def _same(topic: str, headings: Sequence[str]) -> bool:
-    if topic in FIELDS:
-        return any(fields.field_of(heading) == topic for heading in headings)
-    return any(fields.significant(heading) == fields.significant(topic) for heading in headings)
+    about = fields.field_of if topic in FIELDS else fields.significant
+    return any(about(heading) == about(topic) for heading in headings)
 
 
 def _percent(values: np.ndarray, weights: np.ndarray) -> float | None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
-from common import workers
 from pipelines.members import processes
 from pipelines.report import markup, plots
 from pipelines.report import page as report
@@ -197,7 +196,7 @@ def test_the_margins_of_a_coins_pictures_hold_all_their_text(run, end):
 
 
 @pytest.mark.slow
-def test_two_processes_find_and_draw_what_one_does(tmp_path, monkeypatch):
+def test_two_processes_find_what_one_does(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     config = prepared(tmp_path / "data", symbols=("AAAUSDT", "BBBUSDT", "CCCUSDT"), simulated_candles=1500)
     models, run = fitted(config, tmp_path / "data"), Run("crypto", "default")
@@ -215,9 +214,6 @@ def test_two_processes_find_and_draw_what_one_does(tmp_path, monkeypatch):
                 (heading, re.sub(r"plot\d+-", "plot", html)) for heading, html in sections(config, {}, [shown], run)
             ]
         outcomes.append((shown, drawn, {label: picture.tolist() for label, picture in pictures.items()}))
-        # The second time, processes draw all of them: this one could not.
-        monkeypatch.setattr(coin_report, "DRAWN", ())
-        monkeypatch.setattr(plots, "in_order", lambda draw, jobs, _: workers.pooled(draw, jobs, 2))
     assert outcomes[0] == outcomes[1]
     assert [html.count("<svg") for _, html in drawn] == [1, 9]
     assert len(pictures) == 10

@@ -39,7 +39,7 @@ def finder(folder: Path | str) -> Find:
     for path, name in files:
         by_coin[name.coin].append((path, name))
 
-    def found(symbol: str, timeframe: str) -> list[Path]:
+    def find(symbol: str, timeframe: str) -> list[Path]:
         wanted, where = canonical(symbol), f"{symbol}: data.folder={folder}"
         found = [(path, name) for path, name in by_coin[wanted] if name.timeframe == timeframe]
         if len(found) == 1 or (found and all(name.part for _, name in found)):
@@ -52,7 +52,7 @@ def finder(folder: Path | str) -> Find:
         way = f"give data.timeframe={own[0]}" if own else f"name it like {wanted}-{timeframe}.csv"
         raise UserError(f"{where} has no file of its {timeframe} candles; {way} (found: {others})")
 
-    return found
+    return find
 
 
 def coins(folder: Path | str, timeframe: str) -> list[str]:
