@@ -106,7 +106,7 @@ def fits(headings: Sequence[str]) -> np.ndarray:
     return np.asarray(np.maximum.reduceat(alike * factors[:, None], firsts)) if len(firsts) else alike
 
 
-@functools.lru_cache(maxsize=10_000)
+@functools.lru_cache(maxsize=1_000)
 def field_of(heading: str) -> str | None:
     """Return the field that a heading, or the field's own name, is about."""
     if heading in FIELDS:

@@ -58,7 +58,7 @@ class CandleFeed:
         self.closed |= closed
         self.known[series] = known = beside(closed[series], {coin: closed[coin] for coin in self.data.context})
         first = max(len(known) - 1, 0) if after is None else int(np.searchsorted(known.time, after, "right"))
-        if after is not None and not first and known.time[0] > after + self.step:
+        if after is not None and not first and (known.time[:1] > after + self.step).any():
             span = f"the candles between {minute(after)} and {minute(known.time[0])} UTC"
             print(f"{series}: {span} are gone, and get no answer", file=sys.stderr, flush=True)
         start = max(first - 2 * used - horizon, 0)  # a label needs a past, too

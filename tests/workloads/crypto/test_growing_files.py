@@ -57,6 +57,13 @@ def test_a_file_that_begins_after_the_last_answer_tells_what_is_between(looked, 
     assert said.endswith("UTC are gone, and get no answer\n")
 
 
+def test_a_file_that_begins_anew_with_candles_that_are_open_gets_no_answer_yet(looked):
+    assert looked(slice(100)) == [99]
+    times = [NOW // STEP * STEP + STEP * at for at in range(2)]
+    looked.path.write_text("\n".join(["time,open,high,low,close,volume", *(f"{at},1,3,0.5,2,10" for at in times), ""]))
+    assert looked() == []
+
+
 def test_a_file_that_is_written_to_without_a_pause_is_read_after_a_while(looked, monkeypatch):
     assert looked(slice(100)) == [99]
     assert looked(slice(101), rest=False) == []
