@@ -99,8 +99,16 @@ def install() -> None:
     # Norms of gradients and the like are then taken over whole lists, as on CUDA.
     torch.utils._foreach_utils._foreach_supported_types.append(EmulatedTensor)
 
+    whole = torch._VF.lstm
+
     def lstm(*args: Any) -> Any:
-        with enable_python_dispatcher():  # by its parts: the whole is a kernel of CUDA's
+        mine = any(isinstance(x, EmulatedTensor) for x in tree_iter(args))
+        if mine and not torch.is_grad_enabled():  # a kernel of CUDA's, whose gradient alone is taken by its parts
+            OPERATIONS["aten.lstm"] += 1
+            return tree_map(
+                EmulatedTensor, whole(*tree_map(lambda x: x.values if isinstance(x, EmulatedTensor) else x, args))
+            )
+        with enable_python_dispatcher():
             return torch.ops.aten.lstm(*args)
 
     torch._VF.lstm = lstm

@@ -329,7 +329,8 @@ def test_a_new_interpreter_imports_all_that_a_stage_needs(tmp_path, script):
 
 
 @pytest.mark.slow
-def test_ten_kills_at_random_moments_leave_the_weights_of_an_undisturbed_run(tmp_path):
+@pytest.mark.parametrize("times", [3, pytest.param(10, marks=pytest.mark.exhaustive)])
+def test_kills_at_random_moments_leave_the_weights_of_an_undisturbed_run(tmp_path, times):
     words = [*TINY, "training.steps=60", "training.baseline=rollout"]
     assert stage(tmp_path, "prepare.py", *words).returncode == 0
 
@@ -347,7 +348,7 @@ def test_ten_kills_at_random_moments_leave_the_weights_of_an_undisturbed_run(tmp
     assert finished(start("calm"))
     length = time.monotonic() - begun  # of which moments are drawn: a fast machine is to be killed sooner
     generator, names, kills = random.Random(0), ["stormy-0"], 0
-    while kills < 10:
+    while kills < times:
         begun, process = time.monotonic(), start(names[-1])
         time.sleep(generator.uniform(0.1, 0.8) * length)
         process.send_signal(signal.SIGKILL)

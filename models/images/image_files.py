@@ -27,6 +27,7 @@ NEAR_LEVELS = 7.0  # of 255: largest mean absolute difference of near duplicates
 NEAR_SHARE = 0.7  # and of the mean deviation of an image's levels
 DARKEST, FARTHEST = 0.7, 0.7  # least ratio of brightness; pixels of 16 that a near duplicate is moved or scaled by
 PLAIN = 2.0  # of 255: mean deviation of levels, below which an image shows its shade only
+CELLS = np.kron(*[np.kron(np.eye(4), np.ones((4, 1)))] * 2).astype(np.float32) / 16  # (256, 16), means of 4 x 4 cells
 AT_ONCE, FINE, CUT = 64, 32, 0.02  # images; pixels a side of thumbnails; the share that is cut off sides
 # Of cuts: least correlation, largest difference of levels; how much less than with its own cuts is looked at closely.
 AS_CUT, CUT_LEVELS, MARGIN = 0.65, 6.0, 0.2
@@ -198,31 +199,37 @@ def _moved_little(thumbnails: np.ndarray) -> np.ndarray:
     contrast = np.abs(thumbnails - thumbnails.mean((1, 2), keepdims=True)).mean((1, 2))
     both = (thumbnails, thumbnails[:, :, ::-1])
     ways = [(each.reshape(-1, 256).astype(np.float32), _hashes(each)) for each in both]
-    (own, hashes), last = ways[0], len(thumbnails) - 1
-    found = [np.empty((0, 2), np.int64)]
-    for i in progress(range(last), last, "looking for near duplicates, images"):
-        moved = _moved(thumbnails[i])
-        fitting = np.linalg.pinv(moved).astype(np.float32)
-        for shown, marks in ways:
-            near = i + 1 + np.flatnonzero(np.bitwise_count(marks[i + 1 :] ^ hashes[i]) <= NEAR_BITS)
-            levels = shown[near].T  # (256, n)
-            fitted = fitting @ levels
-            alike = (fitted[0] > DARKEST) & (fitted[0] < 1 / DARKEST) & (np.abs(fitted[1:]) < FARTHEST).all(0)
-            plain = np.minimum(contrast[near], contrast[i]) < PLAIN
-            apart = np.abs(moved @ fitted[:, alike] - levels[:, alike]).mean(0)
-            alike[alike] = apart <= min(NEAR_LEVELS, NEAR_SHARE * contrast[i])
-            alike[plain] = np.abs(levels[:, plain] - own[i][:, None]).mean(0) <= NEAR_LEVELS
-            near = near[alike]
-            found.append(np.stack([np.full(len(near), i), near], axis=1))
+    (own, hashes), starts = ways[0], range(0, len(thumbnails), AT_ONCE)
+    found, means = [np.empty((0, 2), np.int64)], [shown @ CELLS for shown, _ in ways]
+    for start in progress(starts, len(starts), f"looking for near duplicates, {AT_ONCE} images at a time"):
+        part = slice(start, start + AT_ONCE)
+        moved = _moved(thumbnails[part])
+        fitting, most = np.linalg.pinv(moved).astype(np.float32), np.minimum(NEAR_LEVELS, NEAR_SHARE * contrast[part])
+        basis = np.linalg.qr(CELLS.T @ moved)[0].astype(np.float32)  # (b, 16, 4)
+        for (shown, marks), cells in zip(ways, means, strict=True):
+            likely = np.bitwise_count(marks[start:] ^ hashes[part, None]) <= NEAR_BITS  # (b, n)
+            for i, near in enumerate(start + i + 1 + np.flatnonzero(row[i + 1 :]) for i, row in enumerate(likely)):
+                plain, seen = np.minimum(contrast[near], contrast[start + i]) < PLAIN, cells[near]
+                # Levels are at least as far apart as their means over cells are from any that can be fitted.
+                left = (seen * seen).sum(1) - ((seen @ basis[i]) ** 2).sum(1)
+                kept = plain | (left <= (16 * most[i]) ** 2 + 1)  # 1: for rounding
+                near, plain = near[kept], plain[kept]
+                levels = shown[near].T  # (256, n)
+                fitted = fitting[i] @ levels
+                alike = (fitted[0] > DARKEST) & (fitted[0] < 1 / DARKEST) & (np.abs(fitted[1:]) < FARTHEST).all(0)
+                alike[alike] = np.abs(moved[i] @ fitted[:, alike] - levels[:, alike]).mean(0) <= most[i]
+                alike[plain] = np.abs(levels[:, plain] - own[start + i, :, None]).mean(0) <= NEAR_LEVELS
+                near = near[alike]
+                found.append(np.stack([np.full(len(near), start + i), near], axis=1))
     return np.concatenate(found)
 
 
-def _moved(thumbnail: np.ndarray) -> np.ndarray:
-    """Return a thumbnail's levels, and how they change as it moves along each side and as it is scaled: (256, 4)."""
-    levels = thumbnail.astype(float)
-    down, across = np.gradient(levels)
+def _moved(thumbnails: np.ndarray) -> np.ndarray:
+    """Return the levels of thumbnails (n, 16, 16), and how they change when moved or scaled: (n, 256, 4) float64."""
+    levels = thumbnails.astype(float)
+    down, across = np.gradient(levels, axis=(1, 2))
     y, x = np.mgrid[-1:1:16j, -1:1:16j]
-    return np.stack([levels, down, across, y * down + x * across], -1).reshape(256, 4)
+    return np.stack([levels, down, across, y * down + x * across], -1).reshape(-1, 256, 4)
 
 
 def _hashes(thumbnails: np.ndarray) -> np.ndarray:

@@ -4,11 +4,13 @@ A clause belongs to a field when a heading above it fits the field and no headin
 The same clause of several projects is one entry. Names and numbers that occur in one project alone are slots.
 """
 
+import functools
 import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,7 +95,7 @@ class Library:
             for begin, end, place in places(document):
                 text = names.slotted(document.project, document.text[begin:end])
                 words = WORD.findall(text.lower())
-                own = frozenset(map(stem, _content(words)))
+                own = frozenset(chain.from_iterable(map(_stems, words)))
                 if own and len(text) <= LONGEST and not text.endswith(":"):
                     found.setdefault(tuple(words), Clause(text, own)).places.append(place)
         self.clauses = list(found.values())
@@ -102,7 +104,9 @@ class Library:
         fits = fields.fits(levels) if levels else ()
         self.levels = {one: (fields.significant(one), fit, fit.max()) for one, fit in zip(levels, fits, strict=True)}
         numbers = {path: number for number, path in enumerate(self.paths)}
-        self.clause_paths = [sorted({numbers[place.headings] for place in clause.places}) for clause in self.clauses]
+        of_clauses = [sorted({numbers[place.headings] for place in clause.places}) for clause in self.clauses]
+        self.clause_paths = np.array([number for each in of_clauses for number in each], int)
+        self.begins = np.cumsum([0, *map(len, of_clauses)])[:-1]  # of each clause's paths
         self._vectorizer = TfidfVectorizer(analyzer=stems, sublinear_tf=True)
         texts = [clause.text for clause in self.clauses] or ["no clause"]
         self.vectors: csr_matrix = self._vectorizer.fit_transform(texts)  # (N, words)
@@ -121,7 +125,7 @@ class Library:
             number = fields.NAMES.index(name) if name else None
             own = frozenset[str]() if level in FIELDS else fields.significant(level)
             paths = np.array([self._path_fits(path, number, own) for path in self.paths])
-            found = np.array([paths[numbers].max() for numbers in self.clause_paths])
+            found = np.maximum.reduceat(paths[self.clause_paths], self.begins) if self.clauses else paths
             if found.any():
                 break
         return found
@@ -131,8 +135,8 @@ class Library:
         for level in reversed(path):
             words, own_fits, most = self.levels[level]
             fit = own_fits[number] if number is not None else 0.0
-            if own and words:
-                fit = max(fit, fields.weight(own & words) / fields.weight(own | words))
+            if common := own & words:
+                fit = max(fit, fields.weight(common) / fields.weight(own | words))
             if fit >= max(FITTING, most - NEARLY):
                 best = max(best, fit * factor)
             elif most >= FITTING:
@@ -144,14 +148,17 @@ class Library:
         """Return which clauses (N,), whatever they are below, are about a field by its name or a long synonym."""
         phrases = [fields.stems(each) for each in (name, *FIELDS[name].synonyms)]
         telling = [each for each in phrases if len(each) > 1 and fields.weight(frozenset(each)) >= fields.LONG]
-        found = [f" {' '.join(stems(clause.text))} " for clause in self.clauses]
         return np.array(
             [
                 any(f" {' '.join(each)} " in text and len(each) >= FOCUS * (text.count(" ") - 1) for each in telling)
-                for text in found
+                for text in self._stemmed
             ],
             bool,
         )
+
+    @functools.cached_property
+    def _stemmed(self) -> list[str]:
+        return [f" {' '.join(stems(clause.text))} " for clause in self.clauses]
 
 
 class _Names:
@@ -218,15 +225,17 @@ def places(document: Document) -> Iterator[tuple[int, int, Place]]:
             yield begin, end, Place(document.name, document.project, headings, line, header)
 
 
-def _content(words: Sequence[str]) -> Iterator[str]:
-    for word in words:
-        if word not in fields.MINOR and not SLOT.fullmatch(word):
-            yield from (part for part in re.split(r"[-/_]", word) if part)
+@functools.lru_cache(maxsize=1 << 16)
+def _stems(word: str) -> tuple[str, ...]:
+    """Return the stems of a word's parts; a slot and a minor word have none."""
+    if word in fields.MINOR or SLOT.fullmatch(word):
+        return ()
+    return tuple(stem(part) for part in re.split(r"[-/_]", word) if part)
 
 
 def stems(text: str) -> list[str]:
     """Return the stems of a text's words but slots and minor ones."""
-    return [stem(word) for word in _content(WORD.findall(text.lower()))]
+    return [each for word in WORD.findall(text.lower()) for each in _stems(word)]
 
 
 def stems_of(text: str) -> frozenset[str]:

@@ -59,6 +59,13 @@ class Suggester:
     def __init__(self, library: Library):
         self.library = library
         self.topic = functools.lru_cache(maxsize=512)(self._topic)
+        # What each clause (N,) has before anything is typed.
+        self.priors = [
+            np.array([SHARED * math.log(one.projects) - SHORT * (len(one.words) < FEWEST) for one in library.clauses]),
+            np.array([-SLOTTED * len(SLOT.findall(one.text)) / (one.text.count(" ") + 1) for one in library.clauses]),
+            np.array([-FOREIGN * one.foreign for one in library.clauses]),
+        ]
+        self.is_word = np.array([sum(len(word) > 2 for word in one.words) < 2 for one in library.clauses], bool)
 
     def _topic(self, heading: str) -> Topic | None:
         fits = self.library.fitting(heading)
@@ -86,9 +93,8 @@ class Suggester:
             return []
         clauses = [self.library.clauses[number] for number in topic.numbers]
         score = topic.fits + TYPICAL * topic.typical
-        score += [SHARED * math.log(clause.projects) - SHORT * (len(clause.words) < FEWEST) for clause in clauses]
-        score -= [SLOTTED * len(SLOT.findall(clause.text)) / (clause.text.count(" ") + 1) for clause in clauses]
-        score -= [FOREIGN * clause.foreign for clause in clauses]
+        for prior in self.priors:
+            score += prior[topic.numbers]
         if begun.strip():
             typed, low = stems_of(begun), " ".join(begun.lower().split())
             alike = topic.vectors @ self.library.vector(begun)
@@ -96,7 +102,7 @@ class Suggester:
             if len(typed) >= TELLING:
                 score[alike <= 0] = -np.inf
         else:  # a word alone is no clause, unless it goes on with what was begun
-            score[[sum(len(word) > 2 for word in clause.words) < 2 for clause in clauses]] = -np.inf
+            score[self.is_word[topic.numbers]] = -np.inf
         before = [stems_of(each) for _, each in outline.sentences(partial[:begin])]
         for row, clause in enumerate(clauses):
             if not continuation(clause, begun)[0] or any(overlap(clause.words, said) >= SAID for said in before):

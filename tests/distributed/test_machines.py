@@ -137,7 +137,10 @@ def records(folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (signal.SIGUSR1, signal.SIGHUP))],
+)
 def test_a_signal_to_one_process_stops_all_of_them_and_saves(training, number):
     machines, processes = training
     processes[1].send_signal(number)

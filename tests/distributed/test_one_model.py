@@ -100,7 +100,7 @@ def test_a_checkpoint_is_the_same_and_resumes_wherever_it_was_written(tmp_path, 
         torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing` is deprecated:FutureWarning")  # peft's
 def test_adapters_on_split_weights_are_validated_resumed_and_exported_as_on_one_process(tmp_path):
     """A base of the hub, whose features go into several layers of its language model."""

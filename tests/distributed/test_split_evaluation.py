@@ -38,7 +38,9 @@ def lines(value, key=""):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["cvrp", "tinystories", "vlm", "vlm, adapters"])
+@pytest.mark.parametrize(
+    "case", ["cvrp", "tinystories", pytest.param("vlm", marks=pytest.mark.exhaustive), "vlm, adapters"]
+)
 def test_a_split_model_has_the_figures_of_the_whole_one(tmp_path, case):
     workload = CASES[case].split()[0]
     run(tmp_path, case, "ddp", 1, {"own": ["training.steps=2"]})

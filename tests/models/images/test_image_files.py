@@ -272,6 +272,17 @@ def test_each_of_many_copies_is_found_mirrored_cropped_by_2_percent_and_darkened
     assert len({frozenset((i % count, j % count)) for i, j in found if (j - i) % count}) <= 1
 
 
+def test_means_over_cells_rule_out_no_near_duplicate(monkeypatch):
+    images = [digit(seed).convert("L") for seed in range(60)]
+    moved = [doctored(image, 1 + number % 3).rotate(number % 5) for number, image in enumerate(images)]
+    shades = [Image.new("L", (64, 64), shade) for shade in (90, 93, 200)]
+    squares = np.stack([np.asarray(image.resize((32, 32)))[..., None] for image in (*images, *moved, *shades)])
+    found = near_duplicates(squares)
+    monkeypatch.setattr(image_files, "CELLS", np.zeros_like(image_files.CELLS))  # then they rule out none
+    assert np.array_equal(near_duplicates(squares), found)
+    assert 20 < len(found) < 500
+
+
 def doctored(image, number):
     side = image.size[0]
     cut = round(0.02 * side)

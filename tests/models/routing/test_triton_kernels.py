@@ -78,7 +78,10 @@ def test_neither_a_cpu_nor_states_that_change_use_kernels():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("customers", "tours", "kind"), [(20, 20, "gt"), (50, 16, "gat"), (100, 8, "gt")])
+@pytest.mark.parametrize(
+    ("customers", "tours", "kind"),
+    [(20, 20, "gt"), (50, 16, "gat"), pytest.param(100, 8, "gt", marks=pytest.mark.exhaustive)],
+)
 def test_interpreted_kernels_give_the_tours_and_gradients_of_torch_and_native_code(tmp_path, customers, tours, kind):
     pytest.importorskip("triton")
     script = ROOT / "tests/models/routing/interpreted.py"

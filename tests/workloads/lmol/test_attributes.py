@@ -329,7 +329,7 @@ def test_all_folds_of_several_attributes_are_one_table_for_each(made, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("tune", ["none", "last"])
+@pytest.mark.parametrize("tune", ["none", pytest.param("last", marks=pytest.mark.exhaustive)])
 def test_heads_over_a_tower_share_it(made, tune, monkeypatch):
     monkeypatch.chdir(made)
     if not (made / "base").is_dir():

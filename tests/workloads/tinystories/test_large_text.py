@@ -52,7 +52,7 @@ def peak(words, folder):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("between", ["\n<|endoftext|>\n", " "])
+@pytest.mark.parametrize("between", ["\n<|endoftext|>\n", pytest.param(" ", marks=pytest.mark.exhaustive)])
 def test_memory_does_not_grow_with_the_text(tmp_path, between):
     """Of a single process, because each process of several takes as much; the tokenizer's own share is held fixed."""
     sources = [{"source": text(tmp_path / f"{size}.txt", size * 1_000_000, between)} for size in (10, 100)]
