@@ -22,11 +22,10 @@ from pipelines.workloads.lmol import data, features
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES, Comparisons
 from pipelines.workloads.lmol.judging import baselines as references
-from pipelines.workloads.lmol.judging import pair_figures as figures
+from pipelines.workloads.lmol.judging import figures
 from pipelines.workloads.lmol.judging.answers import ModelAnswers
 from pipelines.workloads.lmol.judging.baselines import CONSTANTS, Baseline, baselines, network_scores, of_scores
-from pipelines.workloads.lmol.judging.pair_figures import PairFigures
-from pipelines.workloads.lmol.judging.score_figures import Placed, agreement, score_figures, scores_csv
+from pipelines.workloads.lmol.judging.figures import PairFigures, Placed
 from pipelines.workloads.lmol.pairs import too_few
 
 STRIP, MISTAKES = 36, 12  # images in the report, at most
@@ -82,7 +81,7 @@ def evaluate(
     summary = {
         "few": too_few(len(comparisons.parts["test"]), comparisons.pairs["test"][:, 2], config.data.folds),
         **_pair_summary(found, table[0]["95 %"]),
-        **score_figures(found.placed.scores, found.placed.known, config.seed),
+        **figures.score_figures(found.placed.scores, found.placed.known, config.seed),
         "references": len(comparisons.references),
         "comparisons_per_score": config.evaluation.comparisons,
         "standard_error": float(found.placed.errors.mean()),
@@ -108,7 +107,7 @@ def evaluate(
         "strip": _strip(comparisons, found.placed),
         "mistakes": _mistakes(comparisons, found.probabilities),
     }
-    scores = scores_csv(comparisons, found.placed)
+    scores = figures.scores_csv(comparisons, found.placed)
     files = {f"{split}.scores.csv": scores, f"{split}.details.jsonl": json.dumps(details)}
     return Evaluation(split=split, summary=summary, table=table, examples=_examples(found), files=files)
 
@@ -149,7 +148,7 @@ def _against_one_image(found: Findings, others: Sequence[Baseline]) -> dict[str,
 
 def _errors(scores: np.ndarray, placed: Placed) -> dict[str, float | None]:
     """Return the columns of the table about scores (n,) of the test images; correlations are None if undefined."""
-    found = {name: float(value) for name, value in agreement(scores, placed.known).items()}
+    found = {name: float(value) for name, value in figures.agreement(scores, placed.known).items()}
     same = np.ptp(scores) == 0  # constant scores: correlation undefined, whatever rounding makes of it
     pearson, spearman = (None if same or np.isnan(found[name]) else found[name] for name in ("pearson", "spearman"))
     return {"MAE": found["mae"], "RMSE": found["rmse"], "Pearson": pearson, "Spearman": spearman}

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.ndimage import gaussian_filter
 
 from pipelines.workloads.lmol.judging.baselines import SHARPNESS, baselines
-from pipelines.workloads.lmol.judging.pair_figures import by_family
+from pipelines.workloads.lmol.judging.figures import by_family
 from tests.workloads.lmol.brightness import comparisons, labelled, one_hot
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from models.images.ranking import SWAPPED
-from pipelines.workloads.lmol.judging.pair_figures import (
+from pipelines.workloads.lmol.judging.figures import (
     by_family,
     by_margin,
     pair_figures,

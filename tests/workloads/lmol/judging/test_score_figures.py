@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from common import statistics
-from pipelines.workloads.lmol.judging.score_figures import score_figures
+from pipelines.workloads.lmol.judging.figures import score_figures
 
 
 @pytest.fixture(autouse=True, scope="module")
