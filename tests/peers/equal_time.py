@@ -34,9 +34,8 @@ from models.routing.problems import Plan, Problem, cost_of, to_instances
 from models.routing.solve import Asked, best_tours, plan_from, start_of
 from pipelines.workloads.cvrp.config import Data
 from pipelines.workloads.cvrp.input_files import FITTING
-from pipelines.workloads.cvrp.instances.distributions import CAPACITY
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY, PROBLEMS
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of
-from pipelines.workloads.cvrp.instances.rules import PROBLEMS
 from pipelines.workloads.cvrp.solvers.validator import check
 
 

@@ -11,8 +11,7 @@ from models.routing.config import KINDS, PRESETS, RoutingConfig
 from models.routing.inputs import SearchSettings
 from models.routing.problems import ROUNDINGS
 from pipelines.engine.config import BaseConfig, DataSection, Training
-from pipelines.workloads.cvrp.instances.distributions import CAPACITY, DISTRIBUTIONS
-from pipelines.workloads.cvrp.instances.rules import PROBLEMS
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY, DISTRIBUTIONS, PROBLEMS
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.reference import SOLVERS
 

@@ -24,7 +24,7 @@ from pipelines.workloads.cvrp.input_files import shipped as fitting
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY
 from pipelines.workloads.cvrp.instances.files import read
 from pipelines.workloads.cvrp.instances.generated import problems_of, standard_test_set
-from pipelines.workloads.cvrp.instances.sol_files import solution_text
+from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from pipelines.workloads.cvrp.prepare import load
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.solving import Bench, Solved

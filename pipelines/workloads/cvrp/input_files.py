@@ -17,11 +17,10 @@ from common.input_files import Given, Inputs, each_file
 from common.plain import Plain
 from models.routing.inputs import MOST_ASKED, RoutingInput, RoutingSettings, VehiclesInput, problem_of
 from models.routing.problems import Plan, Problem, cost_of, distances
-from pipelines.workloads.cvrp.instances.customers import completed, read_table, write_routes
+from pipelines.workloads.cvrp.instances.customers import TABLES, completed, read_table, write_routes
 from pipelines.workloads.cvrp.instances.files import ENDINGS, of_ours
 from pipelines.workloads.cvrp.instances.files import read as read_instances
-from pipelines.workloads.cvrp.instances.sol_files import read_routes, solution_text
-from pipelines.workloads.cvrp.instances.tables import TABLES
+from pipelines.workloads.cvrp.instances.vrp_files import read_routes, solution_text
 from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_plan
 

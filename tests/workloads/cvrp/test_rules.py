@@ -18,8 +18,8 @@ from models.routing.solve import Asked, mended, plan_from, start_of
 from pipelines.workloads.cvrp import prepare as preparation
 from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.imitation import Curriculum
+from pipelines.workloads.cvrp.instances.distributions import PROBLEMS
 from pipelines.workloads.cvrp.instances.generated import Generated, by_size, generate, problems_of
-from pipelines.workloads.cvrp.instances.rules import PROBLEMS
 from pipelines.workloads.cvrp.prepare import load, prepare
 from pipelines.workloads.cvrp.solvers.validator import InvalidTourError, check
 from pipelines.workloads.cvrp.task import CvrpTask

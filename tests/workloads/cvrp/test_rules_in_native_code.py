@@ -6,7 +6,7 @@ import torch
 from models.routing import native, stepwise
 from models.routing.decoder import Decoding
 from models.routing.environment import Instances, clocks, feasible, replay, routes_of
-from pipelines.workloads.cvrp.instances.rules import PROBLEMS
+from pipelines.workloads.cvrp.instances.distributions import PROBLEMS
 from pipelines.workloads.cvrp.solvers.validator import check
 from tests.models.routing.policies import make_noise
 from tests.workloads.cvrp.test_rules import RULED, batch_of, made

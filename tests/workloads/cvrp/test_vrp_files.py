@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from common.errors import UserError
 from models.routing.problems import Problem, cost_of
 from pipelines.workloads.cvrp.instances.files import read as read_files
-from pipelines.workloads.cvrp.instances.sol_files import solution_text
+from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from tests.workloads.cvrp.files import SMALL, read, read_unless_refused, refusal, same, vrp
 
 

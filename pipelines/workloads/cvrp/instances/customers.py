@@ -9,7 +9,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from common import sheets
 from common.browser import FOLDER
 from common.disk.files import write_text
 from common.errors import UserError
 from common.foreign_text import printable, to_csv
 from models.routing.distance_metrics import great_circle
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY
-from pipelines.workloads.cvrp.instances.sol_files import NUMBER
-from pipelines.workloads.cvrp.instances.tables import TABLES
+from pipelines.workloads.cvrp.instances.vrp_files import NUMBER
 
 # {what a column holds: its usual names}: those of the page, which reads the same tables.
 _columns_of_page = re.search(r"COLUMNS \} = (\{.*?\});", (FOLDER / "routes.js").read_text("utf-8"), re.S)
@@ -37,6 +37,7 @@ TIMES = ("open", "close", "service")
 WIDEST = 10  # degrees that columns x and y span at most to be taken for longitude and latitude
 
 Row = Mapping[str, object]  # cells by what they hold
+Rows = list[tuple[int, list[object]]]  # (number, cells) of each row that is not blank, the header first
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +102,38 @@ def whole_numbers(amounts: Sequence[float]) -> list[int]:
         fine = f"demands and capacity have {digits} decimals and go up to {max(amounts):g}"
         raise UserError(f"{fine}; round them so that, written without the point, none is above {MOST_CAPACITY}")
     return whole
+
+
+def _read_csv(path: Path) -> Rows:
+    """Read text divided by commas, semicolons, tabs or bars, whichever the header has most of."""
+    rows, divider = sheets.cells(path, lines=False)
+    decimal = re.compile(r"^([-+]?\d*),(\d+)$")  # a comma that does not divide may stand for a decimal point
+    if divider == "," or not any(re.match(r"[-+]?\d*,\d+\D*$", cell) for _, row in rows for cell in row):
+        return [(number, [*row]) for number, row in rows]
+    if either := [(n, cell) for n, row in rows for cell in row if re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})+", cell)]:
+        number, cell = either[0]
+        beside = "as other cells have decimal commas; write numbers without thousands"
+        raise UserError(f"{path}: row {number}: {cell} may be {cell.replace('.', '')} or {cell}, {beside}")
+    return [(number, [decimal.sub(r"\1.\2", cell) for cell in row]) for number, row in rows]
+
+
+def _read_points(path: Path) -> Rows:
+    """Read points as rows, numbered from 1 as the features are, their properties under lon and lat as columns."""
+    try:
+        found = json.loads(path.read_bytes().decode("utf-8-sig"))
+        # Lines are roads or tours; of a place that is an area, its row says so.
+        features = [each for each in found["features"] if not each["geometry"]["type"].endswith("LineString")]
+        shapes = [each["geometry"] for each in features]
+        places = [each["coordinates"][:2] if each["type"] == "Point" else [each["type"]] * 2 for each in shapes]
+        about = [each.get("properties") or {} for each in features]
+        columns = [key for key in dict.fromkeys(key for each in about for key in each) if key not in ("lon", "lat")]
+        rows = [[lon, lat, *(each.get(key) for key in columns)] for (lon, lat), each in zip(places, about, strict=True)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UserError(f"{path}: not a FeatureCollection of points (GeoJSON); export the places as points") from error
+    return [(0, ["lon", "lat", *columns]), *enumerate(rows, 1)]
+
+
+TABLES: dict[str, Callable[[Path], Rows]] = {".csv": _read_csv, ".geojson": _read_points, ".xlsx": sheets.rows}
 
 
 def read_table(path: Path) -> Customers:

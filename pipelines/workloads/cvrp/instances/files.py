@@ -16,11 +16,9 @@ from common.config import checked
 from common.errors import UserError
 from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import MOST_CAPACITY, Problem, Vehicles
-from pipelines.workloads.cvrp.instances.customers import WRITTEN, completed, read_table
+from pipelines.workloads.cvrp.instances.customers import TABLES, WRITTEN, completed, read_table
 from pipelines.workloads.cvrp.instances.npz_files import read_npz
-from pipelines.workloads.cvrp.instances.sol_files import NUMBER, best_known
-from pipelines.workloads.cvrp.instances.tables import TABLES
-from pipelines.workloads.cvrp.instances.vrp_files import amount, read_vrp
+from pipelines.workloads.cvrp.instances.vrp_files import NUMBER, amount, best_known, read_vrp
 
 
 def read_solomon(path: Path) -> list[Problem]:

@@ -15,8 +15,7 @@ from common.random import derive_key, uniform
 from models.routing.environment import Instances
 from models.routing.problems import Problem, Vehicles
 from pipelines.workloads.cvrp.config import Data
-from pipelines.workloads.cvrp.instances.distributions import CAPACITY, DISTRIBUTIONS
-from pipelines.workloads.cvrp.instances.rules import PROBLEMS
+from pipelines.workloads.cvrp.instances.distributions import CAPACITY, DISTRIBUTIONS, PROBLEMS
 
 GROUP = 16  # consecutive instances of equal size in validation, test and labels
 STANDARD_SIZE, STANDARD_SEED = 10_000, 1234
