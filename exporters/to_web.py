@@ -76,7 +76,6 @@ def export_together(run: Path, folders: Mapping[Path, Path], out: Path) -> str:
 
 
 def _link(run: Path, out: Path) -> None:
-    """Show the link in the run's report, if there is one."""
     report = run / "report.html"
     if out.resolve() == (run / "exports/web").resolve() and report.is_file():
         write_whole(report, report.read_bytes().replace(HIDDEN.encode(), SHOWN.encode()))

@@ -132,7 +132,6 @@ def _answers(
 
 
 def _text(model: trained.Trained, given: Iterator[Given], settings: dict[str, object]) -> Iterator[Outcome]:
-    """Print the answers as they are written."""
     for each in given:
         try:
             for piece in model.pieces(model.asked(each), settings):
@@ -145,7 +144,6 @@ def _text(model: trained.Trained, given: Iterator[Given], settings: dict[str, ob
 
 
 def _located(given: Given, error: str) -> str:
-    """Return an error with the source of its input."""
     return error if error.startswith(given.source) else f"{given.source}: {error}"
 
 

@@ -191,14 +191,13 @@ def _differences(ascending: np.ndarray) -> torch.Tensor:
 
 def _constants() -> dict[str, object]:
     """Return the constants of models/plans (chains.py, mixing.py) that its kernel needs."""
-    discounts = [chains.DISCOUNTS] * chains.STORED + [chains.OWN_DISCOUNTS] * len(chains.OWN_ORDERS)
     return {
         "base": str(chains.BASE),  # as text, since it has more than 53 bits
         "tag": str(chains.TAGS[0]),
         "num_words": chains.WORDS,
         "kinds": _named(chains, "word letter line_end closing"),
         "chains": [[levels.start, levels.stop] for levels in chains.CHAINS],
-        "discounts": discounts,
+        "discounts": [chains.DISCOUNTS] * chains.STORED + [chains.OWN_DISCOUNTS] * len(chains.OWN_ORDERS),
         "kinds_borders": chains.KINDS,
         "at_once": readers.AT_ONCE,
         **_named(chains, "orders section_orders own_orders longest_heading totals reach"),

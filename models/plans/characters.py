@@ -37,7 +37,6 @@ class Characters:
         self.spells = set("0123456789abcdef") <= self.ids.keys()
 
     def __len__(self) -> int:
-        """Return the number of tokens, V."""
         return len(self.texts)
 
     def encode(self, text: str) -> list[int]:

@@ -50,9 +50,8 @@ def _draw(logits: Tensor, uniform: Tensor) -> Tensor:
     if torch.are_deterministic_algorithms_enabled():  # a GPU adds floats up in varying order, whole numbers exactly
         probabilities = (probabilities * 2**32).long()
     cumulative = probabilities.cumsum(1)
-    num_nodes = logits.shape[1]
     # The first node past the threshold is the one drawn. A parallel sum may round so that this is a forbidden node or
     # that no node is past it, so every allowed node takes part, and no other.
-    rank = torch.arange(num_nodes, 0, -1, device=logits.device)[:, None]
+    rank = torch.arange(logits.shape[1], 0, -1, device=logits.device)[:, None]
     passed = (cumulative > uniform[:, None] * cumulative[:, -1:]) * rank + 1
     return passed.masked_fill_(logits <= FORBIDDEN / 2, 0).argmax(1)

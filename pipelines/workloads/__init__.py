@@ -69,7 +69,6 @@ def feed(word: str) -> Callable[[BaseConfig, Path], Feed]:
 
 
 def _package(word: str) -> ModuleType:
-    """Import the package of a workload."""
     if (folder := own_folder(word)) is not None:
         return _import_own(word, folder)
     if word not in names():

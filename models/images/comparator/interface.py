@@ -169,7 +169,6 @@ class Comparator(io.Model):
         return ranking.Scale(ranking.Davidson(discrimination, tie), self.prior.cpu(), Reliability(*rest))
 
     def _keep(self, scale: ranking.Scale) -> None:
-        """Store a scale with the model."""
         self.fitted.copy_(torch.tensor([*astuple(scale.davidson), *astuple(scale.reliability)], dtype=torch.float64))
         self.prior.copy_(scale.prior)
 

@@ -83,7 +83,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _failed(reasons: Mapping[str, str], run: Run) -> Markup:
-    """Return why members have no model."""
     path = run.folder / "members.json"
     told = json.loads(path.read_text()) if path.is_file() else {}
     failed = [{"without a model": name, "why": told.get(name, {}).get("reason", why)} for name, why in reasons.items()]
@@ -91,7 +90,6 @@ def _failed(reasons: Mapping[str, str], run: Run) -> Markup:
 
 
 def _coin(page: Page, logged: Logged) -> Markup:
-    """Return what is shown of a coin, from its page and what its members logged."""
     traded = [
         {"figure": name.replace("_", " "), "value": page["backtest"][name]} for name in (*TRADING, "deflated_sharpe")
     ]

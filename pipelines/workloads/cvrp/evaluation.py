@@ -195,7 +195,6 @@ def comparison_table(methods: Sequence[Solved], last: Solved, reference: Referen
 
 
 def _row(solved: Solved, reference: Reference) -> dict[str, Plain]:
-    """Return a method's row of the table."""
     mean, half = mean_and_half_width(solved.costs)
     gap, width = mean_and_half_width(_longer(solved.costs, reference.costs))
     cost: dict[str, Plain] = {"method": solved.method, "cost": mean, "± 95 %": half, "n": len(solved.costs)}

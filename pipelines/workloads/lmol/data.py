@@ -255,7 +255,6 @@ def _check(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> None
 
 
 def _counts(found: Comparisons) -> dict[str, Plain]:
-    """Return counts of images and pairs, overall and by part."""
     facts: dict[str, Plain] = {
         "images": len(found.images),
         "size": found.images.shape[1],

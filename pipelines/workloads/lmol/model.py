@@ -124,7 +124,6 @@ def _question(config: Config, comparisons: data.Comparisons) -> dict[str, object
 
 
 def _given(config: Config) -> dict[str, int]:
-    """Return the sizes that the config names."""
     return {name: value for name in ("width", "layers", "heads") if (value := getattr(config.model, name))}
 
 

@@ -102,7 +102,6 @@ def problems_of(fields: Mapping[str, Tensor], name: str = "generated") -> list[P
 
 
 def _ruled(problem: Problem, rules: np.ndarray) -> Problem:
-    """Return a problem with rules (N, RULES)."""
     longest, limit, opened = rules[0, 3:].tolist()
     kind = Vehicles(problem.capacity, longest=longest, limit=limit)
     windows = rules[:, :2] if np.isfinite(rules[0, 1]) else None

@@ -179,7 +179,6 @@ def _check_kind(header: Header, sections: dict[str, Rows]) -> str:
 
 
 def _dimension(header: Header, metric: str) -> int:
-    """Return DIMENSION."""
     if (dimension := whole("DIMENSION", _header(header, "DIMENSION"))) < 2:
         raise UserError(f"DIMENSION is {dimension}; a depot and at least one customer make 2 or more")
     if dimension > MOST_CUSTOMERS + 1 and not METRICS[metric].planar:
@@ -242,7 +241,6 @@ def _matrix(header: Header, sections: dict[str, Rows], size: int) -> np.ndarray:
 
 
 def _depots(sections: dict[str, Rows], nodes: Collection[int]) -> list[int]:
-    """Return the node numbers of the depots."""
     words = [word for _, row in sections["DEPOT_SECTION"] for word in row]
     if "-1" in words[:-1] or not [word for word in words if word != "-1"]:
         raise UserError(f"DEPOT_SECTION holds {' '.join(words)[:40]!r}; give node numbers of depots, then -1")
