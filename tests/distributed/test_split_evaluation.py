@@ -14,7 +14,7 @@ FIGURES = {"cvrp": "test", "tinystories": "held_out", "lmol": "test"}  # evaluat
 WORDS = {
     "cvrp": ["evaluation.milliseconds=0", "evaluation.reference=[]", "evaluation.decode=multistart"],
     "tinystories": ["evaluation.samples=2", "evaluation.sample_tokens=20", "evaluation.heard=2"],
-    "lmol": ["evaluation.network_steps=0"],
+    "lmol": ["evaluation.network_steps=0", "evaluation.comparisons=4"],
 }
 
 

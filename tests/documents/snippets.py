@@ -30,7 +30,7 @@ SHORT_EVALUATION = {
     "cvrp": "evaluation.reference_seconds=[0.001]",
     "tinystories": "evaluation.samples=2 evaluation.sample_tokens=20",
     "crypto": "evaluation.repetitions=100",
-    "bep": "evaluation.typed=60 evaluation.clauses=10",
+    "bep": "evaluation.typed=60 evaluation.clauses=0",
     "lmol": "evaluation.comparisons=8",
     "waves": "",
 }

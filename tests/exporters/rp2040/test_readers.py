@@ -92,7 +92,8 @@ def untrained(preset):
 
 
 READ = [name for name in PRESETS if not rp2040.streams(PRESETS[name])]
-SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in READ if name != "rp2040-speed"]
+RARE = {"rp2040-quality": pytest.mark.exhaustive}  # what it has alone are its sizes
+SLOW = [pytest.param(name, marks=RARE.get(name, pytest.mark.slow)) for name in READ if name != "rp2040-speed"]
 
 
 @pytest.fixture(scope="module", params=["rp2040-speed", *SLOW])
