@@ -60,7 +60,7 @@ def cells(path: Path, lone: str = ",", lines: bool = True) -> tuple[list[tuple[i
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: this is not CSV: {error}; save it as CSV again") from error
     for column in zip(*(row for _, row in rows if any(row)), strict=False) if between != "," else ():
-        numbers = [found for cell in column if (found := NUMBERS.fullmatch(cell))]
+        numbers = [found for cell in dict.fromkeys(column) if (found := NUMBERS.fullmatch(cell))]
         if {2, 3} <= (kinds := {each.lastindex for each in numbers}) and None not in kinds:
             large = next(each[0] for each in numbers if each.lastindex == 3)
             raise UserError(f"{path}: {large} among whole numbers may be thousands; write numbers without them")

@@ -210,8 +210,9 @@ function readCustomers(text) {
     };
     const minutes = (what, missing, text = row[at[what]] ?? "") => {
       const clock = CLOCK.exec(text.toLowerCase());
-      if (clock) return 60 * (clock[3] ? clock[1] % 12 + 12 * (clock[3] == "p") : Number(clock[1])) + Number(clock[2] ?? 0);
-      if (text != (row[at[what]] ?? "")) throw new Error(`row ${number}: ${what} is "${text}"; type ${what == "service" ? "minutes, such as 15" : "a time, such as 8:30"}`);
+      const found = clock && 60 * (clock[3] ? clock[1] % 12 + 12 * (clock[3] == "p") : Number(clock[1])) + Number(clock[2] ?? 0);
+      if (clock && (what != "service" || found <= 480)) return found;  // 15:00 is mm:ss
+      if (clock || text != (row[at[what]] ?? "")) throw new Error(`row ${number}: ${what} is "${text}"; type ${what == "service" ? "minutes, such as 15" : "a time, such as 8:30"}`);
       return text ? value(what) : missing;
     };
     const span = row[at.hours]?.toLowerCase().split(DASH).map(each => each.replace(HOUR, "$1$2$4:$3$5"));

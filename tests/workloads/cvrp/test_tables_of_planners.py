@@ -61,6 +61,7 @@ REFUSED = {
     ),
     "seconds": (f"{HEAD},service time (s)\n{DEPOT},\n{ANNA},600\n{BERT},300\n", "service time (s) is not in minutes"),
     "hours of service": (f"{HEAD},Service [h]\n{DEPOT},\n{ANNA},0.5\n{BERT},1\n", "Service [h] is not in minutes"),
+    "minutes and seconds": (f"{HEAD},service\n{DEPOT},\n{ANNA},15:00\n{BERT},1:30\n", "service is"),
     "thousands with points": (
         "name;x;y;demand\nDepot;5;5;0\nA;1;2;1.200\nB;3;4;2.300\nC;3;4;700\n",
         "1.200 among whole numbers may be thousands",

@@ -236,13 +236,13 @@ def _text(cell: object) -> str:
 
 def _number(path: Path, row: int, column: str, cell: object, least: float = -MAX_COORDINATE) -> float:
     """Return a cell as a number, of minutes where it is a time; or raise UserError."""
+    clock = CLOCK.fullmatch(_text(cell)) if column in TIMES else None
     try:
-        clock = CLOCK.fullmatch(_text(cell)) if column in TIMES else None
         hour = int(clock[1]) % (12 if clock[3] else 100) + 12 * (clock[3] == "p") if clock else 0
         value = 60.0 * hour + int(clock[2] or 0) if clock else float(_text(cell))
     except ValueError:
         value = math.nan
-    if not least <= value <= MAX_COORDINATE:  # true for nan as well
+    if not least <= value <= (480 if clock and column == "service" else MAX_COORDINATE):  # true for nan; 15:00 is mm:ss
         given = "is empty" if cell is None or cell == "" else f"is {printable(repr(cell), 40)}"
         number = "a number, such as 52.5" if least else "a number, such as 7, or 0 for none"
         raise UserError(f"{path}: row {row}: {column} {given}; type {TIMES.get(column, number)}")

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from models.images.ranking import FIRST, SECOND
+from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.sources.tables import read_table
 from tests.workloads.lmol.sources.files import folder, picture, refusal, table
 
@@ -32,6 +32,16 @@ def test_labels_that_are_names_without_endings_are_names(tmp_path):
     assert [label for *_, label in read_table(votes(tmp_path, *rows), {}).pairs] == [SECOND, SECOND, FIRST]
     numbered = [("2.jpg", "1.jpg", "1"), ("17.jpg", "2.jpg", "17")]
     assert [label for *_, label in read_table(votes(tmp_path, *numbered), {}).pairs] == [SECOND, FIRST]
+
+
+@pytest.mark.parametrize(
+    ("header", "labels"),
+    [(("links", "rechts", "Gewinner"), "links rechts gleich"), (("img1", "img2", "label"), "> < =")],
+)
+def test_labels_in_german_and_by_signs_are_read(tmp_path, header, labels):
+    rows = [("a.png", "b.png", label) for label in labels.split()]
+    found = read_table(table(tmp_path / "votes.csv", header, *rows), {})
+    assert [label for *_, label in found.pairs] == [FIRST, SECOND, SIMILAR]
 
 
 def test_labels_that_may_be_names_or_sides_are_refused(tmp_path):
