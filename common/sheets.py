@@ -14,6 +14,7 @@ from common.foreign_text import other_encoding
 JSON = (".json", ".jsonl", ".ndjson")
 DIVIDERS = ",;\t|"
 EXCELS = re.compile(r'\A(\s*)"?sep=([,;|\t])"?[ \t]*(?=\n)', re.I)  # its line, whose end stays for the numbers of lines
+NUMBERS = re.compile(r"(\d\d?)|(\d{3})|([1-9]\d{0,2}(?:[.,]\d{3})+)|[\d.,]+")  # the third may be thousands
 csv.field_size_limit(2**31 - 1)  # a story may be longer than the 131,072 characters that Python allows a cell
 
 
@@ -46,7 +47,7 @@ def cells(path: Path, lone: str = ",", lines: bool = True) -> tuple[list[tuple[i
     """Return (number, cells) of each row of a CSV that is not blank, and what divides its cells.
 
     Numbers count `lines`, or rows as a spreadsheet does. It is in UTF-8, UTF-16 or Windows-1252, perhaps below
-    Excel's line sep=. Raises UserError for what is none.
+    Excel's line sep=. Raises UserError for what is none, and for 1.234 beside 850, which may be thousands.
     """
     try:
         text = path.read_text(encoding=other_encoding(path) or "utf-8-sig")
@@ -58,6 +59,11 @@ def cells(path: Path, lone: str = ",", lines: bool = True) -> tuple[list[tuple[i
         raise UserError(f"{path} cannot be read, or is not UTF-8 ({error}); save it as CSV in UTF-8") from error
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: this is not CSV: {error}; save it as CSV again") from error
+    for column in zip(*(row for _, row in rows if any(row)), strict=False) if between != "," else ():
+        numbers = [found for cell in dict.fromkeys(column) if (found := NUMBERS.fullmatch(cell))]
+        if {2, 3} <= (kinds := {each.lastindex for each in numbers}) and None not in kinds:
+            large = next(each[0] for each in numbers if each.lastindex == 3)
+            raise UserError(f"{path}: {large} among whole numbers may be thousands; write numbers without them")
     return [(number, row) for number, row in rows if any(row)], between
 
 

@@ -6,29 +6,36 @@ const EXAMPLE = [  // x, y, demand
   [64, 41, 7], [93, 55, 2], [85, 68, 6], [72, 62, 8], [88, 87, 4], [66, 83, 5], [48, 91, 3], [36, 72, 9], [19, 80, 6], [9, 58, 4], [24, 52, 2],
 ];
 const ALWAYS = [0, 1e9];  // minutes
+const WIDEST = 10;  // degrees from 0, 0 beyond which no table has a place there
 // What a column holds, and its usual names without case, accents, spaces and signs; the first one present counts. As JSON,
 // which pipelines/workloads/cvrp/instances/customers.py reads here. Marks stand in the column depot.
-const { marks: MARKS, ...COLUMNS } = {
-  "lon": ["lon", "lng", "long", "longitude", "laengengrad", "langengrad", "laenge", "lange"],
-  "lat": ["lat", "latitude", "breitengrad", "breite"],
+const { marks: MARKS, forms: FORMS, ...COLUMNS } = {
+  "lon": ["lon", "lng", "long", "longitude", "laengengrad", "langengrad", "laenge", "lange", "longitud", "longitudine", "geolon", "geolng"],
+  "lat": ["lat", "latitude", "breitengrad", "breite", "latitud", "latitudine", "geolat"],
   "x": ["x", "xcoord", "xcoordinate", "coordx", "east", "easting"],
   "y": ["y", "ycoord", "ycoordinate", "coordy", "north", "northing"],
   "demand": ["demand", "quantity", "qty", "weight", "weightkg", "kg", "load", "amount", "volume", "units", "parcels", "packages", "pallets", "boxes",
-    "items", "orderweight", "bedarf", "menge", "gewicht"],
-  "name": ["name", "customer", "customername", "label", "stop", "address", "place", "city", "town", "id", "kunde"],
+    "items", "orderweight", "load1", "packagecount", "bedarf", "menge", "gewicht", "pakete", "demanda", "cantidad", "peso", "quantite", "poids", "quantita",
+    "domanda", "quantidade"],
+  "name": ["name", "customer", "customername", "label", "stop", "address", "place", "locationname", "city", "town", "id", "kunde", "firma", "nombre", "cliente", "nom", "client", "nome"],
   "capacity": ["capacity", "vehiclecapacity", "maxload", "kapazitat", "kapazitaet"],
   "open": ["open", "opens", "opening", "opensat", "openingtime", "earliest", "readytime", "from", "start", "timefrom", "windowstart",
     "timewindowstart", "offnet", "oeffnet", "geoffnetvon", "geoeffnetvon", "offnungszeit", "von", "lieferzeitab", "lieferzeitvon", "ab", "beginn",
-    "fruhestens", "fruehestens"],
+    "fruhestens", "fruehestens", "zeitfenstervon", "deliverywindowstart", "twstart", "earliestarrivaltime"],
   "close": ["close", "closes", "closing", "closesat", "closingtime", "latest", "duedate", "duetime", "until", "end", "to", "timeto", "windowend",
-    "timewindowend", "schliesst", "geoffnetbis", "geoeffnetbis", "schliesszeit", "bis", "lieferzeitbis", "ende", "spatestens", "spaetestens"],
+    "timewindowend", "deliverywindowend", "twend", "latestarrivaltime", "zeitfensterbis", "schliesst", "geoffnetbis", "geoeffnetbis", "schliesszeit", "bis", "lieferzeitbis", "ende", "spatestens", "spaetestens"],
   "hours": ["hours", "openinghours", "timewindow", "window", "zeitfenster", "lieferfenster", "offnungszeiten"],
-  "service": ["service", "servicetime", "serviceminutes", "unloading", "stoptime", "servicezeit", "standzeit", "entladezeit"],
+  "service": ["service", "servicetime", "serviceminutes", "unloading", "stoptime", "visitduration", "duration", "timeatstop", "servicezeit", "standzeit", "entladezeit"],
   "prize": ["prize", "penalty", "profit", "reward"],
   "depot": ["depot", "isdepot", "type", "kind", "role"],
   "marks": ["1", "1.0", "true", "yes", "y", "x", "depot", "dépôt", "depósito", "ja", "j", "wahr", "oui", "vrai", "si", "sí", "sì", "verdadero", "vero",
-    "sim", "verdadeiro", "waar", "tak", "prawda", "✓"]
+    "sim", "verdadeiro", "waar", "tak", "prawda", "✓", "warehouse", "hub", "lager", "zentrale", "entrepot", "entrepôt", "almacén", "almacen",
+    "armazém", "magazzino", "magazijn"],
+  "forms": ["(?=.*\\D|0\\d{3}$)(\\d{1,2})(?:[:h]?([0-5]\\d)?(?::00)?)? ?(?:uhr|([ap])\\.?m\\.?)?", "\\s*(?:[-–—~]|to|bis|à)\\s*",
+    "^(?:(1?\\d|2[0-4])|(\\d\\d?)\\.([0-5]\\d)|([0-2]\\d)([0-5]\\d))(?= ?uhr|$)", "[(\\[]\\s*(?:s|secs?|seconds?|sekunden|h|hrs?|hours?|std|stunden)\\.?\\s*[)\\]]"]
 };
+// A time of day, what divides two, an hour or 8.30 or 0830 of two, and the unit of a column of times that is not minutes.
+const [CLOCK, DASH, HOUR, OTHER_UNIT] = FORMS.map((form, i) => new RegExp(i ? form : `^(?:${form})$`));
 
 // `about.rivals`: the backend has `rivals(input, milliseconds)`; `about.milliseconds`: the user may choose that time, which is
 // the model's own by default.
@@ -190,6 +197,8 @@ function readCustomers(text) {
   const at = Object.fromEntries(Object.entries(COLUMNS).map(([what, names]) => [what, header.indexOf(names.find(each => header.includes(each)) ?? NaN)]));
   const degrees = at.lon >= 0 && at.lat >= 0, axes = degrees ? ["lon", "lat"] : ["x", "y"];
   for (const what of [...axes, "demand"]) if (at[what] < 0) throw new Error(`there is no column ${what == "x" ? "lon or x" : what == "y" ? "lat or y" : what}; the first row must name the columns, as in name,lon,lat,demand`);
+  const unit = ["open", "close", "service"].map(what => named[at[what]]).find(name => OTHER_UNIT.test((name ?? "").toLowerCase()));
+  if (unit) throw new Error(`the column ${unit} is not in minutes; give minutes, without a unit`);
   const written = lines.flatMap(([number, line]) => cells(line).map(cell => [number, cell]));  // as _csv of tables.py
   const either = divider != "," && written.some(([, cell]) => /^[-+]?\d*,\d+\D*$/.test(cell)) && written.find(([, cell]) => /^[-+]?\d{1,3}(\.\d{3})+$/.test(cell));
   if (either) throw new Error(`row ${either[0]}: ${either[1]} may be ${either[1].replaceAll(".", "")} or ${either[1]}, as other cells have decimal commas; write numbers without thousands`);
@@ -200,19 +209,32 @@ function readCustomers(text) {
       return found;
     };
     const minutes = (what, missing, text = row[at[what]] ?? "") => {
-      const clock = /^(\d{1,2}):(\d\d)(:00)?$/.exec(text);
-      return clock ? 60 * clock[1] + Number(clock[2]) : text ? value(what) : missing;
+      const clock = CLOCK.exec(text.toLowerCase());
+      const found = clock && 60 * (clock[3] ? clock[1] % 12 + 12 * (clock[3] == "p") : Number(clock[1])) + Number(clock[2] ?? 0);
+      if (clock && (what != "service" || found <= 480)) return found;  // 15:00 is mm:ss
+      if (clock || text != (row[at[what]] ?? "")) throw new Error(`row ${number}: ${what} is "${text}"; type ${what == "service" ? "minutes, such as 15" : "a time, such as 8:30"}`);
+      return text ? value(what) : missing;
     };
-    const span = row[at.hours]?.replace(/\s*uhr/gi, "").split(/\s*(?:-|–|to|bis)\s*/).map(each => each.replace(/^(1?\d|2[0-4])$/, "$1:00").replace(".", ":"));
-    if (row[at.hours] && span.length != 2) throw new Error(`row ${number}: hours are "${row[at.hours]}"; type them as 8:00-17:30`);
+    const span = row[at.hours]?.toLowerCase().split(DASH).map(each => each.replace(HOUR, "$1$2$4:$3$5"));
+    if (row[at.hours] && (span.length != 2 || span[1].includes("m") && !span[0].includes("m"))) throw new Error(`row ${number}: hours are "${row[at.hours]}"; type them as 8:00-17:30`);
     const hours = ["open", "close"].map((what, i) => minutes(what, ALWAYS[i], row[at.hours] ? span[i] : undefined));
     if (hours[0] > hours[1]) throw new Error(`row ${number}: opens after it closes`);
     const marked = MARKS.includes(row[at.depot]?.toLowerCase()) || row[at.name]?.toLowerCase() == "depot";
     const prize = row[at.prize] ? value("prize") : undefined;
-    return { number, place: axes.map(value), marked, hours, prize, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity: row[at.capacity] };
+    return { number, cells: row, place: axes.map(value), marked, hours, prize, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity: row[at.capacity] };
   });
   if (rows.length > MOST_SHOWN + 1) throw new Error(`it has ${rows.length - 1} customers; at most ${MOST_SHOWN} can be shown`);
   const marked = rows.filter(each => each.marked), depot = marked[0] ?? rows[0], others = rows.filter(each => each != depot && !each.marked);
+  const given = rows.flatMap(({ cells }) => ["open", "close"].map(what => cells[at[what]])).filter(cell => cell);
+  const numbers = given.filter(cell => /^(?!0\d)\d+[.,]?\d*$/.test(cell)).map(cell => Number(cell.replace(",", "."))), most = Math.max(...numbers);
+  if (degrees && numbers.length && (numbers.length < given.length || !(most > 24 && most <= 1440))) throw new Error(`opening hours such as ${most} would mean minutes; type times, such as 8:30`);
+  const columns = divider == "," ? [] : named.map((_, i) => lines.map(([, line]) => cells(line)[i] ?? ""));  // as cells of sheets.py
+  for (const column of columns) {
+    const numbers = column.filter(cell => /^[\d.,]+$/.test(cell)), large = numbers.find(cell => /^[1-9]\d{0,2}([.,]\d{3})+$/.test(cell));
+    if (large && numbers.some(cell => /^\d{3}$/.test(cell)) && numbers.every(cell => /^(\d{1,3}|[1-9]\d{0,2}([.,]\d{3})+)$/.test(cell))) throw new Error(`${large} among whole numbers may be thousands; write numbers without them`);
+  }
+  const nowhere = degrees && rows.some(({ place }) => place.some(each => Math.abs(each) > WIDEST)) && rows.find(({ place }) => place.every(each => each == 0));
+  if (nowhere) throw new Error(`row ${nowhere.number} is at 0, 0, as no address is; type its lon and lat`);
   const far = degrees && rows.find(({ place: [lon, lat] }) => Math.abs(lon) > 180 || Math.abs(lat) > 90);
   if (far) throw new Error(`row ${far.number}: ${far.place.join(", ")} is no longitude and latitude; are they exchanged?`);
   const bounds = axis => [Math.min(...rows.map(each => each.place[axis])), Math.max(...rows.map(each => each.place[axis]))];

@@ -145,7 +145,9 @@ function candleArray(text, rules) {
   const rows = JSON.parse(text), wanted = "[time, open, high, low, close, volume]";
   if (rows.length && rows.every(row => row && typeof row == "object" && !Array.isArray(row))) {
     const head = [...new Set(rows.flatMap(Object.keys))];
-    return { rows: rows.map((row, i) => [i + 1, head.map(name => row[name])]), places: candleColumns(head, rules) };
+    const cells = rows.map((row, i) => [i + 1, head.map(name => row[name])]);
+    ofOneCoin(cells, head, rules);
+    return { rows: cells, places: candleColumns(head, rules) };
   }
   if (!rows.every(row => Array.isArray(row) && row.length >= CANDLE_COLUMNS.length)) throw new Error(`JSON must be an array of rows ${wanted}, or of objects with these names`);
   if (rows.some(row => row.length == 8)) throw new Error(`rows of 8 may have an average price before the volume; give rows ${wanted}`);
@@ -171,7 +173,18 @@ function candleTable(text, rules) {
     return { rows, places: candleColumns(names, rules) };
   }
   const titles = rows.slice(0, alone ? rows.indexOf(alone) + 1 : 1).map(([, cells]) => cells.join());
-  return { rows: rows.filter(([, cells]) => !titles.includes(cells.join())), places: candleColumns(head, rules) };  // files joined with cat
+  const body = rows.filter(([, cells]) => !titles.includes(cells.join()));  // files joined with cat
+  ofOneCoin(body, head, rules);
+  return { rows: body, places: candleColumns(head, rules) };
+}
+
+// An error where rows are of several coins or timeframes, as _select of checks.py.
+function ofOneCoin(rows, head, { alike }) {
+  for (const [i, name] of head.entries()) {
+    if (!alike.includes(name.trim().toLowerCase())) continue;
+    const kinds = [...new Set(rows.map(([, cells]) => String(cells[i] ?? "").toUpperCase().replace(/[^A-Z0-9]/g, "")).filter(kind => kind))].sort();
+    if (kinds.length > 1) throw new Error(`${name} is ${kinds.slice(0, 3).join(" and ")}; write the rows of each into a file`);
+  }
 }
 
 // The places of columns by their names, as columns_of of candle_tables.py.
@@ -181,7 +194,7 @@ function candleColumns(head, { columns, volume_of, ending, zone }) {
     const trimmed = ours == "time" ? exact.map(name => name.replace(new RegExp(ending), "")) : exact;
     const name = columns[ours].find(each => exact.includes(each) || trimmed.includes(each));
     if (exact.indexOf(name) != exact.lastIndexOf(name)) throw new Error(`there are two columns ${name} or more; keep only one of them`);
-    return [ours, name !== undefined ? (exact.includes(name) ? exact : trimmed).indexOf(name) : ours == "volume" ? exact.findIndex(each => each.startsWith(volume_of)) : -1];
+    return [ours, name !== undefined ? (exact.includes(name) ? exact : trimmed).indexOf(name) : ours == "volume" ? exact.indexOf(volume_of.flatMap(form => exact.filter(each => each.match(`^${form}`)))[0]) : -1];
   }));
   places.clock = exact.findIndex(name => columns.clock.includes(name));
   const missing = CANDLE_COLUMNS.filter(name => places[name] < 0);

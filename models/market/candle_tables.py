@@ -17,11 +17,11 @@ from common.errors import UserError
 class Rules(NamedTuple):
     """The rules of names in candle_names.json."""
 
-    # Names of columns, as `plain` writes them, the best first. Without any of these, the first name that begins with
-    # `volume_of` is the volume: of "Volume BTC" and "Volume USDT" that counts coins.
+    # Names of columns, as `plain` writes them, the best first; else the first of `volume_of` finds the volume in coins.
     columns: dict[str, list[str]]
     zone: str  # where to write it, if the name of a column has it, such as "Time (UTC+1)"
-    volume_of: str
+    volume_of: list[str]
+    alike: list[str]  # columns that say the same in all rows
     ending: str  # of the name of a time
     times: dict[str, str]  # 20240131, which is no number since 1970; dates alone, and times of day in column `clock`
     plain: dict[str, str]  # pattern -> what stands in its place, such as +01:00 for a zone GMT+1
@@ -109,7 +109,7 @@ def columns_of(names: Sequence[str], where: str) -> Mapping[str, int]:
             if exact.count(alias) > 1:
                 raise UserError(f"{where}: there are {exact.count(alias)} columns {alias}; keep only one of them")
             found[ours] = (exact if alias in exact else trimmed).index(alias)
-        elif ours == "volume" and (own := [name for name in exact if name.startswith(RULES.volume_of)]):
+        elif ours == "volume" and (own := [name for form in RULES.volume_of for name in exact if re.match(form, name)]):
             found[ours] = exact.index(own[0])
     return found
 
@@ -123,9 +123,8 @@ def milliseconds(timeframe: str) -> int:
 
 def timeframe_name(length_ms: int) -> str:
     """Return "15m" for 900,000, and "45 min" or "17 s" for a length that no timeframe has."""
-    names = {length: name for name, length in TIMEFRAMES.items()}
     other = f"{length_ms / 1000:g} s" if length_ms % MINUTE else f"{length_ms // MINUTE} min"
-    return names.get(length_ms, other)
+    return next((name for name, length in TIMEFRAMES.items() if length == length_ms), other)
 
 
 def canonical(symbol: str, key: str = "data.symbols") -> str:

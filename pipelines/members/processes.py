@@ -58,9 +58,7 @@ def map_members(
         found = workers.pooled(functools.partial(_examine, function), copies, at_once, begin)
         return dict(zip(mine, workers.progress(found, len(mine), "examining members"), strict=True))
 
-    found: dict[str, R] = {}
-    for part in ranks.gather(ranks.agree(examined)):
-        found |= part
+    found = {name: each for part in ranks.gather(ranks.agree(examined)) for name, each in part.items()}
     return {name: found[name] for name in jobs}
 
 

@@ -59,15 +59,13 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
         return most if np.isfinite(most) else None
 
     found: dict[str, object] = {
-        "name": problem.name,
+        **{name: getattr(problem, name) for name in ("name", "capacity", "open_routes")},
         "depot": depot,
         "customers": places[:last],
         "demands": problem.demand[1 : last + 1].tolist(),
-        "capacity": problem.capacity,
         "rounding": "exact" if measured else problem.rounding,
         "item": item,
         "depots": places[last:],
-        "open_routes": problem.open_routes,
         "distances": distances(problem).tolist() if measured else None,
         "durations": None if problem.durations is None else problem.durations.tolist(),
         "service_times": None if problem.services is None else problem.service_times[1 : last + 1].tolist(),

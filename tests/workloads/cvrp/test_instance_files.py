@@ -31,7 +31,7 @@ def test_a_fault_in_a_folder_names_the_file(tmp_path):
 def test_what_is_no_instance_file_is_refused(tmp_path):
     assert (
         refusal(tmp_path)
-        == "holds no .npz, .vrp, .txt, .csv, .geojson or .xlsx file; give the folder that holds the instances"
+        == "holds no .npz, .vrp, .txt, .csv, .tsv, .geojson or .xlsx file; give the folder that holds the instances"
     )
     assert refusal(tmp_path / "none.vrp").startswith("cannot be read (No such file or directory); check the path")
     assert refusal(tmp_path / "none.npz").startswith("cannot be read (No such file or directory); check the path")

@@ -103,6 +103,10 @@ def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
         if ours not in found and ours not in ("close_time", "clock"):
             way = known[0] + RULES.zone * (ours == "time")
             raise UserError(f"{where}: there is no column for {ours} (columns: {', '.join(names)}); name it {way}")
+    for cells in (cells for name, cells in table.items() if str(name).strip().lower() in RULES.alike):
+        kinds = cells.dropna().astype("str").drop_duplicates().str.replace("[^A-Za-z0-9]", "", regex=True)
+        if len(several := sorted({*kinds.str.upper()} - {""})) > 1:
+            raise UserError(f"{where}: {cells.name} is {' and '.join(several[:3])}; write the rows of each into a file")
     table = table.iloc[:, list(found.values())]
     table.columns = list(found)
     if "clock" in found and found["clock"] != found["time"]:
@@ -243,7 +247,7 @@ def _worst(
     first = int(np.flatnonzero(mask)[0])
     shown = ", ".join(f"{column} {values[column][first]:g}" for column in VALUES)
     broken = f"{int(mask.sum())} of {len(names)} rows have {RULES.faults[name].format(timeframe=timeframe)}, first row"
-    many = f"more than {BROKEN_SHARE:.1%} of rows are broken, so none is trusted: download the file again"
+    many = f"more than {BROKEN_SHARE:.1%} of rows are broken, so none is trusted: name columns, or download it again"
     return f"{broken} {names[first]} ({iso(times[first])}: {shown}); {many}"
 
 
@@ -254,8 +258,8 @@ def _repeated(candles: Candles, row_names: "pd.Index", where: str) -> np.ndarray
         for name in VALUES:
             one, other = getattr(candles, name)[row - 1], getattr(candles, name)[row]
             if one != other:
-                both = f"rows {row_names[row - 1]} and {row_names[row]} both open at {iso(candles.time[row])}"
-                raise UserError(f"{where}: {both} but differ ({name} {one:g} and {other:g}); remove the wrong one")
+                both = f"rows {row_names[row - 1]} and {row_names[row]} differ, both of {iso(candles.time[row])}"
+                raise UserError(f"{where}: {both} ({name} {one:g} and {other:g}); remove one, or write times in UTC")
     return repeated
 
 

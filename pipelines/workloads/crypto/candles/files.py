@@ -187,7 +187,7 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
                 skip_blank_lines=False, keep_default_na=False, na_values=[""], encoding="utf-8-sig",
             )  # fmt: skip
     except UnicodeDecodeError as error:
-        raise UserError("this is not UTF-8 text; if it is an archive, unpack it first") from error
+        raise UserError("this is not UTF-8 text; save it as UTF-8; if it is an archive, unpack it first") from error
     except (csv.Error, pd.errors.ParserError) as error:
         raise UserError(f"this is not a table: {' '.join(str(error).split())}; repair or remove that line") from error
     table.index += 1 + skipped

@@ -9,7 +9,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -31,9 +31,11 @@ _columns_of_page = re.search(r"COLUMNS \} = (\{.*?\});", (FOLDER / "routes.js").
 assert _columns_of_page
 USUAL: dict[str, list[str]] = json.loads(_columns_of_page[1])
 MARKS = USUAL.pop("marks")  # of the depot, in the column of that name
+CLOCK, DASH, HOUR, OTHER_UNIT = (re.compile(form) for form in USUAL.pop("forms"))
+MINUTES = re.compile(r"(?!0\d)\d+\.?\d*|")  # 0830 is a time of day
 WRITTEN = (".routes.csv", ".routes.geojson")  # endings of what `write_routes` writes
 TITLES, HEADED = 10, {*USUAL["lat"], *USUAL["y"]}  # rows that may stand above the header, and how that is known
-TIMES = ("open", "close", "service")
+TIMES = dict.fromkeys(("open", "close"), "a time, such as 8:30") | {"service": "minutes, such as 15"}  # what to type
 WIDEST = 10  # degrees that columns x and y span at most to be taken for longitude and latitude
 
 Row = Mapping[str, object]  # cells by what they hold
@@ -107,14 +109,13 @@ def whole_numbers(amounts: Sequence[float]) -> list[int]:
 def _read_csv(path: Path) -> Rows:
     """Read text divided by commas, semicolons, tabs or bars, whichever the header has most of."""
     rows, divider = sheets.cells(path, lines=False)
-    decimal = re.compile(r"^([-+]?\d*),(\d+)$")  # a comma that does not divide may stand for a decimal point
     if divider == "," or not any(re.match(r"[-+]?\d*,\d+\D*$", cell) for _, row in rows for cell in row):
         return [(number, [*row]) for number, row in rows]
     if either := [(n, cell) for n, row in rows for cell in row if re.fullmatch(r"[-+]?\d{1,3}(\.\d{3})+", cell)]:
         number, cell = either[0]
         beside = "as other cells have decimal commas; write numbers without thousands"
         raise UserError(f"{path}: row {number}: {cell} may be {cell.replace('.', '')} or {cell}, {beside}")
-    return [(number, [decimal.sub(r"\1.\2", cell) for cell in row]) for number, row in rows]
+    return [(number, [re.sub(r"^([-+]?\d*),(\d+)$", r"\1.\2", cell) for cell in row]) for number, row in rows]
 
 
 def _read_points(path: Path) -> Rows:
@@ -133,7 +134,7 @@ def _read_points(path: Path) -> Rows:
     return [(0, ["lon", "lat", *columns]), *enumerate(rows, 1)]
 
 
-TABLES: dict[str, Callable[[Path], Rows]] = {".csv": _read_csv, ".geojson": _read_points, ".xlsx": sheets.rows}
+TABLES = {".csv": _read_csv, ".tsv": _read_csv, ".geojson": _read_points, ".xlsx": sheets.rows}
 
 
 def read_table(path: Path) -> Customers:
@@ -153,6 +154,8 @@ def read_table(path: Path) -> Customers:
     axes = ("lon", "lat") if "lon" in columns else ("x", "y")
     places = np.array([[_number(path, row, axis, cells[axis]) for axis in axes] for row, cells in rows.items()])
     degrees = axes[0] == "lon" or _looks_like_degrees(places)
+    if axes[0] == "lon":
+        _check_map(path, rows, places)
     for row in (depot, *further):
         if load := _number(path, row, "demand", rows[row]["demand"] or 0, 0):
             why = "as it says" if marked else "being the first"
@@ -186,12 +189,12 @@ def read_table(path: Path) -> Customers:
     if "service" in columns:
         others["service_times"] = [_number(path, r, "service", cells["service"] or 0, 0) for r, cells in served.items()]
     if "prize" in columns:  # an empty cell: the customer must be served
-        prizes = [(row, cells["prize"]) for row, cells in served.items()]
-        others["prizes"] = [None if c in (None, "") else _number(path, row, "prize", c, 0) for row, c in prizes]
+        prizes = ((row, cells["prize"]) for row, cells in served.items())
+        others["prizes"] = [_number(path, row, "prize", cell, 0) if _text(cell) else None for row, cell in prizes]
     if (capacity := _capacity(path, rows)) is not None:
         others["capacity"] = capacity
     demands = [0.0, *loads, *(0.0 for _ in further)]
-    clock = any(":" in _text(cells.get(what)) for cells in rows.values() for what in ("open", "close", "hours"))
+    clock = any(not MINUTES.fullmatch(_text(row.get(w))) for row in rows.values() for w in ("open", "close", "hours"))
     return Customers(list(rows), names, places, demands, degrees, len(served), others, printable(found, 600), clock)
 
 
@@ -203,6 +206,8 @@ def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequen
     left = [at for at, column in enumerate(header) if column and at not in found.values()]
     if len(left) == 1 and all(NUMBER.fullmatch(_text(row[left[0]]) or "0") for _, row in body if left[0] < len(row)):
         found.setdefault("demand", left[0])  # the only column of another name
+    if other := [header[at] for what, at in found.items() if what in TIMES and OTHER_UNIT.search(header[at].lower())]:
+        raise UserError(f"{path}: the column {printable(other[0], 40)} is not in minutes; give minutes, without a unit")
     pairs = [pair for pair in (("lon", "lat"), ("x", "y")) if found.keys() >= set(pair)]
     if not pairs or "demand" not in found:
         lacking = "demand (or quantity, weight)" if pairs else "lon and lat (or longitude and latitude, or x and y)"
@@ -231,33 +236,31 @@ def _text(cell: object) -> str:
 
 def _number(path: Path, row: int, column: str, cell: object, least: float = -MAX_COORDINATE) -> float:
     """Return a cell as a number, of minutes where it is a time; or raise UserError."""
+    clock = CLOCK.fullmatch(_text(cell)) if column in TIMES else None
     try:
-        clock = re.fullmatch(r"(\d{1,2}):(\d\d)(:00)?", _text(cell)) if column in TIMES else None
-        value = 60.0 * int(clock[1]) + int(clock[2]) if clock else float(str(cell).strip())
+        hour = int(clock[1]) % (12 if clock[3] else 100) + 12 * (clock[3] == "p") if clock else 0
+        value = 60.0 * hour + int(clock[2] or 0) if clock else float(_text(cell))
     except ValueError:
         value = math.nan
-    if not least <= value <= MAX_COORDINATE:  # true for nan as well
+    if not least <= value <= (480 if clock and column == "service" else MAX_COORDINATE):  # true for nan; 15:00 is mm:ss
         given = "is empty" if cell is None or cell == "" else f"is {printable(repr(cell), 40)}"
         number = "a number, such as 52.5" if least else "a number, such as 7, or 0 for none"
-        wanted = "a time, such as 8:30" if column in TIMES else number
-        raise UserError(f"{path}: row {row}: {column} {given}; type {wanted}")
+        raise UserError(f"{path}: row {row}: {column} {given}; type {TIMES.get(column, number)}")
     return value
 
 
 def _hours(path: Path, row: int, cells: Row) -> tuple[float, float]:
     """Return when a row opens and closes; an empty cell limits nothing."""
-    found = []
     texts = [_text(cells.get(what)) for what in ("open", "close")]
     if span := _text(cells.get("hours")):  # 8:00-17:30, or 8.00 - 17 Uhr
-        texts = re.split(r"\s*(?:-|\u2013|to|bis)\s*", re.sub(r"\s*uhr", "", span), maxsplit=1)
-        texts = [f"{each}:00" if re.fullmatch(r"1?\d|2[0-4]", each) else each.replace(".", ":") for each in texts]
-        if len(texts) < 2:
+        texts = [HOUR.sub(r"\1\2\4:\3\5", each) for each in DASH.split(span, maxsplit=1)]
+        if len(texts) < 2 or ("m" in texts[1] and "m" not in texts[0]):  # 1-3pm may open at one in the night
             raise UserError(f"{path}: row {row}: hours are {printable(repr(span), 40)}; type them as 8:00-17:30")
-    for what, text, missing in zip(("open", "close"), texts, (0.0, MAX_COORDINATE), strict=True):
-        found.append(_number(path, row, what, text) if text else missing)
-    if not 0 <= found[0] <= found[1]:
-        raise UserError(f"{path}: row {row}: opens at {found[0]:g} and closes at {found[1]:g}; correct one of them")
-    return found[0], found[1]
+    opens = _number(path, row, "open", texts[0]) if texts[0] else 0.0
+    closes = _number(path, row, "close", texts[1]) if texts[1] else float(MAX_COORDINATE)
+    if not 0 <= opens <= closes:
+        raise UserError(f"{path}: row {row}: opens at {opens:g} and closes at {closes:g}; correct one of them")
+    return opens, closes
 
 
 def _capacity(path: Path, rows: Mapping[int, Row]) -> float | None:
@@ -270,6 +273,16 @@ def _capacity(path: Path, rows: Mapping[int, Row]) -> float | None:
             what = f"capacity is {most:g} in row {first} and {value:g} in row {row}"
             raise UserError(f"{path}: {what}; all vehicles are alike here, so type one number")
     return most
+
+
+def _check_map(path: Path, rows: Mapping[int, Row], places: np.ndarray) -> None:
+    """Raise UserError for a place at 0, 0 that others are far from, and for opening hours that are hardly minutes."""
+    if np.abs(places).max() > WIDEST and not (known := places.any(1)).all():
+        raise UserError(f"{path}: row {list(rows)[known.argmin()]} is at 0, 0, as no address is; type its lon and lat")
+    given = [text for cells in rows.values() for what in ("open", "close") if (text := _text(cells.get(what)))]
+    numbers = [float(text) for text in given if MINUTES.fullmatch(text)]
+    if numbers and (len(numbers) < len(given) or not 24 < max(numbers) <= 1440):
+        raise UserError(f"{path}: opening hours such as {max(numbers):g} would mean minutes; type times, such as 8:30")
 
 
 def _looks_like_degrees(places: np.ndarray) -> bool:

@@ -66,13 +66,10 @@ def accuracies_over_images(right: np.ndarray, pairs: np.ndarray, seed: int) -> n
     """
     images, rows = np.unique(pairs[:, :2], return_inverse=True)
     first, second = rows.reshape(-1, 2).T
-    drawn = []
-    for resample in statistics.resampled_indices(len(images), statistics.RESAMPLES, seed):
-        times = np.bincount(resample, minlength=len(images))
-        weight = times[first] * times[second]
-        if weight.any():
-            drawn.append(right @ weight / weight.sum())
-    return np.array(drawn)
+    resamples = statistics.resampled_indices(len(images), statistics.RESAMPLES, seed)
+    times = (np.bincount(resample, minlength=len(images)) for resample in resamples)
+    weights = (each[first] * each[second] for each in times)
+    return np.array([right @ weight / weight.sum() for weight in weights if weight.any()])
 
 
 def swap_consistency(given: np.ndarray, swapped: np.ndarray) -> float:

@@ -26,14 +26,14 @@ SHEET = ".xlsx"
 WHOLE = (SHEET, *sheets.JSON)  # tables whose columns are known once they are read
 # Lists without a header, by the first row: names of images (N) and numbers (D), as of PIPAL, of TID2013 and of AVA.
 HEADERLESS: dict[str, list[str]] = FORMS["headerless"]
-VOTES = r"(?:c|n|count|votes?|ratings?|scores?)?[ _]?(\d+)"  # a column of how many gave an image this score
+VOTES = r"(?:c|n|count|votes?|ratings|scores)?[ _]?(\d+)"  # a column of how many gave an image this score
 COUNTED = ["score", "std", "count"]  # columns that are made of such columns
 VERSION = r"(.+?)_\d+_\d+\.\w+"  # in these, the name of a distorted version of an image
 RENAMED = "rename them, or name them as in data.columns.winner=NAME data.columns.loser=NAME"  # of answers
 LONGEST_HEADER = 100_000  # characters
 BY_CONFIG = (
     "other names are given as data.columns.image=NAME data.columns.score=NAME; of pairs, as data.columns.first=NAME "
-    "data.columns.second=NAME data.columns.label=NAME"
+    "data.columns.second=NAME data.columns.label=NAME; several ratings of an image are a row each"
 )
 
 
@@ -149,9 +149,7 @@ def lists_in(folder: Path) -> list[Path]:
 def headed(first: Sequence[str]) -> list[str]:
     """Return the columns that a table's first row names, or else those that its values are of."""
     cells = [cell.strip() for cell in first]
-    kinds = [
-        "N" if cell.lower().endswith(ENDINGS) else "D" if re.fullmatch(r"-?\d[\d.,]*", cell) else "?" for cell in cells
-    ]
+    kinds = ["N" if c.lower().endswith(ENDINGS) else "D" if re.fullmatch(r"-?\d[\d.,]*", c) else "?" for c in cells]
     return HEADERLESS.get("".join(kinds), cells)
 
 

@@ -4,12 +4,14 @@ import hashlib
 import math
 import os
 import re
+import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -67,11 +69,9 @@ def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None
     layout, used, notes = assigned(str(table), header, columns)
     named = [(line, {holds: row[column] for holds, column in used.items()}) for line, row in rows]
     for _, row in named:
+        row |= {name: _plain(root, row[name]) for name in NAMES & used.keys()}
         if COMMA.fullmatch(row.get("score", "")):
             row["score"] = row["score"].replace(",", ".")
-    for name in NAMES & used.keys():
-        for _, row in named:
-            row[name] = _plain(root, row[name])
     moved, found = located(dict.fromkeys(row[name] for name in NAMES & used.keys() for _, row in named), root)
     for _, row in named:
         row |= {name: moved[row[name]] for name in NAMES & used.keys() if row[name] in moved}
@@ -178,10 +178,16 @@ def _pairs(listed: Listed, table: Path, rows: Rows, root: Path) -> None:
         pairs = "1 pair has" if len(open_rows) == 1 else f"{len(open_rows):,} pairs have"
         listed.notes.append(f"{pairs} no label yet, the first in line {open_rows[0]}")
     others: dict[str, int] = {}  # labels of ALSO, with the line of the first
-    for line, row in ((line, row) for line, row in rows if row["label"]):
+    rows = [(line, row) for line, row in rows if row["label"]]
+    stems = [{Path(row[each]).stem.lower(): LABELS[each] for each in ("second", "first")} for _, row in rows]
+    bare = all(row["label"].lower() in own for (_, row), own in zip(rows, stems, strict=True))  # names without endings
+    either = bare and all(row["label"].lower() in ALSO for _, row in rows)
+    for (line, row), own in zip(rows, stems, strict=True):
         text = row["label"].rstrip(".").lower()
-        own = {row["first"].lower(): FIRST, row["second"].lower(): SECOND}
+        own = {**(own if bare else {}), row["first"].lower(): FIRST, row["second"].lower(): SECOND}
         label = LABELS.get(text, own.get(_plain(root, row["label"]).lower()))
+        if either and label != ALSO[text]:
+            raise UserError(f"{table}, line {line}: the label {text!r} may be either image; write First or Second")
         if label is None and text in ALSO:
             label = ALSO[text]
             others.setdefault(text, line)
@@ -228,12 +234,9 @@ def _number(table: Path, line: int, column: str, text: str) -> float:
 
 def ranks(folder: Path) -> dict[Path, str]:
     """Return the folders in a folder that hold images, with the number at the beginning of their names, or ""."""
-    found = {}
-    for each in sorted(folder.iterdir()):
-        if each.is_dir() and any(path.suffix.lower() in ENDINGS for path in each.iterdir()):
-            begins = re.match(r"-?\d+(?:\.\d+)?", each.name)
-            found[each] = begins[0] if begins else ""
-    return found
+    inside = (each for each in sorted(folder.iterdir()) if each.is_dir())
+    found = [each for each in inside if any(path.suffix.lower() in ENDINGS for path in each.iterdir())]
+    return {each: "".join(re.findall(r"\A-?\d+(?:\.\d+)?", each.name)) for each in found}
 
 
 def _of_ranks(folder: Path) -> Listed:
@@ -255,7 +258,7 @@ def _of_ranks(folder: Path) -> Listed:
 def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[str]]:
     """Return the paths below a folder of named images that are not where their names say, and notes about them.
 
-    A name may lack folders or have more of them, lack the ending or differ in case; it must fit one file alone.
+    A name may have other folders, case or accents, no ending, be a URL or Label Studio's; it must fit one file alone.
     """
     inside = (name for name in names if name and ".." not in PurePosixPath(name).parts)
     if not (missing := [name for name in inside if not (folder / name).is_file()]):
@@ -263,12 +266,13 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
     below = defaultdict(list)
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in ENDINGS:
-            inner = path.relative_to(folder)
-            for known in {inner.as_posix().lower(), inner.with_suffix("").as_posix().lower()}:
-                below[PurePosixPath(known).name].append((f"/{known}", inner.as_posix()))
+            inner = path.relative_to(folder).as_posix()
+            known = PurePosixPath(unicodedata.normalize("NFC", inner).lower())
+            for each in (known, known.with_suffix("")):
+                below[each.name].append((f"/{each}", inner))
     fitting = {}
     for name in missing:
-        plain = f"/{name.lower()}"
+        plain = unicodedata.normalize("NFC", re.sub(r"\?.*|(?<=/)[0-9a-f]{8}-", "", f"/{unquote(name)}")).lower()
         likely = below[PurePosixPath(plain).name]
         fitting[name] = [path for known, path in likely if known.endswith(plain) or plain.endswith(known)]
     found = {name: paths[0] for name, paths in fitting.items() if len(paths) == 1}
@@ -281,12 +285,10 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
 def passed_over(folder: Path, used: Collection[Path], images: str) -> list[str]:
     """Return a line that counts, by kind, a folder's files not `used`, except hidden ones; `images` names images."""
     known = {path.absolute() for path in used}
-    kinds: Counter[str] = Counter()
-    for path in folder.rglob("*"):
-        below = path.relative_to(folder)
-        if path.is_file() and path.absolute() not in known and not any(part.startswith(".") for part in below.parts):
-            ending = path.suffix.lower()
-            kinds[images if ending in ENDINGS else printable(ending, 20) or "without an ending"] += 1
+    others = (path for path in folder.rglob("*") if path.is_file() and path.absolute() not in known)
+    shown = (path for path in others if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+    endings = (path.suffix.lower() for path in shown)
+    kinds = Counter(images if each in ENDINGS else printable(each, 20) or "without an ending" for each in endings)
     listed = ", ".join(f"{kind} ({count:,})" for kind, count in sorted(kinds.items()))
     return [f"passed over in {folder}: {listed}"] if listed else []
 

@@ -96,7 +96,7 @@ def test_the_last_candle_is_dropped_if_it_was_open_when_the_file_was_written(tmp
         ("a.csv", b"\n\n", "holds no rows"),
         ("a.csv", b"time,open,high,low,close,volume\n", "0 rows are too few"),
         ("a.csv", b"1,2,3\n4,5,6\n", "line 1 has 3 columns and there is no header"),
-        ("a.csv", b"PK\x03\x04\xff\xfe", "not UTF-8 text; if it is an archive"),
+        ("a.csv", b"PK\x03\x04\xff\xfe", "not UTF-8 text; save it as UTF-8; if it is an archive"),
         ("a.json", b"{", "not JSON"),
         ("a.json.gz", b"[[1, 2]]", "not JSON"),
         ("a.zip", b"PK\x03\x04 and more", "no zip file"),
