@@ -180,7 +180,7 @@ class Loop:
         except (ValueError, KeyError, TypeError):
             return  # it is damaged, and will be written again
         if stored != now:
-            changed = ", ".join(key for key in now if stored.get(key) != now[key])
+            changed = ", ".join(key for key in now | stored if stored.get(key) != now.get(key))
             what = f"{self.run.folder} was trained with another {changed} than the data and code here give"
             raise UserError(f"{what}; bring the old ones back, or start another run with --name")
 

@@ -73,7 +73,7 @@ def damage(model):
     ],
 )
 def test_resume_of_a_finished_run_mends_its_models_and_says_so(one, trained, spoil, which):
-    assert "nothing to do: 4 of 4 steps are done" in one.resume(trained).stderr
+    assert "nothing to do: 4 of 4 steps are done; raise training.steps" in one.resume(trained).stderr
     spoil(trained / RUN / "model" / which)
     said = one.resume(trained).stderr
     assert f"{RUN}/model/{which} was not " in said
@@ -90,6 +90,19 @@ def test_a_best_model_that_cannot_be_brought_back_is_said_to_be_lost(one, traine
     assert "nothing to do" in one.resume(trained).stderr
     shutil.rmtree(trained / RUN / "model/best")
     assert "the best model so far, of step 4, is lost" in one.resume(trained).stderr
+
+
+def test_a_model_of_other_sizes_than_the_code_gives_is_kept_and_said(one, trained):
+    stored = trained / RUN / "model/last/config.json"
+    described = json.loads(stored.read_text())
+    own = described["config"]
+    described["config"] = own | {"width": own["width"] + 1}
+    stored.write_text(json.dumps(described))
+    with_another = f"{RUN} was trained with another width than the data and code here give"
+    refused(one.train(trained, "--resume"), with_another, "bring the old ones back", "--name")
+    assert json.loads(stored.read_text()) == described
+    stored.write_text(json.dumps(described | {"config": own | {"of_another_version": 1}}))
+    refused(one.train(trained, "--resume"), "was trained with another of_another_version than")
 
 
 def test_a_second_process_is_refused_and_told_who_trains(one, trained, tmp_path):
