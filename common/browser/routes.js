@@ -6,7 +6,7 @@ const EXAMPLE = [  // x, y, demand
   [64, 41, 7], [93, 55, 2], [85, 68, 6], [72, 62, 8], [88, 87, 4], [66, 83, 5], [48, 91, 3], [36, 72, 9], [19, 80, 6], [9, 58, 4], [24, 52, 2],
 ];
 const ALWAYS = [0, 1e9];  // minutes
-const WIDEST = 10;  // degrees from 0, 0 beyond which no table has a place there
+const FAR = 10;  // degrees; a table with a place farther from 0, 0 has none there
 // What a column holds, and its usual names without case, accents, spaces and signs; the first one present counts. As JSON,
 // which pipelines/workloads/cvrp/instances/customers.py reads here. Marks stand in the column depot.
 const { marks: MARKS, forms: FORMS, ...COLUMNS } = {
@@ -199,7 +199,7 @@ function readCustomers(text) {
   for (const what of [...axes, "demand"]) if (at[what] < 0) throw new Error(`there is no column ${what == "x" ? "lon or x" : what == "y" ? "lat or y" : what}; the first row must name the columns, as in name,lon,lat,demand`);
   const unit = ["open", "close", "service"].map(what => named[at[what]]).find(name => OTHER_UNIT.test((name ?? "").toLowerCase()));
   if (unit) throw new Error(`the column ${unit} is not in minutes; give minutes, without a unit`);
-  const written = lines.flatMap(([number, line]) => cells(line).map(cell => [number, cell]));  // as _csv of tables.py
+  const written = lines.flatMap(([number, line]) => cells(line).map(cell => [number, cell]));  // as _read_csv of customers.py
   const either = divider != "," && written.some(([, cell]) => /^[-+]?\d*,\d+\D*$/.test(cell)) && written.find(([, cell]) => /^[-+]?\d{1,3}(\.\d{3})+$/.test(cell));
   if (either) throw new Error(`row ${either[0]}: ${either[1]} may be ${either[1].replaceAll(".", "")} or ${either[1]}, as other cells have decimal commas; write numbers without thousands`);
   const rows = lines.slice(1).map(([number, line]) => {
@@ -233,7 +233,7 @@ function readCustomers(text) {
     const numbers = column.filter(cell => /^[\d.,]+$/.test(cell)), large = numbers.find(cell => /^[1-9]\d{0,2}([.,]\d{3})+$/.test(cell));
     if (large && numbers.some(cell => /^\d{3}$/.test(cell)) && numbers.every(cell => /^(\d{1,3}|[1-9]\d{0,2}([.,]\d{3})+)$/.test(cell))) throw new Error(`${large} among whole numbers may be thousands; write numbers without them`);
   }
-  const nowhere = degrees && rows.some(({ place }) => place.some(each => Math.abs(each) > WIDEST)) && rows.find(({ place }) => place.every(each => each == 0));
+  const nowhere = degrees && rows.some(({ place }) => place.some(each => Math.abs(each) > FAR)) && rows.find(({ place }) => place.every(each => each == 0));
   if (nowhere) throw new Error(`row ${nowhere.number} is at 0, 0, as no address is; type its lon and lat`);
   const far = degrees && rows.find(({ place: [lon, lat] }) => Math.abs(lon) > 180 || Math.abs(lat) > 90);
   if (far) throw new Error(`row ${far.number}: ${far.place.join(", ")} is no longitude and latitude; are they exchanged?`);

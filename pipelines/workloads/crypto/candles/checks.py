@@ -258,8 +258,9 @@ def _repeated(candles: Candles, row_names: "pd.Index", where: str) -> np.ndarray
         for name in VALUES:
             one, other = getattr(candles, name)[row - 1], getattr(candles, name)[row]
             if one != other:
-                both = f"rows {row_names[row - 1]} and {row_names[row]} differ, both of {iso(candles.time[row])}"
-                raise UserError(f"{where}: {both} ({name} {one:g} and {other:g}); remove one, or write times in UTC")
+                both = f"rows {row_names[row - 1]} and {row_names[row]} both open at {iso(candles.time[row])}"
+                wrong = f"{name} {one:g} and {other:g}"
+                raise UserError(f"{where}: {both} but differ ({wrong}); remove one, or write times in UTC")
     return repeated
 
 

@@ -37,6 +37,7 @@ WRITTEN = (".routes.csv", ".routes.geojson")  # endings of what `write_routes` w
 TITLES, HEADED = 10, {*USUAL["lat"], *USUAL["y"]}  # rows that may stand above the header, and how that is known
 TIMES = dict.fromkeys(("open", "close"), "a time, such as 8:30") | {"service": "minutes, such as 15"}  # what to type
 WIDEST = 10  # degrees that columns x and y span at most to be taken for longitude and latitude
+FAR = 10  # degrees; a table with a place farther from 0, 0 has none there
 
 Row = Mapping[str, object]  # cells by what they hold
 Rows = list[tuple[int, list[object]]]  # (number, cells) of each row that is not blank, the header first
@@ -277,7 +278,7 @@ def _capacity(path: Path, rows: Mapping[int, Row]) -> float | None:
 
 def _check_map(path: Path, rows: Mapping[int, Row], places: np.ndarray) -> None:
     """Raise UserError for a place at 0, 0 that others are far from, and for opening hours that are hardly minutes."""
-    if np.abs(places).max() > WIDEST and not (known := places.any(1)).all():
+    if np.abs(places).max() > FAR and not (known := places.any(1)).all():
         raise UserError(f"{path}: row {list(rows)[known.argmin()]} is at 0, 0, as no address is; type its lon and lat")
     given = [text for cells in rows.values() for what in ("open", "close") if (text := _text(cells.get(what)))]
     numbers = [float(text) for text in given if MINUTES.fullmatch(text)]

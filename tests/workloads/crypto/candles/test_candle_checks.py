@@ -36,7 +36,7 @@ def test_any_order_and_any_identical_duplicates_give_the_same_candles_and_are_co
 
 def test_different_candles_of_the_same_time_are_refused_with_that_time():
     frame = pd.concat([table(), table().iloc[[30]].assign(volume=6.0)])
-    with pytest.raises(UserError, match=r"a\.csv: BTCUSDT: rows 31 and 61 differ, both of 2025-01-01T00:00:00Z "
+    with pytest.raises(UserError, match=r"a\.csv: BTCUSDT: rows 31 and 61 both open at 2025-01-01T00:00:00Z but differ "
                                         r"\(volume 5 and 6\)"):  # fmt: skip
         check(frame)
 
