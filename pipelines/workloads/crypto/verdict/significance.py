@@ -67,8 +67,8 @@ def p_value(values: np.ndarray, horizon: int) -> float:
 
     Blocks are three horizons long or more, where the autocorrelation reaches further (`fitted_block`). The part of the
     variance that they miss is extrapolated from blocks of half the length, as in a flat-top kernel, and the degrees of
-    freedom of Student's t are those of that kernel, fewer where few blocks make up most of the variance. 1 with fewer
-    than MIN_BLOCKS blocks, and for a constant 0.
+    freedom of Student's t are those of that kernel, fewer where few blocks make up most of the variance. Below 1, but 1
+    with fewer than MIN_BLOCKS blocks, and for a constant 0.
     """
     count, values = len(values), np.asarray(values, np.float64)
     least = block_length(count, 3 * horizon)
@@ -81,7 +81,7 @@ def p_value(values: np.ndarray, horizon: int) -> float:
         return 1.0
     share, even = block / count, min(1.0, 3 * whole.mean() ** 2 / (whole**2).mean())
     freedom = max((0.75 / share - 1) * even, 1.0)
-    return float(stdtr(freedom, -values.mean() * math.sqrt((1 - share) * count / variance)))
+    return float(min(math.nextafter(1, 0), stdtr(freedom, -values.mean() * math.sqrt((1 - share) * count / variance))))
 
 
 def fitted_block(values: np.ndarray) -> int:

@@ -120,6 +120,14 @@ def test_knowing_when_prices_move_but_not_in_which_direction_is_no_skill():
     assert (found["verdict"], set(found["grades"].values())) == (NO_SKILL, {False})
 
 
+def test_an_account_that_surely_loses_is_not_said_to_have_too_few_rows():
+    probabilities, labels = sample(0, 3000)
+    losing = np.exp(np.cumsum(np.random.default_rng(0).normal(-0.001, 0.003, 3000)))  # a trade every three candles
+    *_, reason = verdict(probabilities, labels, class_shares(labels), guesses(0, labels), equity=losing)["reasons"]
+    assert reason.startswith("not pays its costs: account -96.")
+    assert " % after all costs: p = 1 (" in reason
+
+
 def test_a_signal_that_a_baseline_has_too_is_predictive_and_no_more():
     rows = rows_with_a_signal(3, test=3000)
     labels = rows.pop("test_labels")
