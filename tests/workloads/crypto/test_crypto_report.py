@@ -16,7 +16,7 @@ from pipelines.workloads.crypto import report as coin_report
 from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import DRAWN, sections
 from pipelines.workloads.crypto.verdict import looks
-from pipelines.workloads.crypto.verdict.headline import coin_line, headline
+from pipelines.workloads.crypto.verdict.headline import coin_line, headline, net_return_interval
 from tests.report.pages import checked
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
@@ -166,6 +166,14 @@ def test_few_trades_support_no_verdict_however_many_days_they_took(run, trades, 
     for grade in ("pays its costs", "predictive"):  # by tests of their own
         assert "too few" not in coin_line({**page, "grades": {**page["grades"], grade: True}})
     assert coin_line({**page, "verdict": "leak suspected"}).startswith("AAAUSDT: leak suspected: ")
+
+
+@pytest.mark.parametrize("candles", [640, 2600, 35_000])
+def test_the_interval_of_an_account_that_grows_evenly_is_its_return(candles):
+    """Blocks are drawn whole, and the last of them may reach beyond the length of the test."""
+    curve = {"time_ms": np.linspace(0, 900_000 * candles, 400).tolist(), "model": np.geomspace(1, 8, 400).tolist()}
+    found = net_return_interval([{"equity": curve, "timeframe": "15m", "horizon": 3}])
+    assert found == pytest.approx([7, 7], abs=0.2)
 
 
 def test_a_suspected_leak_stands_above_all(run):

@@ -85,8 +85,8 @@ def net_return_interval(pages: Sequence[Page]) -> list[float] | None:
     grown = np.diff(np.log(np.maximum(account, 1e-9)), prepend=0.0)[:, None]
     if len(grown) < MIN_BLOCKS * block:
         return None
-    drawn = np.concatenate(list(moving_block_sums(grown, block, RESAMPLES, seed=0)))[:, 0]
-    return [math.expm1(end) for end in percentiles(drawn)]
+    drawn = np.concatenate(list(moving_block_sums(grown - grown.mean(), block, RESAMPLES, seed=0)))
+    return [math.expm1(grown.sum() + end) for end in percentiles(drawn)]  # whole blocks may be longer than the test
 
 
 def predictability(pages: Sequence[Page]) -> str:
