@@ -58,8 +58,8 @@ def load(word: str, key: str = "data.features") -> Own | None:
     """Run the file of FILE.py:FUNCTION[@SHA256], none of another word. UserError for a missing or another file."""
     if ":" not in word:
         return None
-    (file, _, name), known = word.partition("@")[0].rpartition(":"), word.partition("@")[2]
-    is_target = key == "data.label"
+    (file, _, rest), is_target = word.rpartition(":"), key == "data.label"
+    name, _, known = rest.partition("@")
     if not Path(file).is_file():
         usual = "fixed" if is_target else "default"
         raise UserError(f"{key}={word}: there is no file {file!r}; give {usual}, or FILE.py:FUNCTION")
@@ -90,7 +90,7 @@ def labelled(candles: Candles, rule: str, horizon: int, threshold: float) -> np.
     """
     if ":" not in rule:
         return labels.label(candles, rule, horizon, threshold)
-    word, _, known = rule.partition("@")
+    word, _, known = rule.rpartition("@")
     own, found = of({"word": word, "sha256": known}), np.full(len(candles), labels.UNKNOWN, np.int8)
     assert own
     for segment in candles.segments():

@@ -63,8 +63,8 @@ class Data(DataSection):
     @field_validator("features", "label")
     @classmethod
     def _functions_are_known_by_their_file(cls, word: str) -> str:
-        path = Path(word.rpartition(":")[0])
-        return f"{word}@{sha256(path)}" if "@" not in word and path.is_file() else word
+        file, _, name = word.rpartition(":")
+        return f"{word}@{sha256(Path(file))}" if "@" not in name and Path(file).is_file() else word
 
     @field_validator("label")
     @classmethod

@@ -75,6 +75,20 @@ def test_a_file_or_a_function_that_there_is_not_is_named(here):
         data.prepare(build(Config, {}, ["data.features=my.py:features"], ""), here / "data")
 
 
+def test_a_folder_may_have_an_at_sign_in_its_name(here):
+    (here / "anna@firm.com").mkdir()
+    (here / "anna@firm.com/mine.py").write_text(SOUND)
+    word = build(Config, {}, ["data.features=anna@firm.com/mine.py:features"], "").data.features
+    own = own_features.load(word)
+    assert word == f"anna@firm.com/mine.py:features@{own.sha256}"
+    (here / "anna@firm.com/mine.py").write_text(TARGET)
+    rule = build(Config, {}, ["data.label=anna@firm.com/mine.py:side"], "").data.label
+    own_features.load(rule, "data.label")
+    assert set(own_features.labelled(CANDLES, rule, 3, 0.003)) == {-1, 0, 1, 2}
+    with pytest.raises(UserError, match=r"anna@firm\.com/mine\.py has changed"):
+        own_features.load(word)
+
+
 def test_a_model_answers_with_the_file_it_was_trained_with_or_not_at_all(here, monkeypatch):
     monkeypatch.setattr(own_features, "LOADED", {})
     config, folder = config_of(), here / "data"
