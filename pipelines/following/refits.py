@@ -127,7 +127,8 @@ class Refits:
         old, new, gains = self.follower.model, self.follower.load(name), dict[int, list[float]]()
         feed.fit(new.models)
         for series in feed.series:
-            moments = list(feed.new(series, state.answered.get(series, now) - NEWEST * feed.step, now))
+            newest = state.answered.get(series, now)  # for which no exchange is asked again, as it may not answer
+            moments = list(feed.new(series, newest - NEWEST * feed.step, min(newest + feed.step, now)))
             known = dict(moment.outcome for moment in moments if moment.outcome)
             judged = [moment for moment in moments if moment.time in known]
             for start in range(0, len(judged), AT_ONCE):
@@ -140,9 +141,8 @@ class Refits:
                     if one and not other:
                         raise UserError(f"it has no answers for {series}, for which {state.models[0]} has some")
                     if one:
-                        least, outcome = 1e-9, known[moment.time]
-                        gain = math.log(max(other[outcome], least)) - math.log(max(one[outcome], least))
-                        gains.setdefault(moment.time, []).append(gain)
+                        before, after = (max(each[known[moment.time]], 1e-9) for each in (one, other))
+                        gains.setdefault(moment.time, []).append(math.log(after / before))
         means = np.array([np.mean(gains[moment]) for moment in sorted(gains)])
         blocks = means[: len(means) // BLOCK * BLOCK].reshape(-1, BLOCK).mean(1)
         gain = float(means.mean()) if len(means) else 0.0  # in log loss

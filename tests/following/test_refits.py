@@ -29,7 +29,7 @@ def training(tmp_path, monkeypatch, model):
     assert following.look() == CANDLES
     run = Run("crypto", NAME)
     made = refits.Refits(following, "crypto", run, tmp_path / "follow", hours=3)
-    made.ran, made.status = [], 0
+    made.ran, made.status, made.exchange = [], 0, exchange
 
     def begin(script, name, *words):
         made.ran.append((script, *words[2:]))
@@ -90,6 +90,17 @@ def test_a_worse_model_is_turned_down_and_removed(training, model, capsys):
     assert training.follower.model is model
     assert not run.folder.exists()
     assert "turned down, crypto-simulated goes on: its log loss is" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_new_model_is_not_turned_down_because_the_exchange_does_not_answer_just_then(training, capsys):
+    following, exchange = training.follower, training.exchange
+    exchange.now = following.clock = lambda: FIRST + (CANDLES + 3) * STEP
+    exchange.random.random = lambda: 0.0
+    assert following.look() == 0
+    run = steps(training)
+    assert "no network" in capsys.readouterr().err
+    assert following.state.models == (run.name, NAME)
 
 
 @pytest.mark.parametrize(
