@@ -113,7 +113,7 @@ class Follower:
 
     def _recovered(self, name: str) -> State:
         """Return the state on disk with the lines of the log beyond it, or that of the log alone."""
-        self.state = State(models=(name,), answered={}, drift={})
+        self.state, newest = State(models=(), answered={}, drift={}), name
         try:
             self.state = checked(State, json.loads(self.state_file.read_bytes()), "state")
         except FileNotFoundError:
@@ -124,8 +124,8 @@ class Follower:
         for entry in read_json_lines(self.log.path, start):
             with suppress(ValueError):  # of a line that was changed
                 self._take_in(entry)
-                name = str(entry.get("model", name)) if not start else name
-        models = self.state.models if start else tuple(dict.fromkeys([name, *self.state.models]))
+                newest = str(entry.get("model", newest))
+        models = self.state.models or tuple(dict.fromkeys([newest, name]))
         return self.state.model_copy(update={"models": models})
 
     def _sound(self) -> Trained:

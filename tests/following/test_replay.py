@@ -81,6 +81,24 @@ def test_answers_to_old_candles_are_said_to_be_late(tmp_path, model, capsys, hou
     assert not capsys.readouterr().err
 
 
+def test_neither_an_emptied_log_nor_a_damaged_state_brings_a_former_model_back(tmp_path, model, capsys):
+    now = [FIRST + 3 * STEP]
+    exchange = Exchange(market(4), lambda: now[0], 0)
+    exchange.random.random, exchange.milliseconds = lambda: 1.0, exchange.now
+    one = follower(tmp_path, exchange, exchange.now, model)
+    assert one.look() == 3
+    one.save(models=("newer", NAME))
+    now[0] += STEP
+    assert one.look() == 1
+    for name, text in (("state.json", "{"), ("answers.jsonl", "")):
+        (tmp_path / name).write_text(text)
+        again = follower(tmp_path, exchange, exchange.now, model)
+        assert again.state.models == ("newer", NAME)
+        assert again.look() == 0
+        again.save()
+    assert "state.json is damaged, going on by the log" in capsys.readouterr().err
+
+
 def die():
     raise Death
 
