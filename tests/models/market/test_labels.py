@@ -49,8 +49,8 @@ def test_a_move_of_exactly_the_threshold_is_no_trade():
 def test_the_volatility_rule_demands_more_after_volatile_candles_and_never_less_than_the_threshold():
     rng = np.random.default_rng(0)
     wild, calm = rng.normal(0, 0.02, 60), rng.normal(0, 1e-5, 60)
-    last = 0.01  # beyond the threshold, within half of 0.02 sqrt(3)
-    for past, expected in ((wild, NO_TRADE), (calm, LONG)):
+    # Both are beyond the threshold; half of 0.02 sqrt(3) lies between them.
+    for past, last, expected in ((wild, 0.01, NO_TRADE), (wild, 0.02, LONG), (calm, 0.01, LONG)):
         close = 100 * np.exp(np.cumsum([0.0, *past, 0, 0, last]))
         assert label(candles(close), "volatility", 3, 0.003)[60] == expected
     calm_small = 100 * np.exp(np.cumsum([0.0, *calm, 0, 0, 0.002]))
