@@ -117,3 +117,25 @@ def test_the_sensitivity_to_fees_is_that_of_a_backtest_at_each_fee():
         assert row["net_return"] == pytest.approx(
             run(**market, signal=signal, **COSTS | {"fee": row["fee"]}).equity[-1] - 1
         )
+
+
+def test_an_account_that_never_trades_has_no_ratios():
+    found = performance.metrics(run(**candles(5, 400), signal=np.zeros(400, int), **COSTS), 10)
+    ratios = ("sharpe", "sharpe_error", "sortino", "calmar", "win_rate", "profit_factor", "expectancy")
+    assert (found["days"], {found[name] for name in ratios}) == (40, {None})
+
+
+def test_trades_that_a_gap_ends_are_counted():
+    market = flat(*[(4, 4, 4, 4)] * 9) | {"gap": np.arange(9) == 5}
+    found = performance.metrics(run(**market, signal=np.ones(9, int), **FREE), 10)
+    assert (found["num_trades"], found["num_closed_by_gap"]) == (2, 1)
+
+
+@pytest.mark.parametrize("count", [7, 1000])
+def test_curves_are_the_accounts_from_the_first_candle_to_the_last(count):
+    result, times = run(**candles(5, count), signal=np.ones(count, int), **COSTS), np.arange(count) * 60_000
+    found = performance.equity_curves(times, result)
+    rows = np.array(found["time_ms"]) // 60_000
+    assert (len(rows), rows[0], rows[-1]) == (min(count, performance.EQUITY_POINTS), 0, count - 1)
+    assert found["model"] == result.equity[rows].tolist()
+    assert found["buy_and_hold"] == result.buy_and_hold[rows].tolist()
