@@ -48,6 +48,37 @@ def test_a_change_is_found(change, test, within):
     assert not alarms(within, 1)
 
 
+def test_bets_on_classes_are_fair_and_go_on_from_no_less_than_they_began_with():
+    claimed = {"SHORT": 0.2, "NO_TRADE": 0.7, "LONG": 0.1}
+
+    def capital(*outcomes):
+        state = begun([])
+        for now, outcome in enumerate((None, *outcomes)):
+            known = (now - 1, outcome) if outcome else None
+            state, _ = advanced(state, Answered(source="A", time=now, probabilities=claimed, outcome=known), 1)
+        return {name: np.exp(each) for name, each in state.capital.items()}
+
+    once = {name: capital(name) for name in CLASSES}
+    assert set(once["LONG"]) == {"calibration 0", "hits 0"}
+    for test in once["LONG"]:
+        np.testing.assert_allclose(sum(claimed[name] * once[name][test] for name in CLASSES), 1)
+        assert (once["NO_TRADE"][test] < 1).any()
+        twice = capital("NO_TRADE", "LONG")[test]
+        np.testing.assert_allclose(twice, np.maximum(once["NO_TRADE"][test], 1) * once["LONG"][test])
+
+
+def test_bets_on_strange_blocks_win_only_at_the_extremes_and_no_more_than_they_lose_elsewhere():
+    found = []
+    for place in range(10):
+        before = np.delete(np.arange(10.0), place)
+        state = begun(np.repeat(before, BLOCK).tolist())
+        for now in range(BLOCK):
+            state, _ = advanced(state, Answered(source="A", time=now, strangeness=place), 1)
+        found += np.exp(state.capital["features"]).tolist()
+    assert np.mean(found) <= 1
+    assert [place for place, won in enumerate(found) if won > 1] == [0, 9]
+
+
 @pytest.mark.slow
 def test_false_alarms_are_no_oftener_than_stated(monkeypatch):
     monkeypatch.setattr(drift, "CALM", 300)
