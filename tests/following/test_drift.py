@@ -79,6 +79,22 @@ def test_bets_on_strange_blocks_win_only_at_the_extremes_and_no_more_than_they_l
     assert [place for place, won in enumerate(found) if won > 1] == [0, 9]
 
 
+def test_outcomes_that_overlap_are_bet_on_apart_and_a_test_that_alarms_begins_anew(monkeypatch):
+    monkeypatch.setattr(drift, "CALM", 2)
+    state, step, sequences, alarmed = begun([]), 900_000, [], []
+    for now in range(12):
+        outcome = ((now - LAG) * step, "LONG") if now >= LAG else None
+        claimed = {"SHORT": 0.2, "NO_TRADE": 0.7, "LONG": 0.1}
+        answer = Answered(source="A", time=now * step, probabilities=claimed, outcome=outcome)
+        state, found = advanced(state, answer, step)
+        assert len(state.pending) <= LAG
+        sequences.append({name for name in state.capital if name.startswith("calibration")})
+        alarmed += [now] if "calibration" in found else []
+    assert sequences[LAG + 2] == {"calibration 0", "calibration 1", "calibration 2"}
+    assert alarmed
+    assert all(sequences[now] == set() and len(sequences[now + 1]) == 1 for now in alarmed if now < 11)
+
+
 @pytest.mark.slow
 def test_false_alarms_are_no_oftener_than_stated(monkeypatch):
     monkeypatch.setattr(drift, "CALM", 300)
