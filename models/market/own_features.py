@@ -33,8 +33,8 @@ class Own(NamedTuple):
         found = {name: np.asarray(each, np.float64) for name, each in self.function(candles).items()}
         for name, each in found.items():
             if each.shape != (len(candles),) or name in candle_features.NAMES or ":" in name:
-                what = f"{name} of shape {each.shape} for {len(candles)} candles"
-                raise UserError(f"{self.word} gives {what}; give a number for each, under no default feature's name")
+                what = f"{name} of shape {each.shape} for {len(candles)} candles; give a number for each"
+                raise UserError(f"{self.word} gives {what}, under no default feature's name, without a colon")
         return found
 
     def check(self, candles: Candles, ahead: int = 0) -> None:

@@ -59,6 +59,7 @@ def test_they_stand_behind_the_default_ones_and_hold_where_candles_are_cut(here)
         ("{'x': candles.close / candles.close.mean()}", "looks ahead"),
         ("{'x': candles.close.cumsum()}", "x of candle .* depends on more than 174 candles: say so in that file"),
         ("{'body': candles.close}", r"gives body of shape \(700,\) for 700 candles; give .* no default feature's name"),
+        ("{'4h:x': candles.close}", r"gives 4h:x of shape \(700,\) for 700 candles; give .*, without a colon"),
         ("{'x': candles.close[1:]}", r"gives x of shape \(699,\)"),
     ],
 )
