@@ -33,11 +33,11 @@ def beside(candles: Candles, others: Mapping[str, Candles]) -> Candles:
 
 def factor(timeframe: str, timeframe_ms: int) -> int:
     """Return how many candles a longer one is made of. Raises UserError unless that is a whole number."""
-    longer = TIMEFRAMES.get(timeframe, 0)
-    if timeframe_ms < 1 or longer < timeframe_ms or longer % timeframe_ms:
+    whole = [name for name, length in TIMEFRAMES.items() if timeframe_ms > 0 and not length % timeframe_ms]
+    if timeframe not in whole:
         own = timeframe_name(timeframe_ms)
-        raise UserError(f"data.timeframes: {timeframe} is no multiple of {own}; give some of {', '.join(TIMEFRAMES)}")
-    return longer // timeframe_ms
+        raise UserError(f"data.timeframes: {timeframe} is no multiple of {own}; give some of {', '.join(whole)}")
+    return TIMEFRAMES[timeframe] // timeframe_ms
 
 
 def memory(others: Sequence[str], timeframe_ms: int) -> int:
