@@ -87,7 +87,7 @@ def test_a_candle_that_one_of_them_lacks_is_a_gap_of_both():
 
 @pytest.mark.parametrize("timeframe", ["5m", "4d", "x"])
 def test_timeframes_that_are_no_multiple_are_refused(timeframe):
-    with pytest.raises(UserError, match=rf"data.timeframes: {timeframe} is no multiple of 15m; give some of 15m, 30m, 1h"):
+    with pytest.raises(UserError, match=rf"timeframes: {timeframe} is no multiple of 15m; give some of 15m, 30m, 1h"):
         build(Config, {}, [f"data.timeframes=[{timeframe}]"], "")
 
 

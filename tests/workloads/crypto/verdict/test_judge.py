@@ -9,7 +9,7 @@ import pytest
 from models.market import candle_features
 from pipelines.workloads.crypto.candles.simulated import simulate
 from pipelines.workloads.crypto.verdict.baselines import fit_and_predict
-from pipelines.workloads.crypto.verdict.classification import class_shares, softmax
+from pipelines.workloads.crypto.verdict.classification import class_shares, metrics, softmax
 from pipelines.workloads.crypto.verdict.judge import (
     BEYOND,
     BOUNCE,
@@ -46,11 +46,11 @@ def test_a_perfect_predictor_is_suspected_of_a_leak():
     assert "balanced accuracy of the model is 1.000" in found["reasons"][0]
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.2, False), (0.9, True)])
-def test_being_right_about_a_few_sure_moves_is_no_leak_but_about_most_moves_it_is(share, expected):
+@pytest.mark.parametrize(("share", "rate", "expected"), [(0.2, 0.92, False), (0.9, 0.92, True), (0.9, 0.8, False)])
+def test_being_right_about_a_few_sure_moves_is_no_leak_but_about_most_moves_it_is(share, rate, expected):
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 3, 1500)
-    right = np.where(generator.random(1500) < 0.92, labels, 2 - labels)
+    right = np.where(generator.random(1500) < rate, labels, 2 - labels)
     said = np.where((labels != 1) & (generator.random(1500) < share), right, 1)
     probabilities = 0.2 * np.eye(3)[said] + 0.8 / 3  # so unsure that only the sign reveals the leak
     found = verdict(probabilities, labels, np.full(3, 1 / 3), guesses(0, labels))
@@ -118,6 +118,16 @@ def test_knowing_when_prices_move_but_not_in_which_direction_is_no_skill():
     assert found["tests"][BEYOND]["p"] < LEVEL
     assert found["tests"][PAYS]["p"] < LEVEL
     assert (found["verdict"], set(found["grades"].values())) == (NO_SKILL, {False})
+
+
+def test_a_reason_tells_the_gains_on_the_prior_in_log_loss_and_in_that_of_the_direction():
+    probabilities, labels = sample(0, 2000)
+    prior = class_shares(labels)
+    own = metrics(probabilities, labels, prior)
+    gains = [own[f"prior_{name}"] - own[name] for name in ("log_loss", "direction_log_loss")]
+    reason = verdict(probabilities, labels, prior, guesses(0, labels))["reasons"][1]
+    said = f"; log loss {gains[0]:+.4f} nats below the prior's, of the direction {gains[1]:+.4f} ("
+    assert said in reason
 
 
 def test_an_account_that_surely_loses_is_not_said_to_have_too_few_rows():

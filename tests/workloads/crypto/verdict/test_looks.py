@@ -28,7 +28,7 @@ def test_looks_of_one_time_add_up_and_a_later_test_is_a_new_one(tmp_path):
     assert look(config, folder, COINS, pages(COINS)) == (1, 33)
     assert look(config, folder, COINS, pages(["C7USDT"])) == (2, 33), "the same forecasts again"
     assert look(costs, folder, COINS, pages(["C7USDT"])) == (3, 66), "a member keeps its family"
-    assert look(config, folder, {"D": "hash D"}, pages(["D"], 1999, 2500)) == (4, 67)
+    assert look(config, folder, {"D": "hash D"}, pages(["D"], 2000, 2500)) == (4, 67)
     assert look(config, folder, COINS, pages(COINS, 2501, 3000)) == (1, 33), "new candles"
     simulated = config.model_copy(update={"data": config.data.model_copy(update={"source": "ccxt"})})
     assert look(simulated, folder, COINS, pages(COINS)) == (1, 33), "another market"
