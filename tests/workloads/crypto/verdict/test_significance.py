@@ -4,10 +4,11 @@ import time
 
 import numpy as np
 import pytest
+from scipy.stats import norm, ttest_1samp
 
 from pipelines.workloads.crypto.verdict import significance
 from pipelines.workloads.crypto.verdict.classification import class_shares, softmax
-from pipelines.workloads.crypto.verdict.significance import block_bootstrap, block_length
+from pipelines.workloads.crypto.verdict.significance import block_bootstrap, block_length, fitted_block, p_value
 from tests.workloads.crypto.verdict.samples import guesses, sample
 
 
@@ -75,3 +76,32 @@ def test_overlapping_labels_are_not_mistaken_for_evidence(monkeypatch):
 
     assert wrong(20) <= 5  # nominally 1.5; 60 independent labels are few
     assert wrong(1) > 10
+
+
+def persistent(seed, count, share):
+    """A process each of whose values repeats a share of the one before."""
+    from scipy.signal import lfilter  # slow to import
+
+    return lfilter([1], [1, -share], np.random.default_rng(seed).standard_normal(count))
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8])
+def test_blocks_grow_with_the_persistence_of_a_process_as_theory_says(share):
+    known = (1.5 * 200_000) ** (1 / 3) * (2 * share / (1 - share**2)) ** (2 / 3)
+    assert fitted_block(persistent(0, 200_000, share)) == pytest.approx(known, rel=0.15)
+    assert fitted_block(persistent(0, 200_000, 0.0)) < 10
+    assert fitted_block(np.ones(100)) == 1
+
+
+def test_p_values_are_those_of_students_test_and_allow_for_persistence():
+    for seed in range(10):
+        noise = 0.02 + persistent(seed, 4000, 0.0)
+        assert p_value(noise, 1) == pytest.approx(ttest_1samp(noise, 0, alternative="greater").pvalue, abs=0.04)
+        slow = 0.02 + persistent(seed, 20_000, 0.8)
+        assert p_value(slow, 1) == pytest.approx(norm.sf(slow.mean() * (1 - 0.8) * 20_000**0.5), abs=0.08)
+
+
+def test_p_values_need_ten_blocks_of_three_horizons_and_a_difference():
+    values = 1 + persistent(0, 300, 0.0)
+    assert p_value(values, 10) < 0.001
+    assert p_value(values[1:], 10) == p_value(values, 11) == p_value(np.zeros(300), 10) == 1
