@@ -168,12 +168,28 @@ def test_few_trades_support_no_verdict_however_many_days_they_took(run, trades, 
     assert coin_line({**page, "verdict": "leak suspected"}).startswith("AAAUSDT: leak suspected: ")
 
 
+def account(model, candles, begin=0):
+    """A page of an account over so many candles, from a day on."""
+    times = 86_400_000 * begin + np.linspace(0, 900_000 * candles, len(model))
+    return {"equity": {"time_ms": times.tolist(), "model": list(model)}, "timeframe": "15m", "horizon": 3}
+
+
 @pytest.mark.parametrize("candles", [640, 2600, 35_000])
 def test_the_interval_of_an_account_that_grows_evenly_is_its_return(candles):
     """Blocks are drawn whole, and the last of them may reach beyond the length of the test."""
-    curve = {"time_ms": np.linspace(0, 900_000 * candles, 400).tolist(), "model": np.geomspace(1, 8, 400).tolist()}
-    found = net_return_interval([{"equity": curve, "timeframe": "15m", "horizon": 3}])
-    assert found == pytest.approx([7, 7], abs=0.2)
+    assert net_return_interval([account(np.geomspace(1, 8, 400), candles)]) == pytest.approx([7, 7], abs=0.2)
+
+
+def test_the_interval_of_an_account_that_only_fell_holds_no_gain():
+    low, high = net_return_interval([account(np.where(np.arange(400) < 200, 1.0, 0.7), 35_000)])
+    assert low < -0.6
+    assert high == pytest.approx(0)
+
+
+def test_the_interval_of_several_accounts_covers_the_longest_of_their_tests():
+    pages = [account(np.geomspace(1, 8, 400), 9600), account(np.ones(400), 480, begin=98)]
+    assert net_return_interval(pages) == pytest.approx([3.5, 3.5], abs=0.4)
+    assert net_return_interval([pages[1]]) is None
 
 
 def test_a_suspected_leak_stands_above_all(run):
