@@ -32,6 +32,7 @@ def test_too_few_values_have_no_interval():
     assert statistics.mean_and_half_width(one) == (3.5, None)
     assert statistics.interval_around(3.5, None) is None
     assert statistics.ratio_half_width(one, one) is None
+    assert statistics.ratio_half_width(np.array([1.0, 3.0]), np.ones(2)) == pytest.approx(1.96)
     assert statistics.wilson(0, 0) is None
     assert statistics.ratio_percentiles(one, one, statistics.resampled_counts(1, 10, 0)) is None
 

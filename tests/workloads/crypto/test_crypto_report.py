@@ -17,6 +17,7 @@ from pipelines.workloads.crypto.evaluation import evaluate
 from pipelines.workloads.crypto.report import DRAWN, sections
 from pipelines.workloads.crypto.verdict import looks
 from pipelines.workloads.crypto.verdict.headline import coin_line, headline, net_return_interval
+from pipelines.workloads.crypto.verdict.summary import evidence
 from tests.report.pages import checked
 from tests.workloads.crypto.standin import CPU, fitted, map_items, prepared, without_trees
 
@@ -104,6 +105,14 @@ def test_the_page_ranks_all_coins_and_shows_each_with_its_pictures(run, shown):
     ):
         assert text in coins
     assert "The candles are simulated" in verdict
+
+
+def test_coins_stand_by_the_least_that_they_surely_gained_and_suspected_leaks_last():
+    def page(gained, low, verdict="any"):
+        return {"verdict": verdict, "comparisons": [gain(gained, low, 1.0), gain(0.5, -gained, 1.0)]}
+
+    order = [page(0.2, 0.1), page(0.3, -0.1), page(0.4, None), page(0.1, None), page(0.9, 0.8, "leak suspected")]
+    assert sorted(order[::-1], key=evidence) == order
 
 
 def test_accuracy_is_shown_beside_the_majority(run, shown):
