@@ -112,7 +112,7 @@ def test_coins_stand_by_the_least_that_they_surely_gained_and_suspected_leaks_la
         return {"verdict": verdict, "comparisons": [gain(gained, low, 1.0), gain(0.5, -gained, 1.0)]}
 
     order = [page(0.2, 0.1), page(0.3, -0.1), page(0.4, None), page(0.1, None), page(0.9, 0.8, "leak suspected")]
-    assert sorted(order[::-1], key=evidence) == order
+    assert sorted(np.roll(order, 2), key=evidence) == order
 
 
 def test_accuracy_is_shown_beside_the_majority(run, shown):
