@@ -81,6 +81,16 @@ def test_answers_to_old_candles_are_said_to_be_late(tmp_path, model, capsys, hou
     assert not capsys.readouterr().err
 
 
+def test_no_candle_is_called_the_newest_before_the_newest_is_answered(tmp_path, model, capsys):
+    known = market(20)  # of which three are missing
+    exchange = Exchange(known, lambda: int(known.time[-1]) + STEP + 51 * 3_600_000, 0)
+    exchange.random.random, exchange.milliseconds = lambda: 1.0, exchange.now
+    one = follower(tmp_path, exchange, exchange.now, model)
+    for answers_given, late in ((loop.AT_ONCE, 0), (1, 1), (0, 0)):
+        assert one.look() == answers_given
+        assert capsys.readouterr().err.count("is the newest candle, answered 51.0 hours after its end") == late
+
+
 def test_neither_an_emptied_log_nor_a_damaged_state_brings_a_former_model_back(tmp_path, model, capsys):
     now = [FIRST + 3 * STEP]
     exchange = Exchange(market(4), lambda: now[0], 0)
