@@ -91,6 +91,11 @@ def test_timeframes_that_are_no_multiple_are_refused(timeframe):
         build(Config, {}, [f"data.timeframes=[{timeframe}]"], "")
 
 
+def test_candles_of_no_length_have_no_longer_ones():
+    with pytest.raises(UserError, match="1h is no multiple of 0 min"):
+        other_candles.factor("1h", 0)  # as a model's folder may have it
+
+
 def following_coin(num, seed, lag=5):
     """BBB, a random walk, and AAA, whose returns repeat 0.7 of BBB's `lag` candles before."""
     generator = np.random.default_rng(seed)
