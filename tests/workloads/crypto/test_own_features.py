@@ -71,7 +71,7 @@ def test_what_looks_ahead_or_too_far_back_is_refused(here, body, said):
 
 def test_a_memory_that_is_one_candle_too_short_is_refused(here):
     (here / "mine.py").write_text(SOUND.replace("MEMORY = 250", "MEMORY = 249"))
-    with pytest.raises(UserError, match="drift_249 of candle .* depends on more than 249 candles"):
+    with pytest.raises(UserError, match=r"drift_249 of candle .* depends on more than 249 candles"):
         own_features.load("mine.py:features").check(CANDLES)
 
 
