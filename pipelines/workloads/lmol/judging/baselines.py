@@ -105,10 +105,11 @@ def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) 
     images = Images(comparisons.images, every)
     pixels, look = (timed(partial(_in_parts, describe, images, every)) for describe in (coarse, texture))
     both = np.concatenate([pixels[0], look[0]], axis=1), pixels[1] + look[1]
-    nearest: list[Maker] = [partial(KNeighborsRegressor, k, metric="precomputed") for k in (1, 5, 15)]
+    close = [k for k in (1, 5, 15) if k <= len(train)]
+    nearest: list[Maker] = [partial(KNeighborsRegressor, k, metric="precomputed") for k in close]
     support: list[Maker] = [partial(SVR, C=c, kernel="precomputed") for c in (1.0, 10.0)]
     if len(np.unique(comparisons.scores[train])) <= min(FEW_SCORES, len(train) // 2):
-        nearest += [partial(KNeighborsClassifier, k, metric="precomputed") for k in (1, 5)]
+        nearest += [partial(KNeighborsClassifier, k, metric="precomputed") for k in close[:2]]
         support.append(partial(SVC, C=10.0, kernel="precomputed"))
     ways: dict[str, list[Maker]] = {
         "ridge": [partial(RidgeCV, np.logspace(-1, 5, 13))],

@@ -10,8 +10,6 @@ from models.images.people.propagation import averaged
 from models.images.people.raters import fitted
 from tests.workloads.lmol.people.test_preferences import alike, answered, random_pairs
 
-pytestmark = pytest.mark.slow  # seconds of fits
-
 
 def crowd(seed, spammers, images=60, answers=300, raters=6):
     """True scores, answers about random pairs, and who gave them; the first raters guess."""
@@ -34,6 +32,7 @@ def gain(spammers, seeds):
     return np.array(found)
 
 
+@pytest.mark.slow
 def test_two_spammers_of_six_cost_less_once_they_are_found_and_honest_raters_nothing():
     spoilt, honest = gain(2, range(12)), gain(0, range(12))
     assert spoilt.mean() > 2 * spoilt.std(ddof=1) / len(spoilt) ** 0.5
