@@ -134,5 +134,5 @@ class Scheduler:
         """Return the request whose text begins next: the one with the fewest texts; None without a free place."""
         going = [len(request.going) for request in requests]
         free = self.places - sum(going)
-        waiting = [(own, number) for number, own in enumerate(going) if requests[number].waiting and own < max(free, 1)]
-        return requests[min(waiting)[1]] if waiting and free > 0 else None
+        waiting = [(own, number) for number, own in enumerate(going) if requests[number].waiting and own < free]
+        return requests[min(waiting)[1]] if waiting else None

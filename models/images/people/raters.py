@@ -76,7 +76,7 @@ def fitted(pairs: np.ndarray, prior: Prior, names: Sequence[str] = ()) -> Fitted
         return found
     raters = Raters(listed.tolist(), of, np.full(len(listed), DISCRIMINATION), np.zeros(len(listed)))
     for _ in range(ROUNDS):
-        raters = _updated(raters, pairs, found.posterior(pairs, FEW_SAMPLES))
+        raters = updated(raters, pairs, found.posterior(pairs, FEW_SAMPLES))
         # Scores are in the logits of who is heard, else another discrimination of all would be another spread.
         usual = float(np.square(raters.factor).sum() / raters.factor.sum())
         raters = replace(raters, factor=raters.factor / usual)
@@ -87,7 +87,7 @@ def fitted(pairs: np.ndarray, prior: Prior, names: Sequence[str] = ()) -> Fitted
     return Fitted(*likely_priors(pairs[sample], prior, raters.heard), raters.heard, raters)
 
 
-def _updated(raters: Raters, pairs: np.ndarray, posterior: Posterior) -> Raters:
+def updated(raters: Raters, pairs: np.ndarray, posterior: Posterior) -> Raters:
     """Return the raters' likeliest numbers where the scores are as the posterior says, by Newton's method."""
     first, second, label = pairs.T
     mean = (posterior.scores[first] - posterior.scores[second])[:, None]
@@ -103,13 +103,11 @@ def _updated(raters: Raters, pairs: np.ndarray, posterior: Posterior) -> Raters:
         chances = softmax(logits(seen.ravel(), posterior.tie), axis=1).reshape(*seen.shape, 3)
         tilt = chances[..., FIRST] - chances[..., SECOND]
         slope, curvature = (sign - tilt) / 2, (1 - chances[..., SIMILAR] - np.square(tilt)) / 4
-        up = np.stack(
-            [summed(slope * place) - (factor - DISCRIMINATION) / SPREAD**2, summed(slope) - lean / LEAN**2], 1
-        )
+        further = summed(slope * place) - (factor - DISCRIMINATION) / SPREAD**2, summed(slope) - lean / LEAN**2
         across = summed(curvature * place)
         square = summed(curvature * np.square(place)) + 1 / SPREAD**2, summed(curvature) + 1 / LEAN**2
         system = np.stack([np.stack([square[0], across], 1), np.stack([across, square[1]], 1)], 1)
-        step = np.linalg.solve(system, up[..., None])[..., 0]
+        step = np.linalg.solve(system, np.stack(further, 1)[..., None])[..., 0]
         factor, lean = (factor + step[:, 0]).clip(LEAST, MOST), lean + step[:, 1]
     return Raters(raters.names, raters.of, factor, lean)
 

@@ -44,6 +44,7 @@ class PeoplesRanking:
     folder: Path  # of the images
     table: Path | None  # of the answers
     columns: Mapping[str, int | str]  # of that table, or of a new one -> a number in a pair, or what stands in all rows
+    then: str  # what becomes of the next pairs
 
     def write_ranking(self, path: Path, following: Path | None = None) -> str:
         """Write a CSV of scores about 0 with 95 % intervals, highest first; return a line about it."""
@@ -67,9 +68,7 @@ class PeoplesRanking:
         write_text(path, to_csv(list(self.columns), rows))
         if not len(pairs):
             return f"{path}: no pairs, as all have been asked about"
-        further = f"append its rows to {self.table}" if self.table else f"save it as {self.folder / PROPOSED}"
-        label = "fill in the column label with First, Second or Similar"
-        return f"{path}: {_count(len(pairs), 'pair')} to ask about; {label}, {further}, and ask again"
+        return f"{path}: {_count(len(pairs), 'pair')} to ask about; {self.then}, and ask again"
 
 
 class _Data(Section):
@@ -132,10 +131,13 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     notes += doubts
     layout, used, _ = layout_of(table, columns) if table else ("", {}, "")
     written: dict[str, int | str] = {"img1": 0, "img2": 1, "label": ""}  # unless the table goes on in its own form
+    then = f"add who won and who lost to {table}" if table else f"save it as {folder / PROPOSED}"
     if table and layout == "pairs":
         written = dict.fromkeys(rows_of(table)[0], "") | {used["first"]: 0, used["second"]: 1}
         written |= {name: asked.attribute for name in written if asked.attribute and plain(name) == "attribute"}
-    return PeoplesRanking(names, answers, posterior, found, notes, folder, table, written)
+        then = f"append its rows to {table}"
+    then = f"fill in the column {used.get('label', 'label')} with First, Second or Similar, {then}"
+    return PeoplesRanking(names, answers, posterior, found, notes, folder, table, written, then)
 
 
 def _check_nothing_is_lost(

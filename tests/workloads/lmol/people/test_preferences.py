@@ -456,6 +456,24 @@ def test_answers_may_lie_one_folder_above_the_images_and_everything_else_is_coun
     assert asking.rank(tmp_path / "elsewhere", None).table is None
 
 
+def test_pairs_to_ask_about_go_on_in_the_columns_of_the_table_of_answers(tmp_path):
+    pictures(tmp_path, ["a.png", "b.png", "c.png"])
+    answers, following = tmp_path / "answers.csv", tmp_path / "next.csv"
+
+    def said(text):
+        answers.write_text(text)
+        following.unlink(missing_ok=True)
+        return asking.rank(tmp_path, None).write_next(following, 5, 0)
+
+    line = said("img1,img2,user,winner\na.png,b.png,x,a.png\n")
+    assert following.read_text().startswith("img1,img2,user,winner\n")
+    filled = "fill in the column winner with First, Second or Similar"
+    assert line == f"{following}: 2 pairs to ask about; {filled}, append its rows to {answers}, and ask again"
+    line = said("winner,loser,rater\na.png,b.png,x\n")  # with pairs below, First and Second would be raters
+    filled = "fill in the column label with First, Second or Similar"
+    assert line == f"{following}: 2 pairs to ask about; {filled}, add who won and who lost to {answers}, and ask again"
+
+
 def test_answers_by_which_expectation_propagation_does_not_settle_are_ranked_all_the_same(tmp_path):
     pictures(tmp_path, ["a.png", "b.png"])
     (tmp_path / "answers.csv").write_text("img1,img2,label,count\na.png,b.png,First,1000\na.png,b.png,Similar,1000\n")
