@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from scipy.special import softmax
 
 from common.plain import Plain
-from common.statistics import Z95
 from models.images.inputs import ImagesInput
 from models.images.people.many_images import FEW_SAMPLES, MOST_DENSE, SAMPLES, fit_many, some
 from models.images.people.preferences import ALIKE, Heard, Posterior, Prior, fit, likely_priors, logits, next_pairs
 from models.images.people.propagation import averaged
 from models.images.ranking import FIRST, SECOND, SIMILAR
+from models.images.reliability import with_ends
 
 DISCRIMINATION, SPREAD, LEAN = 1.0, 0.5, 0.5  # mean and deviation of discriminations beforehand, deviation of leans
 LEAST, MOST, GUESSING = 0.02, 4.0, 0.25  # discriminations; the last one and less are said to be guesses
@@ -132,11 +133,8 @@ def by_votes(given: ImagesInput) -> dict[str, Plain]:
     answers = np.array(votes, np.int64).reshape(-1, 3)
     found = fitted(answers, Prior(np.array(given.scores), np.array(given.errors)))
     posterior, notes = ranked(answers, found)
-    middle, reach = posterior.scores - posterior.scores.mean(), Z95 * posterior.errors
-    ends = np.stack([middle, middle - reach, middle + reach], 1).tolist()
-    rows: list[Plain] = [
-        {"image": int(i), **dict(zip(("score", "low", "high"), ends[i], strict=True))}
-        for i in np.argsort(-middle, kind="stable")
-    ]
+    middle = posterior.scores - posterior.scores.mean()
+    ends = with_ends(torch.from_numpy(middle), torch.from_numpy(posterior.errors))
+    rows: list[Plain] = [{"image": int(i), **ends[i]} for i in np.argsort(-middle, kind="stable")]
     pairs = next_pairs(found.posterior(answers), 1, answers, seed=len(answers))
     return {"ranking": rows, "next": pairs[0].tolist() if len(pairs) else None, **({"notes": notes} if notes else {})}

@@ -20,6 +20,7 @@ from models.images.comparator.interface import AT_ONCE, Comparator
 from models.images.inputs import ENDINGS, MOST_PIXELS
 from models.images.people.preferences import UNKNOWN, Posterior, Prior, next_pairs
 from models.images.people.raters import Fitted, fitted, ranked
+from models.images.ranking import SWAPPED
 from models.images.texture import texture
 from pipelines.workloads.lmol.config import Columns
 from pipelines.workloads.lmol.sources.columns import layout_of, plain, rows_of
@@ -148,11 +149,15 @@ def _check_nothing_is_lost(
     columns = columns if itself else None  # what is written has the usual names
     if not path.is_file() or kind_of(path, columns) != ANSWERS:
         return
-    kept = Counter(() if itself else (tuple(answer) for _, *answer in pairs))
-    if lost := (Counter(tuple(answer) for _, *answer in read_table(path, columns).pairs) - kept).total():
-        advice = "" if itself else f"append its rows to {table} first, or "
+    if lost := (_known(read_table(path, columns).pairs) - _known(() if itself else pairs)).total():
+        advice = "" if itself else f"add them to {table} first, or "
         answers = f"{_count(lost, 'answer')} that would be lost"
         raise UserError(f"{path} holds {answers}; {advice}name another file to write to")
+
+
+def _known(pairs: Sequence[LabelledPair]) -> Counter[tuple[str, str, int]]:
+    """Count answers, each pair in one order: a table of winners and losers has none."""
+    return Counter((a, b, label) if a < b else (b, a, SWAPPED[label]) for _, a, b, label in pairs)
 
 
 def _count(number: int, noun: str) -> str:

@@ -347,7 +347,7 @@ def test_labels_that_were_filled_in_are_written_over_only_once_they_are_among_th
     (tmp_path / "next.csv").write_text(filled)
     for option in ("--next", "--ranking"):
         done = stages.stage(tmp_path, "ask.py", "answers.csv", option, "next.csv")
-        lost = "next.csv holds 2 answers that would be lost; append its rows to answers.csv first, or name another file"
+        lost = "next.csv holds 2 answers that would be lost; add them to answers.csv first, or name another file"
         stages.refused(done, lost)
         assert (tmp_path / "next.csv").read_text() == filled
     with (tmp_path / "answers.csv").open("a") as answers:
@@ -472,6 +472,12 @@ def test_pairs_to_ask_about_go_on_in_the_columns_of_the_table_of_answers(tmp_pat
     line = said("winner,loser,rater\na.png,b.png,x\n")  # with pairs below, First and Second would be raters
     filled = "fill in the column label with First, Second or Similar"
     assert line == f"{following}: 2 pairs to ask about; {filled}, add who won and who lost to {answers}, and ask again"
+    following.write_text("img1,img2,label\nc.png,a.png,First\nb.png,c.png,Second\na.png,b.png,Second\n")
+    answers.write_text("winner,loser,rater\nc.png,a.png,x\nc.png,b.png,x\na.png,b.png,x\n")
+    with pytest.raises(UserError, match="1 answer that would be lost; add them to"):  # in whatever order two images are
+        asking.rank(answers, None, [following])
+    answers.write_text(answers.read_text() + "b.png,a.png,x\n")
+    asking.rank(answers, None, [following])
 
 
 def test_answers_by_which_expectation_propagation_does_not_settle_are_ranked_all_the_same(tmp_path):
