@@ -69,6 +69,8 @@ def test_the_fit_equals_a_general_optimiser():
     found = fit(answers, prior)
     assert found.scores == pytest.approx(best.x[:-1], abs=1e-3)
     assert found.tie == pytest.approx(best.x[-1], abs=1e-3)
+    wider = np.linalg.slogdet(prior.covariance())[1] - np.linalg.slogdet(found.covariance)[1]
+    assert found.evidence == pytest.approx(-best.fun - wider / 2, abs=1e-4)  # Laplace's
 
 
 def coverage(found, scores):
