@@ -281,11 +281,9 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
     shared = [path for path, each in called.items() if not all(max(each, key=len).endswith(one) for one in each)]
     found = {name: paths[0] for name, paths in fitting.items() if len(paths) == 1 and paths[0] not in shared}
     notes = [f"images are found below {folder}, such as {next(iter(found.values()))}"] if found else []
-    if unclear := [f"{name} ({', '.join(paths[:2])})" for name, paths in fitting.items() if len(paths) > 1]:
-        notes.append(f"names that fit several files are not used: {unclear[0]}{', ...' * (len(unclear) > 1)}")
-    if shared:
-        notes.append(f"files that several names fit are not used: {shared[0]}{', ...' * (len(shared) > 1)}")
-    return found, notes
+    unclear = [f"{name} ({', '.join(paths[:2])})" for name, paths in fitting.items() if len(paths) > 1]
+    both = ("names that fit several files", unclear), ("files that several names fit", shared)
+    return found, notes + [f"{what} are not used: {each[0]}{', ...' * (len(each) > 1)}" for what, each in both if each]
 
 
 def passed_over(folder: Path, used: Collection[Path], images: str) -> list[str]:

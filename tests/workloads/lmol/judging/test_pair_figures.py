@@ -114,6 +114,7 @@ def test_margins_split_the_pairs_and_theta_is_an_edge(levels):
     assert len(rows) <= 12
     assert sum(row["n"] for row in rows) == len(labels)
     for row in rows:
+        assert row["from"] <= row["to"]
         assert row["accuracy"] == (1.0 if row["to"] <= 1.0 else 0.0)  # theta in the scores' unit
         assert row["low"] <= row["accuracy"] <= row["high"]
     assert all(before["to"] < after["from"] for before, after in itertools.pairwise(rows))
