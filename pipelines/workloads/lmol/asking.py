@@ -68,7 +68,7 @@ class PeoplesRanking:
         rows = ([self.names[pair[of]] if isinstance(of, int) else of for of in self.columns.values()] for pair in pairs)
         write_text(path, to_csv(list(self.columns), rows))
         if not len(pairs):
-            return f"{path}: no pairs, as all have been asked about"
+            return f"{path}: no pairs{', as all have been asked about' * (count > 0)}"
         return f"{path}: {_count(len(pairs), 'pair')} to ask about; {self.then}, and ask again"
 
 
@@ -150,9 +150,8 @@ def _check_nothing_is_lost(
     if not path.is_file() or kind_of(path, columns) != ANSWERS:
         return
     if lost := (_known(read_table(path, columns).pairs) - _known(() if itself else pairs)).total():
-        advice = "" if itself else f"add them to {table} first, or "
-        answers = f"{_count(lost, 'answer')} that would be lost"
-        raise UserError(f"{path} holds {answers}; {advice}name another file to write to")
+        holds = f"{path} holds {_count(lost, 'answer')} that would be lost"
+        raise UserError(f"{holds}; {'' if itself else f'add them to {table} first, or '}name another file to write to")
 
 
 def _known(pairs: Sequence[LabelledPair]) -> Counter[tuple[str, str, int]]:

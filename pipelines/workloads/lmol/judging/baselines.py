@@ -75,8 +75,7 @@ def baselines(comparisons: Comparisons, seed: int, tower: Sequence[Timed] = ()) 
 
 def of_scores(name: str, found: Timed, comparisons: Comparisons) -> Baseline:
     """Return the baseline that compares predicted scores (N,)."""
-    scores, milliseconds = found
-    return Baseline(name, threshold_rule(scores, comparisons), scores, False, milliseconds)
+    return Baseline(name, threshold_rule(found[0], comparisons), found[0], soft=False, milliseconds=found[1])
 
 
 def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
@@ -149,8 +148,7 @@ CONSTANTS: Mapping[str, Callable[[np.ndarray], float]] = {
 
 def _fitted(model: Any, described: Timed, comparisons: Comparisons, train: np.ndarray) -> Timed:
     """Return the scores (N,) that a model of scikit-learn, fitted to the training images, gives all images."""
-    features, milliseconds = described
-    scores, unit = comparisons.scores, comparisons.unit
+    (features, milliseconds), scores, unit = described, comparisons.scores, comparisons.unit
     if is_classifier(model):
         mean, spread, targets = 0, 1, scores[train]
     else:

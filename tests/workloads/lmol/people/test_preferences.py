@@ -409,6 +409,18 @@ def test_answers_in_a_folder_of_images_are_found_however_the_names_are_written(t
         asking.rank(tmp_path, None)
 
 
+def test_what_a_table_holds_has_no_effect_on_a_terminal(tmp_path):
+    pictures(tmp_path, ["a.png", "b.png", "c.png"])
+    (tmp_path / "answers.csv").write_text("img1,img2,label,rater\na.png,b.png,First,\x1b[2J\na.png,c.png,First,y\n")
+    done = stages.stage(tmp_path, "ask.py", ".", "--next", "next.csv", "--pairs", "0")
+    assert done.returncode == 0, done.stderr
+    assert r"rater \x1b[2J: 1 answer" in done.stdout
+    assert done.stdout.endswith("next.csv: no pairs\n")  # not that all have been asked about
+    (tmp_path / "answers.csv").write_text("a\x1b[2J,label\na.png,b.png\n")
+    done = stages.stage(tmp_path, "ask.py", "answers.csv", "--next", "next.csv", "data.columns.winner=a")
+    stages.refused(done, r"it has a\x1b[2J, label")
+
+
 def test_without_a_usable_answer_there_is_no_ranking(tmp_path):
     pictures(tmp_path, ["a.png", "b.png"])
     done = stages.stage(tmp_path, "ask.py", ".", "--ranking", "ranking.csv")
