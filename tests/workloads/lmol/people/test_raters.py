@@ -6,8 +6,9 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 from scipy.stats import norm, spearmanr
 
-from models.images.people.many_images import Sampled, fit_many
-from models.images.people.preferences import UNKNOWN, Posterior, Prior, fit, next_pairs
+from models.images.people import many_images
+from models.images.people.many_images import Sampled, SampledUncertainty, fit_many
+from models.images.people.preferences import UNKNOWN, Posterior, Prior, Uncertainty, fit, next_pairs
 from models.images.people.propagation import averaged
 from models.images.people.raters import DISCRIMINATION, LEAN, LEAST, SPREAD, Raters, fitted, updated
 from tests.workloads.lmol.people.test_preferences import alike, answered, random_pairs
@@ -100,3 +101,22 @@ def test_sparse_matrices_find_what_dense_ones_do(share):
 def sum_of_gains(posterior, pairs):
     """The squared lengths of the covariance of each pair's difference with all scores."""
     return posterior.uncertainty().of(*pairs.T)[1].sum()
+
+
+def test_what_samples_lose_by_an_answer_is_what_the_covariance_loses():
+    generator = np.random.default_rng(0)
+    samples = generator.normal(size=(6, 4))
+    both = SampledUncertainty(samples), Uncertainty(samples @ samples.T)
+    pairs = np.stack(np.triu_indices(6, 1))
+    for first, second, weight in ((0, 3, 0.05), (2, 3, 0.1), (0, 5, 0.02)):
+        for each in both:
+            each.answered(first, second, weight)
+        for sampled, exact in zip(*(each.of(*pairs) for each in both), strict=True):
+            assert sampled == pytest.approx(exact)
+
+
+def test_priors_of_many_images_are_chosen_by_those_that_most_answers_are_about(monkeypatch):
+    pairs = np.array([[0, 1, 0], [4, 1, 0], [1, 4, 2], [4, 0, 0], [2, 3, 1], [0, 3, 0]])
+    assert many_images.some(pairs, 5).tolist() == list(range(6))
+    monkeypatch.setattr(many_images, "MOST_DENSE", 3 * 3)
+    assert many_images.some(pairs, 10).tolist() == [0, 1, 2, 3]  # among images 0, 1 and 4
