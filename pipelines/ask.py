@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common.config.arguments import Parser
+from common.foreign_text import printable
 from pipelines import arguments, cli
 
 
@@ -38,7 +39,7 @@ def main() -> None:
 
     ranking = asking.rank(args.source, args.model, [path for path in (args.next, args.ranking) if path], args.words)
     for line in ranking.notes:
-        print(line)
+        print(printable(line))
     if args.next:
         print(ranking.write_next(args.next, args.pairs, args.seed))
     if args.ranking:

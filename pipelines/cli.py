@@ -26,6 +26,7 @@ from common.config import leaves
 from common.disk import prepared
 from common.disk.files import FAULTS, remove
 from common.errors import LostProcessError, MembersFailedError, Stopped, UserError
+from common.foreign_text import printable
 from common.machine import yield_while_waiting
 from common.packages import missing
 from common.plain import Plain
@@ -77,7 +78,7 @@ def run_main(main: Callable[[], None]) -> None:
 def _leave(message: str, status: int) -> None:
     """Exit; only the first of several processes prints the message."""
     if int(os.environ.get("RANK", 0)) == 0:
-        print(message, file=sys.stderr, flush=True)
+        print("\n".join(map(printable, message.split("\n"))), file=sys.stderr, flush=True)
     else:
         time.sleep(5)  # the launcher kills the others once one has exited: let the first one speak
     sys.exit(status)
@@ -113,7 +114,7 @@ def decided(decide: Callable[[], Config]) -> Config:
 def announce(line: str) -> None:
     """Print the first line of a command, before the seconds that importing torch takes."""
     if ranks.is_main():
-        print(line, file=sys.stderr, flush=True)
+        print("\n".join(map(printable, line.split("\n"))), file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pathlib import Path
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common.config import leaves
+from common.foreign_text import printable
 from pipelines import arguments, cli, workloads
 
 MOST, FACTS = 5, 30  # elements of a list, and facts, that are shown
@@ -30,7 +31,8 @@ def main() -> None:
     width = max((len(key) for key, _ in found[:FACTS]), default=0)
     for key, value in found[:FACTS]:
         parts = list(map(str, value)) if isinstance(value, list) else [str(value)]
-        print(f"{key:{width}}  {', '.join(parts[:MOST])}{f', ... ({len(parts)} in all)' * (len(parts) > MOST)}")
+        more = f", ... ({len(parts)} in all)" * (len(parts) > MOST)
+        print(printable(f"{key:{width}}  {', '.join(parts[:MOST])}{more}"))
     print(f"... and {len(found) - FACTS} more\n" * (len(found) > FACTS))
     print(f"prepared: {folder}, with all of these in manifest.json")
 

@@ -2,6 +2,7 @@
 
     make mutants                                          # all rooms below, a sample of each
     .venv/bin/python tests/mutants.py common/disk/files.py --most 0 --minutes 30
+    .venv/bin/python tests/mutants.py models/images/ranking.py --tests tests/models/images/test_ranking.py
 
 It works in copies of the checkout. A mutant is killed if a test of its room fails or takes too long; those that live
 are printed as the line before and after. `--most 0` tries every mutant of a file, otherwise a sample drawn by --seed.
@@ -211,7 +212,7 @@ def examine(tree: Tree, path: str, chosen: list[tuple[int, str]], tests: list[st
 def main() -> None:
     """Change files, run their tests, and say how many changes these notice."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", help="of those that ROOMS names; all of them by default")
+    parser.add_argument("files", nargs="*", help="of those that ROOMS names, all of them by default; with --tests any")
     parser.add_argument("--most", type=int, default=60, help="mutants of a file; 0: all")
     parser.add_argument("--minutes", type=float, default=15, help="for each file")
     parser.add_argument("--seed", type=int, default=0)
@@ -229,6 +230,8 @@ def main() -> None:
         for pattern, tests in ROOMS.items()
         for path in sorted(ROOT.glob(pattern))
     }
+    if args.tests:
+        rooms |= dict.fromkeys(args.files, args.tests)
     if unknown := set(args.files) - set(rooms):
         parser.error(f"{', '.join(unknown)}: not among {', '.join(rooms)}")
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:

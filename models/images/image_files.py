@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError, features
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError, features
 
 from common.workers import progress
 
@@ -126,8 +126,9 @@ def reads_heic() -> bool:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """Return the image in RGB with its EXIF data."""
-    exif = image.getexif()
+    """Return the image in RGB with how it is turned, the only EXIF data: others may not be fit to be written again."""
+    exif, turned = Image.Exif(), image.getexif().get(ExifTags.Base.Orientation, 1)
+    exif[ExifTags.Base.Orientation] = int(turned) if turned in range(1, 9) else 1
     if image.mode in SIXTEEN_BITS:
         values = np.asarray(image).astype(np.uint32)
         image = Image.fromarray(((values + 128) // 257).astype(np.uint8))  # Pillow's own conversion clips at 255

@@ -121,7 +121,11 @@ class Scheduler:
         end = time.monotonic() + TURN_SECONDS
         while True:
             while request := self._next(requests):
-                request.texts.append(self.writer.begun(request.waiting.popleft(), request.settings))
+                try:
+                    request.texts.append(self.writer.begun(request.waiting.popleft(), request.settings))
+                except Exception as error:  # of no concern to others
+                    request.fault = error
+                    request.waiting.clear()
                 if time.monotonic() > end:
                     break
             if going := [text for request in requests for text in request.going]:
@@ -132,7 +136,6 @@ class Scheduler:
 
     def _next(self, requests: Sequence[Request]) -> Request | None:
         """Return the request whose text begins next: the one with the fewest texts; None without a free place."""
-        going = [len(request.going) for request in requests]
-        free = self.places - sum(going)
-        waiting = [(own, number) for number, own in enumerate(going) if requests[number].waiting and own < max(free, 1)]
-        return requests[min(waiting)[1]] if waiting and free > 0 else None
+        free = self.places - sum(len(request.going) for request in requests)
+        waiting = [request for request in requests if request.waiting and len(request.going) < free]
+        return min(waiting, key=lambda request: len(request.going), default=None)

@@ -19,6 +19,7 @@ class Counting:
         self.sizes = []  # how many texts were written side by side, sign by sign
 
     def begun(self, length, settings):
+        assert length >= 0, "this one cannot be begun"
         text = SimpleNamespace(length=length, written="", told=0, ended=False)
         text.answer = lambda: {"text": text.written}
         text.taken = lambda: self.take(text)
@@ -106,5 +107,28 @@ def test_a_fault_is_told_to_those_who_asked_and_the_next_are_answered(monkeypatc
             with pytest.raises(AssertionError, match="this one cannot be written"):
                 [piece async for piece in scheduler.pieces(Request([0], None))]
             assert await scheduler.answers(Request([2], None)) == [{"text": "aa"}]
+
+    asyncio.run(asked())
+
+
+def test_a_text_that_cannot_be_begun_ends_its_own_request_alone(monkeypatch):
+    async def asked():
+        async with working(monkeypatch) as (scheduler, writer):
+            other = asyncio.create_task(scheduler.answers(Request([400], None)))
+            while not writer.sizes:
+                await asyncio.sleep(0.001)
+            with pytest.raises(AssertionError, match="this one cannot be begun"):
+                await scheduler.answers(Request([5, -1, 5], None))
+            assert await other == [{"text": "a" * 400}]
+
+    asyncio.run(asked())
+
+
+def test_a_turn_writes_as_many_tokens_as_it_has_time_for(monkeypatch):
+    async def asked():
+        async with working(monkeypatch) as (scheduler, _):
+            monkeypatch.setattr(continuous_batching, "TURN_SECONDS", 10)
+            pieces = [piece async for piece in scheduler.pieces(Request([1000], None))]
+            assert pieces == ["a" * 1000]
 
     asyncio.run(asked())

@@ -94,6 +94,22 @@ def test_a_text_is_not_told_on_to_a_client_that_is_gone_or_does_not_read(word, t
         assert len(told) <= number + 1
 
 
+def test_a_client_that_pauses_is_told_on_when_it_reads_again(word, told):
+    with served([word], Limits(seconds=60)) as port, begun(port) as connection:
+        connection.recv(100)
+        assert until(lambda: len(told) > 3, LONG)
+        seen = -1
+        while len(told) > seen:  # until what lies between the two is full
+            seen = len(told)
+            time.sleep(0.2)
+        wanted = 2 * len(told[0]) * seen + 2**20
+        while wanted > 0:
+            part = connection.recv(2**20)
+            assert part
+            wanted -= len(part)
+        assert len(told) > seen
+
+
 def test_a_stream_takes_a_place_and_the_next_one_is_refused_before_it_begins(word, told):
     with served([word], Limits(waiting=1)) as port, begun(port) as connection:
         assert connection.recv(100).startswith(b"HTTP/1.1 200")

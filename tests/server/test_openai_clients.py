@@ -5,8 +5,10 @@ import urllib.error
 import urllib.request
 
 import pytest
+from pydantic import ValidationError
 
 from models import io
+from pipelines.server.bodies import Chat, Completion, Generate
 from pipelines.server.limits import Limits
 from tests.server.test_server import MODELS, events, served
 
@@ -123,3 +125,22 @@ def test_a_conversations_text_is_continued(port):
 def test_a_long_text_is_continued_from_its_end(port):
     status, _, found = post(port, "/v1/completions", {**WORDS, "prompt": "ab " * 5_000})
     assert (status, len(found["choices"][0]["text"])) == (200, 12)
+
+
+def test_what_is_not_asked_is_as_openai_has_it_and_no_text_is_longer_than_is_said():
+    usual = {"length": 16, "top_k": 0, "stop": None, "seed": 0, "temperature": 1.0, "top_p": 1.0}
+    assert Completion(model="m").settings() == usual
+    asked = Completion(model="m", max_tokens=5000, temperature=0, top_p=0.5, seed=-1, stop="", logprobs=0).settings()
+    assert asked == {**usual, "length": 1000, "temperature": 0, "top_p": 0.5, "seed": 2**32 - 1, "logprobs": 0}
+    message = [{"role": "user", "content": "a"}]
+    assert Chat(model="m", messages=message).settings() == {**usual, "length": 200}
+    newer = Chat(model="m", messages=message, max_tokens=3, max_completion_tokens=5, logprobs=True, top_logprobs=2)
+    assert newer.settings() == {**usual, "length": 5, "logprobs": 2}
+    assert Chat(model="m", messages=message, logprobs=False, stop=["", "x"]).settings()["stop"] == ("x",)
+    assert (Generate(prompt="a").max_length, Generate(prompt="a").temperature) == (200, 0.7)
+
+
+@pytest.mark.parametrize("wrong", [{"top_p": 0}, {"top_p": 1.1}, {"temperature": 2.1}, {"n": 129}, {"max_tokens": 0}])
+def test_numbers_that_openai_refuses_are_refused(wrong):
+    with pytest.raises(ValidationError):
+        Completion(model="m", **wrong)

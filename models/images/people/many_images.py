@@ -74,9 +74,8 @@ def some(pairs: np.ndarray, count: int) -> np.ndarray:
     if count <= MOST_DENSE:
         return np.arange(len(pairs))
     heard = np.bincount(pairs[:, :2].ravel(), minlength=count)
-    kept = np.zeros(count, bool)
-    kept[np.argsort(-heard, kind="stable")[: MOST_DENSE // 3]] = True
-    return np.flatnonzero(kept[pairs[:, :2]].all(1))
+    kept = np.argsort(-heard, kind="stable")[: MOST_DENSE // 3]
+    return np.flatnonzero(np.isin(pairs[:, :2], kept).all(1))
 
 
 def fit_many(pairs: np.ndarray, prior: Prior, *, heard: Heard = preferences.ALIKE, samples: int = SAMPLES) -> Sampled:

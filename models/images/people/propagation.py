@@ -75,9 +75,8 @@ def propagated(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> Posteri
         precision += size * (1 / spread - rest - precision)
         pull += size * (mean / spread - place * rest - pull)
         tie += size * tie_step
-    else:
-        if len(pairs):
-            raise ArithmeticError(f"expectation propagation of {len(pairs)} answers did not settle: {moved:.2g} left")
+    if len(pairs) and not moved < SETTLED:  # or not a number
+        raise ArithmeticError(f"expectation propagation of {len(pairs)} answers did not settle: {moved:.2g} left")
     scores, covariance, _ = _normal(first, second, precision, pull, prior.mean, prior.covariance())
     return Posterior(scores, covariance, float(tie), float(evidence))
 

@@ -10,15 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from scipy.special import softmax
 
 from common.plain import Plain
-from common.statistics import Z95
 from models.images.inputs import ImagesInput
 from models.images.people.many_images import FEW_SAMPLES, MOST_DENSE, SAMPLES, fit_many, some
 from models.images.people.preferences import ALIKE, Heard, Posterior, Prior, fit, likely_priors, logits, next_pairs
 from models.images.people.propagation import averaged
 from models.images.ranking import FIRST, SECOND, SIMILAR
+from models.images.reliability import with_ends
 
 DISCRIMINATION, SPREAD, LEAN = 1.0, 0.5, 0.5  # mean and deviation of discriminations beforehand, deviation of leans
 LEAST, MOST, GUESSING = 0.02, 4.0, 0.25  # discriminations; the last one and less are said to be guesses
@@ -76,7 +77,7 @@ def fitted(pairs: np.ndarray, prior: Prior, names: Sequence[str] = ()) -> Fitted
         return found
     raters = Raters(listed.tolist(), of, np.full(len(listed), DISCRIMINATION), np.zeros(len(listed)))
     for _ in range(ROUNDS):
-        raters = _updated(raters, pairs, found.posterior(pairs, FEW_SAMPLES))
+        raters = updated(raters, pairs, found.posterior(pairs, FEW_SAMPLES))
         # Scores are in the logits of who is heard, else another discrimination of all would be another spread.
         usual = float(np.square(raters.factor).sum() / raters.factor.sum())
         raters = replace(raters, factor=raters.factor / usual)
@@ -87,7 +88,7 @@ def fitted(pairs: np.ndarray, prior: Prior, names: Sequence[str] = ()) -> Fitted
     return Fitted(*likely_priors(pairs[sample], prior, raters.heard), raters.heard, raters)
 
 
-def _updated(raters: Raters, pairs: np.ndarray, posterior: Posterior) -> Raters:
+def updated(raters: Raters, pairs: np.ndarray, posterior: Posterior) -> Raters:
     """Return the raters' likeliest numbers where the scores are as the posterior says, by Newton's method."""
     first, second, label = pairs.T
     mean = (posterior.scores[first] - posterior.scores[second])[:, None]
@@ -103,13 +104,11 @@ def _updated(raters: Raters, pairs: np.ndarray, posterior: Posterior) -> Raters:
         chances = softmax(logits(seen.ravel(), posterior.tie), axis=1).reshape(*seen.shape, 3)
         tilt = chances[..., FIRST] - chances[..., SECOND]
         slope, curvature = (sign - tilt) / 2, (1 - chances[..., SIMILAR] - np.square(tilt)) / 4
-        up = np.stack(
-            [summed(slope * place) - (factor - DISCRIMINATION) / SPREAD**2, summed(slope) - lean / LEAN**2], 1
-        )
+        further = summed(slope * place) - (factor - DISCRIMINATION) / SPREAD**2, summed(slope) - lean / LEAN**2
         across = summed(curvature * place)
         square = summed(curvature * np.square(place)) + 1 / SPREAD**2, summed(curvature) + 1 / LEAN**2
         system = np.stack([np.stack([square[0], across], 1), np.stack([across, square[1]], 1)], 1)
-        step = np.linalg.solve(system, up[..., None])[..., 0]
+        step = np.linalg.solve(system, np.stack(further, 1)[..., None])[..., 0]
         factor, lean = (factor + step[:, 0]).clip(LEAST, MOST), lean + step[:, 1]
     return Raters(raters.names, raters.of, factor, lean)
 
@@ -134,11 +133,8 @@ def by_votes(given: ImagesInput) -> dict[str, Plain]:
     answers = np.array(votes, np.int64).reshape(-1, 3)
     found = fitted(answers, Prior(np.array(given.scores), np.array(given.errors)))
     posterior, notes = ranked(answers, found)
-    middle, reach = posterior.scores - posterior.scores.mean(), Z95 * posterior.errors
-    ends = np.stack([middle, middle - reach, middle + reach], 1).tolist()
-    rows: list[Plain] = [
-        {"image": int(i), **dict(zip(("score", "low", "high"), ends[i], strict=True))}
-        for i in np.argsort(-middle, kind="stable")
-    ]
+    middle = posterior.scores - posterior.scores.mean()
+    ends = with_ends(torch.from_numpy(middle), torch.from_numpy(posterior.errors))
+    rows: list[Plain] = [{"image": int(i), **ends[i]} for i in np.argsort(-middle, kind="stable")]
     pairs = next_pairs(found.posterior(answers), 1, answers, seed=len(answers))
     return {"ranking": rows, "next": pairs[0].tolist() if len(pairs) else None, **({"notes": notes} if notes else {})}

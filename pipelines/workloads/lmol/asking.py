@@ -20,6 +20,7 @@ from models.images.comparator.interface import AT_ONCE, Comparator
 from models.images.inputs import ENDINGS, MOST_PIXELS
 from models.images.people.preferences import UNKNOWN, Posterior, Prior, next_pairs
 from models.images.people.raters import Fitted, fitted, ranked
+from models.images.ranking import SWAPPED
 from models.images.texture import texture
 from pipelines.workloads.lmol.config import Columns
 from pipelines.workloads.lmol.sources.columns import layout_of, plain, rows_of
@@ -44,6 +45,7 @@ class PeoplesRanking:
     folder: Path  # of the images
     table: Path | None  # of the answers
     columns: Mapping[str, int | str]  # of that table, or of a new one -> a number in a pair, or what stands in all rows
+    then: str  # what becomes of the next pairs
 
     def write_ranking(self, path: Path, following: Path | None = None) -> str:
         """Write a CSV of scores about 0 with 95 % intervals, highest first; return a line about it."""
@@ -66,10 +68,8 @@ class PeoplesRanking:
         rows = ([self.names[pair[of]] if isinstance(of, int) else of for of in self.columns.values()] for pair in pairs)
         write_text(path, to_csv(list(self.columns), rows))
         if not len(pairs):
-            return f"{path}: no pairs, as all have been asked about"
-        further = f"append its rows to {self.table}" if self.table else f"save it as {self.folder / PROPOSED}"
-        label = "fill in the column label with First, Second or Similar"
-        return f"{path}: {_count(len(pairs), 'pair')} to ask about; {label}, {further}, and ask again"
+            return f"{path}: no pairs{', as all have been asked about' * (count > 0)}"
+        return f"{path}: {_count(len(pairs), 'pair')} to ask about; {self.then}, and ask again"
 
 
 class _Data(Section):
@@ -132,10 +132,13 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     notes += doubts
     layout, used, _ = layout_of(table, columns) if table else ("", {}, "")
     written: dict[str, int | str] = {"img1": 0, "img2": 1, "label": ""}  # unless the table goes on in its own form
+    then = f"add who won and who lost to {table}" if table else f"save it as {folder / PROPOSED}"
     if table and layout == "pairs":
         written = dict.fromkeys(rows_of(table)[0], "") | {used["first"]: 0, used["second"]: 1}
         written |= {name: asked.attribute for name in written if asked.attribute and plain(name) == "attribute"}
-    return PeoplesRanking(names, answers, posterior, found, notes, folder, table, written)
+        then = f"append its rows to {table}"
+    then = f"fill in the column {used.get('label', 'label')} with First, Second or Similar, {then}"
+    return PeoplesRanking(names, answers, posterior, found, notes, folder, table, written, then)
 
 
 def _check_nothing_is_lost(
@@ -146,11 +149,14 @@ def _check_nothing_is_lost(
     columns = columns if itself else None  # what is written has the usual names
     if not path.is_file() or kind_of(path, columns) != ANSWERS:
         return
-    kept = Counter(() if itself else (tuple(answer) for _, *answer in pairs))
-    if lost := (Counter(tuple(answer) for _, *answer in read_table(path, columns).pairs) - kept).total():
-        advice = "" if itself else f"append its rows to {table} first, or "
-        answers = f"{_count(lost, 'answer')} that would be lost"
-        raise UserError(f"{path} holds {answers}; {advice}name another file to write to")
+    if lost := (_known(read_table(path, columns).pairs) - _known(() if itself else pairs)).total():
+        holds = f"{path} holds {_count(lost, 'answer')} that would be lost"
+        raise UserError(f"{holds}; {'' if itself else f'add them to {table} first, or '}name another file to write to")
+
+
+def _known(pairs: Sequence[LabelledPair]) -> Counter[tuple[str, str, int]]:
+    """Count answers, each pair in one order: a table of winners and losers has none."""
+    return Counter((a, b, label) if a < b else (b, a, SWAPPED[label]) for _, a, b, label in pairs)
 
 
 def _count(number: int, noun: str) -> str:

@@ -128,6 +128,17 @@ def test_images_are_turned_as_their_exif_data_say(orientation):
         assert (image_files.decode(encoded(image, kind, exif=exif), 32, LIMIT) == np.asarray(upright)).all()
 
 
+@pytest.mark.parametrize("wrong", [(0x0112, 3, 2), (0x011A, 5, 2), (0x011A, 5, 7)])  # tag, its type, and another
+def test_exif_data_of_other_types_do_not_make_an_image_a_damaged_one(wrong):
+    exif = Image.Exif()
+    exif[0x0112], exif[0x011A] = 6, 72.0
+    tag, *types = (number.to_bytes(2) for number in wrong)
+    assert exif.tobytes().count(tag + types[0]) == 1
+    stored = encoded(picture(), "JPEG", quality=95, exif=exif.tobytes().replace(tag + types[0], tag + types[1]))
+    upright = picture() if wrong[0] == 0x0112 else picture().transpose(Image.Transpose.ROTATE_270)
+    assert np.abs(image_files.decode(stored, 32, LIMIT) - np.asarray(upright).astype(float)).mean() < 12
+
+
 def test_avif_is_turned_once_though_pillow_turns_it_itself():
     exif = Image.Exif()
     exif[0x0112] = 6

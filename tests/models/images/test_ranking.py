@@ -55,6 +55,17 @@ def test_planted_scores_are_found_and_the_intervals_hold(how):
     assert 0.85 < float(ratios.square().mean().sqrt()) < 1.15
 
 
+def test_scores_of_another_level_are_found_at_that_level_as_surely():
+    known, log_odds = planted(20, 30, noise=0.2)
+    found, errors = place(known, log_odds, 20)
+    higher, their_errors = place(known + 100, log_odds, 20)
+    torch.testing.assert_close(higher, found + 100, rtol=0, atol=1e-6)
+    torch.testing.assert_close(their_errors, errors, rtol=1e-6, atol=0)
+    once = torch.eye(1, 30, dtype=torch.bool)  # compared with one image alone, so that the prior tells much
+    low, high = (ranking.most_likely(Davidson(6.0, 0.5), known[20:] + up, once.double(), once) for up in (0, 100))
+    assert [float(high[0]) - 100, float(high[1])] == pytest.approx([float(low[0]), float(low[1])])
+
+
 @pytest.mark.slow
 def test_errors_hidden_by_references_known_too_well_are_measured_on_other_images():
     known, log_odds = planted(2000, 100, noise=0.3, reference_noise=0.02)

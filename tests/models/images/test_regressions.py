@@ -35,6 +35,16 @@ def test_what_one_kind_tells_by_one_kernel_is_found_among_others(score, most):
     assert error(model(features[200:]), known[200:]) < most
 
 
+def test_scores_of_another_level_are_told_at_that_level():
+    features, known = data(curved)
+    found = []
+    for level in (0, 50):
+        model = Regressions(SIZES, 160)
+        model.fit((features[:160], known[:160] + level), (features[160:200], known[160:200] + level))
+        found.append(model(features[200:]) - level)
+    torch.testing.assert_close(found[0], found[1], rtol=0, atol=1e-3)
+
+
 def test_noise_gets_the_mean():
     features, known = data(lambda features: torch.randn(len(features), generator=torch.Generator().manual_seed(9)) + 7)
     model = Regressions(SIZES, 160)

@@ -124,6 +124,20 @@ def test_the_posterior_of_a_normal_prior_is_that_of_the_textbook():
     torch.testing.assert_close(error, torch.full_like(x, math.sqrt((1 - gain) * 9)), rtol=0.03, atol=0)
 
 
+def test_the_posterior_of_few_scores_far_apart_is_that_of_a_fine_grid():
+    """Each is a normal distribution as wide as the gap to the nearer neighbour."""
+    prior = torch.tensor([-3.0, 1, 7], dtype=torch.float64)
+    estimates = torch.tensor([-2.0, 1.5, 5.0], dtype=torch.float64)
+    mean, error = Reliability(offset=1.0, slope=0.4, floor=0.5, dispersion=3.0).scores(prior, estimates, 2 + 0 * prior)
+    grid = torch.linspace(-60, 60, 120_001, dtype=torch.float64)
+    widths = torch.tensor([4.0, 4, 6], dtype=torch.float64)
+    density = ((-((grid - prior[:, None]) / widths[:, None]).square() / 2).exp() / widths[:, None]).sum(0)
+    chance = density * (-(estimates[:, None] - 1 - 0.4 * grid).square() / (2 * (0.5 + 3 / 2))).exp()
+    chance = chance / chance.sum(1, keepdim=True)
+    torch.testing.assert_close(mean, chance @ grid)
+    torch.testing.assert_close(error, (chance @ grid.square() - (chance @ grid).square()).sqrt())
+
+
 def test_what_falls_with_information_is_told_from_what_does_not():
     generator = torch.Generator().manual_seed(0)
     known, noise = torch.randn(2, 1500, generator=generator, dtype=torch.float64)

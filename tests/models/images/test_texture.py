@@ -33,6 +33,26 @@ def test_the_mean_power_of_bands_is_that_of_a_fourier_transform():
     np.testing.assert_allclose(texture(noise()[:1])[0, POWER].numpy(), expected, rtol=1e-4)
 
 
+def test_edges_of_blocks_and_moments_are_those_of_another_program():
+    """Stored models rely on these numbers."""
+    grey = noise()[:1].float().mean(1)[0].double().numpy()
+
+    def local(values):
+        return gaussian_filter(values, 7 / 6, mode="nearest", radius=5)
+
+    deviation = np.sqrt((local(grey**2) - local(grey) ** 2).clip(0))
+    normal = (grey - local(grey)) / (deviation + 1)
+    across, down, both = normal[:, 1:] * normal[:, :-1], normal[1:] * normal[:-1], normal[1:, 1:] * normal[:-1, :-1]
+    steps = np.abs(np.diff(grey, axis=0)).mean(1), np.abs(np.diff(grey, axis=1)).mean(0)
+    expected = [np.log((each[7::8].mean() + 0.1) / (each.mean() + 0.1)) for each in steps]
+    expected += [np.log1p(deviation.mean()), deviation.std() / (deviation.mean() + 1)]
+    for each in (normal, across, down, both):
+        above = np.square(each.clip(0)).sum() / np.square(each).sum()
+        expected += [each.mean(), each.std(), np.abs(each).mean() / each.std(), above]
+    found = texture(noise()[:1])[0].numpy()
+    np.testing.assert_allclose(np.r_[found[:2], found[POWER.stop : POWER.stop + 18]], expected, rtol=1e-3, atol=1e-5)
+
+
 def test_blur_and_blocks_are_seen():
     plain = noise().float()
     blurred = torch.from_numpy(gaussian_filter(plain.numpy(), (0, 0, 1, 1)))

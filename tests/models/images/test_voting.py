@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from models.images.inputs import ImagesInput
-from models.images.people.raters import by_votes
+from models.images.people.preferences import Prior
+from models.images.people.raters import by_votes, fitted, ranked
 from tests.models.images.comparator.small import make
 
 KNOWN = np.random.default_rng(0).permutation(8) / 2.0
@@ -38,6 +39,17 @@ def test_the_ranking_settles_as_the_pairs_that_tell_most_are_voted_on():
 
 def test_after_all_pairs_there_is_none_to_vote_on():
     assert by_votes(ImagesInput(scores=[1.0, 2.0], errors=[0.5, 0.5], votes=[(0, 1, "Second")]))["next"] is None
+
+
+def test_intervals_by_votes_are_of_95_percent():
+    votes = [(0, 1, "Second"), (2, 3, "First"), (2, 0, "Similar")]
+    found = by_votes(ImagesInput(scores=SCORES, errors=ERRORS, votes=votes))
+    answers = np.array([[0, 1, 1], [2, 3, 0], [2, 0, 2]])
+    likely = fitted(answers, Prior(np.array(SCORES), np.array(ERRORS)))
+    posterior, _ = ranked(answers, likely)
+    for row in found["ranking"]:
+        reach = 1.96 * posterior.errors[row["image"]]
+        assert [row["score"] - row["low"], row["high"] - row["score"]] == pytest.approx([reach, reach], rel=1e-4)
 
 
 def test_a_comparator_answers_votes_as_an_input_of_its_own_beside_others():

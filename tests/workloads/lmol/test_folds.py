@@ -70,9 +70,12 @@ def test_the_table_has_means_and_intervals_that_allow_for_shared_training_images
     assert "9 points more" in text
 
 
-def test_a_single_fold_has_no_interval():
+def test_a_single_fold_has_no_interval_and_two_have_one():
     found = folds.joined({"fold-3": next(evaluations([0.8], [0.7]))}, 5)
     assert (found.table[0]["accuracy"], found.table[0]["accuracy 95 %"]) == (0.8, None)
+    both = folds.joined(dict(zip(("fold-3", "fold-4"), evaluations([0.8, 0.7], [0.7, 0.7]), strict=True)), 5)
+    half = stats.t.ppf(0.975, 1) * np.sqrt(0.005 * (1 / 2 + 1 / 3))
+    assert both.table[0]["accuracy 95 %"] == pytest.approx([0.75 - half, 0.75 + half])
     ((heading, _),) = report.sections(Config.model_validate({"data": {"fold": "all"}}), {}, [found], None)
     assert heading.startswith("No clear difference")
 

@@ -75,8 +75,7 @@ def baselines(comparisons: Comparisons, seed: int, tower: Sequence[Timed] = ()) 
 
 def of_scores(name: str, found: Timed, comparisons: Comparisons) -> Baseline:
     """Return the baseline that compares predicted scores (N,)."""
-    scores, milliseconds = found
-    return Baseline(name, threshold_rule(scores, comparisons), scores, False, milliseconds)
+    return Baseline(name, threshold_rule(found[0], comparisons), found[0], soft=False, milliseconds=found[1])
 
 
 def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
@@ -105,10 +104,11 @@ def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) 
     images = Images(comparisons.images, every)
     pixels, look = (timed(partial(_in_parts, describe, images, every)) for describe in (coarse, texture))
     both = np.concatenate([pixels[0], look[0]], axis=1), pixels[1] + look[1]
-    nearest: list[Maker] = [partial(KNeighborsRegressor, k, metric="precomputed") for k in (1, 5, 15)]
+    close = [k for k in (1, 5, 15) if k <= len(train)]
+    nearest: list[Maker] = [partial(KNeighborsRegressor, k, metric="precomputed") for k in close]
     support: list[Maker] = [partial(SVR, C=c, kernel="precomputed") for c in (1.0, 10.0)]
     if len(np.unique(comparisons.scores[train])) <= min(FEW_SCORES, len(train) // 2):
-        nearest += [partial(KNeighborsClassifier, k, metric="precomputed") for k in (1, 5)]
+        nearest += [partial(KNeighborsClassifier, k, metric="precomputed") for k in close[:2]]
         support.append(partial(SVC, C=10.0, kernel="precomputed"))
     ways: dict[str, list[Maker]] = {
         "ridge": [partial(RidgeCV, np.logspace(-1, 5, 13))],
@@ -148,8 +148,7 @@ CONSTANTS: Mapping[str, Callable[[np.ndarray], float]] = {
 
 def _fitted(model: Any, described: Timed, comparisons: Comparisons, train: np.ndarray) -> Timed:
     """Return the scores (N,) that a model of scikit-learn, fitted to the training images, gives all images."""
-    features, milliseconds = described
-    scores, unit = comparisons.scores, comparisons.unit
+    (features, milliseconds), scores, unit = described, comparisons.scores, comparisons.unit
     if is_classifier(model):
         mean, spread, targets = 0, 1, scores[train]
     else:

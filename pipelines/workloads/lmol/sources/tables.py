@@ -217,7 +217,7 @@ def _as_pair(table: Path, line: int, row: Mapping[str, str]) -> dict[str, str]:
 
 
 def _votes(table: Path, line: int, row: Mapping[str, str]) -> int:
-    """Return how many answers a row stands for; none if both images are the same."""
+    """Return how many answers a row stands for. Raises UserError for an image beside itself."""
     if row["first"] == row["second"]:
         raise UserError(f"{table}, line {line}: {row['first']!r} is compared with itself; give two images")
     count = _number(table, line, "count", row["count"]) if row.get("count") else 1.0
@@ -244,9 +244,9 @@ def _of_ranks(folder: Path) -> Listed:
     found, listed = ranks(folder), Listed()
     nameless = [each.name for each, rank in found.items() if not rank]
     if nameless or len(set(found.values())) < 2:
-        but = f"the name of the folder {nameless[0]} does not begin with" if nameless else "only one folder has"
+        but = f"the name of the folder {nameless[0]} does not begin with a" if nameless else "its folders have only one"
         way = "name the folders of images by their rank, as 1-poor, 2-fair, 3-good, or give a CSV"
-        raise UserError(f"data.source={folder}: there is no CSV, and {but} a rank; {way}")
+        raise UserError(f"data.source={folder}: there is no CSV, and {but} rank; {way}")
     for each, rank in found.items():
         for path in sorted(each.iterdir()):
             if path.suffix.lower() in ENDINGS:
@@ -258,7 +258,8 @@ def _of_ranks(folder: Path) -> Listed:
 def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[str]]:
     """Return the paths below a folder of named images that are not where their names say, and notes about them.
 
-    A name may have other folders, case or accents, no ending, be a URL or Label Studio's; it must fit one file alone.
+    A name may have other folders, case or accents, no ending, be a URL or Label Studio's; it must fit one file alone,
+    and no other name may: x/a.png and y/a.png are two images, of which a.png may be either.
     """
     inside = (name for name in names if name and ".." not in PurePosixPath(name).parts)
     if not (missing := [name for name in inside if not (folder / name).is_file()]):
@@ -270,16 +271,19 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
             known = PurePosixPath(unicodedata.normalize("NFC", inner).lower())
             for each in (known, known.with_suffix("")):
                 below[each.name].append((f"/{each}", inner))
-    fitting = {}
+    fitting, called = {}, defaultdict(set)
     for name in missing:
         plain = unicodedata.normalize("NFC", re.sub(r"\?.*|(?<=/)[0-9a-f]{8}-", "", f"/{unquote(name)}")).lower()
         likely = below[PurePosixPath(plain).name]
         fitting[name] = [path for known, path in likely if known.endswith(plain) or plain.endswith(known)]
-    found = {name: paths[0] for name, paths in fitting.items() if len(paths) == 1}
+        for inner in fitting[name]:
+            called[inner].add(str(PurePosixPath(plain).with_suffix("")))
+    shared = [path for path, each in called.items() if not all(max(each, key=len).endswith(one) for one in each)]
+    found = {name: paths[0] for name, paths in fitting.items() if len(paths) == 1 and paths[0] not in shared}
     notes = [f"images are found below {folder}, such as {next(iter(found.values()))}"] if found else []
-    if unclear := [f"{name} ({', '.join(paths[:2])})" for name, paths in fitting.items() if len(paths) > 1]:
-        notes.append(f"names that fit several files are not used: {unclear[0]}{', ...' * (len(unclear) > 1)}")
-    return found, notes
+    unclear = [f"{name} ({', '.join(paths[:2])})" for name, paths in fitting.items() if len(paths) > 1]
+    both = ("names that fit several files", unclear), ("files that several names fit", shared)
+    return found, notes + [f"{what} are not used: {each[0]}{', ...' * (len(each) > 1)}" for what, each in both if each]
 
 
 def passed_over(folder: Path, used: Collection[Path], images: str) -> list[str]:

@@ -50,3 +50,11 @@ def test_the_sharpness_rule_ranks_blurred_images_and_is_fooled_by_noise():
     assert {family["truth"] for family in families.values()} == {1.0}
     assert sum(family["n"] for family in families.values()) == len(labels)
     assert by_family(comparisons(), {"truth": truth}) == {}
+
+
+def test_predictors_of_fewer_images_than_neighbours_are_fitted_all_the_same():
+    found = comparisons()
+    for count in (4, 10):
+        few = replace(found, parts={**found.parts, "train": found.parts["train"][:count]})
+        neighbours = next(each for each in baselines(few, 0) if each.name == "nearest neighbours")
+        assert np.isfinite(neighbours.scores).all()

@@ -6,8 +6,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from common import statistics
 from models.images.ranking import SWAPPED
 from pipelines.workloads.lmol.judging.figures import (
+    accuracies_over_images,
     by_family,
     by_margin,
     pair_figures,
@@ -44,6 +46,22 @@ def test_too_much_confidence_is_a_calibration_error():
     assert [each["n"] for each in found["reliability"]] == [10, 10]
 
 
+def test_accuracies_over_images_are_those_of_the_pairs_among_drawn_images():
+    generator = np.random.default_rng(0)
+    pairs = np.array([[7, 2, 0], [2, 4, 1], [9, 7, 2], [4, 9, 0]])
+    right = generator.random((2, 4)) < 0.5
+    found = accuracies_over_images(right, pairs, 3)
+    expected, images = [], [2, 4, 7, 9]
+    for drawn in statistics.resampled_indices(4, statistics.RESAMPLES, 3):
+        among = [
+            k for i in drawn for j in drawn for k, pair in enumerate(pairs) if [images[i], images[j]] == [*pair[:2]]
+        ]
+        if among:  # as often as both images were drawn
+            expected.append(right[:, among].mean(1))
+    assert found == pytest.approx(np.array(expected))
+    assert len(found) > 100
+
+
 def test_always_first_is_all_bias_and_no_consistency():
     first = one_hot([0, 0, 0, 0])
     assert swap_consistency(first, first[:, SWAPPED]) == 0
@@ -51,6 +69,9 @@ def test_always_first_is_all_bias_and_no_consistency():
     fair = one_hot([0, 1, 2, 1])
     assert swap_consistency(fair, fair) == 1
     assert position_bias(fair, fair)[0] == 0
+    lean, interval = position_bias(one_hot([0, 2, 1, 1]), one_hot([2, 2, 1, 2]))  # the half of First or Second in one
+    assert lean == 0
+    assert interval == pytest.approx([-1.96 * np.sqrt(1 / 8) / 2, 1.96 * np.sqrt(1 / 8) / 2], rel=1e-4)
 
 
 @pytest.mark.parametrize(("tolerant", "count"), [(False, 13), (True, 19)])  # weak orders, semiorders of three
@@ -90,8 +111,10 @@ def test_margins_split_the_pairs_and_theta_is_an_edge(levels):
     found = comparisons(theta=2, levels=levels)
     labels = found.pairs["test"][:, 2]
     rows = by_margin(found, one_hot(np.full(len(labels), 2)))  # Similar, always
+    assert len(rows) <= 12
     assert sum(row["n"] for row in rows) == len(labels)
     for row in rows:
+        assert row["from"] <= row["to"]
         assert row["accuracy"] == (1.0 if row["to"] <= 1.0 else 0.0)  # theta in the scores' unit
         assert row["low"] <= row["accuracy"] <= row["high"]
     assert all(before["to"] < after["from"] for before, after in itertools.pairwise(rows))

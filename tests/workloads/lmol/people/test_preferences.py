@@ -69,6 +69,8 @@ def test_the_fit_equals_a_general_optimiser():
     found = fit(answers, prior)
     assert found.scores == pytest.approx(best.x[:-1], abs=1e-3)
     assert found.tie == pytest.approx(best.x[-1], abs=1e-3)
+    wider = np.linalg.slogdet(prior.covariance())[1] - np.linalg.slogdet(found.covariance)[1]
+    assert found.evidence == pytest.approx(-best.fun - wider / 2, abs=1e-4)  # Laplace's
 
 
 def coverage(found, scores):
@@ -347,7 +349,7 @@ def test_labels_that_were_filled_in_are_written_over_only_once_they_are_among_th
     (tmp_path / "next.csv").write_text(filled)
     for option in ("--next", "--ranking"):
         done = stages.stage(tmp_path, "ask.py", "answers.csv", option, "next.csv")
-        lost = "next.csv holds 2 answers that would be lost; append its rows to answers.csv first, or name another file"
+        lost = "next.csv holds 2 answers that would be lost; add them to answers.csv first, or name another file"
         stages.refused(done, lost)
         assert (tmp_path / "next.csv").read_text() == filled
     with (tmp_path / "answers.csv").open("a") as answers:
@@ -407,6 +409,18 @@ def test_answers_in_a_folder_of_images_are_found_however_the_names_are_written(t
         asking.rank(tmp_path, None)
 
 
+def test_what_a_table_holds_has_no_effect_on_a_terminal(tmp_path):
+    pictures(tmp_path, ["a.png", "b.png", "c.png"])
+    (tmp_path / "answers.csv").write_text("img1,img2,label,rater\na.png,b.png,First,\x1b[2J\na.png,c.png,First,y\n")
+    done = stages.stage(tmp_path, "ask.py", ".", "--next", "next.csv", "--pairs", "0")
+    assert done.returncode == 0, done.stderr
+    assert r"rater \x1b[2J: 1 answer" in done.stdout
+    assert done.stdout.endswith("next.csv: no pairs\n")  # not that all have been asked about
+    (tmp_path / "answers.csv").write_text("a\x1b[2J,label\na.png,b.png\n")
+    done = stages.stage(tmp_path, "ask.py", "answers.csv", "--next", "next.csv", "data.columns.winner=a")
+    stages.refused(done, r"it has a\x1b[2J, label")
+
+
 def test_without_a_usable_answer_there_is_no_ranking(tmp_path):
     pictures(tmp_path, ["a.png", "b.png"])
     done = stages.stage(tmp_path, "ask.py", ".", "--ranking", "ranking.csv")
@@ -454,6 +468,30 @@ def test_answers_may_lie_one_folder_above_the_images_and_everything_else_is_coun
     (tmp_path / "elsewhere").mkdir()
     pictures(tmp_path / "elsewhere", ["d.png", "e.png"])
     assert asking.rank(tmp_path / "elsewhere", None).table is None
+
+
+def test_pairs_to_ask_about_go_on_in_the_columns_of_the_table_of_answers(tmp_path):
+    pictures(tmp_path, ["a.png", "b.png", "c.png"])
+    answers, following = tmp_path / "answers.csv", tmp_path / "next.csv"
+
+    def said(text):
+        answers.write_text(text)
+        following.unlink(missing_ok=True)
+        return asking.rank(tmp_path, None).write_next(following, 5, 0)
+
+    line = said("img1,img2,user,winner\na.png,b.png,x,a.png\n")
+    assert following.read_text().startswith("img1,img2,user,winner\n")
+    filled = "fill in the column winner with First, Second or Similar"
+    assert line == f"{following}: 2 pairs to ask about; {filled}, append its rows to {answers}, and ask again"
+    line = said("winner,loser,rater\na.png,b.png,x\n")  # with pairs below, First and Second would be raters
+    filled = "fill in the column label with First, Second or Similar"
+    assert line == f"{following}: 2 pairs to ask about; {filled}, add who won and who lost to {answers}, and ask again"
+    following.write_text("img1,img2,label\nc.png,a.png,First\nb.png,c.png,Second\na.png,b.png,Second\n")
+    answers.write_text("winner,loser,rater\nc.png,a.png,x\nc.png,b.png,x\na.png,b.png,x\n")
+    with pytest.raises(UserError, match="1 answer that would be lost; add them to"):  # in whatever order two images are
+        asking.rank(answers, None, [following])
+    answers.write_text(answers.read_text() + "b.png,a.png,x\n")
+    asking.rank(answers, None, [following])
 
 
 def test_answers_by_which_expectation_propagation_does_not_settle_are_ranked_all_the_same(tmp_path):

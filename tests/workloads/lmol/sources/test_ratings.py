@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from pipelines.workloads.lmol.sources import scores as ratings
-from tests.workloads.lmol.sources.files import data, folder, read, table
+from tests.workloads.lmol.sources.files import data, folder, read, refusal, table
+
+DIFFERENT = {"a.png": "1 and 2", "b.png": "3 and 5"}
 
 
 @pytest.mark.parametrize("counts", [(1, 2, 4), (2,), (4,)])
@@ -58,3 +60,22 @@ def test_scores_without_any_repetition_get_a_prior_that_is_said(tmp_path):
     rows = [(f"{name}.png", i, 0, 1) for i, name in enumerate("abcd")]
     table(tmp_path / "scores.csv", ("image", "score", "std", "count"), *rows)
     assert read(data(tmp_path)).errors.tolist() == [0] * 4
+
+
+def test_rows_of_an_image_are_ratings_without_a_rater_too_if_most_images_differ(tmp_path):
+    folder(tmp_path, {f"{name}.png": "1" for name in "abcd"})
+    rows = [("a.png", 1), ("a.png", 2), ("b.png", 3), ("b.png", 5), ("c.png", 6), ("c.png", 7), ("d.png", 8)]
+    table(tmp_path / "scores.csv", ("image", "score"), *rows)
+    found = read(data(tmp_path))
+    assert [float(score * found.unit) for score in found.scores] == [1.5, 4, 6.5, 8]
+    assert "7 ratings of 4 images were averaged" in found.facts["columns"]
+    table(tmp_path / "scores.csv", ("image", "score"), *rows[:4], *rows[5:])
+    found = read(data(tmp_path))  # of two in four, nobody knows which score is right
+    assert found.facts["quarantined"] == {name: "it has the scores " + said for name, said in DIFFERENT.items()}
+
+
+@pytest.mark.parametrize(("spread", "said"), [("-1,5", "std is -1 and count 5"), ("1,0", "std is 1 and count 0")])
+def test_deviations_and_numbers_of_ratings_that_cannot_be_are_refused(tmp_path, spread, said):
+    folder(tmp_path, {"a.png": "1", "b.png": "2"})
+    (tmp_path / "scores.csv").write_text(f"image,score,std,count\na.png,1,1,1\nb.png,2,{spread}\n")
+    assert f"scores.csv, line 3: {said}; give 0 and 1 or more" in refusal(tmp_path)

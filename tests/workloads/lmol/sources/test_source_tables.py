@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from pipelines.workloads.lmol.sources import finding
+from pipelines.workloads.lmol.sources import finding, tables
 from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, read, refusal, table
 
 
@@ -104,6 +104,15 @@ def test_images_are_found_anywhere_below_the_folder_of_their_table(tmp_path):
     unclear = "names that fit several files are not used: c.png (images/c.png, images/raw/c.png)"
     assert unclear in found.facts["columns"]
     assert f"passed over in {tmp_path}: images that scores.csv does not list (4)" in found.facts["columns"]
+
+
+def test_a_file_that_names_of_two_images_fit_is_neither_of_them(tmp_path):
+    folder(tmp_path, {"a.png": "1", "b.png": "2"})
+    rows = [("x/a.png", 1), ("y/a.png", 5), ("y/b.png", 2), ("B.PNG", 2), ("http://here/y/b.png?size=9", 2)]
+    listed = tables.read_table(table(tmp_path / "scores.csv", ("image", "score"), *rows), None)
+    assert listed.scores == {"x/a.png": "1", "y/a.png": "5", "b.png": "2"}  # b.png is written in three ways
+    assert "files that several names fit are not used: a.png" in listed.notes
+    assert "y/a.png: there is no such file" in refusal(tmp_path / "scores.csv")
 
 
 def test_the_table_may_lie_one_folder_above_its_images(tmp_path):

@@ -136,6 +136,13 @@ def test_an_image_has_one_name(tmp_path):
     assert list(found.facts["quarantined"]) == ["../d.png"]
 
 
+def test_names_are_read_as_windows_writes_them(tmp_path):
+    given(tmp_path, "image,score\nfar\\a.png,1\n.\\b.png,2\nc.png,3\n")
+    (tmp_path / "far").mkdir()
+    (tmp_path / "a.png").rename(tmp_path / "far/a.png")
+    assert read(data(tmp_path)).names == ["far/a.png", "b.png", "c.png"]
+
+
 def test_names_that_a_csv_guards_against_spreadsheets_are_read_as_they_are(tmp_path):
     folder(tmp_path, {"=a.png": "1", "-b.png": "2"})
     (tmp_path / "scores.csv").write_text(to_csv(("image", "score"), [("=a.png", "-1"), ("-b.png", "2")]))
