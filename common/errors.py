@@ -1,10 +1,21 @@
 """How a stage may fail or stop; each kind has its own exit status."""
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class UserError(ValueError):
     """An error that the user can fix: what is wrong, what was given, what to type instead. Commands exit with 2."""
+
+
+@contextmanager
+def as_user_error(about: str = "", then: str = "") -> Iterator[None]:
+    """Turn a ValueError within the block, which says what the user can change, into a UserError between two texts."""
+    try:
+        yield
+    except ValueError as error:
+        raise UserError(f"{about}{error}{then}") from error
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)

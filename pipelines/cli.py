@@ -25,7 +25,7 @@ from common import config as configs
 from common.config import leaves
 from common.disk import prepared
 from common.disk.files import FAULTS, remove
-from common.errors import LostProcessError, MembersFailedError, Stopped, UserError
+from common.errors import LostProcessError, MembersFailedError, Stopped, UserError, as_user_error
 from common.foreign_text import printable
 from common.machine import yield_while_waiting
 from common.packages import missing
@@ -265,20 +265,18 @@ def load_model(folder: Path, config: BaseConfig, accelerator: Accelerator) -> nn
     """Load a saved model, split if it is launched so, and apply the machine's settings. UserError without a model."""
     from models import io
 
+    @as_user_error()
     def load() -> nn.Module:
-        try:
-            if accelerator.distributed_type == "FSDP":
-                from pipelines.distributed import sharding  # late, as other launches do without its imports
+        if accelerator.distributed_type == "FSDP":
+            from pipelines.distributed import sharding  # late, as other launches do without its imports
 
-                stated, (stored, metadata) = io.described(local), io.stored_weights(local / io.WEIGHTS, mapped=True)
-                build = functools.partial(io.module_of(stated["family"]).build, stated["config"])
-                own = metadata.get("model") in (None, json.dumps(stated, sort_keys=True))  # else it is refused below
-                # A base is read whole in any case.
-                if own and not stated["config"].get("base") and (split := sharding.load(accelerator, build, stored)):
-                    return split
-            return io.load(local, accelerator.device)
-        except ValueError as error:
-            raise UserError(str(error)) from error
+            stated, (stored, metadata) = io.described(local), io.stored_weights(local / io.WEIGHTS, mapped=True)
+            build = functools.partial(io.module_of(stated["family"]).build, stated["config"])
+            own = metadata.get("model") in (None, json.dumps(stated, sort_keys=True))  # else it is refused below
+            # A base is read whole in any case.
+            if own and not stated["config"].get("base") and (split := sharding.load(accelerator, build, stored)):
+                return split
+        return io.load(local, accelerator.device)
 
     with ranks.copy_of(folder) as local:
         model = ranks.agree(load)

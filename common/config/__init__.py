@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, core_schema
 
 from common.config import plain_yaml
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.foreign_text import printable
 
 Config = TypeVar("Config", bound="Section")
@@ -181,10 +181,8 @@ def _patch(tree: dict[str, object], word: str, following: str) -> None:
         if not isinstance(inner := node.setdefault(name, {}), dict):
             raise UserError(f"{key}: {name!r} is a value, not a section (given {word!r})")
         node = inner
-    try:
+    with as_user_error(f"{key}: {_given(text)} is not a YAML value; put it in quotes (", ")"):
         node[leaf] = plain_yaml.parse(os.fsencode(text))
-    except ValueError as error:
-        raise UserError(f"{key}: {_given(text)} is not a YAML value; put it in quotes ({error})") from error
 
 
 def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:

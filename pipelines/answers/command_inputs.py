@@ -11,7 +11,7 @@ from typing import IO
 from common.config import Section, checked, plain_yaml, tell_repeated
 from common.config.arguments import nearest
 from common.config.keys import as_text, groups
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.input_files import Given, Inputs
 
 PIPE = Path("-")
@@ -55,10 +55,8 @@ def _value(cls: type[Section], key: str, text: str) -> object:
     types = {each.name: each.type for group in groups(cls) for each in group.keys}
     if "text" in types.get(key, ""):
         return text
-    try:
+    with as_user_error(f"{key}={text}: not a YAML value (", ")"):
         return plain_yaml.parse(os.fsencode(text))
-    except ValueError as error:
-        raise UserError(f"{key}={text}: not a YAML value ({error})") from error
 
 
 def given(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from common.config import Section, checked, plain_yaml
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.input_files import Given, Inputs
 from common.plain import Plain
 from models import shipped
@@ -55,20 +55,16 @@ class Trained:
             except UserError as error:
                 found[place] = {"error": str(error)}
         for name, own in inputs.items():
-            try:
+            with as_user_error():  # of settings that this machine or model cannot follow
                 found |= zip(own, self.models[name].predict(own.values(), len(own), **settings), strict=True)
-            except ValueError as error:  # settings that this machine or model cannot follow
-                raise UserError(str(error)) from error
         return [found[place] for place in range(len(given))]
 
     def pieces(self, asked: object, settings: Mapping[str, object]) -> Iterator[str]:
         """Yield an answer piece by piece; UserError, when called, for misfit settings and models that write no text."""
         if not isinstance(model := self.models[self.member_for(asked)], Streaming):
             raise UserError(f"{self.name} writes no text, so there is nothing to stream")
-        try:
+        with as_user_error():
             return model.stream(asked, **settings)
-        except ValueError as error:
-            raise UserError(str(error)) from error
 
     def asked(self, given: Given) -> Section:
         """Return an input as the models take it. Raises UserError for an unusable one."""
@@ -169,10 +165,8 @@ def _trained(word: str, name: str, folders: Mapping[str, Path], device: str) -> 
     from models import io
 
     inputs = workloads.inputs(word)
-    try:
+    with as_user_error():
         models = {member: io.load(folder, device) for member, folder in folders.items()}
-    except ValueError as error:
-        raise UserError(str(error)) from error
     for member, model in models.items():
         if getattr(model, "input_type", None) is not inputs.input:
             raise UserError(f"{folders[member]}: models of the family {model.family} are not of the workload {word}")

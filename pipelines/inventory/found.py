@@ -4,7 +4,7 @@ import math
 import os
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,7 +77,10 @@ class Found:
 
 def find(names: Sequence[str] = ()) -> list[Found]:
     """Return the runs of these names, WORKLOAD/NAME or their folders, or all; UserError with the nearest for others."""
-    known = [run for folder in sorted(ROOT.glob("*")) for run in _runs(folder)]
+    known = []
+    for path in sorted(ROOT.glob("*/*/")):
+        with suppress(UserError):  # a folder of another's
+            known.append(Run(path.parent.name, path.name))
     if not names:
         return [_found(run) for run in known]
     by_name = {f"{run.workload}/{run.name}": run for own in known for run in (own, *_members(own))}
@@ -91,26 +94,16 @@ def find(names: Sequence[str] = ()) -> list[Found]:
     return chosen
 
 
-def _runs(workload: Path) -> Iterator[Run]:
-    for path in sorted(workload.glob("*/")):
-        with suppress(UserError):  # a folder of another's
-            yield Run(workload.name, path.name)
-
-
 def _members(run: Run) -> tuple[Run, ...]:
     return tuple(run.member(path.name) for path in sorted((run.folder / "members").glob("*/")))
 
 
 def _found(run: Run) -> Found:
     config = yaml.safe_load(run.config_file.read_text()) if run.started() else {}
-    return Found(run, _members(run), dict(leaves(config)), _metric(run.workload), run.metrics(), size(run.folder))
-
-
-def _metric(workload: str) -> Metric | None:
-    """Return the metric of a workload; None where its package is gone, or is a user's and cannot be imported."""
+    metric = None  # where the workload's package is gone, or is a user's and cannot be imported
     with suppress(Exception):  # whatever that code raises: the other runs are listed all the same
-        return workloads.find(workload).metric
-    return None
+        metric = workloads.find(run.workload).metric
+    return Found(run, _members(run), dict(leaves(config)), metric, run.metrics(), size(run.folder))
 
 
 def size(path: Path) -> int:

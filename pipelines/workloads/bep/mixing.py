@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.random import derive_key
 from common.workers import progress
 from models import io
@@ -48,12 +48,9 @@ def load_base(config: Config) -> CharMixture | None:
     if config.model.base is None:
         return None
     run = Path(config.model.base)
-    try:
+    way = "give a trained run, as in runs/bep/default, which this command trains"
+    with as_user_error(f"model.base={run}: ", f"; {way}: accelerate launch pipelines/train.py --workload bep"):
         base = io.load(run)
-    except ValueError as error:
-        way = "accelerate launch pipelines/train.py --workload bep"
-        such = "give a trained run, as in runs/bep/default, which this command trains"
-        raise UserError(f"model.base={run}: {error}; {such}: {way}") from error
     if not isinstance(base, CharMixture) or base.config.lower_case != config.data.lower_case:
         found = f"lower_case={base.config.lower_case}" if isinstance(base, CharMixture) else base.family
         raise UserError(f"model.base={run}: it must be a mixture with data.lower_case as here (found {found})")

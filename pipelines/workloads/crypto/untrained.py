@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from common.disk.files import sha256
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from models import io
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
 from models.market.inputs import CLASSES
@@ -92,12 +92,10 @@ def load_base(config: Config, member: str) -> Base | None:
     folders = (each / "model" for each in (run / "members" / member, run))
     # Not a fit that has seen its validation part, in which coins here may begin to be judged.
     folder = next((each / name for each in folders for name in ("judged", "best") if (each / name).is_dir()), run)
-    try:
+    command = f"accelerate launch pipelines/train.py --workload crypto --name {run.name} model.pooled=true"
+    such = "give a run of one model for several coins, which this command trains"
+    with as_user_error(f"model.base={run}: ", f"; {such}: {command}"):
         model = io.load(folder)
-    except ValueError as error:
-        way = f"accelerate launch pipelines/train.py --workload crypto --name {run.name} model.pooled=true"
-        such = "give a run of one model for several coins, which this command trains"
-        raise UserError(f"model.base={run}: {error}; {such}: {way}") from error
     if not isinstance(model, PooledExperts):
         raise UserError(f"model.base={run}: it must be of pooled_experts (found {model.family})")
     return Base(model, sha256(folder / io.WEIGHTS))

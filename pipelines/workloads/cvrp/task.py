@@ -79,10 +79,8 @@ class CvrpTask(Task):
         if device.type == "cpu" and (reason := native.unavailable()):
             self.notes = [f"without native code tours are built by torch, which takes longer: {reason}"]
         self.noise_key = derive_key(config.seed, "cvrp", "sampling")
-        self.baseline: nn.Module | None = None
+        self.baseline = copy.deepcopy(self.model).eval().requires_grad_(False) if copied else None
         self.replacements = 0
-        if copied:
-            self.baseline = copy.deepcopy(self.model).eval().requires_grad_(False)
 
     @property
     def starts(self) -> int:

@@ -11,7 +11,7 @@ import torch
 from common import config
 from common.config import Section
 from common.disk.files import write_text
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.foreign_text import to_csv
 from common.statistics import Z95
 from models import io
@@ -164,11 +164,9 @@ def _count(number: int, noun: str) -> str:
 
 
 def _comparator(folder: Path, attribute: str | None) -> Comparator:
-    try:
+    with as_user_error(f"--model {folder}: "):
         if isinstance(found := io.load(folder), Comparator):
             return found.of(attribute if len(found.views) > 1 else None)
-    except ValueError as error:
-        raise UserError(f"--model {folder}: {error}") from error
     raise UserError(f"--model {folder} is no comparator of images; give RUN/model/best of a run of lmol")
 
 

@@ -169,10 +169,9 @@ def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> dict
         few = f"of {len(parts['train'])} training images, none in more pairs"
         lacking = "no two pairs of different images and one of similar ones can be made"
         raise UserError(f"data.degree={data.degree}: {few}, {lacking}; give a larger data.degree, or more images")
-    drawn = {"train": train}
-    for part in ("validation", "test"):
-        drawn[part] = pairs.evaluation(found.scores, parts[part], found.theta, data.evaluation_pairs, data.seed)
-    return drawn
+    count, seed = data.evaluation_pairs, data.seed
+    judged = {part: pairs.evaluation(found.scores, parts[part], found.theta, count, seed) for part in PARTS[1:]}
+    return {"train": train, **judged}
 
 
 def _preferred(

@@ -1,8 +1,7 @@
 """The comparator of a config, built for prepared images."""
 
-import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import torch
 from safetensors import safe_open
 
 from common.config.arguments import nearest
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from models import hub, io
 from models.images import efficientnet, reliability
 from models.images.comparator import build
@@ -34,7 +33,7 @@ def make_model(config: Config, comparisons: data.Comparisons, *others: data.Comp
     model, question = config.model, _question(config, comparisons)
     if model.base:
         _check_named(model.base, model.kind)
-    with explained():
+    with as_user_error("model: "):
         if model.kind == "vlm":
             built: Comparator = _vlm(config, question)
         elif model.kind == "scorer":
@@ -148,12 +147,3 @@ def _vlm(config: Config, question: Mapping[str, object]) -> Comparator:
     if built.attention != config.model.attention:
         built.attention = config.model.attention
     return built
-
-
-@contextlib.contextmanager
-def explained() -> Iterator[None]:
-    """Turn a model's ValueError into a UserError, since it states what the user can change."""
-    try:
-        yield
-    except ValueError as error:
-        raise UserError(f"model: {error}") from error

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from common.errors import UserError
+from common.errors import as_user_error
 from models.routing import native
 from models.routing.environment import Instances, Routes, actions_of, padded, routes_of
 from models.routing.fleet import plan
@@ -188,10 +188,8 @@ class Bench:
 
         def encode(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
             (i,), began = batch["item"].tolist(), time.process_time()
-            try:
+            with as_user_error(f"{self.problems[i].name}: "):
                 found = solve(self.problems[i])
-            except ValueError as error:
-                raise UserError(f"{self.problems[i].name}: {error}") from error
             core = torch.tensor([time.process_time() - began])
             routes, kinds = _plan(found)
             rows = actions_of(routes, longest), padded(torch.tensor(kinds, dtype=torch.long), longest)

@@ -7,12 +7,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from models import io
 from models.images.comparator.interface import Comparator
 from models.images.vlm_comparator.model import VlmComparator
 from pipelines.engine.workload import Loss
-from pipelines.workloads.lmol.model import explained
 from pipelines.workloads.lmol.training.batches import Pairs
 
 TRIAL_PAIRS, TRIAL_STEPS = 4, 3
@@ -65,7 +64,7 @@ def _check_reload(model: Comparator) -> None:
     """
     expected = model(**model.example())
     device = expected.device
-    with tempfile.TemporaryDirectory() as folder, explained():
+    with tempfile.TemporaryDirectory() as folder, as_user_error("model: "):
         io.save(model, folder)
         if model.large_base:
             for tensor in model.state_dict().values():
