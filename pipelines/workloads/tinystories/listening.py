@@ -24,7 +24,8 @@ class Heard:
     """What a story's first words have: None or 0 where no hero is named at the beginning or there are no words."""
 
     from_nowhere: int | None  # names that nothing introduces
-    hero_again: bool
+    hero_again: int  # sentences after the beginning that name the hero, and of these
+    hero_twice: int  # those that do it more than once, as where everybody bears the name
     words: int
     unknown: int
     repeated: int  # sequences of GRAM words that came before
@@ -42,17 +43,17 @@ class Listener:
     def heard(self, story: str) -> Heard:
         """Judge a story's first words."""
         sentences = SENTENCE_END.split(" ".join(story.lower().split()[:HEARD]))
-        known, nowhere, again = set(self._named(" ".join(sentences[:2]))), 0, False
-        hero = next(iter(self._named(" ".join(sentences[:2]))), None)
+        known, nowhere, again, twice = set(self._named(" ".join(sentences[:2]))), 0, 0, 0
+        hero = next(iter(self._named(" ".join(sentences[:2]))), "")
         for sentence in sentences[2:]:
-            here = set(self._named(sentence))
-            nowhere += len(here - known - set(INTRODUCED.findall(sentence)))
-            known |= here
-            again |= hero in here
+            here = Counter(self._named(sentence))
+            nowhere += len(here.keys() - known - set(INTRODUCED.findall(sentence)))
+            known |= here.keys()
+            again, twice = again + (here[hero] > 0), twice + (here[hero] > 1)
         words = text.words(" ".join(sentences))
         grams = [tuple(words[i : i + GRAM]) for i in range(len(words) - GRAM + 1)]
         unknown = sum(word not in self.words for word in words)
-        return Heard(None if hero is None else nowhere, again, len(words), unknown, len(grams) - len(set(grams)))
+        return Heard(nowhere if hero else None, again, twice, len(words), unknown, len(grams) - len(set(grams)))
 
     def beginning(self, story: str) -> str | None:
         """Return the first sentence of a story, or the first two, so that they name a hero; None if they do not."""
@@ -69,8 +70,8 @@ class Listener:
 def row(label: str, stories: Sequence[Heard], ended: Sequence[bool]) -> dict[str, object]:
     """Return a table row: shares of the stories with a hero, of all words, and of all stories."""
     heroes = [story for story in stories if story.from_nowhere is not None]
-    kept, again = sum(story.from_nowhere == 0 for story in heroes), sum(story.hero_again for story in heroes)
-    words = max(1, sum(story.words for story in stories))
+    kept, again = sum(story.from_nowhere == 0 for story in heroes), sum(story.hero_again > 0 for story in heroes)
+    twice, words = sum(story.hero_twice for story in heroes), max(1, sum(story.words for story in stories))
     return {
         "stories": label,
         "with a hero": len(heroes),
@@ -78,6 +79,7 @@ def row(label: str, stories: Sequence[Heard], ended: Sequence[bool]) -> dict[str
         "no name from nowhere, 95 %": wilson(kept, len(heroes)),
         "hero named again": again / len(heroes) if heroes else None,
         "hero named again, 95 %": wilson(again, len(heroes)),
+        "hero twice in a sentence": twice / max(1, sum(story.hero_again for story in heroes)),
         "words that are none": sum(story.unknown for story in stories) / words,
         "repeated 4-grams": sum(story.repeated for story in stories) / words,
         "ended": float(np.mean(ended)) if len(ended) else None,
