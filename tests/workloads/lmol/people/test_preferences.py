@@ -414,7 +414,7 @@ def test_what_a_table_holds_has_no_effect_on_a_terminal(tmp_path):
     (tmp_path / "answers.csv").write_text("img1,img2,label,rater\na.png,b.png,First,\x1b[2J\na.png,c.png,First,y\n")
     done = stages.stage(tmp_path, "ask.py", ".", "--next", "next.csv", "--pairs", "0")
     assert done.returncode == 0, done.stderr
-    assert r"rater \x1b[2J: 1 answer" in done.stdout
+    assert r"rater \x1b[2J: 1 answer, discrimination " in done.stdout
     assert done.stdout.endswith("next.csv: no pairs\n")  # not that all have been asked about
     (tmp_path / "answers.csv").rename(tmp_path / "\x1b[2J.csv")
     done = stages.stage(tmp_path, "ask.py", ".", "--next", "next.csv")
