@@ -78,9 +78,8 @@ def train(
         accelerator.print("its data have changed: training begins anew")
         ranks.on_main(run.begin_anew)
     config.hardware.apply_to(task.model)
-    size = f"{sum(p.numel() for p in task.model.parameters()):,} parameters on {accelerator.device}"
-    notes = size, *task.notes, *slow(accelerator.device, accelerator.mixed_precision)
-    accelerator.print("\n".join(map(printable, notes)))
+    size, more = sum(p.numel() for p in task.model.parameters()), slow(accelerator.device, accelerator.mixed_precision)
+    accelerator.print(f"{size:,} parameters on {accelerator.device}", *map(printable, (*task.notes, *more)), sep="\n")
 
     ranks.on_main(lambda: _take_back(run))
     loop = Loop(task, config, accelerator, run, workload.metric)

@@ -137,9 +137,7 @@ def test_an_image_has_one_name(tmp_path):
     assert list(found.facts["quarantined"]) == ["../d.png"]
 
 
-@pytest.mark.parametrize(
-    "words", [["prepare.py"], pytest.param(["train.py", "--name", "x", "training.steps=1"], marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("words", [["prepare.py"], ["train.py", "--name", "x", "training.steps=1"]])
 def test_columns_have_no_effect_on_a_terminal(tmp_path, words):
     names = [f"{number}.png" for number in range(30)]
     (tmp_path / "made").mkdir()
