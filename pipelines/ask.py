@@ -41,9 +41,9 @@ def main() -> None:
     for line in ranking.notes:
         print(printable(line))
     if args.next:
-        print(ranking.write_next(args.next, args.pairs, args.seed))
+        print(printable(ranking.write_next(args.next, args.pairs, args.seed)))
     if args.ranking:
-        print(ranking.write_ranking(args.ranking, args.next))
+        print(printable(ranking.write_ranking(args.ranking, args.next)))
 
 
 if __name__ == "__main__":

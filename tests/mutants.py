@@ -212,7 +212,7 @@ def examine(tree: Tree, path: str, chosen: list[tuple[int, str]], tests: list[st
 def main() -> None:
     """Change files, run their tests, and say how many changes these notice."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="*", help="of those that ROOMS names, all of them by default; with --tests any")
+    parser.add_argument("files", nargs="*", help="files that ROOMS names, by default all; with --tests, any file")
     parser.add_argument("--most", type=int, default=60, help="mutants of a file; 0: all")
     parser.add_argument("--minutes", type=float, default=15, help="for each file")
     parser.add_argument("--seed", type=int, default=0)

@@ -126,7 +126,7 @@ def reads_heic() -> bool:
 
 
 def _rgb(image: Image.Image) -> Image.Image:
-    """Return the image in RGB with how it is turned, the only EXIF data: others may not be fit to be written again."""
+    """Return the image in RGB with its orientation as the only EXIF data: malformed tags cannot be written again."""
     exif, turned = Image.Exif(), image.getexif().get(ExifTags.Base.Orientation, 1)
     exif[ExifTags.Base.Orientation] = int(turned) if turned in range(1, 9) else 1
     if image.mode in SIXTEEN_BITS:

@@ -14,6 +14,7 @@ from accelerate.utils import ProjectConfiguration
 
 from common.disk.files import digests, folder_at_once, remove, write_json
 from common.errors import UserError
+from common.foreign_text import printable
 from models import io
 from pipelines.distributed import ranks
 from pipelines.engine.batches import is_out_of_memory
@@ -77,9 +78,8 @@ def train(
         accelerator.print("its data have changed: training begins anew")
         ranks.on_main(run.begin_anew)
     config.hardware.apply_to(task.model)
-    accelerator.print(f"{sum(p.numel() for p in task.model.parameters()):,} parameters on {accelerator.device}")
-    for note in (*task.notes, *slow(accelerator.device, accelerator.mixed_precision)):
-        accelerator.print(note)
+    size, more = sum(p.numel() for p in task.model.parameters()), slow(accelerator.device, accelerator.mixed_precision)
+    accelerator.print(f"{size:,} parameters on {accelerator.device}", *map(printable, (*task.notes, *more)), sep="\n")
 
     ranks.on_main(lambda: _take_back(run))
     loop = Loop(task, config, accelerator, run, workload.metric)

@@ -126,8 +126,8 @@ class Refits:
         feed, state, now = self.follower.feed, self.follower.state, self.follower.clock()
         old, new, gains = self.follower.model, self.follower.load(name), dict[int, list[float]]()
         feed.fit(new.models)
-        for series in feed.series:
-            newest = state.answered.get(series, now)  # for which no exchange is asked again, as it may not answer
+        for series in (each for each in feed.series if each in state.answered):
+            newest = state.answered[series]  # up to which candles are at hand, even if the exchange fails just now
             moments = list(feed.new(series, newest - NEWEST * feed.step, min(newest + feed.step, now)))
             known = dict(moment.outcome for moment in moments if moment.outcome)
             judged = [moment for moment in moments if moment.time in known]

@@ -123,7 +123,7 @@ class Scheduler:
             while request := self._next(requests):
                 try:
                     request.texts.append(self.writer.begun(request.waiting.popleft(), request.settings))
-                except Exception as error:  # of no concern to others
+                except Exception as error:  # concerns this request alone
                     request.fault = error
                     request.waiting.clear()
                 if time.monotonic() > end:

@@ -97,6 +97,7 @@ def test_a_new_model_is_not_turned_down_because_the_exchange_does_not_answer_jus
     following, exchange = training.follower, training.exchange
     exchange.now = following.clock = lambda: FIRST + (CANDLES + 3) * STEP
     exchange.random.random = lambda: 0.0
+    following.feed.series = [*following.feed.series, "ADAUSDT"]  # which never had an answer
     assert following.look() == 0
     run = steps(training)
     assert "no network" in capsys.readouterr().err

@@ -43,10 +43,10 @@ class Raters:
 
     def table(self) -> list[str]:
         """Return a line for each rater, the one who is heard least first."""
-        count = np.bincount(self.of, minlength=len(self.names))
+        count = np.bincount(self.of, minlength=len(self.names)).tolist()
         return [
-            f"rater {self.names[i] or 'without a name'}: {count[i]:,} answers, discrimination {self.factor[i]:.2f}, "
-            f"leans {abs(self.lean[i]):.2f} to {'First' if self.lean[i] > 0 else 'Second'}"
+            f"rater {self.names[i] or 'without a name'}: {count[i]:,} answer{'s' * (count[i] != 1)}, discrimination "
+            f"{self.factor[i]:.2f}, leans {abs(self.lean[i]):.2f} to {'First' if self.lean[i] > 0 else 'Second'}"
             + (": answers as if guessing, and is hardly heard" if self.factor[i] < GUESSING else "")
             for i in np.argsort(self.factor)
         ]

@@ -45,7 +45,7 @@ class PeoplesRanking:
     folder: Path  # of the images
     table: Path | None  # of the answers
     columns: Mapping[str, int | str]  # of that table, or of a new one -> a number in a pair, or what stands in all rows
-    then: str  # what becomes of the next pairs
+    then: str  # what to do with the next pairs
 
     def write_ranking(self, path: Path, following: Path | None = None) -> str:
         """Write a CSV of scores about 0 with 95 % intervals, highest first; return a line about it."""
@@ -155,7 +155,7 @@ def _check_nothing_is_lost(
 
 
 def _known(pairs: Sequence[LabelledPair]) -> Counter[tuple[str, str, int]]:
-    """Count answers, each pair in one order: a table of winners and losers has none."""
+    """Count answers, each pair in one order, as a table of winners and losers does not keep the order asked."""
     return Counter((a, b, label) if a < b else (b, a, SWAPPED[label]) for _, a, b, label in pairs)
 
 

@@ -125,7 +125,7 @@ def test_the_posterior_of_a_normal_prior_is_that_of_the_textbook():
 
 
 def test_the_posterior_of_few_scores_far_apart_is_that_of_a_fine_grid():
-    """Each is a normal distribution as wide as the gap to the nearer neighbour."""
+    """The prior has a normal distribution around each score, as wide as the gap to the nearer neighbour."""
     prior = torch.tensor([-3.0, 1, 7], dtype=torch.float64)
     estimates = torch.tensor([-2.0, 1.5, 5.0], dtype=torch.float64)
     mean, error = Reliability(offset=1.0, slope=0.4, floor=0.5, dispersion=3.0).scores(prior, estimates, 2 + 0 * prior)

@@ -67,8 +67,8 @@ def p_value(values: np.ndarray, horizon: int) -> float:
 
     Blocks are three horizons long or more, where the autocorrelation reaches further (`fitted_block`). The part of the
     variance that they miss is extrapolated from blocks of half the length, as in a flat-top kernel, and the degrees of
-    freedom of Student's t are those of that kernel, fewer where few blocks make up most of the variance. Below 1, but 1
-    with fewer than MIN_BLOCKS blocks, and for a constant 0.
+    freedom of Student's t are those of that kernel, fewer where few blocks make up most of the variance. Exactly 1
+    means fewer than MIN_BLOCKS blocks or values that do not vary; any other result is below 1.
     """
     count, values = len(values), np.asarray(values, np.float64)
     least = block_length(count, 3 * horizon)

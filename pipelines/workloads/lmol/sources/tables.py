@@ -217,7 +217,7 @@ def _as_pair(table: Path, line: int, row: Mapping[str, str]) -> dict[str, str]:
 
 
 def _votes(table: Path, line: int, row: Mapping[str, str]) -> int:
-    """Return how many answers a row stands for. Raises UserError for an image beside itself."""
+    """Return how many answers a row stands for. Raises UserError for an image compared with itself."""
     if row["first"] == row["second"]:
         raise UserError(f"{table}, line {line}: {row['first']!r} is compared with itself; give two images")
     count = _number(table, line, "count", row["count"]) if row.get("count") else 1.0
@@ -259,7 +259,7 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
     """Return the paths below a folder of named images that are not where their names say, and notes about them.
 
     A name may have other folders, case or accents, no ending, be a URL or Label Studio's; it must fit one file alone,
-    and no other name may: x/a.png and y/a.png are two images, of which a.png may be either.
+    and that file must fit no other image's name: a.png may be either of x/a.png and y/a.png.
     """
     inside = (name for name in names if name and ".." not in PurePosixPath(name).parts)
     if not (missing := [name for name in inside if not (folder / name).is_file()]):
@@ -278,11 +278,11 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
         fitting[name] = [path for known, path in likely if known.endswith(plain) or plain.endswith(known)]
         for inner in fitting[name]:
             called[inner].add(str(PurePosixPath(plain).with_suffix("")))
-    shared = [path for path, each in called.items() if not all(max(each, key=len).endswith(one) for one in each)]
+    shared = {path for path, each in called.items() if not all(max(each, key=len).endswith(one) for one in each)}
     found = {name: paths[0] for name, paths in fitting.items() if len(paths) == 1 and paths[0] not in shared}
     notes = [f"images are found below {folder}, such as {next(iter(found.values()))}"] if found else []
     unclear = [f"{name} ({', '.join(paths[:2])})" for name, paths in fitting.items() if len(paths) > 1]
-    both = ("names that fit several files", unclear), ("files that several names fit", shared)
+    both = ("names that fit several files", unclear), ("files that several names fit", sorted(shared))
     return found, notes + [f"{what} are not used: {each[0]}{', ...' * (len(each) > 1)}" for what, each in both if each]
 
 

@@ -414,8 +414,11 @@ def test_what_a_table_holds_has_no_effect_on_a_terminal(tmp_path):
     (tmp_path / "answers.csv").write_text("img1,img2,label,rater\na.png,b.png,First,\x1b[2J\na.png,c.png,First,y\n")
     done = stages.stage(tmp_path, "ask.py", ".", "--next", "next.csv", "--pairs", "0")
     assert done.returncode == 0, done.stderr
-    assert r"rater \x1b[2J: 1 answer" in done.stdout
+    assert r"rater \x1b[2J: 1 answer, discrimination " in done.stdout
     assert done.stdout.endswith("next.csv: no pairs\n")  # not that all have been asked about
+    (tmp_path / "answers.csv").rename(tmp_path / "\x1b[2J.csv")
+    done = stages.stage(tmp_path, "ask.py", ".", "--next", "next.csv")
+    assert r"append its rows to \x1b[2J.csv, and ask again" in done.stdout
     (tmp_path / "answers.csv").write_text("a\x1b[2J,label\na.png,b.png\n")
     done = stages.stage(tmp_path, "ask.py", "answers.csv", "--next", "next.csv", "data.columns.winner=a")
     stages.refused(done, r"it has a\x1b[2J, label")

@@ -55,7 +55,7 @@ def test_who_guesses_is_named_in_the_table_and_one_rater_is_taken_as_all():
 
 
 def test_discriminations_and_leans_equal_a_general_optimisers():
-    """One rater is careful, one leans to the first image, one prefers what others do not, each by 40 answers."""
+    """One rater is careful, one leans to the first image, one prefers what others do not; each gives 40 answers."""
     generator = np.random.default_rng(0)
     scores = 2 * generator.normal(size=12)
     posterior = Posterior(scores, np.diag(generator.uniform(0.1, 0.6, 12)), 0.3)

@@ -10,6 +10,7 @@ from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.config import Columns
 from pipelines.workloads.lmol.sources import finding
 from pipelines.workloads.lmol.sources.tables import read_table
+from tests.stages import stage
 from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, picture, read, refusal
 
 
@@ -134,6 +135,19 @@ def test_an_image_has_one_name(tmp_path):
     found = read(data(tmp_path))
     assert found.names == ["a.png", "b.png", "c.png"]
     assert list(found.facts["quarantined"]) == ["../d.png"]
+
+
+@pytest.mark.parametrize("words", [["prepare.py"], ["train.py", "--name", "x", "training.steps=1"]])
+def test_columns_have_no_effect_on_a_terminal(tmp_path, words):
+    names = [f"{number}.png" for number in range(30)]
+    (tmp_path / "made").mkdir()
+    folder(tmp_path / "made", dict.fromkeys(names, "1"))
+    rows = "".join(f"{name},{score},x\n" for score, name in enumerate(names))
+    (tmp_path / "made/scores.csv").write_text(f"image,score,a\x1b[2J\n{rows}")
+    done = stage(tmp_path, words[0], "--workload", "lmol", "data.source=made", *words[1:])
+    assert done.returncode == 0, done.stderr
+    assert r"not used: the columns a\x1b[2J" in done.stdout
+    assert "\x1b" not in done.stdout + done.stderr
 
 
 def test_names_are_read_as_windows_writes_them(tmp_path):
