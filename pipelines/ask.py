@@ -6,10 +6,9 @@
     python pipelines/ask.py my_pairs/answers.csv --model runs/lmol/preferred/model/best --ranking ranking.csv
 
 SOURCE is a folder of images, with a CSV of answers among them once there are some, or that CSV: img1,img2,label,
-img1,img2,winner or winner,loser; columns of other names are given as in training. Fill in the column `label` of
-next.csv (First, Second or Similar), append its rows to the answers, and ask again. A ranking has 95 % intervals. A
---model, a comparator trained on such answers, says where scores lie before people are heard; without one, how alike
-images look does.
+img1,img2,winner or winner,loser; columns of other names are given as in training. Fill in the empty column of next.csv,
+as the last line says, add its answers to yours, and ask again. A ranking has 95 % intervals. A --model, a comparator
+trained on such answers, says where scores lie before people are heard; without one, how alike images look does.
 """
 
 import sys

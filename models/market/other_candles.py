@@ -36,7 +36,8 @@ def factor(timeframe: str, timeframe_ms: int) -> int:
     whole = [name for name, length in TIMEFRAMES.items() if timeframe_ms > 0 and not length % timeframe_ms]
     if timeframe not in whole:
         own = timeframe_name(timeframe_ms)
-        raise UserError(f"data.timeframes: {timeframe} is no multiple of {own}; give some of {', '.join(whole)}")
+        way = f"give some of {', '.join(whole)}" if whole else "leave it out"
+        raise UserError(f"data.timeframes: {timeframe} is no multiple of {own}; {way}")
     return TIMEFRAMES[timeframe] // timeframe_ms
 
 
