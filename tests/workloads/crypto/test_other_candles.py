@@ -92,7 +92,7 @@ def test_timeframes_that_are_no_multiple_are_refused(timeframe):
 
 
 def test_candles_of_no_length_have_no_longer_ones():
-    with pytest.raises(UserError, match="1h is no multiple of 0 min; leave it out$"):
+    with pytest.raises(UserError, match=r"1h is no multiple of 0 min; leave it out$"):
         other_candles.factor("1h", 0)  # as a model's folder may have it
 
 
