@@ -243,11 +243,11 @@ def stored_weights(path: Path, mapped: bool = False) -> tuple[dict[str, Tensor],
 def fill(model: nn.Module, tensors: Mapping[str, Tensor], folder: Path) -> None:
     """Set the model's parameters and buffers to the stored values and types."""
     own = model.state_dict(keep_vars=True)
+    tensors = dict(sorted(tensors.items()))  # safetensors lists them in an order that changes from process to process
     given = {id(own[name]) for name in tensors if name in own}
-    # The model as a whole may be of another type, as after .bfloat16(): the type of most tensors, as safetensors lists
-    # them in an order that changes from process to process.
+    # The model as a whole may be of another type, as after .bfloat16(): the type of most tensors.
     stored: defaultdict[torch.dtype, Counter[torch.dtype]] = defaultdict(Counter)
-    for name, tensor in sorted(tensors.items()):
+    for name, tensor in tensors.items():
         if name in own and {tensor.dtype, own[name].dtype} <= FLOATS:
             stored[own[name].dtype][tensor.dtype] += 1
     converted = {dtype: found.most_common(1)[0][0] for dtype, found in stored.items()}

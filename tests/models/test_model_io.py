@@ -196,6 +196,17 @@ def rewrite(folder, config):
     (folder / "model.safetensors").write_bytes(b"".join(safetensors_bytes.pieces(tensors, header)))
 
 
+def test_what_does_not_fit_is_told_in_one_order(tmp_path):
+    model = tiny()
+    wrong = {name: torch.zeros(7) for name in sorted(model.state_dict())} | {"b": torch.zeros(1), "a": torch.zeros(1)}
+    said = []
+    for names in (list(wrong), list(reversed(wrong))):
+        with pytest.raises(ValueError, match=r"it has unknown a, b; it has of another shape") as refused:
+            io.fill(model, {name: wrong[name] for name in names}, tmp_path)
+        said.append(str(refused.value))
+    assert said[0] == said[1]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
