@@ -78,7 +78,7 @@ def run_main(main: Callable[[], None]) -> None:
 def _leave(message: str, status: int) -> None:
     """Exit; only the first of several processes prints the message."""
     if int(os.environ.get("RANK", 0)) == 0:
-        print("\n".join(map(printable, message.split("\n"))), file=sys.stderr, flush=True)
+        _say(message)
     else:
         time.sleep(5)  # the launcher kills the others once one has exited: let the first one speak
     sys.exit(status)
@@ -114,7 +114,12 @@ def decided(decide: Callable[[], Config]) -> Config:
 def announce(line: str) -> None:
     """Print the first line of a command, before the seconds that importing torch takes."""
     if ranks.is_main():
-        print("\n".join(map(printable, line.split("\n"))), file=sys.stderr, flush=True)
+        _say(line)
+
+
+def _say(text: str) -> None:
+    """Print lines on stderr; what a user's files put into them cannot steer the terminal."""
+    print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -28,8 +28,11 @@ def texture(images: Tensor) -> Tensor:
         mean = _local(grey)
         deviation = (_local(grey.square()) - mean.square()).clamp_min(0).sqrt()
         normal = (grey - mean) / (deviation + 1)
-        across, down = normal[:, :, 1:] * normal[:, :, :-1], normal[:, 1:] * normal[:, :-1]
-        products = across, down, normal[:, 1:, 1:] * normal[:, :-1, :-1]
+        products = (
+            normal[:, :, 1:] * normal[:, :, :-1],
+            normal[:, 1:] * normal[:, :-1],
+            normal[:, 1:, 1:] * normal[:, :-1, :-1],
+        )
         spread = deviation.flatten(1).std(1, correction=0)
         level = deviation.mean((1, 2))
         found += [level.log1p(), spread / (level + 1)]

@@ -107,7 +107,7 @@ class Refits:
 
     def _turn_down(self, reason: str) -> None:
         state = self.follower.state
-        self._done(state.models, state.drift, [state.refit or self.run.name])
+        self._done(state.models, state.drift, [state.refit] if state.refit else [])
         say(f"the new model is turned down, {state.models[0]} goes on: {reason}")
 
     def _done(self, models: Sequence[str], drift: object, former: Sequence[str]) -> None:

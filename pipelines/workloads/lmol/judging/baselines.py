@@ -75,7 +75,8 @@ def baselines(comparisons: Comparisons, seed: int, tower: Sequence[Timed] = ()) 
 
 def of_scores(name: str, found: Timed, comparisons: Comparisons) -> Baseline:
     """Return the baseline that compares predicted scores (N,)."""
-    return Baseline(name, threshold_rule(found[0], comparisons), found[0], soft=False, milliseconds=found[1])
+    scores, milliseconds = found
+    return Baseline(name, threshold_rule(scores, comparisons), scores, soft=False, milliseconds=milliseconds)
 
 
 def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
@@ -148,7 +149,8 @@ CONSTANTS: Mapping[str, Callable[[np.ndarray], float]] = {
 
 def _fitted(model: Any, described: Timed, comparisons: Comparisons, train: np.ndarray) -> Timed:
     """Return the scores (N,) that a model of scikit-learn, fitted to the training images, gives all images."""
-    (features, milliseconds), scores, unit = described, comparisons.scores, comparisons.unit
+    features, milliseconds = described
+    scores, unit = comparisons.scores, comparisons.unit
     if is_classifier(model):
         mean, spread, targets = 0, 1, scores[train]
     else:

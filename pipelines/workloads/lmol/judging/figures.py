@@ -99,9 +99,16 @@ def by_margin(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[
         inside = member == k
         interval = statistics.wilson(int(right[inside].sum()), int(inside.sum()))
         assert interval is not None, "a distance that occurs has pairs"
-        ends = {"from": distance[inside].min() * comparisons.unit, "to": distance[inside].max() * comparisons.unit}
-        found = {**ends, "accuracy": right[inside].mean(), "low": interval[0], "high": interval[1]}
-        rows.append({**{name: float(value) for name, value in found.items()}, "n": int(inside.sum())})
+        rows.append(
+            {
+                "from": float(distance[inside].min() * comparisons.unit),
+                "to": float(distance[inside].max() * comparisons.unit),
+                "accuracy": float(right[inside].mean()),
+                "low": interval[0],
+                "high": interval[1],
+                "n": int(inside.sum()),
+            }
+        )
     return rows
 
 

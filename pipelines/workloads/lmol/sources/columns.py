@@ -158,9 +158,10 @@ def layout_of(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict
     header = headed(_first_row(next(iter(lists_in(table)), table) if table.is_dir() else table))
     header = header + COUNTED if levels_of(header) else header
     try:
-        return (*assigned(str(table), header, columns)[:2], "")
+        layout, used, _ = assigned(str(table), header, columns)
     except UserError as error:
         return "", {}, str(error)
+    return layout, used, ""
 
 
 def _first_row(table: Path) -> list[str]:
