@@ -17,8 +17,7 @@ EXPORT = "export"
 
 def commands() -> dict[str, Path]:
     """Return the script of each command."""
-    found = {path.stem: path for path in sorted(FOLDER.glob("*.py")) if '__name__ == "__main__"' in path.read_text()}
-    found.pop("__main__")
+    found = {path.stem: path for path in sorted(FOLDER.glob("[!_]*.py")) if "__name__ ==" in path.read_text()}
     return {**found, EXPORT: FOLDER.parent / "exporters" / "__main__.py"}
 
 

@@ -97,13 +97,13 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
     if steps:
         add("--steps", type=int, default=steps, help=f"steps to time; {steps}")
         add("--cpu-seconds", type=float, default=600, metavar="S", help="for the same steps on the CPU; 600, 0: none")
-        add("--compare", metavar="WORD", help="also time the config changed by this key.path=value")
+        add("--compare", metavar="WORD", action="append", default=[], help="also time it with this key.path=value")
     return made
 
 
 def _known_keys() -> list[str]:
     """Return the dotted keys of the command's workload, else those that all workloads share."""
-    words = [*sys.argv, ""]
+    words = [*" ".join(sys.argv).replace("--workload=", "--workload ").split(" "), ""]
     named = words[words.index("--workload") + 1] if "--workload" in words else ""
     config = workloads.find(named).config if named in workloads.names() else BaseConfig
     return [key.name for group in keys.groups(config) for key in group.keys]

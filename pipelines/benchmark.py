@@ -27,9 +27,10 @@ from typing import Any
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common.config import build
+from common.errors import UserError
 from pipelines import arguments, cli, workloads
 from pipelines.engine.config import BaseConfig
-from pipelines.engine.workload import Task, Workload
+from pipelines.engine.workload import Workload
 from pipelines.report.markup import shown
 from pipelines.run.folder import Run
 
@@ -37,9 +38,12 @@ from pipelines.run.folder import Run
 def main() -> None:
     """Run the command."""
     args = arguments.parse(__doc__, timed_config, steps=20)
+    if args.steps < 1:
+        raise UserError(f"--steps {args.steps}: give 1 or more")
     workload = workloads.find(args.workload)
     run = cli.run_of(args)
     config = cli.decided(lambda: timed_config(args, workload, run))
+    changed = {word: build(workload.config, config.model_dump(mode="json"), [word], word) for word in args.compare}
     import torch
 
     from pipelines.checks import throughput
@@ -47,21 +51,18 @@ def main() -> None:
 
     with throughput.temporary_run(run.workload) as run:
         accelerator = make_accelerator(config, run)
-        folder, _ = cli.prepare_first(args, workload, config)
-        config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first
 
-        def prepared_task(config: BaseConfig) -> Task:
+        def timed(config: BaseConfig) -> dict[str, Any]:
+            folder, _ = cli.prepare_first(args, workload, config)
+            config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first
             config.hardware.apply(accelerator.device, accelerator.print)
             torch.manual_seed(config.seed)
             task = workload.task(config, folder, accelerator.device)
             config.hardware.apply_to(task.model)
-            return task
+            return throughput.measure(task, config, accelerator, run, args.steps)
 
-        result = throughput.measure(prepared_task(config), config, accelerator, run, args.steps)
-        if args.compare:
-            changed = build(workload.config, config.model_dump(mode="json"), [args.compare], args.compare)
-            other = throughput.measure(prepared_task(changed), changed, accelerator, run, args.steps)
-            result[f"targets_per_s, {args.compare}"] = other["targets_per_s"]
+        result = timed(config)
+        result |= {f"targets_per_s, {word}": timed(other)["targets_per_s"] for word, other in changed.items()}
     if not accelerator.is_main_process:
         return
     show(result)  # the CPU may take minutes, or all of its time

@@ -4,7 +4,7 @@
     python pipelines/runs.py compare cvrp/default cvrp/dgt-50
     python pipelines/runs.py clean                     # shows what would go
     python pipelines/runs.py clean --yes
-    python pipelines/runs.py clean cvrp/dgt-50 --yes   # a whole run
+    python pipelines/runs.py clean cvrp/dgt-50 --yes   # a whole run; --checkpoints: only these
 
 A run is WORKLOAD/NAME or its folder; a member of one, WORKLOAD/NAME/MEMBER.
 """
@@ -37,9 +37,10 @@ def main() -> None:
     compared.add_argument("--picture", type=Path, default=Path("runs/comparison.svg"), help="file for the curves")
     cleaned = commands.add_parser("clean", help="remove runs, or what no run needs any more")
     cleaned.add_argument("runs", nargs="*", metavar="RUN", help="to remove; none: what no run needs any more")
-    cleaned.add_argument("--checkpoints", action="store_true", help="also those of runs that are done")
+    cleaned.add_argument("--checkpoints", action="store_true", help="those of done runs, too; of RUN these alone")
     cleaned.add_argument("--yes", action="store_true", help="remove it; without, only show it")
     args = arguments.offered(parser).parse_args()
+    arguments.end_quietly()
     if args.command == "compare":
         from pipelines.inventory import compare  # with numpy and matplotlib
 
@@ -52,13 +53,16 @@ def main() -> None:
 
 
 def clean(runs: Sequence[inventory.Found], whole: bool, checkpoints: bool, really: bool) -> str:
-    """Remove `runs` as a `whole` (UserError in training), else what no run needs; return what goes or would go."""
-    busy = [each for each in runs if is_held(each.run.lock_file)]
+    """Remove `runs` as a `whole`, or their `checkpoints` (UserError in training), else what no run needs; list that."""
+    # While the run of a member trains, the member may, or is still to be counted among those that are done.
+    locks = {each.name: [each.run.folder.parents[1] / ".lock", *each.run.folder.rglob(".lock")] for each in runs}
+    busy = [each for each in runs if any(map(is_held, locks[each.name]))]
     if whole and busy:
-        raise UserError(f"{busy[0].name} is in training; stop it first")
+        raise UserError(f"{busy[0].name} is in training or followed; stop that first")
     waste = [(each.run.folder, "asked for") for each in runs]
-    if not whole:
-        waste = [*_unneeded([each for each in runs if each not in busy], checkpoints), *_unused_data(runs)]
+    if checkpoints or not whole:
+        idle = [each for each in runs if each not in busy]
+        waste = [*_unneeded(idle, checkpoints), *(() if whole else _unused_data(runs))]
     if not waste:
         return "there is nothing to remove"
     lines = [f"  {inventory.human(inventory.size(path)):>7}  {path}  ({reason})" for path, reason in waste]
@@ -76,12 +80,9 @@ def _unneeded(runs: Sequence[inventory.Found], checkpoints: bool) -> Iterator[Wa
             yield (found.run.folder, "nothing came of it")
             continue
         for run in (found.run, *found.members):
-            if is_held(run.lock_file):
-                continue
             for pattern in (".*.tmp", "[cm]*/.*.tmp", ".*.old", "[cm]*/.*.old"):
                 yield from ((path, "half-written") for path in sorted(run.folder.glob(pattern)))
-            over = (run.outcome() or {}).get("state") == "done" or (run is found.run and found.state == "done")
-            if checkpoints and over and run.checkpoints.is_dir():
+            if checkpoints and (run.outcome() or {}).get("state") == "done" and run.checkpoints.is_dir():
                 yield (run.checkpoints, "its training is done")
 
 
@@ -97,9 +98,8 @@ def _unused_data(runs: Sequence[inventory.Found]) -> Iterator[Waste]:
         except UserError:
             continue
         used = {prepared.folder_for(folder.name, data, data.layout) for data in sections}
-        for path in sorted(folder.glob("*/")):
-            if path not in used:
-                yield (path, f"prepared data of no run below {inventory.ROOT}/")
+        unused = sorted(set(folder.glob("*/")) - used)
+        yield from ((path, f"prepared data of no run below {inventory.ROOT}/") for path in unused)
 
 
 if __name__ == "__main__":

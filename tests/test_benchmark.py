@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from common.errors import UserError
 from pipelines import benchmark, cli, workloads
 from pipelines.checks import throughput
 from pipelines.engine import training
@@ -62,3 +63,28 @@ def test_a_cpu_that_is_too_slow_takes_nothing_from_the_gpus_figures(gpu, monkeyp
     assert json.loads(before.splitlines()[-1]) == {"examples_per_s": 100.0}
     assert (after.out, after.err) == ("", "not timed on the CPU: 7 s are not enough\n")
     assert output_of(monkeypatch, capsys, run, "--cpu-seconds", "0")[0] == []
+
+
+def test_what_is_compared_is_timed_on_data_of_its_own(gpu, monkeypatch, capsys):
+    seen = []
+    workload = workloads.find("cvrp")
+    monkeypatch.setattr(cli, "prepare_first", lambda args, workload, config: (f"data of {config.data.customers}", {}))
+    monkeypatch.setattr(workload, "task", lambda config, folder, device: seen.append(folder) or workload)
+    workload.model = torch.nn.Linear(1, 1)
+    monkeypatch.setattr(throughput, "measure", lambda *_: {"examples_per_s": 100.0, "targets_per_s": 7.0})
+    words = ["--workload", "cvrp", "data.customers=20", "--cpu-seconds", "0", "--compare"]
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", *words, "data.customers=50"])
+    benchmark.main()
+    assert seen == ["data of 20", "data of 50"]
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["targets_per_s, data.customers=50"] == 7.0
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", *words, "data.custmers=50"])
+    with pytest.raises(UserError, match=r"did you mean 'data.customers'"):
+        benchmark.main()
+    assert len(seen) == 2  # nothing was timed before that
+
+
+@pytest.mark.parametrize("steps", ["0", "-3"])
+def test_there_is_a_step_to_time(gpu, monkeypatch, steps):
+    monkeypatch.setattr(sys, "argv", ["benchmark.py", "--workload", "cvrp", "--steps", steps])
+    with pytest.raises(UserError, match=f"--steps {steps}: give 1 or more"):
+        benchmark.main()

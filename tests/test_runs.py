@@ -2,8 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -88,7 +91,7 @@ def test_a_run_that_another_process_trains_is_left_alone(runs):
         process.stdout.readline()
         (two,) = found.find(["cvrp/two"])
         assert two.state == "training"
-        with pytest.raises(UserError, match="cvrp/two is in training; stop it first"):
+        with pytest.raises(UserError, match="cvrp/two is in training or followed; stop that first"):
             command.clean([two], whole=True, checkpoints=False, really=True)
         process.communicate("\n")
     assert found.find(["cvrp/two"])[0].state == "stopped"
@@ -138,6 +141,88 @@ def test_clean_shows_what_would_go_and_removes_it_when_told_to(runs):
     assert not (runs / "runs/cvrp/many/members/A/checkpoints").exists()
     command.clean(found.find(["cvrp/two"]), whole=True, checkpoints=False, really=True)
     assert not (runs / "runs/cvrp/two").exists()
+
+
+def test_checkpoints_of_named_runs_go_without_the_runs_and_without_others(runs):
+    make("three", costs=[3.0])
+    unused = runs / "data/cvrp/unused"
+    unused.mkdir(parents=True)
+    shown = command.clean(found.find(["cvrp/one", "cvrp/two"]), whole=True, checkpoints=True, really=True)
+    assert not (runs / "runs/cvrp/one/checkpoints").exists()
+    assert shown.count("  runs/cvrp/") == 1  # the other is not done
+    for path in ("runs/cvrp/one/config.yaml", "runs/cvrp/two/checkpoints", "runs/cvrp/three/checkpoints"):
+        assert (runs / path).exists()
+    assert unused.exists()
+
+
+@pytest.mark.parametrize("lock", [".lock", "members/A/.lock", "members/A/follow/.lock"])
+def test_a_member_is_not_removed_while_it_or_its_run_trains_or_it_is_followed(runs, monkeypatch, lock):
+    held = Run("cvrp", "many").folder / lock
+    held.parent.mkdir(exist_ok=True)
+    held.touch()
+    monkeypatch.setattr(command, "is_held", lambda path: path == held)
+    with pytest.raises(UserError, match="cvrp/many/A is in training or followed; stop that first"):
+        command.clean(found.find(["cvrp/many/A"]), whole=True, checkpoints=False, really=True)
+    assert command.clean(found.find(["cvrp/one"]), whole=True, checkpoints=False, really=True).startswith("removed:")
+
+
+def test_what_is_damaged_or_no_run_hides_no_other_run(runs):
+    Run("cvrp", "two").config_file.write_text("training: [")
+    Run("cvrp", "many").config_file.write_text("no mapping")
+    Run("cvrp", "one").outcome_file.write_text('{"state": "do')
+    for folder in ("runs/cvrp/.ipynb_checkpoints", "runs/cvrp/many/members/.ipynb_checkpoints", "runs/cvrp/my notes"):
+        (runs / folder).mkdir()
+    states = {each.name: each.state for each in found.find()}
+    assert states == {"cvrp/one": "stopped", "cvrp/two": "stopped", "cvrp/many": "1 of 2", "cvrp/blank": "begun"}
+    assert found.table(found.find())
+
+
+def test_a_table_is_made_while_training_replaces_files(runs):
+    folder, over = Run("cvrp", "one").folder, threading.Event()
+
+    def replace():
+        while not over.is_set():
+            for number in range(10):
+                (folder / f".file-{number}.tmp").touch()
+            for number in range(10):
+                (folder / f".file-{number}.tmp").unlink()
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        for _ in range(40):
+            (one,) = found.find(["cvrp/one"])
+            assert one.when > 0
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_picture_is_what_its_name_says(runs):
+    compared = found.find(["cvrp/one", "cvrp/two"])
+    compare.compared(compared, Path("of/them/curves.png"))
+    assert Path("of/them/curves.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(UserError, match=r"--picture curves.word: Format 'word' is not supported \(supported formats: "):
+        compare.compared(compared, Path("curves.word"))
+
+
+def test_a_run_is_done_if_training_has_said_so_or_its_model_ships(runs):
+    failed = make("failed", ["training.steps=10"], costs=[8.0], state=None)  # as by a metric that validation lacks
+    ships = make("ships", state=None)
+    for folder in (failed.best, ships.best, ships.evaluations, Run("cvrp", "blank").evaluations):
+        folder.mkdir(parents=True)
+    states = [each.state for each in found.find(["cvrp/failed", "cvrp/ships", "cvrp/blank"])]
+    assert states == ["stopped", "done", "no model"]
+
+
+def test_the_table_ends_quietly_where_nobody_reads_on(runs, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["runs.py"])
+    before = signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python begins
+    try:
+        command.main()
+        assert signal.getsignal(signal.SIGPIPE) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGPIPE, before)
 
 
 def test_the_command_answers_slips_in_a_line(runs):

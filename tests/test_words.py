@@ -98,6 +98,7 @@ SLIPS = [
     (["train.py", "--workload", "cvpr"], "did you mean cvrp?"),
     (["train.py", "--workload", "cvrp", "--nmae", "x"], "did you mean --name?"),
     (["train.py", "--workload", "cvrp", "--steps", "5"], "did you mean training.steps=5, without dashes?"),
+    (["train.py", "--workload=cvrp", "--data.customers", "50"], "did you mean data.customers=50, without dashes?"),
     (["evaluate.py", "--workload", "cvrp", "--milliseconds=8"], "did you mean evaluation.milliseconds=8,"),
     (["train.py"], "--workload is missing; give one of bep, crypto"),
     (["evaluate.py", "--workload", "bep", "evaluation.clause=2"], "did you mean 'evaluation.clauses'?"),

@@ -175,6 +175,7 @@ def _patch(tree: dict[str, object], word: str, following: str) -> None:
         raise UserError(f"{word!r} is not of the form key.path=value{hint}")
     if not text.strip():
         raise UserError(f"{word} has no value: give one, as in training.steps=100, or null for none")
+    text = os.path.expanduser(text) if text.startswith("~/") else text  # which shells leave as it is in such words
     *parents, leaf = key.split(".")
     node = tree
     for name in parents:

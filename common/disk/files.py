@@ -20,6 +20,7 @@ ABSENT = {  # what passes, or is not the file's fault: a file that cannot be rea
     errno.ESTALE: "the network disk has lost it: mount that again, then continue with --resume",
     errno.ETIMEDOUT: "the network disk does not answer: see to it, then continue with --resume",
     errno.EMFILE: "too many files are open: raise ulimit -n, then continue with --resume",
+    errno.EACCES: "no permission: change that, then continue with --resume",
     errno.ENFILE: "this machine has too many files open: end other programs, then continue with --resume",
 }
 FAULTS = ABSENT | {

@@ -51,11 +51,10 @@ def check_packages() -> Iterator[Finding]:
 
 def check_disk() -> Iterator[Finding]:
     """Check the free space for data and runs."""
-    free = shutil.disk_usage(ROOT).free
-    text = f"{free / 1e9:.1f} GB free for data/ and runs/ ({ROOT})"
+    free = shutil.disk_usage(Path.cwd()).free
+    text = f"{free / 1e9:.1f} GB free for data/ and runs/ ({Path.cwd()})"
     if free < FREE_BYTES:
-        folder = shlex.quote(str(ROOT))
-        show_largest = f"cd {folder} && du -hd 2 data runs | sort -h | tail   # then delete what you no longer need"
+        show_largest = "du -hd 2 data runs | sort -h | tail   # then delete what you no longer need"
         yield problem(f"{text}; at least {FREE_BYTES / 1e9:.0f} GB are needed", show_largest)
     else:
         yield ok(text)

@@ -30,7 +30,7 @@ GROUPS = 5  # of timed steps on a GPU
 
 def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, steps: int) -> dict[str, Plain]:
     """Time `steps` updates (data, loss, backward, optimizer) after a warm-up. Nothing of the training is kept."""
-    training = config.training.model_copy(update={"steps": WARM_UP + steps, "epochs": None})
+    training = config.training.model_copy(update={"steps": WARM_UP + steps, "epochs": None, "most_epochs": None})
     config = config.model_copy(update={"training": training})
     updater = Updater(task, config, accelerator, run)
     updater.choose_micro_batch_size()

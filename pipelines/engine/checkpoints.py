@@ -120,7 +120,7 @@ def finish(
     _write_values(folder / "task.pt", task)
     if progress["best"] is not None and best.is_dir():
         (folder / BEST).mkdir()
-        for file in sorted(best.iterdir()):
+        for file in sorted(path for path in best.glob("[!.]*") if path.is_file()):  # evaluations are written there, too
             shutil.copyfile(file, folder / BEST / file.name)
     # Of a metric a sum may be NaN.
     files.write_text(folder / "progress.json", json.dumps(progress, indent=1))

@@ -133,7 +133,6 @@ class Loop:
         return f"nothing to do: {self.progress.step} of {self.steps} steps are done; raise training.{key}"
 
     def _restore(self) -> bool:
-        ranks.on_main(self._check_same_model)
         path = ranks.on_main(lambda: checkpoints.newest_sound(self.run.checkpoints, self.monitor.say))
         if path is None:
             self.monitor.say(f"no checkpoint in {self.run.checkpoints} yet: starting from step 0")
@@ -169,7 +168,8 @@ class Loop:
             self.monitor.say(line)
         return bool(lines)
 
-    def _check_same_model(self) -> None:
+    def check_same_model(self) -> None:
+        """Raise UserError if what the run was trained with has other sizes."""
         path = self.run.last / io.CONFIG
         if not path.is_file():
             return

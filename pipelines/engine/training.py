@@ -74,16 +74,17 @@ def train(
     config.hardware.apply(accelerator.device, accelerator.print)
     torch.manual_seed(config.seed)  # initial weights, the same on every rank
     task = ranks.agree(lambda: workload.task(config, folder, accelerator.device))
-    if resume and not ranks.on_main(lambda: run.learnt_from(facts.get("content"))):
-        accelerator.print("its data have changed: training begins anew")
-        ranks.on_main(run.begin_anew)
     config.hardware.apply_to(task.model)
     size, more = sum(p.numel() for p in task.model.parameters()), slow(accelerator.device, accelerator.mixed_precision)
     accelerator.print(f"{size:,} parameters on {accelerator.device}", *map(printable, (*task.notes, *more)), sep="\n")
 
-    ranks.on_main(lambda: _take_back(run))
     loop = Loop(task, config, accelerator, run, workload.metric)
+    if resume and not ranks.on_main(lambda: run.learnt_from(facts.get("content"))):
+        accelerator.print("its data have changed: training begins anew")
+        ranks.on_main(run.begin_anew)
     ranks.on_main(lambda: _check_precision(config, run, accelerator.mixed_precision))
+    ranks.on_main(loop.check_same_model)
+    ranks.on_main(lambda: _take_back(run))  # now that nothing is refused any more
     ranks.on_main(lambda: run.begin(config, accelerator.num_processes, facts, accelerator.mixed_precision))
     trackers.start(accelerator, config, run)
     progress = loop.fit(resume)
@@ -137,7 +138,7 @@ def _take_back(run: Run) -> None:
 
 def _check_precision(config: BaseConfig, run: Run, now: str) -> None:
     before = run.provenance().get("mixed_precision")
-    if before in (None, now) or config.hardware.change_precision or run.is_blank():
+    if before in (None, now) or config.hardware.change_precision or not run.checkpoints.is_dir():
         return
     either = f"give accelerate launch --mixed_precision {before}, or say hardware.change_precision=true"
     was = f"{run.folder} was trained with --mixed_precision {before}, and goes on with {now}"

@@ -1,12 +1,11 @@
 """Runs of one workload side by side: figures of their evaluations, settings that differ, curves as a picture."""
 
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from common.config import leaves
-from common.disk.files import write_text
-from common.errors import UserError
+from common.disk.files import explained
+from common.errors import UserError, as_user_error
 from common.foreign_text import printable
 from common.statistics import mean_and_half_width
 from pipelines.inventory.found import Found, aligned
@@ -96,9 +95,9 @@ def drawn(runs: Sequence[Found], picture: Path) -> bool:
         axis.set(xlabel="step (updates of the model)", ylabel=name)
         axis.legend(fontsize=8)
         axis.grid(alpha=0.4)
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg")
-    write_text(picture, buffer.getvalue())
+    with explained(picture), as_user_error(f"--picture {picture}: "):
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(picture)
     return True
 
 

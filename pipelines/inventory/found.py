@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import textwrap
 import time
 from collections.abc import Sequence
@@ -9,16 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
-
-from common.config import leaves
+from common.config import leaves, plain_yaml
 from common.config.arguments import nearest
 from common.disk.lock import is_held
 from common.errors import UserError
 from common.foreign_text import printable
 from pipelines import workloads
 from pipelines.engine.workload import Metric
-from pipelines.run.folder import Run
+from pipelines.run.folder import NAME, Run
 
 ROOT = Path("runs")
 COLUMNS = ("run", "state", "step", "best", "when", "size")
@@ -63,24 +62,21 @@ class Found:
             return f"{done} of {len(self.members)}"
         if outcome := self.run.outcome():
             return str(outcome["state"])
-        if self.step is None:
-            return "no model" if self.run.evaluations.is_dir() else "begun"
-        steps = self.config.get("training.steps")
-        return "done" if isinstance(steps, int) and self.step >= steps else "stopped"
+        if self.step is not None:
+            return "stopped"
+        return "done" if self.run.best.is_dir() else "no model" if self.run.evaluations.is_dir() else "begun"
 
     @property
     def when(self) -> float:
         """Time of the newest file of its own."""
-        files = [path for path in self.run.folder.iterdir() if path.is_file()]
-        return max((path.stat().st_mtime for path in files), default=self.run.folder.stat().st_mtime)
+        files = [status for path in self.run.folder.iterdir() if path.is_file() and (status := _status(path))]
+        return max((status.st_mtime for status in files), default=self.run.folder.stat().st_mtime)
 
 
 def find(names: Sequence[str] = ()) -> list[Found]:
     """Return the runs of these names, WORKLOAD/NAME or their folders, or all; UserError with the nearest for others."""
-    known = []
-    for path in sorted(ROOT.glob("*/*/")):
-        with suppress(UserError):  # a folder of another's
-            known.append(Run(path.parent.name, path.name))
+    # Other folders may lie there, such as what an editor keeps.
+    known = [Run(path.parent.name, path.name) for path in sorted(ROOT.glob("*/*/")) if re.fullmatch(NAME, path.name)]
     if not names:
         return [_found(run) for run in known]
     by_name = {f"{run.workload}/{run.name}": run for own in known for run in (own, *_members(own))}
@@ -95,22 +91,30 @@ def find(names: Sequence[str] = ()) -> list[Found]:
 
 
 def _members(run: Run) -> tuple[Run, ...]:
-    return tuple(run.member(path.name) for path in sorted((run.folder / "members").glob("*/")))
+    names = sorted(path.name for path in (run.folder / "members").glob("*/"))
+    return tuple(run.member(name) for name in names if re.fullmatch(NAME, name))
 
 
 def _found(run: Run) -> Found:
-    config = yaml.safe_load(run.config_file.read_text()) if run.started() else {}
-    metric = None  # where the workload's package is gone, or is a user's and cannot be imported
+    config, metric = dict[str, object](), None  # where the workload's package is gone, or is a user's and fails
+    with suppress(OSError, ValueError, AttributeError):  # it is missing, or damaged
+        config = dict(leaves(plain_yaml.parse(run.config_file.read_bytes())))
     with suppress(Exception):  # whatever that code raises: the other runs are listed all the same
         metric = workloads.find(run.workload).metric
-    return Found(run, _members(run), dict(leaves(config)), metric, run.metrics(), size(run.folder))
+    return Found(run, _members(run), config, metric, run.metrics(), size(run.folder))
 
 
 def size(path: Path) -> int:
     """Return the bytes of a file, or of all files below a folder."""
-    if not path.is_dir():
-        return path.lstat().st_size
-    return sum(os.lstat(Path(folder) / name).st_size for folder, _, names in os.walk(path) for name in names)
+    files = [Path(folder, name) for folder, _, names in os.walk(path) for name in names] if path.is_dir() else [path]
+    return sum(status.st_size for status in map(_status, files) if status)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    """Return a file's status; None if it is gone, as training removes and replaces files meanwhile."""
+    with suppress(FileNotFoundError):
+        return path.lstat()
+    return None
 
 
 def human(num: float) -> str:

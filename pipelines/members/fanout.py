@@ -58,10 +58,9 @@ class Job:
     def is_done(self, member: str) -> bool:
         """Return whether the member was trained with this config and data, and its models are sound."""
         run, config = self.run.member(member), self.configs[member]
-        outcome = run.outcome() or {"state": "not trained"}
-        written, found = outcome.get("models"), digests(run.best.parent)
-        whole = isinstance(written, Mapping) and all(found.get(name) == sum for name, sum in written.items())
-        sound = outcome["state"] == "done" and whole  # an evaluation adds files
+        outcome = run.outcome() or {}
+        written, found = outcome.get("models"), digests(run.best.parent)  # to which an evaluation adds files
+        sound = outcome.get("state") == "done" and isinstance(written, Mapping) and written.items() <= found.items()
         return sound and run.config(type(config)) == config and run.learnt_from(config.content(self.manifest))
 
 
@@ -72,10 +71,9 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
 
     def begin() -> list[str]:
         waiting = [name for name in names if not (job.resume and job.is_done(name))]
-        for name in names:
-            if name in waiting:
-                remove(job.run.member(name).outcome_file)
-                continue
+        for name in waiting:
+            remove(job.run.member(name).outcome_file)
+        for name in set(names) - set(waiting):
             with job.run.member(name).held():
                 pass  # which removes what a process killed after its last word left
         return waiting
@@ -88,11 +86,9 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
 
     def end() -> dict[str, Outcome]:
         for name in names:
-            run = job.run.member(name)
-            if run.outcome() is None:  # a signal came first
+            if not (run := job.run.member(name)).outcome():  # a signal came first
                 write_json(run.outcome_file, {"state": "stopped", "reason": "it was not begun"})
-        known = {name: job.run.member(name).outcome() for name in job.configs}
-        outcomes = {name: outcome for name, outcome in known.items() if outcome}
+        outcomes = {name: outcome for name in job.configs if (outcome := job.run.member(name).outcome())}
         write_json(job.run.folder / "members.json", outcomes)
         return {name: outcomes[name] for name in names}
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,7 +66,9 @@ class Run:
 
     def outcome(self) -> dict[str, Plain] | None:
         """Return how training ended: "state" is done, or of a member failed or stopped; None if it has not."""
-        return json.loads(self.outcome_file.read_text()) if self.outcome_file.is_file() else None
+        with suppress(FileNotFoundError, ValueError):  # or was copied in part
+            return dict(json.loads(self.outcome_file.read_bytes()))
+        return None
 
     def verdict(self) -> str:
         """Return the report's heading; empty before an evaluation."""
@@ -75,8 +77,8 @@ class Run:
 
     def models(self) -> list[object]:
         """Return the digests of the models that training of the run and of its members ended with, in order."""
-        files = [self.outcome_file, *sorted(self.folder.glob("members/*/outcome.json"))]
-        return [json.loads(file.read_text()).get("models") for file in files if file.is_file()]
+        members = [self.member(file.parent.name) for file in sorted(self.folder.glob("members/*/outcome.json"))]
+        return [outcome.get("models") for run in (self, *members) if (outcome := run.outcome())]
 
     def _trained_on(self) -> bool:
         """Return whether models have changed since the run was judged."""

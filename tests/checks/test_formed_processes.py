@@ -160,6 +160,19 @@ def test_processes_that_form_without_a_launcher_pass(environment):
     accelerate_config.check_world(8)
 
 
+def test_the_doctor_says_what_accelerate_chose_and_that_processes_are_strangers(environment):
+    environment(WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
+    chosen, strangers = accelerate_config.check_accelerate()
+    assert (chosen.level, "device cpu, 1 process, mixed precision no" in chosen.message) == ("ok", True)
+    assert strangers.level == "problem"
+    assert strangers.message.startswith("2 processes were asked for and started, but each sees only 1: ")
+    assert strangers.remedy.startswith(
+        "2 processes on the CPU:\n  ACCELERATE_USE_CPU=true accelerate launch --multi_gpu"
+    )
+    environment()
+    assert len([*accelerate_config.check_accelerate()]) == 1
+
+
 def test_strangers_on_several_machines_are_told_to_repeat_their_command(environment):
     environment(WORLD_SIZE="4", LOCAL_WORLD_SIZE="2", LOCAL_RANK="0")
     with pytest.raises(UserError, match="put ACCELERATE_USE_CPU=true before the command on each of them"):

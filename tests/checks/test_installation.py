@@ -28,9 +28,14 @@ def test_packages_are_compared_with_their_pins(monkeypatch, tmp_path):
     assert f"torch {torch.__version__} (pinned: 0.1), pytest {pytest.__version__} (pinned: 0.2)" in differing.message
 
 
-def test_a_full_disk_is_a_problem(monkeypatch):
-    monkeypatch.setattr(installation.shutil, "disk_usage", lambda _: types.SimpleNamespace(free=10**9))
+def test_a_full_disk_is_a_problem(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        installation.shutil, "disk_usage", lambda path: asked.append(path) or types.SimpleNamespace(free=10**9)
+    )
     [finding] = installation.check_disk()
+    assert asked == [tmp_path]  # where commands write, which is not where the program lies
     assert finding.level == "problem"
     assert "1.0 GB free" in finding.message
     assert "du -hd 2 data runs" in finding.remedy

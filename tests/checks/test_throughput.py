@@ -101,6 +101,15 @@ def test_a_batch_larger_than_the_data_is_counted():
     assert counted(task) == BY_HAND
 
 
+def test_steps_are_timed_though_training_ends_after_fewer():
+    task = Task(Perceptron())
+    config = BaseConfig(training=Training(steps=9, most_epochs=0.5, batch_size=16))
+    with throughput.temporary_run("short") as run:
+        found = throughput.measure(task, config, make_accelerator(config, run), run, 4)
+    assert found["steps"] == 4
+    assert found["examples_per_s"] == 16 / found["step_s"]
+
+
 @pytest.mark.parametrize(
     ("dtype", "side"),
     [(torch.float32, 1024), (torch.bfloat16, 128), pytest.param(torch.bfloat16, 1024, marks=pytest.mark.slow)],

@@ -175,7 +175,11 @@ def test_the_best_model_is_kept_and_brought_back(tmp_path):
     files = {"config.json": "the config", "model.safetensors": "the weights"}
     for name, text in files.items():
         (best / name).write_text(text)
+    (best / ".figures.json.tmp").symlink_to("gone")  # of an evaluation beside training
+    (best / "onnx").mkdir()
     Training().save(folder, 1, best=best)
+    (best / ".figures.json.tmp").unlink()
+    (best / "onnx").rmdir()
     assert not checkpoints.restore_best(folder / "step-000001", best)
     (best / "config.json").unlink()
     (best / "model.safetensors").write_text("other weights")

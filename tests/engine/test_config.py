@@ -50,6 +50,13 @@ def test_a_folder_given_as_the_source_of_candles_is_told_its_key():
         configs.check_words(workloads.find("crypto").config, ["data.source=exports"])
 
 
+def test_a_path_below_ones_home_is_one_in_a_word_too(tmp_path, monkeypatch):
+    """Shells leave the tilde in data.source=~/images as it is."""
+    monkeypatch.setenv("HOME", "/home/ann")
+    read = load(tmp_path, "training: {steps: 1}", "evaluation.instances=~/mine.npz", "data.capacity=~")
+    assert (read.evaluation.instances, read.data.capacity) == ("/home/ann/mine.npz", None)
+
+
 def test_an_exponent_without_a_point_is_a_number(tmp_path):
     """PyYAML reads 1e-4 as a string."""
     assert load(tmp_path, "training: {steps: 1, learning_rate: 1e-4}").training.learning_rate == 1e-4

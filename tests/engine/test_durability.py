@@ -101,6 +101,7 @@ def test_a_model_of_other_sizes_than_the_code_gives_is_kept_and_said(one, traine
     with_another = f"{RUN} was trained with another width than the data and code here give"
     refused(one.train(trained, "--resume"), with_another, "bring the old ones back", "--name")
     assert json.loads(stored.read_text()) == described
+    assert (trained / RUN / "outcome.json").is_file()  # it is done as before
     stored.write_text(json.dumps(described | {"config": own | {"of_another_version": 1}}))
     refused(one.train(trained, "--resume"), "was trained with another of_another_version than")
 

@@ -112,22 +112,42 @@ def test_resume_may_change_what_changes_results_by_rounding_alone_and_says_so(ca
         resumed("training.micro_batch_size=4", "seed=1")
 
 
+def test_a_run_that_is_done_does_not_begin_again_for_lack_of_its_checkpoints():
+    workload, run = members.find(), Run("toy", "cleaned")
+    run.begin(members.Config(training=TRAINING), 1, {})
+    run.outcome_file.write_text('{"state": "done"}')
+
+    def resumed(*words):
+        args = SimpleNamespace(resume=True, restarted=False, config=None, words=words, workload="toy")
+        return cli.training_config(args, workload, run).training.steps
+
+    with pytest.raises(UserError, match=r"runs/toy/cleaned is done, and its checkpoints are gone.*another --name"):
+        resumed("training.steps=5")
+    run.checkpoints.mkdir()
+    assert resumed("training.steps=5") == 5
+
+
 def test_another_precision_is_refused_or_allowed_and_recorded(tmp_path, monkeypatch):
     workload, run = members.find(), Run("toy", "rounded")
 
-    def train(steps, precision, **hardware):
+    def train(steps, precision, content="same", **hardware):
         config = members.Config(training={**TRAINING, "steps": steps}, hardware=hardware)
         accelerator = training.make_accelerator(config, run)
         # A launcher's word, which would hold for all that this process trains.
         monkeypatch.setitem(AcceleratorState._shared_state, "_mixed_precision", precision)
-        return training.train(workload, config, tmp_path, {}, run, accelerator, resume=steps > 2)
+        return training.train(workload, config, tmp_path, {"content": content}, run, accelerator, resume=steps > 2)
 
     train(2, "no")
+    run.judged.mkdir()
     with pytest.raises(UserError, match=r"trained with --mixed_precision no, and goes on with bf16.*change_precision"):
         train(4, "bf16")
+    assert run.judged.is_dir()  # and in the place of the best one what was fitted on all data, as nothing was trained
     assert train(4, "bf16", change_precision=True).step == 4
     recorded = json.loads(run.provenance_file.read_text())
     assert [start["mixed_precision"] for start in (*recorded["earlier"], recorded)] == ["no", "bf16"]
+
+    (run.folder / "train.log").touch()
+    assert train(3, "no", content="others").step == 3  # which begins anew, in any precision
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from common.disk.files import write_json
 from common.errors import UserError
 from pipelines import workloads
 from pipelines.engine.config import BaseConfig
@@ -79,3 +80,54 @@ def test_a_run_of_an_earlier_version_goes_on_without_ways_of_evaluating_that_wen
     run.config_file.write_text(text.replace("training:\n", "training:\n  momentum: 4\n"))
     with pytest.raises(UserError, match=r"training\.momentum: unknown key"):
         run.config(config)
+
+
+def test_a_run_adopts_a_model_that_ships_under_its_name_and_no_other_and_only_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shipped = tmp_path / "shipped"
+    shipped.mkdir()
+    (shipped / "model.safetensors").touch()
+    run = Run("toy", "toy-small")
+    run.adopt(shipped)  # which says nothing of a run
+    assert not run.folder.exists()
+    (shipped / "run.yaml").write_text("seed: 1\n")
+    other = Run("toy", "small")
+    other.adopt(shipped)
+    assert not other.folder.exists()
+    run.adopt(shipped)
+    assert (run.config_file.read_text(), (run.best / "model.safetensors").exists()) == ("seed: 1\n", True)
+    (shipped / "run.yaml").write_text("seed: 2\n")
+    run.adopt(shipped)
+    assert run.config_file.read_text() == "seed: 1\n"
+
+
+def test_a_verdict_is_one_of_earlier_weights_once_others_were_trained(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = Run("toy", "many")
+    assert (run.verdict(), run.is_blank()) == ("", True)
+    run.keep_config(BaseConfig())
+    assert run.is_blank()
+    for name in ("b", "a"):
+        write_json(run.member(name).outcome_file, {"state": "done", "models": {"best": name}})
+    assert not run.is_blank()
+    assert run.models() == [{"best": "a"}, {"best": "b"}]
+    run.verdict_file.write_text("Better\n")
+    assert run.verdict() == "Better"  # of a version that noted no models
+    write_json(run.judged_file, run.models())
+    assert run.verdict() == "Better"
+    run.member("a").outcome_file.write_text('{"state": "do')  # as an interrupted copy leaves it
+    assert run.member("a").outcome() is None
+    assert run.verdict() == "of earlier weights: Better"
+
+
+@pytest.mark.parametrize(
+    ("records", "said"), [([], ""), ([{"step": 7}, {"stfp": 8}], "never evaluated, trained for 7 ")]
+)
+def test_a_run_without_an_evaluation_says_how_far_it_came(tmp_path, monkeypatch, records, said):
+    monkeypatch.chdir(tmp_path)
+    run = Run("toy", "a")
+    run.keep_config(BaseConfig())
+    for entry in records:
+        run.record(entry)
+    assert run.unjudged().startswith(said)
+    assert bool(run.unjudged()) == bool(said)

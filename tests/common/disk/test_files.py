@@ -152,7 +152,7 @@ def test_what_a_killed_process_left_of_a_folder_is_no_part_of_the_next(tmp_path)
     assert names(tmp_path / "in/new") == ["folders"]
 
 
-@pytest.mark.parametrize("number", [errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE])
+@pytest.mark.parametrize("number", [errno.ESTALE, errno.ETIMEDOUT, errno.EMFILE, errno.EACCES])
 def test_files_that_cannot_be_read_for_now_are_not_taken_for_damaged(tmp_path, monkeypatch, number):
     files.write_text(tmp_path / "a", "a")
     files.write_json(tmp_path / "manifest.json", files.digests(tmp_path))
