@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from common.errors import UserError
-from common.foreign_text import other_encoding
+from common.foreign_text import other_encoding, unguarded
 
 JSON = (".json", ".jsonl", ".ndjson")
 DIVIDERS = ",;\t|"
@@ -44,7 +44,7 @@ def divider(text: str, lone: str = ",") -> str:
 
 
 def cells(path: Path, lone: str = ",", lines: bool = True) -> tuple[list[tuple[int, list[str]]], str]:
-    """Return (number, cells) of each row of a CSV that is not blank, and what divides its cells.
+    """Return (number, cells) of each row of a CSV that is not blank, as `to_csv` was given them, and what divides them.
 
     Numbers count `lines`, or rows as a spreadsheet does. It is in UTF-8, UTF-16 or Windows-1252, perhaps below
     Excel's line sep=. Raises UserError for what is none, and for 1.234 beside 850, which may be thousands.
@@ -64,7 +64,7 @@ def cells(path: Path, lone: str = ",", lines: bool = True) -> tuple[list[tuple[i
         if {2, 3} <= (kinds := {each.lastindex for each in numbers}) and None not in kinds:
             large = next(each[0] for each in numbers if each.lastindex == 3)
             raise UserError(f"{path}: {large} among whole numbers may be thousands; write numbers without them")
-    return [(number, row) for number, row in rows if any(row)], between
+    return [(number, [*map(unguarded, row)]) for number, row in rows if any(row)], between
 
 
 def named(path: Path) -> list[tuple[int, dict[str, str]]]:

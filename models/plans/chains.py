@@ -73,14 +73,10 @@ def hashes_of(tokens: np.ndarray) -> Hashes:
 
 def classes_of(texts: Sequence[str]) -> np.ndarray:
     """Return the classes (V,) of tokens by their texts."""
-    return np.array([_class_of(text) for text in texts])
-
-
-def _class_of(text: str) -> int:
-    if len(text) != 1:
-        return 0
-    word = WORD * (text.isalnum() or text in "'\u2019-") | LETTER * text.isalpha()
-    return word | LINE_END * (text == "\n") | CLOSING * (text in ".,;:|")
+    signs = [text if len(text) == 1 else "\0" for text in texts]  # what is no single character is of no class
+    words = [WORD * (sign.isalnum() or sign in "'\u2019-") | LETTER * sign.isalpha() for sign in signs]
+    ends = [LINE_END * (sign == "\n") | CLOSING * (sign in ".,;:|") for sign in signs]
+    return np.array([word | end for word, end in zip(words, ends, strict=True)])
 
 
 def contexts(tokens: np.ndarray, classes: np.ndarray, document: int = 0) -> np.ndarray:

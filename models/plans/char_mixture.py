@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from models.io import config_from
 from models.plans import chains
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_network import MIXTURE, CharLSTMConfig, State
-from models.plans.characters import COPIED, END, normalise
+from models.plans.characters import COPIED, END, normalise, typed_end
 from models.plans.inputs import LONGEST_DOCUMENT, TextInput, TextSettings
 from models.plans.library import Document, Library
 from models.plans.mixing import FEATURES, TABLES
@@ -164,11 +164,11 @@ class CharMixture(CharLSTM):
         `field` is a heading or a name such as clashDetection, by default the last heading of `document`, which is the
         text before; `partial` is the text below it so far. Raises ValueError for texts that are too long.
         """
-        if n < 1 or len(document) > LONGEST_DOCUMENT or len(field) + len(partial) > LONGEST_PROMPT:
+        if n < 1 or len(document) > LONGEST_DOCUMENT or max(len(field), len(partial)) > LONGEST_PROMPT:
             most = f"a document has at most {LONGEST_DOCUMENT:,} characters, a field {LONGEST_PROMPT:,}"
-            given = f"(given {n}, {len(document):,} and {len(field) + len(partial):,})"
+            given = f"(given {n}, {len(document):,} and {max(len(field), len(partial)):,})"
             raise ValueError(f"n must be 1 or more, and {most} {given}")
-        partial, document = normalise(partial)[0], normalise(document)[0]
+        typed, partial, document = partial, normalise(partial)[0], normalise(document)[0]
         heading = field or last_heading(document)
         shown, document = self.suggester.spelled(heading), document.strip("\n")
         with single_thread():
@@ -180,7 +180,8 @@ class CharMixture(CharLSTM):
                 ways = [self.characters.spelled(text[:JUDGED]) for text in texts]
                 return [float(each.mean()) for each in reader.judge(ways)]
 
-            return self.suggester.suggest(heading, partial, n, likely)
+            found = self.suggester.suggest(heading, partial, n, likely)
+        return [replace(each, replaces=typed_end(typed, each.replaces)) for each in found]
 
     def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Plain]]:
         """Return clauses for each field or heading; where there are none, or settings are given, what is written."""
@@ -196,7 +197,7 @@ class CharMixture(CharLSTM):
             before, _, partial = (before + partial)[-LONGEST_DOCUMENT:].rpartition("\n")
         if not (given.field or last_heading(before)):
             return {}
-        found = self.suggest(given.field or "", partial[len(given.field or "") - LONGEST_PROMPT :], document=before)
+        found = self.suggest(given.field or "", partial[-LONGEST_PROMPT:], document=before)
         return {"suggestions": [vars(each) for each in found]}
 
     def read_ahead(self, document: str, most: int) -> bool:

@@ -1,6 +1,7 @@
 """The tokens of a character model, special ones and a vocabulary of characters, and the form of text they stand for."""
 
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<end>", "<email>", "<telephone>", "<url>")
@@ -81,6 +82,11 @@ def normalise(text: str) -> tuple[str, int]:
     table = {ord(character): _normal(character) for character in set(text)}
     changed = sum(text.count(chr(code)) for code, normal in table.items() if normal != chr(code))
     return unicodedata.normalize("NFC", text.translate(table)), changed
+
+
+def typed_end(text: str, size: int) -> int:
+    """Return how many characters at the end of a text are `size` ones once it is normalised."""
+    return bisect_left(range(len(text)), size, key=lambda end: len(normalise(text[len(text) - end :])[0]))
 
 
 def _normal(character: str) -> str:

@@ -71,11 +71,6 @@ class Clause:
         """The number of projects that have it."""
         return len({place.project for place in self.places})
 
-    @property
-    def foreign(self) -> bool:
-        """Whether only a base's documents have it."""
-        return all(place.project.startswith(BASE) for place in self.places)
-
 
 def overlap(own: frozenset[str], other: frozenset[str]) -> float:
     """Return the share of the smaller clause's stems that the other has, 0 for fewer than two in common."""
@@ -107,13 +102,9 @@ class Library:
         of_clauses = [sorted({numbers[place.headings] for place in clause.places}) for clause in self.clauses]
         self.clause_paths = np.array([number for each in of_clauses for number in each], int)
         self.begins = np.cumsum([0, *map(len, of_clauses)])[:-1]  # of each clause's paths
-        self._vectorizer = TfidfVectorizer(analyzer=stems, sublinear_tf=True)
+        self.vectorizer = TfidfVectorizer(analyzer=stems, sublinear_tf=True)
         texts = [clause.text for clause in self.clauses] or ["no clause"]
-        self.vectors: csr_matrix = self._vectorizer.fit_transform(texts)  # (N, words)
-
-    def vector(self, text: str) -> np.ndarray:
-        """Return the TF-IDF vector (words,) of a text."""
-        return np.asarray(self._vectorizer.transform([text]).toarray()[0])
+        self.vectors: csr_matrix = self.vectorizer.fit_transform(texts)  # (N, words)
 
     def fitting(self, heading: str) -> np.ndarray:
         """Return how well each clause (N,) fits a field or a heading, 0: not at all.

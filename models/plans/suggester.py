@@ -11,7 +11,7 @@ import numpy as np
 
 from models.plans import outline
 from models.plans.fields import FIELDS
-from models.plans.library import SLOT, Clause, Library, overlap, stems_of
+from models.plans.library import BASE, SLOT, Clause, Library, overlap, stems_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -21,7 +21,7 @@ RANKED = 6  # clauses that the model ranks
 SAID = 0.8  # overlap of words from which a clause has been written already
 TELLING = 3  # stems of a sentence that was begun, from which a clause must have one of them
 FEWEST = 4  # stems of a clause; shorter ones say little
-# What a clause's fit to the heading, 0.55 to 1, is added to.
+# What a clause's fit to the heading, 0.55 to 1, is added to; FOREIGN where only a base's documents have it.
 TYPICAL, TYPED, BEGINNING, SHARED, SHORT, SLOTTED, SAME, FOREIGN = 2.0, 5.0, 3.0, 0.1, 0.2, 1.0, 0.1, 1.5
 LIKELY = 0.1  # of the mean log-probability of its first characters, by the model
 
@@ -63,7 +63,7 @@ class Suggester:
         self.priors = [
             np.array([SHARED * math.log(one.projects) - SHORT * (len(one.words) < FEWEST) for one in library.clauses]),
             np.array([-SLOTTED * len(SLOT.findall(one.text)) / (one.text.count(" ") + 1) for one in library.clauses]),
-            np.array([-FOREIGN * one.foreign for one in library.clauses]),
+            np.array([-FOREIGN * all(at.project.startswith(BASE) for at in one.places) for one in library.clauses]),
         ]
         self.is_word = np.array([sum(len(word) > 2 for word in one.words) < 2 for one in library.clauses], bool)
 
@@ -97,7 +97,7 @@ class Suggester:
             score += prior[topic.numbers]
         if begun.strip():
             typed, low = stems_of(begun), " ".join(begun.lower().split())
-            alike = topic.vectors @ self.library.vector(begun)
+            alike = topic.vectors @ self.library.vectorizer.transform([begun]).toarray()[0]
             score += TYPED * alike + [BEGINNING * (clause.text.lower().startswith(low)) for clause in clauses]
             if len(typed) >= TELLING:
                 score[alike <= 0] = -np.inf

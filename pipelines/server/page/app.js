@@ -48,7 +48,14 @@ function backendOf(name, about) {
     rivals: (input, milliseconds) => exchanged(`${path}/rivals`, { input, milliseconds }),
     suggest: about.form && (async ({ field, prompt }) =>
       (await exchanged("suggest", { model: name, field_type: field, partial_text: prompt, ...(session ? { session } : {}) })).suggestions),
-    plan: async text => { ({ session } = await exchanged(session ? `sessions/${session}/text` : "sessions", { model: name, text })); },
+    plan: async text => {
+      const begun = () => exchanged("sessions", { model: name, text });
+      const extended = () => exchanged(`sessions/${session}/text`, { model: name, text }).catch(error => {
+        if (error.status != 404) throw error;
+        return begun();  // the server has forgotten the session
+      });
+      ({ session } = await (session ? extended() : begun()));
+    },
     document: content => exchanged(`${path}/document`, content),
     stream: (input, settings) => streamed(`${path}/stream`, { input, settings: { ...about.always, ...settings } }),
 

@@ -17,11 +17,17 @@ function formPanel(place, backend, about) {
 
   async function suggest(name) {
     const before = planWithout(name), reported = reports;
-    if (before != read) {
+    const known = async () => {
       await backend.plan(before);
       read = before;
-    }
-    const ways = await backend.suggest({ field: name, prompt: areas[name].value });
+    };
+    const found = () => backend.suggest({ field: name, prompt: areas[name].value });
+    if (before != read) await known();
+    const ways = await found().catch(async error => {
+      if (error.status != 404) throw error;
+      await known();  // the server has forgotten it
+      return found();
+    });
     if (reported == reports) report.say(ways.length ? "" : `${about.form[name].label}: nothing of yours fits`);
     return ways;
   }

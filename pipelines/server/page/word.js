@@ -54,6 +54,7 @@ async function look() {
     state.textContent = `${heading || "without a heading"}: ${suggestions.length ? "take one with a click" : "nothing of yours fits"}`;
     list.replaceChildren(...suggestions.map(way => element("li", {}, button(way.text, () => take(way, begun)), element("small", {}, sourceOf(way)))));
   } catch (error) {
+    if (error.status == 404) session = null;  // the server has forgotten it
     wrong.textContent = error.message;
   }
 }

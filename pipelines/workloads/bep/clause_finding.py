@@ -112,14 +112,11 @@ def _ways(library: Library, generator: np.random.Generator) -> dict[str, Callabl
 
 def _judged(given: Asked, found: Sequence[Clause]) -> np.ndarray:
     """Return 1, hit@1, hit@3, whether nothing was suggested, and how many were off the topic and in all."""
-    on = [not clause.places or any(_same(given.topic, place.headings) for place in clause.places) for clause in found]
+    about = fields.field_of if given.topic in FIELDS else fields.significant
+    above = [{about(heading) for place in clause.places for heading in place.headings} for clause in found]
+    on = [not clause.places or about(given.topic) in own for clause, own in zip(found, above, strict=True)]
     hits = [here and overlap(given.words, clause.words) >= ALIKE for here, clause in zip(on, found, strict=True)]
     return np.array([1, any(hits[:1]), any(hits), not found, len(on) - sum(on), len(on)], float)
-
-
-def _same(topic: str, headings: Sequence[str]) -> bool:
-    about = fields.field_of if topic in FIELDS else fields.significant
-    return any(about(heading) == about(topic) for heading in headings)
 
 
 def _percent(values: np.ndarray, weights: np.ndarray) -> float | None:

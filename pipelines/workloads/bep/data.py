@@ -5,10 +5,9 @@
 <folder>/masked.csv    what was masked, for review: a copy that is changed is given as data.reviewed
 """
 
-import csv
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import numpy as np
 from common import sheets
 from common.disk.files import write_json
 from common.errors import UserError
+from common.foreign_text import to_csv
 from common.plain import Plain
 from models.plans.characters import COPIED, MASKS, UNKNOWN, Characters
 from models.plans.outline import divide as clauses
@@ -77,7 +77,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
     held = held_out(texts, groups, data)
     check_sizes(parts, held, data, source)
     share, worst, copies = described_overlap(parts, held, family)
-    lines = sources.listed({**bad, **found.ignored})
+    lines = [*sources.listed({**bad, **found.ignored}), *_without_effect(data.reviewed, cleaned)]
     note = "\n".join(filter(None, (*lines, "; ".join(filter(None, (note, copies)))))) or None
     characters = Characters(sorted(set().union(*(text for _, text in parts["train"])) - set(MASKS)), data.lower_case)
     judged = np.concatenate([_encode(characters, text) for part in PARTS[1:] for _, text in parts[part]])
@@ -180,13 +180,22 @@ def _reviewed(reviewed: str | None) -> set[tuple[str, str, str, str]]:
 
 
 def _save_masked(path: Path, cleaned: Mapping[str, Cleaned]) -> None:
-    with path.open("w", newline="", encoding="utf-8-sig") as file:  # with the mark from which Excel knows UTF-8
-        writer = csv.writer(file)
-        writer.writerow(REVIEWED)
-        for name, each in cleaned.items():
-            times = Counter((part.kind, part.text) for part in each.masked)
-            first = {(part.kind, part.text): part for part in reversed(each.masked)}
-            writer.writerows((name, *key, times[key], first[key].line, first[key].context, "mask") for key in times)
+    rows: list[tuple[str | int, ...]] = []
+    for name, each in cleaned.items():
+        times = Counter((part.kind, part.text) for part in each.masked)
+        first = {(part.kind, part.text): part for part in reversed(each.masked)}
+        rows += ((name, *key, times[key], first[key].line, first[key].context, "mask") for key in times)
+    path.write_text(to_csv(REVIEWED, rows), encoding="utf-8-sig")  # with the mark from which Excel knows UTF-8
+
+
+def _without_effect(reviewed: str | None, cleaned: Mapping[str, Cleaned]) -> Iterator[str]:
+    """Yield a line on decisions to keep what stands in no document, such as what a spreadsheet took for a number."""
+    texts = {name: each.text.lower() for name, each in cleaned.items()}
+    kept = {(name, text) for name, _, text, decision in _reviewed(reviewed) if decision == "keep"}
+    lost = [text for name, text in kept if not any(text.lower() in texts[at] for at in texts if name in ("", at))]
+    if lost:
+        what = f"{len(lost)} lines keep nothing, as no document has what they say"
+        yield f"data.reviewed={reviewed}: {what}: {', '.join(sorted(lost)[:5])}"
 
 
 def _prose(document: Document, data: Data, words: Collection[str], said: Collection[tuple[str, str, str]]) -> Cleaned:

@@ -118,6 +118,11 @@ def test_nothing_of_another_topic_is_suggested_and_nothing_where_nothing_fits():
     assert texts_of(suggester.find("Security-minded approach", "")) == ["Models are graded before they are uploaded."]
 
 
+def test_where_no_heading_is_about_a_field_clauses_are_that_name_it():
+    text = "# Catering\n\nClash detection is weekly.\n\nLunch is served at noon in the canteen of the site.\n"
+    assert texts_of(Suggester(library(text)).find("clashDetection", "")) == ["Clash detection is weekly."]
+
+
 def test_names_and_numbers_of_one_project_are_slots_but_tolerances_are_not():
     (found,) = [c for c in Suggester(library(ONE, OTHER)).find("clashDetection", "", 9) if "Container" in c.text]
     assert found.text == "Container <number> holds the results, within a tolerance of 15 mm."
@@ -175,6 +180,20 @@ def test_a_model_suggests_with_places_and_keeps_them_when_saved(tmp_path):
     assert io.load(tmp_path).suggest("ab", "abc ", 3) == [found]
     with pytest.raises(ValueError, match="n must be 1 or more"):
         model.suggest("ab", n=0)
+
+
+@pytest.mark.parametrize("begun", ["b\u00adad cab ", "bad\u2026 cab ", "ba\ufb01d\u0308 cab ", "bad cab "])
+def test_a_clause_replaces_what_was_typed_not_what_it_is_read_as(begun):
+    (found,) = with_text(one="# ab\nabc dad cab abc.\n").suggest("ab", f"dad\u2026\n{begun}")
+    assert (found.text, found.replaces) == ("Abc dad cab abc.", len(begun))
+
+
+def test_a_heading_takes_nothing_from_the_text_that_a_field_may_have():
+    model = with_text(one="# ab\nabc dad cab abc.\n")
+    (found,) = model.suggest("ab", "bad\n" * 2500)
+    assert found.text == "Abc dad cab abc."
+    with pytest.raises(ValueError, match=r"a field 10,000 \(given 3, 0 and 10,001\)"):
+        model.suggest("ab", "a" * 10_001)
 
 
 def test_an_answer_has_the_clauses_below_its_field_or_heading_and_says_that_its_text_is_sampled():

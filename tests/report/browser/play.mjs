@@ -213,8 +213,18 @@ async function filled(page) {
   for await (const chunk of await (await saving).createReadStream()) chunks.push(chunk);
   const filled = Buffer.concat(chunks).toString("base64"), fields = await within(page, "textarea").count();
   await page.waitForFunction(() => !document.querySelector("#panel [role=status]").textContent.includes("fields read"));
-  const left = await said();
-  return { silent, text, source, taken, read, filled, left, refused, fields, open };
+  const left = await said(), known = page.waitForResponse(/\/sessions$/);
+  await field.fill("");
+  await field.press("T");
+  const { session } = await (await known).json();
+  await option.waitFor();
+  await page.evaluate(name => fetch(`sessions/${name}`, { method: "DELETE" }), session);
+  await page.keyboard.press("Escape");
+  const again = page.waitForResponse(/\/suggest$/);
+  await page.keyboard.type("h");
+  await again;
+  const remembered = await option.locator("span").textContent({ timeout: 5000 }).catch(() => "");
+  return { silent, text, source, taken, read, filled, left, refused, fields, open, remembered };
 }
 
 async function chosen(page, run) {

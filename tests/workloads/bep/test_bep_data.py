@@ -144,6 +144,30 @@ def test_a_reviewed_line_is_kept(firm, tmp_path):
         data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "wrong")
 
 
+def test_no_spreadsheet_runs_what_was_masked_and_a_review_finds_it_again(firm, tmp_path):
+    (firm / "roles.txt").write_text("+44 20 7946 0123 is the desk.\n=HYPERLINK(1) by Tom Barlow.\n" * 40)
+    data.prepare(config(firm), tmp_path / "out")
+    table = (tmp_path / "out" / "masked.csv").read_text(encoding="utf-8-sig")
+    listed = [row for row in csv.reader(io.StringIO(table)) if row[0] == "roles.txt"]
+    assert [row[2] for row in listed] == ["'+44 20 7946 0123", "Tom Barlow"]
+    assert [row[5][:2] for row in listed] == ["[+", "'="]
+    reviewed = tmp_path / "reviewed.csv"
+    reviewed.write_text(re.sub("(?m)^(.*7946.*),mask$", r"\1,keep", table))
+    facts = data.prepare(config(firm, reviewed=str(reviewed)), tmp_path / "again")
+    assert read(tmp_path / "again")["roles.txt"][0].startswith("+44 20 7946 0123 is the desk.")
+    assert "reviewed" not in (facts["note"] or "")
+
+
+def test_decisions_that_keep_nothing_are_told(firm, tmp_path):
+    (firm / "roles.txt").write_text("The lead is Priya Sharma. Tom Barlow signs.\n" * 40)
+    reviewed = tmp_path / "reviewed.csv"
+    rows = ["roles.txt,name,Priya Sharma,keep", "old.txt,name,Tom Barlow,keep", ",telephone,4.42E+11,keep"]
+    reviewed.write_text("\n".join(["document,kind,text,decision", *rows]))
+    facts = data.prepare(config(firm, reviewed=str(reviewed), lower_case=True), tmp_path / "out")
+    said = f"data.reviewed={reviewed}: 2 lines keep nothing, as no document has what they say: 4.42E+11, Tom Barlow"
+    assert said in facts["note"].split("\n")
+
+
 def test_what_a_review_adds_is_masked_in_all_documents_or_in_one(firm, tmp_path):
     said = "Price signs, asked by Mark Price; PRICE, MARK and mp check the price of Block Q7. PQR-0815 is old.\n"
     for name in ("one.txt", "two.txt"):

@@ -23,7 +23,7 @@ def projects(names: Iterable[str], how: str | None) -> dict[str, str]:
         return {name: PurePosixPath(name).parts[0] for name in names if "/" in name}
     pattern = NUMBER if how is None else re.compile(how)
     found = {name: pattern.search(name if how else PurePosixPath(name).name) for name in names}
-    return {name: match[1 if pattern.groups else 0] for name, match in found.items() if match}
+    return {name: of for name, match in found.items() if match and (of := match[min(1, pattern.groups)])}
 
 
 def labels(names: Iterable[str], project: Mapping[str, str], how: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from common.errors import UserError
 from common.plain import Plain
 from models.plans.fields import field_of, significant
 from pipelines.workloads.bep.documents import refusing, unpacked
-from pipelines.workloads.bep.documents.word import WORD_PARTS, bases
+from pipelines.workloads.bep.documents.word import WORD_PARTS, bases, continues
 
 if TYPE_CHECKING:
     from docx.document import Document
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from docx.text.paragraph import Paragraph
 
 LARGEST = 50_000_000  # bytes of an expanded template
+HINT = "w:sdtPr/w:showingPlcHdr"  # of a content control that holds no more than a hint to click there
 UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # characters that XML cannot hold
 
 
@@ -32,7 +33,8 @@ def exchanged(content: bytes, plan: str | None) -> dict[str, Plain]:
     A document is in base64; without `content`, it has no more than the plan. Raises UserError for what is no document.
     """
     if plan is None:
-        texts = {field_of(heading): "\n".join(lines).strip() for heading, *_, lines in _places(_opened(content))}
+        said = [(field_of(heading), line) for heading, *_, there in _places(_opened(content)) for line in there]
+        texts = {field: "\n".join(line for own, line in said if own == field).strip() for field, _ in said}
         return {"fields": {field: text for field, text in texts.items() if field and text}}
     document, left = filled(content, plan)
     return {"document": base64.b64encode(document).decode(), "left": list(left)}
@@ -44,9 +46,8 @@ def filled(template: bytes, plan: str) -> tuple[bytes, list[str]]:
     Lines that stand in their place already are not repeated. Raises UserError for what is no Word document.
     """
     document = _opened(template)
-    before, *parts = re.split(
-        r"(?m)^#+ (.+)\n", UNWRITABLE.sub("", re.sub("[\v\f]", "\n", f"{plan}\n").lstrip("\ufeff"))
-    )
+    plan = UNWRITABLE.sub("", re.sub("[\v\f]", "\n", f"{plan}\n").lstrip("\ufeff"))
+    before, *parts = re.split(r"(?m)^#+ (.+)\n", plan)
     if before.strip():
         raise UserError("cannot be filled: the plan begins without a heading; give one, as in '# Project scope'")
     for heading in () if template else dict.fromkeys(parts[::2]):
@@ -54,9 +55,11 @@ def filled(template: bytes, plan: str) -> tuple[bytes, list[str]]:
     texts: dict[str, tuple[str, str]] = {}
     for heading, text in zip(parts[::2], parts[1::2], strict=True):  # a heading may stand twice
         texts[_topic(heading)] = heading, texts.get(_topic(heading), ("", ""))[1] + text
-    for heading, place, style, there in list(_places(document)):
+    places = list(_places(document))
+    said = {(_topic(heading), line) for heading, *_, there in places for line in there}
+    for heading, place, style, there in places:
         lines = [line.strip() for line in texts.get(_topic(heading), ("", ""))[1].splitlines()]
-        new = [line for line in lines if line and line not in there]
+        new = [line for line in lines if line and (_topic(heading), line) not in said]
         if not (style is None and any(there) and new):  # what stands in a cell is not added to
             texts.pop(_topic(heading), None)
         if style is None and not any(there):
@@ -77,7 +80,7 @@ def _opened(content: bytes) -> "Document":
 
 def _places(document: "Document") -> Iterator[tuple[str, "Paragraph", "ParagraphStyle | str | None", list[str]]]:
     """Yield each heading, itself, the style of texts below it, and the lines there; each label, its cell's, None."""
-    from docx.table import Table
+    from docx.table import Table, _Cell
     from docx.text.paragraph import Paragraph
 
     # All tables, nested ones too, and the paragraphs beside them, those of content controls too.
@@ -85,22 +88,27 @@ def _places(document: "Document") -> Iterator[tuple[str, "Paragraph", "Paragraph
     blocks = [(Table if each.tag.endswith("}tbl") else Paragraph)(each, document._body) for each in found]
     for number, block in enumerate(blocks):
         if isinstance(block, Table):
-            for row in block.rows:
-                cells = list({cell._tc: cell for cell in row.cells}.values())  # merged ones once
+            for row in block._element.xpath("./w:tr | ./w:sdt/w:sdtContent/w:tr"):
+                cells = [_Cell(each, block) for each in row.xpath("./w:tc | ./w:sdt/w:sdtContent/w:tc")]
+                cells = [cell for cell in cells if not continues(cell._tc)]
                 for label, cell in itertools.pairwise(cells):
-                    there = _text(cell)
-                    if len(cells) == 2 or not there.strip():  # in wider rows, what stands there is no answer
-                        yield _text(label), cell.paragraphs[0], None, there.splitlines()
+                    there, found = _lines(cell), cell._element.xpath(f"./w:p | ./w:sdt[not({HINT})]/w:sdtContent/w:p")
+                    if len(cells) == 2 or not any(there):  # in wider rows, what stands there is no answer
+                        yield _text(label), Paragraph(found[0], cell) if found else cell.add_paragraph(), None, there
         elif _is_heading(block):
             below = list(itertools.takewhile(lambda each: not _is_heading(each), blocks[number + 1 :]))
-            lines = ["" if isinstance(each, Table) else _text(each).strip() for each in below]
+            lines = [line for each in below for line in (not isinstance(each, Table) and _lines(each)) or [""]]
             empty = bool(below) and not isinstance(below[0], Table) and not lines[0]
             yield _text(block), block, (below[0].style if empty else None) or "Normal", lines
 
 
+def _lines(block: "Paragraph | _Cell") -> list[str]:
+    return [line.strip() for line in _text(block).splitlines()]
+
+
 def _text(block: "Paragraph | _Cell") -> str:
     """Return a block's text with that of content controls and insertions, without hints to click there."""
-    shown = ".//w:t[not(ancestor::w:sdt[w:sdtPr/w:showingPlcHdr])] | .//w:p | .//w:r/w:br | .//w:r/w:tab"
+    shown = f".//w:t[not(ancestor::w:sdt[{HINT}])] | .//w:p | .//w:r/w:br | .//w:r/w:tab"
     signs = {"p": "\n", "br": "\n", "tab": "\t"}
     texts = (signs.get(each.tag.rpartition("}")[2]) or each.text or "" for each in block._element.xpath(shown))
     return "".join(texts).removeprefix("\n")
@@ -112,4 +120,4 @@ def _is_heading(block: "Paragraph | Table") -> bool:
 
 
 def _topic(heading: str) -> str:
-    return field_of(heading) or " ".join(sorted(significant(heading)))
+    return field_of(heading) or " ".join(sorted(significant(heading))) or heading.strip()

@@ -21,11 +21,12 @@ IBAN, ADDRESS, SECRET, NAME = "<iban>", "<address>", "<secret>", "<name>"
 # Words of names, labels and addresses, and the lengths of account numbers by country (SWIFT's register of IBAN).
 WORDS = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
 
-EMAILS = re.compile(r"(?:mailto:)?(?<![\w.+-])[\w+][\w.+'-]{0,63}@(?:[\w-]+\.)+[a-z]{2,}\b", re.I)
+_LOCAL = r"(?<![\w.+-])[\w+][\w.+'-]{0,63}"
+EMAILS = re.compile(rf"(?:mailto:)?{_LOCAL}{WORDS['at']}(?:[\w-]+{WORDS['dot']})+[a-z]{{2,}}\b", re.I)
 # Without a scheme, only domains whose last part is not a file ending: model.v2.ifc is a file name.
 _REST = r"[^\s<>|\"]*[^\s<>|\".,;:!?)\]}']"
 URLS = re.compile(
-    rf"\b(?:(?:https?|ftps?|sftp)://|www\.){_REST}"
+    rf"\b(?:(?:https?|ftps?|sftp|file|smb)://|www\.){_REST}"
     rf"|(?<![\w./\\@-])(?:[A-Za-z0-9-]+\.)+(?:{WORDS['domains']})(?:\.[a-z]{{2}})?\b(?![.-]?\w)(?:/{_REST})?"
 )
 _WIDE = r"(?: ?[-/.()\u2013]{1,2} ?| )?"  # within one that a label stands before
@@ -68,10 +69,10 @@ IPV4 = re.compile(r"(?<![\w.:/-])(?:\d{1,3}\.){3}\d{1,3}(?:/\d{1,2})?(?::\d{2,5}
 IPV6 = re.compile(r"(?<![\w:.])(?:[0-9a-f]{0,4}:){2,7}[0-9a-f]{0,4}(?:/\d{1,3})?(?![\w:])", re.I)
 SMALL = 32  # four numbers below this are the number of a heading or a version, unless a word says otherwise
 NETWORK = re.compile(r"\b(?:ip|address|server|host|gateway|subnet|dns|vpn|firewall|router|nas|printer)\b", re.I)
-# \\server\share, and C:\folder; a space belongs to a path only if a backslash or the ending of a file follows.
+# \\server\share, C:\folder, /home/login; a space belongs to a path only before a backslash or a file's ending.
 PATHS = re.compile(
     r"(?:\\\\[\w.$-]+|\b[A-Z]:)(?:\\(?:[^\s\\|<>\"]|(?<=\S) (?=[^\\|<>\":\n]{0,40}\\(?!\\)))*)+"
-    r"(?:(?: [\w-]+){1,3}\.[a-z]{3,4}\b|(?<![.,;:)]))"
+    r"(?:(?: [\w-]+){1,3}\.[a-z]{3,4}\b|(?<![.,;:)]))|(?<![\w./])/(?:home|Users)/[^\s|<>\"]*[^\s|<>\".,;:)]"
 )
 LABELLED_SECRETS = re.compile(rf"\b{WORDS['before_secrets']}[\"'`]?(?P<it>[^\s\"'`|]*[^\s\"'`|.,;:)])", re.I)
 KEYS = re.compile("|".join(WORDS["key_forms"]), re.DOTALL)

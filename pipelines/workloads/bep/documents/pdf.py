@@ -6,6 +6,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from logging.handlers import BufferingHandler
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from common.errors import UserError
 from pipelines.workloads.bep.documents import refusing, too_large
 
 if TYPE_CHECKING:
-    from pypdf import PageObject, PdfReader
+    from pypdf import PageObject
 
 SHOWS_TEXT = (b"Tj", b"TJ", b"'", b'"')
 APART = 100  # points between the beginnings of two columns
@@ -40,7 +41,11 @@ def read_pdf(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[
     try:
         with refusing("a PDF", "print it to a new PDF"), pypdf.apply_configuration(None, **caps):
             reader = pypdf.PdfReader(io.BytesIO(content))
-            if reader.is_encrypted and not _opens(reader):
+            opens = not reader.is_encrypted
+            with suppress(pypdf.errors.DependencyError):  # AES needs a package that is not installed
+                # Many are encrypted only to forbid printing, and have no password.
+                opens = opens or reader.decrypt("") != pypdf.PasswordType.NOT_DECRYPTED
+            if not opens:
                 raise UserError("is encrypted; save it without a password")
             size = 0
             for page in reader.pages:
@@ -112,13 +117,3 @@ def _halves(line: str, middle: float, within: bool) -> tuple[str, str] | None:
     if len(line) - len(line.lstrip()) >= 0.8 * middle > 0:
         return "", parts[0]
     return (parts[0], "") if within and len(line) <= middle else None
-
-
-def _opens(reader: "PdfReader") -> bool:
-    """Return whether the empty password opens the file: many are encrypted only to forbid printing."""
-    import pypdf
-
-    try:
-        return reader.decrypt("") != pypdf.PasswordType.NOT_DECRYPTED
-    except pypdf.errors.DependencyError:  # AES needs a package that is not installed
-        return False

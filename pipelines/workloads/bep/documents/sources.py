@@ -45,6 +45,8 @@ UNREAD = "files of this kind cannot be read"
 # Endings of other files -> what to do about them.
 REASONS: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text())
 DECLARED = re.compile(rb"""charset\s*=\s*["']?([\w.:-]+)""", re.I)
+# What browsers read in place of what pages declare, which has fewer signs.
+WIDER = {"iso8859-1": "cp1252", "iso8859-9": "cp1254", "gb2312": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932"}
 FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 # ![words](data:image/png;base64,...), [name]: data:..., and <img src="data:...">
 PICTURES = re.compile(
@@ -88,7 +90,8 @@ def find(source: str) -> Found:
     files: dict[str, Path] = {}
     refused: dict[str, str] = {}
     ignored: dict[str, str] = {}
-    for folder, below, names in os.walk(path):
+    locked: list[OSError] = []
+    for folder, below, names in os.walk(path, onerror=locked.append):
         hidden = [name for name in below if name.startswith(".")]
         ignored |= {f"{_name(Path(folder) / name, path)}/": HIDDEN for name in hidden}
         below[:] = [name for name in below if name not in hidden]
@@ -97,7 +100,7 @@ def find(source: str) -> Found:
             name = _name(file, path)
             if file.name.startswith((".", "~$")):
                 ignored[name] = HIDDEN
-            elif file.is_symlink() and not file.resolve().is_relative_to(root):
+            elif file.is_symlink() and not Path(os.path.realpath(file)).is_relative_to(root):
                 refused[name] = f"is a symbolic link that leads out of {source}; copy the file into the folder"
             elif file.is_symlink():
                 ignored[name] = "a symbolic link within the folder"
@@ -105,6 +108,7 @@ def find(source: str) -> Found:
                 ignored[name] = REASONS.get(file.suffix.lower(), UNREAD)
             else:
                 files[name] = file
+    refused |= {_name(Path(each.filename), path): f"cannot be read: {each.strerror}" for each in locked}
     return Found(dict(sorted(files.items())), dict(sorted(refused.items())), dict(sorted(ignored.items())))
 
 
@@ -177,13 +181,14 @@ def _read_markdown(content: bytes, maximum_bytes: int) -> tuple[str, int | None,
 
 
 def _read_html(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:
-    """Read a page, in the encoding that it declares."""
+    """Read a page: in UTF-8 if it is, whatever it declares, else in the encoding that it declares, as browsers do."""
     declared = DECLARED.search(content, 0, 4096)
-    if declared and not content.startswith(tuple(BYTE_ORDER_MARKS)):
+    utf8 = b"\x1b" not in content and _is_utf8(content)
+    if declared and not utf8 and not content.startswith(tuple(BYTE_ORDER_MARKS)):
         name = declared[1].decode()
         try:
-            if codecs.lookup(name).name != "utf-8":
-                return read_html(content.decode(name))
+            if not (known := codecs.lookup(name).name).startswith("utf"):  # others of Unicode cannot declare in ASCII
+                return read_html(content.decode(WIDER.get(known, known)))
         except (LookupError, UnicodeDecodeError) as error:
             raise UserError(f"cannot be decoded as {name}, which it declares; save it again as UTF-8") from error
     text, _, warnings = _read_text(content, maximum_bytes)
@@ -205,23 +210,18 @@ def _read_text(content: bytes, maximum_bytes: int) -> tuple[str, int | None, lis
             raise UserError("holds binary data; it is not a text file")
         encoding = "utf-16-be" if zeros[0] > zeros[1] else "utf-16-le"
         warnings.append(f"read as {encoding}, though it has no byte order mark")
+    parts = [(content, encoding)]
+    if encoding == "utf-8":  # files pasted together can have lines of another encoding
+        parts = [(each, "utf-8" if _is_utf8(each) else "cp1252") for each in content.splitlines(keepends=True)]
     try:
-        text, others = _decode_lines(content) if encoding == "utf-8" else (content.decode(encoding), 0)
+        text = "".join(each.decode(way) for each, way in parts)
     except UnicodeDecodeError as error:
         tried = encoding if encoding != "utf-8" else "neither UTF-8 nor cp1252"
         raise UserError(f"cannot be decoded ({tried}): byte {error.start} of a line or of the file") from error
-    warnings += [f"lines that are not UTF-8 and were read as cp1252: {others}"] if others else []
+    if others := sum(way == "cp1252" for _, way in parts):
+        warnings.append(f"lines that are not UTF-8 and were read as cp1252: {others}")
     return text, text.count("\f") + 1 if "\f" in text else None, warnings
 
 
-def _decode_lines(content: bytes) -> tuple[str, int]:
-    """Return the text and the number of lines that were cp1252: files pasted together can have both encodings."""
-    lines: list[str] = []
-    others = 0
-    for line in content.splitlines(keepends=True):
-        try:
-            lines.append(line.decode())
-        except UnicodeDecodeError:
-            lines.append(line.decode("cp1252"))
-            others += 1
-    return "".join(lines), others
+def _is_utf8(content: bytes) -> bool:
+    return content.decode(errors="ignore").encode() == content

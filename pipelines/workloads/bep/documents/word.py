@@ -84,7 +84,7 @@ def _omitted(element: "BaseOxmlElement") -> str | None:
             return "runs of hidden text"
     if element.tag == f"{WORD}tr" and element.find(f"{WORD}trPr/{WORD}del") is not None:
         return "deletions"
-    return "" if element.tag == f"{WORD}tc" and _continues(element) else OMITTED.get(element.tag)
+    return "" if element.tag == f"{WORD}tc" and continues(element) else OMITTED.get(element.tag)
 
 
 def _is_item(paragraph: "BaseOxmlElement", lists: Mapping[str | None, bool | None]) -> bool:
@@ -109,7 +109,7 @@ def _is_list(properties: "BaseOxmlElement | None") -> bool | None:
     return bool(numbered.numId is None or numbered.numId.val != 0)
 
 
-def _continues(cell: "BaseOxmlElement") -> bool:
+def continues(cell: "BaseOxmlElement") -> bool:
     """Return whether a cell is part of one that began above or to the left of it."""
     merges = cell.findall(f"{WORD}tcPr/{WORD}vMerge") + cell.findall(f"{WORD}tcPr/{WORD}hMerge")
     return any(merge.get(f"{WORD}val", "continue") == "continue" for merge in merges)

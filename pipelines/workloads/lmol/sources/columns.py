@@ -9,7 +9,7 @@ from pathlib import Path
 
 from common import sheets
 from common.errors import UserError
-from common.foreign_text import other_encoding, printable, unguarded
+from common.foreign_text import other_encoding, printable
 from models.images.inputs import ENDINGS
 
 FORMS = json.loads(Path(__file__).with_suffix(".json").read_text())
@@ -106,8 +106,7 @@ def _cells(table: Path) -> tuple[list[tuple[int, list[str]]], str]:
     if table.suffix.lower() in WHOLE:
         found = sheets.rows(table) if table.suffix.lower() == SHEET else _objects(table)
         return [(line, ["" if cell is None else str(cell).strip() for cell in row]) for line, row in found], ","
-    rows, separator = sheets.cells(table, " ")
-    return [(line, [unguarded(value) for value in row]) for line, row in rows], separator
+    return sheets.cells(table, " ")
 
 
 def _objects(table: Path) -> list[tuple[int, list[object]]]:

@@ -109,6 +109,8 @@ def test_documents_of_a_project_are_one_family():
         ("folder", {"A/1.md": "A", "A/sub/2.md": "A", "B/22-0417 plan.md": "B"}),
         (r"^(\w)/", {"A/1.md": "A", "A/sub/2.md": "A", "B/22-0417 plan.md": "B"}),
         (None, {"B/22-0417 plan.md": "22-0417", "4711_BAP.md": "4711"}),
+        (r"^(A)?", {"A/1.md": "A", "A/sub/2.md": "A"}),  # whose group is of no part of the others
+        (r"\d*(?=\.md)", {"A/1.md": "1", "A/sub/2.md": "2", "plan 2023-05.md": "05"}),
     ],
 )
 def test_projects_are_declared_or_found_by_numbers_in_names(how, found):

@@ -15,6 +15,7 @@ from docx.shared import RGBColor
 from common.errors import UserError
 from models.plans.fields import field_of
 from pipelines.workloads.bep.documents.filling import exchanged, filled
+from pipelines.workloads.bep.documents.word import read_docx
 from pipelines.workloads.bep.input_files import about
 
 PLAN = """# Clash detection
@@ -210,6 +211,63 @@ def test_a_heading_in_a_content_control_has_its_text_below_it():
     content, left = filled(stored(document), PLAN)
     assert left == ["Project name", "Catering", "Lifts"]
     assert exchanged(content, None)["fields"] == {"clashDetection": "Weekly.\n- Hard clashes"}
+
+
+def test_cells_in_content_controls_and_controls_in_cells_are_filled():
+    document, empty = docx.Document(), CONTROL.format(names=nsdecls("w"), hint="", content="")
+    table = document.add_table(3, 2)
+    for row, label in enumerate(("Clash detection", "Project name", "Lifts")):
+        table.cell(row, 0).text = label
+    inside = table.cell(0, 1)._tc  # of which a control holds the paragraph
+    inside.append(parse_xml(empty))
+    inside[-1][1].append(inside.p_lst[0])
+    for element in (table.cell(1, 1)._tc, table.rows[2]._tr):  # which a control holds
+        element.addprevious(control := parse_xml(empty))
+        control[1].append(element)
+    content, left = filled(stored(document), PLAN)
+    assert left == ["Catering"]
+    assert exchanged(content, None)["fields"] == {
+        "clashDetection": "Weekly.\n- Hard clashes",
+        "projectName": "Alder Mill",
+    }
+    assert read_docx(content, 1_000_000)[0].endswith("\nLifts | Two.")
+
+
+def test_a_cell_that_goes_on_from_the_row_above_is_neither_a_label_nor_a_place():
+    document = docx.Document()
+    table = document.add_table(2, 2)
+    table.cell(0, 0).text, table.cell(1, 0).text = "Clash detection", "Project name"
+    for cell, start in zip(table.columns[1].cells, ("", "w:val='restart'"), strict=True):  # the first has none above
+        cell._tc.get_or_add_tcPr().append(parse_xml(f"<w:vMerge {nsdecls('w')} {start}/>"))
+    content, left = filled(stored(document), PLAN)
+    assert left == ["Clash detection", "Catering", "Lifts"]
+    assert exchanged(content, None)["fields"] == {"projectName": "Alder Mill"}
+
+
+def test_a_cell_with_a_space_is_empty():
+    document = docx.Document()
+    table = document.add_table(1, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "Project name", " \n\u00a0"
+    table.cell(0, 1).add_paragraph()
+    content, left = filled(stored(document), PLAN)
+    assert "Project name" not in left
+    assert exchanged(content, None)["fields"] == {"projectName": "Alder Mill"}
+    first, second = docx.Document(io.BytesIO(content)).tables[0].cell(0, 1).paragraphs
+    assert (first.text.strip(), second.text) == ("Alder Mill", "")
+
+
+def test_a_field_that_stands_in_several_places_is_read_whole_and_not_repeated():
+    document = docx.Document()
+    document.add_heading("Clash detection")
+    document.add_paragraph("Weekly.")
+    document.add_heading("Clash detection and resolution", 2)
+    document.add_paragraph("- Hard clashes\n- Soft clashes")  # of two lines
+    document.add_table(1, 2).cell(0, 0).text = "Clash detection"
+    fields = exchanged(stored(document), None)["fields"]
+    assert fields == {"clashDetection": "Weekly.\n- Hard clashes\n- Soft clashes"}
+    content, _ = filled(stored(document), f"# Clash detection\n\n{fields['clashDetection']}\nDaily.\n")
+    texts = "\n".join(each.text for each in docx.Document(io.BytesIO(content)).paragraphs).split("\n")
+    assert [texts.count(line) for line in ("Weekly.", "- Hard clashes", "- Soft clashes", "Daily.")] == [1, 1, 1, 1]
 
 
 def test_a_plan_without_a_heading_is_refused_and_characters_that_word_cannot_hold_are_left_out():

@@ -53,6 +53,23 @@ def test_a_page_comes_in_order_in_the_encoding_that_it_declares(tmp_path, name, 
     assert found.warnings == ("navigation left out: 1", "runs of hidden text left out: 2", "deletions left out: 1")
 
 
+@pytest.mark.parametrize(
+    ("declared", "content"),
+    [
+        ("iso-8859-1", "cp1252"),  # as browsers read it, and most programs write it
+        ("ISO-8859-9", "cp1254"),
+        ("utf-16", "cp1252"),
+        ("iso-8859-1", "utf-8"),
+        ("unicode", "utf-8"),
+        ("no-such", "utf-8"),
+    ],
+)
+def test_a_page_has_all_its_signs_though_it_declares_another_encoding(tmp_path, declared, content):
+    text = "It\u2019s \u20ac 5 \u2013 caf\u00e9"
+    (tmp_path / "a.html").write_bytes(f'<meta charset="{declared}"><p>{text}'.encode(content))
+    assert read(tmp_path / "a.html").text == text
+
+
 def test_a_line_break_in_a_cell_stays_in_its_row_and_an_empty_item_is_none(tmp_path):
     (tmp_path / "a.html").write_text("<table><tr><td>Two<br>lines<td>Ada</table><ul><li></ul><p>Prose.</p>")
     assert read(tmp_path / "a.html").text == "Two lines | Ada\n\nProse."
@@ -90,6 +107,12 @@ def test_a_font_of_no_code_page_has_the_documents_again(tmp_path):
     fonts = rb"{\fonttbl{\f0\fcharset0 A;}{\f1\fcharset204 B;}}"
     (tmp_path / "a.rtf").write_bytes(rb"{\rtf1\ansi\ansicpg1252" + fonts + rb"\f1\'cf\'f0 \f0 caf\'e9\par}")
     assert read(tmp_path / "a.rtf").text == "\u041f\u0440 caf\u00e9"
+
+
+def test_a_text_box_in_rtf_is_read_once_without_what_older_programs_show(tmp_path):
+    box = rb"{\shp{\*\shpinst{\shptxt Boxed\par}}{\shprslt\pard Boxed\par}}"
+    (tmp_path / "a.rtf").write_bytes(rb"{\rtf1 " + box + rb"\pard End\par}")
+    assert read(tmp_path / "a.rtf").text == "Boxed\n\nEnd"
 
 
 def test_comments_of_rtf_are_counted(tmp_path):
@@ -155,7 +178,7 @@ def test_rtf_comes_in_order_in_the_code_pages_of_its_fonts(tmp_path):
         ("a.rtf", rb"{\rtf1 }", "is empty"),
         ("a.txt", rb"{\rtf1 text}", "is an RTF file by its first bytes, although its ending is .txt"),
         ("a.odt", b"PK\x03\x04 and then nothing", "cannot be read as an OpenDocument text"),
-        ("a.html", b'<meta charset="no-such">x', "cannot be decoded as no-such, which it declares"),
+        ("a.html", b'<meta charset="no-such">\xe9', "cannot be decoded as no-such, which it declares"),
         ("a.html", b'<meta charset="ascii">\xe9', "cannot be decoded as ascii, which it declares"),
         ("a.html", b"<script>1</script>", "is empty"),
         ("a.html", b"PK\x03\x04" + bytes(40), "is a zip archive by its first bytes"),

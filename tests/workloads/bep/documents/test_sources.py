@@ -1,6 +1,7 @@
 """Documents are found below a folder and read in their encoding; what cannot be read is said in a line."""
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,7 @@ def test_form_feeds_of_a_text_file_are_its_pages(tmp_path):
         ("a.md", b" \n\t\f\n", "no text|is empty"),
         ("a.txt", b"caf\x81e", "cannot be decoded (neither UTF-8 nor cp1252)"),
         ("a.txt", bytes(range(256)) * 4, "holds binary data"),
+        ("a.txt", b"\0\0AB" * 100, "holds binary data"),
         ("a.txt", b"PK\x03\x04" + bytes(40), "is a zip archive by its first bytes, although its ending is .txt"),
         ("a.docx", b"%PDF-1.4 ...", "is a PDF by its first bytes, although its ending is .docx"),
         ("a.docx", b"Just text.", "is not a docx file by its first bytes"),
@@ -87,6 +89,21 @@ def test_a_folder_is_read_with_all_below_it_and_the_rest_is_named(tmp_path):
     }
 
 
+def test_a_folder_that_cannot_be_entered_is_refused_by_name():
+    with tempfile.TemporaryDirectory() as folder:  # which others may enter
+        Path(folder).chmod(0o755)
+        Path(folder, "a.txt").write_text("x")
+        Path(folder, "locked").mkdir(0o000)
+        user = os.geteuid()
+        try:
+            os.seteuid(user or 65534)  # root may enter any folder
+            found = sources.find(folder)
+        finally:
+            os.seteuid(user)
+    assert list(found.files) == ["a.txt"]
+    assert found.refused == {"locked": "cannot be read: Permission denied"}
+
+
 def test_a_name_that_is_no_text_becomes_one(tmp_path):
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/gr\xf6\xdfe.txt")).write_text("x")
     assert list(sources.find(str(tmp_path)).files) == ["gr\ufffd\ufffde.txt"]
@@ -104,6 +121,13 @@ def test_a_link_out_of_the_folder_is_refused_by_name(tmp_path, target):
     found = sources.find(str(inside))
     assert list(found.files) == ["a.txt"]
     assert "is a symbolic link that leads out of" in found.refused["link.txt"]
+
+
+def test_a_link_to_itself_is_no_document(tmp_path):
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / "loop.txt").symlink_to("loop.txt")
+    found = sources.find(str(tmp_path))
+    assert (list(found.files), list(found.ignored)) == (["a.txt"], ["loop.txt"])
 
 
 def test_the_folder_itself_may_be_a_link_and_a_file_a_source(tmp_path):

@@ -30,6 +30,14 @@ def test_a_zip_that_was_renamed_is_no_word_document(tmp_path):
     assert "is a zip archive but not a Word document" in refusal(tmp_path / "drawings.docx")
 
 
+def test_documents_within_a_document_are_counted(tmp_path):
+    document = docx.Document()
+    document.add_paragraph("Around it.")._p.addnext(parse_xml(f"<w:altChunk {nsdecls('w')}/>"))
+    document.save(tmp_path / "a.docx")
+    found = read(tmp_path / "a.docx")
+    assert (found.text, found.warnings) == ("Around it.", ("embedded documents left out: 1",))
+
+
 def test_a_word_document_comes_in_the_order_of_its_body(tmp_path):
     document = docx.Document()
     document.add_heading("1 Purpose", 1)
