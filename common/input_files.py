@@ -39,8 +39,8 @@ class Inputs:
     # An input with what users leave out.
     completed: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda given: given
     shared: Sequence[str] = ()  # fields that, given as words beside files, hold for every input in these files
-    # (file, answer, name of the run) -> the answer in a format of the workload's own, written beside the file
-    beside: Callable[[Path, Mapping[str, object], str], Path | None] | None = None
+    # Writes (file, answer, name of the run), in a format of the workload's own, beside the file.
+    beside: Callable[[Path, Mapping[str, object], str], None] | None = None
     # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
     served: Mapping[str, float] = field(default_factory=dict)
     # Inputs that a server answers together, perhaps by their settings: few, as others wait meanwhile.

@@ -6,6 +6,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 from common.errors import UserError
@@ -29,11 +30,11 @@ def rows(path: Path) -> list[tuple[int, list[object]]]:
         raise UserError(f"{path}: needs openpyxl (pip install openpyxl); or save the sheet as CSV") from error
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        cells = [list(row) for row in book.worksheets[0].iter_rows(values_only=True)]
+        book.worksheets[0].reset_dimensions()  # some programs state fewer rows than they write; rows are padded below
+        cells = [list(row) for row in zip(*zip_longest(*book.worksheets[0].iter_rows(values_only=True)), strict=True)]
         book.close()
     except (zipfile.BadZipFile, KeyError, ValueError, IndexError, OSError) as error:
-        kind = type(error).__name__
-        raise UserError(f"{path}: not an .xlsx file, or a damaged one ({kind}); save it again") from error
+        raise UserError(f"{path}: not an .xlsx file, or damaged ({type(error).__name__}); save it again") from error
     return [(number, row) for number, row in enumerate(cells, 1) if any(str(cell or "").strip() for cell in row)]
 
 
@@ -59,7 +60,7 @@ def cells(path: Path, lone: str = ",", lines: bool = True) -> tuple[list[tuple[i
         raise UserError(f"{path} cannot be read, or is not UTF-8 ({error}); save it as CSV in UTF-8") from error
     except csv.Error as error:
         raise UserError(f"{path}, line {reader.line_num}: this is not CSV: {error}; save it as CSV again") from error
-    for column in zip(*(row for _, row in rows if any(row)), strict=False) if between != "," else ():
+    for column in zip_longest(*(row for _, row in rows if any(row)), fillvalue="") if between != "," else ():
         numbers = [found for cell in dict.fromkeys(column) if (found := NUMBERS.fullmatch(cell))]
         if {2, 3} <= (kinds := {each.lastindex for each in numbers}) and None not in kinds:
             large = next(each[0] for each in numbers if each.lastindex == 3)

@@ -1,12 +1,13 @@
 // A panel for vehicle routing: customers on a map, and the tours of all solvers in one picture.
 
-const STEP = 4, COLOURS = 10, MOST_SHOWN = 200, MOST_DECIMALS = 3;
+const STEP = 4, COLOURS = 10, MOST_SHOWN = 200, MOST_CAPACITY = 2 ** 24;
 const EXAMPLE = [  // x, y, demand
   [12, 22, 7], [20, 14, 3], [33, 9, 5], [27, 31, 8], [41, 26, 2], [58, 12, 6], [71, 8, 4], [83, 19, 9], [90, 33, 3], [76, 36, 5],
   [64, 41, 7], [93, 55, 2], [85, 68, 6], [72, 62, 8], [88, 87, 4], [66, 83, 5], [48, 91, 3], [36, 72, 9], [19, 80, 6], [9, 58, 4], [24, 52, 2],
 ];
 const ALWAYS = [0, 1e9];  // minutes
 const FAR = 10;  // degrees; a table with a place farther from 0, 0 has none there
+const WIDEST = 10;  // degrees that columns x and y span at most to be taken for longitude and latitude
 // What a column holds, and its usual names without case, accents, spaces and signs; the first one present counts. As JSON,
 // which pipelines/workloads/cvrp/instances/customers.py reads here. Marks stand in the column depot.
 const { marks: MARKS, forms: FORMS, ...COLUMNS } = {
@@ -60,10 +61,9 @@ function routesPanel(place, backend, about) {
   function instance() {
     const most = Number(capacity.value), high = customers.findIndex(each => each.demand > most);
     if (high >= 0) throw new Error(`customer ${high + 1} asks for ${customers[high].demand}; a vehicle must carry at least as much`);
-    const decimals = Math.max(...[most, ...customers.map(each => each.demand)].map(each => (String(each).split(".")[1] ?? "").length));
-    const whole = amount => Math.round(amount * 10 ** Math.min(decimals, MOST_DECIMALS));
+    const [whole, ...demands] = wholeNumbers([most, ...customers.map(each => each.demand)]);
     const at = place => place.map(each => each / 100);
-    const plain = { depot: at(where.depot), customers: customers.map(each => at(each.at)), demands: customers.map(each => whole(each.demand)), capacity: whole(most) };
+    const plain = { depot: at(where.depot), customers: customers.map(each => at(each.at)), demands, capacity: whole };
     if (where.depots?.length) plain.depots = where.depots.map(each => at(each.at));
     if (where.prizes) plain.prizes = customers.map(each => each.prize === undefined ? null : each.prize / (100 * where.scale));
     if (!where.hours) return plain;
@@ -97,7 +97,7 @@ function routesPanel(place, backend, about) {
       const found = readCustomers(decoded(await csv.arrayBuffer()));
       if (found.capacity) capacity.value = found.capacity;
       const unsaid = found.capacity ? "" : `; it names no capacity: a vehicle carries ${capacity.value} unless you type another`;
-      replaced(found, `${csv.name}: ${found.customers.length} customers${unsaid}${found.unused.length ? `; not used: ${found.unused.join(", ")}` : ""}`);
+      replaced(found, `${csv.name}: ${found.customers.length} customers${found.taken ? "; x and y are taken for longitude and latitude" : ""}${unsaid}${found.unused.length ? `; not used: ${found.unused.join(", ")}` : ""}`);
     } catch (error) {
       replaced({ customers: [] }, "no customers");
       report.fail(`${csv.name}: ${error.message}`);
@@ -177,6 +177,13 @@ function routesPanel(place, backend, about) {
   solve();
 }
 
+// Amounts times the least power of ten that makes all of them whole, as whole_numbers of customers.py.
+function wholeNumbers(amounts) {
+  const decimals = Math.max(...amounts.map(each => (String(each).split(".")[1] ?? "").length)), most = Math.max(...amounts);
+  if (most * 10 ** decimals > MOST_CAPACITY) throw new Error(`demands and capacity have ${decimals} decimals and go up to ${most}; round them so that, written without the point, none is above ${MOST_CAPACITY}`);
+  return amounts.map(each => Math.round(each * 10 ** decimals));
+}
+
 // A file's text in UTF-8, else as Windows writes it.
 function decoded(bytes) {
   try {
@@ -220,11 +227,15 @@ function readCustomers(text) {
     const hours = ["open", "close"].map((what, i) => minutes(what, ALWAYS[i], row[at.hours] ? span[i] : undefined));
     if (hours[0] > hours[1]) throw new Error(`row ${number}: opens after it closes`);
     const marked = MARKS.includes(row[at.depot]?.toLowerCase()) || row[at.name]?.toLowerCase() == "depot";
-    const prize = row[at.prize] ? value("prize") : undefined;
-    return { number, cells: row, place: axes.map(value), marked, hours, prize, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity: row[at.capacity] };
+    const [prize, capacity] = ["prize", "capacity"].map(what => row[at[what]] ? value(what) : undefined);
+    return { number, cells: row, place: axes.map(value), marked, hours, prize, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity };
   });
   if (rows.length > MOST_SHOWN + 1) throw new Error(`it has ${rows.length - 1} customers; at most ${MOST_SHOWN} can be shown`);
   const marked = rows.filter(each => each.marked), depot = marked[0] ?? rows[0], others = rows.filter(each => each != depot && !each.marked);
+  const loaded = [depot, ...marked].find(each => each.cells[at.demand] && each.demand());
+  if (loaded) throw new Error(`row ${loaded.number} is the depot, ${marked.length ? "as it says" : "being the first"}, but its demand is ${loaded.demand()}; give your own place a first row with demand 0, or add a column depot with 1 in its row`);
+  const [first, ...more] = rows.filter(each => each.capacity !== undefined), another = more.find(each => each.capacity != first.capacity);
+  if (another) throw new Error(`capacity is ${first.capacity} in row ${first.number} and ${another.capacity} in row ${another.number}; all vehicles are alike here, so type one number`);
   const given = rows.flatMap(({ cells }) => ["open", "close"].map(what => cells[at[what]])).filter(cell => cell);
   const numbers = given.filter(cell => /^(?!0\d)\d+[.,]?\d*$/.test(cell)).map(cell => Number(cell.replace(",", "."))), most = Math.max(...numbers);
   if (degrees && numbers.length && (numbers.length < given.length || !(most > 24 && most <= 1440))) throw new Error(`opening hours such as ${most} would mean minutes; type times, such as 8:30`);
@@ -239,13 +250,17 @@ function readCustomers(text) {
   if (far) throw new Error(`row ${far.number}: ${far.place.join(", ")} is no longitude and latitude; are they exchanged?`);
   const bounds = axis => [Math.min(...rows.map(each => each.place[axis])), Math.max(...rows.map(each => each.place[axis]))];
   const [[west, east], [south, north]] = [bounds(0), bounds(1)], km = 6371.0088 * Math.PI / 180;
-  const [across, up] = degrees ? [km * Math.cos((south + north) / 2 * Math.PI / 180), km] : [1, 1];
+  // As _looks_like_degrees of customers.py: in range, near each other, fine, off the unit square.
+  const fine = rows.filter(({ place }) => place.some(each => Math.abs(100 * each - Math.round(100 * each)) > 1e-6)).length > rows.length / 2;
+  const inRange = Math.max(-west, east) <= 180 && Math.max(-south, north) <= 90 && Math.max(east - west, north - south) <= WIDEST;
+  const taken = !degrees && fine && inRange && (Math.min(west, south) < 0 || Math.max(east, north) > 1), sphere = degrees || taken;
+  const [across, up] = sphere ? [km * Math.cos((south + north) / 2 * Math.PI / 180), km] : [1, 1];
   const extent = Math.max(across * (east - west), up * (north - south)) || 1;
   const onMap = ([x, y]) => [4 + 92 * across * (x - west) / extent, 4 + 92 * up * (north - y) / extent];
   return {
-    where: { depot: onMap(depot.place), depots: marked.slice(1).map(each => ({ at: onMap(each.place), hours: each.hours })), scale: extent / 92, unit: degrees ? "\u00a0km" : "", hours: Math.max(at.open, at.close, at.hours) >= 0 ? depot.hours : null, prizes: at.prize >= 0 },
+    where: { depot: onMap(depot.place), depots: marked.slice(1).map(each => ({ at: onMap(each.place), hours: each.hours })), scale: extent / 92, unit: sphere ? "\u00a0km" : "", hours: Math.max(at.open, at.close, at.hours) >= 0 ? depot.hours : null, prizes: at.prize >= 0 },
     customers: others.map(each => ({ at: onMap(each.place), demand: each.demand(), hours: each.hours, service: each.service, prize: each.prize, name: each.name })),
-    capacity: Number(rows.find(each => each.capacity)?.capacity) || null,
+    capacity: first?.capacity || null, taken,
     unused: named.filter((name, i) => name && !Object.values(at).includes(i)),
   };
 }

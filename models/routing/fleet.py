@@ -18,8 +18,7 @@ def plan(
 
     It is never costlier than `start`. Raises ValueError where no plan is found that serves all who must be served.
     """
-    if (rounds > 0) == (seconds > 0):
-        raise ValueError(f"rounds is {rounds} and seconds {seconds}; give one of them")
+    assert (rounds > 0) != (seconds > 0), "one of them bounds the search"
     if reason := native.unavailable():
         raise ValueError(f"only native code solves more than the plain CVRP, and this machine has none: {reason}")
     if problem.customers > MOST_CUSTOMERS:
@@ -93,13 +92,15 @@ def answer(problem: Problem, plan: Plan) -> dict[str, object]:
     """Return a plan as models answer, with its cost.
 
     `arrivals` are as in `schedule`, `vehicles` and `depots` the numbers of each route's where there are several,
-    `left_out` the customers whose prizes are lost.
+    `left_out` the customers whose prizes are lost; `open_routes` says that no route goes back.
     """
     routes, kinds = plan
     found: dict[str, object] = {"routes": routes, "cost": cost_of(problem, routes, kinds)}
     if problem.windows is not None:
         times = [schedule(problem, *each) for each in zip(routes, kinds, strict=True)]
         found["arrivals"] = [[round(at, 6) for at in each] for each in times]
+    if problem.open_routes:
+        found["open_routes"] = True
     if len(problem.vehicles) > 1:
         found["vehicles"] = kinds
     if problem.depots > 1:

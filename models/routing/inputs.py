@@ -101,14 +101,15 @@ class RoutingInput(Input):
         if isinstance(vehicles := given.get("vehicles"), list | tuple):
             capacities = [each.get("capacity") for each in vehicles if isinstance(each, dict)]
             most = max((each for each in capacities if isinstance(each, int | float)), default=None)
-            given = given if most is None else {"capacity": most, **given}
+            given = given if most is None else {**given, "capacity": most}
         if (matrix := given.get("distances")) is not None and "customers" not in given:
             try:
                 square = np.array(matrix, float)
-                depot, *customers = in_a_plane((square + square.T) / 2).tolist()
+                depot, *places = in_a_plane((square + square.T) / 2).tolist()
             except (TypeError, ValueError) as error:
                 raise ValueError("distances must be a square of numbers, a row for each node") from error
-            given = {**given, "depot": depot, "customers": customers}
+            last = len(demands) if isinstance(demands, list | tuple) else None  # further depots come behind
+            given = {**given, "depot": depot, "customers": places[:last]}
         return given
 
     @model_validator(mode="after")
@@ -116,9 +117,9 @@ class RoutingInput(Input):
         if self.degrees:
             if len(self.customers) > MOST_CUSTOMERS:
                 raise ValueError(f"distances on the sphere are held for at most {MOST_CUSTOMERS} customers")
-            for who, (longitude, latitude) in enumerate((self.depot, *self.customers)):
+            for who, (longitude, latitude) in enumerate((*self.depots, self.depot, *self.customers), -len(self.depots)):
                 if not (abs(longitude) <= 180 and abs(latitude) <= 90):
-                    at = f"{f'customer {who}' if who else 'the depot'} is at ({longitude:g}, {latitude:g})"
+                    at = f"{f'customer {who}' if who > 0 else 'a depot'} is at ({longitude:g}, {latitude:g})"
                     pair = "longitude (-180 to 180) and latitude (-90 to 90), in this order"
                     raise ValueError(f"{at}, which is no {pair}; with degrees=false coordinates lie in a plane")
         nodes = 1 + len(self.customers) + len(self.depots)

@@ -18,6 +18,7 @@ from models.routing.encoder import DistanceBiasedAttention, EncoderLayer, NodeEm
 from models.routing.environment import Instances, Routes, route_ends, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
+from models.routing.problems import untaken
 from models.routing.solve import Asked, answer_all, check_work, found_by, given_problem, solve_all
 
 SPACED = 20  # customers at which distances keep their unit
@@ -163,9 +164,11 @@ class RoutingPolicy(io.Model):
 
     def prepared(self, given: RoutingInput, settings: RoutingSettings) -> tuple[RoutingInput, Asked]:
         """Return the input and its problem."""
-        check_work(len(given.customers), settings)
+        problem = problem_of(given)
         initial = None if given.initial is None else [list(route) for route in given.initial]
-        return given, Asked(problem_of(given), given.item, initial)
+        if initial is None and (problem.plain or (self.config.rules and not untaken(problem))):
+            check_work(problem.customers, settings)
+        return given, Asked(problem, given.item, initial)
 
     def answers(
         self, prepared: Sequence[tuple[RoutingInput, Asked]], settings: RoutingSettings
@@ -182,7 +185,7 @@ class RoutingPolicy(io.Model):
             own = dict(zip(("routes", "cost"), next(solved), strict=True)) if asked.problem.plain else next(others)
             name = {} if given.name is None else {"name": given.name}
             by = {} if "error" in own else {"by": found_by(self, asked, settings)}
-            found.append({**name, **own, **({"unit": "km"} if given.degrees else {}), **by})
+            found.append({**name, **own, **({"unit": "km"} if given.degrees and given.distances is None else {}), **by})
         return found
 
     def compile(self, *args: object, **kwargs: object) -> None:

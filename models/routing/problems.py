@@ -93,9 +93,9 @@ class Problem:
     def plain(self) -> bool:
         """Whether nothing is asked beyond the symmetric CVRP."""
         parts = (self.durations, self.windows, self.prizes)  # times of service alone limit nothing
-        uneven = self.matrix is not None and not np.array_equal(self.matrix, self.matrix.T)
-        more = self.fleet or self.open_routes or self.depots > 1 or uneven
-        return all(part is None for part in parts) and not more
+        if self.fleet or self.open_routes or self.depots > 1 or any(part is not None for part in parts):
+            return False
+        return self.matrix is None or np.array_equal(self.matrix, self.matrix.T)
 
     @property
     def customers(self) -> int:
@@ -127,7 +127,7 @@ class Problem:
     def tolerance(self) -> float:
         """What sums of times and lengths may exceed their limits by, because they are rounded."""
         bounds = np.array([*self.opening[:, 1], *(b for kind in self.vehicles for b in kind[-2:])])
-        return float(ERRORS * np.abs(bounds[np.isfinite(bounds)]).max(initial=0))
+        return float(ERRORS * np.abs(bounds[bounds < MAX_COORDINATE]).max(initial=0))  # what is later is no bound
 
 
 def distances(problem: Problem) -> np.ndarray:

@@ -102,6 +102,8 @@ def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Ro
     chosen = settings.model_copy(update={"milliseconds": 0, "starts": settings.starts or few})
     items = torch.tensor([asked.item])
     routes = mended(problem, routes_of(best_tours(policy, [problem], instances, items, chosen, settings.seed)[0]))
+    if alone and not all(fleet.keeps(problem, route) for route in routes):
+        return None  # a customer whom no route can serve: ruin and recreate says which
     available = problem.vehicles[0].available
     if alone and available is not None and len(routes) > available:
         takes = f"the policy's plan takes {len(routes)} vehicles"

@@ -178,11 +178,11 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
     async def rivals(body: bodies.Rivals) -> Response:
         if (solve := inputs.rivals) is None:
             raise Refused(404, f"there are no rivals of {run.name}")
-        asked, _ = await asyncio.to_thread(run.usable, body.input, body.settings)
+        asked, chosen = await asyncio.to_thread(run.usable, body.input, body.settings)
 
         def solved() -> dict[str, Plain]:
             began = time.perf_counter()  # in the model's turn: waiting for it must not lengthen the others' time
-            own = usable(*run.trained.together([asked], body.settings))
+            own = usable(*run.trained.together([asked], chosen.model_dump(exclude_unset=True)))
             taken = 1000 * (time.perf_counter() - began)
             others = solve(asked, min(body.milliseconds or taken, bodies.MAX_MILLISECONDS) / 1000)
             return {**others, "model": {**own, "milliseconds": taken}}

@@ -48,7 +48,7 @@ def main(name: str, customers: int, instances: int, rounds: int, methods: list[s
         bench = Bench(Config.model_validate(common), problems, map_items)
         if kind in ("local", "then"):
             return bench.from_savings(float(budget), kind == "then")
-        return bench.by_solver(kind, float(budget) / 1000)
+        return bench.by_solver(kind, float(budget))
 
     found: dict[str, list[Solved]] = {method: [] for method in methods}
     for _ in range(rounds):

@@ -232,6 +232,13 @@ def test_rivals_have_the_time_that_the_model_takes_and_not_what_it_waits(tmp_pat
     assert allowed[0] < 0.6
 
 
+def test_the_model_beside_its_rivals_keeps_to_the_seconds_of_an_answer(tmp_path):
+    io.save(MODELS["cvrp"](), tmp_path / "small")
+    timed = {**SQUARE, "customers": SQUARE["customers"] * 40, "demands": SQUARE["demands"] * 40, "hours": [0, 1e6]}
+    with served([f"cvrp={tmp_path / 'small'}"], Limits(seconds=1)) as port:
+        assert ask(port, "/runs/cvrp/small/rivals", {"input": timed, "milliseconds": 1})[0] == 200
+
+
 SITES = [
     ({"origin": "http://localhost"}, 200),
     ({"origin": "http://localhost:8000", "host": "localhost:8000"}, 200),

@@ -143,7 +143,7 @@ def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
-ROUNDINGS = ("exact", "round", "trunc")  # in the order of tours.h
+ROUNDINGS = ("exact", "round", "trunc", "dimacs")  # in the order of tours.h
 KINDS = {"savings": 1, "sweep": 2, "nearest": 4, "random": 8}  # of start tours, as in solve.cpp
 
 

@@ -30,7 +30,7 @@ inline double thread_seconds() {  // of CPU time, so that a busy machine changes
 }
 
 // How distances are had: from a matrix, or from places in a plane, then rounded (numbers as in __init__.py).
-enum Rounding : int { EXACT, ROUND, TRUNC };
+enum Rounding : int { EXACT, ROUND, TRUNC, DIMACS };  // the last cuts to one decimal
 constexpr int MOST_HELD = 2000;  // customers up to which distances between places are computed once, as a matrix
 
 constexpr int FEW = 100;         // customers up to which neighbours are found by sorting all distances
@@ -78,6 +78,7 @@ class Problem {
     std::vector<std::pair<float, int>> others;
 
     static double rounded(double length, Rounding how) {
+        if (how == DIMACS) return std::floor(10 * length) / 10;
         return how == EXACT ? length : how == ROUND ? std::floor(length + 0.5) : std::floor(length);
     }
     double straight(int u, int v) const {

@@ -28,6 +28,7 @@ from pipelines.workloads.cvrp.instances.vrp_files import solution_text
 from pipelines.workloads.cvrp.prepare import load
 from pipelines.workloads.cvrp.solvers.heuristics import HEURISTICS
 from pipelines.workloads.cvrp.solvers.solving import Bench, Solved
+from pipelines.workloads.cvrp.solvers.validator import InvalidTourError
 
 MOST_SCORES = 1e10  # (step of a tour, node) pairs per problem; a network takes some minutes for them on a core
 
@@ -68,11 +69,13 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
             why = f", as it does not read {reason}" if model is not None else ""
             more = f"{name} is more than a plain CVRP"
             print(f"{more}: native ruin and recreate solves it, no network{why}", file=sys.stderr)
-            methods = bench.fleets(None)
-            return _evaluation(name, bench, methods, methods[0])
-        own = [bench.with_model(model, device, *way) for way in _ways(config)]
-        methods = bench.fleets(model)
-        return _evaluation(name, bench, [*own, *methods], own[-1], methods[0])
+            model = None
+        methods, own = bench.fleets(model), list[Solved]()
+        try:
+            own = [bench.with_model(model, device, *way) for way in _ways(config) if model is not None]
+        except InvalidTourError as error:
+            print(f"{name}: the policy's own tours are left out, as not all are solutions ({error})", file=sys.stderr)
+        return _evaluation(name, bench, [*own, *methods], [methods[0], *own][-1], methods[0])
     bench = _bounded(name, bench, model)
     settings = bench.config.evaluation
     built = {kind: bench.each(label, solve) for kind, (label, solve) in HEURISTICS.items()}
@@ -115,7 +118,7 @@ def _evaluation(
             "customers": [problem.customers for problem in problems],
             "cost": headline.costs.tolist(),
             "reference": reference.costs.tolist() + [None] * (len(problems) - len(reference.costs)),
-            "routes": [" | ".join(" ".join(map(str, route)) for route in routes) for routes in headline.routes],
+            "routes": [" | ".join(" ".join(map(str, route)) for route in plan.routes) for plan in headline.plans],
         },
         files=_files(name, problems, last, reference),
     )
@@ -221,11 +224,13 @@ def _files(name: str, problems: Sequence[Problem], solved: Solved, reference: Re
     order = np.argsort(_longer(solved.costs, reference.costs))
     picks = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]} if len(order) > 1 else {"only": 0}
     drawings = [
-        {"which": which, "name": problems[i].name, "locs": problems[i].locs.tolist(), "routes": solved.routes[i]}
-        | {"cost": float(solved.costs[i]), "reference": float(reference.costs[i])}
+        {"which": which, "name": problem.name, "locs": problem.locs.tolist(), "routes": routes}
+        | {"ends": [problem.depot_nodes[problem.vehicles[kind].depot] for kind in kinds]}
+        | {"open_routes": problem.open_routes, "cost": float(solved.costs[i]), "reference": float(reference.costs[i])}
         for which, i in picks.items()
+        for problem, (routes, kinds) in [(problems[i], solved.plans[i])]
     ]
     files = {f"{name}.tours.jsonl": "".join(json.dumps(drawing) + "\n" for drawing in drawings)}
     if problems[0].name == name:  # from a .vrp file, which holds one problem
-        files[f"{name}.sol"] = solution_text(solved.routes[0], solved.costs[0])
+        files[f"{name}.sol"] = solution_text(solved.plans[0].routes, solved.costs[0])
     return files

@@ -16,7 +16,7 @@ from common.errors import UserError
 from common.input_files import Given, Inputs, each_file
 from common.plain import Plain
 from models.routing.inputs import MOST_ASKED, RoutingInput, RoutingSettings, VehiclesInput, problem_of
-from models.routing.problems import Plan, Problem, cost_of, distances
+from models.routing.problems import MAX_COORDINATE, MOST_CUSTOMERS, Plan, Problem, cost_of, distances
 from pipelines.workloads.cvrp.instances.customers import TABLES, completed, read_table, write_routes
 from pipelines.workloads.cvrp.instances.files import ENDINGS, of_ours
 from pipelines.workloads.cvrp.instances.files import read as read_instances
@@ -52,7 +52,7 @@ def _inputs(names: dict[str, Mapping[str, str]], path: Path) -> Iterator[tuple[s
 def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     """Return a problem as an input of the models."""
     (depot, *places), last = problem.locs.tolist(), problem.customers
-    hours, *windows = [None] if problem.windows is None else problem.windows.tolist()
+    hours, *windows = [None] if problem.windows is None else problem.windows.clip(max=MAX_COORDINATE).tolist()
     measured = problem.metric != "EUC_2D" or problem.matrix is not None
 
     def finite(most: float) -> float | None:
@@ -81,31 +81,28 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def beside(path: Path, answer: Mapping[str, Any], run: str) -> Path | None:
+def beside(path: Path, answer: Mapping[str, Any], run: str) -> None:
     """Write the routes for a table, or for a `.vrp` file as NAME.RUN.sol; NAME.sol is its best known solution."""
     if path.suffix.lower() in TABLES:
-        tours = write_routes(path, answer, run)
-        print(f"tours: {' and '.join(map(str, tours))}", file=sys.stderr)
-        return tours[0]
-    if path.suffix.lower() != ".vrp":
-        return None
-    written = path.with_suffix(f".{run}.sol")
-    write_text(written, solution_text(answer["routes"], answer["cost"]))
-    return written
+        print(f"tours: {' and '.join(map(str, write_routes(path, answer, run)))}", file=sys.stderr)
+    elif path.suffix.lower() == ".vrp":
+        write_text(path.with_suffix(f".{run}.sol"), solution_text(answer["routes"], answer["cost"]))
 
 
 def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
     """Return the routes of savings and of solvers, within `seconds` of CPU time each, with their costs and times.
 
-    Without native code there is no ruin and recreate.
+    Without native code there is no ruin and recreate, for very many customers neither that nor PyVRP.
     """
     from models.routing import fleet, native
 
     problem, found = problem_of(given), dict[str, dict[str, Plain]]()
-    ways: dict[str, Callable[[], Plan | None]] = {"PyVRP": lambda: pyvrp_plan(problem, seconds, 0)}
+    ways = dict[str, Callable[[], Plan | None]]()
     if problem.plain:
-        ways = {"savings": lambda: Plan(savings(problem), []), **ways}
-        if not native.unavailable():
+        ways["savings"] = lambda: Plan(savings(problem), [])
+    if problem.customers <= MOST_CUSTOMERS:  # as the others hold all distances
+        ways["PyVRP"] = lambda: pyvrp_plan(problem, seconds, 0)
+        if problem.plain and not native.unavailable():
             ways["ruin and recreate"] = lambda: fleet.plan(problem, seconds=seconds)
     for name, solve in ways.items():
         began = time.perf_counter()

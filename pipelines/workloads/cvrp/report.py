@@ -81,17 +81,19 @@ def _tours(evaluation: Evaluation) -> list[tuple[Markup, str]]:
 
 
 def _tour(drawing: Mapping[str, Any]) -> tuple[Markup, str]:
-    figure, locs = Figure(figsize=(4, 4)), drawing["locs"]
+    figure, locs, routes = Figure(figsize=(4, 4)), drawing["locs"], drawing["routes"]
+    ends, back = drawing.get("ends", [0] * len(routes)), 0 if drawing.get("open_routes") else 1
     axis = figure.add_axes((0, 0, 1, 1))
-    for route in drawing["routes"]:
-        path = [locs[node] for node in (0, *route, 0)]
+    for depot, route in zip(ends, routes, strict=True):
+        path = [locs[node] for node in (depot, *route, *[depot] * back)]
         axis.plot([x for x, _ in path], [y for _, y in path], "-o", linewidth=1.2, markersize=3)
-    axis.plot(*locs[0], "s", color="black", markersize=7)
+    for depot in {0, *ends}:
+        axis.plot(*locs[depot], "s", color="black", markersize=7)
     axis.set_aspect("equal", adjustable="datalim")
     axis.set(xticks=[], yticks=[])
     axis.spines[:].set_color("#cccccc")
     caption = f"{drawing['which']}: {drawing['name']}, cost {drawing['cost']:.4g}"
     if drawing["reference"]:
         caption += f" (reference {drawing['reference']:.4g})"
-    seen = f"{len(drawing['routes'])} routes from the depot through {len(locs) - 1} customers"
+    seen = f"{len(routes)} routes from the depot through {sum(map(len, routes))} customers"
     return svg(figure, f"{seen}, {caption}"), caption

@@ -15,7 +15,7 @@ import numpy as np
 import tokenizers
 
 from common.disk.prepared import MANIFEST
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.workers import in_order, progress
 from models import io
 from models.stories.tiny_transformer import TinyTransformer
@@ -173,10 +173,8 @@ def cut(pieces: Iterable[str], characters: int) -> Iterator[str]:
 
 def load_base(base: str) -> TinyTransformer:
     """Return the model that `model.base` names. Raises UserError where there is none that tells stories."""
-    try:
+    with as_user_error(f"model.base={base}: ", f"; give a model of stories, such as {SHIPPED}"):
         model = io.load(base)
-    except ValueError as error:
-        raise UserError(f"model.base={base}: {error}; give a model of stories, such as {SHIPPED}") from error
     if not isinstance(model, TinyTransformer):
         raise UserError(f"model.base={base} is a {model.family}; give a model of stories, such as {SHIPPED}")
     return model

@@ -436,11 +436,12 @@ def test_no_tour_is_longer_than_one_given_and_one_search_is_made_without_time():
 def test_distances_between_places_are_rounded_as_asked(rounding):
     instances = make_instances(4, 5, capacity=12)
     instances.locs.mul_(10)
-    rounded = {"exact": float, "round": lambda length: math.floor(length + 0.5), "trunc": math.floor}[rounding]
+    rounded = {"exact": float, "round": lambda length: math.floor(length + 0.5), "trunc": math.floor}
+    rounded["dimacs"] = lambda length: math.floor(10 * length) / 10
 
     def length(locs, routes):
         steps = [pair for route in routes for pair in itertools.pairwise([0, *route, 0])]
-        return sum(rounded(math.dist(locs[a], locs[b])) for a, b in steps)
+        return sum(rounded[rounding](math.dist(locs[a], locs[b])) for a, b in steps)
 
     measured = native.Measured(
         instances.demand.double(), instances.capacity.double(), None, instances.locs.double(), rounding

@@ -150,7 +150,7 @@ def test_a_comma_in_a_name_is_no_decimal_point(tmp_path):
     path = written(tmp_path, f"sep=;\n{text}".replace("Spandau, 2 West", "7,5 t"), "german.csv")
     assert "7,5 t" in read_table(path).names
     path = written(tmp_path, text, "german.csv")
-    table, _ = write_routes(path, {"routes": [[2, 1], [3, 4, 5, 6, 7]]}, "model")
+    table, _ = write_routes(path, {"routes": [[2, 1], [3, 4, 5, 6, 7]], "unit": "km"}, "model")
     assert [row["name"] for row in csv.DictReader(table.read_text().splitlines())][2] == "Spandau, 2 West"
 
 
@@ -237,9 +237,11 @@ def test_unusable_files_are_named(tmp_path):
         == "has 1 rows below its header; give the depot one, and each customer"
     )
     assert refusal(written(tmp_path, "")).startswith("there is no column lon and lat")
-    assert refusal(written(tmp_path, "no zip", "a.xlsx")).startswith("not an .xlsx file, or a damaged one (BadZipFile)")
+    assert refusal(written(tmp_path, "no zip", "a.xlsx")).startswith("not an .xlsx file, or damaged (BadZipFile)")
     assert refusal(written(tmp_path, "{}", "a.geojson")).startswith("not a FeatureCollection of points")
-    assert "there is no capacity; give what a vehicle carries as capacity=100" in refusal(written(tmp_path, BERLIN))
+    assert "there is no capacity; give capacity=100, to evaluate evaluation.capacity=100, or" in refusal(
+        written(tmp_path, BERLIN)
+    )
 
 
 def test_without_openpyxl_the_extra_is_named(tmp_path, monkeypatch):
@@ -259,9 +261,11 @@ def test_a_capacity_is_a_column_and_a_word_overrides_it(tmp_path):
     assert refusal(written(tmp_path, text.replace("7,20", "7,21"))).startswith(
         "capacity is 20 in row 2 and 21 in row 4; all"
     )
-    with pytest.raises(UserError, match=r"there is no capacity; give what a vehicle carries as capacity=100"):
+    with pytest.raises(
+        UserError, match=r"customers.csv: there is no capacity; give .* to evaluate evaluation.capacity=100"
+    ):
         read(written(tmp_path, "x,y,demand\n1,2,0\n3,4,5\n"))
-    with pytest.raises(UserError, match=r"customer 1 asks for 5, more than the capacity of 4"):
+    with pytest.raises(UserError, match=r"customers.csv: customer 1 asks for 5, more than the capacity of 4"):
         read(tmp_path / "customers.csv", capacity=4)
 
 
@@ -287,13 +291,13 @@ def test_depots_with_hours_of_their_own_prizes_and_kinds_of_vehicles(tmp_path):
     assert [vehicles.depot for vehicles in problem.vehicles] == [0, 1]
     found = fleet.answer(problem, plan(problem, seconds=0.005))
     assert sorted(zip(found["depots"], found["routes"], strict=True)) == [(0, [1]), (1, [2])]
-    table, _ = write_routes(path, found, "model")
+    table, _ = write_routes(path, {**found, "unit": "km"}, "model")
     rows = [list(row.values())[:4] for row in csv.DictReader(table.read_text().splitlines())]
     tours = {tuple(name for route, _, _, name in rows if route == number) for number in "12"}
     assert tours == {("north", "Anna", "north"), ("south", "Bert", "south")}
     shapes = json.loads((tmp_path / "customers.model.routes.geojson").read_text())["features"]
     assert [each["properties"]["name"] for each in shapes if "depot" in each["properties"]] == ["north", "south"]
-    left_out = {"routes": [[1]], "depots": [0]}
+    left_out = {"routes": [[1]], "depots": [0], "unit": "km"}
     table, _ = write_routes(path, left_out, "fewer")
     assert "Bert" not in table.read_text()
 
@@ -351,7 +355,7 @@ def test_amounts_become_whole_numbers_in_the_same_ratio(amounts):
 
 def test_tours_of_degrees_are_a_table_and_a_map(tmp_path):
     path = written(tmp_path, BERLIN)
-    table, _ = write_routes(path, {"routes": [[2, 1], [3, 4, 5, 6, 7]]}, "model")
+    table, _ = write_routes(path, {"routes": [[2, 1], [3, 4, 5, 6, 7]], "unit": "km"}, "model")
     rows = list(csv.DictReader(table.read_text().splitlines()))
     assert [row["name"] for row in rows[:4]] == ["Yard", "Potsdam", "Spandau", "Yard"]
     assert [row["row"] for row in rows[:4]] == ["2", "4", "3", "2"]
@@ -422,7 +426,7 @@ Bert,13.30,52.55,1234567,9:05,12:00
 def test_tours_have_times_as_hours_were_given(tmp_path, text, expected):
     path = written(tmp_path, text)
     arrivals = [[531.9, 480.0, 545.2, 557.6]]
-    answer = {"routes": [[1, 2]], "arrivals": arrivals}
+    answer = {"routes": [[1, 2]], "arrivals": arrivals, **({"unit": "km"} if expected else {})}
     table, *shapes = write_routes(path, answer, "mine")
     rows = list(csv.DictReader(table.read_text().splitlines()))
     times = expected or ["531.9", "480", "545.2", "557.6"]

@@ -1,5 +1,7 @@
 """The evaluation leaves out what cannot solve a set of problems, and says so, or refuses it by name."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -22,12 +24,12 @@ def alone(source, function, batch_size=64):
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def evaluated(path, model=None, **settings):
+def evaluated(path, model=None, rules=False, **settings):
     kind = "gt" if model else "savings"
     settings = {"instances": str(path), "reference_seconds": 0.001, "augment": False, **settings}
     config = Config.model_validate({"model": {"kind": kind}, "evaluation": settings})
     torch.manual_seed(0)
-    models = {"made": RoutingPolicy(RoutingConfig(width=16, heads=2, layers=1))} if model else {}
+    models = {"made": RoutingPolicy(RoutingConfig(width=16, heads=2, layers=1, rules=rules))} if model else {}
     (found,) = evaluation.evaluate(config, models, path.parent, CPU, alone)
     return found
 
@@ -65,6 +67,34 @@ def test_solvers_have_as_much_time_as_the_model_if_asked_to(tmp_path):
     methods = [row["method"] for row in evaluated(vrp(tmp_path, SMALL), milliseconds=3, reference_seconds=None).table]
     assert [method for method in methods if method.startswith("HGS")] == ["HGS, 3 ms"]
     assert not [method for method in methods if method.endswith(" ms") and not method.endswith(", 3 ms")]
+
+
+@pytest.mark.parametrize("milliseconds", [0.123, 1.001])
+def test_methods_of_equal_time_have_one_row_each(tmp_path, milliseconds):
+    for text in (SMALL, SMALL.replace("CAPACITY", "DISTANCE : 107\nCAPACITY")):
+        for seconds in (milliseconds / 1000, None):
+            found = evaluated(vrp(tmp_path, text), milliseconds=milliseconds, reference_seconds=seconds)
+            methods = [row["method"] for row in found.table]
+            assert len(methods) == len(set(methods)) > 1
+
+
+def test_a_policy_whose_tours_take_too_many_vehicles_is_left_out_and_the_others_are_compared(tmp_path, capsys):
+    text = SMALL.replace("TYPE : CVRP", "TYPE : VRPTW\nVEHICLES : 1").replace("CAPACITY : 100", "CAPACITY : 255")
+    times = "TIME_WINDOW_SECTION\n1 0 999\n2 0 300\n3 100 110\n4 200 210\n5 300 310\n6 400 410\n"
+    found = evaluated(vrp(tmp_path, text.replace("DEPOT_", f"{times}DEPOT_")), model=True, rules=True, decode="greedy")
+    said = capsys.readouterr().err
+    assert "the policy's own tours are left out, as not all are solutions (small: " in said
+    assert "vehicles of kind 0 are used; there are 1)" in said
+    assert found.summary["last"] == found.table[0]["method"] == "ruin and recreate, 5 ms"
+
+
+def test_pictures_know_where_routes_begin_and_whether_they_end_there(tmp_path):
+    text = SMALL.replace("TYPE : CVRP", "TYPE : OVRP").replace("6 25", "6 0").replace(" 1\n -1", " 1\n 6\n -1")
+    found = evaluated(vrp(tmp_path, text))
+    drawing = json.loads(found.files["small.tours.jsonl"])
+    assert drawing["open_routes"] is True
+    assert len(drawing["ends"]) == len(drawing["routes"])
+    assert {*drawing["ends"]} <= {0, 5}
 
 
 def test_very_many_customers_are_for_the_heuristics_and_our_own_searches(tmp_path, monkeypatch, capsys):

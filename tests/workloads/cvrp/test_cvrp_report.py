@@ -113,3 +113,19 @@ def test_names_of_instances_are_no_markup():
     assert caption == "only: a$\\frac$<script>&\\u202e, cost 2"
     assert page.all("script") == []
     assert caption in page.all("svg")[0]["aria-label"]
+
+
+def test_routes_are_drawn_from_their_own_depots_and_open_ones_not_back(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(report, "svg", lambda figure, seen: drawn.append((figure, seen)) or Markup())
+    locs = [[0, 0], [1, 0], [9, 1], [9, 0]]
+    drawing = {"which": "only", "name": "a", "locs": locs, "routes": [[1], [2]], "cost": 2.0, "reference": None}
+    for more, paths in (
+        ({}, [[0, 1, 0], [0, 2, 0], [0]]),
+        ({"ends": [0, 3], "open_routes": False}, [[0, 1, 0], [3, 2, 3], [0], [3]]),
+        ({"ends": [0, 0], "open_routes": True}, [[0, 1], [0, 2], [0]]),
+    ):
+        report._tour(drawing | more)
+        (axis,) = drawn[-1][0].axes
+        assert [line.get_xydata().tolist() for line in axis.lines] == [[locs[node] for node in path] for path in paths]
+        assert drawn[-1][1].startswith("2 routes from the depot through 2 customers")

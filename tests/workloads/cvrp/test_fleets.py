@@ -7,7 +7,7 @@ import pytest
 import pyvrp as solver
 
 from models.routing import native
-from models.routing.fleet import plan, schedule
+from models.routing.fleet import keeps, plan, schedule
 from models.routing.problems import Plan, Problem, Vehicles, cost_of
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_model, pyvrp_plan
 from pipelines.workloads.cvrp.solvers.validator import InvalidTourError, check
@@ -141,6 +141,14 @@ def test_costs_are_those_of_vehicles_prizes_and_open_ways():
 def test_vehicles_leave_as_late_as_costs_no_delay():
     assert schedule(line(windows=HOURS), [1, 2, 3]) == [1.0, 2.0, 3.0, 9.0, 12.0]
     assert schedule(line(windows=HOURS), [3]) == [6.0, 9.0, 12.0]
+    assert schedule(line(windows=HOURS, open_routes=True), [1, 2, 3]) == [1.0, 2.0, 3.0, 9.0, 9.0]
+
+
+def test_an_open_route_may_be_as_long_as_its_limit_without_its_way_home():
+    for most, closed, opened in ((6, True, True), (5, False, True), (3, False, True), (2, False, False)):
+        fleet = (Vehicles(3, longest=most),)
+        assert keeps(line(fleet=fleet), [1, 2, 3]) is closed
+        assert keeps(line(fleet=fleet, open_routes=True), [1, 2, 3]) is opened
 
 
 def test_what_cannot_be_served_is_named():

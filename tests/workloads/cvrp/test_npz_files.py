@@ -75,6 +75,13 @@ def test_a_faulty_npz_file_is_refused_with_its_fault(tmp_path, changes, message)
     assert refusal(npz(tmp_path, **arrays)).startswith(message)
 
 
+def test_a_share_of_a_whole_vehicle_is_a_share(tmp_path):
+    shares = np.full((3, 4), 0.5, np.float32)
+    shares[1, 2] = 1
+    (_, one, _) = read(npz(tmp_path, **fields(demand=shares)))
+    assert one.demand.tolist() == [0, 15, 15, 30, 15]
+
+
 @settings(deadline=None, max_examples=examples(150))
 @given(st.data())
 def test_a_damaged_npz_file_is_refused_or_reads_the_same(data):

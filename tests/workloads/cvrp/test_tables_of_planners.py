@@ -97,7 +97,8 @@ def test_hours_are_read_as_people_write_them(tmp_path, span):
 @pytest.mark.parametrize("span", ["8am-12pm", "8-12", "0800-1200"])
 def test_tours_have_times_of_day_where_hours_do(tmp_path, span):
     path = written(tmp_path, hours(span))
-    table, _ = write_routes(path, {"routes": [[1, 2]], "arrivals": [[465.0, 480.0, 510.0, 540.0]]}, "mine")
+    answer = {"routes": [[1, 2]], "arrivals": [[465.0, 480.0, 510.0, 540.0]], "unit": "km"}
+    table, _ = write_routes(path, answer, "mine")
     assert [line.rsplit(",", 1)[1] for line in table.read_text().splitlines()] == [
         "time",
         "7:45",

@@ -73,8 +73,10 @@ def completed(given: Mapping[str, object]) -> Mapping[str, object]:
     """Return an input with demands and capacities in whole numbers; raise UserError if it has no capacity."""
     demands, vehicles = given.get("demands"), given.get("vehicles") or []
     if given.get("capacity") is None and demands and not vehicles:
-        raise UserError("there is no capacity; give what a vehicle carries as capacity=100 or the like, or in a column")
-    kinds = [each for each in vehicles if isinstance(each, dict)] if isinstance(vehicles, list | tuple) else []
+        raise UserError(
+            "there is no capacity; give capacity=100, to evaluate evaluation.capacity=100, or a column of it"
+        )
+    kinds = vehicles if isinstance(vehicles, list | tuple) and all(isinstance(each, dict) for each in vehicles) else []
     bounds = [each["capacity"] for each in (given, *kinds) if each.get("capacity") is not None]
     asked = [*demands, *bounds] if isinstance(demands, list | tuple) and bounds else []
     amounts = [each for each in asked if isinstance(each, int | float) and 0 <= each <= MOST_CAPACITY]
@@ -178,8 +180,8 @@ def read_table(path: Path) -> Customers:
     if unused := [str(name) for at, name in enumerate(header) if name and at not in columns.values()]:
         found += f"; not used: {', '.join(unused)}"
     if degrees:
-        by = "" if axes[0] == "lon" else " by the range of x and y (degrees=false if they lie in a plane)"
-        found += f"; longitude and latitude{by}: costs are in km"
+        by = "" if axes[0] == "lon" else " by the range of x and y"
+        found += f"; longitude and latitude{by}: costs are in km{' unless degrees=false' if by else ''}"
     others: dict[str, object] = {"name": path.stem}
     if {"open", "close", "hours"} & columns.keys():
         hours, *windows = (_hours(path, row, cells) for row, cells in rows.items())
@@ -295,13 +297,14 @@ def _looks_like_degrees(places: np.ndarray) -> bool:
 
 
 def write_routes(path: Path, answer: Mapping[str, Any], run: str) -> list[Path]:
-    """Write tours beside the table: NAME.RUN.routes.csv, and .routes.geojson if it has degrees; return the paths."""
-    table = read_table(path)
+    """Write tours beside the table: NAME.RUN.routes.csv, and .routes.geojson of degrees; return the paths."""
+    table, degrees = read_table(path), "unit" in answer
     written_as = (lambda at: "{}:{:02}".format(*divmod(round(at), 60))) if table.clock else "{:.15g}".format
     times = [list(map(written_as, each)) for each in answer.get("arrivals", ())]  # 8:52, or a number, as hours are
-    axes = ("lon", "lat") if table.degrees else ("x", "y")
+    axes = ("lon", "lat") if degrees else ("x", "y")
+    back = 0 if answer.get("open_routes") else 1
     depots = [each and table.customers + each for each in answer.get("depots", [0] * len(answer["routes"]))]
-    routes = [[depot, *route, depot] for depot, route in zip(depots, answer["routes"], strict=True)]
+    routes = [[depot, *route, *[depot] * back] for depot, route in zip(depots, answer["routes"], strict=True)]
     stops = [
         (
             *(number, stop, table.rows[node], table.names[node], *table.places[node].tolist()),
@@ -310,7 +313,7 @@ def write_routes(path: Path, answer: Mapping[str, Any], run: str) -> list[Path]:
         for number, route in enumerate(routes, 1)
         for stop, node in enumerate(route)
     ]
-    written = [path.with_suffix(f".{run}{ending}") for ending in (WRITTEN if table.degrees else WRITTEN[:1])]
+    written = [path.with_suffix(f".{run}{ending}") for ending in (WRITTEN if degrees else WRITTEN[:1])]
     write_text(written[0], to_csv(("route", "stop", "row", "name", *axes, "demand", *["time"] * bool(times)), stops))
     for file in written[1:]:
         write_text(file, json.dumps(_geojson(table, routes, times), ensure_ascii=False) + "\n")
@@ -331,8 +334,8 @@ def _geojson(table: Customers, routes: Sequence[Sequence[int]], times: Sequence[
             visits[node] = {"route": number, "stop": stop, **({"time": when[stop]} if when else {})}
         load = round(sum(table.demands[node] for node in route), 6)
         km = round(float(great_circle(path[1:], path[:-1]).sum()), 3)
-        hours = {"leaves": when[0], "back": when[-1]} if when else {}
-        drawn("LineString", path.tolist(), route=number, stops=len(route) - 2, load=load, km=km, **hours)
+        hours = {"leaves": when[0], "back" if route[0] == route[-1] else "ends": when[-1]} if when else {}
+        drawn("LineString", path.tolist(), route=number, stops=len({*route}) - 1, load=load, km=km, **hours)
     for node, place in enumerate(table.places.tolist()):
         visit = visits.get(node, {}) if 0 < node <= table.customers else {"depot": True}
         drawn("Point", place, name=table.names[node], row=table.rows[node], demand=table.demands[node], **visit)

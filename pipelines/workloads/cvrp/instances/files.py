@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from common.config import checked
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import MOST_CAPACITY, Problem, Vehicles
 from pipelines.workloads.cvrp.instances.customers import TABLES, WRITTEN, completed, read_table
@@ -59,14 +59,13 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
             if file.stem in found:
                 raise UserError(f"{file}: another file in the folder is also called {file.stem}; rename one of the two")
             if file.suffix.lower() in READERS:
-                try:
+                with as_user_error(f"{file}: "):
                     found[file.stem] = READERS[file.suffix.lower()](file)
-                except UserError as error:
-                    raise UserError(f"{file}: {error}") from error
                 continue
             table = read_table(file)
             print(f"{file}: {table.found}", file=sys.stderr)
-            given = completed({**table.as_input(), **({} if capacity is None else {"capacity": capacity})})
+            with as_user_error(f"{file}: "):
+                given = completed({**table.as_input(), **({} if capacity is None else {"capacity": capacity})})
             found[file.stem] = [problem_of(checked(RoutingInput, given, str(file)))]
     except OSError as error:
         why = error.strerror or error
@@ -82,9 +81,8 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
 
 def of_ours(file: Path) -> bool:
     """Return whether a file in a user's folder is no instance: a hidden one, a spreadsheet's lock, our tours, notes."""
-    if file.suffix.lower() == ".txt" and not INSTANCE.search(file.read_bytes()[:1000]):
-        return True
-    return file.name.startswith((".", "~$")) or file.name.lower().endswith(WRITTEN)
+    notes = file.suffix.lower() == ".txt" and not INSTANCE.search(file.read_bytes()[:1000])
+    return notes or file.name.startswith((".", "~$")) or file.name.lower().endswith(WRITTEN)
 
 
 def _instance_files(path: Path) -> list[Path]:

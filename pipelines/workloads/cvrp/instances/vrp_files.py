@@ -78,7 +78,6 @@ def read_vrp(path: Path) -> list[Problem]:
     demand = _demands(nodes, demands, capacity, 1 + len(further))
     locs, matrix = _layout(header, sections, metric, nodes, coords)
     limit = amount("DISTANCE", header["DISTANCE"]) if "DISTANCE" in header else np.inf
-    limit *= 1 + 1e-9  # sums of distances err by far less
     fleet = tuple(kind._replace(limit=min(kind.limit, limit)) for kind in fleet)
     windows, services, prizes = (_column(sections, title, nodes) for title in OPTIONAL)
     if services is None and (service := amount("SERVICE_TIME", header.get("SERVICE_TIME", "0"))):
@@ -122,6 +121,10 @@ def _fleet(header: Header, sections: dict[str, Rows], depots: list[int]) -> tupl
     if bad := [most for most in columns["capacity"] if most != int(most) or not 1 <= most <= MOST_CAPACITY]:
         smaller = "(dividing all demands and the capacity by one number changes nothing)"
         raise UserError(f"CAPACITY is {bad[0]:.9g}; give a whole number from 1 to {MOST_CAPACITY} {smaller}")
+    if "depot" not in columns and len(depots) > 1:
+        if count is not None:
+            raise UserError(f"VEHICLES_DEPOT_SECTION is missing; say where each of the {count} vehicles begins")
+        columns = {what: values * len(depots) for what, values in columns.items()} | {"depot": [*depots]}
     for place, node in enumerate(columns.get("depot", [])):
         if node not in depots:
             raise UserError(f"vehicle {place + 1} is at node {node:g}, which is no depot")

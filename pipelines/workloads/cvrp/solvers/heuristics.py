@@ -39,9 +39,7 @@ def savings(problem: Problem) -> Routes:
     load_of = problem.demand.tolist()  # kept at the two ends of a route
     for i, j in zip(first[order].tolist(), second[order].tolist(), strict=True):
         left, right = route_of[i], route_of[j]
-        if left is right:
-            continue
-        if (left[0] != i and left[-1] != i) or (right[0] != j and right[-1] != j):
+        if left is right or i not in (left[0], left[-1]) or j not in (right[0], right[-1]):
             continue
         if (load := load_of[i] + load_of[j]) > problem.capacity:
             continue

@@ -54,15 +54,6 @@ def pyvrp_plan(problem: Problem, seconds: float, seed: int) -> Plan | None:
     return Plan(routes, [route.vehicle_type() for route in best])
 
 
-def pyvrp_scale(problem: Problem, dist: np.ndarray) -> float:
-    """Return the factor from distances (n + 1, n + 1) to PyVRP's whole numbers in int64.
-
-    DIMACS's unit is a tenth.
-    In the exact metric its unit is a millionth of the unit square's side, or of the longest distance if that is more.
-    """
-    return {"exact": float(1e6 / max(1.0, dist.max())), "dimacs": 10.0}.get(problem.rounding, 1.0)
-
-
 def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
     """Return PyVRP's data and parameters, without its Model class, which makes an object of each of the n**2 edges.
 
@@ -72,20 +63,20 @@ def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
     from pyvrp.solve import SolveParams
 
     exact, travel = measured(problem)
-    scale, most = pyvrp_scale(problem, exact), np.iinfo(np.int64).max
+    # PyVRP counts in whole numbers: of the exact metric in millionths of the longest distance, or of 1 if that is more.
+    scale = {"exact": float(1e6 / max(1.0, exact.max())), "dimacs": 10.0}.get(problem.rounding, 1.0)
     duration = np.zeros(exact.shape, np.int64)
     if not problem.plain:
         duration = np.ceil(travel * scale - ERRORS).astype(np.int64)
     opening, service, demand = problem.opening, problem.service_times, problem.demand.tolist()
 
     def below(bound: float) -> int:
-        return math.floor(bound * scale + ERRORS) if np.isfinite(bound) else int(most)
+        return math.floor(bound * scale + ERRORS) if np.isfinite(bound) else np.iinfo(np.int64).max
 
     def above(bound: float) -> int:
         return math.ceil(bound * scale - ERRORS)
 
     prizes = np.full(len(demand), np.inf) if problem.prizes is None else problem.prizes
-    kinds = problem.vehicles
     data = solver.ProblemData(
         locations=[solver.Location(0, 0) for _ in demand],  # PyVRP reads distances from the matrix only
         clients=[
@@ -115,11 +106,11 @@ def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
                 shift_duration=below(kind.limit),
                 profile=number,
             )
-            for number, kind in enumerate(kinds)
+            for number, kind in enumerate(problem.vehicles)
         ],
         # PyVRP's own annotation takes `int` for the shape of an array.
-        distance_matrices=[np.rint(exact * kind.rate * scale).astype(np.int64) for kind in kinds],  # type: ignore[misc]
-        duration_matrices=[duration] * len(kinds),  # type: ignore[list-item]
+        distance_matrices=[np.rint(exact * kind.rate * scale).astype(np.int64) for kind in problem.vehicles],  # type: ignore[misc]
+        duration_matrices=[duration] * len(problem.vehicles),  # type: ignore[list-item]
     )
     # The price of a unit of overload starts at half its maximum and must be in proportion to distances and demands.
     # PyVRP's own maximum, 100,000, suits neither files in whole numbers nor distances of a million: the search drifts

@@ -37,7 +37,7 @@ class Solved:
     """One method's tours of the problems."""
 
     method: str
-    routes: list[Routes]
+    plans: list[Plan]
     costs: np.ndarray  # (K,) in the problems' own metric
     seconds: float  # of wall time
     core_seconds: float  # of CPU time, of all threads and processes together
@@ -46,7 +46,7 @@ class Solved:
     @property
     def core_ms(self) -> float:
         """Milliseconds of CPU time per instance."""
-        return 1000 * self.core_seconds / len(self.routes)
+        return 1000 * self.core_seconds / len(self.plans)
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Bench:
         return replace(self, problems=self.problems[: self.config.evaluation.reference_instances])
 
     def times(self, milliseconds: float) -> Sequence[float]:
-        """Return the seconds that each solver has, where the model's search takes `milliseconds`."""
+        """Return the milliseconds that each solver has, where the model's search takes `milliseconds`."""
         asked = self.config.evaluation.reference_seconds
-        return (milliseconds / 1000,) if asked is None else asked
+        return (milliseconds,) if asked is None else [round(1000 * seconds, 6) for seconds in asked]
 
     def with_model(
         self, model: Policy, device: torch.device, decode: str, augment: bool, milliseconds: float = 0
@@ -103,7 +103,7 @@ class Bench:
         """Return tours of our own searches from savings, in each budget of the solvers and in that of the model."""
         if not milliseconds or native.unavailable():
             return []
-        budgets = sorted({*(1000 * seconds for seconds in self.times(milliseconds)), milliseconds})
+        budgets = sorted({*self.times(milliseconds), milliseconds})
         return [self.from_savings(budget, ruin) for ruin in (False, True) for budget in budgets]
 
     def fleets(self, model: RoutingPolicy | None) -> list[Solved]:
@@ -126,11 +126,11 @@ class Bench:
 
             first = 0 if settings.starts_from == "policy" else 1
             solvers.insert(first, (f"ruin and recreate from {self.config.model.kind}", from_policy))
-        for seconds in [own / 1000, *(each for each in self.times(own) if 1000 * each != own)]:
+        for milliseconds in dict.fromkeys([own, *self.times(own)]):
             for name, solve in solvers if settings.reference else solvers[:1]:
-                label, bench = f"{name}, {1000 * seconds:.3g} ms", self.few() if found else self
+                label, bench = f"{name}, {milliseconds:.3g} ms", self.few() if found else self
                 try:
-                    found.append(bench.each(label, partial(solve, seconds)))
+                    found.append(bench.each(label, partial(solve, milliseconds / 1000)))
                 except validator.InvalidTourError as error:
                     if name == solvers[0][0]:
                         raise
@@ -143,13 +143,13 @@ class Bench:
         if "hgs" in names and budgets and (reason := lacking()):
             print(f"{reason}: PyVRP is compared with, HGS is left out", file=sys.stderr)
             names.remove("hgs")
-        return [self.by_solver(name, seconds) for name in names for seconds in budgets]
+        return [self.by_solver(name, budget) for name in names for budget in budgets]
 
-    def by_solver(self, name: str, seconds: float) -> Solved:
-        """Return the tours of the solver `name` after `seconds` of CPU time per problem."""
+    def by_solver(self, name: str, budget: float) -> Solved:
+        """Return the tours of the solver `name` after `budget` milliseconds of CPU time per problem."""
         (called, solve), seed = SOLVERS[name], self.config.seed
         solve(TRIFLE, 1e-4, seed)  # imports and the like are not the method's time
-        return self.each(f"{called()}, {1000 * seconds:.3g} ms", lambda problem: solve(problem, seconds, seed))
+        return self.each(f"{called()}, {budget:.3g} ms", lambda problem: solve(problem, budget / 1000, seed))
 
     def _batches(self, label: str, solve: Solve, device: torch.device, rules: bool = False) -> Solved:
         """Return the tours of a method for batches of problems of one size, with their rules if it reads them."""
@@ -208,7 +208,7 @@ class Bench:
         for problem, found in zip(self.problems, plans, strict=True):
             validator.check(problem, *found)
         costs = np.array([cost_of(problem, *found) for problem, found in zip(self.problems, plans, strict=True)])
-        return Solved(method, [found.routes for found in plans], costs, seconds, core_seconds, on)
+        return Solved(method, plans, costs, seconds, core_seconds, on)
 
 
 def _plan(found: Routes | Plan | None) -> Plan:
