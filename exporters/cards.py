@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from common.config import leaves
+from common.foreign_text import printable
 from models import hub, io
 
 Object: TypeAlias = Mapping[str, Any]  # of JSON
@@ -92,21 +93,25 @@ def card(
 def shipped(folder: Path) -> tuple[ModelCardData, str] | None:
     """Return metadata and text of the card of a folder that is a model; None without one that states a license."""
     file = folder / CARD
-    if not (folder / io.CONFIG).is_file() or not file.is_file() or not file.read_text().startswith("---\n"):
+    if not (folder / io.CONFIG).is_file() or not file.is_file() or not file.read_bytes().startswith(b"---"):
         return None
-    card = ModelCard(file.read_text())
+    try:
+        card = ModelCard(file.read_text(encoding="utf-8"))
+    except Exception as error:  # of the hub's library, of YAML's, or as the text is not UTF-8
+        said = printable(" ".join(str(error).split()), 200)
+        raise ValueError(f"{file}: the metadata between its --- cannot be read ({said}); mend them") from error
     return (card.data, card.text) if isinstance(card.data, ModelCardData) and card.data.license else None
 
 
 def metadata(model: io.Model, run: Path, provenance: Object, measured: Figures, license: str | None) -> ModelCardData:
     """Return the hub's metadata; this project's license holds by default for what learnt from its data alone."""
     data = provenance.get("data") or {}
-    given, private = (data.get("data") or {}).get("source"), bool(data.get("inputs"))
+    section, private = data.get("data") or {}, bool(data.get("inputs"))
+    given, base_given = str(section.get("source")), str(section.get("base"))
+    foreign = private or data.get("source") == "ccxt" or any(map(hub.NAME.fullmatch, (given, base_given)))
     name = "files of the user's own" if private else str(data.get("source") or f"made for {title(run)}")
-    if isinstance(given, str) and hub.NAME.fullmatch(given) and not private:
-        dataset = given
-    else:
-        dataset = re.sub(r"[^a-z0-9]+", "-", f"{title(run).split('/')[0]} {name}".lower()).strip("-")
+    made_up = re.sub(r"[^a-z0-9]+", "-", f"{title(run).split('/')[0]} {name}".lower()).strip("-")
+    dataset = given if hub.NAME.fullmatch(given) and not private else made_up
     results = [
         EvalResult(
             task_type=model.pipeline_tag,
@@ -121,7 +126,7 @@ def metadata(model: io.Model, run: Path, provenance: Object, measured: Figures, 
         for figure, predictor, value in headline(content)
     ]
     base = getattr(model.config, "base", "")
-    stated = license or (LICENSE if data and not private else "other")
+    stated = license or ("other" if foreign or not data else LICENSE)
     return ModelCardData(
         license=stated,
         license_name="not-stated" if stated == "other" else None,

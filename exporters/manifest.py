@@ -10,10 +10,11 @@ NAME = "manifest.json"
 
 
 def begin(out: Path, files: Mapping[str, bytes], *model_folders: Path) -> None:
-    """Write `files`, without an earlier export's unchanged ones; ValueError if models come from the folder `out`.
+    """Write `files`, without an earlier export's unchanged ones; ValueError if `out` has a model or other such files.
 
     Raises RuntimeError for a file that the disk gives back otherwise.
     """
+    stored: dict[str, str] = {}
     if out.resolve() in [folder.resolve() for folder in model_folders]:
         raise ValueError(f"--out {out} is the model's own folder; give another")
     if (earlier := out / NAME).is_file():
@@ -23,11 +24,14 @@ def begin(out: Path, files: Mapping[str, bytes], *model_folders: Path) -> None:
                 raise ValueError("it lists no files")
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{earlier} is not the manifest of an export; give another --out, or remove it") from error
-        earlier.unlink()  # first, as a folder without a manifest is no export
-        for name, digest in stored.items():
-            path = out / name
-            if path.resolve().is_relative_to(out.resolve()) and path.is_file() and sha256(path) == digest:
-                path.unlink()
+    for name, data in files.items():
+        if (path := out / name).is_file() and path.read_bytes() != data and sha256(path) != stored.get(name):
+            raise ValueError(f"{path} is of no export, or has changed since; give another --out, or remove it")
+    earlier.unlink(missing_ok=True)  # first, as a folder without a manifest is no export
+    for name, digest in stored.items():
+        path = out / name
+        if path.resolve().is_relative_to(out.resolve()) and path.is_file() and sha256(path) == digest:
+            path.unlink()
     for name, data in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(out / name, data)

@@ -64,7 +64,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
     manifest.begin(out, files, model_folder)
     error = logit_error(model, integers)
     sram, prompt = rp2040.sram_bytes(model.config), known_beginning(PROMPT, model)
-    ids = model.tokenizer.encode(prompt).ids
+    ids = model.encoded(prompt)
     tokens = list(integers.decode(ids, NUM_TOKENS))
     text = model.tokenizer.decode(ids + tokens)
     facts = {
@@ -101,7 +101,7 @@ def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[st
 
 def known_beginning(text: str, model: TinyTransformer) -> str:
     """`text` up to the first character that has no token."""
-    return next(text[:end] for end in range(len(text), -1, -1) if UNKNOWN not in model.tokenizer.encode(text[:end]).ids)
+    return next(text[:end] for end in range(len(text), -1, -1) if UNKNOWN not in model.encoded(text[:end]))
 
 
 def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, object]:

@@ -9,7 +9,6 @@ from huggingface_hub import CommitOperationAdd, HfApi
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from common.disk.files import write_whole
 from exporters import cards, manifest
 from exporters.cards import CARD, identity, source_of, title
 from models import hub, io
@@ -32,11 +31,11 @@ def export(
         raise ValueError(f"leave --merged out for {model_folder}: {obstacle}")
     source = source_of(run, model_folder)
     provenance = cards.read_object(run / "provenance.json") or {}
-    manifest.begin(out, {}, model_folder)
-    io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
     measured = cards.measured_of(run)
-    write_whole(out / CARD, cards.card(model, run, source, provenance, measured, license).encode())
-    write_whole(out / FIGURES, (json.dumps(measured, indent=1, allow_nan=False) + "\n").encode())
+    written = {CARD: cards.card(model, run, source, provenance, measured, license)}
+    written[FIGURES] = json.dumps(measured, indent=1, allow_nan=False) + "\n"
+    manifest.begin(out, {name: text.encode() for name, text in written.items()}, model_folder)
+    io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
     facts = identity("safetensors", run, model_folder, model)
     beside: list[str] = getattr(model, "save_beside", lambda folder: [])(out)
     exported = io.load(out)
@@ -52,11 +51,10 @@ def export(
     line = f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, {equal}"
     if push is None:
         return line
-    files = [manifest.NAME, *json.loads((out / manifest.NAME).read_bytes())["files"]]
     with hub.explained(f"{out} is complete, but cannot be uploaded to {push}"):  # in one commit
         api = HfApi(library_name="one-training-pipeline")
         url = api.create_repo(push, private=True, exist_ok=True)
-        operations = [CommitOperationAdd(file, str(out / file)) for file in files]
+        operations = [CommitOperationAdd(file, str(out / file)) for file in (manifest.NAME, *names)]
         commit = api.create_commit(push, operations, commit_message="Export of a trained model")
         uploaded = f"uploaded to {url} (commit {commit.oid[:12]})"
         return f"{line}; {uploaded}; a new repository is private until you change that"

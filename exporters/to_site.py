@@ -27,6 +27,7 @@ def export_shipped(out: Path) -> str:
         folder = shipped.FOLDER / names[-1]  # of several, the one for inputs of most sizes
         model = io.load(folder)
         packed = pack(model, folder)
+        (out / workload / to_web.PAGE).unlink(missing_ok=True)  # of an earlier site, as the check above has it
         lines.append(to_web.write(packed, model, folder, folder, out / workload, back="../index.html"))
         (out / workload / manifest.NAME).unlink()  # the page carries and proves all that it needs
         count = sum(parameter.numel() for parameter in model.parameters())

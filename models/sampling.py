@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from common.plain import Plain
-from common.random import derive_key, first_uniform, uniform
+from common.random import derive_key, uniform
 
 
 def choose(
@@ -28,11 +28,8 @@ def choose(
         given = f"(given {temperature}, {top_k} and {top_p})"
         raise ValueError(f"temperature and top_k must be 0 or more and top_p above 0 and at most 1 {given}")
     key = derive_key(seed, "sampling", number)
-    if items is None and len(logits) == 1:
-        draws = [first_uniform(key, 0)]
-    else:
-        draws = uniform(key, torch.arange(len(logits)) if items is None else items.cpu(), 1)[:, 0].tolist()
-    return drawn(logits, temperature, top_k, top_p, draws)
+    numbers = torch.arange(len(logits)) if items is None else items.cpu()
+    return drawn(logits, temperature, top_k, top_p, uniform(key, numbers, 1)[:, 0].tolist())
 
 
 def drawn(logits: Tensor, temperature: float, top_k: int, top_p: float, draws: Sequence[float]) -> Tensor:

@@ -58,11 +58,12 @@ def describe(model: TinyTransformer) -> Artifact:
         return (text[:, before:].clone(), *state)  # an export would keep the stride of a view
 
     settings = {"context": model.config.context, "layers": model.config.layers, "width": model.config.width}
+    lowered = {"normalizer": {"type": "Lowercase"}} if model.lower_case else {}
     return Artifact(
         programs=[Program("step", step, inputs, outputs, fresh)],
         example=examples.script("tiny_transformer"),
         files={
-            "tokenizer.json": json.dumps(model.config.tokenizer).encode(),
+            "tokenizer.json": json.dumps({**model.config.tokenizer, **lowered}).encode(),
             "settings.json": json.dumps({**settings, "recent": reach(model.config)}).encode(),
         },
     )

@@ -44,10 +44,8 @@ def of_run(run: Path) -> Settings:
     """The settings that a run's config.yaml has, or a shipped model's run.yaml; else the defaults of this file."""
     default = Settings()
     path = next((run / name for name in ("config.yaml", "run.yaml") if (run / name).is_file()), None)
-    if path is None:
-        return default
     try:
-        found = (plain_yaml.parse(path.read_bytes()) or {}).get("evaluation") or {}
+        found = (plain_yaml.parse(path.read_bytes() if path else b"") or {}).get("evaluation") or {}
         return Settings(
             float(found.get("temperature", default.temperature)),
             int(found.get("top_k", default.top_k)),

@@ -99,7 +99,7 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
     vocabulary = layout.pack_vocabulary(model.config.tokenizer)
     given = {"length": chosen.tokens, "temperature": chosen.temperature, "top_k": chosen.top_k, "seed": chosen.seed}
     prompt = to_rp2040.known_beginning(to_rp2040.PROMPT, model)
-    ids, expected = model.tokenizer.encode(prompt).ids, []
+    ids, expected = model.encoded(prompt), []
     for temperature in (0.0, 0.8):
         choose = Sampler(integers, round(256 * temperature), 40, 7) if temperature else None
         tokens = list(integers.decode(ids, MOST_TOKENS, choose))

@@ -81,6 +81,48 @@ def test_a_new_export_takes_away_the_old_ones_files_and_no_others(run, tmp_path)
     assert (tmp_path / "outside.bin").exists()
 
 
+@pytest.mark.parametrize("metadata", [b"license: [", b"- a list", b"license: caf\xe9", b"model-index: 3\nlicense: mit"])
+def test_a_card_whose_metadata_cannot_be_read_is_named(run, tmp_path, capsys, monkeypatch, metadata):
+    folder = run / "model/best"
+    (folder / "README.md").write_bytes(b"---\n%s\n---\n\n# Mine\n" % metadata)
+    error = refusal(capsys, monkeypatch, "safetensors", folder, "--out", tmp_path / "out")
+    assert f"{folder / 'README.md'}: the metadata between its --- cannot be read" in error
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_that_no_manifest_lists_are_not_overwritten(run, tmp_path, capsys, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/README.md").write_text("of mine")
+    error = refusal(capsys, monkeypatch, "safetensors", run, "--out", tmp_path / "mine")
+    assert f"{tmp_path / 'mine/README.md'} is of no export, or has changed since; give another --out" in error
+    assert [path.read_text() for path in (tmp_path / "mine").iterdir()] == ["of mine"]
+
+
+def test_a_card_that_was_changed_by_hand_stays_with_its_export(run, capsys, monkeypatch):
+    exporters.export("safetensors", run, "best", None)
+    out = run / "exports/safetensors"
+    (out / "README.md").write_text("by hand")
+    assert "README.md is of no export, or has changed since" in refusal(capsys, monkeypatch, "safetensors", run)
+    assert (out / "README.md").read_text() == "by hand"
+    assert {"manifest.json", "model.safetensors"} < {path.name for path in out.iterdir()}
+
+
+def test_an_export_that_fails_over_an_earlier_one_leaves_no_manifest(run, tmp_path):
+    exporters.export("safetensors", run, "best", tmp_path / "out")
+    (tmp_path / "out/model.safetensors").unlink()
+    (tmp_path / "out/model.safetensors").mkdir()
+    with pytest.raises(OSError, match=r"model\.safetensors"):
+        exporters.export("safetensors", run, "best", tmp_path / "out")
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+def test_an_export_that_was_cut_short_is_made_again(run, tmp_path):
+    exporters.export("safetensors", run, "best", tmp_path / "out")
+    (tmp_path / "out/manifest.json").unlink()
+    exporters.export("safetensors", run, "best", tmp_path / "out")
+    assert (tmp_path / "out/manifest.json").is_file()
+
+
 @pytest.mark.parametrize("text", ["{", "[]", '{"name": "an app"}', '{"files": {}}', '{"files": ["a.html"]}'])
 def test_a_manifest_of_something_else_is_left_alone(run, tmp_path, capsys, monkeypatch, text):
     (tmp_path / "manifest.json").write_text(text)

@@ -112,6 +112,22 @@ def test_the_card_has_the_metadata_of_the_hub_and_the_hubs_library_reads_them(ru
     assert isinstance(ours, huggingface_hub.EvalResult)
 
 
+@pytest.mark.parametrize(
+    ("source", "section"),
+    [
+        ("Hugging Face dataset owner/stories", {"source": "owner/stories"}),
+        ("embedded story generator, seed 0", {"source": None, "base": "owner/model"}),
+        ("ccxt", {"exchange": "binance"}),
+    ],
+)
+def test_the_license_of_weights_that_learnt_from_what_others_publish_is_not_this_projects(run, source, section):
+    (run / "provenance.json").write_text(json.dumps({"data": {"data": section, "source": source, "inputs": {}}}))
+    exporters.export("safetensors", run, "best", None)
+    card = ModelCard.load(run / "exports" / "safetensors" / "README.md").data.to_dict()
+    assert (card["license"], card["license_name"]) == ("other", "not-stated")
+    assert (card["datasets"] == ["owner/stories"]) is bool(section.get("source"))
+
+
 def test_the_license_of_weights_that_learnt_from_files_of_the_user_is_the_users_to_state(run):
     data = {
         "data": {"source": "/home/me/secret"},

@@ -9,6 +9,7 @@ import sys
 import onnxruntime
 import pytest
 import torch
+from tokenizers import Tokenizer
 
 from exporters import __main__ as exporters
 from exporters import onnx, portable, to_onnx
@@ -81,6 +82,14 @@ def test_a_model_of_each_workload_is_exported_and_used_without_the_project(name,
             [sys.executable, out / "example.py"], capture_output=True, text=True, cwd=tmp_path, check=True
         )
         assert done.stdout.strip()
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_the_tokenizer_beside_stories_reads_capitals_as_the_model_does(lower):
+    model = tiny.make(tokenizer=tiny.trained_tokenizer(32, lower))
+    tokenizer = Tokenizer.from_str(onnx.describe(model).files["tokenizer.json"].decode())
+    assert tokenizer.encode("The CAT sat.").ids == model.encoded("The CAT sat.")
+    assert (tokenizer.encode("The CAT").ids == tokenizer.encode("the cat").ids) is lower
 
 
 @pytest.mark.slow

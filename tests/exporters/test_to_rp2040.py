@@ -134,6 +134,15 @@ def test_the_prompt_goes_as_far_as_the_alphabet():
     assert to_rp2040.known_beginning("Zebra", model) == ""
 
 
+def test_what_a_device_has_to_answer_begins_with_capitals_where_the_stories_had_none(run):
+    io.save(model := make(tokenizer=trained_tokenizer(32, lower=True)), run / "model" / "best")
+    assert to_rp2040.known_beginning("The cat zooms", model) == "The cat "
+    exporters.export("rp2040", run, "best", None)
+    expected = json.loads((run / "exports/rp2040/manifest.json").read_text())["expected"]
+    assert expected["prompt"] == "Once "  # its alphabet has no u
+    assert expected["prompt_tokens"] == model.encoded("once ")
+
+
 def test_a_model_of_another_family_is_refused(run, capsys, monkeypatch):
     io.save(RoutingPolicy(RoutingConfig("dgt", width=8, heads=2, layers=1)), run / "model" / "best")
     error = refusal(capsys, monkeypatch, "rp2040", run)

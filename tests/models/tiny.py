@@ -33,15 +33,15 @@ def make(seed: int = 0, tokenizer: dict[str, Any] | None = None, **sizes: Any) -
     return model
 
 
-def trained_tokenizer(vocabulary: int) -> dict[str, Any]:
-    """A byte-level tokenizer trained on a few sentences, as a dictionary."""
+def trained_tokenizer(vocabulary: int, lower: bool = False) -> dict[str, Any]:
+    """A byte-level tokenizer trained on a few sentences, maybe in lower case, as a dictionary."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=False))
     split = pre_tokenizers.Split(Regex(PIECES), "isolated")
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False, trim_offsets=False)
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, level])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=list(SPECIAL_TOKENS), show_progress=False)
-    tokenizer.train_from_iterator(SENTENCES, trainer)
+    tokenizer.train_from_iterator([each.lower() if lower else each for each in SENTENCES], trainer)
     assert tokenizer.get_vocab_size() == vocabulary
     return json.loads(tokenizer.to_str())
 

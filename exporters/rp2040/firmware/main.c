@@ -268,12 +268,15 @@ int main(void) {
     greet();
     for (;;) {
         size_t size = get_line();
-        if (line[0] == '/')
+        if (line[0] == '/') {
             obey();
-        else if (size)
+        } else if (size) {
             tell(line, size);
-        else
+        } else {
+            if (!settings.ids)
+                put_bytes(settings.prompt, settings.prompt_size); /* nobody has typed how the story begins */
             tell(settings.prompt, settings.prompt_size);
+        }
         put("> ");
     }
 }

@@ -60,14 +60,27 @@ static size_t merge_piece(const struct tt *t, uint16_t *tokens, size_t size) {
     return size;
 }
 
+/* Whether no capital letter has a token: the stories were in lower case, and prompts are read so. */
+static int knows_no_capitals(const struct tt *t) {
+    for (uint32_t byte = 'A'; byte <= 'Z'; byte++)
+        if (get16(t->byte_tokens + 2 * byte) != TT_UNKNOWN)
+            return 0;
+    return 1;
+}
+
 int tt_encode(const struct tt *t, const uint8_t *text, size_t size, uint16_t *tokens, size_t max_tokens) {
     size_t count = 0;
+    int lower = knows_no_capitals(t);
     if (size > max_tokens)
         return -1;
     for (size_t start = 0, end; start < size; start = end) {
         end = piece_end(text, size, start);
-        for (size_t i = start; i < end; i++)
-            tokens[count + i - start] = (uint16_t)get16(t->byte_tokens + 2 * text[i]);
+        for (size_t i = start; i < end; i++) {
+            uint32_t byte = text[i];
+            if (lower && byte >= 'A' && byte <= 'Z')
+                byte += 'a' - 'A';
+            tokens[count + i - start] = (uint16_t)get16(t->byte_tokens + 2 * byte);
+        }
         count += merge_piece(t, tokens + count, end - start);
     }
     return (int)count;

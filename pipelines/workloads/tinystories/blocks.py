@@ -89,11 +89,11 @@ def find(files: Sequence[Path], seed: int, whole: bool = False, lower: bool = Fa
     return Blocks(files, numbers, *columns), sum(nuls)
 
 
-def write(path: Path, stories: Iterable[str]) -> Path:
-    """Write stories to a file of marked blocks; return its path."""
+def write(path: Path, stories: Iterable[str | None]) -> Path:
+    """Write stories that are not None to a file of marked blocks, half characters of JSON as ?; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
-        file.writelines(MARKER + story.encode() for story in stories)
+        file.writelines(MARKER + story.encode(errors="replace") for story in stories if story is not None)
     return path
 
 

@@ -121,10 +121,10 @@ class EvaluationSettings(Section):
 
     samples: int = Field(8, ge=1, description="number of stories to tell")
     sample_tokens: int = Field(200, ge=1, le=10_000, description="largest number of tokens of a told story")
-    temperature: float = Field(0.6, ge=0, description="sampling temperature of the told stories; 0: greedy")
+    temperature: float = Field(0.6, ge=0, le=100, description="sampling temperature of the told stories; 0: greedy")
     top_k: int = Field(40, ge=0, description="number of likeliest tokens that are sampled from; 0: all tokens")
     heard: int = Field(200, ge=1, description="stories told from held-out beginnings and judged by their words")
-    heard_tokens: int = Field(150, ge=1, description="tokens of such a story after its beginning, at most")
+    heard_tokens: int = Field(150, ge=1, le=10_000, description="tokens of such a story after its beginning, at most")
     prompts: tuple[str, ...] = Field(("",), min_length=1, description="beginnings of the told stories, used in turn")
 
 

@@ -216,9 +216,9 @@ def _listened(
 
 
 def _told(config: Config, model: TinyTransformer, beginnings: Sequence[str], most: int) -> tuple[list[str], list[bool]]:
-    """Tell a story from each beginning, in at most so many tokens; return them with it, and whether they ended."""
+    """Tell a story from each beginning, of any length, in at most so many tokens; return both, and whether it ended."""
     settings = config.evaluation
     how = StorySettings(length=most, temperature=settings.temperature, top_k=settings.top_k, seed=config.seed)
-    answers = model.answers([StoryInput(prompt=begin, item=item) for item, begin in enumerate(beginnings)], how)
-    told = [f"{begin}{answer['text']}" for begin, answer in zip(beginnings, answers, strict=True)]
-    return told, [answer["finish"] == "stop" for answer in answers]
+    found = model.answers([StoryInput.model_construct(prompt=begin, item=i) for i, begin in enumerate(beginnings)], how)
+    told = [f"{begin}{answer['text']}" for begin, answer in zip(beginnings, found, strict=True)]
+    return told, [answer["finish"] == "stop" for answer in found]

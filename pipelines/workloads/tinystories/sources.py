@@ -61,7 +61,7 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
     tables, lines = ([file for file in files if file.suffix.lower() in kind] for kind in ((PARQUET,), LISTS))
     texts = [file for file in files if file.suffix.lower() not in (PARQUET, *LISTS)]
     usable = [_in_utf8(file, scratch / f"utf-8-{number}.txt") for number, file in enumerate(texts)]
-    converted = sum(file not in texts for file in usable)
+    converted = sum(copy != file for copy, file in zip(usable, texts, strict=True))
     also = f", {converted} converted from Windows-1252 or UTF-16" if converted else ""
     rows = itertools.chain(_table_texts(tables, data.source), *[_row_texts(file, data.source) for file in lines])
     read = [*usable, *([blocks.write(written, rows)] if tables or lines else [])]
@@ -105,7 +105,7 @@ def left_out(source: str | None) -> list[str]:
     ]
 
 
-def _table_texts(files: Sequence[Path], source: str) -> Iterator[str]:
+def _table_texts(files: Sequence[Path], source: str) -> Iterator[str | None]:
     """Return the column `text` of Parquet files, some rows at a time; raises UserError at once if one has none."""
     for path in files:
         try:
@@ -117,16 +117,16 @@ def _table_texts(files: Sequence[Path], source: str) -> Iterator[str]:
     batches = (
         batch for path in files for batch in parquet.ParquetFile(path).iter_batches(ROWS_AT_ONCE, columns=["text"])
     )
-    return (text for batch in batches for text in batch["text"].to_pylist() if text is not None)
+    return (text for batch in batches for text in batch["text"].to_pylist())
 
 
-def _row_texts(path: Path, source: str) -> Iterator[str]:
+def _row_texts(path: Path, source: str) -> Iterator[str | None]:
     """Return what rows of JSON or CSV hold as `text`, one by one; raises UserError at once if the first has none."""
 
-    def rows() -> Iterator[str]:
+    def rows() -> Iterator[str | None]:
         for number, row in (sheets.objects if path.suffix.lower() in sheets.JSON else sheets.named)(path):
-            text = row.get("text") if isinstance(row, dict) else row  # or a list of texts
-            if not isinstance(text, str):
+            text = row.get("text", row) if isinstance(row, dict) else row  # or a list of texts
+            if not isinstance(text, str | None):
                 raise _no_text(source, f"{path}, line {number},", row if isinstance(row, dict) else ())
             yield text
 
@@ -144,13 +144,13 @@ def _written(
     return written, [] if own is None else [blocks.write(test, _texts(own, source))]
 
 
-def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> Iterator[str]:
+def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> Iterator[str | None]:
     """Return the column `text`, read a few rows at a time; raises UserError at once if there is none."""
     if getattr(dataset, "features", {}).get("text") not in (datasets.Value("string"), datasets.Value("large_string")):
         names = dataset.keys() if isinstance(dataset, dict) else dataset.column_names
         raise _no_text(source, "a dataset's split `train`", names)
     batches = dataset.select_columns("text").iter(ROWS_AT_ONCE)
-    return (text for batch in batches for text in batch["text"] if text is not None)
+    return (text for batch in batches for text in batch["text"])
 
 
 def _no_text(source: str, what: str, names: Iterable[str]) -> UserError:

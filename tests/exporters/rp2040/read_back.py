@@ -11,7 +11,7 @@ import numpy as np
 from exporters.rp2040 import uf2
 from exporters.rp2040.firmware.checksum import crc32_mpeg2
 from exporters.rp2040.layout import SHIFTS
-from models.stories.config import PIECES, TinyTransformerConfig
+from models.stories.config import PIECES, UNKNOWN, TinyTransformerConfig
 from models.stories.integer_transformer import EXP, GELU, Entries, IntegerTransformer, Layer, Matrix, Table
 from models.stories.rp2040 import FORMAT_LIMITS
 
@@ -137,6 +137,9 @@ class Vocabulary:
 
     def encode(self, text: bytes) -> list[int]:
         """Return the tokens of bytes; within a piece the earliest merge comes first, of its places the leftmost."""
+        capitals = bytes(range(ord("A"), ord("Z") + 1))
+        if {self.of_byte[byte] for byte in capitals} == {UNKNOWN}:
+            text = text.lower()  # of bytes: ASCII alone
         ids = []
         for piece in BYTE_PIECES.findall(text):
             tokens = [self.of_byte[byte] for byte in piece]

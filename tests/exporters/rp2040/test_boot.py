@@ -143,11 +143,12 @@ def test_commands_refuse_what_they_do_not_understand(line, said):
 
 def test_the_settings_of_the_export_hold_from_the_start():
     settings = Settings(temperature=0.8, top_k=3, tokens=7, prompt="The cat", seed=5)
-    output = run(story_uf2(settings), ["", "The cat", "/settings"])
+    output = run(story_uf2(settings), ["", "The cat", "/settings", "/ids on", ""])
     for line in ("temperature: 0.80", "top_k: 3", "tokens: 7", "seed: 5", "an empty line tells: The cat"):
         assert output.count(line) == 2
     empty, typed = output.split("> \n")[1].split("> The cat\n")
-    assert empty.split("]")[0] == typed.split("]")[0]
+    assert empty.split("]")[0] == "The cat" + typed.split("]")[0]  # nobody has typed how it begins
+    assert re.match(r"\d+ \d+ ", output.split("> \n")[2])
 
 
 def test_firmware_that_is_damaged_says_so():
@@ -220,6 +221,8 @@ def test_settings_that_are_damaged_are_named(page, said):
         (Settings(prompt="x" * 233), r"evaluation.prompts\[0\]=x+ .* up to 232 bytes"),
     ],
 )
-def test_settings_that_the_board_does_not_take_are_refused(settings, said):
+def test_settings_that_the_board_does_not_take_are_refused_and_those_at_its_limits_taken(settings, said):
     with pytest.raises(ValueError, match=said):
         settings.pack()
+    for temperature in (0, 0.05, 10):
+        assert len(Settings(temperature, top_k=4096, tokens=99_999, prompt="x" * 232).pack()) == 256

@@ -10,11 +10,12 @@ from tokenizers import Tokenizer
 
 from exporters.rp2040 import layout
 from models.stories.integer_transformer import IntegerTransformer, Sampler
+from models.stories.quantization import quantize
 from models.stories.tiny_transformer import make_tokenizer
 from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.c_reader import CReader
 from tests.exporters.rp2040.files import PROMPTS, SHAPES, SOME, quantized, read_in_c
-from tests.models.tiny import trained_tokenizer
+from tests.models.tiny import make, trained_tokenizer
 from tests.properties import examples
 
 
@@ -80,6 +81,16 @@ def tokenizer_and_readers(size: int) -> tuple[Tokenizer, read_back.Vocabulary, C
     packed = layout.pack_vocabulary(described)
     integers = quantized(0.0, vocabulary=size)
     return make_tokenizer(described), read_back.Vocabulary(packed), CReader(layout.pack_model(integers, packed), packed)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+def test_capitals_are_read_as_small_letters_where_no_capital_has_a_token(lower):
+    model = make(tokenizer=trained_tokenizer(32, lower))
+    packed = layout.pack_vocabulary(model.config.tokenizer)
+    reader = CReader(layout.pack_model(quantize(model), packed), packed)
+    for text in ("The CAT sat.", "the cat sat.", "AZ[@`az{ Ää 12"):
+        assert reader.encode(text.encode()) == read_back.Vocabulary(packed).encode(text.encode()) == model.encoded(text)
+    assert (reader.encode(b"The CAT") == reader.encode(b"the cat")) is model.lower_case is lower
 
 
 # Arbitrary text is mostly unknown to a small tokenizer, so half of it is of words, spaces and signs that it knows.

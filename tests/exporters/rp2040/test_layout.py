@@ -134,6 +134,9 @@ def test_memory_and_counts_come_back_as_they_were():
     assert comes_back(replace(counted, counts=None, config=replace(counted.config, counts=0)))
     assert comes_back(replace(counted, memory=(), post_memory=0, config=replace(counted.config, memory=())))
     assert not same(integers, counted)
+    behind = rp2040.memory_bytes(counted.config) + rp2040.counts_bytes(counted.config)
+    assert len(layout.pack_model(counted, vocabulary())) == 56 + rp2040.model_bytes(counted.config) + behind
+    assert rp2040.flash_bytes(counted.config) >= len(layout.pack_model(counted, vocabulary()))
 
 
 def test_the_largest_sizes_of_the_format_are_packed():

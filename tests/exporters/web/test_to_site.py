@@ -52,6 +52,7 @@ def test_a_site_is_written_over_an_earlier_one(models, tmp_path, monkeypatch):
     out = tmp_path / "site"
     said = exporters.export("site", out, "best", None)
     first = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    (out / "lmol/index.html").write_text("of an older version")
     assert exporters.export("site", out, "best", None) == said
     assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == first
 

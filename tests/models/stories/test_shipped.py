@@ -1,6 +1,7 @@
 """The model of stories that comes with the project: small, quick to answer, and ready for a page and a chip."""
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -49,8 +50,9 @@ def test_it_is_exported_as_it_is(form, tmp_path):
         assert '"lower_case": true' in page
         assert len(page) < 3_500_000
     else:
-        words = ["/tokens 8", "once upon a time"]
+        words = ["/tokens 8", "/temperature 0", "once upon a time", "Once upon a time"]
         chip = [sys.executable, ROOT / "tests/exporters/rp2040/chip.py", tmp_path / "story.uf2", *words]
         told = subprocess.run(chip, capture_output=True, text=True, check=True).stdout
         assert "an empty line tells: once upon a time" in told
-        assert "[8 tokens" in told
+        small, capital = re.findall(r"nce upon a time\n(.+)\n\[8 tokens", told)
+        assert small == capital

@@ -100,3 +100,9 @@ def test_the_result_does_not_depend_on_the_number_of_processes(tmp_path, monkeyp
     last = data.ending(tmp_path / "one", "train", len(train[-1]))
     assert "\n".join(train).endswith(last)
     assert len(train[-1]) < len(last) < 4000
+
+
+def test_stories_that_differ_by_capitals_alone_are_one_where_asked(tmp_path):
+    file = blocks.write(tmp_path / "two.txt", ["A dog ran.", "a dog ran."])
+    for asked, different in (({}, 2), ({"lower": True}, 1)):
+        assert len(set(blocks.find([file], 0, **asked)[0].digest.tolist())) == different

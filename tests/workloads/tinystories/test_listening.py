@@ -1,6 +1,13 @@
 """Told stories are judged by their names, words, repetitions and ends."""
 
+import pytest
+from pydantic import ValidationError
+
+from models.stories.inputs import StorySettings
+from pipelines.workloads.tinystories.config import Config
+from pipelines.workloads.tinystories.evaluation import _listened
 from pipelines.workloads.tinystories.listening import Heard, Listener, row
+from tests.models.tiny import make, trained_tokenizer
 
 TRAINING = (
     "Once there was a girl named Lily. She ran. " * 5 + "A boy called Tom sat. " * 5 + "A cat named Zed. He is ten."
@@ -20,6 +27,13 @@ def test_a_name_that_nothing_introduces_comes_from_nowhere_and_once():
         found = listener.heard(f"{LILY} {rest}")
         assert (found.from_nowhere, found.hero_again) == (nowhere, again), rest
     assert listener.heard("She ran. He sat. Lily ran.").from_nowhere is None
+
+
+def test_names_of_the_first_two_sentences_are_known_and_a_name_is_introduced_five_times():
+    listener = Listener(TRAINING)
+    assert listener.heard(f"{LILY.split('.')[0]}. Tom sat. Tom ran.").from_nowhere == 0
+    assert listener.heard(f"{LILY} Tom sat. Tom ran.").from_nowhere == 1
+    assert [Listener("A cat named Zed. " * count).names for count in (4, 5)] == [set(), {"zed"}]
 
 
 def test_only_the_first_words_are_heard():
@@ -49,11 +63,31 @@ def test_a_beginning_ends_with_the_sentence_that_names_a_hero():
     assert listener.beginning("Once. She ran. Tom sat.") is None
 
 
+def test_a_beginning_that_is_longer_than_a_prompt_may_be_is_gone_on_with():
+    listener, story = Listener(TRAINING), "once lily ran" + " and ran" * 2000 + "."
+    assert listener.beginning(story) == story
+    model, settings = make(tokenizer=trained_tokenizer(32)), Config(evaluation={"heard_tokens": 5})
+    told, real = _listened(settings, model, [story, "a cat named lily sat."], listener)
+    assert told["with a hero"] == real["with a hero"] == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "setting"),
+    [("temperature", 101, "temperature"), ("sample_tokens", 10_001, "length"), ("heard_tokens", 10_001, "length")],
+)
+def test_what_no_model_of_stories_takes_is_refused_before_it_trains(key, value, setting):
+    with pytest.raises(ValidationError, match=rf"evaluation\.{key}"):
+        Config(evaluation={key: value})
+    with pytest.raises(ValidationError):
+        StorySettings(**{setting: value})
+
+
 def test_a_row_has_shares_of_the_stories_with_a_hero():
-    stories = [Heard(0, 3, 1, 10, 1, 2), Heard(2, 1, 0, 10, 0, 0), Heard(None, 0, 0, 20, 0, 0)]
-    found = row("told", stories, [True, False, True])
-    assert found["with a hero"] == 2
-    assert (found["no name from nowhere"], found["hero named again"]) == (0.5, 1.0)
+    stories = [Heard(0, 3, 1, 5, 1, 2), Heard(2, 1, 0, 5, 0, 0), Heard(1, 0, 0, 5, 0, 0), Heard(3, 0, 0, 5, 0, 0)]
+    stories.append(Heard(None, 0, 0, 20, 0, 0))
+    found = row("told", stories, [True, False, True, True, True])
+    assert found["with a hero"] == 4
+    assert (found["no name from nowhere"], found["hero named again"], found["ended"]) == (1 / 4, 1 / 2, 4 / 5)
     assert found["hero twice in a sentence"] == 1 / 4
     assert (found["words that are none"], found["repeated 4-grams"]) == (1 / 40, 2 / 40)
-    assert row("told", stories[2:], [])["hero named again"] is None
+    assert row("told", stories[4:], [])["hero named again"] is None

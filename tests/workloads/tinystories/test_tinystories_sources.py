@@ -7,6 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from pathlib import PurePath
 
 import datasets
 import pytest
@@ -277,6 +278,30 @@ def test_texts_in_windows_encodings_are_read_as_what_they_are(tmp_path):
     found, _ = blocks.find(files, 0)
     assert sorted(found.stories()) == [f"{number} {story}" for number in range(4)]
     assert said.endswith(".txt files: 4, 2 converted from Windows-1252 or UTF-16")
+
+
+def test_half_a_character_in_json_is_a_question_mark_as_in_cut_emoji(tmp_path):
+    rows = [json.dumps({"text": f"{number} smiled \ud83d"}) for number in range(30)]
+    (tmp_path / "cut.jsonl").write_text("\n".join(rows), encoding="ascii")
+    _, files, _ = sources.text_files(config(tmp_path / "cut.jsonl").data, tmp_path / "out")
+    assert sorted(blocks.find(files, 0)[0].stories()) == sorted(f"{number} smiled ?" for number in range(30))
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
+def test_a_row_whose_text_is_null_is_passed_over_as_in_parquet(tmp_path, name):
+    rows = [{"text": None}, *({"text": f"Story {number}."} for number in range(30)), {"text": None, "id": 3}]
+    (tmp_path / name).write_text(json.dumps(rows) if name.endswith(".json") else lines_of(rows))
+    _, files, _ = sources.text_files(config(tmp_path / name).data, tmp_path / "out")
+    assert sorted(blocks.find(files, 0)[0].stories()) == sorted(f"Story {number}." for number in range(30))
+
+
+def test_files_of_a_large_folder_are_not_compared_with_each_other(tmp_path, monkeypatch):
+    for number in range(200):
+        (tmp_path / f"{number}.txt").write_text("Once.")
+    compared, equal = [], PurePath.__eq__
+    monkeypatch.setattr(PurePath, "__eq__", lambda *pair: compared.append(pair) or equal(*pair))
+    sources.text_files(config(tmp_path).data, tmp_path / "out")
+    assert len(compared) < 2000
 
 
 @pytest.mark.parametrize("source", ["nowhere.txt", "no/where.txt", "/no/where/at/all", "a/b/c", "./stories", ""])
