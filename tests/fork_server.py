@@ -2,13 +2,13 @@
 
     python tests/fork_server.py SOCKET [once|LISTENING]
 
-SOCKET is the number of an inherited socket. A request on it is a JSON object with `words`, `cwd`, `env` and
-perhaps `session`, for a session of its own, and three or four file descriptors: the child's stdout, its stderr, its
-stdin unless that is to be empty, and a socket for its process id and later its status. The server and
-all its children end when the other side closes SOCKET. LISTENING is the number of an inherited socket, too, which takes
-further clients: each has requests of its own, and its children end when it closes its connection. With `once` the
-server forks nothing and runs the first request itself, which has the two streams only: that also works where imports
-start threads.
+SOCKET is the number of an inherited socket. A request on it is a JSON object with `words`, `cwd`, `env`, perhaps
+`session`, for a session of its own, and perhaps `passed`, and file descriptors: the child's stdout, its stderr, its
+stdin unless that is to be empty, as many as `passed` says that it keeps, and a socket for its process id and later its
+status. The server and all its children end when the other side closes SOCKET. LISTENING is the number of an inherited
+socket, too, which takes further clients: each has requests of its own, and its children end when it closes its
+connection. Such a client is a command that starts workers. With `once` the server forks nothing and runs the first
+request itself, which has the two streams only: that also works where imports start threads.
 """
 
 import atexit
@@ -19,6 +19,7 @@ import json
 import os
 import pkgutil
 import random
+import re
 import runpy
 import select
 import signal
@@ -28,13 +29,15 @@ import threading
 import types
 import warnings
 import weakref
+from multiprocessing import forkserver, process, util
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 GUARD = ROOT / "tests/guard/sitecustomize.py"
 PACKAGES = ("common", "exporters", "models", "pipelines")
-LATE = ("torch._dynamo",)  # a slow import that Accelerate leaves until it is used
+LATE = ("torch._dynamo", "tests.forked")  # a slow import that Accelerate leaves until it is used, and `fork_workers`'s
+WORKERS = re.compile(r"(?<=^from multiprocessing\.forkserver import main; main\()\d+, \d+")
 
 
 def main() -> None:
@@ -96,16 +99,20 @@ def serve(first: socket.socket, listening: socket.socket | None) -> dict[str, An
                 message, streams = request
                 pid = os.fork()
                 if pid == 0:
+                    address = listening.getsockname()[1:].decode() if listening else None
                     for each in filter(None, [listening, *clients]):
                         each.close()
                     for pidfd, child in running.items():
                         os.close(pidfd)
                         child.status.close()
-                    for number, stream in enumerate(streams):
-                        if number < len(streams) - 1:
-                            os.dup2(stream, (1, 2, 0)[number])
+                    request = json.loads(message) | {"address": address}
+                    last = len(streams) - 1 - request.get("passed", 0)
+                    request["passed"] = streams[last:-1]
+                    for number, stream in enumerate(streams[:last]):
+                        os.dup2(stream, (1, 2, 0)[number])
+                    for stream in (*streams[:last], streams[-1]):
                         os.close(stream)
-                    return json.loads(message)
+                    return request
                 child = Child(pid, socket.socket(fileno=streams.pop()), ready)
                 running[os.pidfd_open(pid)] = child
                 with contextlib.suppress(OSError):  # as below
@@ -133,7 +140,7 @@ class Child(NamedTuple):
 def receive_from(client: socket.socket) -> tuple[bytes, list[int]] | None:
     """Return the next request of a client and its file descriptors; None if it has closed its connection."""
     try:
-        message, streams, _, _ = socket.recv_fds(client, 1 << 20, 4)
+        message, streams, _, _ = socket.recv_fds(client, 1 << 20, 6)
     except ConnectionResetError:
         return None
     return (message, list(streams)) if message else None
@@ -155,12 +162,17 @@ def execute(request: dict[str, Any], standard_path: list[str]) -> None:
     if request.get("session"):
         os.setsid()
     os.chdir(request["cwd"])
+    process.ORIGINAL_DIR = os.getcwd()  # where multiprocessing looks for a relative script
     os.environ.clear()
     os.environ.update(request["env"])
     if "CHECKOUT_GUARD" in os.environ:
         runpy.run_path(str(GUARD))  # as a new interpreter does
     places = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place]
     words = request["words"]
+    if request.get("passed"):  # it serves a command's workers, by descriptors that have other numbers here
+        words[1] = WORKERS.sub("{}, {}".format(*request["passed"]), words[1])
+    if request.get("address") and not request.get("session"):
+        fork_workers(request["address"])
     first = os.getcwd() if words[0] in ("-m", "-c") else os.path.dirname(os.path.abspath(words[0]))
     sys.path[:] = [first, *places, *standard_path]
     reseed()
@@ -174,6 +186,35 @@ def execute(request: dict[str, Any], standard_path: list[str]) -> None:
     else:
         sys.argv = words
         runpy.run_path(words[0], run_name="__main__")
+
+
+def fork_workers(address: str) -> None:
+    """Let what multiprocessing starts to fork a command's workers from be a fork, too, which has imported before.
+
+    As a new interpreter it has the state in which a command begins, and shares the command's process group.
+    """
+    from tests.forked import Forked, connect
+
+    spawn, ensure = util.spawnv_passfds, forkserver.ensure_running
+    own, lock, started, kept = forkserver._forkserver, threading.Lock(), [], []
+
+    def spawned(path, args, passed):
+        if not WORKERS.search(args[-1]):
+            return spawn(path, args, passed)
+        streams = (sys.__stdout__, sys.__stderr__)
+        kept.append(connect(address))  # which ends what it has asked for when this process ends
+        started.append(Forked(kept[-1], args[-2:], os.getcwd(), dict(os.environ), streams, passed=passed))
+        return started[-1].pid
+
+    def ensured():
+        with lock:
+            if started and started[-1].poll() is not None:
+                own._forkserver_pid = None
+            if own._forkserver_pid is None:  # it is no child of this process, which could be waited for
+                ensure()
+
+    util.spawnv_passfds = spawned
+    own.ensure_running = forkserver.ensure_running = ensured
 
 
 def reseed() -> None:

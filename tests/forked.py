@@ -213,13 +213,15 @@ class Forked:
         env: Mapping[str, str],
         streams: Sequence[TextIO],
         session: bool = False,
+        passed: Sequence[int] = (),
     ):
         self.args, self.returncode = words, None
         self.status, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = json.dumps({"words": list(map(str, words)), "cwd": str(cwd), "env": env, "session": session})
+        request = {"words": list(map(str, words)), "cwd": str(cwd), "env": env, "session": session}
+        given = [*(stream.fileno() for stream in streams), *passed, its.fileno()]
         try:
             with its:
-                socket.send_fds(server, [request.encode()], [*(stream.fileno() for stream in streams), its.fileno()])
+                socket.send_fds(server, [json.dumps(request | {"passed": len(passed)}).encode()], given)
             self.pid = self._receive()
         except (OSError, RuntimeError):
             self.status.close()

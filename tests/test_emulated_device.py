@@ -11,7 +11,7 @@ from tests import forked
 from tests.stages import ROOT, command
 from tests.workloads.bep.firm import prose, written
 
-STEPS = 50
+STEPS = 20
 EVERY = [f"training.{name}={STEPS}" for name in ("steps", "log_steps", "validation_steps", "checkpoint_steps")]
 CVRP = [
     *("data.customers=6", "data.capacity=12", "data.validation_instances=16", "data.test_instances=8"),
@@ -19,7 +19,7 @@ CVRP = [
     *("data.labels=16", "training.imitation_steps=10"),
 ]
 LMOL = [
-    *("data.size=16", "data.train_pairs=50", "data.evaluation_pairs=30", "training.batch_size=8"),
+    *("data.size=16", "data.train_pairs=50", "data.evaluation_pairs=12", "training.batch_size=8"),
     *("evaluation.comparisons=8", "model.width=16"),
 ]
 CASES = {
@@ -33,7 +33,7 @@ CASES = {
     "bep": [
         *("data.sources=documents", "model.width=16", "model.embedding=8", "model.mixing_places=600"),
         *("training.sequence=20", "training.epochs=null", "training.batch_size=8"),
-        *("evaluation.typed=60", "evaluation.clauses=0"),
+        *("evaluation.typed=20", "evaluation.clauses=0"),
     ],
     "crypto": [
         *("data.symbols=[AAAUSDT]", "data.simulated_candles=3000", "data.lookback=12", "model.coins=[AAAUSDT]"),

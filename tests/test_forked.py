@@ -9,14 +9,15 @@ import textwrap
 import pytest
 
 from tests import forked
+from tests.stages import ROOT
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere every command is a new interpreter")
 both_ways = pytest.mark.parametrize("fresh", [False, True], ids=["forked", "fresh"])
 
 
-def environment():
+def environment(**variables):
     """The environment of the tests, as `stage` takes it; asked for by each test, since imports still add to it."""
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
+    return {**os.environ, "OMP_NUM_THREADS": "1", **variables}
 
 
 def script(folder, text):
@@ -196,6 +197,34 @@ def test_children_of_a_shared_server_end_with_the_client_that_asked_for_them(tmp
     assert mine.poll() is None
     mine.send_signal(signal.SIGTERM)
     assert mine.wait(forked.LONG) == -signal.SIGTERM
+
+
+WORKERS = """
+    import os, torch
+    from pathlib import Path
+    from common import workers
+
+    def state(_):
+        os.write(1, b"a worker\\n")
+        server = "fork_server.py" in Path(f"/proc/{os.getppid()}/cmdline").read_text()
+        return server, torch.are_deterministic_algorithms_enabled(), os.getpgid(os.getppid()) == os.getpgid(0)
+
+    if __name__ == "__main__":
+        torch.use_deterministic_algorithms(True)
+        for _ in range(2):
+            print(*workers.pooled(state, range(4), 2), flush=True)
+"""
+
+
+def test_what_workers_are_forked_from_is_a_fork_too_and_has_no_state_of_its_command(tmp_path):
+    if forked.shared is None:
+        pytest.skip("workers of pytest-xdist alone share a server")
+    (tmp_path / "script.py").write_text(textwrap.dedent(WORKERS))
+    done = forked.run(["script.py"], tmp_path, environment(PYTHONPATH=str(ROOT)))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines.count("a worker") == 8
+    assert [line for line in lines if line != "a worker"] == [" ".join(["(True, False, True)"] * 4)] * 2
 
 
 def test_ranks_that_take_too_long_are_killed(tmp_path, monkeypatch):

@@ -225,7 +225,7 @@ def test_a_signal_in_a_validation_is_heard_there_and_nothing_is_lost(tmp_path, s
 
 
 @pytest.mark.parametrize(
-    "seconds", [pytest.param(10, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.exhaustive)]
+    "seconds", [pytest.param(4, marks=pytest.mark.slow), pytest.param(60, marks=pytest.mark.exhaustive)]
 )
 def test_a_process_that_is_halted_for_a_while_goes_on(training, seconds):
     machines, processes = training

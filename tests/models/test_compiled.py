@@ -68,8 +68,8 @@ MADE = (stories, siamese, bep, crypto, cvrp)
     ("make", "backend"),
     [
         *((make, "aot_eager") for make in MADE),
-        *((make, "inductor") for make in (siamese, crypto, cvrp)),
-        *(pytest.param(make, "inductor", marks=pytest.mark.exhaustive) for make in (stories, bep)),
+        (crypto, "inductor"),
+        *(pytest.param(make, "inductor", marks=pytest.mark.exhaustive) for make in MADE if make is not crypto),
     ],
     ids=lambda each: getattr(each, "__name__", each),
 )

@@ -9,6 +9,7 @@ from tests.report.browser.driver import driven
 from tests.report.pages import checked
 from tests.stages import records, stage
 from tests.test_stages import TINY as ROUTES
+from tests.workloads.bep.firm import prose, written
 from tests.workloads.crypto.test_crypto_member import WORDS as COINS
 from tests.workloads.lmol.test_lmol import TINY as IMAGES
 from tests.workloads.tinystories.test_tinystories import TINY as STORIES
@@ -18,13 +19,14 @@ pytestmark = pytest.mark.slow
 SHORT = ["training.steps=30", "training.log_steps=10", "training.validation_steps=15", "training.checkpoint_steps=30"]
 DOCUMENTS = [
     *SHORT,
+    "data.sources=documents",
     *("model.width=16", "model.embedding=8", "model.mixing_places=600"),
     *("training.sequence=20", "training.batch_size=8"),
-    *("evaluation.typed=150", "evaluation.clauses=10"),
+    *("evaluation.typed=30", "evaluation.clauses=3"),
 ]
 RUNS = {
     "bep": DOCUMENTS,
-    "crypto": [*COINS[1:], "evaluation.repetitions=100"],  # all eight simulated coins
+    "crypto": ["data.symbols=[AAAUSDT,BBBUSDT,CCCUSDT]", *COINS[1:], "evaluation.repetitions=100"],
     "cvrp": [*ROUTES, "data.test_instances=40"],
     "lmol": IMAGES,
     "tinystories": STORIES[2:],
@@ -68,6 +70,7 @@ def shown(request, tmp_path_factory):
     Screenshots go to the folder REPORT_SCREENSHOTS, if it is set.
     """
     workload, folder = request.param, tmp_path_factory.mktemp(request.param)
+    written(folder / "documents", {str(seed): prose(seed) for seed in range(5)})  # for bep
     stages = [("train.py", RUNS[workload]), ("evaluate.py", [])]
     if workload == "cvrp":
         (folder / HOSTILE).write_text(VRP)

@@ -240,10 +240,18 @@ function voiced() {
   Object.defineProperty(window, "speechSynthesis", { value: speech });
 }
 
+// Puts into `result` how wide the page is and what keeps people from reading it, and takes a picture.
+async function lookedAt(page, name, view, result) {
+  result.widths[view] = await page.evaluate(() => document.documentElement.scrollWidth);
+  await page.screenshot({ path: `${screenshots}-${name}-${view}.png`, fullPage: true });
+  result.faults[view] = await faults(page);
+}
+
 const browser = await launched(executablePath), found = {};
 for (const word of wanted) {
   const [name, ...address] = word.split("="), [place, run] = address.join("=").split("#"), result = found[name] = { unexpected: [], faults: {}, widths: {} };
-  for (const [view, options] of Object.entries(VIEWS)) {
+  const { light, dark, telephone } = VIEWS;
+  for (const [view, options] of Object.entries({ light, telephone })) {
     const context = await browser.newContext({ ...options, bypassCSP: view != "light", offline: place.startsWith("file:") });
     if (view == "telephone") await context.addInitScript(voiced);  // the last one, whose results stay
     const page = await context.newPage();
@@ -258,10 +266,12 @@ for (const word of wanted) {
       await page.locator("#proof[data-difference]").waitFor();
       result.proof = { ...await page.locator("#proof").evaluate(proof => ({ ...proof.dataset })), said: await page.locator("#proof").textContent() };
     }
-    result.widths[view] = await page.evaluate(() => document.documentElement.scrollWidth);
     await page.waitForTimeout(name == "cvrp" ? 1200 : 0);  // tours grow
-    await page.screenshot({ path: `${screenshots}-${name}-${view}.png`, fullPage: true });
-    result.faults[view] = await faults(page);
+    await lookedAt(page, name, view, result);
+    if (view == "light") {  // what was played stays, in other colours
+      await page.emulateMedia({ colorScheme: dark.colorScheme });
+      await lookedAt(page, name, "dark", result);
+    }
     await context.close();
   }
 }

@@ -19,7 +19,7 @@ FEW = [
     *LMOL,
     "data.size=16",
     "data.train_pairs=200",
-    "data.evaluation_pairs=100",
+    "data.evaluation_pairs=40",
     "training.batch_size=16",
     "training.log_steps=1",
     "evaluation.comparisons=8",
@@ -144,7 +144,7 @@ def test_a_siamese_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_
     described = json.loads((run / "model/best/config.json").read_text())["config"]
     assert (described["base"], len(described["revision"])) == ("base", 64)
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "tower"))
-    assert json.loads((run / "evaluations/test.json").read_text())["n"] == 100
+    assert json.loads((run / "evaluations/test.json").read_text())["n"] == 40
     export(trained, "tower")
     towers.save_tower("dinov2", base, seed=1)
     done = stage(trained, "evaluate.py", *LMOL, "--name", "tower")
@@ -161,7 +161,7 @@ def test_a_tuned_tower_ends_in_the_same_bits_when_resumed_and_is_evaluated_and_e
     run = trained / "runs/lmol/tuned"
     assert weights(run) == weights(trained / "runs/lmol/tuned-resumed")
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "tuned"))
-    assert json.loads((run / "evaluations/test.json").read_text())["n"] == 100
+    assert json.loads((run / "evaluations/test.json").read_text())["n"] == 40
     export(trained, "tuned")
     model = io.load(run / "model/last")
     began = towers.tower("vit")
@@ -222,7 +222,7 @@ def test_adapters_on_a_trained_base_are_evaluated_and_exported(trained):
     assert len(described["revision"]) == 64
     assert len(weights(run, "best")) < len(weights(trained / "runs/lmol/vlm", "best")) / 2
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "adapters"))
-    assert json.loads((run / "evaluations/test.json").read_text())["n"] == 100
+    assert json.loads((run / "evaluations/test.json").read_text())["n"] == 40
     manifest = export(trained, "adapters", "--merged")
     assert {"adapter/adapter_model.safetensors", "processor/tokenizer.json"} <= manifest["files"].keys()
     assert manifest["files"]["merged/model.safetensors"]["bytes"] > manifest["files"]["model.safetensors"]["bytes"]
@@ -282,7 +282,7 @@ def test_preferences_alone_train_a_comparator(trained):
     assert "trial steps: " in done.stdout
     succeeded(stage(trained, "evaluate.py", *LMOL, "--name", "preferred"))
     found = json.loads((trained / "runs/lmol/preferred/evaluations/test.json").read_text())
-    assert found["n"] == 100
+    assert found["n"] == 40
     assert found["accuracy"] > 0.5
     assert found["rmse"] < found["rmse_constant"]
     words = ["preferred/answers.csv", "--model", "runs/lmol/preferred/model/best", "--pairs", "5", "--next", "next.csv"]
