@@ -325,7 +325,7 @@ def test_the_problems_of_a_request_share_half_of_the_seconds_and_longer_ones_are
     given = {**SQUARE, "customers": [[i, i % 7] for i in range(60)], "demands": [1] * 60, "windows": [[0, 9e3]] * 60}
     many = {"inputs": [{**given, "name": str(i)} for i in range(12)]}
     with served([folders["cvrp"]], Limits(seconds=4)) as port:  # 600 milliseconds each are 7.2 s
-        for _ in range(4):  # other programs may have had the cores in the other half of the seconds
+        for _ in range(8):  # other programs may have had the cores in the other half of the seconds
             began = time.monotonic()
             status, found = ask(port, "/runs/cvrp/small/predict", many)
             if status == 200:
