@@ -10,7 +10,7 @@ NAME = "manifest.json"
 
 
 def begin(out: Path, files: Mapping[str, bytes], *model_folders: Path) -> None:
-    """Write `files`, without an earlier export's unchanged ones; ValueError if `out` has a model or other such files.
+    """Write `files`, without an earlier export's unchanged ones; ValueError if a model or other files are in the way.
 
     Raises RuntimeError for a file that the disk gives back otherwise.
     """
@@ -26,7 +26,7 @@ def begin(out: Path, files: Mapping[str, bytes], *model_folders: Path) -> None:
             raise ValueError(f"{earlier} is not the manifest of an export; give another --out, or remove it") from error
     for name, data in files.items():
         if (path := out / name).is_file() and path.read_bytes() != data and sha256(path) != stored.get(name):
-            raise ValueError(f"{path} is of no export, or has changed since; give another --out, or remove it")
+            raise ValueError(f"{path} is not of an earlier export, or was changed; give another --out, or remove it")
     earlier.unlink(missing_ok=True)  # first, as a folder without a manifest is no export
     for name, digest in stored.items():
         path = out / name

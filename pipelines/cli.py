@@ -163,8 +163,6 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
         return config
     if not args.resume:
         raise UserError(f"the run {run.folder} exists: continue it with --resume, or give --name {run.name}-2")
-    if (run.outcome() or {}).get("state") == "done" and not run.checkpoints.is_dir():
-        raise UserError(f"{run.folder} is done, and its checkpoints are gone: give another --name to begin again")
     stored = run.config(workload.config)
     asked = fresh_config(args, workload, stored) if args.config else run.config(workload.config, args.words)
     if args.config and (kept := configs.differences(fresh_config(args, workload), asked)):

@@ -37,7 +37,7 @@ def main() -> None:
     compared.add_argument("--picture", type=Path, default=Path("runs/comparison.svg"), help="file for the curves")
     cleaned = commands.add_parser("clean", help="remove runs, or what no run needs any more")
     cleaned.add_argument("runs", nargs="*", metavar="RUN", help="to remove; none: what no run needs any more")
-    cleaned.add_argument("--checkpoints", action="store_true", help="those of done runs, too; of RUN these alone")
+    cleaned.add_argument("--checkpoints", action="store_true", help="also those of done runs; of RUN, only these")
     cleaned.add_argument("--yes", action="store_true", help="remove it; without, only show it")
     args = arguments.offered(parser).parse_args()
     arguments.end_quietly()
@@ -60,9 +60,10 @@ def clean(runs: Sequence[inventory.Found], whole: bool, checkpoints: bool, reall
     if whole and busy:
         raise UserError(f"{busy[0].name} is in training or followed; stop that first")
     waste = [(each.run.folder, "asked for") for each in runs]
-    if checkpoints or not whole:
-        idle = [each for each in runs if each not in busy]
-        waste = [*_unneeded(idle, checkpoints), *(() if whole else _unused_data(runs))]
+    if not whole:
+        waste = [*_unneeded([each for each in runs if each not in busy], checkpoints), *_unused_data(runs)]
+    elif checkpoints:
+        waste = [(path, reason) for path, reason in _unneeded(runs, checkpoints) if path.name == "checkpoints"]
     if not waste:
         return "there is nothing to remove"
     lines = [f"  {inventory.human(inventory.size(path)):>7}  {path}  ({reason})" for path, reason in waste]
@@ -78,7 +79,6 @@ def _unneeded(runs: Sequence[inventory.Found], checkpoints: bool) -> Iterator[Wa
     for found in runs:
         if found.run.is_blank() and not found.members:
             yield (found.run.folder, "nothing came of it")
-            continue
         for run in (found.run, *found.members):
             for pattern in (".*.tmp", "[cm]*/.*.tmp", ".*.old", "[cm]*/.*.old"):
                 yield from ((path, "half-written") for path in sorted(run.folder.glob(pattern)))

@@ -189,9 +189,9 @@ def execute(request: dict[str, Any], standard_path: list[str]) -> None:
 
 
 def fork_workers(address: str) -> None:
-    """Let what multiprocessing starts to fork a command's workers from be a fork, too, which has imported before.
+    """Make the server from which multiprocessing forks a command's workers a fork too, whose imports are done.
 
-    As a new interpreter it has the state in which a command begins, and shares the command's process group.
+    Like a new interpreter, it starts in the state in which a command begins, and shares the command's process group.
     """
     from tests.forked import Forked, connect
 

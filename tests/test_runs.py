@@ -147,8 +147,10 @@ def test_checkpoints_of_named_runs_go_without_the_runs_and_without_others(runs):
     make("three", costs=[3.0])
     unused = runs / "data/cvrp/unused"
     unused.mkdir(parents=True)
-    shown = command.clean(found.find(["cvrp/one", "cvrp/two"]), whole=True, checkpoints=True, really=True)
+    named = found.find(["cvrp/one", "cvrp/two", "cvrp/blank"])
+    shown = command.clean(named, whole=True, checkpoints=True, really=True)
     assert not (runs / "runs/cvrp/one/checkpoints").exists()
+    assert (runs / "runs/cvrp/blank/config.yaml").exists()  # which only `clean` without names takes for waste
     assert shown.count("  runs/cvrp/") == 1  # the other is not done
     for path in ("runs/cvrp/one/config.yaml", "runs/cvrp/two/checkpoints", "runs/cvrp/three/checkpoints"):
         assert (runs / path).exists()
@@ -202,6 +204,8 @@ def test_a_picture_is_what_its_name_says(runs):
     compared = found.find(["cvrp/one", "cvrp/two"])
     compare.compared(compared, Path("of/them/curves.png"))
     assert Path("of/them/curves.png").read_bytes().startswith(b"\x89PNG")
+    compare.compared(compared, Path("curves"))
+    assert "<svg" in Path("curves").read_text()
     with pytest.raises(UserError, match=r"--picture curves.word: Format 'word' is not supported \(supported formats: "):
         compare.compared(compared, Path("curves.word"))
 

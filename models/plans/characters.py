@@ -1,7 +1,7 @@
 """The tokens of a character model, special ones and a vocabulary of characters, and the form of text they stand for."""
 
 import unicodedata
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<end>", "<email>", "<telephone>", "<url>")
@@ -86,7 +86,8 @@ def normalise(text: str) -> tuple[str, int]:
 
 def typed_end(text: str, size: int) -> int:
     """Return how many characters at the end of a text are `size` ones once it is normalised."""
-    return bisect_left(range(len(text)), size, key=lambda end: len(normalise(text[len(text) - end :])[0]))
+    before = len(normalise(text)[0]) - size  # counted from the left, as an accent without its letter is a character
+    return len(text) - bisect_right(range(1, len(text) + 1), before, key=lambda end: len(normalise(text[:end])[0]))
 
 
 def _normal(character: str) -> str:

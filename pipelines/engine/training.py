@@ -82,7 +82,7 @@ def train(
     if resume and not ranks.on_main(lambda: run.learnt_from(facts.get("content"))):
         accelerator.print("its data have changed: training begins anew")
         ranks.on_main(run.begin_anew)
-    ranks.on_main(lambda: _check_precision(config, run, accelerator.mixed_precision))
+    ranks.on_main(lambda: _check_start(config, run, accelerator.mixed_precision))
     ranks.on_main(loop.check_same_model)
     ranks.on_main(lambda: _take_back(run))  # now that nothing is refused any more
     ranks.on_main(lambda: run.begin(config, accelerator.num_processes, facts, accelerator.mixed_precision))
@@ -136,7 +136,9 @@ def _take_back(run: Run) -> None:
         run.judged.rename(run.best)
 
 
-def _check_precision(config: BaseConfig, run: Run, now: str) -> None:
+def _check_start(config: BaseConfig, run: Run, now: str) -> None:
+    if (run.outcome() or {}).get("state") == "done" and not run.checkpoints.is_dir():
+        raise UserError(f"{run.folder} is done, and its checkpoints are gone: give another --name to begin again")
     before = run.provenance().get("mixed_precision")
     if before in (None, now) or config.hardware.change_precision or not run.checkpoints.is_dir():
         return

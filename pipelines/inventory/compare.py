@@ -97,7 +97,7 @@ def drawn(runs: Sequence[Found], picture: Path) -> bool:
         axis.grid(alpha=0.4)
     with explained(picture), as_user_error(f"--picture {picture}: "):
         picture.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(picture)
+        figure.savefig(picture, format=picture.suffix[1:] or "svg")
     return True
 
 

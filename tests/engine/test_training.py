@@ -1,6 +1,7 @@
 """The Accelerator of a run, and what surrounds its loop."""
 
 import json
+import shutil
 from types import SimpleNamespace
 
 import pytest
@@ -112,19 +113,22 @@ def test_resume_may_change_what_changes_results_by_rounding_alone_and_says_so(ca
         resumed("training.micro_batch_size=4", "seed=1")
 
 
-def test_a_run_that_is_done_does_not_begin_again_for_lack_of_its_checkpoints():
+def test_a_run_that_is_done_begins_again_without_its_checkpoints_for_other_data_alone(tmp_path):
     workload, run = members.find(), Run("toy", "cleaned")
-    run.begin(members.Config(training=TRAINING), 1, {})
-    run.outcome_file.write_text('{"state": "done"}')
 
-    def resumed(*words):
-        args = SimpleNamespace(resume=True, restarted=False, config=None, words=words, workload="toy")
-        return cli.training_config(args, workload, run).training.steps
+    def train(content, resume):
+        args = SimpleNamespace(resume=resume, restarted=False, config=None, words=[], workload="toy")
+        config = cli.training_config(args, workload, run) if resume else members.Config(training=TRAINING)
+        accelerator = training.make_accelerator(config, run)
+        return training.train(workload, config, tmp_path, {"content": content}, run, accelerator, resume)
 
+    train("candles", resume=False)
+    shutil.rmtree(run.checkpoints)
     with pytest.raises(UserError, match=r"runs/toy/cleaned is done, and its checkpoints are gone.*another --name"):
-        resumed("training.steps=5")
-    run.checkpoints.mkdir()
-    assert resumed("training.steps=5") == 5
+        train("candles", resume=True)
+    assert run.outcome()["state"] == "done"
+    assert train("newer candles", resume=True).step == TRAINING["steps"]
+    assert run.checkpoints.is_dir()
 
 
 def test_another_precision_is_refused_or_allowed_and_recorded(tmp_path, monkeypatch):

@@ -94,7 +94,7 @@ def test_files_that_no_manifest_lists_are_not_overwritten(run, tmp_path, capsys,
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/README.md").write_text("of mine")
     error = refusal(capsys, monkeypatch, "safetensors", run, "--out", tmp_path / "mine")
-    assert f"{tmp_path / 'mine/README.md'} is of no export, or has changed since; give another --out" in error
+    assert f"{tmp_path / 'mine/README.md'} is not of an earlier export, or was changed; give another --out" in error
     assert [path.read_text() for path in (tmp_path / "mine").iterdir()] == ["of mine"]
 
 
@@ -102,7 +102,7 @@ def test_a_card_that_was_changed_by_hand_stays_with_its_export(run, capsys, monk
     exporters.export("safetensors", run, "best", None)
     out = run / "exports/safetensors"
     (out / "README.md").write_text("by hand")
-    assert "README.md is of no export, or has changed since" in refusal(capsys, monkeypatch, "safetensors", run)
+    assert "README.md is not of an earlier export, or was changed" in refusal(capsys, monkeypatch, "safetensors", run)
     assert (out / "README.md").read_text() == "by hand"
     assert {"manifest.json", "model.safetensors"} < {path.name for path in out.iterdir()}
 

@@ -192,10 +192,9 @@ def _without_effect(reviewed: str | None, cleaned: Mapping[str, Cleaned]) -> Ite
     """Yield a line on decisions to keep what stands in no document, such as what a spreadsheet took for a number."""
     texts = {name: each.text.lower() for name, each in cleaned.items()}
     kept = {(name, text) for name, _, text, decision in _reviewed(reviewed) if decision == "keep"}
-    lost = [text for name, text in kept if not any(text.lower() in texts[at] for at in texts if name in ("", at))]
-    if lost:
-        what = f"{len(lost)} lines keep nothing, as no document has what they say"
-        yield f"data.reviewed={reviewed}: {what}: {', '.join(sorted(lost)[:5])}"
+    if lost := [text for name, text in kept if not any(text.lower() in texts[at] for at in texts if name in ("", at))]:
+        some = ", ".join(sorted(lost)[:5])
+        yield f"data.reviewed={reviewed}: decisions to keep what no document has: {len(lost)}, such as {some}"
 
 
 def _prose(document: Document, data: Data, words: Collection[str], said: Collection[tuple[str, str, str]]) -> Cleaned:

@@ -70,7 +70,8 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
             more = f"{name} is more than a plain CVRP"
             print(f"{more}: native ruin and recreate solves it, no network{why}", file=sys.stderr)
             model = None
-        methods, own = bench.fleets(model), list[Solved]()
+        methods = bench.fleets(model)
+        own: list[Solved] = []
         try:
             own = [bench.with_model(model, device, *way) for way in _ways(config) if model is not None]
         except InvalidTourError as error:

@@ -92,7 +92,7 @@ def beside(path: Path, answer: Mapping[str, Any], run: str) -> None:
 def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
     """Return the routes of savings and of solvers, within `seconds` of CPU time each, with their costs and times.
 
-    Without native code there is no ruin and recreate, for very many customers neither that nor PyVRP.
+    Without native code there is no ruin and recreate; beyond MOST_CUSTOMERS, no PyVRP either.
     """
     from models.routing import fleet, native
 

@@ -10,6 +10,7 @@ import torch
 from common.text import longest_copied_span
 from models import io
 from models.plans import chains
+from models.plans.characters import normalise, typed_end
 from models.plans.fields import FIELDS, field_of
 from models.plans.library import Document, Library
 from models.plans.outline import divide
@@ -186,6 +187,12 @@ def test_a_model_suggests_with_places_and_keeps_them_when_saved(tmp_path):
 def test_a_clause_replaces_what_was_typed_not_what_it_is_read_as(begun):
     (found,) = with_text(one="# ab\nabc dad cab abc.\n").suggest("ab", f"dad\u2026\n{begun}")
     assert (found.text, found.replaces) == ("Abc dad cab abc.", len(begun))
+
+
+@pytest.mark.parametrize("begun", ["E\u0301tape un", "E\u0302\u0301tape un", "n\u0303", "\u1100\u1161\u11a8 a"])
+def test_a_letter_with_separate_accents_is_replaced_whole(begun):
+    for before in ("", "Dad. ", "cafe\u0301\n"):
+        assert typed_end(before + begun, len(normalise(begun)[0])) == len(begun)
 
 
 def test_a_heading_takes_nothing_from_the_text_that_a_field_may_have():

@@ -164,7 +164,7 @@ def test_decisions_that_keep_nothing_are_told(firm, tmp_path):
     rows = ["roles.txt,name,Priya Sharma,keep", "old.txt,name,Tom Barlow,keep", ",telephone,4.42E+11,keep"]
     reviewed.write_text("\n".join(["document,kind,text,decision", *rows]))
     facts = data.prepare(config(firm, reviewed=str(reviewed), lower_case=True), tmp_path / "out")
-    said = f"data.reviewed={reviewed}: 2 lines keep nothing, as no document has what they say: 4.42E+11, Tom Barlow"
+    said = f"data.reviewed={reviewed}: decisions to keep what no document has: 2, such as 4.42E+11, Tom Barlow"
     assert said in facts["note"].split("\n")
 
 

@@ -239,7 +239,7 @@ def test_unusable_files_are_named(tmp_path):
     assert refusal(written(tmp_path, "")).startswith("there is no column lon and lat")
     assert refusal(written(tmp_path, "no zip", "a.xlsx")).startswith("not an .xlsx file, or damaged (BadZipFile)")
     assert refusal(written(tmp_path, "{}", "a.geojson")).startswith("not a FeatureCollection of points")
-    assert "there is no capacity; give capacity=100, to evaluate evaluation.capacity=100, or" in refusal(
+    assert "there is no capacity; give capacity=100 (in evaluations evaluation.capacity=100) or" in refusal(
         written(tmp_path, BERLIN)
     )
 
@@ -262,7 +262,7 @@ def test_a_capacity_is_a_column_and_a_word_overrides_it(tmp_path):
         "capacity is 20 in row 2 and 21 in row 4; all"
     )
     with pytest.raises(
-        UserError, match=r"customers.csv: there is no capacity; give .* to evaluate evaluation.capacity=100"
+        UserError, match=r"customers.csv: there is no capacity; give .*in evaluations evaluation.capacity=100"
     ):
         read(written(tmp_path, "x,y,demand\n1,2,0\n3,4,5\n"))
     with pytest.raises(UserError, match=r"customers.csv: customer 1 asks for 5, more than the capacity of 4"):

@@ -188,7 +188,8 @@ def _read_html(content: bytes, maximum_bytes: int) -> tuple[str, int | None, lis
         name = declared[1].decode()
         try:
             if not (known := codecs.lookup(name).name).startswith("utf"):  # others of Unicode cannot declare in ASCII
-                return read_html(content.decode(WIDER.get(known, known)))
+                spare = "ignore" if known.startswith("iso8859") and known in WIDER else "strict"  # controls in ISO 8859
+                return read_html(content.decode(WIDER.get(known, known), spare))
         except (LookupError, UnicodeDecodeError) as error:
             raise UserError(f"cannot be decoded as {name}, which it declares; save it again as UTF-8") from error
     text, _, warnings = _read_text(content, maximum_bytes)

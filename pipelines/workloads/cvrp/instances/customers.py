@@ -73,9 +73,7 @@ def completed(given: Mapping[str, object]) -> Mapping[str, object]:
     """Return an input with demands and capacities in whole numbers; raise UserError if it has no capacity."""
     demands, vehicles = given.get("demands"), given.get("vehicles") or []
     if given.get("capacity") is None and demands and not vehicles:
-        raise UserError(
-            "there is no capacity; give capacity=100, to evaluate evaluation.capacity=100, or a column of it"
-        )
+        raise UserError("there is no capacity; give capacity=100 (in evaluations evaluation.capacity=100) or a column")
     kinds = vehicles if isinstance(vehicles, list | tuple) and all(isinstance(each, dict) for each in vehicles) else []
     bounds = [each["capacity"] for each in (given, *kinds) if each.get("capacity") is not None]
     asked = [*demands, *bounds] if isinstance(demands, list | tuple) and bounds else []

@@ -70,6 +70,11 @@ def test_a_page_has_all_its_signs_though_it_declares_another_encoding(tmp_path, 
     assert read(tmp_path / "a.html").text == text
 
 
+def test_a_byte_that_windows_has_no_sign_for_does_not_refuse_a_page(tmp_path):
+    (tmp_path / "a.html").write_bytes(b'<meta charset="iso-8859-1"><p>It\x92s caf\xe9\x81')
+    assert read(tmp_path / "a.html").text == "It\u2019s caf\u00e9"
+
+
 def test_a_line_break_in_a_cell_stays_in_its_row_and_an_empty_item_is_none(tmp_path):
     (tmp_path / "a.html").write_text("<table><tr><td>Two<br>lines<td>Ada</table><ul><li></ul><p>Prose.</p>")
     assert read(tmp_path / "a.html").text == "Two lines | Ada\n\nProse."
