@@ -120,7 +120,7 @@ def export(name: str, run: Path, which: str, out: Path | None, **extra: object) 
             raise ValueError(f"{run} is the folder of one model; leave out --which {which}")
         return exporter(run, run, out or Path("exports") / run.resolve().name / name, **extra)
     out = out or run / "exports" / name
-    if not (members := sorted(path for path in (run / "members").glob("*") if path.is_dir())):
+    if not (members := sorted((run / "members").glob("*/"), key=shipped.order)):
         there = [one for one in ("best", "last") if (run / "model" / one).is_dir()]
         if which not in there:
             mend = f"it has model/{there[0]}: add --which {there[0]}" if there else UNTRAINED

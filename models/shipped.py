@@ -13,5 +13,11 @@ def names(workload: str) -> list[str]:
 
 def models_in(folder: Path) -> dict[str, Path]:
     """Return {name: folder} of the model in a folder, else of those in its subfolders."""
-    below = {path.parent.name: path.parent for path in sorted(folder.glob("*/config.json"))}
+    below = {path.name: path for path in sorted((path.parent for path in folder.glob("*/config.json")), key=order)}
     return {folder.name: folder} if (folder / "config.json").is_file() or not below else below
+
+
+def order(folder: Path) -> tuple[str, int]:
+    """Return what orders folders by the number that their names end with, such as a fold's: the last model answers."""
+    head, _, tail = folder.name.rpartition("-")
+    return (head, int(tail)) if tail.isdigit() else (folder.name, 0)

@@ -32,7 +32,7 @@ def main() -> None:
     args = arguments.parse(__doc__, lambda args, kind, run: run.config(kind.config, args.words), further=options)
     workload, opened, run = workloads.find(args.workload), workloads.feed(args.workload), cli.run_of(args)
     config = run.config(workload.config, args.words)
-    if args.refit_hours < 0 or (args.refit_hours and args.once):
+    if not args.refit_hours >= 0 or (args.refit_hours and args.once):
         raise UserError(f"--refit-hours {args.refit_hours:g}: hours above 0, without --once, which ends before")
     if "/" in run.name:
         raise UserError(f"--name {args.name}: a member is followed with its run, --name {run.name.split('/')[0]}")

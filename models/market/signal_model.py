@@ -56,8 +56,6 @@ class SignalConfig:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not 4 <= self.lookback <= LONGEST_LOOKBACK or not self.features or not self.coins:
             raise ValueError(f"a window needs 4 to {LONGEST_LOOKBACK} candles, a feature and a coin")
-        if self.timeframe_ms < 0:
-            raise ValueError(f"timeframe_ms={self.timeframe_ms} must not be negative")
         scaled = dict.fromkeys(("mean", "std"), len(self.features))
         for coin, scaler in self.scalers.items():
             if {name: len(values) for name, values in scaler.items()} != scaled:
@@ -154,15 +152,14 @@ class SignalModel(io.Model):
         return torch.from_numpy(np.exp(recalibrated(logits.double().numpy(), outcomes, whole, horizon, window))).float()
 
     def takes(self, given: CandlesInput) -> bool:
-        """Return whether the candles are of a coin that the model knows."""
-        coins = self.config.coins
-        return given.coin in coins or coins == ANY or (given.coin is None and len(coins) == 1)
+        """Return whether the candles are said to be of a coin that the model knows."""
+        return given.coin in self.config.coins or self.config.coins == ANY
 
     def prepared(self, given: CandlesInput, settings: SignalSettings) -> Candles:
         """Return the candles that the newest signal depends on."""
         columns = {name: getattr(given.candles, name) for name in COLUMNS}
-        if len({len(column) for column in columns.values()}) == 1 and self.takes(given):  # else refused below
-            used = self.candles_used(given.coin)
+        used = self.candles_used(given.coin)
+        if len({len(column) for column in columns.values()}) == 1:  # else refused below
             columns = {name: column[-used:] for name, column in columns.items()}
         known = self._candles(columns, given.coin, {name: dict(each) for name, each in given.context.items()})
         newest = int(known.time[-1])
@@ -290,6 +287,9 @@ def _sound(given: Mapping[str, ArrayLike], coin: str, timeframe_ms: int) -> Cand
     if len(set(shapes.values())) > 1 or columns["time"].ndim != 1:
         raise ValueError(f"the columns must be of one length (given: {shapes})")
     found = Candles(coin, timeframe_ms, **columns)
+    if len(wrong := np.flatnonzero(np.diff(found.time) <= 0)):
+        late = f"the candle of {found.time[wrong[0] + 1]} ms stands behind that of {found.time[wrong[0]]} ms"
+        raise ValueError(f"{late}; give each once, the oldest first")
     prices = np.stack([found.open, found.high, found.low, found.close])
     good = np.isfinite(prices).all(0) & np.isfinite(found.volume) & (prices > 0).all(0) & (found.volume >= 0)
     bad = np.flatnonzero(~(good & (found.high == prices.max(0)) & (found.low == prices.min(0))))

@@ -97,6 +97,11 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).splitlines()[0]
+        raise UserError(f"--device {device}: this machine has no such device ({why}); leave it out") from error
     if folder:
         return of_folder(word, folder, device)
     run = Run(workloads.name_of(word), str(name))
@@ -145,7 +150,7 @@ def folders_of(run: Run) -> dict[str, Path]:
         return shipped.models_in(shipped.FOLDER / run.name)
     if not run.started() and run.name == ALL:
         return {name: shipped.FOLDER / name for name in ships}
-    members = sorted((run.folder / "members").glob("*/model/best"), key=lambda path: _natural(path.parts[-3]))
+    members = sorted((run.folder / "members").glob("*/model/best"), key=lambda path: shipped.order(path.parents[1]))
     if members or not run.started():
         return {path.parts[-3]: path for path in members}
     return {run.name: run.best if run.best.is_dir() or not run.last.is_dir() else run.last}
@@ -171,9 +176,3 @@ def _trained(word: str, name: str, folders: Mapping[str, Path], device: str) -> 
         if getattr(model, "input_type", None) is not inputs.input:
             raise UserError(f"{folders[member]}: models of the family {model.family} are not of the workload {word}")
     return Trained(workloads.name_of(word), name, inputs, models)
-
-
-def _natural(name: str) -> tuple[str, int]:
-    """Order names by the number at their end, such as a fold's."""
-    head, _, tail = name.rpartition("-")
-    return (head, int(tail)) if tail.isdigit() else (name, 0)

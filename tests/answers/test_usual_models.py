@@ -1,12 +1,16 @@
 """Which model answers where no run is named: the newest run's, else the one that ships."""
 
 import os
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from common.errors import UserError
 from common.input_files import Inputs
 from models import io, shipped
+from models.market.candles import COLUMNS
+from models.market.signal_model import SignalConfig, SignalModel
 from models.routing.inputs import RoutingInput, RoutingSettings
 from pipelines import serve, workloads
 from pipelines.answers import trained
@@ -230,3 +234,25 @@ def test_what_a_folder_holds_beside_its_inputs_is_counted_in_one_line(tmp_path):
     done = stage(tmp_path, "predict.py", "folder")
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("folder: ")]
     assert line.startswith("folder: passed over .md (2), folder (1), without an ending (1); what is read: .npz, .vrp, ")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:77", "meta"])
+def test_a_device_that_there_is_not_is_named(device):
+    with pytest.raises(UserError, match=f"--device {device}: this machine has no such device .*; leave it out"):
+        trained.find("crypto", "crypto-simulated", None, device)
+
+
+def test_of_models_of_several_coins_none_answers_for_candles_without_the_name_of_a_coin():
+    models = {
+        coin: SimpleNamespace(config=SignalConfig(features=("body",), lookback=4, coins=(coin,))) for coin in "AB"
+    }
+    for model in models.values():
+        model.takes = partial(SignalModel.takes, model)
+    empty = dict.fromkeys(COLUMNS, ())
+    one, both = (
+        trained.Trained("crypto", "mine", workloads.inputs("crypto"), each) for each in ({"A": models["A"]}, models)
+    )
+    named, nameless = (both.read({"coin": coin, "candles": empty}) for coin in ("A", None))
+    assert (both.member_for(named), one.member_for(named), one.member_for(nameless)) == ("A", "A", "A")
+    with pytest.raises(UserError, match="none of the models takes this input; there are models of A, B"):
+        both.member_for(nameless)

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shutil
 import sys
 import types
 from dataclasses import replace
@@ -20,6 +21,7 @@ from models.market.candles import COLUMNS
 from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from models.market.rule import fingerprint
 from models.market.signal_model import ANY, NOTE, SIMULATED
+from models.shipped import models_in
 from pipelines.workloads.crypto.trading import backtest
 from tests.exporters.commands import refusal
 from tests.models.tiny import disturb
@@ -172,6 +174,20 @@ def test_the_strategy_is_recalibrated_as_the_model_is(many, monkeypatch):
     assert abs(corrected - own).max() > 1e-3
     expected = np.where(corrected[:, [0, 2]].max(1) >= 0.36, np.sign(corrected[:, 2] - corrected[:, 0]), 0)
     np.testing.assert_array_equal(found[-len(expected) :], expected)
+
+
+def test_the_newest_fold_of_a_coin_is_what_a_strategy_trades_and_the_last_model_of_an_export(many):
+    member = many / "members/AAAUSDT"
+    model = io.load(member / "model/best")
+    for fold in (2, 10):
+        with_rule(model, member / "model/best", 0.3 + fold / 100)
+        shutil.copytree(member, many / f"members/AAAUSDT-{fold}")
+    shutil.rmtree(member)
+    exporters.export("freqtrade", many, "best", None)
+    settings = json.loads((many / "exports/freqtrade/signals/settings.json").read_text())
+    assert settings["coins"]["AAAUSDT"]["threshold"] == 0.4
+    exporters.export("safetensors", many, "best", None)
+    assert list(models_in(many / "exports/safetensors")) == ["AAAUSDT-2", "AAAUSDT-10", "BBBUSDT"]
 
 
 def test_candles_that_freqtrade_filled_in_are_no_input_and_end_a_position(many, monkeypatch):

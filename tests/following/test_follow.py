@@ -29,6 +29,7 @@ def test_what_cannot_be_followed_is_refused(tmp_path):
     refused(
         follow(tmp_path, "--name", "mine", "--refit-hours", "3", "--once"), "--refit-hours 3: hours above 0, without"
     )
+    refused(follow(tmp_path, "--name", "mine", "--refit-hours", "nan"), "--refit-hours nan: hours above 0")
     refused(follow(tmp_path, "--name", "mine"), "a simulated market has no new candles; give data.folder=FOLDER")
 
 

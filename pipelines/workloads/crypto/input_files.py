@@ -2,6 +2,7 @@
 
 import functools
 import sys
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -14,31 +15,32 @@ from pipelines.workloads.crypto.candles import files
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
-    """Yield the newest candles of the coin of each file, and of the files in folders.
+    """Yield the newest candles of each file and of those in folders; parts of a month or a day are one file.
 
     What is passed over in a folder is named on stderr. Raises UserError at the end if nothing could be read.
     """
-    usable, reasons = False, []
+    parts = defaultdict[object, list[Path]](list)
     for path in paths:
-        inside = [path]
-        if path.is_dir():
-            found, passed_over = files.in_folder(path)
-            inside = [file for file, _ in found]
-            print(*passed_over, sep="\n", end="\n" if passed_over else "", file=sys.stderr)
-        for given in each_file(inside, files.SUFFIXES, _newest):
-            usable |= given.input is not None
-            reasons += [given.error] * (given.input is None)
-            yield given
+        found, passed_over = files.in_folder(path) if path.is_dir() else ([(path, files.named(path))], [])
+        print(*passed_over, sep="\n", end="\n" if passed_over else "", file=sys.stderr)
+        for file, name in found:
+            parts[(file.parent, name.coin, name.timeframe) if name.part else file].append(file)
+    newest, usable, reasons = {max(each): sorted(each) for each in parts.values()}, False, []
+    for given in each_file(list(newest), files.SUFFIXES, lambda path: _newest(newest[path])):
+        usable |= given.input is not None
+        reasons += [given.error] * (given.input is None)
+        yield given
     if not usable:
         where = ", ".join(map(str, paths))
         raise UserError(reasons[0] if reasons else f"{where}: no file of candles; name them like BTCUSDT-15m.csv")
 
 
-def _newest(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _newest(paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, object]]]:
+    path = paths[-1]
     name = files.named(path)
     if name.reason:
         raise UserError(f"{path}: {name.reason}; name it like BTCUSDT-15m.csv")
-    known, _ = files.read(path, name.coin, name.timeframe, minimum_rows=1)
+    known, _ = files.read(paths, name.coin, name.timeframe, minimum_rows=1)
     newest = known.rows(known.segments()[-1])
     if len(newest) < len(known):
         print(f"{path}: of {len(known)} candles, the last {len(newest)} follow the newest gap", file=sys.stderr)

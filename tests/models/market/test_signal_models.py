@@ -92,7 +92,15 @@ def test_candles_that_are_not_what_training_had_are_refused(model):
     refused("must be of one length", given={**full, "close": full["close"][1:]})
     refused(f"only {NEEDED - 1} candles; give {NEEDED}", given=candles(NEEDED - 1))
     refused(f"gap: the candle after {full['time'][4]} ms is", ("time", slice(5, None), full["time"][5:] + STEP))
-    refused("gap", ("time", 5, full["time"][4]))  # a row twice
+    refused(
+        f"candle of {full['time'][4]} ms stands behind that of {full['time'][4]} ms; give each once",
+        ("time", 5, full["time"][4]),
+    )
+    newest_first = {name: column[::-1] for name, column in full.items()}
+    refused(
+        f"candle of {full['time'][-2]} ms stands behind that of {full['time'][-1]} ms; .* oldest first",
+        given=newest_first,
+    )
     twice = "these candles are of 2 minutes, the model learnt from candles of 1"
     refused(twice, ("time", slice(None), 2 * full["time"]))
     refused(r"20\d\d-\d\d-\d\d \d\d:\d\d UTC \(\d+ ms\), is stale at .*; .* now=newest", now=now(NEEDED + 13))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from common.errors import UserError
 from models.market.candle_features import NAMES, compute
+from models.market.candles import Candles
 from models.market.labels import label
 from pipelines.workloads.crypto.candles import simulated
 from pipelines.workloads.crypto.config import Data
@@ -79,3 +80,18 @@ def test_a_constant_feature_is_scaled_to_zero(value):
     scaler = Scaler.fit(table, np.arange(9, 50), 10)
     assert scaler.std[0] == 1
     assert (scaler.transform(table)[:, 0] == 0).all()
+
+
+def test_a_scaler_counts_each_row_of_its_windows_once_and_no_other():
+    features = np.random.default_rng(0).normal(size=(20, 2))
+    found = Scaler.fit(features, np.array([5, 6, 12]), lookback=3)
+    rows = features[[3, 4, 5, 6, 10, 11, 12]]
+    np.testing.assert_allclose([found.mean, found.std], [rows.mean(0), rows.std(0)])
+
+
+def test_a_window_ends_where_as_many_good_rows_follow_each_other_and_the_label_is_known():
+    time = STEP * np.array([0, 1, 2, 3, 4, 5, 8, 9, 10, 11, 12])  # a gap before the seventh
+    candles = Candles("AUSDT", STEP, time, *np.ones((5, len(time))))
+    features, labels = np.ones((len(time), 1)), np.zeros(len(time))
+    features[1], labels[9] = np.nan, -1
+    assert usable(candles, features, labels, lookback=3).tolist() == [4, 5, 8, 10]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 JUMP = 2.0  # factor between consecutive closes above which a rename or a split is likelier than a trade
-LONGER = "give a longer file or a lower data.minimum_rows"
+LONGER = "give more candles or a lower data.minimum_rows"
 BROKEN_SHARE = 0.001  # of rows; a feed with more broken rows is likely to be wrong elsewhere too
 OLDEST = 1_230_940_800_000  # 2009-01-03, Bitcoin's first block
 NEWEST = 4_102_444_800_000  # 2100-01-01
@@ -46,7 +46,7 @@ def check(
     """
     where, step = f"{source}: {symbol}", milliseconds(timeframe)
     now = int(clock.time() * 1000) if now is None else now
-    table = _select(table, where)
+    table = select(table, where)
     if len(table) < max(minimum_rows, 2):
         raise UserError(f"{where}: {len(table)} rows are too few, {max(minimum_rows, 2)} are needed; {LONGER}")
     times, units, num_naive = _times(table["time"], where)
@@ -88,11 +88,11 @@ def check(
 
 def timeframe_of(table: "pd.DataFrame", where: str) -> str:
     """Return the time from most rows to the next, such as 15m; "" where all differ. Raises UserError."""
-    lengths, counts = np.unique(np.diff(np.unique(_times(_select(table, where)["time"], where)[0])), return_counts=True)
+    lengths, counts = np.unique(np.diff(np.unique(_times(select(table, where)["time"], where)[0])), return_counts=True)
     return timeframe_name(int(lengths[counts.argmax()])) if counts.max(initial=0) > 1 else ""
 
 
-def _select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
+def select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
     """Return the known columns under our names, a date and a time of day together; `close_time` may be missing.
 
     Raises UserError, beginning with `where`, for a column that is missing or present twice.
@@ -266,8 +266,6 @@ def _repeated(candles: Candles, row_names: "pd.Index", where: str) -> np.ndarray
 
 def _is_open(candles: Candles, last: "pd.DataFrame", now: int, written: int | None) -> bool:
     """Return whether the last candle was still open, by the clock, the file's time or its own closing time."""
-    if not len(candles):
-        return False
     opens = int(candles.time[-1])
     closes = opens + candles.timeframe_ms
     if closes > now or (written is not None and opens <= written < closes):

@@ -4,11 +4,11 @@ import functools
 from collections.abc import Iterable
 
 from common.errors import UserError
-from models.market.candle_tables import RULES, canonical, letters_and_digits
+from models.market.candle_tables import RULES, canonical, letters_and_digits, milliseconds
 from models.market.candles import DAY, VALUES, Candles
 from pipelines.workloads.crypto.candles.checks import check
 
-PAGE = 1000  # candles per request
+PAGE, LEAST_PAGE = 1000, 100  # candles per request, and what each exchange gives at least
 CLIENT = functools.cache(lambda kind: kind({"enableRateLimit": True}))  # which keeps the markets it has loaded
 
 
@@ -35,13 +35,14 @@ def download(
             # A clock that is fast here must not take an open candle for a closed one.
             now = min(now, int(client.fetch_time()))
         rows: list[list[float]] = []
-        since = now - days * DAY if since is None else since
-        while since <= now:
-            page = client.fetch_ohlcv(market, timeframe, since=since, limit=PAGE)
-            if not (page := [row for row in page if row[0] >= since]):
+        start = now - days * DAY if since is None else since
+        while start <= now:
+            page = client.fetch_ohlcv(market, timeframe, since=start, limit=PAGE)
+            rows += (page := [row for row in page if row[0] >= start])
+            if not page and since is not None:
                 break
-            rows += page
-            since = int(page[-1][0]) + 1
+            # Before a coin was listed, and within a long gap, the pages of some exchanges are empty.
+            start = int(page[-1][0]) + 1 if page else start + LEAST_PAGE * milliseconds(timeframe)
     except ccxt.BaseError as error:
         silent = f"{exchange} did not answer: {' '.join(str(error).split())[:200]}; try again later"
         raise UserError(f"{symbol}: {silent}, or give files: data.source=files data.folder=FOLDER") from error

@@ -15,7 +15,7 @@ from typing import IO, TYPE_CHECKING
 from common.errors import UserError
 from models.market.candle_tables import RULES, FileName, canonical, file_name
 from models.market.candles import VALUES, Candles
-from pipelines.workloads.crypto.candles.checks import check, timeframe_of
+from pipelines.workloads.crypto.candles.checks import check, select, timeframe_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -123,6 +123,8 @@ def read(
 
     paths = [paths] if isinstance(paths, Path) else list(paths)
     tables, num_repeated_headers = zip(*(_table(path, symbol, growing) for path in paths), strict=True)
+    if len({tuple(each.columns) for each in tables}) > 1:  # as months with and without a header
+        tables = tuple(select(each, f"{path}: {symbol}") for each, path in zip(tables, paths, strict=True))
     table = tables[0] if len(tables) == 1 else pd.concat(tables)
     shown = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
     written = int(paths[-1].stat().st_mtime * 1000)
@@ -133,14 +135,12 @@ def read(
 
 def _table(path: Path, symbol: str, growing: bool = False) -> tuple["pd.DataFrame", int]:
     """Return the rows of a file, counted from 1, and how many times its header is repeated."""
-    if not path.is_file():
-        raise UserError(f"{symbol}: there is no file {path}; give the folder of the files as data.folder")
-    if not path.stat().st_size:
-        raise UserError(f"{path}: {symbol}: the file is empty; download it again")
     readers = {".csv": _csv, ".json": _json, ".gz": _json, ".parquet": _arrow, ".feather": _arrow, ".zip": _zipped}
     if path.suffix.lower() not in readers:
         raise UserError(f"{path}: {symbol}: {path.suffix} files cannot be read; give {', '.join(SUFFIXES)}")
     try:
+        if not path.stat().st_size:
+            raise UserError("the file is empty; download it again")
         if growing and path.suffix.lower() == ".csv":
             text = path.read_bytes()
             return _csv(io.BytesIO(text[: max(text.rfind(b"\n"), text.rfind(b"\r")) + 1] or b"\n"))
@@ -194,6 +194,8 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
     table = table.dropna(how="all")
     if not len(table):
         raise UserError("the file holds no rows; download it again")
+    if not first:
+        raise UserError("no line has several columns, which commas, semicolons or tabs divide; save it as CSV")
     if cells[0][:1].isdigit():
         moment = ["date", "time"] if ":" in "".join(cells[1:2]) else ["time"]  # MetaTrader's are two columns
         if (further := len(cells) - len(moment) - len(VALUES)) not in (0, 1, KLINES - 1 - len(VALUES)):

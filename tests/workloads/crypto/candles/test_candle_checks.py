@@ -94,7 +94,7 @@ def test_the_last_candle_is_dropped_if_the_clock_the_file_or_its_closing_time_sh
             lambda frame: frame.assign(time=frame.time + 899_999),
             "60 of 60 rows have times that are not multiples of 15m",
         ),
-        (lambda frame: frame[:30], "30 rows are too few, 50 are needed; give a longer file or a lower data.minimum_"),
+        (lambda frame: frame[:30], "30 rows are too few, 50 are needed; give more candles or a lower data.minimum_"),
         (lambda frame: frame[:0], "0 rows are too few"),
         (lambda frame: frame.drop(columns="close"), r"no column for close \(columns: time, open, high, low, volume\)"),
         (lambda frame: frame.assign(Close=1.0), "there are 2 columns close; keep only one"),

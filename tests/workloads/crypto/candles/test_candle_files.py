@@ -158,6 +158,24 @@ def test_monthly_zips_are_read_as_one_file(tmp_path):
     assert facts["unsorted"] == 0
 
 
+@pytest.mark.parametrize("header", ["open_time", "Date"])
+def test_months_of_which_some_have_a_header_are_read_as_one_file(tmp_path, header):
+    frame, names = table(), [header, "open", "high", "low", "close", "volume", "close_time", *"abcde"]
+    klines(frame[:30]).to_csv(tmp_path / "BTCUSDT-15m-2024-12.csv", header=False, index=False)
+    later = klines(frame[30:].reset_index(drop=True)).set_axis(names, axis=1)
+    later.to_csv(tmp_path / "BTCUSDT-15m-2025-01.csv", index=False)
+    candles, facts = read(finder(tmp_path)("BTCUSDT", "15m"))
+    assert same(candles, CLEAN)
+    assert facts["not_finite"] == 0
+
+
+@pytest.mark.parametrize("separator", [" ", "|"])
+def test_a_table_of_other_separators_is_refused_with_those_that_are_read(tmp_path, separator):
+    table().to_csv(path := tmp_path / "BTCUSDT-15m.csv", index=False, sep=separator)
+    with pytest.raises(UserError, match="no line has several columns, which commas, semicolons or tabs divide"):
+        read(path)
+
+
 def test_an_archive_that_holds_too_much_or_not_one_table_is_refused(tmp_path, monkeypatch):
     path = tmp_path / "BTCUSDT-15m.zip"
     with zipfile.ZipFile(path, "w") as archive:

@@ -56,6 +56,21 @@ def test_a_prediction_reads_the_files_it_can_and_names_the_others(folder, capsys
     assert capsys.readouterr().err.count("passed over in ") == 6
 
 
+def test_a_coins_parts_are_one_input_of_a_folder_and_where_they_are_named(tmp_path):
+    whole, parts = table(300), [tmp_path / f"BTCUSDT-15m-2024-12-{day}.csv" for day in ("30", "31")]
+    for path, rows in zip(parts, (whole[:200], whole[200:]), strict=True):
+        rows.to_csv(path, index=False)
+    whole.to_csv(tmp_path / "ETHUSDT-15m.csv", index=False)
+    others = [tmp_path / "ETHUSDT-15m.csv"]
+    for paths in ([tmp_path], [*reversed(parts), *others]):
+        bitcoin, ether = input_files.read(paths)
+        assert bitcoin.source == str(parts[1])
+        assert bitcoin.input["candles"] == ether.input["candles"]
+        assert len(ether.input["candles"]["time"]) == 300
+    (alone,) = input_files.read(parts[:1])
+    assert len(alone.input["candles"]["time"]) == 200
+
+
 def test_nothing_usable_is_a_mistake_that_the_user_can_mend(tmp_path, capsys):
     (tmp_path / "candles.h5").touch()
     with pytest.raises(UserError, match="no file of candles; name them like"):
