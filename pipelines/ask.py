@@ -34,6 +34,10 @@ def main() -> None:
     args = arguments.offered(parser).parse_intermixed_args()
     if not (args.next or args.ranking):
         parser.error("nothing to write: give --next FILE, --ranking FILE, or both")
+    if args.next and args.ranking and args.next.resolve() == args.ranking.resolve():
+        parser.error(f"--next and --ranking are one file, {args.next}; name two")
+    if min(args.pairs, args.seed) < 0:
+        parser.error(f"--pairs is {args.pairs} and --seed {args.seed}; give 0 or more")
     from pipelines.workloads.lmol import asking  # torch takes seconds
 
     ranking = asking.rank(args.source, args.model, [path for path in (args.next, args.ranking) if path], args.words)

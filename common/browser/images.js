@@ -23,8 +23,14 @@ function imagesPanel(place, backend, about) {
     const before = example ? [] : images, large = files.find(each => each.size > LARGEST_FILE), count = before.length + files.length;
     if (large) return report.fail(`${large.name} has ${large.size} bytes; give images of at most ${LARGEST_FILE}`);
     if (count > MOST_IMAGES) return report.fail(`that makes ${count} images; give at most ${MOST_IMAGES}`);
-    images = [...before, ...await Promise.all(files.map(async each => ({ name: each.name, url: await dataUrl(each) })))];
-    file.value = "";
+    try {
+      const read = await Promise.all(files.map(async each => ({ name: each.name, url: await dataUrl(each) })));
+      images = [...example ? [] : images, ...read];  // those of now, as others may have been given meanwhile
+    } catch (error) {  // of a folder, for instance
+      return report.fail(error.message);
+    } finally {
+      file.value = "";
+    }
     example = false;
     await rank();
   }
@@ -84,11 +90,13 @@ function imagesPanel(place, backend, about) {
 
   // The ranking begins as the model's, whose errors say how far votes can move it, and settles with each vote.
   async function vote(...given) {
-    const of = poll?.of ?? images.filter(each => each.row), votes = [...poll?.votes ?? [], ...given], own = turn, attribute = by.value;
+    const of = poll?.of ?? images.filter(each => each.row), votes = [...poll?.votes ?? [], ...given];
+    const own = turn, attribute = by.value, before = poll;
     if (of.length < 2) return report.fail("give two images first");
     const known = of.map(each => byAttribute(each.row)), errors = known.map(row => Math.max(1e-6, (row.high - row.low) / 2 / 1.96));
     const found = await reply({ scores: known.map(row => row.score), errors, votes });
-    if (own != turn || attribute != by.value) return;  // images were given or cleared meanwhile, or another attribute chosen
+    // Images were given or cleared meanwhile, another attribute was chosen, or the vote was left or given twice.
+    if (own != turn || attribute != by.value || before != poll) return;
     if (found.error) return report.fail(found.error);
     const rows = found.ranking.map((row, i) => ({ ...row, name: of[row.image].name, url: of[row.image].url, rank: i + 1 }));
     poll = { of, votes, next: found.next };
@@ -110,8 +118,8 @@ function imagesPanel(place, backend, about) {
   }
 
   async function compare([first, second]) {
-    const attribute = by.value, found = await asked(report, () => backend.predict({ first: first.url, second: second.url }, { attribute }));
-    if (found && attribute == by.value) answer.textContent = `${first.name} ranks higher than ${second.name} with probability ${found.first_is_higher.toFixed(3)}` +
+    const own = turn, attribute = by.value, found = await asked(report, () => backend.predict({ first: first.url, second: second.url }, { attribute }));
+    if (found && own == turn && attribute == by.value) answer.textContent = `${first.name} ranks higher than ${second.name} with probability ${found.first_is_higher.toFixed(3)}` +
       (found.tie === undefined ? "" : `; similar with ${found.tie.toFixed(3)}`) + (found.note ? `; ${found.note}` : "");
   }
 

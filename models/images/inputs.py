@@ -21,6 +21,12 @@ MOST_PIXELS = 50_000_000  # of an image file
 MOST_IMAGES, MOST_VOTED = 10_000, 1000
 
 
+def shown_in(folder: Path) -> list[Path]:
+    """Return what is in a folder and in those below it, in order, except what is hidden, such as thumbnails."""
+    found = sorted(folder.rglob("*"))
+    return [each for each in found if not any(part.startswith(".") for part in each.relative_to(folder).parts)]
+
+
 def _image(value: object, info: ValidationInfo) -> object:
     """Read text that stands for an image: a data: URL, else a file's name, or base64 where files are not allowed."""
     if not isinstance(value, str):
@@ -47,10 +53,10 @@ class ImagesInput(Input):
     )
     first: Image | None = Field(None, description="one of two images to compare")
     second: Image | None = Field(None, description="the other one")
-    scores: tuple[float, ...] | None = Field(
+    scores: tuple[Annotated[float, Field(gt=-1e10, lt=1e10)], ...] | None = Field(
         None, min_length=2, max_length=MOST_VOTED, description="scores of images that people vote on, of a ranking"
     )
-    errors: tuple[Annotated[float, Field(gt=0)], ...] | None = Field(None, description="standard errors of `scores`")
+    errors: tuple[Annotated[float, Field(gt=1e-9, lt=1e10)], ...] | None = Field(None, description="standard errors")
     votes: tuple[tuple[int, int, Literal["First", "Second", "Similar"]], ...] = Field(
         (), description="numbers of two images in `scores`, from 0, and which ranks higher: First, Second or Similar"
     )

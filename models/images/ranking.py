@@ -40,11 +40,11 @@ class Scale:
     reliability: Reliability
 
     def scores(self, estimates: Tensor, information: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores (N,) and standard errors (N,) for what `place` found."""
+        """Return scores (N,) and standard errors (N,) for what `placed` found."""
         return self.reliability.scores(self.prior, estimates, information)
 
     def relying(self, estimates: Tensor, information: Tensor, known: Tensor, groups: Tensor | None = None) -> "Scale":
-        """Return the scale with its reliability measured on images (M,) of known score that `place` placed."""
+        """Return the scale with its reliability measured on images (M,) of known score that were `placed`."""
         return replace(self, reliability=reliability.fit(self.prior, estimates, information, known, groups))
 
 
@@ -78,15 +78,18 @@ class References:
         return (given + swapped[:, SWAPPED]) / 2
 
     def placed(self, davidson: "Davidson", images: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores (N,) and Fisher information (N,) of images (N,), each compared with the most informative ones.
+        """Return scores (N,) and Fisher information (N,) of images (N,), none compared with itself.
 
-        No reference is compared with itself.
+        They come first with some spread over the scores, then with the most informative at the estimate (Lord 1980).
         """
         free = images[:, None] != self.numbers  # (N, R) comparisons that can still be made
         compared = torch.zeros_like(free)
         wins = torch.zeros(free.shape, dtype=torch.float64)
         found, information = most_likely(davidson, self.scores, wins, compared)
-        asked = self._spread(free)
+        spread = torch.linspace(0, len(self.scores) - 1, min(START, self.budget, len(self.scores))).round().long()
+        asked = torch.zeros_like(free)
+        asked[:, self.scores.argsort(stable=True)[spread]] = True
+        asked &= free
         enough = (self.theta if self.theta > 0 else float(self.scores.unique().diff().min())) * TOLERANCE
         while asked.any():
             image, reference = asked.nonzero(as_tuple=True)
@@ -102,13 +105,6 @@ class References:
             place = torch.empty_like(best).scatter_(1, best, torch.arange(best.shape[1]).expand_as(best))
             asked = free & (place < left[:, None])
         return found, information
-
-    def _spread(self, free: Tensor) -> Tensor:
-        """Return a mask (N, R) of the first references."""
-        spread = torch.linspace(0, len(self.scores) - 1, min(START, self.budget, len(self.scores))).round().long()
-        asked = torch.zeros_like(free)
-        asked[:, self.scores.argsort(stable=True)[spread]] = True
-        return asked & free
 
 
 def fit_scale(references: References, *, seed: int, prior: Tensor | None = None) -> Scale:
@@ -130,18 +126,6 @@ def fit_scale(references: References, *, seed: int, prior: Tensor | None = None)
     return Scale(davidson, own if given is None else given, reliability.fit(given, *left_out, known))
 
 
-def place(scale: Scale, references: References, num_images: int) -> tuple[Tensor, Tensor]:
-    """Return the most likely scores (N,) of the images 0 to num_images - 1, and their Fisher information (N,).
-
-    The references' numbers are larger; ValueError if not. Each image is compared first with some that are spread over
-    the scores, then with the most informative ones at the present estimate (Lord 1980), until it is precise enough.
-    """
-    if num_images and int(references.numbers.min()) < num_images:
-        given = references.numbers[:8].tolist()
-        raise ValueError(f"references are numbered from {num_images} on, after the images; given {given}")
-    return references.placed(scale.davidson, torch.arange(num_images))
-
-
 @dataclass(frozen=True)
 class Davidson:
     """The fitted model of answers."""
@@ -157,7 +141,7 @@ class Davidson:
 
 def fit(answers: Tensor, differences: Tensor) -> Davidson:
     """Return the most likely discrimination and tie for answers (P, 3) about pairs of known difference (P,)."""
-    spread = differences.square().mean().sqrt()
+    spread = differences.square().mean().sqrt().clamp_min(1e-300)  # all are 0 for a model that tells nothing apart
     half, zero = differences / spread / 2, torch.zeros_like(differences)
     rows = torch.stack([half, -half, zero], dim=1), torch.stack([zero, zero, zero + 1], dim=1)
     parameters = likeliest(answers, torch.stack(rows, dim=1))

@@ -180,7 +180,7 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def score(self, images: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return scores and standard errors (U,) of images (U, C, S, S) by `ranking.place`, on the user's scale."""
+        """Return scores and standard errors (U,) of images (U, C, S, S) from comparisons, on the user's scale."""
         return self.of(None).score_encoded(self.encode_all(images), budget)
 
     @torch.no_grad()
@@ -194,11 +194,13 @@ class Comparator(io.Model):
     def score_by_comparisons(self, encoded: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
         """Return what `score_encoded` does from comparisons alone, by a scale that is fitted to the references."""
         scale = self._scale_of_references(budget, 0)
-        return scale.scores(*ranking.place(scale, self._references(encoded, budget), len(encoded)))
+        placed = self._references(encoded, budget).placed(scale.davidson, torch.arange(len(encoded)))
+        return scale.scores(*placed)
 
     def _placed(self, scale: ranking.Scale, encoded: Tensor, budget: int) -> tuple[Tensor, Tensor]:
         """Return estimates (U,) from comparisons and their information (U,), of encoded images (U, ...)."""
-        return self.estimates(encoded) or ranking.place(scale, self._references(encoded, budget), len(encoded))
+        images = torch.arange(len(encoded))
+        return self.estimates(encoded) or self._references(encoded, budget).placed(scale.davidson, images)
 
     def _references(self, images: Tensor | None, budget: int) -> ranking.References:
         """Return the references, numbered after the encoded images (U, ...) that they will be compared with."""

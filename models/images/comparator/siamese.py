@@ -156,17 +156,13 @@ class TowerSiamese(Siamese):
         """Return what the regressions are fitted to (U, 1 + L): scores (U,), and 1 for the level that they are of."""
         return torch.cat([scores[:, None], (scores[:, None] - self.levels.cpu()).abs() < self.config.unit / 2], 1)
 
-    def opinion(self, encoded: Tensor) -> Tensor:
-        """Return the regressions' scores (U,), on the user's scale, of encodings (U, F)."""
-        return self.regressions.all_targets(encoded)[:, 0]
-
     def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:
         """Return the weighted mean (U,) of estimates from comparisons (U,) and the regressions' scores."""
-        return estimates.lerp(self.opinion(encoded).cpu().double(), float(self.share[0]))
+        return estimates.lerp(self.regressions.all_targets(encoded)[:, 0].cpu().double(), float(self.share[0]))
 
     def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
         """Give the regressions the share in scores that leaves the least error on images (M,) of known score."""
-        prior, other = self.prior.cpu(), self.opinion(encoded).cpu().double()
+        prior, other = self.prior.cpu(), self.regressions.all_targets(encoded)[:, 0].cpu().double()
         errors = []
         for share in SHARES:
             mixed = estimates.lerp(other, share)

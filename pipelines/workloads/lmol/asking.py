@@ -1,7 +1,7 @@
 """A ranking of images by people's answers about pairs, and the pairs to ask about next."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,15 +17,14 @@ from common.statistics import Z95
 from models import io
 from models.images import image_files
 from models.images.comparator.interface import AT_ONCE, Comparator
-from models.images.inputs import ENDINGS, MOST_PIXELS
+from models.images.inputs import ENDINGS, MOST_PIXELS, shown_in
 from models.images.people.preferences import UNKNOWN, Posterior, Prior, next_pairs
 from models.images.people.raters import Fitted, fitted, ranked
 from models.images.ranking import SWAPPED
 from models.images.texture import texture
 from pipelines.workloads.lmol.config import Columns
 from pipelines.workloads.lmol.sources.columns import layout_of, plain, rows_of
-from pipelines.workloads.lmol.sources.finding import ANSWERS, by_attribute, find_answers, kind_of
-from pipelines.workloads.lmol.sources.scores import LabelledPair
+from pipelines.workloads.lmol.sources.finding import ANSWERS, RANKING, UNLABELLED, by_attribute, find_answers, kind_of
 from pipelines.workloads.lmol.sources.tables import Listed, passed_over, read_table
 
 SIDE = 64  # pixels, of the squares described by texture if there is no model
@@ -88,19 +87,21 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     """
     config.tell_repeated(words)
     asked = config.build(_Asked, {}, words, "of answers").data
-    columns, about = asked.columns.given() or None, [asked.attribute] if asked.attribute else []
+    columns = asked.columns.given() or None
     if not source.exists():
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
     table, unknown_tables = find_answers(source, columns)
     folder = table.parent if table else source  # that names are relative to
+    of_model = model and table and not _about(rows_of(table)[0])  # the attribute, as the table is about one
+    about = [asked.attribute] if asked.attribute and not of_model else []
     listed = by_attribute(table, columns, about)[0] if table else Listed()
     if table and listed.scored:
         raise UserError(f"{source} has scores; answers are img1,img2,label or winner,loser")
     pairs = listed.pairs
     for path in outputs:
-        _check_nothing_is_lost(path, table or folder / PROPOSED, pairs, columns)
+        _check_nothing_is_lost(path, table or folder / PROPOSED, columns)
     given = source if source.is_dir() else folder
-    files = sorted(path for path in given.rglob("*") if path.suffix.lower() in ENDINGS)
+    files = [path for path in shown_in(given) if path.suffix.lower() in ENDINGS]
     if not 2 <= len(files) <= MOST_IMAGES:
         raise UserError(f"{given} holds {len(files):,} images; give a folder of 2 to {MOST_IMAGES:,}")
     comparator = _comparator(model, asked.attribute) if model else None
@@ -135,28 +136,37 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     then = f"add who won and who lost to {table}" if table else f"save it as {folder / PROPOSED}"
     if table and layout == "pairs":
         written = dict.fromkeys(rows_of(table)[0], "") | {used["first"]: 0, used["second"]: 1}
-        written |= {name: asked.attribute for name in written if asked.attribute and plain(name) == "attribute"}
+        written |= {name: asked.attribute for name in _about(written) if asked.attribute}
         then = f"append its rows to {table}"
     then = f"fill in the column {used.get('label', 'label')} with First, Second or Similar, {then}"
     return PeoplesRanking(names, answers, posterior, found, notes, folder, table, written, then)
 
 
-def _check_nothing_is_lost(
-    path: Path, table: Path, pairs: Sequence[LabelledPair], columns: Mapping[str, str] | None
-) -> None:
-    """Raise UserError if a file to write to holds answers that are not among the `pairs` of the table of answers."""
-    itself = path.resolve() == table.resolve()
-    columns = columns if itself else None  # what is written has the usual names
-    if not path.is_file() or kind_of(path, columns) != ANSWERS:
+def _check_nothing_is_lost(path: Path, table: Path, columns: Mapping[str, str] | None) -> None:
+    """Raise UserError if a file to write to is not of this command, or has answers that the table has not."""
+    given = columns if columns and path.is_file() and layout_of(path, columns)[0] else None  # else the usual names
+    if not path.is_file() or not path.stat().st_size or (kind := kind_of(path, given)) in (RANKING, UNLABELLED):
         return
-    if lost := (_known(read_table(path, columns).pairs) - _known(() if itself else pairs)).total():
-        holds = f"{path} holds {_count(lost, 'answer')} that would be lost"
+    if kind != ANSWERS:
+        raise UserError(f"{path} is neither a ranking nor pairs to label; name another file to write to")
+    itself = path.resolve() == table.resolve()
+    there = not itself and table.is_file() and kind_of(table, columns) == ANSWERS
+    lost = _known(path, given, table.parent) - (_known(table, columns, table.parent) if there else Counter())
+    if lost:
+        holds = f"{path} holds {_count(lost.total(), 'answer')} that would be lost"
         raise UserError(f"{holds}; {'' if itself else f'add them to {table} first, or '}name another file to write to")
 
 
-def _known(pairs: Sequence[LabelledPair]) -> Counter[tuple[str, str, int]]:
-    """Count answers, each pair in one order, as a table of winners and losers does not keep the order asked."""
-    return Counter((a, b, label) if a < b else (b, a, SWAPPED[label]) for _, a, b, label in pairs)
+def _known(table: Path, columns: Mapping[str, str] | None, root: Path) -> Counter[tuple[str, str, str, int]]:
+    """Count answers by names below `root`, each pair in one order, as winners and losers do not keep that asked."""
+    of = {line: "".join(row[name] for name in _about(row)) for line, row in rows_of(table)[1]}
+    pairs = read_table(table, columns, root).pairs
+    return Counter((of[n], *((a, b, label) if a < b else (b, a, SWAPPED[label]))) for n, a, b, label in pairs)
+
+
+def _about(columns: Iterable[str]) -> list[str]:
+    """Return the columns that say which attribute a row is about."""
+    return [name for name in columns if plain(name) == "attribute"]
 
 
 def _count(number: int, noun: str) -> str:
@@ -192,8 +202,9 @@ def _before_answers(model: Comparator | None, squares: Sequence[np.ndarray]) -> 
     """Return a prior from a comparator's scores, else one under which images of similar texture have similar scores."""
     images = torch.from_numpy(np.stack(squares))
     if model:  # errors are correlated between similar encodings
-        scores, errors = (each.numpy() for each in model.score(images))
-        described = model.encode_all(images).flatten(1)
+        encoded = model.encode_all(images)
+        scores, errors = (each.numpy() for each in model.score_encoded(encoded))
+        described = encoded.flatten(1)
     else:
         scores, errors = np.zeros(len(squares)), np.full(len(squares), UNKNOWN)
         described = torch.cat([texture(part) for part in images.movedim(-1, 1).split(AT_ONCE)])

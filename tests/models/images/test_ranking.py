@@ -37,7 +37,7 @@ def place(known, log_odds, images, budget=24, theta=0.2, numbers=None):
     numbers = torch.arange(images, len(known)) if numbers is None else numbers
     references = ranking.References(log_odds, numbers, known[numbers], theta, budget)
     scale = ranking.fit_scale(references, seed=0)
-    return scale.scores(*ranking.place(scale, references, images))
+    return scale.scores(*references.placed(scale.davidson, torch.arange(images)))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,6 @@ def test_a_comparator_that_knows_nothing_says_so():
     [
         ({"known": torch.full((9,), 2.0)}, "two different ones"),
         ({"known": torch.tensor([math.nan] * 9)}, "finite scores"),
-        ({"numbers": torch.tensor([1, 7, 8])}, "numbered from 3 on"),
         ({"budget": 1}, "budget of 2 references or more"),
     ],
 )
@@ -261,3 +260,8 @@ def test_what_cannot_be_placed_is_refused(change, message):
     known = torch.arange(9.0)
     with pytest.raises(ValueError, match=message):
         place(**{"known": known, "log_odds": lambda a, b: torch.zeros(len(a), 3), "images": 3, **change})
+
+
+def test_a_model_that_tells_nothing_apart_has_a_scale_all_the_same():
+    found = ranking.fit(torch.eye(3, dtype=torch.float64), torch.zeros(3, dtype=torch.float64))
+    assert (found.discrimination, found.tie) == pytest.approx((0, 0), abs=1e-6)

@@ -40,7 +40,7 @@ def scored(known, log_odds):
     references = ranking.References(log_odds, numbers, known[numbers], theta=0.2, budget=16)
     prior = reliability.quantiles(known[count:])
     scale = ranking.fit_scale(references, seed=0, prior=prior)
-    estimates, information = ranking.place(scale, references, count)
+    estimates, information = references.placed(scale.davidson, torch.arange(count))
     scale = scale.relying(estimates[:VALIDATION], information[:VALIDATION], known[:VALIDATION])
     return known[VALIDATION:count], *scale.scores(estimates[VALIDATION:], information[VALIDATION:])
 

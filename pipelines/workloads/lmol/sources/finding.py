@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from common.errors import UserError
-from models.images.inputs import ENDINGS
+from models.images.inputs import ENDINGS, shown_in
 from pipelines.workloads.lmol.sources import packed
 from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, USUAL, WHOLE, layout_of, lists_in, plain, rows_of
 from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, Listed, Rows, home, ranks, read_table, within
@@ -62,7 +62,7 @@ def find_answers(source: Path, columns: Mapping[str, str] | None) -> tuple[Path 
     if len(tables) > 1:
         one = f"put their rows into one, or name the one to use, as in {tables[0]}"
         raise UserError(f"{source} has tables of answers, {_named(tables)}; {one}")
-    images = {path.name for path in source.rglob("*") if path.suffix.lower() in ENDINGS}
+    images = {path.name for path in shown_in(source) if path.suffix.lower() in ENDINGS}
     beside = [*_tables(source), *(each for each in _tables(_parent(source)) if _mentions(each, images))]
     unknown = (layout_of(each, None)[2] for each in beside if each not in tables)
     return tables[0] if tables else None, [f"passed over: {why}" for why in unknown if why]
@@ -99,8 +99,8 @@ def _named(tables: Sequence[Path]) -> str:
 
 def _tables(folder: Path) -> list[Path]:
     lists = lists_in(folder)
-    listed = [each for each in folder.iterdir() if each.suffix.lower() in (*TABLES, ".txt") and each not in lists[1:]]
-    found = sorted(each for each in listed if each.suffix.lower() in TABLES or layout_of(each, None)[0])
+    files = {each: each.suffix.lower() for each in folder.iterdir() if each.is_file() and each not in lists[1:]}
+    found = sorted(each for each, end in files.items() if end in TABLES or (end == ".txt" and layout_of(each, None)[0]))
     return [folder if len(lists) > 1 and each == lists[0] else each for each in found]
 
 
