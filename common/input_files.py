@@ -79,11 +79,10 @@ def each_file(
             try:
                 for source, found in read(file):
                     yield Given(source, found)
+                if source is None:
+                    raise UserError(f"{file}: there is no input in this file")
             except (UserError, OSError) as error:
                 yield Given(str(file), None, str(error))
-            else:
-                if source is None:
-                    yield Given(str(file), None, f"{file}: there is no input in this file")
 
 
 def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
@@ -94,7 +93,7 @@ def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
         return [path]
     there = [each for each in sorted(path.iterdir()) if not each.name.startswith(".")]
     found = [each for each in there if each.name.lower().endswith(tuple(endings)) and each.is_file()]
-    kinds = {each: printable(each.suffix.lower(), 20) or "without an ending" for each in there if each not in found}
+    kinds = {each: printable(each.suffix.lower(), 20) or "without an ending" for each in {*there} - {*found}}
     others = Counter("folder" if each.is_dir() else kind for each, kind in kinds.items())
     passed_over = ", ".join(f"{kind} ({number})" for kind, number in sorted(others.items()))
     if not found:
@@ -109,6 +108,9 @@ def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
 def lines_of(path: Path, line: Callable[[str], Mapping[str, object]]) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield (file and line number, input) for each line of a text file that is not blank."""
     with path.open(encoding=other_encoding(path) or "utf-8-sig", errors="replace") as file:
+        if path.suffix.lower() == ".json" or "\0" in file.read(1 << 16):
+            raise UserError(f"{path}: this is no text of lines; save it as .txt, or objects, one a line, as .jsonl")
+        file.seek(0)
         for number, text in enumerate(file, 1):
             if text.strip():
                 yield f"{path}:{number}", {"item": number - 1, **line(text.rstrip("\n"))}

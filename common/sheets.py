@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import re
-import zipfile
 from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
@@ -20,7 +19,7 @@ csv.field_size_limit(2**31 - 1)  # a story may be longer than the 131,072 charac
 
 
 def rows(path: Path) -> list[tuple[int, list[object]]]:
-    """Return (number, cells) of each row of the first sheet that is not blank, formulas as the values saved for them.
+    """Return (number, cells) of each row of the first visible sheet that is not blank, formulas by their saved values.
 
     Raises UserError for a file that is none, and where openpyxl is missing.
     """
@@ -30,12 +29,13 @@ def rows(path: Path) -> list[tuple[int, list[object]]]:
         raise UserError(f"{path}: needs openpyxl (pip install openpyxl); or save the sheet as CSV") from error
     try:
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-        book.worksheets[0].reset_dimensions()  # some programs state fewer rows than they write; rows are padded below
-        cells = [list(row) for row in zip(*zip_longest(*book.worksheets[0].iter_rows(values_only=True)), strict=True)]
+        sheet = next(each for each in book.worksheets if each.sheet_state == "visible")
+        sheet.reset_dimensions()  # some programs state fewer rows than they write; rows are padded below
+        cells = [list(row) for row in zip(*zip_longest(*sheet.iter_rows(values_only=True)), strict=True)]
         book.close()
-    except (zipfile.BadZipFile, KeyError, ValueError, IndexError, OSError) as error:
+    except Exception as error:  # of the library, and of those for archives and XML that it rests on
         raise UserError(f"{path}: not an .xlsx file, or damaged ({type(error).__name__}); save it again") from error
-    return [(number, row) for number, row in enumerate(cells, 1) if any(str(cell or "").strip() for cell in row)]
+    return [(at, row) for at, row in enumerate(cells, 1) if any(cell is not None and str(cell).strip() for cell in row)]
 
 
 def divider(text: str, lone: str = ",") -> str:

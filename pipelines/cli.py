@@ -51,6 +51,7 @@ def run_main(main: Callable[[], None]) -> None:
     """Call `main`; exit with 2 and a message for an error the user can fix, with 128 + n after signal n."""
     warnings.filterwarnings("ignore", message=".*barrier.*device.*", category=UserWarning)
     yield_while_waiting()
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # as JSON escapes odd file names
     # Saves a second of garbage collection; Triton's bindings would report what is not collected as leaks.
     atexit.register(lambda: None if "triton" in sys.modules else gc.freeze())
     try:
@@ -183,10 +184,8 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
 def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
     """Return a trained run's config with later stages' keys patched, or a fresh one for methods without weights."""
     run.adopt(shipped.FOLDER / run.name)
-    if not run.started():
-        fresh = fresh_config(args, workload)
-        if not fresh.trains:
-            return fresh
+    if not run.started() and not (fresh := fresh_config(args, workload)).trains:
+        return fresh
     stored = run.config(workload.config, others=shipped.names(run.workload))
     asked = run.config(workload.config, args.words)
     if fixed := [line for line in _changed(stored, asked) if line.startswith(stored.settled)]:

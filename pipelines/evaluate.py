@@ -84,10 +84,10 @@ def evaluate(args: argparse.Namespace) -> None:
         trackers.show(accelerator, config, run, tables, pictures)
         print(f"report: {run.report}")
         if models and (example := workloads.inputs(args.workload).example):
-            words = [os.path.relpath(word) if Path(word).is_file() else word for word in example]
-            print("\ntry next:")
-            print(f"  python pipelines/predict.py --workload {args.workload} --name {args.name} {shlex.join(words)}")
-            print(f"  python pipelines/serve.py {args.workload}/{args.name}")
+            words = ["--workload", args.workload, "--name", args.name]
+            words += [os.path.relpath(word) if Path(word).is_file() else word for word in example]
+            print(f"\ntry next:\n  python pipelines/predict.py {shlex.join(words)}")
+            print(f"  python pipelines/serve.py {run.workload}/{run.name}")
 
     ranks.on_main(report)
 

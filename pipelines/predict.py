@@ -10,10 +10,10 @@ Without --name, the workload's newest run answers, else the model that ships
 with the project; a line says which.
 
 An INPUT is a file in one of the workload's formats, a folder of such files, or
-a file of JSON lines (.jsonl). Without any, inputs are read from the pipe, one a
-line: a JSON object, else a prompt for text models, a file name for others.
-Words key=value are settings, or the fields of one input. An unusable input gets
-an error in place of its answer; the others are answered.
+a file of JSON lines (.jsonl, .ndjson). Without any, inputs are read from the
+pipe, one a line: a JSON object, else a prompt for text models, a file name for
+others. Words key=value are settings, or the fields of one input. An unusable
+input gets an error in place of its answer; the others are answered.
 
 Exit status: 0 done; 1 some inputs of a folder, a pipe or a file of lines were
 unusable; 2 all were, or one that you named was, or there was another mistake
@@ -63,6 +63,8 @@ def main() -> None:
     paths, settings, fields = command_inputs.sorted_out(args.words, inputs)
     if args.csv and (args.stream or not args.csv.parent.is_dir()):
         raise UserError(f"--csv {args.csv}: {'leave out --stream' if args.stream else 'there is no such folder'}")
+    if args.csv and (args.csv.is_dir() or args.csv.resolve() in map(Path.resolve, paths)):
+        raise UserError(f"--csv {args.csv}: this is a folder or an input; give another file, as in --csv answers.csv")
     pipe = None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer
     if not paths and not fields and pipe is None:
         raise UserError("no input: give files, folders, key=value words or a pipe; see --help")
@@ -102,8 +104,9 @@ def parser() -> Parser:
     )
     add = made.add_argument
     add("--workload", metavar="W", help=f"one of {', '.join(workloads.names())}, or the folder of one of your own")
-    add("--name", metavar="N", help="a run, RUN/MEMBER of a run of many models, or a model that ships; the newest run")
-    add("--model", type=Path, metavar="FOLDER", help="a folder with a model, such as an export, instead of a run")
+    one = made.add_mutually_exclusive_group().add_argument
+    one("--name", metavar="N", help="a run, RUN/MEMBER of a run of many models, or a model that ships; the newest run")
+    one("--model", type=Path, metavar="FOLDER", help="a folder with a model, such as an export, instead of a run")
     add("words", nargs="*", metavar="INPUT or key=value", help="what to answer, and how")
     add("--stream", action="store_true", help="print only the text, as it is written; text models")
     add("--csv", type=Path, metavar="FILE", help="write a table instead of JSON lines, without nested parts")

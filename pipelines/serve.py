@@ -146,7 +146,7 @@ def limits_of(args: Namespace) -> Limits:
     token = None
     if args.token_file:
         try:
-            token = args.token_file.read_text().strip()
+            token = args.token_file.read_text(errors="replace").strip()
         except OSError as error:
             raise UserError(f"--token-file {args.token_file}: cannot be read: {error.strerror}") from error
         if len(token) < 16 or not token.isascii() or not token.isprintable():
@@ -154,7 +154,7 @@ def limits_of(args: Namespace) -> Limits:
     elif not is_local(args.host):
         print(f"--host {args.host}: anyone who can reach this machine is answered; see --token-file", file=sys.stderr)
     for name in ("body_megabytes", "waiting", "seconds"):
-        if getattr(args, name) <= 0:
+        if not 0 < getattr(args, name) < sys.maxsize:
             raise UserError(f"--{name.replace('_', '-')} {getattr(args, name)} must be above 0")
     return Limits(int(args.body_megabytes * 2**20), waiting=args.waiting, seconds=args.seconds, token=token)
 

@@ -15,6 +15,7 @@ saved and stopped by signal n; 1 else. `accelerate launch` makes 1 of each but
 
 import argparse
 import functools
+import shlex
 import sys
 from pathlib import Path
 
@@ -46,8 +47,8 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
 
     accelerator = training.make_accelerator(config, run)
     folder, manifest = cli.prepare_first(args, workload, config, renew=True)
-    evaluate = f"next: accelerate launch pipelines/evaluate.py --workload {args.workload} --name {run.name}"
-    evaluate += f"\n      which writes {run.report}"
+    words = shlex.join(["--workload", args.workload, "--name", run.name])
+    evaluate = f"next: accelerate launch pipelines/evaluate.py {words}\n      which writes {run.report}"
 
     configs = cli.members(workload, config, folder)
     chosen = cli.choose(args.only, list(configs))

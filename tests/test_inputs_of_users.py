@@ -226,7 +226,7 @@ CASES = {
     "customers on a map": Case(geojson, routes("mine/customers.geojson"), ("costs are in km",), answers=1),
     "customers as JSON lines": Case(lines, routes("mine/days.jsonl"), ('"unit": "km"',), answers=2),
     "a torn workbook": Case(
-        torn_workbook, routes("mine/customers.xlsx"), (".xlsx: not an .xlsx file, or a damaged",), 2
+        torn_workbook, routes("mine/customers.xlsx"), (".xlsx: not an .xlsx file, or damaged (BadZipFile)",), 2
     ),
     "no customers at all": Case(notes_alone, routes("mine"), ("it holds .numbers (1), .pages (1)",), 2),
     "two exchanges' candles": Case(

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -52,9 +53,10 @@ def weights(folder, run, which="last"):
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """(folder of the package, folder with the run `default`)."""
-    package, folder = copy_to(tmp_path_factory.mktemp("own")), tmp_path_factory.mktemp("work")
+    package, folder = copy_to(tmp_path_factory.mktemp("my own")), tmp_path_factory.mktemp("work")
     done = stage(folder, "train.py", "--workload", str(package), *TINY)
     assert done.returncode == 0, done.stderr
+    assert f"pipelines/evaluate.py --workload '{package}' --name default" in done.stdout
     return package, folder
 
 
@@ -85,6 +87,10 @@ def test_evaluate_writes_figures_examples_and_a_report(trained):
     assert summary["rmse"] == summary["table"][0]["rmse"]
     assert len((run / "evaluations/held_out.csv").read_text().splitlines()) == 41
     assert "Predictions" in (run / "report.html").read_text()
+    *_, predict, serve = done.stdout.splitlines()
+    assert serve == "  python pipelines/serve.py waves/default"
+    again = stage(folder, *shlex.split(predict.partition("pipelines/")[2]))
+    assert len(json.loads(again.stdout)["next"]) == 4, again.stderr
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from common.errors import UserError, as_user_error
 from common.input_files import Given, Inputs
 
 PIPE = Path("-")
+LINES = (".jsonl", ".ndjson")
 FIELDS = "words"  # source of an input whose fields are words
 WORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
@@ -39,7 +40,7 @@ def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[s
             if found[1] not in inputs.settings.model_fields and os.path.exists(found[2]):
                 raise UserError(f"{word}: unknown key {found[1]}; a file or folder is given as it is: {found[2]}")
             settings[found[1]] = _value(inputs.settings, *found.groups())
-    tell_repeated(word for word in words if Path(word) not in paths)
+    tell_repeated(word for word in words if WORD.fullmatch(word) and not os.path.exists(word))
     checked(inputs.settings, settings, "settings")
     return paths, settings, fields
 
@@ -66,24 +67,22 @@ def given(
     shared = {key: value for key, value in fields.items() if key in inputs.shared}
     if fields and not (paths and fields == shared):
         yield Given(FIELDS, fields)
-    for each in _from_files(paths, inputs, pipe):
+    for each in _from_files(paths or [PIPE] * (not fields), inputs, pipe):
         yield each if each.input is None else each._replace(input={**each.input, **shared})
-    if not paths and not fields and pipe is not None:
-        yield from of_lines(pipe, "-", inputs)
 
 
 def _from_files(paths: Sequence[Path], inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:
-    for lines, group in itertools.groupby(paths, lambda path: path == PIPE or path.suffix.lower() == ".jsonl"):
+    for lines, group in itertools.groupby(paths, lambda path: path == PIPE or path.suffix.lower() in LINES):
         if lines:
             for path in group:
                 yield from _file_of_lines(path, inputs, pipe)
         else:
             for given in inputs.read(list(group)):
-                hint = ""
                 if given.input is None and inputs.line and not os.path.exists(given.source):
-                    (key, text), *_ = inputs.line(given.source).items()
-                    hint = f'; for a text to continue, give {key}="{text}"'
-                yield given._replace(error=given.error + hint)
+                    keys = [key for key, text in inputs.line(given.source).items() if text == given.source]
+                    hint = f'; for a text to continue, give {keys[0]}="{given.source}"' if keys else ""
+                    given = given._replace(error=given.error + hint)
+                yield given
 
 
 def _file_of_lines(path: Path, inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:

@@ -99,9 +99,8 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError) as error:
-        why = str(error).splitlines()[0]
-        raise UserError(f"--device {device}: this machine has no such device ({why}); leave it out") from error
+    except (RuntimeError, AssertionError) as error:  # the latter from a torch built without such devices
+        raise UserError(f"--device {device}: {str(error).splitlines()[0]}; give one such as cpu or cuda:0") from error
     if folder:
         return of_folder(word, folder, device)
     run = Run(workloads.name_of(word), str(name))

@@ -133,7 +133,7 @@ class Answering:
         return all(isinstance(model, Streaming) for model in self.trained.models.values())
 
     async def answers(self, inputs: Sequence[object], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
-        """Return an answer or an error for each input. Raises Refused."""
+        """Return an answer or an error for each input. Raises Refused, and UserError for misfit settings."""
         found, chosen = await asyncio.to_thread(self._read, inputs, settings)
         usable = [asked for asked in found if not isinstance(asked, ValueError)]
         if usable and self.scheduler:
@@ -146,16 +146,13 @@ class Answering:
         return [{"error": str(asked)} if isinstance(asked, ValueError) else next(answers) for asked in found]
 
     async def pieces(self, given: object, settings: Mapping[str, object]) -> AsyncGenerator[str]:
-        """Return the text of an answer piece by piece; close it to give it up. Raises Refused."""
+        """Return the text of an answer piece by piece; close it to give it up. Raises as `answers` does."""
 
         def begun() -> AsyncGenerator[str]:
             asked, chosen = self.usable(given, settings)
             if self.scheduler:
                 return self.scheduler.pieces(Request([asked], chosen))
-            try:
-                return self._each(self.trained.pieces(asked, settings))
-            except UserError as refused:
-                raise Refused(422, str(refused)) from refused
+            return self._each(self.trained.pieces(asked, settings))
 
         streamed = self._streamed(await asyncio.to_thread(begun))
         await anext(streamed)  # counted from here on, or refused while the status can still say so
@@ -174,23 +171,20 @@ class Answering:
                     yield piece
 
     def usable(self, given: object, settings: Mapping[str, object]) -> tuple[object, Section]:
-        """Return an input and settings as the models take them. Raises Refused for misfits."""
+        """Return an input and settings as the models take them. Raises Refused or UserError for misfits."""
         (asked,), chosen = self._read([given], settings)
         if isinstance(asked, ValueError):
             raise Refused(422, str(asked))
         return asked, chosen
 
     def _read(self, inputs: Sequence[object], settings: Mapping[str, object]) -> tuple[list[object], Section]:
-        """Return inputs, or errors in their places, and settings as the models take them; Refused for misfit ones."""
-        try:
-            chosen = checked(self.trained.inputs.settings, settings, "settings")
-            if large := too_large(chosen, self.trained.inputs.served):
-                raise UserError(f"settings: {large}")
-            found = [self._asked(each, chosen) for each in inputs]
-            usable = [each for each in found if not isinstance(each, ValueError)]
-            return found, self.trained.inputs.timed(usable, chosen, self.limits.seconds)
-        except UserError as error:
-            raise Refused(422, str(error)) from error
+        """Return inputs, or errors in their places, and settings as the models take them; UserError for misfit ones."""
+        chosen = checked(self.trained.inputs.settings, settings, "settings")
+        if large := too_large(chosen, self.trained.inputs.served):
+            raise UserError(f"settings: {large}")
+        found = [self._asked(each, chosen) for each in inputs]
+        usable = [each for each in found if not isinstance(each, ValueError)]
+        return found, self.trained.inputs.timed(usable, chosen, self.limits.seconds)
 
     def _asked(self, given: object, settings: Section) -> object:
         """Return an input as the models take it, or what is wrong with it."""

@@ -51,7 +51,7 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
         responses={"4XX": ERRORS},
         dependencies=[Security(HTTPBearer(auto_error=False))] if limits.token else [],
         middleware=[Middleware(Guard, limits=limits, metrics=metrics, hosts=hosts)],
-        exception_handlers={HTTPException: _failed, RequestValidationError: _misfit},
+        exception_handlers={HTTPException: _failed, RequestValidationError: _misfit, UserError: _unusable},
         lifespan=functools.partial(_alive, runs),
     )
     forms = Completions(runs, limits)
@@ -140,6 +140,13 @@ async def _misfit(request: Request, error: Exception) -> Response:
     except UserError as misfit:
         return Answer({"error": str(misfit)}, 422)
     raise error
+
+
+async def _unusable(request: Request, error: Exception) -> Response:
+    """Say what a client can mend: settings that do not fit, or that this machine or model cannot follow."""
+    if isinstance(error.__cause__, OSError):
+        raise error  # of this server's disk
+    return Answer({"error": str(error)}, 422)
 
 
 async def _unless_gone(request: Request, work: Coroutine[object, object, Result]) -> Result:

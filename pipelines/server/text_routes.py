@@ -35,14 +35,6 @@ class Suggesting(Protocol):
         """Read so many further characters of a document; return whether it is read."""
 
 
-@runtime_checkable
-class Encoding(Protocol):
-    """A model whose tokens are no characters."""
-
-    def encoded(self, prompt: str) -> Sequence[int]:
-        """Return the tokens of a prompt."""
-
-
 class Sessions:
     """Texts of plans being written, in a folder of the server's user, so that a restart of the server loses none."""
 
@@ -52,7 +44,7 @@ class Sessions:
     def text(self, name: str) -> str:
         """Return a session's text. Raises Refused for an unknown one."""
         try:
-            return self._path(name).read_text("utf-8")
+            return self._path(name).read_bytes().decode()  # with the ends of lines that it was given
         except FileNotFoundError:
             raise Refused(404, "there is no such session; POST /sessions begins one") from None
 
@@ -196,7 +188,7 @@ class Completions:
                         if text:
                             yield _choice(index, delta, text)
                 # Of tokens that are no characters, the number is unknown.
-                cut = not isinstance(run.trained.first, Encoding) and written >= body.length
+                cut = not hasattr(run.trained.first, "encoded") and written >= body.length
                 yield _choice(index, delta, "", "length" if cut else "stop")
 
         streamed = pieces()
@@ -209,8 +201,7 @@ class Completions:
 
 def _tokens(run: Answering, text: str) -> int:
     """Return how many tokens a text has; those of a model of characters are these."""
-    model = run.trained.first
-    return len(model.encoded(text)) if isinstance(model, Encoding) else len(text)
+    return len(getattr(run.trained.first, "encoded", list)(text))
 
 
 def _input(run: Answering, prompt: str, item: int) -> dict[str, object]:

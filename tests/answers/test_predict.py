@@ -2,10 +2,13 @@
 
 import io
 import json
+import os
 import random
 import re
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,11 @@ from PIL import Image
 
 from common.errors import UserError
 from common.foreign_text import from_csv
+from common.input_files import files_in
 from pipelines import workloads
 from pipelines.answers import command_inputs
 from pipelines.predict import Table
+from tests.processor import within
 from tests.stages import ROOT, command, refused, stage
 from tests.workloads.cvrp.files import SMALL
 
@@ -74,9 +79,17 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
         (["input={pretrained}"], ["unknown key input; a file or folder is given as it is: {pretrained}"]),
         (["--csv", "absent/t.csv", "x.vrp"], ["--csv absent/t.csv: there is no such folder"]),
         (["--csv", "t.csv", "--stream", "x.vrp"], ["leave out --stream"]),
+        (
+            ["--csv", "runs", "x.vrp"],
+            ["--csv runs: this is a folder or an input; give another file, as in --csv answers.csv"],
+        ),
+        (["--csv", "runs/../mine.csv", "mine.csv"], ["mine.csv: this is a folder or an input; give another file"]),
+        (["--name", "cvrp-20", "--model", "{pretrained}", "x.vrp"], ["--model: not allowed with argument --name"]),
         (["--workload", "tinystories", "promt=Once"], ["promt=Once: unknown key promt; did you mean prompt=Once?"]),
         (["--workload", "crypto", "now=2025-01-16"], ["is a date: give it in ms since 1970, now=1736985600000, or"]),
         (["--model", "nowhere", "x.vrp"], ["no model in nowhere"]),
+        (["--device", "gpu", "x.vrp"], ["--device gpu: Expected one of cpu, cuda", "; give one such as cpu or cuda:0"]),
+        (["--device", "cuda:99", "x.vrp"], ["--device cuda:99: ", "; give one such as cpu or cuda:0"]),
         (["--model", "runs/cvrp/dgt", "x.vrp"], ["give --name dgt, or --model runs/cvrp/dgt/model/best"]),
         (
             ["--workload", "tinystories", "--model", "{pretrained}", "prompt=x"],
@@ -86,6 +99,7 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
 )
 def test_what_cannot_be_meant_is_refused(tmp_path, given, texts):
     pretrained = str(ROOT / "models/pretrained/cvrp-20")
+    (tmp_path / "runs").mkdir()
     if "runs/cvrp/dgt" in given:
         (tmp_path / "runs/cvrp/dgt/model/best").mkdir(parents=True)
         (tmp_path / "runs/cvrp/dgt/config.yaml").touch()
@@ -229,6 +243,53 @@ def test_what_answers_say_of_themselves_is_said_beside_a_table(tmp_path):
     done = stage(tmp_path, "predict.py", *words)
     note = "2 of 2 rows: unlike the images that the model was trained on: this answer means little"
     assert done.stdout.splitlines() == ["ranking.csv: 2 rows", note], done.stderr
+
+
+def test_names_of_files_that_are_no_utf_8_are_escaped_as_json_has_them(tmp_path):
+    name = os.fsdecode(b"caf\xe9.png")
+    Image.new("RGB", (60, 40), (60, 40, 195)).save(tmp_path / name)
+    words = ("--workload", "lmol", "--name", "lmol-digits", ".")
+    done = stage(tmp_path, "predict.py", *words, fresh=True, PYTHONIOENCODING="utf-8")
+    assert done.returncode == 0, done.stderr
+    assert [each["image"] for each in answers(done)[0]["ranking"]] == [name]
+
+
+def test_thousands_of_files_and_a_folder_of_them_are_found_at_once(tmp_path):
+    for number in range(4000):
+        (tmp_path / f"{number:04}.txt").touch()
+    (tmp_path / "a.png").touch()
+    began = time.thread_time()
+    files = files_in(tmp_path, [".txt"])
+    paths, *_ = command_inputs.sorted_out([f"{file.name}.absent" for file in files * 2], workloads.inputs("lmol"))
+    assert within(time.thread_time() - began, 1)
+    assert (len(files), len(paths)) == (4000, 8000)
+
+
+def test_only_a_text_is_offered_as_one_in_place_of_a_file_that_is_absent():
+    stories = workloads.inputs("tinystories")
+    numbers = replace(stories, line=lambda text: {"past": text.split()})
+    for inputs, hint in ((stories, '; for a text to continue, give prompt="a b"'), (numbers, "")):
+        (found,) = command_inputs.given([Path("a b")], {}, inputs, None)
+        assert found.error == f"a b: there is no such file or folder{hint}"
+
+
+@pytest.mark.parametrize("workload", ["tinystories", "bep"])
+def test_objects_are_read_from_ndjson_and_no_line_from_what_is_no_text(tmp_path, workload):
+    def given(name, data):
+        path = tmp_path / name
+        path.write_bytes(data)
+        return list(command_inputs.given([path], {}, workloads.inputs(workload), None))
+
+    assert [dict(each.input) for each in given("a.ndjson", b'{"prompt": "A"}')] == [{"item": 0, "prompt": "A"}]
+    assert [each.input for each in given("a.json", b'[{"prompt": "A"}]')] == [None]
+    for data in (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", b"PK\x03\x04\x14\0"):
+        (found,) = given("a.txt", data)
+        assert (
+            found.error
+            == f"{tmp_path}/a.txt: this is no text of lines; save it as .txt, or objects, one a line, as .jsonl"
+        )
+    for encoding in ("utf-8-sig", "utf-16"):
+        assert [each.input["prompt"] for each in given("a.txt", "Aé\nB".encode(encoding))] == ["Aé", "B"]
 
 
 def test_many_answers_make_a_table_without_what_a_cell_cannot_hold(tmp_path):

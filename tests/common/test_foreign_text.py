@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common.foreign_text import from_csv, printable, to_csv
+from common.foreign_text import from_csv, other_encoding, printable, to_csv
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,23 @@ cells = st.text(alphabet=st.sampled_from("'=+-@\t\r\n,;\"1a \uff1d"), max_size=6
 @given(st.lists(st.lists(cells, min_size=2, max_size=2), max_size=4))
 def test_what_was_written_is_read_back(rows):
     assert from_csv(to_csv(["=1", "b"], rows)) == [{"=1": one, "b": other} for one, other in rows]
+
+
+def test_an_encoding_is_other_than_utf_8_only_where_no_letter_is_utf_8(tmp_path):
+    long = "a" * (2**20 - 1)  # the next letter's bytes lie in two pieces of what is read
+    path = tmp_path / "text"
+    for data, encoding in (
+        (b"", None),
+        (b"plain", None),
+        ("é".encode(), None),
+        ("\ufeffplain".encode(), None),
+        ((long + "é").encode(), None),
+        ("é".encode("cp1252") + long.encode(), "cp1252"),
+        ((long + "é").encode("cp1252"), "cp1252"),
+        ((long + "aé").encode("cp1252"), "cp1252"),
+        ("é".encode("cp1252") + "é".encode(), None),
+        ("plain".encode("utf-16"), "utf-16"),
+        ("\ufeffplain".encode("utf-16-be"), "utf-16"),
+    ):
+        path.write_bytes(data)
+        assert other_encoding(path) == encoding, data[-9:]

@@ -18,4 +18,5 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
     return each_file(paths, (".txt", ".csv"), lambda path: lines_of(path, of_line))
 
 
-INPUTS = Inputs(WavesInput, WavesSettings, read, of_line)
+EXAMPLE = [f"past={[number / 20 for number in range(20)]}", "steps=4"]
+INPUTS = Inputs(WavesInput, WavesSettings, read, of_line, example=EXAMPLE)

@@ -358,6 +358,18 @@ def test_a_changed_request_is_a_function_of_its_seed():
     assert len({repr(mutated(base, seed)) for seed in range(50)}) > 40
 
 
+def test_settings_that_this_machine_cannot_follow_are_refused(port, monkeypatch):
+    monkeypatch.setattr("models.routing.native.unavailable", lambda: "not asked for")
+    body = {"inputs": [SQUARE], "settings": {"milliseconds": 5}}
+    status, found = ask(port, "/runs/cvrp/small/predict", body)
+    assert (status, found["error"]) == (
+        422,
+        "milliseconds is 5, but this machine has no native code: not asked for; set it to 0",
+    )
+    body["settings"]["milliseconds"] = 0
+    assert ask(port, "/runs/cvrp/small/predict", body)[0] == 200
+
+
 def test_changed_requests_are_refused_and_never_a_fault(port):
     async def told():
         client = Client(port)
@@ -396,13 +408,16 @@ PREDICT = {
         (["--workload", "cvrp", "bep/mine"], "--workload cvrp stands in place of bep/mine; leave one of them out"),
         (["--name", "mine"], "--name mine needs --workload, as in --workload cvrp --name mine"),
         (["cvrp/cvrp-20", "--token-file", "none"], "--token-file none: cannot be read"),
+        (["cvrp/cvrp-20", "--token-file", "bytes"], "--token-file bytes: a token is 16 or more printable ASCII"),
         (["cvrp/cvrp-20", "--seconds", "0"], "--seconds 0 must be above 0"),
+        (["cvrp/cvrp-20", "--body-megabytes", "nan"], "--body-megabytes nan must be above 0"),
     ],
 )
 def test_a_server_that_cannot_start_says_why(tmp_path, monkeypatch, words, text):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.path", [*sys.path])
     monkeypatch.setattr("sys.argv", ["serve.py", *words])
+    (tmp_path / "bytes").write_bytes(bytes(range(128, 160)))
     with pytest.raises(UserError, match=text):
         serve.main()
 

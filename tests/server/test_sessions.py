@@ -36,6 +36,12 @@ def test_a_plan_is_written_over_a_restart_of_the_server(folder):
         assert ask(port, "/sessions/x/text", {})[0] == 404
 
 
+def test_a_session_keeps_the_ends_of_lines_that_it_was_given(tmp_path):
+    sessions = Sessions(tmp_path)
+    sessions.write("0" * 32, text := "one\r\ntwo\rthree\n\u2028")
+    assert sessions.text("0" * 32) == text
+
+
 def test_old_sessions_go_and_long_ones_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("pipelines.server.text_routes.MOST_SESSIONS", 2)
     sessions = Sessions(tmp_path / "kept")

@@ -1,5 +1,6 @@
 """Customers as people keep them: CSV, XLSX and GeoJSON, in degrees or in a plane, and their tours in return."""
 
+import contextlib
 import csv
 import json
 import math
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from common import browser
+from common import browser, sheets
 from common.config import checked
 from common.errors import UserError
 from models import shipped
@@ -229,6 +230,30 @@ def test_the_only_column_of_an_unusual_name_is_the_demand(tmp_path):
     two = written(tmp_path, "lat,lon,crates,floor\n52.5,13.4,0,1\n52.6,13.5,7,2\n52.4,13.3,9,3\n", "two.csv")
     with pytest.raises(UserError, match=r"no column demand .* among lat, lon, crates, floor"):
         read_table(two)
+
+
+def test_a_depot_of_zeros_is_a_row_of_a_workbook_whose_hidden_sheets_do_not_count(tmp_path):
+    book = openpyxl.Workbook()
+    for row in (["x", "y", "demand"], [0, 0, 0], [3, 4, 2], [5, 1, 3]):
+        book.active.append(row)
+    book.save(tmp_path / "customers.xlsx")
+    assert read_table(tmp_path / "customers.xlsx").demands == [0, 2, 3]
+    book.create_sheet("codes", 0).append(["what", "lists", "offer"])
+    book["codes"].sheet_state = "hidden"
+    book.save(tmp_path / "hidden.xlsx")
+    assert read_table(tmp_path / "hidden.xlsx").demands == [0, 2, 3]
+
+
+def test_a_workbook_that_is_damaged_anywhere_is_refused(tmp_path):
+    book = openpyxl.Workbook()
+    for row in (["x", "y", "demand"], *([number, 2 * number, 1] for number in range(40))):
+        book.active.append(row)
+    book.save(tmp_path / "whole.xlsx")
+    whole = (tmp_path / "whole.xlsx").read_bytes()
+    for place in range(len(whole) // 3, len(whole), len(whole) // 60):
+        path = written(tmp_path, whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :], "customers.xlsx")
+        with contextlib.suppress(UserError):  # what is of no importance may be damaged
+            sheets.rows(path)
 
 
 def test_unusable_files_are_named(tmp_path):
