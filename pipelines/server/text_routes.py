@@ -35,6 +35,14 @@ class Suggesting(Protocol):
         """Read so many further characters of a document; return whether it is read."""
 
 
+@runtime_checkable
+class Encoding(Protocol):
+    """A model whose tokens are no characters."""
+
+    def encoded(self, prompt: str) -> Sequence[int]:
+        """Return the tokens of a prompt."""
+
+
 class Sessions:
     """Texts of plans being written, in a folder of the server's user, so that a restart of the server loses none."""
 
@@ -188,7 +196,7 @@ class Completions:
                         if text:
                             yield _choice(index, delta, text)
                 # Of tokens that are no characters, the number is unknown.
-                cut = not hasattr(run.trained.first, "encoded") and written >= body.length
+                cut = not isinstance(run.trained.first, Encoding) and written >= body.length
                 yield _choice(index, delta, "", "length" if cut else "stop")
 
         streamed = pieces()
@@ -201,7 +209,8 @@ class Completions:
 
 def _tokens(run: Answering, text: str) -> int:
     """Return how many tokens a text has; those of a model of characters are these."""
-    return len(getattr(run.trained.first, "encoded", list)(text))
+    model = run.trained.first
+    return len(model.encoded(text)) if isinstance(model, Encoding) else len(text)
 
 
 def _input(run: Answering, prompt: str, item: int) -> dict[str, object]:
