@@ -101,6 +101,9 @@ def _model(folder: Path) -> PooledExperts:
         own = "accelerate launch pipelines/train.py --workload crypto --name mine data.folder=candles"
         trial = f"{folder} holds a model of any coin, for trying out"
         raise ValueError(f"{trial}; train one on your own candles for a strategy: {own}")
+    missing = [coin for coin in model.config.coins if coin not in model.config.scalers]
+    if missing or not model.config.timeframe_ms:
+        raise ValueError(f"{folder} has no scaler of {', '.join(missing) or 'its features'}; train it again")
     if wrong := [coin for coin in model.config.coins if not COIN.fullmatch(coin)]:
         raise ValueError(f"{folder} has a coin {printable(wrong[0], 100)!r}, which cannot name a file; rename it")
     return model

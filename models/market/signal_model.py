@@ -56,6 +56,8 @@ class SignalConfig:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not 4 <= self.lookback <= LONGEST_LOOKBACK or not self.features or not self.coins:
             raise ValueError(f"a window needs 4 to {LONGEST_LOOKBACK} candles, a feature and a coin")
+        if self.timeframe_ms < 0:
+            raise ValueError(f"timeframe_ms={self.timeframe_ms} must not be negative")
         scaled = dict.fromkeys(("mean", "std"), len(self.features))
         for coin, scaler in self.scalers.items():
             if {name: len(values) for name, values in scaler.items()} != scaled:

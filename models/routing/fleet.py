@@ -18,7 +18,8 @@ def plan(
 
     It is never costlier than `start`. Raises ValueError where no plan is found that serves all who must be served.
     """
-    assert (rounds > 0) != (seconds > 0), "one of them bounds the search"
+    if (rounds > 0) == (seconds > 0):
+        raise ValueError(f"rounds is {rounds} and seconds {seconds}; give one of them")
     if reason := native.unavailable():
         raise ValueError(f"only native code solves more than the plain CVRP, and this machine has none: {reason}")
     if problem.customers > MOST_CUSTOMERS:

@@ -146,6 +146,17 @@ def test_a_model_of_any_coin_becomes_no_strategy(many):
         exporters.export("freqtrade", many / "any", "best", None)
 
 
+@pytest.mark.parametrize(
+    ("without", "missing"), [({"scalers": {}}, "no scaler of AAAUSDT; train"), ({"timeframe_ms": 0}, "of its features")]
+)
+def test_a_model_that_cannot_scale_or_time_its_candles_becomes_no_strategy(many, without, missing):
+    model = io.load(many / "members" / "AAAUSDT" / "model" / "best")
+    model.config = replace(model.config, **without)
+    io.save(model, many / "bare")
+    with pytest.raises(ValueError, match=missing):
+        exporters.export("freqtrade", many / "bare", "best", None)
+
+
 def test_a_model_of_a_future_is_found_by_the_pair_that_freqtrade_gives(many, monkeypatch):
     exporters.export("freqtrade", many, "best", None)
     strategy_of(many / "exports" / "freqtrade", monkeypatch)

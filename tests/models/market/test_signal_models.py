@@ -111,6 +111,11 @@ def test_candles_that_are_not_what_training_had_are_refused(model):
         refused(f"the candle of {full['time'][3]} ms cannot be", (column, 3, value))
 
 
+def test_a_negative_time_between_candles_is_refused():
+    with pytest.raises(ValueError, match="timeframe_ms=-5 must not be negative"):
+        CNNLSTMConfig("default", features=("moon",), lookback=8, timeframe_ms=-5)
+
+
 def test_features_that_this_version_does_not_compute_are_named(model):
     old = CNNLSTM(CNNLSTMConfig("default", features=("moon",), lookback=8, timeframe_ms=STEP))
     with pytest.raises(ValueError, match="there is no feature moon here: "):

@@ -37,6 +37,12 @@ def agree(problem, found, data):
     return valid
 
 
+@pytest.mark.parametrize("bounds", [{}, {"rounds": 5, "seconds": 0.01}])
+def test_a_search_is_bounded_by_rounds_or_by_seconds(bounds):
+    with pytest.raises(ValueError, match=r"rounds is .* and seconds .*; give one of them"):
+        plan(drawn(KINDS[0], 0), **bounds)
+
+
 def compare(kind, seeds):
     solved = wrong = 0
     for seed in seeds:
