@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import sys
 import tempfile
 import time
@@ -171,13 +172,74 @@ def kills(machine: Machine) -> dict[str, Any]:
     return {"kills": sum(done), "same_bits": set(found) == {weights(machine, "cvrp", "calm")}}
 
 
+def stages(machine: Machine) -> dict[str, Any]:
+    """Take each workload through its commands, all at once; return True, or the last lines of a failure."""
+    chosen = ["tinystories"] if machine.dry else list(WORKLOADS)
+    importable = os.pathsep.join([str(ROOT), machine.environment["PYTHONPATH"]])
+
+    def through(workload: str) -> bool | str:
+        try:
+            for steps in 20, 40:  # the second time it resumes
+                machine.run(*training(machine, workload, "stages", steps), ACCELERATE_MIXED_PRECISION="bf16")
+            machine.run(str(ROOT / "pipelines/evaluate.py"), "--workload", workload, "--name", "stages")
+            machine.run("-m", "exporters", "safetensors", f"runs/{workload}/stages", PYTHONPATH=importable)
+        except Failed as error:
+            return str(error)
+        return True
+
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(chosen, pool.map(through, chosen), strict=True))
+
+
+def answers(machine: Machine) -> dict[str, Any]:
+    """Ask the models that ship on a GPU and on the CPU; return where their answers, to three digits, differ."""
+    asked = inputs(machine.folder)
+    chosen = ["tinystories"] if machine.dry else list(asked)
+
+    def lines(run: tuple[str, str]) -> str:
+        workload, device = run
+        words = ["--workload", workload, "--device", device, *asked[workload]]
+        said = machine.run(str(ROOT / "pipelines/predict.py"), *words)
+        return re.sub(r"\d+\.\d+(e-?\d+)?", lambda number: f"{float(number[0]):.3g}", said)
+
+    runs = [(workload, device) for workload in chosen for device in ("cpu" if machine.dry else "cuda", "cpu")]
+    with ThreadPoolExecutor() as pool:
+        found = list(pool.map(lines, runs))
+    pairs = zip(chosen, found[::2], found[1::2], strict=True)
+    return {workload: ours == theirs or [ours[-300:], theirs[-300:]] for workload, ours, theirs in pairs}
+
+
+def inputs(folder: Path) -> dict[str, list[str]]:
+    """Write what the models that ship are asked; return the words that ask it."""
+    draw = random.Random(1)
+    images = [folder / f"image-{number}.pgm" for number in range(4)]
+    for path in images:
+        path.write_bytes(b"P5 28 28 255\n" + draw.randbytes(784))
+    places = [[draw.random(), draw.random()] for _ in range(21)]
+    routes = {"depot": places[0], "customers": places[1:], "demands": [draw.randint(1, 9) for _ in places[1:]]}
+    rows, price = ["time,open,high,low,close,volume"], 100.0
+    for step in range(2000):
+        last, price = price, price * (1 + draw.gauss(0, 0.005))
+        high, low = 1.001 * max(last, price), 0.999 * min(last, price)
+        rows.append(f"{900 * (1_888_888 + step)},{last},{high},{low},{price},{draw.uniform(10, 20)}")
+    (folder / "AAAUSDT.csv").write_text("\n".join(rows))
+    (folder / "routes.jsonl").write_text(json.dumps(routes | {"capacity": 30}))
+    return {
+        "cvrp": [str(folder / "routes.jsonl")],
+        "tinystories": ["prompt=Once upon a time", "length=100", "temperature=0"],
+        "bep": ["field=projectScope", "length=100", "temperature=0"],
+        "crypto": [str(folder / "AAAUSDT.csv"), "now=newest"],
+        "lmol": list(map(str, images)),
+    }
+
+
 def parts(dry: bool) -> dict[str, tuple[float, Callable[[Machine], dict[str, Any]]]]:
     """Return the longest time in seconds and the function of each part, the most important first."""
     bf16, part = {"ACCELERATE_MIXED_PRECISION": "bf16"}, functools.partial
     some, sizes = list(WORKLOADS)[: 1 if dry else None], list(ROUTING)[: 1 if dry else None]
     found: dict[str, tuple[float, Callable[[Machine], dict[str, Any]]]] = {}
     # Within two minutes: exactness, kernels, and a rate for each workload.
-    found["same bits"], found["kernels"] = (75, repeats), (45, kernels)
+    found["same bits"], found["kernels"] = (110, repeats), (45, kernels)
     for name, words in WORKLOADS.items():
         found[f"{name} bf16"] = 30, part(benchmark, workload=name, words=words, **bf16)
     found["llava-1.5-7b"] = 120, llava
@@ -188,7 +250,7 @@ def parts(dry: bool) -> dict[str, tuple[float, Callable[[Machine], dict[str, Any
     for name in some:
         words = ["--compare", "hardware.tf32=false", *WORKLOADS[name]]
         found[f"{name} tf32"] = 60, part(benchmark, workload=name, words=words)
-    found["kills"] = 120, kills
+    found["kills"], found["answers"], found["stages"] = (120, kills), (60, answers), (240, stages)
     found["coins"], found["coins in many"] = (90, part(coins, stack=True)), (90, part(coins, stack=False))
     for name in some:
         words, cpu = WORKLOADS[name], {"ACCELERATE_TORCH_DEVICE": "cpu"}

@@ -96,11 +96,14 @@ def llava(figures: Figures) -> list[list[str]]:
 
 def others(figures: Figures) -> list[list[str]]:
     """What is not a speed of one GPU."""
-    same, kills = (figures.get(part) for part in ("same bits", "kills"))
-    repeated = (
-        EMPTY if same is None else ", ".join(f"{name} {'yes' if found else 'no'}" for name, found in same.items())
-    )
+    kills = figures.get("kills")
     killed = EMPTY if kills is None else f"{kills['kills']}: {'yes' if kills['same_bits'] else 'no'}"
+
+    def listed(part: str) -> str:
+        found = figures.get(part)
+        return (
+            EMPTY if found is None else ", ".join(f"{name} {'yes' if found[name] is True else 'no'}" for name in found)
+        )
 
     def trained(part: str) -> str:
         coins = figures.get(part)
@@ -108,8 +111,10 @@ def others(figures: Figures) -> list[list[str]]:
 
     return [
         ["what", "found"],
-        ["the same bits twice, `hardware.deterministic=true`", repeated],
+        ["the same bits twice, `hardware.deterministic=true`", listed("same bits")],
         ["kills with --resume, and the same bits as undisturbed", killed],
+        ["trained in bf16, resumed, evaluated and exported", listed("stages")],
+        ["models that ship answer as on a CPU, to three digits", listed("answers")],
         ["`crypto`, all coins in one process", trained("coins")],
         ["`crypto`, a process for each coin, `hardware.stack=false`", trained("coins in many")],
         ["`cvrp` on two GPUs, examples/s in bf16", rate(figures, "two GPUs")],

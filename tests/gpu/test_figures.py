@@ -40,6 +40,7 @@ RECORDS = [
         },
     },
     {"part": "kills", "figures": {"kills": 20, "same_bits": True}},
+    {"part": "stages", "figures": {"cvrp": True, "bep": "exit status 2"}},
     {"part": "coins in many", "figures": {"coins": 32, "epochs": 2, "seconds": 70.2}},
 ]
 
@@ -70,6 +71,7 @@ def test_the_documents_get_the_figures_and_the_devices_name(tmp_path):
         assert "| 50 | yes | 9.5 | 62 | 4.5 | 41 | 0.25 | 3 |" in text
         assert "<!-- gpu: llava -->\nNo GPU has been measured yet.\n<!-- end -->" in text
         assert "| 20: yes |" in text
+        assert "| cvrp yes, bep no |" in text
         assert "| `crypto`, all coins in one process | not measured |" in text
         assert "| `crypto`, a process for each coin, `hardware.stack=false` | 70 s for 32 coins x 2 epochs |" in text
 

@@ -3,7 +3,7 @@
     python tests/gpu/wheels.py            # into .wheels, for Python 3.12 on x86-64 Linux
     python tests/gpu/wheels.py --python 3.11 --folder /media/stick/wheels
 
-The machine is expected to bring what is large: torch, transformers, peft, accelerate, torch-geometric, pyarrow,
+The machine is expected to bring what is large: torch, peft, accelerate, torch-geometric, pyarrow,
 pandas, scikit-learn, scikit-image, matplotlib and tokenizers. Versions are those of requirements.txt. The folder is
 ignored by git and holds at most 64 MiB.
 """
@@ -16,8 +16,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 64 * 2**20
-OURS = ("pydantic", "pydantic_core", "datasets", "pyvrp", "vrplib", "pypdf", "python-docx", "threadpoolctl", "Faker")
-THEIRS = ("annotated-types", "typing-inspection", "dill", "multiprocess", "tzdata")  # what those need
+OURS = (
+    *("pydantic", "pydantic_core", "datasets", "transformers", "pyvrp", "hygese", "vrplib", "openpyxl"),
+    *("pypdf", "pyppmd", "python-docx", "threadpoolctl", "Faker"),
+)
+THEIRS = ("annotated-types", "typing-inspection", "dill", "multiprocess", "tzdata", "et-xmlfile")  # what those need
 # RL4CO's needs, without experiment trackers; the last one has no wheel and is built here.
 RL4CO = (
     *("rl4co==0.7.0", "torchrl==0.14.1", "tensordict==0.14.3", "pyvers", "hoptorch", "orjson"),
