@@ -28,7 +28,8 @@ from argparse import Action
 from collections.abc import Callable
 from pathlib import Path
 
-from common.config.arguments import Parser, nearest
+from common.config.mistakes import nearest
+from common.config.option_parser import Parser
 from common.packages import import_folder, missing, recorded_folder
 from models import shipped
 

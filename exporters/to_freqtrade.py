@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from common.foreign_text import printable
-from exporters import manifest, portable
+from exporters import export_folder, portable
 from exporters.cards import title
 from exporters.freqtrade.classifier import Classifier
 from exporters.onnx import FRESH
@@ -76,12 +76,12 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         **{f"signals/{name}": data for name, data in portable.copies(*COPIED, prefix=".").items()},
         **{f"signals/{coin}.npz": portable.packed(each) for coin, each in arrays.items()},
     }
-    manifest.begin(out, files, *members.values())
+    export_folder.begin(out, files, *members.values())
     worst = {coin: _difference(out, coin, models[coin]) for coin in coins}
     traded = {coin: {"threshold": each["threshold"]} for coin, each in coins.items()}
     proved = {"fresh_candle_series": FRESH, "largest_difference_of_probabilities": worst}
     facts = {"format": "freqtrade", "run": title(run), "coins": traded, **proved}
-    size = manifest.finish(out, tuple(files), facts)
+    size = export_folder.finish(out, tuple(files), facts)
     idle = [coin for coin, each in coins.items() if each["threshold"] is None]
     said = f". {warning['headline']}" + (f". {warning['note']}" if "note" in warning else "")
     never = f"; never traded, as that was best on validation: {', '.join(idle)}" if idle else ""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from exporters import manifest, onnx
+from exporters import export_folder, onnx
 from exporters.cards import identity
 from exporters.onnx import FRESH, TOLERANCE, Program
 from models import io
@@ -32,10 +32,10 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     print(f"converting by torch, then comparing {FRESH} answers: up to a minute of one processor", flush=True)
     files = {f"{program.name}.onnx": converted(program) for program in artifact.programs}
     files |= {EXAMPLE: artifact.example, **artifact.files}
-    manifest.begin(out, files, model_folder)
+    export_folder.begin(out, files, model_folder)
     programs = {program.name: _proved(program, out) for program in artifact.programs}
     facts = identity("onnx", run, model_folder, model)
-    size = manifest.finish(out, tuple(files), {**facts, "opset": OPSET, "programs": programs})
+    size = export_folder.finish(out, tuple(files), {**facts, "opset": OPSET, "programs": programs})
     worst = max(each["largest_difference"] for each in programs.values())
     written = f"{facts['num_parameters']:,} parameters, {size:,} bytes in {len(programs)} programs"
     return f"{out}: {written}, at most {worst:.2g} from the model on {FRESH} fresh inputs"

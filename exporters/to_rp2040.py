@@ -11,15 +11,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from exporters import manifest
+from exporters import export_folder
 from exporters.cards import identity
 from exporters.rp2040 import layout, settings, uf2
 from models import io
 from models.stories import rp2040
-from models.stories.config import END, UNKNOWN, TinyTransformerConfig
+from models.stories.config import TinyTransformerConfig
 from models.stories.integer_transformer import IntegerTransformer, Sampler
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
+from models.stories.tokens import END, UNKNOWN
 
 FOLDER = Path(__file__).parent / "rp2040"
 RUNTIME, RUNTIME_RP2350 = FOLDER / "runtime.bin", FOLDER / "runtime_rp2350.bin"
@@ -61,7 +62,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
         arena = rp2040.arena_bytes(model.config)
         written = layout.library_files(packed, vocabulary, arena, model.config.layers, told)
         files |= {f"story/{name}": data for name, data in written.items()}
-    manifest.begin(out, files, model_folder)
+    export_folder.begin(out, files, model_folder)
     error = logit_error(model, integers)
     sram, prompt = rp2040.sram_bytes(model.config), known_beginning(PROMPT, model)
     ids = model.encoded(prompt)
@@ -75,7 +76,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
         # What a device has to answer to a fixed prompt.
         "expected": {"prompt": prompt, "prompt_tokens": ids, "tokens": tokens, "text": text},
     }
-    size = manifest.finish(out, tuple(files), facts)
+    size = export_folder.finish(out, tuple(files), facts)
     return (
         f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, {sram:,} bytes of SRAM; integer logits are "
         f"{error['root_mean_square']:.2g} nats from the float ones, and all tokens are those of the reference"

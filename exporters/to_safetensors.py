@@ -9,7 +9,7 @@ from huggingface_hub import CommitOperationAdd, HfApi
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from exporters import cards, manifest
+from exporters import cards, export_folder
 from exporters.cards import CARD, identity, source_of, title
 from models import hub, io
 
@@ -34,7 +34,7 @@ def export(
     measured = cards.measured_of(run)
     written = {CARD: cards.card(model, run, source, provenance, measured, license)}
     written[FIGURES] = json.dumps(measured, indent=1, allow_nan=False) + "\n"
-    manifest.begin(out, {name: text.encode() for name, text in written.items()}, model_folder)
+    export_folder.begin(out, {name: text.encode() for name, text in written.items()}, model_folder)
     io.save(model, out, {"run": title(run), "source": source, "commit": str(provenance.get("commit") or "unknown")})
     facts = identity("safetensors", run, model_folder, model)
     beside: list[str] = getattr(model, "save_beside", lambda folder: [])(out)
@@ -46,7 +46,7 @@ def export(
         added, difference["merged_output"] = save_merged(out)
         beside += added
     names = [io.WEIGHTS, io.CONFIG, CARD, FIGURES, *beside]
-    size = manifest.finish(out, names, {**facts, "maximum_absolute_difference": difference})
+    size = export_folder.finish(out, names, {**facts, "maximum_absolute_difference": difference})
     equal = f"equal to {source} in every weight and output"
     line = f"{out}: {facts['num_parameters']:,} parameters, {size:,} bytes, {equal}"
     if push is None:
@@ -54,7 +54,7 @@ def export(
     with hub.explained(f"{out} is complete, but cannot be uploaded to {push}"):  # in one commit
         api = HfApi(library_name="one-training-pipeline")
         url = api.create_repo(push, private=True, exist_ok=True)
-        operations = [CommitOperationAdd(file, str(out / file)) for file in (manifest.NAME, *names)]
+        operations = [CommitOperationAdd(file, str(out / file)) for file in (export_folder.NAME, *names)]
         commit = api.create_commit(push, operations, commit_message="Export of a trained model")
         uploaded = f"uploaded to {url} (commit {commit.oid[:12]})"
         return f"{line}; {uploaded}; a new repository is private until you change that"

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from common.disk.files import write_whole
-from exporters import manifest, to_web
+from exporters import export_folder, to_web
 from exporters.web.packing import pack
 from models import io, shipped
 
@@ -29,7 +29,7 @@ def export_shipped(out: Path) -> str:
         packed = pack(model, folder)
         (out / workload / to_web.PAGE).unlink(missing_ok=True)  # of an earlier site, as the check above has it
         lines.append(to_web.write(packed, model, folder, folder, out / workload, back="../index.html"))
-        (out / workload / manifest.NAME).unlink()  # the page carries and proves all that it needs
+        (out / workload / export_folder.NAME).unlink()  # the page carries and proves all that it needs
         count = sum(parameter.numel() for parameter in model.parameters())
         cards.append((workload, packed.heading, said, folder.name, count))
     write_whole(out / to_web.PAGE, to_web.TEMPLATES.get_template("site.html").render(cards=cards).encode())

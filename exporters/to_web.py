@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from common import browser
 from common.disk.files import write_whole
-from exporters import manifest
+from exporters import export_folder
 from exporters.cards import identity, title
 from exporters.web.packing import Packed, pack
 from models import io
@@ -59,10 +59,10 @@ def write(packed: Packed, model: io.Model, run: Path, model_folder: Path, out: P
         # No text in it can end the element that holds it.
         model=Markup(json.dumps(carried, allow_nan=False).replace("<", "\\u003c")),
     )
-    manifest.begin(out, {PAGE: page.encode()}, model_folder)
+    export_folder.begin(out, {PAGE: page.encode()}, model_folder)
     facts = identity("web", run, model_folder, model)
     sizes = {name: len(content) for name, content in packed.files.items()}
-    size = manifest.finish(out, [PAGE], {**facts, "model_bytes": sizes, "expected": packed.expected})
+    size = export_folder.finish(out, [PAGE], {**facts, "model_bytes": sizes, "expected": packed.expected})
     return f"{out / PAGE}: {facts['num_parameters']:,} parameters, {size:,} bytes; open it in a browser"
 
 

@@ -34,11 +34,11 @@ import torch
 from torch import Tensor, nn
 
 from common import safetensors_bytes
-from common.config.arguments import nearest
+from common.config.mistakes import nearest
 from common.disk.files import write_whole
 from common.foreign_text import printable
 from common.packages import missing
-from models import hub, limits
+from models import hub, loading_limits
 from models.model import Model as Model
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
         raise ValueError(f"{folder / WEIGHTS} {other}; copy both files again, or save the model again")
     with torch.random.fork_rng(devices=[]):  # building draws random weights, which are replaced afterwards
         try:
-            with limits.Limit(list(tensors.values())):
+            with loading_limits.Limit(list(tensors.values())):
                 model: Model = family.build(stated["config"])
         except Exception as error:  # what a wrong config leads to is up to the family and the libraries that it uses
             if isinstance(error, ModuleNotFoundError) and (lacking := missing(error)):

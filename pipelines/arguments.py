@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from common import config as configs
-from common.config import keys
-from common.config.arguments import Parser, nearest
+from common.config import key_help
+from common.config.mistakes import nearest
+from common.config.option_parser import Parser
 from common.errors import UserError
 from pipelines import cli, workloads
 from pipelines.engine.config import BaseConfig
@@ -49,7 +50,7 @@ def parse(
         raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or the folder of your own")
     config = workloads.find(args.workload).config
     if resume and args.folds:
-        if "data.fold" not in (key.name for group in keys.groups(config) for key in group.keys):
+        if "data.fold" not in (key.name for group in key_help.groups(config) for key in group.keys):
             raise UserError(f"--folds {args.folds}: {args.workload} has no data.fold, so its data have no such folds")
         args.words.append(f"data.fold={args.folds}")
     configs.check_words(config, args.words)
@@ -106,7 +107,7 @@ def _known_keys() -> list[str]:
     words = [*" ".join(sys.argv).replace("--workload=", "--workload ").split(" "), ""]
     named = words[words.index("--workload") + 1] if "--workload" in words else ""
     config = workloads.find(named).config if named in workloads.names() else BaseConfig
-    return [key.name for group in keys.groups(config) for key in group.keys]
+    return [key.name for group in key_help.groups(config) for key in group.keys]
 
 
 def _help(known: Parser, args: argparse.Namespace) -> str:
@@ -118,7 +119,7 @@ def _help(known: Parser, args: argparse.Namespace) -> str:
         return f"{options}\n\nkeys of a config: {known.prog} --workload {workloads.names()[0]} --help"
     workload, args.words = workloads.find(args.workload), []
     values = dict(configs.leaves(cli.fresh_config(args, workload).model_dump(mode="json")))
-    shown = keys.as_text(_selected(keys.groups(workload.config), args.keys or ""), values)
+    shown = key_help.as_text(_selected(key_help.groups(workload.config), args.keys or ""), values)
     if args.keys is not None:
         return shown
     source, root = args.config or cli.config_file(args.workload), Path(__file__).resolve().parents[1]
@@ -126,7 +127,7 @@ def _help(known: Parser, args: argparse.Namespace) -> str:
     return f"{options}\n\nkeys, with the values of {source}; key=value changes:\n\n{shown}"
 
 
-def _selected(groups: Sequence[keys.Group], prefix: str) -> list[keys.Group]:
+def _selected(groups: Sequence[key_help.Group], prefix: str) -> list[key_help.Group]:
     """Return the groups with only the keys that start with `prefix`. Raises UserError if none does."""
     chosen = [replace(each, keys=tuple(key for key in each.keys if key.name.startswith(prefix))) for each in groups]
     if not any(group.keys for group in chosen):
@@ -169,14 +170,14 @@ def _values(argument: str, prefix: str, program: str, args: argparse.Namespace) 
         return Run(workloads.name_of(args.workload), "any").names()
     if program.endswith("predict.py"):
         inputs = workloads.inputs(args.workload)
-        return _of_groups([*keys.groups(inputs.settings), *keys.groups(inputs.input)], prefix)
-    groups = keys.groups(workloads.find(args.workload).config)
+        return _of_groups([*key_help.groups(inputs.settings), *key_help.groups(inputs.input)], prefix)
+    groups = key_help.groups(workloads.find(args.workload).config)
     if args.keys is None:
         return _of_groups(groups, prefix)
     return [group.name for group in groups if group.name and argument == "keys"]  # where words may follow, too
 
 
-def _of_groups(groups: Iterable[keys.Group], prefix: str) -> list[str]:
+def _of_groups(groups: Iterable[key_help.Group], prefix: str) -> list[str]:
     """Return `key=` of every key, or `key=value` where values are to be chosen from."""
     name, equals, _ = prefix.partition("=")
     found = [key for group in groups for key in group.keys]

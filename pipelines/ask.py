@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common.config.arguments import Parser
+from common.config.option_parser import Parser
 from common.foreign_text import printable
 from pipelines import arguments, cli
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common.config.arguments import Parser
+from common.config.option_parser import Parser
 from common.disk.lock import held
 from common.errors import Stopped, UserError
 from common.stopping import StopRequest

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common.config.arguments import Parser
+from common.config.option_parser import Parser
 from common.disk import files
 from common.errors import UserError
 from common.foreign_text import to_csv

@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common.config.arguments import Parser
+from common.config.option_parser import Parser
 from common.disk import prepared
 from common.disk.files import remove
 from common.disk.lock import is_held

@@ -22,7 +22,8 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common.config.arguments import Parser, nearest
+from common.config.mistakes import nearest
+from common.config.option_parser import Parser
 from common.errors import UserError
 from models import shipped
 from pipelines import arguments, cli, workloads

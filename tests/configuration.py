@@ -10,7 +10,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common import config as configs
-from common.config import keys
+from common.config import key_help
 from pipelines import cli, workloads
 from pipelines.engine.config import BaseConfig
 
@@ -47,18 +47,18 @@ These are the common defaults. A workload may replace them; its section below li
 
 def page() -> str:
     """Return the whole page."""
-    common = {key.name: key for group in keys.groups(BaseConfig) for key in group.keys}
+    common = {key.name: key for group in key_help.groups(BaseConfig) for key in group.keys}
     base = BaseConfig().training
     defaults = {f"training.{name}": getattr(base, name) for name in type(base).model_fields} | {"training.steps": None}
-    parts = [HEAD, COMMON, _tables(keys.groups(BaseConfig), defaults, common)]
+    parts = [HEAD, COMMON, _tables(key_help.groups(BaseConfig), defaults, common)]
     for name in workloads.names():
         workload = workloads.find(name)
         args = argparse.Namespace(workload=name, config=None, words=[])
         values = dict(configs.leaves(cli.fresh_config(args, workload).model_dump(mode="json")))
-        groups = keys.groups(workload.config)
+        groups = key_help.groups(workload.config)
         own = {key.name: key for group in groups for key in group.keys if key.name not in common}
         others = [
-            f"`{key.name}={keys.shown(values[key.name])}`"
+            f"`{key.name}={key_help.shown(values[key.name])}`"
             for group in groups
             for key in group.keys
             if key.name in common and values[key.name] != _plain(defaults.get(key.name, key.default))
@@ -84,9 +84,9 @@ def _tables(groups, values, wanted) -> str:
     return "".join(parts)
 
 
-def _row(key: keys.Key, value) -> str:
+def _row(key: key_help.Key, value) -> str:
     meaning = key.description.replace("|", r"\|").replace("<", r"\<").replace("*", r"\*")
-    return f"| `{key.name}` | `{keys.shown(value)}` | `{key.type}` | {meaning} |\n"
+    return f"| `{key.name}` | `{key_help.shown(value)}` | `{key.type}` | {meaning} |\n"
 
 
 if __name__ == "__main__":

@@ -169,7 +169,7 @@ def test_files_of_every_part_are_read():
     ("path", "source", "fault"),
     [
         ("models/a.py", "import pipelines.engine.loop", "imports pipelines.engine.loop; models may rest on common"),
-        ("models/a.py", "from exporters import manifest", "imports exporters.manifest"),
+        ("models/a.py", "from exporters import export_folder", "imports exporters.export_folder"),
         ("models/routing/a.py", "from ...pipelines import engine", "imports pipelines.engine"),
         ("models/a.py", "from accelerate import Accelerator", "imports accelerate; only pipelines.distributed"),
         ("models/a.py", "import torch_geometric.nn", "import it in the function that needs it"),
@@ -210,7 +210,7 @@ def test_the_reader_finds(path, source, fault):
         ("models/a.py", "from models.io import load\nfrom . import counter"),
         ("models/a.py", "def f():\n  import torch_geometric"),
         ("models/a.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n  import transformers"),
-        ("exporters/a.py", "from exporters import manifest\nfrom models import io"),
+        ("exporters/a.py", "from exporters import export_folder\nfrom models import io"),
         ("pipelines/engine/a.py", "import accelerate\nfrom models import io\nfrom .files import write_json"),
         ("pipelines/workloads/bep/task.py", "from . import data\nfrom pipelines.engine.workload import Loss"),
         ("pipelines/workloads/bep/__init__.py", "from .task import Task\nfrom pipelines.workloads.bep.data import f"),

@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 from pyarrow import parquet
 
-from pipelines.workloads.tinystories.stories import generate
+from pipelines.workloads.tinystories.generated_stories import generate
 from tests.stages import stage
 from tests.workloads.bep.firm import prose
 

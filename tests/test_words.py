@@ -10,7 +10,7 @@ import sys
 import pytest
 import yaml
 
-from common.config import keys
+from common.config import key_help
 from pipelines import workloads
 from tests import configuration, forked
 from tests.processor import within
@@ -36,7 +36,7 @@ def begin(folder, workload):
 
 
 def dotted(name):
-    return [key.name for group in keys.groups(workloads.find(name).config) for key in group.keys]
+    return [key.name for group in key_help.groups(workloads.find(name).config) for key in group.keys]
 
 
 def test_configs_are_read_without_torch():
@@ -54,7 +54,7 @@ def test_configs_are_read_without_torch():
 def test_help_shows_every_key_within_80_columns_and_half_a_second(name):
     done, seconds = fresh(*command("train.py", "--workload", name, "--help")[1:])
     assert done.returncode == 0, done.stderr
-    assert max(map(len, done.stdout.splitlines())) <= keys.WIDTH
+    assert max(map(len, done.stdout.splitlines())) <= key_help.WIDTH
     assert set(re.findall(r"^  ([\w.]+)=", done.stdout.split("changes:")[1], re.MULTILINE)) == set(dotted(name))
     # Other programs may have had its caches and its share of a core.
     again = (fresh(*command("train.py", "--workload", name, "--help")[1:])[1] for _ in range(5))
@@ -63,9 +63,9 @@ def test_help_shows_every_key_within_80_columns_and_half_a_second(name):
 
 def test_every_key_tells_its_type_and_what_it_means():
     for name in workloads.names():
-        for group in keys.groups(workloads.find(name).config):
+        for group in key_help.groups(workloads.find(name).config):
             assert all(key.type and key.description and "typing" not in key.type for key in group.keys)
-    told = {key.name: key for group in keys.groups(workloads.find("cvrp").config) for key in group.keys}
+    told = {key.name: key for group in key_help.groups(workloads.find("cvrp").config) for key in group.keys}
     assert told["training.ema"].type == "0 < number < 1 / null"
     assert told["data.customers"].type == "{0} / [{0}, {0}]".format("2 <= integer <= 10000")
     assert told["evaluation.reference_seconds"].type == "[number >= 0, ...] / null"

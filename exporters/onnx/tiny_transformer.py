@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from exporters.onnx import Artifact, Part, Program, examples
-from models.stories.config import END
 from models.stories.network import Kept, Past, reach
 from models.stories.tiny_transformer import TinyTransformer
+from models.stories.tokens import END
 
 
 class Step(Part[TinyTransformer]):

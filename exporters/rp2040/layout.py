@@ -10,9 +10,10 @@ from zlib import crc32
 import numpy as np
 
 from exporters.rp2040.settings import Settings
-from models.stories.config import END, PIECES, SPECIAL_TOKENS, UNKNOWN, bucket_bits
+from models.stories.config import bucket_bits
 from models.stories.integer_transformer import EXP, GELU, IntegerTransformer, Table
 from models.stories.rp2040 import FORMAT_LIMITS
+from models.stories.tokens import END, PIECES, SPECIAL_TOKENS, UNKNOWN
 
 LIBRARY = Path(__file__).parent / "library"
 FIRMWARE = LIBRARY.with_name("firmware")

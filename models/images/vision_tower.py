@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models import limits
+from models import loading_limits
 from models.images import efficientnet, tower_size
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Base:
     def load(self, loader: Any, **arguments: object) -> Any:
         """Return the result of `loader.from_pretrained` on the base."""
         try:
-            with quietly(), limits.paused():
+            with quietly(), loading_limits.paused():
                 return loader.from_pretrained(self.name, **self.given, **arguments)
         except (OSError, ValueError, RuntimeError, SafetensorError) as error:  # RuntimeError: shapes that do not fit
             said = (str(error).splitlines() or [type(error).__name__])[0]
@@ -160,7 +160,7 @@ class Tower(nn.Module):
         of_hub = getattr(self.network, "config", None)
         # What decides the features of an image: none of it changes while the tower is frozen.
         self.identity = [self.revision, self.sight.size, self.sight.scale, of_hub and of_hub.to_json_string()]
-        with limits.paused():
+        with loading_limits.paused():
             features = self(torch.zeros(1, 3, self.sight.size, self.sight.size))
         _, self.cells, self.channels = features.shape  # T, V
         if tune in TUNES[2:]:
@@ -169,7 +169,7 @@ class Tower(nn.Module):
     def _tune(self, whole: bool) -> None:
         """Let the last blocks train, or all that features depend on, the lower they lie the slower."""
         self.rates = dict.fromkeys((name for name, _ in self.requires_grad_(True).named_parameters()), 1.0)
-        with limits.paused(), torch.enable_grad():
+        with loading_limits.paused(), torch.enable_grad():
             self(torch.zeros(1, 3, self.sight.size, self.sight.size)).sum().backward()
         used = (name for name, each in self.named_parameters() if each.grad is not None)
         parts = {name: (re.match(BLOCK, name) or [name])[0] for name in used}

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from common.plain import Plain
 from models.io import config_from
 from models.model import asked
-from models.plans.char_network import LSTM, CharLSTMConfig, CharNetwork
 from models.plans.characters import END
 from models.plans.inputs import TextInput, TextSettings
+from models.plans.lstm_network import LSTM, CharLSTMConfig, CharNetwork
 from models.plans.readers import Reader
 from models.plans.text_writer import Writer
 

@@ -14,10 +14,10 @@ from models.inputs import LONGEST_PROMPT
 from models.io import config_from
 from models.plans import chains
 from models.plans.char_lstm import CharLSTM
-from models.plans.char_network import MIXTURE, CharLSTMConfig, State
 from models.plans.characters import COPIED, END, normalise, typed_end
 from models.plans.inputs import LONGEST_DOCUMENT, TextInput, TextSettings
 from models.plans.library import Document, Library
+from models.plans.lstm_network import MIXTURE, CharLSTMConfig, State
 from models.plans.mixing import FEATURES, TABLES
 from models.plans.mixture_weights import FROZEN, Examples, fitted, mixture
 from models.plans.outline import divide, last_heading

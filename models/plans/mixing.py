@@ -5,7 +5,7 @@ f_0 is the LSTM's log-probability of token v and f_k the change by the k-th cont
 weights are sums over tables, looked up by the longest contexts seen, the LSTM's entropy and the counts of each
 context; mixture_weights.py fits them.
 
-Shapes: as in char_network.py and chains.py; F features, the LSTM's and one for each of K contexts.
+Shapes: as in lstm_network.py and chains.py; F features, the LSTM's and one for each of K contexts.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Readers: the state of a model after some text, and its predictions of the next token; and documents that grow.
 
-A mixture's reader has the LSTM's state, and counts of what was read. Shapes: as in char_network.py.
+A mixture's reader has the LSTM's state, and counts of what was read. Shapes: as in lstm_network.py.
 """
 
 import contextlib
@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.plans import chains
-from models.plans.char_network import CharNetwork, Steps
 from models.plans.characters import END, Characters
+from models.plans.lstm_network import CharNetwork, Steps
 from models.plans.mixture_weights import mixture
 
 FORGOTTEN = 4000  # tokens after which a state has nothing of what was read before; trained models forget in 600

@@ -10,7 +10,7 @@ from common.config import Choice, Section
 from models.inputs import Input, Seed
 from models.routing import problems
 from models.routing.decodes import DECODES, MOST_SAMPLES
-from models.routing.distance_metrics import great_circle, in_a_plane, local_plane
+from models.routing.edge_weight_types import great_circle, in_a_plane, local_plane
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, ROUNDINGS, Problem, Vehicles
 
 _NUMBER = BeforeValidator(lambda value: str(value).lower() if isinstance(value, bool) else value)  # true would be 1

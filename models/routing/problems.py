@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from models.routing.distance_metrics import METRICS, Metric
+from models.routing.edge_weight_types import METRICS, Metric
 
 if TYPE_CHECKING:
     import torch

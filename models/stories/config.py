@@ -1,14 +1,9 @@
-"""Sizes and tokens of tiny transformers. torch is not imported here: commands read their words before it."""
+"""Sizes of tiny transformers. torch is not imported here: commands read their words before it."""
 
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-END, UNKNOWN = 0, 1  # tokens: the boundary of stories, and a byte that has no token of its own
-SPECIAL_TOKENS = ("<|endoftext|>", "<unk>")  # their names
-# Merges stay within a piece: a run of letters, digits or other signs with at most one space before it, or one space.
-# Bytes above ASCII count as letters, so that a microcontroller needs no Unicode tables.
-PIECES = " ?[A-Za-z\u0080-\U0010ffff]+| ?[0-9]+| ?[^A-Za-z0-9\u0080-\U0010ffff \t\n\r]+|[ \t\n\r]"
 MOST_TABLES, MOST_ROWS = 4, 2**16  # of a memory
 FEWEST_ENTRIES, MOST_ENTRIES = 16, 2**18  # of counts
 MOST_COUNTED_TOKENS = 4096  # of a vocabulary beside counts

@@ -18,9 +18,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.stories.config import END, TinyTransformerConfig
+from models.stories.config import TinyTransformerConfig
 from models.stories.ngram_counts import ORDERS, NgramCounts, entries_of, hashes
 from models.stories.ngram_embedding import contexts
+from models.stories.tokens import END
 
 Array: TypeAlias = NDArray[np.int64]
 

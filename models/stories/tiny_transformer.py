@@ -16,11 +16,12 @@ from common.plain import Plain
 from models import sampling
 from models.io import config_from
 from models.model import asked
-from models.stories.config import END, TinyTransformerConfig
+from models.stories.config import TinyTransformerConfig
 from models.stories.inputs import StoryInput, StorySettings
 from models.stories.integer_transformer import Sampler
 from models.stories.network import Network, Past
 from models.stories.quantization import quantize, unpacked
+from models.stories.tokens import END
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

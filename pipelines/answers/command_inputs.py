@@ -8,9 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from common.config import Section, checked, plain_yaml, tell_repeated
-from common.config.arguments import nearest
-from common.config.keys import as_text, groups
+from common.config import Section, checked, plain_yaml
+from common.config.key_help import as_text, groups
+from common.config.mistakes import nearest
+from common.config.overrides import tell_repeated
 from common.errors import UserError, as_user_error
 from common.input_files import Given, Inputs
 

@@ -10,7 +10,7 @@ import numpy as np
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from common.config.arguments import nearest
+from common.config.mistakes import nearest
 from common.errors import UserError
 from pipelines.engine.config import BaseConfig
 from pipelines.run.folder import Run

@@ -12,7 +12,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
-from common.config.arguments import nearest
+from common.config.mistakes import nearest
 from common.disk.files import digests, explained
 from common.errors import Stopped, UserError
 from models import io

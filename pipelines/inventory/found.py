@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from common.config import leaves, plain_yaml
-from common.config.arguments import nearest
+from common.config.mistakes import nearest
 from common.disk.lock import is_held
 from common.errors import UserError
 from common.foreign_text import printable

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from common import config as configs
 from common.config import Section
-from common.config.arguments import nearest
+from common.config.mistakes import nearest
 from common.disk.files import append_json_line, explained, read_json_lines, remove, sync, tidy, write_json, write_text
 from common.disk.lock import held
 from common.errors import UserError

@@ -23,12 +23,12 @@ from starlette.staticfiles import StaticFiles
 
 from common import browser
 from common.config import Section, checked
-from common.config.keys import as_text, groups
+from common.config.key_help import as_text, groups
 from common.errors import UserError
 from common.plain import Plain
 from pipelines.answers.command_inputs import described as described_fields
 from pipelines.report.markup import beside
-from pipelines.server import bodies
+from pipelines.server import schemas
 from pipelines.server.answering import Answering, usable
 from pipelines.server.guard import Guard, Metrics
 from pipelines.server.limits import Limits, Refused
@@ -78,13 +78,13 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
         text = textwrap.dedent(as_text(groups(body), {}))  # FastAPI would dedent all but the first line
         app.post(path, summary=summary, description=text)(endpoint)
 
-    post("/suggest", forms.suggest, "Suggest clauses for a field of a form.", bodies.Suggest)
-    post("/sessions", forms.begin, "Begin a plan, whose text is read once and kept.", bodies.SessionText)
-    post("/sessions/{name}/text", forms.extend, "Replace a plan's text, or append to it.", bodies.SessionText)
+    post("/suggest", forms.suggest, "Suggest clauses for a field of a form.", schemas.Suggest)
+    post("/sessions", forms.begin, "Begin a plan, whose text is read once and kept.", schemas.SessionText)
+    post("/sessions/{name}/text", forms.extend, "Replace a plan's text, or append to it.", schemas.SessionText)
     app.delete("/sessions/{name}", summary="Forget a plan.", description=" ")(forms.end)
-    post("/generate", forms.generate, "Continue a text with the model of forms.", bodies.Generate)
-    post("/v1/completions", forms.complete, "Complete prompts, as OpenAI's clients request it.", bodies.Completion)
-    post("/v1/chat/completions", forms.chat, "Continue a conversation's text, for OpenAI's clients.", bodies.Chat)
+    post("/generate", forms.generate, "Continue a text with the model of forms.", schemas.Generate)
+    post("/v1/completions", forms.complete, "Complete prompts, as OpenAI's clients request it.", schemas.Completion)
+    post("/v1/chat/completions", forms.chat, "Continue a conversation's text, for OpenAI's clients.", schemas.Chat)
     app.get("/v1/models", summary="The text runs, for OpenAI's clients.", description=" ")(forms.models)
     for run in runs:
         _add_run(app, run, limits)
@@ -171,18 +171,18 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
     """Add the routes of a run; requests its models cannot answer are refused, and left out of the schema."""
     inputs = run.trained.inputs
 
-    async def predict(request: Request, body: bodies.Predict) -> Response:
+    async def predict(request: Request, body: schemas.Predict) -> Response:
         if len(body.inputs) > limits.inputs:
             raise Refused(413, f"{len(body.inputs)} inputs are more than the {limits.inputs} of a request")
         outputs = await _unless_gone(request, run.answers(body.inputs, body.settings))
         status = 200 if any("error" not in output for output in outputs) else 422
         return Answer({"outputs": outputs, "verdict": run.verdict}, status)
 
-    async def stream(body: bodies.Stream) -> Response:
+    async def stream(body: schemas.Stream) -> Response:
         pieces = await run.pieces(body.input, body.settings)
         return Events(pieces, lambda piece: {"text": piece}, to_json({"done": True}), limits.seconds)
 
-    async def rivals(body: bodies.Rivals) -> Response:
+    async def rivals(body: schemas.Rivals) -> Response:
         if (solve := inputs.rivals) is None:
             raise Refused(404, f"there are no rivals of {run.name}")
         asked, chosen = await asyncio.to_thread(run.usable, body.input, body.settings)
@@ -191,12 +191,12 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
             began = time.perf_counter()  # in the model's turn: waiting for it must not lengthen the others' time
             own = usable(*run.trained.together([asked], chosen.model_dump(exclude_unset=True)))
             taken = 1000 * (time.perf_counter() - began)
-            others = solve(asked, min(body.milliseconds or taken, bodies.MAX_MILLISECONDS) / 1000)
+            others = solve(asked, min(body.milliseconds or taken, schemas.MAX_MILLISECONDS) / 1000)
             return {**others, "model": {**own, "milliseconds": taken}}
 
         return Answer({"outputs": await run.run(solved)})
 
-    async def document(body: bodies.Document) -> Response:
+    async def document(body: schemas.Document) -> Response:
         if (exchange := inputs.document) is None:
             raise Refused(404, f"{run.name} fills no documents")
         try:
@@ -208,12 +208,12 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
 
     text = "\n\n".join(f"{head}\n\n{fields}" for head, fields in described_fields(inputs))
     for endpoint, body, offered, summary in (
-        (predict, bodies.Predict, True, "Answer inputs, all with the same settings."),
-        (stream, bodies.Stream, run.streams, "Answer an input with text, as server-sent events."),
-        (rivals, bodies.Rivals, inputs.rivals is not None, "Answer an input by the model and by other methods."),
-        (document, bodies.Document, inputs.document is not None, "Fill a Word document with a plan, or read one."),
+        (predict, schemas.Predict, True, "Answer inputs, all with the same settings."),
+        (stream, schemas.Stream, run.streams, "Answer an input with text, as server-sent events."),
+        (rivals, schemas.Rivals, inputs.rivals is not None, "Answer an input by the model and by other methods."),
+        (document, schemas.Document, inputs.document is not None, "Fill a Word document with a plan, or read one."),
     ):
-        endpoint.__annotations__["body"] = bodies.for_inputs(body, inputs)
+        endpoint.__annotations__["body"] = schemas.for_inputs(body, inputs)
         app.post(f"/runs/{run.name}/{endpoint.__name__}", summary=summary, description=text, include_in_schema=offered)(
             endpoint
         )

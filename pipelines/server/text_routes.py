@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from common.disk.files import remove, write_text
 from common.plain import Plain
-from pipelines.server import bodies
+from pipelines.server import schemas
 from pipelines.server.answering import Answering, usable
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.sent import Answer, Events
@@ -85,7 +85,7 @@ class Completions:
         self.runs = {run.name: run for run in runs if run.streams}
         self.sessions = Sessions(limits.sessions)
 
-    async def suggest(self, body: bodies.Suggest) -> Response:
+    async def suggest(self, body: schemas.Suggest) -> Response:
         """Suggest clauses for a field of a form below a plan's text, and write on if that is asked for."""
         run, model = self._form(body.model)
         before = self.sessions.text(body.session) if body.session else body.document
@@ -101,16 +101,16 @@ class Completions:
             found["text"] = found["text"] or (ways[0]["text"] if ways else "")
         return Answer(found)
 
-    async def begin(self, body: bodies.SessionText) -> Response:
+    async def begin(self, body: schemas.SessionText) -> Response:
         """Begin a session, and read its text."""
         return await self._extended(uuid.uuid4().hex, body.text or "", body)  # a name that no one can guess
 
-    async def extend(self, name: str, body: bodies.SessionText) -> Response:
+    async def extend(self, name: str, body: schemas.SessionText) -> Response:
         """Replace a session's text, or append to it, and read what is new."""
         before = self.sessions.text(name)
         return await self._extended(name, before if body.text is None else body.text, body)
 
-    async def _extended(self, name: str, text: str, body: bodies.SessionText) -> Response:
+    async def _extended(self, name: str, text: str, body: schemas.SessionText) -> Response:
         run, model = self._form(body.model)
         whole = text + body.append
         self.sessions.write(name, whole)
@@ -128,7 +128,7 @@ class Completions:
         while not await run.run(lambda: model.read_ahead(document, AT_ONCE)):
             pass
 
-    async def generate(self, body: bodies.Generate) -> Response:
+    async def generate(self, body: schemas.Generate) -> Response:
         """Continue a text."""
         settings = {"length": body.max_length, "temperature": body.temperature}
         return Answer(await _completed(self._form()[0], body.field_type, body.prompt, settings))
@@ -144,7 +144,7 @@ class Completions:
         about = {"object": "model", "created": 0, "owned_by": "this server"}
         return Answer({"object": "list", "data": [{"id": name, **about} for name in self.runs]})
 
-    async def complete(self, body: bodies.Completion) -> Response:
+    async def complete(self, body: schemas.Completion) -> Response:
         """Complete one prompt or several."""
         if body.suffix:
             raise Refused(400, "suffix: the models write from left to right, and cannot lead to a text; leave it out")
@@ -152,14 +152,14 @@ class Completions:
         about = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion"}
         return await self._answered(body, prompts, about, about["object"], "text", bool(body.echo))
 
-    async def chat(self, body: bodies.Chat) -> Response:
+    async def chat(self, body: schemas.Chat) -> Response:
         """Continue the text of a conversation."""
         prompt = "\n\n".join(message.text for message in body.messages if message.text)
         about = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": "chat.completion"}
         return await self._answered(body, [prompt], about, "chat.completion.chunk", "message", False)
 
     async def _answered(
-        self, body: bodies.OpenAI, prompts: Sequence[str], about: dict[str, str], chunk: str, key: str, echo: bool
+        self, body: schemas.OpenAI, prompts: Sequence[str], about: dict[str, str], chunk: str, key: str, echo: bool
     ) -> Response:
         """Return the completions as one object, or as a stream of objects `chunk`; `about` begins both."""
         if (run := self.runs.get(body.model)) is None:
@@ -215,9 +215,9 @@ def _tokens(run: Answering, text: str) -> int:
 
 def _input(run: Answering, prompt: str, item: int) -> dict[str, object]:
     """Return the input of a run; a prompt too long for it is continued from its end, as a document's."""
-    if len(prompt) <= bodies.LONGEST_TEXT or "document" not in run.trained.inputs.input.model_fields:
+    if len(prompt) <= schemas.LONGEST_TEXT or "document" not in run.trained.inputs.input.model_fields:
         return {"prompt": prompt, "item": item}
-    return {"document": prompt[: -bodies.LONGEST_TEXT], "prompt": prompt[-bodies.LONGEST_TEXT :], "item": item}
+    return {"document": prompt[: -schemas.LONGEST_TEXT], "prompt": prompt[-schemas.LONGEST_TEXT :], "item": item}
 
 
 async def _completed(

@@ -10,7 +10,7 @@ from common.disk.files import write_text
 from common.errors import UserError
 from pipelines import cli, workloads
 from pipelines.run.folder import Run
-from pipelines.server import bodies
+from pipelines.server import schemas
 from pipelines.workloads.cvrp import WORKLOAD
 from tests.processor import within
 
@@ -226,8 +226,8 @@ def test_every_field_says_what_it_is():
             {"candles": [[0, 1, 2]]},
             "candles: it must be an object with time, open, high, low, close, volume (",
         ),
-        (bodies.Chat, {"model": "small", "messages": [{"content": "x"}]}, "messages.0.role: it is missing"),
-        (bodies.Chat, {"model": "small", "messages": []}, "messages: give 1 or more (given [])"),
+        (schemas.Chat, {"model": "small", "messages": [{"content": "x"}]}, "messages.0.role: it is missing"),
+        (schemas.Chat, {"model": "small", "messages": []}, "messages: give 1 or more (given [])"),
     ],
 )
 def test_an_error_in_a_list_is_told_once_and_a_section_by_its_keys(cls, tree, told):

@@ -23,8 +23,8 @@ from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture
 from models.routing.environment import Instances, tour_length
 from models.routing.policy import RoutingPolicy
-from models.stories.config import END
 from models.stories.tiny_transformer import TinyTransformer
+from models.stories.tokens import END
 
 FRESH = 6  # inputs that are compared
 TOKENS = 48  # of each story that is compared

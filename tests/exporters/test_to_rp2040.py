@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from exporters import __main__ as exporters
-from exporters import manifest, to_rp2040
+from exporters import export_folder, to_rp2040
 from exporters.rp2040 import uf2
 from exporters.rp2040.settings import Settings
 from models import io
@@ -181,14 +181,14 @@ def test_a_folder_that_cannot_be_written_is_named(run, tmp_path, capsys, monkeyp
 
 def test_an_export_that_was_cut_short_has_no_manifest(run, capsys, monkeypatch):
     exporters.export("rp2040", run, "best", None)
-    write = manifest.write_whole
+    write = export_folder.write_whole
 
     def write_until_the_disk_is_full(path, data):
         if path.name == "story.uf2":
             raise OSError(28, "No space left on device", str(path))
         write(path, data)
 
-    monkeypatch.setattr(manifest, "write_whole", write_until_the_disk_is_full)
+    monkeypatch.setattr(export_folder, "write_whole", write_until_the_disk_is_full)
     assert "No space left on device" in refusal(capsys, monkeypatch, "rp2040", run)
     assert not (run / "exports" / "rp2040" / "manifest.json").exists()
 
@@ -202,12 +202,12 @@ def test_an_export_that_was_cut_short_has_no_manifest(run, capsys, monkeypatch):
 )
 def test_no_manifest_vouches_for_files_that_differ(run, monkeypatch, name, damage, said):
     exporters.export("rp2040", run, "best", None)
-    write = manifest.write_whole
+    write = export_folder.write_whole
 
     def write_wrongly(path, data):
         write(path, damage(data) if path.name == name else data)
 
-    monkeypatch.setattr(manifest, "write_whole", write_wrongly)
+    monkeypatch.setattr(export_folder, "write_whole", write_wrongly)
     monkeypatch.setattr(to_rp2040, "PROMPT", "The cat")
     with pytest.raises(RuntimeError, match=said):
         exporters.export("rp2040", run, "best", None)

@@ -11,7 +11,7 @@ from exporters import __main__ as exporters
 from exporters import cards, to_safetensors
 from models import io
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
-from models.plans.char_network import EXPOSURE
+from models.plans.lstm_network import EXPOSURE
 from models.routing.policy import RoutingPolicy
 from tests.exporters.commands import command, refusal
 from tests.stages import ROOT

@@ -9,7 +9,7 @@ from models.images.comparator.config import ComparatorConfig
 from models.images.comparator.siamese import Siamese, TowerSiamese
 from models.market.cnn_lstm import CNNLSTM, CNNLSTMConfig
 from models.plans.char_lstm import PRESETS, CharLSTM
-from models.plans.char_network import CharLSTMConfig
+from models.plans.lstm_network import CharLSTMConfig
 from models.routing import native
 from models.routing.config import RoutingConfig
 from models.routing.environment import Instances

@@ -11,8 +11,8 @@ from PIL import Image
 from exporters.rp2040 import layout
 from models import sampling
 from models.market.signal_model import signal
-from models.stories.config import END
 from models.stories.quantization import quantize
+from models.stories.tokens import END
 from tests.exporters.rp2040.c_reader import CReader
 from tests.models.images.comparator.test_interface import brightness
 from tests.models.market.test_signal_models import NEEDED, STEP, candles

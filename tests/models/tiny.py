@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from models.stories.config import PIECES, SPECIAL_TOKENS, TinyTransformerConfig
+from models.stories.config import TinyTransformerConfig
 from models.stories.tiny_transformer import TinyTransformer
+from models.stories.tokens import PIECES, SPECIAL_TOKENS
 
 SIZES = {"vocabulary": 32, "width": 8, "layers": 2, "heads": 4, "hidden": 16, "context": 6}
 SENTENCES = ["The cat sat on the mat.", "The dog sat on the cat!", "A cat and a dog met 12 frogs."]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.workloads.tinystories import stories
+from pipelines.workloads.tinystories import generated_stories
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def test_ways_to_divide_the_time_are_measured_for_any_size(customers):
 
 def test_a_search_trains_each_candidate_once(tmp_path):
     text = tmp_path / "stories.txt"
-    text.write_text("\n\n".join(stories.generate(0, 60_000)))
+    text.write_text("\n\n".join(generated_stories.generate(0, 60_000)))
     script = Path(__file__).with_name("story_search.py")
     command = [sys.executable, str(script), str(text), "0.5", "half the tables"]
     told = []

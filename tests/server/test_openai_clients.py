@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from models import io
-from pipelines.server.bodies import Chat, Completion, Generate
 from pipelines.server.limits import Limits
+from pipelines.server.schemas import Chat, Completion, Generate
 from tests.server.test_server import MODELS, events, served
 
 MODEL = "bep/small"

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from common.disk.files import write_json
-from models import io, limits
+from models import io, loading_limits
 from models.images.vision_tower import Base, quietly, unchanged
 from models.images.vlm_comparator.built import built, processor_for
 from models.images.vlm_comparator.config import ATTENTION, PAIRS, VlmComparatorConfig
@@ -115,7 +115,8 @@ class LoadedBase:
 
 def load_base(config: VlmComparatorConfig) -> LoadedBase:
     """Return the base that the config names, or build it; ValueError for one that is missing or does not fit."""
-    with limits.paused() if config.base else limits.for_built_base() if config.lora else contextlib.nullcontext():
+    new = loading_limits.for_built_base() if config.lora else contextlib.nullcontext()
+    with loading_limits.paused() if config.base else new:
         if config.base and not is_ours(config.base):
             return _from_hub(config)
         network, revision = _from_ours(config) if config.base else (built(config), config.revision)

@@ -24,8 +24,8 @@ from pipelines.workloads.bep.config import Config, Data
 from pipelines.workloads.bep.documents import families, sources
 from pipelines.workloads.bep.documents.cleaning import MASK_OF, Cleaned, clean
 from pipelines.workloads.bep.documents.lexicon import lower_case
-from pipelines.workloads.bep.documents.parts import PARTS, Rows, check_sizes, described_overlap, divide, held_out
 from pipelines.workloads.bep.documents.sources import Document
+from pipelines.workloads.bep.splits import PARTS, Rows, check_sizes, described_overlap, divide, held_out
 
 REVIEWED = ("document", "kind", "text", "times", "line", "context", "decision")  # columns of masked.csv
 EMBEDDED = Path(__file__).with_name("corpus")

@@ -22,9 +22,9 @@ from models import io
 from models.plans import chains
 from models.plans.char_lstm import CharLSTM
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
-from models.plans.char_network import CharLSTMConfig
 from models.plans.characters import END, Characters
 from models.plans.library import BASE
+from models.plans.lstm_network import CharLSTMConfig
 from models.plans.mixing import FEATURES
 from models.plans.mixture_weights import ADAPTING, FROZEN, Examples
 from pipelines.distributed import ranks

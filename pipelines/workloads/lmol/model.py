@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from safetensors import safe_open
 
-from common.config.arguments import nearest
+from common.config.mistakes import nearest
 from common.errors import UserError, as_user_error
 from models import hub, io
 from models.images import efficientnet, reliability

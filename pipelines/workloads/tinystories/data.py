@@ -19,10 +19,10 @@ from common.errors import UserError, as_user_error
 from common.workers import in_order, progress
 from models import io
 from models.stories.tiny_transformer import TinyTransformer
-from pipelines.workloads.tinystories import blocks
-from pipelines.workloads.tinystories.blocks import Blocks
+from pipelines.workloads.tinystories import story_blocks
 from pipelines.workloads.tinystories.config import Config, Data
 from pipelines.workloads.tinystories.sources import WAYS, left_out, text_files
+from pipelines.workloads.tinystories.story_blocks import Blocks
 from pipelines.workloads.tinystories.tokenization import SCHEMA, TOKENS, train_tokenizer, write_encoded
 
 SHIPPED = "models/pretrained/tinystories-real"
@@ -52,8 +52,8 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
         whole = len(files) >= FEWEST_STORIES and sum(path.stat().st_size for path in files) < SMALL * len(files)
         base = config.data.base and load_base(config.data.base)
         lower = bool(base and base.lower_case)
-        found, num_nuls = blocks.find(files, config.data.seed, whole, lower)
-        held_out, _ = blocks.find(own_test, config.data.seed, lower=lower)
+        found, num_nuls = story_blocks.find(files, config.data.seed, whole, lower)
+        held_out, _ = story_blocks.find(own_test, config.data.seed, lower=lower)
         if not len(found):
             raise UserError(f"{source}: there is no text in it (it is empty or white space only); {WAYS}")
         parts, how, duplicates = divided(found, held_out, config.data, source, scratch)
@@ -87,11 +87,11 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
 def _torn(path: Path, found: Blocks) -> list[str]:
     """Return a note where blank lines seem to part the paragraphs of stories."""
     with path.open("rb") as file:
-        begun, few = file.read(blocks.CHUNK), len(found) < FEWEST_STORIES
-    if few or found.length.mean() >= SHORT or blocks.separator(begun) is not blocks.SEPARATORS[-1][0]:
+        begun, few = file.read(story_blocks.CHUNK), len(found) < FEWEST_STORIES
+    if few or found.length.mean() >= SHORT or story_blocks.separator(begun) is not story_blocks.SEPARATORS[-1][0]:
         return []
     parted = f"blank lines part {len(found):,} stories of {found.length.mean():.0f} characters on average"
-    return [f"{parted}; if these are paragraphs, put a line {blocks.MARKER.decode()} between stories"]
+    return [f"{parted}; if these are paragraphs, put a line {story_blocks.MARKER.decode()} between stories"]
 
 
 def divided(
@@ -114,7 +114,7 @@ def divided(
     if len(first) < FEWEST_STORIES:
         book, own_test = found.take(np.sort(first)), own_test.take(slice(0))
         passages = (passage for pieces in book.pieces() for passage in cut(pieces, data.passage_characters))
-        found, _ = blocks.find([blocks.write(scratch / "passages.txt", passages)], data.seed)
+        found, _ = story_blocks.find([story_blocks.write(scratch / "passages.txt", passages)], data.seed)
         first = np.sort(np.unique(found.digest, return_index=True)[1])
         duplicates += len(found) - len(first)
         place = np.arange(len(first))

@@ -15,11 +15,11 @@ from common.errors import UserError
 from common.statistics import interval_around, ratio_half_width
 from common.text import MOST_CHARACTERS, ppmd_baseline, xz_rows
 from models.stories import rp2040
-from models.stories.config import END, UNKNOWN
 from models.stories.inputs import StoryInput, StorySettings
 from models.stories.ngram_counts import sequences
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
+from models.stories.tokens import END, UNKNOWN
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.config import Config

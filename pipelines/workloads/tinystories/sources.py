@@ -19,7 +19,7 @@ from pyarrow import parquet
 from common import sheets
 from common.errors import UserError
 from common.foreign_text import other_encoding, printable
-from pipelines.workloads.tinystories import blocks, stories
+from pipelines.workloads.tinystories import generated_stories, story_blocks
 from pipelines.workloads.tinystories.config import LINES, LISTS, PARQUET, TEST_SPLITS, Data, is_dataset, source_files
 
 DATASET_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*(?<!\.txt)", re.ASCII)
@@ -43,8 +43,8 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
     """
     written, test = scratch / "stories.txt", scratch / "test.txt"
     if data.source is None:
-        generated = stories.generate(data.seed, data.generated_characters)
-        return f"embedded story generator, seed {data.seed}", [blocks.write(written, generated)], []
+        generated = generated_stories.generate(data.seed, data.generated_characters)
+        return f"embedded story generator, seed {data.seed}", [story_blocks.write(written, generated)], []
     path, (files, own) = Path(data.source), source_files(data.source)
     if is_dataset(path):
         return f"dataset {path}", *_written(datasets.load_from_disk(path), data.source, written, test)
@@ -64,8 +64,8 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
     converted = sum(copy != file for copy, file in zip(usable, texts, strict=True))
     also = f", {converted} converted from Windows-1252 or UTF-16" if converted else ""
     rows = itertools.chain(_table_texts(tables, data.source), *[_row_texts(file, data.source) for file in lines])
-    read = [*usable, *([blocks.write(written, rows)] if tables or lines else [])]
-    held_out = [blocks.write(test, _table_texts(own, data.source))] if own else []
+    read = [*usable, *([story_blocks.write(written, rows)] if tables or lines else [])]
+    held_out = [story_blocks.write(test, _table_texts(own, data.source))] if own else []
     counts = ((".txt", texts), (LINES, lines), (PARQUET, tables)) if path.is_dir() else ()
     kinds = "".join(f", {suffix} files: {len(of)}" for suffix, of in counts if of)
     return f"{'folder' if path.is_dir() else 'file'} {path}{kinds}{also}", read, held_out
@@ -80,7 +80,7 @@ def _in_utf8(path: Path, copy: Path) -> Path:
         with contextlib.suppress(UnicodeDecodeError):
             copy.parent.mkdir(parents=True, exist_ok=True)
             with path.open(encoding=encoding, newline="") as text, copy.open("w", encoding="utf-8", newline="") as file:
-                shutil.copyfileobj(text, file, blocks.CHUNK)
+                shutil.copyfileobj(text, file, story_blocks.CHUNK)
             return copy
     return path
 
@@ -140,8 +140,8 @@ def _written(
     """Write a dataset's training part, and its own test split, if any, to text files; return the files of each."""
     splits = {} if isinstance(found, datasets.Dataset) else found
     own = next((splits[split] for split in TEST_SPLITS if split in splits), None)
-    written = [blocks.write(stories, _texts(splits.get("train", found), source))]
-    return written, [] if own is None else [blocks.write(test, _texts(own, source))]
+    written = [story_blocks.write(stories, _texts(splits.get("train", found), source))]
+    return written, [] if own is None else [story_blocks.write(test, _texts(own, source))]
 
 
 def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> Iterator[str | None]:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from common.text import token_nats
 from models.stories import rp2040
-from models.stories.config import END
 from models.stories.ngram_counts import MOST_COUNTED
 from models.stories.tiny_transformer import TinyTransformer
+from models.stories.tokens import END
 from pipelines.distributed import deferred, ranks
 from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.tinystories import data

@@ -14,9 +14,9 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from common.errors import UserError
-from models.stories.config import END, PIECES, SPECIAL_TOKENS, UNKNOWN
 from models.stories.tiny_transformer import make_tokenizer
-from pipelines.workloads.tinystories.blocks import Blocks
+from models.stories.tokens import END, PIECES, SPECIAL_TOKENS, UNKNOWN
+from pipelines.workloads.tinystories.story_blocks import Blocks
 
 SCHEMA = pa.schema({"text": pa.string()})
 TOKENS = ".uint16"  # the ending of a file of tokens

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from exporters.rp2040.layout import FIRMWARE
-from models.stories.config import END
+from models.stories.tokens import END
 
 SOURCE = """
 #include "kernels.c"

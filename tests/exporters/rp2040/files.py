@@ -10,9 +10,9 @@ import torch
 from exporters.rp2040 import layout, uf2
 from exporters.rp2040.firmware.checksum import crc32_mpeg2
 from exporters.rp2040.settings import Settings
-from models.stories.config import END
 from models.stories.integer_transformer import IntegerTransformer
 from models.stories.quantization import quantize
+from models.stories.tokens import END
 from tests.exporters.rp2040.c_reader import CReader
 from tests.models.tiny import make, trained_tokenizer
 

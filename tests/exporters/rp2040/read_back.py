@@ -11,9 +11,10 @@ import numpy as np
 from exporters.rp2040 import uf2
 from exporters.rp2040.firmware.checksum import crc32_mpeg2
 from exporters.rp2040.layout import SHIFTS
-from models.stories.config import PIECES, UNKNOWN, TinyTransformerConfig
+from models.stories.config import TinyTransformerConfig
 from models.stories.integer_transformer import EXP, GELU, Entries, IntegerTransformer, Layer, Matrix, Table
 from models.stories.rp2040 import FORMAT_LIMITS
+from models.stories.tokens import PIECES, UNKNOWN
 
 BYTE_PIECES = re.compile(PIECES.replace("\U0010ffff", "\xff").encode("latin-1"))
 # What the RP2350's boot ROM looks for: an image type (a program, secure, ARM, RP2350), the last item, no other block.

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from exporters.rp2040 import uf2
-from models.stories.config import UNKNOWN
 from models.stories.integer_transformer import Sampler
+from models.stories.tokens import UNKNOWN
 from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.c_reader import CReader
 from tests.exporters.rp2040.files import counting, model, patched, remembering, uf2_file, vocabulary, with_sum

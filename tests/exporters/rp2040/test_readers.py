@@ -25,7 +25,7 @@ from models.stories.integer_transformer import Sampler
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 from pipelines.workloads.tinystories import data
-from pipelines.workloads.tinystories.stories import generate
+from pipelines.workloads.tinystories.generated_stories import generate
 from pipelines.workloads.tinystories.tokenization import train_tokenizer
 from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.c_reader import CReader

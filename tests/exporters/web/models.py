@@ -14,11 +14,11 @@ from models.market.pooled_experts import PooledExperts, PooledExpertsConfig
 from models.plans import chains
 from models.plans.char_lstm import PRESETS, CharLSTM
 from models.plans.char_mixture import CharMixture, CharMixtureConfig
-from models.plans.char_network import CharLSTMConfig
 from models.plans.characters import Characters
+from models.plans.lstm_network import CharLSTMConfig
 from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
-from models.stories.config import END
+from models.stories.tokens import END
 from tests.models.images.comparator.small import SMALL, pictures
 from tests.models.images.comparator.small import make as comparator
 from tests.models.tiny import disturb, make, trained_tokenizer

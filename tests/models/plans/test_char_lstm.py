@@ -7,9 +7,9 @@ import torch
 
 from models import io
 from models.plans.char_lstm import PRESETS, CharLSTM
-from models.plans.char_network import CharLSTMConfig
 from models.plans.characters import END, MASKS, PAD, SPECIAL_TOKENS, UNKNOWN, Characters
 from models.plans.inputs import TextInput, TextSettings
+from models.plans.lstm_network import CharLSTMConfig
 from tests.stages import ROOT
 
 LETTERS = "\n .abcdefghijklmnopqrstuvwxyz"

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from models.plans.characters import Characters
 from pipelines.workloads.bep import data
-from pipelines.workloads.bep.documents.parts import PARTS
+from pipelines.workloads.bep.splits import PARTS
 
 WORDS = "plan model information container status review issue role lead team asset space level zone grid room wall door"
 WORDS = (WORDS + " exchange delivery appointed party client survey cost programme risk method code field").split()

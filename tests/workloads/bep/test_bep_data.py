@@ -20,7 +20,7 @@ from models.plans.characters import MASKS, SPECIAL_TOKENS
 from pipelines import cli
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.documents import sources
-from pipelines.workloads.bep.documents.parts import PARTS
+from pipelines.workloads.bep.splits import PARTS
 from tests.stages import refused, stage
 from tests.workloads.bep.firm import config, part_of, prose, read, written
 

@@ -10,8 +10,8 @@ from accelerate import Accelerator
 from common.config import build
 from common.errors import UserError
 from models.plans.char_lstm import CharLSTM
-from models.plans.char_network import CharLSTMConfig
 from models.plans.characters import MASKS, Characters
+from models.plans.lstm_network import CharLSTMConfig
 from pipelines.engine.batches import mapper
 from pipelines.workloads.bep import comparison, data, evaluation
 from pipelines.workloads.bep.config import Config

@@ -18,7 +18,7 @@ from common.config import checked
 from common.errors import UserError
 from models import shipped
 from models.routing import fleet, native
-from models.routing.distance_metrics import great_circle, local_plane
+from models.routing.edge_weight_types import great_circle, local_plane
 from models.routing.fleet import plan
 from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import cost_of

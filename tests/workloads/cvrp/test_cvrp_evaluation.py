@@ -14,7 +14,7 @@ from pipelines.workloads.cvrp import evaluation, report
 from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.solvers.solving import Solved
 from tests.workloads.cvrp.files import SMALL, vrp
-from tests.workloads.cvrp.test_distance_metrics import explicit
+from tests.workloads.cvrp.test_edge_weight_types import explicit
 
 CPU = torch.device("cpu")
 

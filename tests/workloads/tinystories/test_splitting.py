@@ -11,7 +11,7 @@ from common.errors import UserError
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.config import Config
 from pipelines.workloads.tinystories.data import cut
-from pipelines.workloads.tinystories.stories import generate
+from pipelines.workloads.tinystories.generated_stories import generate
 from pipelines.workloads.tinystories.task import StoriesTask
 from tests.workloads.tinystories.texts import BOOK, STORIES, both, config, parts, written
 

@@ -13,7 +13,7 @@ from common.disk.files import digests
 from models.stories.tiny_transformer import make_tokenizer
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.data import SPLITS
-from pipelines.workloads.tinystories.stories import generate
+from pipelines.workloads.tinystories.generated_stories import generate
 from tests.workloads.tinystories.texts import STORIES, both, config, written
 
 

@@ -13,8 +13,8 @@ import datasets
 import pytest
 
 from common.errors import UserError
-from pipelines.workloads.tinystories import blocks, data, sources
-from pipelines.workloads.tinystories.stories import generate
+from pipelines.workloads.tinystories import data, sources, story_blocks
+from pipelines.workloads.tinystories.generated_stories import generate
 from tests.workloads.tinystories.texts import STORIES, both, config, parts, written
 
 
@@ -275,7 +275,7 @@ def test_texts_in_windows_encodings_are_read_as_what_they_are(tmp_path):
     for number, name in enumerate(("utf-8", "utf-8-sig", "cp1252", "utf-16")):
         (tmp_path / f"{number}.txt").write_bytes(f"{number} {story}".encode(name))
     said, files, _ = sources.text_files(config(tmp_path).data, tmp_path / "out")
-    found, _ = blocks.find(files, 0)
+    found, _ = story_blocks.find(files, 0)
     assert sorted(found.stories()) == [f"{number} {story}" for number in range(4)]
     assert said.endswith(".txt files: 4, 2 converted from Windows-1252 or UTF-16")
 
@@ -284,7 +284,7 @@ def test_half_a_character_in_json_is_a_question_mark_as_in_cut_emoji(tmp_path):
     rows = [json.dumps({"text": f"{number} smiled \ud83d"}) for number in range(30)]
     (tmp_path / "cut.jsonl").write_text("\n".join(rows), encoding="ascii")
     _, files, _ = sources.text_files(config(tmp_path / "cut.jsonl").data, tmp_path / "out")
-    assert sorted(blocks.find(files, 0)[0].stories()) == sorted(f"{number} smiled ?" for number in range(30))
+    assert sorted(story_blocks.find(files, 0)[0].stories()) == sorted(f"{number} smiled ?" for number in range(30))
 
 
 @pytest.mark.parametrize("name", ["rows.jsonl", "rows.json"])
@@ -292,7 +292,7 @@ def test_a_row_whose_text_is_null_is_passed_over_as_in_parquet(tmp_path, name):
     rows = [{"text": None}, *({"text": f"Story {number}."} for number in range(30)), {"text": None, "id": 3}]
     (tmp_path / name).write_text(json.dumps(rows) if name.endswith(".json") else lines_of(rows))
     _, files, _ = sources.text_files(config(tmp_path / name).data, tmp_path / "out")
-    assert sorted(blocks.find(files, 0)[0].stories()) == sorted(f"Story {number}." for number in range(30))
+    assert sorted(story_blocks.find(files, 0)[0].stories()) == sorted(f"Story {number}." for number in range(30))
 
 
 def test_files_of_a_large_folder_are_not_compared_with_each_other(tmp_path, monkeypatch):

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.config import Data
-from pipelines.workloads.tinystories.stories import generate
+from pipelines.workloads.tinystories.generated_stories import generate
 
 STORIES = list(generate(0, 30_000))[:30]
 BOOK = "".join(f"On day {day} the fox ran {day * day} steps,\nand then it slept.\n" for day in range(300))

@@ -22,7 +22,7 @@ from common.browser import FOLDER
 from common.disk.files import write_text
 from common.errors import UserError
 from common.foreign_text import printable, to_csv
-from models.routing.distance_metrics import great_circle
+from models.routing.edge_weight_types import great_circle
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY
 from pipelines.workloads.cvrp.instances.vrp_files import NUMBER
 

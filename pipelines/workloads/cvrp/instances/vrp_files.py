@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from common.errors import UserError
-from models.routing.distance_metrics import LAYOUTS, METRICS, in_a_plane
+from models.routing.edge_weight_types import LAYOUTS, METRICS, in_a_plane
 from models.routing.problems import MAX_COORDINATE, MOST_CAPACITY, MOST_CUSTOMERS, Problem, Vehicles, usual_rounding
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)

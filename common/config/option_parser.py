@@ -1,11 +1,11 @@
-"""Words on a command line: one-line errors with the nearest match."""
+"""Parser of a command's options: one-line errors with the nearest match."""
 
 import argparse
-import difflib
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
+from common.config.mistakes import nearest
 from common.errors import UserError
 from common.foreign_text import printable
 from common.packages import version
@@ -40,8 +40,3 @@ class Parser(argparse.ArgumentParser):
         following = sys.argv[sys.argv.index(given[0]) + 1 :][:1]
         value = given[0].partition("=")[2] or "".join(word for word in following if not word.startswith("-"))
         return f"{key}={value or '...'}"
-
-
-def nearest(word: str, known: Collection[str], most: int = 1) -> list[str]:
-    """Return up to `most` `known` words that `word` may be a slip of, the likeliest first."""
-    return difflib.get_close_matches(word, known, most, 0.6)

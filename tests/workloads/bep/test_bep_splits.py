@@ -5,30 +5,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from common.errors import UserError
-from pipelines.workloads.bep import data
-from pipelines.workloads.bep.documents import parts
+from pipelines.workloads.bep import data, splits
 from tests.workloads.bep.firm import config, prose, read, written
 
 
 @settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(1, 50_000), min_size=3, max_size=15), st.integers(0, 5))
 def test_no_part_is_empty_and_the_split_follows_the_seed(sizes, seed):
-    found = parts.split(sizes, 0.1, 0.1, seed)
+    found = splits.split(sizes, 0.1, 0.1, seed)
     assert len(found) == len(sizes)
-    assert set(found) == set(parts.PARTS)
-    assert parts.split(sizes, 0.1, 0.1, seed) == found
+    assert set(found) == set(splits.PARTS)
+    assert splits.split(sizes, 0.1, 0.1, seed) == found
 
 
 def test_shares_are_as_near_as_families_allow():
     sizes = [10_000] * 20
     for seed in range(3):
-        found = parts.split(sizes, 0.1, 0.2, seed)
-        assert [found.count(part) for part in parts.PARTS] == [14, 2, 4]
-    assert len({tuple(parts.split(sizes, 0.1, 0.2, seed)) for seed in range(5)}) == 5
+        found = splits.split(sizes, 0.1, 0.2, seed)
+        assert [found.count(part) for part in splits.PARTS] == [14, 2, 4]
+    assert len({tuple(splits.split(sizes, 0.1, 0.2, seed)) for seed in range(5)}) == 5
     # A family of half of the corpus is for training, whatever the seed.
     sizes = [52_000, 11_000, 9_000, 8_000, 10_000, 10_000]
     for seed in range(5):
-        found = parts.split(sizes, 0.1, 0.1, seed)
+        found = splits.split(sizes, 0.1, 0.1, seed)
         assert found[0] == "train"
         assert [sum(s for s, p in zip(sizes, found, strict=True) if p == part) for part in ("validation", "test")] == [
             10_000,
@@ -41,8 +40,8 @@ def test_shares_are_as_near_as_families_allow():
 def test_blocks_follow_one_another_with_a_guard_between(sizes, guard):
     whole = "".join(chr(0x4E00 + n) for n in range(sum(sizes)))  # each character once
     texts = [("a", whole[: sizes[0]]), ("b", whole[sizes[0] :])][: len(sizes)]
-    found = parts.blocks(texts, 0.1, 0.2, guard)
-    train, validation, test = ("".join(text for _, text in found[part]) for part in parts.PARTS)
+    found = splits.blocks(texts, 0.1, 0.2, guard)
+    train, validation, test = ("".join(text for _, text in found[part]) for part in splits.PARTS)
     assert whole.startswith(train)
     assert whole.endswith(test)
     assert whole.index(validation) == len(train) + guard
@@ -54,8 +53,8 @@ def test_blocks_follow_one_another_with_a_guard_between(sizes, guard):
 
 
 def test_without_a_share_there_is_no_test_part():
-    assert set(parts.split([10_000] * 10, 0.1, 0, 0)) == {"train", "validation"}
-    found = parts.blocks([("a", "x" * 900 + "y" * 200)], 100 / 1100, 0, 100)
+    assert set(splits.split([10_000] * 10, 0.1, 0, 0)) == {"train", "validation"}
+    found = splits.blocks([("a", "x" * 900 + "y" * 200)], 100 / 1100, 0, 100)
     assert found == {"train": [("a", "x" * 900)], "validation": [("a", "y" * 100)], "test": []}
 
 
@@ -67,16 +66,16 @@ def test_overlap_counts_the_characters_of_copied_pieces():
         "validation": [("v", held_out)],
         "test": [("w", other), ("w", copied[:49])],
     }
-    share, by_document = parts.overlap(found, True, {})
+    share, by_document = splits.overlap(found, True, {})
     assert by_document == {"v": 60 / 200, "w": 0.0}
     assert share == 60 / 549
-    assert parts.most_alike(held_out, found["train"]) == "u"
+    assert splits.most_alike(held_out, found["train"]) == "u"
 
 
 def test_no_piece_is_copied_from_two_documents():
     text = prose(10)
     found = {"train": [("a", text[:40]), ("b", text[40:80])], "validation": [("v", text[:80])], "test": []}
-    assert parts.overlap(found, True, {})[0] == 0
+    assert splits.overlap(found, True, {})[0] == 0
 
 
 def test_one_document_is_cut_into_blocks_and_a_note_says_so(tmp_path):
@@ -140,23 +139,23 @@ def test_a_part_with_too_little_is_refused_with_the_keys(tmp_path):
 
 def test_a_part_of_just_enough_characters_will_do():
     section = config(None).data
-    enough = {part: [("a", "x" * parts.FEWEST_PER_PART)] for part in parts.PARTS}
-    parts.check_sizes(enough, True, section, "here")
+    enough = {part: [("a", "x" * splits.FEWEST_PER_PART)] for part in splits.PARTS}
+    splits.check_sizes(enough, True, section, "here")
     with pytest.raises(UserError, match="here: 499 characters for test are too few"):
-        parts.check_sizes({**enough, "test": [("a", "x" * (parts.FEWEST_PER_PART - 1))]}, True, section, "here")
+        splits.check_sizes({**enough, "test": [("a", "x" * (splits.FEWEST_PER_PART - 1))]}, True, section, "here")
 
 
 def test_five_families_are_enough_to_hold_some_of_them_out():
     texts = {name: prose(seed) for seed, name in enumerate("abcde")}
-    found, how, note = parts.divide(texts, [[name] for name in texts], config(None).data)
+    found, how, note = splits.divide(texts, [[name] for name in texts], config(None).data)
     assert (how, note) == ("by family of documents, seed 0", None)
     assert all(found.values())
 
 
 def test_no_overlap_is_not_noted():
-    texts = {part: [(part, prose(seed))] for seed, part in enumerate(parts.PARTS)}
-    family = {part: part for part in parts.PARTS}
-    assert parts.described_overlap(texts, True, family) == (0, {}, None)
+    texts = {part: [(part, prose(seed))] for seed, part in enumerate(splits.PARTS)}
+    family = {part: part for part in splits.PARTS}
+    assert splits.described_overlap(texts, True, family) == (0, {}, None)
 
 
 def test_short_notes_beside_few_plans_are_no_families_to_judge_by(tmp_path):
@@ -171,4 +170,4 @@ def test_a_part_is_never_a_note_alone_where_plans_are_left(tmp_path):
     texts = {**{f"plan{seed}": prose(seed, 9_000) for seed in range(5)}, "a": prose(7, 200), "b": prose(8, 200)}
     facts = data.prepare(config(written(tmp_path / "in", texts)), tmp_path / "out")
     assert facts["held_out"]
-    assert min(facts[part]["characters"] for part in parts.PARTS) > 8_000
+    assert min(facts[part]["characters"] for part in splits.PARTS) > 8_000

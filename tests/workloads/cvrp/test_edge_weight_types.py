@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from models.routing.distance_metrics import LAYOUTS, METRICS, in_a_plane
+from models.routing.edge_weight_types import LAYOUTS, METRICS, in_a_plane
 from models.routing.fleet import plan
 from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import Problem, Vehicles, cost_of, distances, scaled

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from pipelines.workloads.tinystories import stories
-from pipelines.workloads.tinystories.stories import grammar
+from pipelines.workloads.tinystories import generated_stories
+from pipelines.workloads.tinystories.generated_stories import grammar
 
 LISTS, PLOTS = grammar().lists, grammar().plots
 CHARACTERS = 400_000
@@ -16,7 +16,7 @@ CHARACTERS = 400_000
 
 @pytest.fixture(scope="module")
 def told():
-    return list(stories.generate(0, CHARACTERS))
+    return list(generated_stories.generate(0, CHARACTERS))
 
 
 def test_stories_reach_the_length_asked_for_and_no_more(told):
@@ -28,16 +28,16 @@ def test_no_story_is_told_twice(told):
 
 
 def test_the_seed_alone_decides_and_a_longer_telling_begins_alike(told):
-    shorter = list(stories.generate(0, 50_000))
+    shorter = list(generated_stories.generate(0, 50_000))
     assert shorter == told[: len(shorter)]
-    assert not set(stories.generate(1, 50_000)) & set(told)
+    assert not set(generated_stories.generate(1, 50_000)) & set(told)
 
 
 def test_the_global_random_state_is_neither_read_nor_changed():
     random.seed(1)
-    first, state = list(stories.generate(3, 5_000)), random.getstate()
+    first, state = list(generated_stories.generate(3, 5_000)), random.getstate()
     random.seed(2)
-    assert list(stories.generate(3, 5_000)) == first
+    assert list(generated_stories.generate(3, 5_000)) == first
     random.seed(1)
     assert random.getstate() == state
 
@@ -56,9 +56,9 @@ def test_every_telling_of_every_plot_can_be_told():
     rng = random.Random(0)
     for plot in PLOTS:
         for beat in [LISTS["openings"], LISTS["pastimes"], *plot.beats, LISTS["afterwards"], LISTS["endings"]]:
-            world = stories.cast(rng, plot)
+            world = generated_stories.cast(rng, plot)
             for telling in dict.fromkeys(beat):
-                text = stories.phrase(rng, world, telling)
+                text = generated_stories.phrase(rng, world, telling)
                 assert not re.search(r"[{}\[\]|]|  |^ | $", text), telling
                 assert text.count('"') % 2 == 0, telling
 
@@ -75,7 +75,7 @@ def test_sentences_begin_with_a_capital_and_articles_agree(told):
 def test_a_hero_is_he_or_she_throughout():
     rng = random.Random(0)
     for _ in range(300):
-        world = stories.cast(rng, rng.choice(PLOTS))
+        world = generated_stories.cast(rng, rng.choice(PLOTS))
         assert (world["he"], world["his"], world["himself"]) in {("he", "his", "himself"), ("she", "her", "herself")}
         assert world["hero"] in (LISTS["girls"] if world["he"] == "she" else LISTS["boys"])
         assert world["friend"] in (LISTS["girls"] if world["fhe"] == "she" else LISTS["boys"])
@@ -111,7 +111,7 @@ def test_few_stories_share_a_row_of_sentences(told):
 
 
 def test_the_stories_are_the_same_on_every_machine():
-    text = "\n\n".join(stories.generate(0, 20_000))
+    text = "\n\n".join(generated_stories.generate(0, 20_000))
     assert (
         hashlib.sha256(text.encode()).hexdigest() == "69f63f04c5b2b0cc97fa4468456e8b12b3a4816c14455d7a3768549444c0a959"
     )

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from common import workers
 from common.disk.files import digests
 from common.errors import UserError
-from pipelines.workloads.tinystories import blocks, data
+from pipelines.workloads.tinystories import data, story_blocks
 from tests.properties import examples
 from tests.workloads.tinystories.texts import STORIES, config, written
 
@@ -46,10 +46,10 @@ def test_stories_are_those_of_the_text_read_whole(path, monkeypatch, separators)
     @settings(max_examples=examples(300))
     @given(pieces.map("".join), st.integers(1, 9), st.integers(1, 30))
     def check(text, chunk, stretch):
-        monkeypatch.setattr(blocks, "CHUNK", chunk)
-        monkeypatch.setattr(blocks, "STRETCH", stretch)
+        monkeypatch.setattr(story_blocks, "CHUNK", chunk)
+        monkeypatch.setattr(story_blocks, "STRETCH", stretch)
         path.write_bytes(text.encode())
-        found, num_nuls = blocks.find([path], 0)
+        found, num_nuls = story_blocks.find([path], 0)
         assert list(found.stories()) == read_whole(text.encode())
         assert num_nuls == text.count("\0")
 
@@ -58,23 +58,25 @@ def test_stories_are_those_of_the_text_read_whole(path, monkeypatch, separators)
 
 def test_the_byte_that_is_not_utf8_is_named_wherever_it_is_read(path, monkeypatch):
     for chunk in (3, 7, 1 << 20):
-        monkeypatch.setattr(blocks, "CHUNK", chunk)
+        monkeypatch.setattr(story_blocks, "CHUNK", chunk)
         path.write_bytes("Été.\n\nHé".encode() + b"\xe4 a\n\nEnd.")
         with pytest.raises(UserError, match="is not UTF-8: byte 11 is 0xe4"):
-            blocks.find([path], 0)
+            story_blocks.find([path], 0)
         path.write_bytes("Été.\n\nHé".encode()[:-1])
         with pytest.raises(UserError, match="is not UTF-8: byte 9 is 0xc3"):
-            blocks.find([path], 0)
+            story_blocks.find([path], 0)
 
 
 def test_a_file_that_cannot_be_opened_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"cannot read data\.source=.*: No such file"):
-        blocks.find([tmp_path / "gone.txt"], 0)
+        story_blocks.find([tmp_path / "gone.txt"], 0)
 
 
 def test_blocks_are_dealt_out_by_their_size(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "SHARD", 3000)
-    found, _ = blocks.find([written(tmp_path / "a.txt", STORIES[:10]), written(tmp_path / "b.txt", STORIES[10:])], 0)
+    monkeypatch.setattr(story_blocks, "SHARD", 3000)
+    found, _ = story_blocks.find(
+        [written(tmp_path / "a.txt", STORIES[:10]), written(tmp_path / "b.txt", STORIES[10:])], 0
+    )
     found = found.take(np.argsort(found.digest))
     shards = found.shards()
     assert len(shards) > 5
@@ -86,7 +88,7 @@ def test_blocks_are_dealt_out_by_their_size(tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_the_result_does_not_depend_on_the_number_of_processes(tmp_path, monkeypatch):
     for name, size in {"WORTH": -1, "STRETCH": 4000, "SHARD": 3000}.items():
-        monkeypatch.setattr(workers if name == "WORTH" else blocks, name, size)
+        monkeypatch.setattr(workers if name == "WORTH" else story_blocks, name, size)
     source = written(tmp_path / "stories.txt", STORIES)
     monkeypatch.setattr(workers, "cores", lambda: 2)
     facts = data.prepare(config(source), tmp_path / "two")
@@ -103,6 +105,6 @@ def test_the_result_does_not_depend_on_the_number_of_processes(tmp_path, monkeyp
 
 
 def test_stories_that_differ_by_capitals_alone_are_one_where_asked(tmp_path):
-    file = blocks.write(tmp_path / "two.txt", ["A dog ran.", "a dog ran."])
+    file = story_blocks.write(tmp_path / "two.txt", ["A dog ran.", "a dog ran."])
     for asked, different in (({}, 2), ({"lower": True}, 1)):
-        assert len(set(blocks.find([file], 0, **asked)[0].digest.tolist())) == different
+        assert len(set(story_blocks.find([file], 0, **asked)[0].digest.tolist())) == different

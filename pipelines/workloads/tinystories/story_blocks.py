@@ -22,7 +22,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.workers import in_order
-from models.stories.config import SPECIAL_TOKENS
+from models.stories.tokens import SPECIAL_TOKENS
 
 MARKER = SPECIAL_TOKENS[0].encode()
 BLANK = rb"(?>\r\n?|\n)[ \t]*(?=[\r\n])"  # a line end is taken whole, so that "\r\n" is never half a blank line
