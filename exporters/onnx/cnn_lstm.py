@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from exporters import portable
-from exporters.onnx import FRESH, TOLERANCE, Artifact, Part, Program, examples
+from exporters.onnx import Artifact, Part, Program, examples
+from exporters.onnx.agreement import FRESH, check
 from models.market.candles import Candles
 from models.market.inputs import CLASSES
 from models.market.signal_model import SignalModel
@@ -74,8 +75,7 @@ def largest_difference(
         closed = int(candles.time[-1]) + model.config.timeframe_ms  # the newest candle, just now
         known = plain.probabilities(candles.columns(), coin, closed).numpy()
         worst = max(worst, float(abs(probabilities(candles, coin) - known).max()))
-    if not worst <= TOLERANCE:
-        raise RuntimeError(f"probabilities of {what} are {worst} from the model's")
+    check(worst, what)
     return worst
 
 
