@@ -50,6 +50,9 @@ def main() -> None:
         extra |= {"format": args.code, "board": args.board}
         given = {name: value for name, value in extra.items() if value}
         print(export(args.format, args.run, args.which, args.out, **given))
+    except KeyboardInterrupt:  # before the manifest, without which an export is not complete
+        print("stopped by Ctrl-C", file=sys.stderr)
+        sys.exit(130)
     except (ValueError, OSError, ModuleNotFoundError) as error:
         if (message := missing(error) if isinstance(error, ModuleNotFoundError) else str(error)) is None:
             raise

@@ -49,20 +49,19 @@ def main() -> None:
     from pipelines.checks import throughput
     from pipelines.engine.training import make_accelerator
 
-    with throughput.temporary_run(run.workload) as run:
-        accelerator = make_accelerator(config, run)
+    accelerator = make_accelerator(config, run)
 
-        def timed(config: BaseConfig) -> dict[str, Any]:
-            folder, _ = cli.prepare_first(args, workload, config)
-            config = next(iter(cli.members(workload, config, folder).values()), config)  # of many models, the first
-            config.hardware.apply(accelerator.device, accelerator.print)
-            torch.manual_seed(config.seed)
-            task = workload.task(config, folder, accelerator.device)
-            config.hardware.apply_to(task.model)
-            return throughput.measure(task, config, accelerator, run, args.steps)
+    def timed(config: BaseConfig) -> dict[str, Any]:
+        folder, _ = cli.prepare_first(args, workload, config)
+        config = next(iter(workload.expand(config, folder).values()), config)  # of many models, the first
+        config.hardware.apply(accelerator.device, accelerator.print)
+        torch.manual_seed(config.seed)
+        task = workload.task(config, folder, accelerator.device)
+        config.hardware.apply_to(task.model)
+        return throughput.measure(task, config, accelerator, run, args.steps)
 
-        result = timed(config)
-        result |= {f"targets_per_s, {word}": timed(other)["targets_per_s"] for word, other in changed.items()}
+    result = timed(config)
+    result |= {f"targets_per_s, {word}": timed(other)["targets_per_s"] for word, other in changed.items()}
     if not accelerator.is_main_process:
         return
     show(result)  # the CPU may take minutes, or all of its time

@@ -16,7 +16,7 @@ import re
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -171,6 +171,8 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     lengths = {key: (getattr(stored.training, key), getattr(asked.training, key)) for key in GROWING}
     # The loop compares what is asked for in the other unit with the updates done.
     grown = [f"training.{key}" for key, (old, new) in lengths.items() if old is None or new is None or new >= old]
+    if not any(key.startswith("val/") for each in (run, *run.members()) for entry in each.metrics() for key in entry):
+        grown.append("training.metric")  # by which nothing was chosen yet
     changed = [line for line in _changed(stored, asked) if line.partition(":")[0] not in grown]
     if refused := [line for line in changed if not line.startswith(ROUNDING)]:
         head = f"--resume continues {run.folder} under its own config; only training.steps, epochs and most_epochs may "
@@ -207,11 +209,6 @@ def _changed(stored: BaseConfig, asked: BaseConfig) -> list[str]:
     return [line for line in configs.differences(stored, asked) if not line.startswith("data.loader:")]
 
 
-def members(workload: Workload, config: BaseConfig, folder: Path) -> Mapping[str, BaseConfig]:
-    """Return {name: config} for a run of many models, {} for a run of one."""
-    return workload.expand(config, folder) if workload.expand else {}
-
-
 def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, Plain]]:
     """Prepare missing data, and with `renew` changed ones; print their `note`, return their folder and manifest."""
     data = config.data
@@ -245,7 +242,7 @@ def trained_models(
     if not config.trains:
         return {}
     config.hardware.apply(accelerator.device, accelerator.print)
-    if not (known := members(workload, config, folder)):
+    if not (known := workload.expand(config, folder)):
         early = ranks.on_main(lambda: run.last.is_dir() and not run.best.is_dir())  # before the first validation
         if early:
             accelerator.print(f"{run.best} is written at the first validation; using {run.last}")

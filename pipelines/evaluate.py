@@ -19,11 +19,13 @@ import os
 import shlex
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common import workers
+from common.disk.files import explained
 from common.errors import Stopped
 from common.machine import cores
 from common.stopping import StopRequest
@@ -49,7 +51,7 @@ def evaluate(args: argparse.Namespace) -> None:
     run = cli.run_of(args)
     config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
     cli.announce(f"evaluating {run.folder}")
-    if cores() > 1 and len(list(run.folder.glob("members/*"))) >= processes.FEWEST:
+    if cores() > 1 and len(run.members()) >= processes.FEWEST:
         # Its imports run beside those below.
         workers.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
     from pipelines.engine.batches import mapper
@@ -64,6 +66,8 @@ def evaluate(args: argparse.Namespace) -> None:
     def begin() -> None:
         if not run.provenance_file.exists():  # not trained here: a shipped model, or a method without weights
             run.begin(cli.evaluated_config(args, workload, run), accelerator.num_processes, manifest)
+        with explained(run.folder):  # now rather than at the end of what may take minutes
+            tempfile.TemporaryFile(dir=run.folder).close()
 
     ranks.on_main(begin)
     models = cli.trained_models(workload, config, folder, manifest, run, accelerator)

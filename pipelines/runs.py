@@ -77,12 +77,12 @@ def clean(runs: Sequence[inventory.Found], whole: bool, checkpoints: bool, reall
 
 def _unneeded(runs: Sequence[inventory.Found], checkpoints: bool) -> Iterator[Waste]:
     for found in runs:
-        if found.run.is_blank() and not found.members:
+        if found.run.is_blank() and not found.run.members():
             yield (found.run.folder, "nothing came of it")
-        for run in (found.run, *found.members):
+        for run in (found.run, *found.run.members()):
             for pattern in (".*.tmp", "[cm]*/.*.tmp", ".*.old", "[cm]*/.*.old"):
                 yield from ((path, "half-written") for path in sorted(run.folder.glob(pattern)))
-            if checkpoints and (run.outcome() or {}).get("state") == "done" and run.checkpoints.is_dir():
+            if checkpoints and run.outcome().get("state") == "done" and run.checkpoints.is_dir():
                 yield (run.checkpoints, "its training is done")
 
 
@@ -92,7 +92,7 @@ def _unused_data(runs: Sequence[inventory.Found]) -> Iterator[Waste]:
         if folder.name not in workloads.names() or is_held(folder / ".lock"):
             continue
         config = workloads.find(folder.name).config
-        own = [run for found in runs if found.run.workload == folder.name for run in (found.run, *found.members)]
+        own = [run for found in runs if found.run.workload == folder.name for run in (found.run, *found.run.members())]
         try:
             sections = [run.config(config).data for run in own]
         except UserError:

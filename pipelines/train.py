@@ -24,7 +24,6 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 from common import workers
 from common.errors import UserError
 from pipelines import arguments, cli, workloads
-from pipelines.distributed import ranks
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
 from pipelines.members import fanout, processes
@@ -50,14 +49,14 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
     words = shlex.join(["--workload", args.workload, "--name", run.name])
     evaluate = f"next: accelerate launch pipelines/evaluate.py {words}\n      which writes {run.report}"
 
-    configs = cli.members(workload, config, folder)
+    configs = workload.expand(config, folder)
     chosen = cli.choose(args.only, list(configs))
     if len(configs) > 1:
         workers.start_server([*processes.TRAINING, workload.task.__module__])
     if configs:
-        ranks.on_main(lambda: run.begin(config, accelerator.num_processes, manifest, accelerator.mixed_precision))
-        find = functools.partial(workloads.find, args.workload)
-        fanout.train_all(fanout.Job(run, configs, folder, manifest, args.resume, find), chosen, accelerator)
+        begin = functools.partial(run.begin, config, accelerator.num_processes, manifest, accelerator.mixed_precision)
+        job = fanout.Job(run, configs, folder, manifest, args.resume, functools.partial(workloads.find, args.workload))
+        fanout.train_all(job, chosen, accelerator, begin)
         accelerator.print(f"{len(chosen)} model{'s' * (len(chosen) != 1)} in {run.member('NAME').best}\n{evaluate}")
         return
     facts = {**manifest, "content": config.content(manifest)}

@@ -22,7 +22,7 @@ def gpu(monkeypatch, tmp_path):
         device=torch.device("cuda"), num_processes=1, is_main_process=True, print=print, mixed_precision="no"
     )
     task = SimpleNamespace(model=torch.nn.Linear(1, 1))
-    workload = SimpleNamespace(task=lambda *_: task, config=workloads.find("cvrp").config, expand=None)
+    workload = SimpleNamespace(task=lambda *_: task, config=workloads.find("cvrp").config, expand=lambda *_: {})
     monkeypatch.setattr(workloads, "find", lambda name: workload)
     monkeypatch.setattr(training, "make_accelerator", lambda config, run: accelerator)
     monkeypatch.setattr(cli, "prepare_first", lambda *_: (tmp_path, {}))

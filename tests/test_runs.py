@@ -14,6 +14,7 @@ from common import config as configs
 from common.disk import prepared
 from common.errors import UserError
 from pipelines import runs as command
+from pipelines import workloads
 from pipelines.inventory import compare, found
 from pipelines.run.folder import Run
 from pipelines.workloads.cvrp.config import Config
@@ -168,12 +169,32 @@ def test_a_member_is_not_removed_while_it_or_its_run_trains_or_it_is_followed(ru
     assert command.clean(found.find(["cvrp/one"]), whole=True, checkpoints=False, really=True).startswith("removed:")
 
 
+def test_what_another_command_may_be_using_is_no_waste(runs, monkeypatch):
+    two, data = Run("cvrp", "two"), Path("data/cvrp/unused")
+    half = two.checkpoints / ".step-000020.tmp"
+    half.mkdir()
+    data.mkdir(parents=True)
+    two.lock_file.touch()
+    held = {two.lock_file, data.parent / ".lock"}
+    monkeypatch.setattr(command, "is_held", lambda path: path in held)
+    command.clean(found.find(), whole=False, checkpoints=False, really=True)
+    assert (half.exists(), data.exists(), Run("cvrp", "blank").folder.exists()) == (True, True, False)
+    held.clear()
+    Run("cvrp", "one").config_file.write_text("training: [")  # so that nobody knows which data it needs
+    command.clean(found.find(), whole=False, checkpoints=False, really=True)
+    assert (half.exists(), data.exists()) == (False, True)
+
+
 def test_what_is_damaged_or_no_run_hides_no_other_run(runs):
     Run("cvrp", "two").config_file.write_text("training: [")
     Run("cvrp", "many").config_file.write_text("no mapping")
     Run("cvrp", "one").outcome_file.write_text('{"state": "do')
     for folder in ("runs/cvrp/.ipynb_checkpoints", "runs/cvrp/many/members/.ipynb_checkpoints", "runs/cvrp/my notes"):
         (runs / folder).mkdir()
+    with Run("cvrp", "one").metrics_file.open("a") as file:
+        file.write('{"val/cost": 1}\n')
+    Run("cvrp", "many/A").outcome_file.write_text("null")
+    Run("cvrp", "many/B").outcome_file.write_text('{"state": "done"}')
     states = {each.name: each.state for each in found.find()}
     assert states == {"cvrp/one": "stopped", "cvrp/two": "stopped", "cvrp/many": "1 of 2", "cvrp/blank": "begun"}
     assert found.table(found.find())
@@ -217,6 +238,17 @@ def test_a_run_is_done_if_training_has_said_so_or_its_model_ships(runs):
         folder.mkdir(parents=True)
     states = [each.state for each in found.find(["cvrp/failed", "cvrp/ships", "cvrp/blank"])]
     assert states == ["stopped", "done", "no model"]
+
+
+@pytest.mark.parametrize(("workload", "best"), [("cvrp", 1.0), ("lmol", 3.0)])
+def test_the_best_value_is_the_lowest_or_the_highest_as_the_metric_has_it(tmp_path, monkeypatch, workload, best):
+    monkeypatch.chdir(tmp_path)
+    run, metric = Run(workload, "one"), workloads.find(workload).metric
+    run.folder.mkdir(parents=True)
+    run.metrics_file.write_text(
+        "".join(f'{{"step": {step}, "{metric.name}": {value}}}\n' for step, value in enumerate(("NaN", 2.0, 1.0, 3.0)))
+    )
+    assert found.find([f"{workload}/one"])[0].best == best
 
 
 def test_the_table_ends_quietly_where_nobody_reads_on(runs, monkeypatch, capsys):

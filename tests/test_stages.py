@@ -3,6 +3,7 @@
 Slow tests run each entry point once by a new interpreter: only there does it import everything itself.
 """
 
+import errno
 import itertools
 import json
 import os
@@ -11,6 +12,8 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
 
 import numpy as np
@@ -19,7 +22,9 @@ import safetensors.torch
 import torch
 import yaml
 
+from common.errors import UserError
 from common.foreign_text import from_csv
+from pipelines import cli, evaluate
 from pipelines.workloads.cvrp.input_files import as_input
 from pipelines.workloads.cvrp.instances.generated import problems_of
 from pipelines.workloads.cvrp.prepare import load
@@ -368,3 +373,16 @@ def test_kills_at_random_moments_leave_the_weights_of_an_undisturbed_run(tmp_pat
         assert all(torch.equal(calm[key], stormy[key]) for key in calm)
     for name, key in itertools.product(names, ("train/cost", "val/cost", "train/grad_norm")):
         assert records(tmp_path / "runs/cvrp/calm", key) == records(tmp_path / "runs/cvrp" / name, key)
+
+
+def test_an_evaluation_finds_out_at_once_that_it_cannot_write(tmp_path, monkeypatch):
+    def full(dir):
+        raise OSError(errno.EROFS, "no", str(dir))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["evaluate.py", "--workload", "cvrp", "--name", "savings", "model.kind=savings"])
+    monkeypatch.setattr(cli, "prepare_first", lambda *_: (tmp_path, {}))
+    monkeypatch.setattr(cli, "trained_models", lambda *_: pytest.fail("nothing is evaluated"))
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(UserError, match=r"^cannot write runs/cvrp/savings: the file system is read-only"):
+        evaluate.main()

@@ -11,27 +11,30 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from common.errors import UserError
 
 AT_ONCE = 2**20  # bytes that are worth a write of their own
+AGAIN = "then give the command again (a training that was begun: with --resume)"
 ABSENT = {  # what passes, or is not the file's fault: a file that cannot be read now may be sound
-    errno.ESTALE: "the network disk has lost it: mount that again, then continue with --resume",
-    errno.ETIMEDOUT: "the network disk does not answer: see to it, then continue with --resume",
-    errno.EMFILE: "too many files are open: raise ulimit -n, then continue with --resume",
-    errno.EACCES: "no permission: change that, then continue with --resume",
-    errno.ENFILE: "this machine has too many files open: end other programs, then continue with --resume",
+    errno.ESTALE: f"the network disk has lost it: mount that again, {AGAIN}",
+    errno.ETIMEDOUT: f"the network disk does not answer: see to it, {AGAIN}",
+    errno.EMFILE: f"too many files are open: raise ulimit -n, {AGAIN}",
+    errno.EACCES: f"no permission: change that, {AGAIN}",
+    errno.ENFILE: f"this machine has too many files open: end other programs, {AGAIN}",
 }
 FAULTS = ABSENT | {
-    errno.ENOSPC: "the disk is full: free some space, then continue with --resume",
-    errno.EDQUOT: "the disk quota is used up: free some space, then continue with --resume",
-    errno.EFBIG: "the file is larger than ulimit -f or the disk allows: raise that, then continue with --resume",
+    errno.ENOSPC: f"the disk is full: free some space, {AGAIN}",
+    errno.EDQUOT: f"the disk quota is used up: free some space, {AGAIN}",
+    errno.EFBIG: f"the file is larger than ulimit -f or the disk allows: raise that, {AGAIN}",
     errno.EROFS: "the file system is read-only: run from a folder that can be written",
-    errno.EIO: "the disk reports an error: see to it (dmesg), then continue with --resume",
+    errno.EIO: f"the disk reports an error: see to it (dmesg), {AGAIN}",
 }
 DENIED = "no permission to write there: change it, or run from a folder of your own"
 REMEDIES = FAULTS | {errno.EACCES: DENIED, errno.EPERM: DENIED}
+
+Value = TypeVar("Value", dict[str, Any], list[Any])
 
 
 @contextmanager
@@ -177,6 +180,14 @@ def fault(folder: Path, manifest: str, needed: Collection[str]) -> str | None:
             raise UserError(f"cannot read {folder}: {ABSENT[error.errno]}") from error
         return f"{manifest} or a file it lists cannot be read ({error})"
     return None
+
+
+def read_json(path: Path, kind: type[Value]) -> Value:
+    """Return the dict or list in a JSON file; an empty one if it is missing, or damaged, as by an interrupted copy."""
+    with suppress(FileNotFoundError, IsADirectoryError, ValueError):
+        if isinstance(value := json.loads(path.read_bytes()), kind):
+            return value
+    return kind()
 
 
 def append_json_line(path: Path, entry: Mapping[str, object]) -> None:

@@ -1,11 +1,8 @@
 """Measurements of whole training steps: time, memory, utilisation, floating-point operations."""
 
 import statistics
-import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -29,7 +26,7 @@ GROUPS = 5  # of timed steps on a GPU
 
 
 def measure(task: Task, config: BaseConfig, accelerator: Accelerator, run: Run, steps: int) -> dict[str, Plain]:
-    """Time `steps` updates (data, loss, backward, optimizer) after a warm-up. Nothing of the training is kept."""
+    """Time `steps` updates (data, loss, backward, optimizer) after a warm-up. Nothing is written into `run`."""
     training = config.training.model_copy(update={"steps": WARM_UP + steps, "epochs": None, "most_epochs": None})
     config = config.model_copy(update={"training": training})
     updater = Updater(task, config, accelerator, run)
@@ -126,12 +123,3 @@ def product_flops_per_s(model: nn.Module, accelerator: Accelerator) -> float:
     matrix = torch.randn(side, side, device=accelerator.device).to(mixed or counts.most_common(1)[0][0])
     timer = Timer("matrix @ matrix", globals={"matrix": matrix}, num_threads=torch.get_num_threads())
     return float(2 * side**3 / min(timer.blocked_autorange().times))
-
-
-@contextmanager
-def temporary_run(workload: str) -> Iterator[Run]:
-    """Yield a run in a temporary folder, for measurements that leave nothing behind."""
-    with tempfile.TemporaryDirectory(prefix="benchmark-", ignore_cleanup_errors=True) as folder:
-        run = Run(workload, "benchmark")
-        run.folder = type(run.folder)(folder)
-        yield run

@@ -13,7 +13,7 @@ from accelerate import Accelerator
 from torch import Tensor
 
 from common.config.mistakes import nearest
-from common.disk.files import digests, explained
+from common.disk.files import digests, explained, read_json
 from common.errors import Stopped, UserError
 from models import io
 from pipelines.distributed import ranks, sharding
@@ -170,15 +170,12 @@ class Loop:
 
     def check_same_model(self) -> None:
         """Raise UserError if what the run was trained with has other sizes."""
-        path = self.run.last / io.CONFIG
-        if not path.is_file():
-            return
+        known = read_json(self.run.last / io.CONFIG, dict).get("config")
+        if not isinstance(known, dict):
+            return  # there is none, or it is damaged, and will be written again
         config = self.task.model.config
         now = json.loads(json.dumps(asdict(config)))
-        try:  # keys unknown to older versions had the present defaults
-            stored = {field.name: field.default for field in fields(config)} | json.loads(path.read_bytes())["config"]
-        except (ValueError, KeyError, TypeError):
-            return  # it is damaged, and will be written again
+        stored = {field.name: field.default for field in fields(config)} | known  # of keys newer than the run
         if stored != now:
             changed = ", ".join(key for key in now | stored if stored.get(key) != now.get(key))
             what = f"{self.run.folder} was trained with another {changed} than the data and code here give"
@@ -260,7 +257,8 @@ class Loop:
             values |= extra
             if (name := self.metric.name) not in values:
                 hint = f"did you mean {near[0]}? It" if (near := nearest(name, values)) else "it"
-                raise UserError(f"training.metric: validation gives no {name}; {hint} gives {', '.join(values)}")
+                mend = f"{', '.join(values)}; go on with --resume training.metric=..."
+                raise UserError(f"training.metric: validation gives no {name}; {hint} gives {mend}")
             value = values[name]
             finite = math.isfinite(value)
             better = finite and self.metric.better(value, progress.best)

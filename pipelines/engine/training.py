@@ -84,7 +84,7 @@ def train(
         ranks.on_main(run.begin_anew)
     ranks.on_main(lambda: _check_start(config, run, accelerator.mixed_precision))
     ranks.on_main(loop.check_same_model)
-    ranks.on_main(lambda: _take_back(run))  # now that nothing is refused any more
+    ranks.on_main(lambda: _reopen(run))  # now that nothing is refused any more
     ranks.on_main(lambda: run.begin(config, accelerator.num_processes, facts, accelerator.mixed_precision))
     trackers.start(accelerator, config, run)
     progress = loop.fit(resume)
@@ -126,8 +126,9 @@ def _ship(run: Run, again: Run) -> None:
     remove(again.folder)
 
 
-def _take_back(run: Run) -> None:
-    """Put the best model back in its place, with what evaluations wrote beside the one fitted again."""
+def _reopen(run: Run) -> None:
+    """Forget how training ended; put the best model back in its place, with what evaluations wrote beside the other."""
+    remove(run.outcome_file)
     if run.judged.is_dir():
         for path in run.best.glob("*"):
             if not (run.judged / path.name).exists():
@@ -137,8 +138,7 @@ def _take_back(run: Run) -> None:
 
 
 def _check_start(config: BaseConfig, run: Run, now: str) -> None:
-    if (run.outcome() or {}).get("state") == "done" and not run.checkpoints.is_dir():
-        raise UserError(f"{run.folder} is done, and its checkpoints are gone: give another --name to begin again")
+    run.check_goes_on()
     before = run.provenance().get("mixed_precision")
     if before in (None, now) or config.hardware.change_precision or not run.checkpoints.is_dir():
         return

@@ -133,7 +133,7 @@ class Workload:
     # (config, models, evaluations, run) -> (heading, HTML) sections; the first, the verdict, stands above everything.
     report: Callable[..., Sequence[tuple[str, str]]]
     # (config, folder) -> {name: config} of a run of many models, each an ordinary run below it; {}: the run is of one.
-    expand: Callable[..., Mapping[str, BaseConfig]] | None = None
+    expand: Callable[..., Mapping[str, BaseConfig]] = lambda config, folder: {}
     metric: Metric = Metric()
 
 

@@ -28,7 +28,6 @@ class Found:
     """One run, its members included."""
 
     run: Run
-    members: tuple[Run, ...]
     config: dict[str, object]  # {dotted key: value}
     metric: Metric | None  # None where the workload is not found
     records: list[dict[str, float]]
@@ -57,9 +56,8 @@ class Found:
         """One of: training, done, stopped, failed, begun, "no model" (a method without weights), and `2 of 8 done`."""
         if is_held(self.run.lock_file):
             return "training"
-        if self.members:
-            done = sum((member.outcome() or {}).get("state") == "done" for member in self.members)
-            return f"{done} of {len(self.members)}"
+        if members := self.run.members():
+            return f"{sum(member.outcome().get('state') == 'done' for member in members)} of {len(members)}"
         if outcome := self.run.outcome():
             return str(outcome["state"])
         if self.step is not None:
@@ -79,7 +77,7 @@ def find(names: Sequence[str] = ()) -> list[Found]:
     known = [Run(path.parent.name, path.name) for path in sorted(ROOT.glob("*/*/")) if re.fullmatch(NAME, path.name)]
     if not names:
         return [_found(run) for run in known]
-    by_name = {f"{run.workload}/{run.name}": run for own in known for run in (own, *_members(own))}
+    by_name = {f"{run.workload}/{run.name}": run for own in known for run in (own, *own.members())}
     chosen = []
     for name in (name.strip("/").removeprefix(f"{ROOT}/").replace("/members/", "/") for name in names):
         if name not in by_name:
@@ -90,18 +88,13 @@ def find(names: Sequence[str] = ()) -> list[Found]:
     return chosen
 
 
-def _members(run: Run) -> tuple[Run, ...]:
-    names = sorted(path.name for path in (run.folder / "members").glob("*/"))
-    return tuple(run.member(name) for name in names if re.fullmatch(NAME, name))
-
-
 def _found(run: Run) -> Found:
     config, metric = dict[str, object](), None  # where the workload's package is gone, or is a user's and fails
     with suppress(OSError, ValueError, AttributeError):  # it is missing, or damaged
         config = dict(leaves(plain_yaml.parse(run.config_file.read_bytes())))
     with suppress(Exception):  # whatever that code raises: the other runs are listed all the same
         metric = workloads.find(run.workload).metric
-    return Found(run, _members(run), config, metric, run.metrics(), size(run.folder))
+    return Found(run, config, metric, run.metrics(), size(run.folder))
 
 
 def size(path: Path) -> int:

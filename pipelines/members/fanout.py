@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import connection
 from multiprocessing.process import BaseProcess
@@ -55,22 +56,30 @@ class Job:
     resume: bool
     find: Callable[[], Workload]  # importable by name, as it is called in the members' processes
 
-    def is_done(self, member: str) -> bool:
-        """Return whether the member was trained with this config and data, and its models are sound."""
-        run, config = self.run.member(member), self.configs[member]
-        outcome = run.outcome() or {}
+    def is_trained(self, member: str) -> bool:
+        """Return whether the member's training on these data is done, and its models are sound."""
+        run = self.run.member(member)
+        outcome = run.outcome()
         written, found = outcome.get("models"), digests(run.best.parent)  # to which an evaluation adds files
         sound = outcome.get("state") == "done" and isinstance(written, Mapping) and written.items() <= found.items()
-        return sound and run.config(type(config)) == config and run.learnt_from(config.content(self.manifest))
+        return sound and run.learnt_from(self.configs[member].content(self.manifest))
+
+    def is_done(self, member: str) -> bool:
+        """Return whether the member is trained, and with this config."""
+        config = self.configs[member]
+        return self.is_trained(member) and self.run.member(member).config(type(config)) == config
 
 
-def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
-    """Train the members in `names`, but those done on --resume. Raises MembersFailedError at the end, or Stopped."""
+def train_all(job: Job, names: Sequence[str], accelerator: Accelerator, begin: Callable[[], None]) -> None:
+    """Call `begin`, then train `names` but those done. Raises UserError first, MembersFailedError last, or Stopped."""
     # One thread each uses the cores best, and a fixed number keeps the weights the same.
     job = replace(job, configs={name: of_one_thread(config) for name, config in job.configs.items()})
 
-    def begin() -> list[str]:
+    def chosen() -> list[str]:
         waiting = [name for name in names if not (job.resume and job.is_done(name))]
+        for name in filter(job.is_trained, waiting if job.resume else ()):
+            job.run.member(name).check_goes_on()
+        begin()
         for name in waiting:
             remove(job.run.member(name).outcome_file)
         for name in set(names) - set(waiting):
@@ -78,48 +87,26 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator) -> None:
                 pass  # which removes what a process killed after its last word left
         return waiting
 
-    waiting = ranks.on_main(begin)
+    waiting = ranks.on_main(chosen)
     # The provenance is of this start, as the time in it tells.
     ranks.check_seen(job.run.provenance_file, "train some of the members on each of them, by itself, with --only")
     if len(waiting) < len(names):
         accelerator.print(f"{len(names) - len(waiting)} of {len(names)} members are done")
 
-    def end() -> dict[str, Outcome]:
-        for name in names:
-            if not (run := job.run.member(name)).outcome():  # a signal came first
-                write_json(run.outcome_file, {"state": "stopped", "reason": "it was not begun"})
-        outcomes = {name: outcome for name in job.configs if (outcome := job.run.member(name).outcome())}
-        write_json(job.run.folder / "members.json", outcomes)
-        return {name: outcomes[name] for name in names}
-
     if len(job.configs) == accelerator.num_processes == 1:
-        try:
-            _train_here(job, waiting)
-        finally:
-            end()
+        for name in waiting:
+            with _noted(job.run.member(name)):
+                _fit(job, name, job.find)
         return
     mine = waiting[accelerator.process_index :: accelerator.num_processes]
     # The ranks wait for each other here, as long as it takes.
     numbers = ranks.gather(ranks.agree(lambda: Pool(job, accelerator.device, accelerator.mixed_precision).train(mine)))
-    number = next((number for number in numbers if number), None)
-    outcomes = ranks.on_main(end)
-    if number:
+    if number := next((each for each in numbers if each), None):
         raise Stopped(number, "; members that were being trained are saved")
+    outcomes = ranks.on_main(lambda: {name: job.run.member(name).outcome() for name in names})
     if failed := {name: outcome["reason"] for name, outcome in outcomes.items() if outcome["state"] != "done"}:
         reasons = "\n".join(f"  {name}: {reason}" for name, reason in failed.items())
         raise MembersFailedError(f"{len(failed)} of {len(names)} members failed, the others are trained:\n{reasons}")
-
-
-def _train_here(job: Job, names: Sequence[str]) -> None:
-    for name in names:
-        began, outcome = time.perf_counter(), FAILED
-        try:
-            outcome = _fit(job, name, job.find)
-        except Exception as error:
-            outcome = _failure(error)
-            raise
-        finally:
-            _keep(job.run.member(name), outcome, began)
 
 
 def of_one_thread(config: BaseConfig) -> BaseConfig:
@@ -139,7 +126,7 @@ class Pool:
         self.members: dict[str, list[str]] = {}  # of each process, those that have not ended
         self.began: dict[str, float] = {}  # when each process was started, as records have it
         self.stop = StopRequest()
-        self.free = self._free_memory()  # before the first process
+        self.free = processes.free_on_gpu(device)  # before the first process
 
     def train(self, names: Sequence[str]) -> int | None:
         """Train each member; return the number of the signal that stopped it early, or None."""
@@ -199,7 +186,7 @@ class Pool:
     def _outcome(self, name: str, process: BaseProcess) -> Outcome:
         run = self.job.run.member(name)
         outcome = run.outcome()
-        if outcome is None:  # it had no time to say anything
+        if not outcome:  # it had no time to say anything
             code = process.exitcode or 0
             reason = f"its process was killed by {Signals(-code).name}" if code < 0 else f"exit status {code}"
             state = "stopped" if self.stop.number else "failed"
@@ -217,16 +204,9 @@ class Pool:
         known = sum(bool(found) and found[-1]["time"] >= self.began[name] for name, found in records.items())
         if not known:
             return False
-        free = self._free_memory() or 0
+        free = processes.free_on_gpu(self.device) or 0
         room = ROOM * (self.free - free) / known * (1 + len(self.running) - known)  # some may still grow
         return bool(free > room)
-
-    def _free_memory(self) -> int | None:
-        if self.device.type != "cuda":
-            return None
-        import torch
-
-        return int(torch.cuda.mem_get_info(self.device)[0])
 
 
 def work(job: Job, members: Sequence[str], device: str) -> None:
@@ -252,28 +232,25 @@ def train_stacked(job: Job, members: Sequence[str]) -> None:
 
 def train_one(job: Job, member: str, find: Callable[[], Workload], write_to: Callable[[TextIO], None]) -> int:
     """Train one member, write down how it ended, and return an exit status."""
-    run, began, status = job.run.member(member), time.perf_counter(), 0
+    run, outcome = job.run.member(member), FAILED
     log = run.folder / "train.log"
     try:
-        with explained(log):
-            log.parent.mkdir(parents=True, exist_ok=True)
-            write_to(log.open("a", buffering=1))
-        outcome = _fit(job, member, find)
+        with _noted(run, f"; see {log}"):
+            with explained(log):
+                log.parent.mkdir(parents=True, exist_ok=True)
+                write_to(log.open("a", buffering=1))
+            _fit(job, member, find)
+        status, outcome = 0, run.outcome()
     except Exception as error:
-        outcome = _failure(error, f"; see {log}")
         status = 128 + error.number if isinstance(error, Stopped) else 2 if isinstance(error, UserError) else 1
         if status == 1:
             traceback.print_exc()
+        outcome = _failure(error, f"; see {log}")
     print(_described(outcome), flush=True)
-    try:
-        _keep(run, outcome, began)
-    except UserError as error:
-        workers.say(f"error: {error}")
-        status = 2
     return status
 
 
-def _fit(job: Job, member: str, find: Callable[[], Workload]) -> Outcome:
+def _fit(job: Job, member: str, find: Callable[[], Workload]) -> None:
     from pipelines.engine.training import make_accelerator, train
 
     run, config = job.run.member(member), job.configs[member]
@@ -282,17 +259,26 @@ def _fit(job: Job, member: str, find: Callable[[], Workload]) -> Outcome:
     facts = {"folder": str(job.folder), "content": config.content(job.manifest)}
     with run.held():
         train(workload, config, job.folder, facts, run, accelerator, job.resume)
-    return run.outcome() or FAILED
+
+
+@contextmanager
+def _noted(run: Run, see: str = "") -> Iterator[None]:
+    """Write down how training within the block ended, and after how many seconds."""
+    began, outcome = time.perf_counter(), FAILED
+    try:
+        yield
+        outcome = run.outcome()
+    except Exception as error:
+        outcome = _failure(error, see)
+        raise
+    finally:
+        write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
 
 
 def _failure(error: Exception, see: str = "") -> Outcome:
     if isinstance(error, UserError | Stopped):
         return {"state": "stopped" if isinstance(error, Stopped) else "failed", "reason": str(error)}
     return {"state": "failed", "reason": f"{type(error).__name__}: {error}{see}"}
-
-
-def _keep(run: Run, outcome: Outcome, began: float) -> None:
-    write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
 
 
 def _write_to(file: TextIO) -> None:

@@ -37,6 +37,15 @@ def stand_alone(device: str) -> None:
         os.environ["ACCELERATE_TORCH_DEVICE"] = device
 
 
+def free_on_gpu(device: torch.device) -> int | None:
+    """Return the bytes that a GPU has for other processes; None on a CPU."""
+    if device.type != "cuda":
+        return None
+    import torch
+
+    return int(torch.cuda.mem_get_info(device)[0])
+
+
 def map_members(
     function: Callable[[T, torch.device, MapItems], R], jobs: Mapping[str, T], device: torch.device, map_items: MapItems
 ) -> dict[str, R]:
@@ -46,11 +55,8 @@ def map_members(
     mine = list(jobs)[ranks.rank() :: ranks.world()]
 
     def examined() -> dict[str, R]:
-        at_once = cores()
-        if device.type == "cuda":
-            import torch
-
-            at_once = max(1, min(at_once, torch.cuda.mem_get_info(device)[0] // EXAMINED_BYTES))
+        free = free_on_gpu(device)
+        at_once = cores() if free is None else max(1, min(cores(), free // EXAMINED_BYTES))
         workers.start_server(TRAINING)
         # Tensors are sent as open files, too many for hundreds of models. Copies close theirs once examined.
         copies = (deepcopy(jobs[name]) for name in mine)

@@ -2,7 +2,6 @@
 
 import base64
 import hashlib
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from markupsafe import Markup
 
 from common.config import leaves
-from common.disk.files import write_json, write_text
+from common.disk.files import read_json, write_json, write_text
 from common.foreign_text import to_csv
 from pipelines.engine.workload import Evaluation
 from pipelines.report.markup import document
@@ -44,11 +43,8 @@ def kept(folder: Path) -> list[Evaluation]:
     """Return the evaluations in a folder, without their rows per example; skip other JSON."""
     found = []
     for path in sorted(folder.glob("*.json")):
-        try:
-            summary = json.loads(path.read_text())
-        except ValueError:
-            continue
-        if not isinstance(summary, dict) or not isinstance(summary.get("table"), list):
+        summary = read_json(path, dict)
+        if not isinstance(summary.get("table"), list):
             continue
         rows = summary.pop("table")
         names = summary.pop("files", [])

@@ -1,7 +1,6 @@
 """The run folder: configuration, provenance, metrics, and the paths of everything else."""
 
 import json
-import math
 import platform
 import re
 import shutil
@@ -9,17 +8,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
 from common import config as configs
-from common.config import Section
+from common.config import Section, plain_yaml
 from common.config.mistakes import nearest
-from common.disk.files import append_json_line, explained, read_json_lines, remove, sync, tidy, write_json, write_text
+from common.disk import files
 from common.disk.lock import held
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.machine import processor
 from common.packages import RECORD
 from common.plain import Plain
@@ -59,38 +58,45 @@ class Run:
         """Return the run of one member of a run of many models."""
         return Run(self.workload, f"{self.name}/{name}", self.package)
 
+    def members(self) -> list["Run"]:
+        """Return the runs of all members that were begun, by name; other folders may lie beside them."""
+        names = sorted(path.name for path in (self.folder / "members").glob("*/"))
+        return [self.member(name) for name in names if re.fullmatch(NAME, name)]
+
     @property
     def evaluated(self) -> Path:
         """The folder of the model that evaluations judge: what ships may have learnt from its validation part."""
         return self.judged if self.judged.is_dir() else self.best
 
-    def outcome(self) -> dict[str, Plain] | None:
-        """Return how training ended: "state" is done, or of a member failed or stopped; None if it has not."""
-        with suppress(FileNotFoundError, ValueError):  # or was copied in part
-            return dict(json.loads(self.outcome_file.read_bytes()))
-        return None
+    def outcome(self) -> dict[str, Plain]:
+        """Return how training ended: "state" is done, or of a member failed or stopped; {} if it has not."""
+        found = files.read_json(self.outcome_file, dict)
+        return found if isinstance(found.get("state"), str) else {}
+
+    def check_goes_on(self) -> None:
+        """Raise UserError for a run that is done and lacks checkpoints: training would begin anew, over its models."""
+        if self.outcome().get("state") == "done" and not any(self.checkpoints.glob("step-*")):
+            raise UserError(f"{self.folder} is done, and its checkpoints are gone: give another --name to begin again")
 
     def verdict(self) -> str:
         """Return the report's heading; empty before an evaluation."""
-        said = self.verdict_file.read_text().strip() if self.verdict_file.is_file() else ""
+        said = self.verdict_file.read_text(errors="replace").strip() if self.verdict_file.is_file() else ""
         return f"of earlier weights: {said}" if said and self._trained_on() else said
 
     def models(self) -> list[object]:
         """Return the digests of the models that training of the run and of its members ended with, in order."""
-        members = [self.member(file.parent.name) for file in sorted(self.folder.glob("members/*/outcome.json"))]
-        return [outcome.get("models") for run in (self, *members) if (outcome := run.outcome())]
+        return [outcome.get("models") for run in (self, *self.members()) if (outcome := run.outcome())]
 
     def _trained_on(self) -> bool:
         """Return whether models have changed since the run was judged."""
-        return self.judged_file.is_file() and json.loads(self.judged_file.read_text()) != self.models()
+        return self.judged_file.is_file() and files.read_json(self.judged_file, list) != self.models()
 
     def unjudged(self) -> str:
         """Say of a run that no evaluation has judged, or not as it is, how far its training came; empty for others."""
         whole = Run(self.workload, self.name.partition("/")[0])
         if (judged := whole.verdict_file.is_file()) and not whole._trained_on():
             return ""
-        files = [self.metrics_file, *self.folder.glob("members/*/metrics.jsonl")]
-        step = max((int(entry.get("step") or 0) for file in files for entry in read_json_lines(file)), default=0)
+        step = max((entry["step"] for run in (self, *self.members()) for entry in run.metrics()), default=0)
         evaluate = f"python pipelines/evaluate.py --workload {self.workload} --name {whole.name} says what it is worth"
         what = "trained on since its evaluation, now" if judged else "never evaluated, trained"
         return f"{what} for {step:,} updates; {evaluate}" if step else ""
@@ -118,29 +124,28 @@ class Run:
 
     def learnt_from(self, content: object) -> bool:
         """Return whether the run began with this content of the prepared data, if recorded."""
-        last = self.provenance()
-        return not last or last["data"].get("content") in (None, content)
+        return self.provenance().get("data", {}).get("content") in (None, content)
 
     def begin_anew(self) -> None:
         """Remove the results; config, provenance and the process's log stay."""
         kept = (self.config_file, self.provenance_file, self.lock_file, self.folder / "train.log")
         for path in self.folder.iterdir():
             if path not in kept:
-                remove(path)
+                files.remove(path)
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Lock the run within the block and remove half-written files; UserError names another process training it."""
         with held(self.lock_file):
             for folder in (self.folder, self.best, self.last, self.checkpoints):
-                tidy(folder)
+                files.tidy(folder)
             yield
 
     def adopt(self, folder: Path) -> None:
         """Start the run from a shipped model and config in `folder`, if there are any."""
         if not self.started() and (folder / "run.yaml").is_file() and self.name.startswith(f"{self.workload}-"):
             shutil.copytree(folder, self.best, dirs_exist_ok=True)
-            write_text(self.config_file, (folder / "run.yaml").read_text())
+            files.write_text(self.config_file, (folder / "run.yaml").read_text())
 
     def config(self, cls: type[Config], words: Sequence[str] = (), others: Sequence[str] = ()) -> Config:
         """Return the run's config, patched with `words`. Raises UserError for a run not begun (`unknown`)."""
@@ -156,37 +161,44 @@ class Run:
         if not self.provenance_file.is_file():
             return {}
         try:
-            return dict(json.loads(self.provenance_file.read_bytes()))
+            found = {"command": [], "data": {}, "earlier": [], **json.loads(self.provenance_file.read_bytes())}
+            return {**found, "data": {**found["data"]}}
         except (ValueError, TypeError) as error:
             remedy = "bring back a copy, or delete it and continue with --resume: no result depends on it"
             raise UserError(f"{self.provenance_file} is damaged ({error}): {remedy}") from error
 
     def begin(self, config: Section, world_size: int, data: Mapping[str, object], precision: str = "no") -> None:
-        """Write the config and the provenance; forget how an earlier start ended."""
-        remove(self.outcome_file)
+        """Write the config and the provenance."""
         self.keep_config(config)
         last = self.provenance()  # a resumed run keeps what is known of its earlier starts
         earlier = [*last.pop("earlier"), last] if last else []
         own = {RECORD: str(self.package)} if self.package else {}
-        write_json(self.provenance_file, {**provenance(world_size, data, precision), **own, "earlier": earlier})
+        files.write_json(self.provenance_file, {**provenance(world_size, data, precision), **own, "earlier": earlier})
 
     def keep_config(self, config: Section) -> None:
         """Write the config, which begins the run."""
-        write_text(self.config_file, configs.dump(config))
+        text = configs.dump(config)
+        with as_user_error("this config would be too large to be read again: "):
+            plain_yaml.parse(text.encode())
+        files.write_text(self.config_file, text)
 
     def record(self, entry: Mapping[str, object]) -> None:
         """Append one object to metrics.jsonl."""
-        append_json_line(self.metrics_file, entry)
+        files.append_json_line(self.metrics_file, entry)
 
     def sync_metrics(self) -> None:
         """Wait until the records are on disk."""
         for path in filter(Path.exists, (self.metrics_file, self.folder)):
-            with explained(path):
-                sync(path)
+            with files.explained(path):
+                files.sync(path)
 
     def metrics(self) -> list[dict[str, float]]:
         """Return the records of metrics.jsonl, without what was not finite."""
-        return [{key: v for key, v in entry.items() if v is not None} for entry in read_json_lines(self.metrics_file)]
+        return [{key: value for key, value in entry.items() if value is not None} for entry in self._records()]
+
+    def _records(self) -> Iterator[dict[str, Any]]:
+        entries = files.read_json_lines(self.metrics_file)
+        return (entry for entry in entries if isinstance(entry.get("step"), int))  # else it is damaged
 
     def rewind(self, step: int, validated: int) -> None:
         """Delete records after `step` and validations after `validated`, which will be made again."""
@@ -194,8 +206,8 @@ class Run:
         def last(entry: Mapping[str, object]) -> int:
             return validated if any(key.startswith("val/") for key in entry) else step
 
-        kept = [entry for entry in read_json_lines(self.metrics_file) if entry.get("step", math.inf) <= last(entry)]
-        write_text(self.metrics_file, "".join(json.dumps(entry) + "\n" for entry in kept))
+        kept = [entry for entry in self._records() if entry["step"] <= last(entry)]
+        files.write_text(self.metrics_file, "".join(json.dumps(entry) + "\n" for entry in kept))
 
 
 def provenance(world_size: int, data: Mapping[str, object], precision: str = "no") -> dict[str, object]:

@@ -13,6 +13,7 @@ from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.training import make_accelerator
 from pipelines.engine.update import Updater
 from pipelines.engine.workload import Loss
+from pipelines.run.folder import Run
 
 SIZES = (8, 32, 16, 1)
 # Forward, the gradient of the weights, and that of the inputs of all layers but the first.
@@ -60,11 +61,11 @@ class Task:
 
 def counted(task):
     config = BaseConfig(training=Training(steps=1, batch_size=16))
-    with throughput.temporary_run("counted") as run:
-        accelerator = make_accelerator(config, run)
-        updater = Updater(task, config, accelerator, run)
-        updater.choose_micro_batch_size()
-        return throughput.flops_per_example(task, updater, accelerator)
+    run = Run("toy", "counted")
+    accelerator = make_accelerator(config, run)
+    updater = Updater(task, config, accelerator, run)
+    updater.choose_micro_batch_size()
+    return throughput.flops_per_example(task, updater, accelerator)
 
 
 def test_operations_are_those_of_forward_and_backward_pass():
@@ -101,11 +102,13 @@ def test_a_batch_larger_than_the_data_is_counted():
     assert counted(task) == BY_HAND
 
 
-def test_steps_are_timed_though_training_ends_after_fewer():
+def test_steps_are_timed_though_training_ends_after_fewer_and_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     task = Task(Perceptron())
     config = BaseConfig(training=Training(steps=9, most_epochs=0.5, batch_size=16))
-    with throughput.temporary_run("short") as run:
-        found = throughput.measure(task, config, make_accelerator(config, run), run, 4)
+    run = Run("toy", "short")
+    found = throughput.measure(task, config, make_accelerator(config, run), run, 4)
+    assert list(tmp_path.iterdir()) == []
     assert found["steps"] == 4
     assert found["examples_per_s"] == 16 / found["step_s"]
 
@@ -116,8 +119,7 @@ def test_steps_are_timed_though_training_ends_after_fewer():
 )
 def test_a_large_product_is_one_in_the_type_of_the_model(monkeypatch, dtype, side):
     config, seen = BaseConfig(training=Training(steps=1)), []
-    with throughput.temporary_run("product") as run:
-        accelerator = make_accelerator(config, run)
+    accelerator = make_accelerator(config, Run("toy", "product"))
     multiply = torch.Tensor.__matmul__
     monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: seen.append(a.dtype) or multiply(a, b))
     model, randn = Perceptron().to(dtype), torch.randn

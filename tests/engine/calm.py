@@ -133,7 +133,7 @@ def contents(path):
         return flat(torch.load(path, weights_only=True))
     if path.name == "manifest.json" and path.parent.name.startswith("step-"):
         return sorted(json.loads(path.read_text()))
-    if path.name in ("outcome.json", "members.json"):
+    if path.name == "outcome.json":
         return timeless(json.loads(path.read_text()))
     if path.name != "metrics.jsonl":
         return path.read_bytes()

@@ -123,12 +123,53 @@ def test_a_run_that_is_done_begins_again_without_its_checkpoints_for_other_data_
         return training.train(workload, config, tmp_path, {"content": content}, run, accelerator, resume)
 
     train("candles", resume=False)
-    shutil.rmtree(run.checkpoints)
+    for path in run.checkpoints.iterdir():  # the folder itself stays
+        shutil.rmtree(path)
     with pytest.raises(UserError, match=r"runs/toy/cleaned is done, and its checkpoints are gone.*another --name"):
         train("candles", resume=True)
     assert run.outcome()["state"] == "done"
     assert train("newer candles", resume=True).step == TRAINING["steps"]
-    assert run.checkpoints.is_dir()
+    assert any(run.checkpoints.iterdir())
+
+
+def test_a_done_run_stays_done_when_an_evaluation_records_its_provenance_again(tmp_path):
+    workload, run, config = members.find(), Run("toy", "judged"), members.Config(training=TRAINING)
+    training.train(workload, config, tmp_path, {}, run, training.make_accelerator(config, run), resume=False)
+    outcome = run.outcome()
+    run.provenance_file.unlink()
+    run.begin(config, 1, {})
+    assert run.outcome() == outcome
+    assert outcome["state"] == "done"
+
+    class Killed(BaseException):
+        """Nothing that a process could answer."""
+
+    def task(*_):
+        class Task(members.ToyTask):
+            def loss(self, *_):
+                raise Killed
+
+        return Task()
+
+    config = members.Config(training={**TRAINING, "steps": 9})
+    workload = type(workload)(**{**vars(workload), "task": task})
+    with pytest.raises(Killed):
+        training.train(workload, config, tmp_path, {}, run, training.make_accelerator(config, run), resume=True)
+    assert run.outcome() == {}
+
+
+def test_resume_may_name_another_metric_until_one_has_chosen_a_model():
+    workload, run = members.find(), Run("toy", "slip")
+    run.begin(members.Config(training={**TRAINING, "metric": "val/eror"}), 1, {})
+    run.member("a").begin(members.Config(training=TRAINING), 1, {})
+    run.member("a").record({"step": 1, "train/loss": 1.0})
+    args = SimpleNamespace(
+        resume=True, restarted=False, config=None, words=["training.metric=val/error"], workload="toy"
+    )
+    assert cli.training_config(args, workload, run).training.metric == "val/error"
+    run.member("a").record({"step": 1, "val/error": 1.0})
+    with pytest.raises(UserError, match=r"training\.metric: val/eror -> val/error$"):
+        cli.training_config(args, workload, run)
 
 
 def test_another_precision_is_refused_or_allowed_and_recorded(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ import torch
 from huggingface_hub import ModelCard
 
 from exporters import __main__ as exporters
+from exporters import to_safetensors
 from models import io
 from tests.exporters.commands import command, refusal
 
@@ -161,3 +162,14 @@ def test_the_card_of_a_model_that_comes_with_the_project_has_no_gap(folder, tmp_
     assert (tmp_path / "again/README.md").read_text() == (out / "README.md").read_text()
     exporters.export("safetensors", folder, "best", None, license="cc-by-4.0")
     assert ModelCard.load(out / "README.md").data.license == "cc-by-4.0"
+
+
+def test_ctrl_c_ends_an_export_with_a_line(run, capsys, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(to_safetensors, "export", interrupted)
+    monkeypatch.setattr(sys, "argv", ["exporters", "safetensors", str(run)])
+    with pytest.raises(SystemExit) as ended:
+        exporters.main()
+    assert (ended.value.code, capsys.readouterr().err) == (130, "stopped by Ctrl-C\n")

@@ -39,6 +39,10 @@ class FakeAccelerator:
         self.said.append(line)
 
 
+def begun():
+    """What a run of many records of its start is of no account here."""
+
+
 def config_of(training=(), **options):
     return members.Config(training={**TRAINING, **dict(training)}, model=options)
 
@@ -84,19 +88,40 @@ def test_members_are_dealt_to_the_ranks_in_turn(tmp_path, pool):
     for rank in range(2):
         pool.given = []
         job = job_of(dict.fromkeys(names, config_of()), tmp_path)
-        fanout.train_all(job, names, FakeAccelerator(rank, 2))
+        fanout.train_all(job, names, FakeAccelerator(rank, 2), begun)
         dealt.append(pool.given)
     assert dealt == [["a", "c", "e"], ["b", "d"]]
-    fanout.train_all(job, ["a"], FakeAccelerator())  # one of them again, by --only
-    assert json.loads((tmp_path / "runs/toy/many/members.json").read_text()) == pool.outcomes
+    fanout.train_all(job, ["a"], FakeAccelerator(), begun)  # one of them again, by --only
+    assert {name: job.run.member(name).outcome() for name in names} == pool.outcomes
 
 
-def test_members_that_a_signal_left_out_are_stopped_and_not_failed(tmp_path, pool):
+def test_members_that_a_signal_left_out_are_not_trained_and_not_failed(tmp_path, pool):
     pool.number, pool.outcomes = signal.SIGTERM, {"a": {"state": "stopped", "reason": "after step 3"}}
     with pytest.raises(Stopped, match=r"stopped by SIGTERM; members .* saved; go on with --resume"):
-        fanout.train_all(job_of(dict.fromkeys("ab", config_of()), tmp_path), ["a", "b"], FakeAccelerator())
-    outcomes = json.loads((tmp_path / "runs/toy/many/members.json").read_text())
-    assert outcomes == {**pool.outcomes, "b": {"state": "stopped", "reason": "it was not begun"}}
+        fanout.train_all(job_of(dict.fromkeys("ab", config_of()), tmp_path), ["a", "b"], FakeAccelerator(), begun)
+    outcomes = {name: Run("toy", "many").member(name).outcome() for name in "ab"}
+    assert outcomes == {**pool.outcomes, "b": {}}
+
+
+def test_members_that_are_done_and_lack_checkpoints_are_not_trained_over(tmp_path, pool):
+    job = job_of({name: fanout.of_one_thread(config_of()) for name in "abc"}, tmp_path, resume=True)
+    for name in "abc":
+        run = job.run.member(name)
+        run.begin(job.configs[name], 1, {})
+        run.best.mkdir(parents=True)
+        (run.best / "weights").write_text(name)
+        write_outcome(run, {"state": "done", "models": digests(run.best.parent)})
+        if name != "b":
+            (run.checkpoints / "step-000004").mkdir(parents=True)
+    longer = replace(job, configs=dict.fromkeys("abc", config_of({"steps": 8})))
+    with pytest.raises(UserError, match=r"^runs/toy/many/members/b is done, and its checkpoints are gone"):
+        fanout.train_all(longer, list("abc"), FakeAccelerator(), lambda: pytest.fail("the run keeps its config"))
+    assert [job.run.member(name).outcome()["state"] for name in "abc"] == ["done"] * 3
+    pool.outcomes = {"a": {"state": "done"}, "c": {"state": "done"}}
+    fanout.train_all(longer, ["a", "c"], FakeAccelerator(), begun)
+    pool.outcomes = {}
+    fanout.train_all(job, ["b"], FakeAccelerator(), begun)  # which asks for nothing more
+    assert pool.given == ["a", "c"]
 
 
 def test_a_signal_reaches_a_member_that_is_being_started(tmp_path, monkeypatch):
@@ -134,8 +159,8 @@ def test_how_a_member_ended_before_counts_no_more(tmp_path, pool):
     write_outcome(job.run.member("a"), {"state": "failed", "reason": "of old"})
     pool.number = signal.SIGTERM
     with pytest.raises(Stopped):
-        fanout.train_all(job, ["a"], FakeAccelerator())
-    assert job.run.member("a").outcome()["state"] == "stopped"
+        fanout.train_all(job, ["a"], FakeAccelerator(), begun)
+    assert job.run.member("a").outcome() == {}
 
 
 def test_how_a_member_ended_before_is_named_where_it_cannot_be_removed(tmp_path, pool, monkeypatch):
@@ -147,7 +172,7 @@ def test_how_a_member_ended_before_is_named_where_it_cannot_be_removed(tmp_path,
 
     monkeypatch.setattr(Path, "unlink", unlink)
     with pytest.raises(UserError, match=r"cannot write runs/toy/many/members/a/outcome\.json: no permission"):
-        fanout.train_all(job, ["a"], FakeAccelerator())
+        fanout.train_all(job, ["a"], FakeAccelerator(), begun)
 
 
 def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
@@ -163,6 +188,8 @@ def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
         write_outcome(run, {"state": "failed" if name == "failed" else "done", "reason": "", **models})
         if name == "no-best":
             shutil.rmtree(run.best)
+        if name == "other":
+            (run.checkpoints / "step-000002").mkdir(parents=True)
         if name == "damaged":
             (run.last / "weights").write_text("Damaged")
     left = [Run("toy", "many").member("same").folder / name for name in (".lock", ".outcome.json.tmp")]
@@ -171,12 +198,12 @@ def test_resume_trains_again_what_was_done_under_another_config(tmp_path, pool):
     configs["other"] = config_of({"learning_rate": 0.5})
     accelerator = FakeAccelerator()
     pool.outcomes = {name: {"state": "done"} for name in configs if name != "same"}
-    fanout.train_all(job_of(configs, tmp_path, resume=True), list(configs), accelerator)
+    fanout.train_all(job_of(configs, tmp_path, resume=True), list(configs), accelerator, begun)
     assert pool.given == ["other", "no-best", "damaged", "older", "failed"]
     assert accelerator.said == ["1 of 6 members are done"]
     assert not any(path.exists() for path in left)
     pool.given, pool.outcomes = [], {name: {"state": "done"} for name in configs}
-    fanout.train_all(job_of(configs, tmp_path), list(configs), FakeAccelerator())
+    fanout.train_all(job_of(configs, tmp_path), list(configs), FakeAccelerator(), begun)
     assert pool.given == list(configs)  # without --resume, all
 
 
@@ -202,15 +229,15 @@ def of_parts():
 def test_resume_trains_again_what_learnt_from_other_data(tmp_path, pool, of_parts):
     pool.outcomes = {"b": {"state": "done"}}
     job = replace(job_of(of_parts, tmp_path, resume=True), manifest={"a": 1, "b": 3, "c": 4})
-    fanout.train_all(job, list(of_parts), FakeAccelerator())
+    fanout.train_all(job, list(of_parts), FakeAccelerator(), begun)
     assert pool.given == ["b"]
 
 
 def test_members_that_learnt_from_other_data_are_left_out_of_an_evaluation(tmp_path, monkeypatch, of_parts):
-    monkeypatch.setattr(cli, "members", lambda *_: of_parts)
     monkeypatch.setattr(cli, "load_model", lambda folder, *_: folder)
     run, accelerator = Run("toy", "many"), FakeAccelerator()
-    found = cli.trained_models(None, of_parts["a"], tmp_path, {"a": 1, "b": 3, "c": 4}, run, accelerator)
+    workload = SimpleNamespace(expand=lambda *_: of_parts)
+    found = cli.trained_models(workload, of_parts["a"], tmp_path, {"a": 1, "b": 3, "c": 4}, run, accelerator)
     assert found == {name: run.member(name).best for name in "ac"}
     reason = "its data have changed; continue with pipelines/train.py --resume"
     assert accelerator.said[-1] == f"b is left out: stale {reason}"
@@ -239,14 +266,14 @@ def ended(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         with pytest.raises(MembersFailedError) as error:
-            fanout.train_all(job_of(configs, folder), list(configs), FakeAccelerator())
+            fanout.train_all(job_of(configs, folder), list(configs), FakeAccelerator(), begun)
         outcomes = {name: Run("toy", "many").member(name).outcome() for name in configs}
     return folder, outcomes, str(error.value)
 
 
 @pytest.mark.slow
 def test_each_member_ends_in_a_state_with_its_reason(ended):
-    folder, outcomes, error = ended
+    _, outcomes, error = ended
     assert {name: outcome["state"] for name, outcome in outcomes.items()} == {
         "good": "done",
         "nan": "failed",
@@ -259,7 +286,6 @@ def test_each_member_ends_in_a_state_with_its_reason(ended):
     assert outcomes["broken"]["reason"].startswith("RuntimeError: pretended; see ")
     assert outcomes["stopped"]["reason"] == "stopped by SIGTERM after step 3; go on with --resume"
     assert error.startswith("4 of 5 members failed, the others are trained:\n  nan: ")
-    assert json.loads((folder / "runs/toy/many/members.json").read_text()) == outcomes
 
 
 @pytest.mark.slow
@@ -287,21 +313,20 @@ def weights(run):
 @pytest.mark.slow
 def test_the_only_member_is_trained_in_this_process_with_the_weights_it_has_among_others(tmp_path, monkeypatch, capfd):
     config = config_of(toy={"dropout": 0.3})
-    fanout.train_all(job_of(dict.fromkeys("ab", config), tmp_path), ["a"], FakeAccelerator())
+    fanout.train_all(job_of(dict.fromkeys("ab", config), tmp_path), ["a"], FakeAccelerator(), begun)
     among = weights(Run("toy", "many").member("a"))
     shutil.rmtree(tmp_path / "runs")
     monkeypatch.setattr(fanout, "Pool", None)
     monkeypatch.setattr(workers, "start_server", None)
     capfd.readouterr()
-    fanout.train_all(job_of({"a": config}, tmp_path), ["a"], FakeAccelerator())
+    fanout.train_all(job_of({"a": config}, tmp_path), ["a"], FakeAccelerator(), begun)
     run = Run("toy", "many").member("a")
     assert weights(run) == among
     assert run.outcome()["state"] == "done"
-    assert json.loads((tmp_path / "runs/toy/many/members.json").read_text()) == {"a": run.outcome()}
     assert not (run.folder / "train.log").exists()
     assert "step 4/4" in capfd.readouterr().err
     again = FakeAccelerator()
-    fanout.train_all(job_of({"a": config_of(toy={"dropout": 0.3})}, tmp_path, resume=True), ["a"], again)
+    fanout.train_all(job_of({"a": config_of(toy={"dropout": 0.3})}, tmp_path, resume=True), ["a"], again, begun)
     assert again.said == ["1 of 1 members are done"]
 
 
@@ -315,11 +340,10 @@ def test_the_only_member_is_trained_in_this_process_with_the_weights_it_has_amon
 )
 def test_the_only_member_ends_as_any_other_run_and_its_end_is_written_down(tmp_path, options, error, state, reason):
     with pytest.raises(error):
-        fanout.train_all(job_of({"a": config_of(**options)}, tmp_path), ["a"], FakeAccelerator())
+        fanout.train_all(job_of({"a": config_of(**options)}, tmp_path), ["a"], FakeAccelerator(), begun)
     outcome = Run("toy", "many").member("a").outcome()
     assert outcome["state"] == state
     assert reason in outcome["reason"]
-    assert json.loads((tmp_path / "runs/toy/many/members.json").read_text()) == {"a": outcome}
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pipelines.workloads import find as find_workload
 from pipelines.workloads.crypto.experts import fixed
 from pipelines.workloads.crypto.task import ExpertsTask, expand
 from tests.members import toys
-from tests.members.test_fanout import DEVICE, FakeAccelerator, in_a_folder_of_its_own, job_of  # noqa: F401
+from tests.members.test_fanout import DEVICE, FakeAccelerator, begun, in_a_folder_of_its_own, job_of  # noqa: F401
 from tests.workloads.crypto.standin import prepared
 
 TRAINING = {"steps": 12, "batch_size": 16, "validation_steps": 3, "checkpoint_steps": 4, "log_steps": 1, "ema": 0.9}
@@ -184,14 +184,14 @@ def test_coins_learn_together_what_they_learn_alone(tmp_path, monkeypatch):
 def test_a_device_that_waits_for_launches_trains_them_in_one_process_that_can_be_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(fanout, "STACKING", ("cpu",))
     whole = job(MEMBERS, tmp_path, "whole")
-    fanout.train_all(whole, list(MEMBERS), FakeAccelerator())
+    fanout.train_all(whole, list(MEMBERS), FakeAccelerator(), begun)
     (tmp_path / "kill").touch()
     given = job(MEMBERS, tmp_path)
     with pytest.raises(MembersFailedError, match="3 of 3 members failed"):
-        fanout.train_all(given, list(MEMBERS), FakeAccelerator())
+        fanout.train_all(given, list(MEMBERS), FakeAccelerator(), begun)
     assert "killed by SIGKILL" in given.run.member("c").outcome()["reason"]
     (tmp_path / "kill").unlink()
-    fanout.train_all(job(MEMBERS, tmp_path, resume=True), list(MEMBERS), FakeAccelerator())
+    fanout.train_all(job(MEMBERS, tmp_path, resume=True), list(MEMBERS), FakeAccelerator(), begun)
     for name in MEMBERS:
         check_equal(given.run.member(name), whole.run.member(name))
 

@@ -33,8 +33,9 @@ def main(coins: int, candles: int, epochs: int, words: list[str]) -> None:
             "one command": _run(folder, [*train, *words, *training]),
             "plain loop": _run(folder, [sys.executable, __file__, "plain", str(epochs), *words]),
         }
-        done = json.loads((Path(folder) / "runs/crypto/default/members.json").read_text())
-    assert [outcome["state"] for outcome in done.values()] == ["done"] * coins, done
+        files = (Path(folder) / "runs/crypto/default").glob("members/*/outcome.json")
+        done = [json.loads(path.read_text()) for path in files]
+    assert [outcome["state"] for outcome in done] == ["done"] * coins, done
     print(f"{coins} coins x {candles:,} candles x {epochs} epochs at batch {BATCH}")
     for name, value in seconds.items():
         print(f"{name:12} {value:7.1f} s")

@@ -7,7 +7,6 @@ that its own `get_image_features` returns.
 
 import contextlib
 import inspect
-import json
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from common.disk.files import write_json
+from common.disk.files import read_json, write_json
 from models import io, loading_limits
 from models.images.vision_tower import Base, quietly, unchanged
 from models.images.vlm_comparator.built import built, processor_for
@@ -126,9 +125,7 @@ def load_base(config: VlmComparatorConfig) -> LoadedBase:
 
 def is_ours(base: str) -> bool:
     """Return True for a model folder that `models.io` wrote."""
-    path = Path(base) / io.CONFIG
-    found = json.loads(path.read_bytes()) if path.is_file() else None
-    return isinstance(found, dict) and "family" in found
+    return "family" in read_json(Path(base) / io.CONFIG, dict)
 
 
 def _from_ours(config: VlmComparatorConfig) -> tuple[nn.Module, str]:

@@ -83,9 +83,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _failed(reasons: Mapping[str, str], run: Run) -> Markup:
-    path = run.folder / "members.json"
-    told = json.loads(path.read_text()) if path.is_file() else {}
-    failed = [{"without a model": name, "why": told.get(name, {}).get("reason", why)} for name, why in reasons.items()]
+    failed = [
+        {"without a model": name, "why": run.member(name).outcome().get("reason", why)} for name, why in reasons.items()
+    ]
     return table(failed, "members without a model") if failed else Markup("")
 
 

@@ -46,7 +46,8 @@ def weights(folder, name="default"):
 
 
 def outcomes(folder, name="default"):
-    return json.loads((folder / "runs/crypto" / name / "members.json").read_text())
+    files = (folder / "runs/crypto" / name).glob("members/*/outcome.json")
+    return {path.parent.name: json.loads(path.read_text()) for path in files}
 
 
 @pytest.fixture(scope="module")

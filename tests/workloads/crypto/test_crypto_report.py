@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from markupsafe import Markup
 
+from common.disk.files import write_json
 from pipelines.members import processes
 from pipelines.report import markup, plots
 from pipelines.report import page as report
@@ -43,8 +44,7 @@ def evaluated_run(folder):
     with without_trees():
         evaluation, *_ = evaluate(config, models, folder / "data", CPU, map_items)
     kept = report.keep(run, [evaluation])
-    members = {"CCCUSDT": {"state": "failed", "reason": "loss is <nan> at step 7"}}
-    (run.folder / "members.json").write_text(json.dumps(members))
+    write_json(run.member("CCCUSDT").outcome_file, {"state": "failed", "reason": "loss is <nan> at step 7"})
     return config, models, kept, run
 
 
