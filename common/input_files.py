@@ -105,6 +105,11 @@ def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
     return found
 
 
+def prompt(text: str) -> Mapping[str, Plain]:
+    """Return a line as a text to go on with."""
+    return {"prompt": text}
+
+
 def lines_of(path: Path, line: Callable[[str], Mapping[str, object]]) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield (file and line number, input) for each line of a text file that is not blank."""
     with path.open(encoding=other_encoding(path) or "utf-8-sig", errors="replace") as file:

@@ -131,6 +131,8 @@ def _rgb(image: Image.Image) -> Image.Image:
     exif[ExifTags.Base.Orientation] = int(turned) if turned in range(1, 9) else 1
     if image.mode in SIXTEEN_BITS:
         values = np.asarray(image).astype(np.uint32)
+        if getattr(image, "tag_v2", {}).get(ExifTags.Base.PhotometricInterpretation) == 0:  # white is 0
+            values = 65535 - values  # which Pillow does for 8 bits alone
         image = Image.fromarray(((values + 128) // 257).astype(np.uint8))  # Pillow's own conversion clips at 255
     elif image.mode not in BARE or "transparency" in image.info:
         if image.mode in ("I", "F"):

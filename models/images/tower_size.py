@@ -1,5 +1,6 @@
 """The side of the images that a vision tower is meant for, read from its files without torch."""
 
+import contextlib
 import json
 import math
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ def side(base: str) -> int | None:
     """Return the side in pixels of the images of a base, in a folder or the hub's cache; None if no file says it."""
     if base == EFFICIENTNET:
         return EFFICIENTNET_SIDE
-    settings, processor = _read(base, "config.json"), _read(base, "preprocessor_config.json")
+    settings, processor = read(base, "config.json"), read(base, "preprocessor_config.json")
     return stated(settings.get("vision_config", settings), processor)
 
 
@@ -29,14 +30,14 @@ def stated(settings: Mapping[str, Any], processor: Mapping[str, Any]) -> int | N
     return size if isinstance(size, int) else None
 
 
-def _read(base: str, name: str) -> dict[str, Any]:
+def read(base: str, name: str) -> dict[str, Any]:
+    """Return the object in a JSON file of a base, in a folder or the hub's cache; {} if there is none."""
     path = Path(base) / name
-    if not Path(base).is_dir():
-        from huggingface_hub import try_to_load_from_cache
+    with contextlib.suppress(ValueError):  # of no name that the hub could have, or no JSON; loading the base says so
+        if not Path(base).is_dir():
+            from huggingface_hub import try_to_load_from_cache
 
-        try:
             path = Path(str(try_to_load_from_cache(base, name) or ""))
-        except ValueError:  # no name that the hub could have; loading the base says so
-            return {}
-    found = json.loads(path.read_text()) if path.is_file() else {}
-    return found if isinstance(found, dict) else {}
+        found = json.loads(path.read_bytes()) if path.is_file() else {}
+        return found if isinstance(found, dict) else {}
+    return {}

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from models.io import Model
 
+Sections = Sequence[tuple[str, str]]  # (heading, HTML) of report.html, the verdict first
+
 
 class Source(Protocol):
     """Where batches come from. A batch is a pure function of item numbers, so order and resumption are the engine's."""

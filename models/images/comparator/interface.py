@@ -12,6 +12,7 @@ from torch import Tensor
 
 from common import noise
 from common.disk.files import write_whole
+from common.input_files import files_in
 from common.plain import Plain
 from models import io
 from models.images import ranking
@@ -184,18 +185,13 @@ class Comparator(io.Model):
         return self.of(None).score_encoded(self.encode_all(images), budget)
 
     @torch.no_grad()
-    def score_encoded(self, encoded: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return what `score` does, of images encoded before (U, ...)."""
-        scale = self.scoring if self.fitted.any() else self._scale_of_references(budget, 0)
+    def score_encoded(self, encoded: Tensor, budget: int = 32, compared: bool = False) -> tuple[Tensor, Tensor]:
+        """Return what `score` does, of encodings (U, ...); if `compared`, by comparisons with the references alone."""
+        scale = self._scale_of_references(budget, 0) if compared or not self.fitted.any() else self.scoring
+        if compared:
+            return scale.scores(*self._references(encoded, budget).placed(scale.davidson, torch.arange(len(encoded))))
         estimates, information = self._placed(scale, encoded, budget)
         return scale.scores(self.joined(encoded, estimates), information)
-
-    @torch.no_grad()
-    def score_by_comparisons(self, encoded: Tensor, budget: int = 32) -> tuple[Tensor, Tensor]:
-        """Return what `score_encoded` does from comparisons alone, by a scale that is fitted to the references."""
-        scale = self._scale_of_references(budget, 0)
-        placed = self._references(encoded, budget).placed(scale.davidson, torch.arange(len(encoded)))
-        return scale.scores(*placed)
 
     def _placed(self, scale: ranking.Scale, encoded: Tensor, budget: int) -> tuple[Tensor, Tensor]:
         """Return estimates (U,) from comparisons and their information (U,), of encoded images (U, ...)."""
@@ -312,8 +308,7 @@ class Comparator(io.Model):
 
     def rank(self, folder: str | Path, budget: int = 32, attribute: str | None = None) -> dict[str, Plain]:
         """Return what `predict` answers about a folder's images; ValueError if none of them can be read."""
-        if not (paths := sorted(path for path in Path(folder).iterdir() if path.suffix.lower() in ENDINGS)):
-            raise ValueError(f"{folder} holds no images; give a folder with {', '.join(ENDINGS)}")
+        paths = files_in(Path(folder), ENDINGS)
         (found,) = self.predict([{"images": list(map(str, paths))}], comparisons=budget, attribute=attribute)
         if "error" in found:
             raise ValueError(f"none of the {len(paths)} images in {folder} can be read: {found['error']}")

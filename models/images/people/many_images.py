@@ -15,7 +15,6 @@ from scipy import linalg
 from scipy.sparse import coo_array, csr_array
 from scipy.special import softmax
 
-from models.images.people import preferences
 from models.images.people.preferences import TIE_VARIANCE, Heard, Posterior, Prior, Uncertainty, laplacian, logits
 from models.images.ranking import FIRST, SECOND, SIMILAR
 
@@ -78,7 +77,7 @@ def some(pairs: np.ndarray, count: int) -> np.ndarray:
     return np.flatnonzero(np.isin(pairs[:, :2], kept).all(1))
 
 
-def fit_many(pairs: np.ndarray, prior: Prior, *, heard: Heard = preferences.ALIKE, samples: int = SAMPLES) -> Sampled:
+def fit_many(pairs: np.ndarray, prior: Prior, *, heard: Heard, samples: int = SAMPLES) -> Sampled:
     """Return the posterior of all images' scores given pairs (P, 3): mean + own e + alike w, e and w ~ N(0, 1)."""
     first, second, label = pairs.T
     generator, count, truth = np.random.default_rng(0), len(prior.mean), np.eye(3)[label]

@@ -104,9 +104,8 @@ def updated(raters: Raters, pairs: np.ndarray, posterior: Posterior) -> Raters:
         chances = softmax(logits(seen.ravel(), posterior.tie), axis=1).reshape(*seen.shape, 3)
         tilt = chances[..., FIRST] - chances[..., SECOND]
         slope, curvature = (sign - tilt) / 2, (1 - chances[..., SIMILAR] - np.square(tilt)) / 4
-        up = np.stack(
-            [summed(slope * place) - (factor - DISCRIMINATION) / SPREAD**2, summed(slope) - lean / LEAN**2], 1
-        )
+        held = (factor - DISCRIMINATION) / SPREAD**2, lean / LEAN**2  # by the prior
+        up = np.stack([summed(slope * place) - held[0], summed(slope) - held[1]], 1)
         across = summed(curvature * place)
         square = summed(curvature * np.square(place)) + 1 / SPREAD**2, summed(curvature) + 1 / LEAN**2
         system = np.stack([np.stack([square[0], across], 1), np.stack([across, square[1]], 1)], 1)

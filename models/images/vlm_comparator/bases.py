@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from common.disk.files import read_json, write_json
+from common.disk.files import write_json
 from models import io, loading_limits
+from models.images import tower_size
 from models.images.vision_tower import Base, quietly, unchanged
 from models.images.vlm_comparator.built import built, processor_for
 from models.images.vlm_comparator.config import ATTENTION, PAIRS, VlmComparatorConfig
@@ -125,7 +126,7 @@ def load_base(config: VlmComparatorConfig) -> LoadedBase:
 
 def is_ours(base: str) -> bool:
     """Return True for a model folder that `models.io` wrote."""
-    return "family" in read_json(Path(base) / io.CONFIG, dict)
+    return "family" in tower_size.read(base, io.CONFIG)
 
 
 def _from_ours(config: VlmComparatorConfig) -> tuple[nn.Module, str]:

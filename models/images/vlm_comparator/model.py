@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +41,9 @@ class VlmComparator(Comparator):
         super().__init__(config)
         check(config)
         base = bases.load_base(config)
+        if "mm_encoder_outputs" not in inspect.signature(base.network.forward).parameters:
+            ignored = f"transformers {metadata.version('transformers')} ignores features of images that it is handed"
+            raise ValueError(f"{ignored}, so the model would see none; pip install 'transformers>=5.23'")
         self.config = dataclasses.replace(config, revision=base.revision)
         self.kind, self.processor, self.built = base.family, base.processor, base.ours
         self.pair = Prompt(config, base, PAIRS)

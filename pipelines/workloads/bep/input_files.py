@@ -7,7 +7,7 @@ from pathlib import Path
 
 from common.errors import UserError
 from common.foreign_text import other_encoding
-from common.input_files import Given, Inputs, each_file, lines_of
+from common.input_files import Given, Inputs, each_file, lines_of, prompt
 from common.plain import Plain
 from models.plans.fields import FIELDS, field_of, fits
 from models.plans.inputs import TextInput, TextSettings
@@ -21,7 +21,7 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
 
 def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
     if (ending := path.suffix.lower()) in (".txt", ".md", ""):
-        yield from lines_of(path, line)
+        yield from lines_of(path, prompt)
         return
     if ending != ".json":
         way = 'give field=NAME or prompt="...", lines in a .txt or a form in a .json'
@@ -35,11 +35,6 @@ def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
         raise UserError(f'{path}: a form is an object, {{"projectScope": "the text so far", ...}}')
     for number, (field, text) in enumerate(form.items()):
         yield f"{path}:{field}", {"field": field, "prompt": text, "item": number}
-
-
-def line(text: str) -> Mapping[str, Plain]:
-    """Return a line as a text to complete."""
-    return {"prompt": text}
 
 
 def completed(given: Mapping[str, object]) -> Mapping[str, object]:
@@ -66,7 +61,7 @@ INPUTS = Inputs(
     input=TextInput,
     settings=TextSettings,
     read=read,
-    line=line,
+    line=prompt,
     completed=completed,
     served={"length": 1000, "document": 400_000},
     about=about,

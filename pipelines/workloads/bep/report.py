@@ -8,7 +8,7 @@ from markupsafe import Markup
 
 from common.foreign_text import from_csv
 from models.plans.char_lstm import CharLSTM
-from pipelines.engine.workload import Evaluation
+from pipelines.engine.workload import Evaluation, Sections
 from pipelines.report.markup import beside
 from pipelines.report.plots import comparison
 from pipelines.report.tables import table
@@ -21,9 +21,7 @@ SHOWN = 8  # fields whose suggestions are not folded
 CAPTIONS = {"typing": "keystrokes saved", "clauses": "suggested clauses"}
 
 
-def sections(
-    config: Config, models: Mapping[str, CharLSTM], evaluations: Sequence[Evaluation], run: Run
-) -> list[tuple[str, Markup]]:
+def sections(config: Config, models: Mapping[str, CharLSTM], evaluations: Sequence[Evaluation], run: Run) -> Sections:
     """Return the sections as (heading, HTML): what a manager asks first, and likelihoods last."""
     parts = []
     for evaluation in evaluations:

@@ -11,9 +11,9 @@ from matplotlib.figure import Figure
 from torch import nn
 
 from models.market.candle_tables import minute
-from pipelines.engine.workload import Evaluation
+from pipelines.engine.workload import Evaluation, Sections
 from pipelines.report.markup import beside
-from pipelines.report.plots import comparison, panel, panels, svg, thinned
+from pipelines.report.plots import comparison, panel, panels, reliability, svg, thinned
 from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, WORSE, Comparison, Row, answer
 from pipelines.run.folder import Run
@@ -30,9 +30,7 @@ NAMED = 5  # coins that a sentence names at most
 ACCOUNT_POINTS = 200  # of each curve
 
 
-def sections(
-    config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
-) -> list[tuple[str, str]]:
+def sections(config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run) -> Sections:
     """Return (heading, HTML) pairs, from the evaluation and what the members logged in training."""
     (test,) = (evaluation for evaluation in evaluations if evaluation.split == SPLIT)
     summary = test.summary
@@ -115,16 +113,8 @@ def _coin(page: Page, logged: Logged) -> Markup:
 def _calibration(page: Page, logged: Logged) -> Figure:
     """Plot the calibration of the predicted class; a point's area is the number of windows."""
     title = f"calibration, error {page['figures']['calibration_error']:.3f}"
-    figure, axis = panel("probability of the predicted class", "share that came", title)
     bins = [row for row in page["figures"]["reliability"] if row["n"] >= ACCURATE]
-    most = max((row["n"] for row in bins), default=1)
-    confidence, accuracy = np.array([[row["confidence"], row["accuracy"]] for row in bins], float).reshape(-1, 2).T
-    axis.plot([1 / 3, 1], [1 / 3, 1], color="black", linewidth=0.8)
-    axis.plot(confidence, accuracy, linewidth=1, label="share that came")
-    axis.scatter(confidence, accuracy, s=[10 + 90 * row["n"] / most for row in bins])
-    axis.set_xlim(0.3, 1)
-    axis.set_ylim(0, 1)
-    return figure
+    return reliability(bins, "probability of the predicted class", "share that came", title)
 
 
 def _account(page: Page, logged: Logged) -> Figure:

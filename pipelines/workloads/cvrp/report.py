@@ -9,7 +9,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 from torch import nn
 
-from pipelines.engine.workload import Evaluation
+from pipelines.engine.workload import Evaluation, Sections
 from pipelines.report.markup import beside, shown
 from pipelines.report.plots import PANEL, panels, svg
 from pipelines.report.verdict import Comparison, Row, at_cost, compare, divide, interval_of
@@ -22,9 +22,7 @@ NAME = "mean gap to the reference, %"
 MOST_DRAWN = 12  # sets of instances whose tours and costs are drawn; of further sets, only the figures are shown
 
 
-def sections(
-    config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
-) -> list[tuple[str, str]]:
+def sections(config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run) -> Sections:
     """Return (heading, HTML) pairs: the verdict with tours of the first evaluation, then cost against time."""
     lead = evaluations[0]
     heading, verdict = _verdict(lead)

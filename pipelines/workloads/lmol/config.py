@@ -43,7 +43,9 @@ class Data(LoadedData):
         "per rank, a CSV of scores, labelled pairs or choices, or parquet files with images in a column",
     )
     columns: Columns = Columns()
-    attribute: str | None = Field(None, description="what is ranked by; null: columns.score, else the source's")
+    attribute: str | None = Field(
+        None, description="what is ranked by: a column, or a word for scores; null: columns.score, else the source's"
+    )
     attributes: tuple[Annotated[str, Field(pattern=r"^\w[\w -]*$")], ...] = Field(  # files are named by them
         (),
         exclude_if=lambda names: not names,  # so that data prepared before keep their folders
@@ -73,7 +75,7 @@ class Data(LoadedData):
         """Return the files that the images come from; none for the embedded ones."""
         from pipelines.workloads.lmol.sources.finding import files_of
 
-        return files_of(self.source, self.columns.given(), self.attributes)
+        return files_of(self.source, self.columns.given(), self.attributes or self.attribute)
 
     @model_validator(mode="after")
     def _images_and_attributes_are_known(self) -> "Data":

@@ -25,7 +25,7 @@ from pipelines.workloads.lmol.judging import baselines as references
 from pipelines.workloads.lmol.judging import figures
 from pipelines.workloads.lmol.judging.answers import ModelAnswers
 from pipelines.workloads.lmol.judging.baselines import CONSTANTS, Baseline, baselines, network_scores, of_scores
-from pipelines.workloads.lmol.judging.figures import PairFigures, Placed
+from pipelines.workloads.lmol.judging.figures import Figures, Placed
 from pipelines.workloads.lmol.pairs import too_few
 
 STRIP, MISTAKES = 36, 12  # images in the report, at most
@@ -42,7 +42,7 @@ class Findings:
     comparisons: Comparisons
     orders: Orders
     probabilities: np.ndarray  # (P, 3), the mean over both orders, as `Comparator.compare` answers
-    averaged: PairFigures  # of that mean
+    averaged: Figures  # of that mean
     placed: Placed
 
 
@@ -188,7 +188,7 @@ def _table(config: Config, found: Findings, others: Sequence[Baseline], millisec
     return table
 
 
-def _row(name: str, found: PairFigures, orders: Orders, cost: float | None, soft: bool = True) -> dict[str, Plain]:
+def _row(name: str, found: Figures, orders: Orders, cost: float | None, soft: bool = True) -> dict[str, Plain]:
     return {
         "predictor": name,
         "accuracy": found["accuracy"],

@@ -24,6 +24,8 @@ from pipelines.workloads.lmol.evaluation import LEAD
 
 WITH_INTERVALS = ("accuracy", "Pearson", f"{LEAD} accuracy", f"{LEAD} Pearson")  # columns of the table
 MEANS = ("Spearman", "RMSE", "MAE")
+# What figures cannot exceed, though a mean of few folds, give or take t times its error, may.
+BOUNDS = {"accuracy": (0, 1), "coverage": (0, 1)} | dict.fromkeys(("pearson", "spearman", "kendall"), (-1, 1))
 
 
 def expand(config: Config, folder: Path) -> dict[str, Config]:
@@ -52,7 +54,7 @@ def joined(found: Mapping[str, Evaluation], folds: int) -> Evaluation:
     each = list(found.values())
     first = each[0].summary
     numbers = [name for name, value in first.items() if isinstance(value, float) and name != "seconds"]
-    over = {name: _over_folds([one.summary.get(name) for one in each], folds) for name in numbers}
+    over = {name: _over_folds(name, [one.summary.get(name) for one in each], folds) for name in numbers}
     summary = {
         **{name: mean for name, (mean, _) in over.items()},
         **{name: sum(one.summary[name] for one in each) for name in ("n", "images", "seconds")},
@@ -72,11 +74,11 @@ def _means(rows: Sequence[Row], folds: int) -> dict[str, Plain]:
     """Return a predictor's row of the table, the means of its rows (k) of the folds; the model's own has no leads."""
     found: dict[str, Plain] = {"predictor": rows[0]["predictor"]}
     for name in WITH_INTERVALS:
-        found[name], found[f"{name} 95 %"] = _over_folds([row.get(name) for row in rows], folds)
-    return found | {name: _over_folds([row.get(name) for row in rows], folds)[0] for name in MEANS}
+        found[name], found[f"{name} 95 %"] = _over_folds(name, [row.get(name) for row in rows], folds)
+    return found | {name: _over_folds(name, [row.get(name) for row in rows], folds)[0] for name in MEANS}
 
 
-def _over_folds(values: Sequence[float | None], folds: int) -> tuple[float | None, list[float] | None]:
+def _over_folds(name: str, values: Sequence[float | None], folds: int) -> tuple[float | None, list[float] | None]:
     """Return the mean of a figure (k,) of k of the `folds`, and its interval; None where one lacks it or is alone."""
     from scipy.stats import t  # a second to import
 
@@ -85,4 +87,5 @@ def _over_folds(values: Sequence[float | None], folds: int) -> tuple[float | Non
         return None, None
     mean, few = float(known.mean()), len(known) < 2
     spread = 0.0 if few else math.sqrt(known.var(ddof=1) * (1 / len(known) + 1 / (folds - 2)))
-    return mean, interval_around(mean, None if few else float(t.ppf(0.975, len(known) - 1)) * spread)
+    ends = interval_around(mean, None if few else float(t.ppf(0.975, len(known) - 1)) * spread)
+    return mean, ends and np.clip(ends, *BOUNDS.get(name.lower(), (None, None))).tolist()

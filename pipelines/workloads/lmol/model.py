@@ -144,6 +144,5 @@ def _vlm(config: Config, question: Mapping[str, object]) -> Comparator:
     known = {each.name for each in fields(VlmComparatorConfig)}
     choices = {name: value for name, value in config.model if name in known and value is not None}
     built = vlm_comparator.build({**question, **choices, "seed": config.seed})
-    if built.attention != config.model.attention:
-        built.attention = config.model.attention
+    built.attention = config.model.attention
     return built

@@ -111,10 +111,7 @@ def too_few(images: int, labels: np.ndarray, folds: int) -> str:
     free = min(images // 2, len(labels))
     if told(free):
         return ""
-    most = 2 * (free + 1)
-    while not told(most):
-        most *= 2
-    enough = bisect.bisect_left(range(most), True, key=told)
+    enough = bisect.bisect_left(range(2**40), True, key=told)
     few = f"{images} are for testing, of which at most {free} pairs share no image"
     told_apart = f"a model half way between guessing ({guessing:.0%} right) and perfect could not be told from guessing"
     return f"too few images for a verdict: {few}, and by these {told_apart}; give some {2 * enough * folds} in all"

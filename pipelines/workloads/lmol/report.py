@@ -11,9 +11,9 @@ from torch import nn
 
 from common.foreign_text import from_csv
 from common.statistics import Z95
-from pipelines.engine.workload import Evaluation
+from pipelines.engine.workload import Evaluation, Sections
 from pipelines.report.markup import beside
-from pipelines.report.plots import panel, panels, svg
+from pipelines.report.plots import panel, panels, reliability, svg
 from pipelines.report.tables import matrix, table
 from pipelines.report.verdict import BETTER, EVEN, WORSE, Comparison, divide
 from pipelines.run.folder import Run
@@ -25,9 +25,7 @@ MEANS = {BETTER: "", EVEN: ", which may serve as well", WORSE: ", which would se
 UNEQUAL = 1.25  # times the other's cost, from which on a comparison says both
 
 
-def sections(
-    config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run
-) -> list[tuple[str, Markup]]:
+def sections(config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run) -> Sections:
     """Return (heading, HTML) for each section; of several attributes, the verdicts come first."""
     known, names = {each.split: each for each in evaluations}, config.data.attributes
     if len(names) < 2:
@@ -50,7 +48,8 @@ def _of_attribute(config: Config, test: Evaluation) -> list[tuple[str, Markup]]:
     found = json.loads(test.files[f"{test.split}.details.jsonl"])
     rows = from_csv(test.files[f"{test.split}.scores.csv"])
     strip = beside(__file__, "strip.html", images=found["strip"], Z95=Z95)
-    drawn = [svg(_reliability(found["reliability"])), svg(_margins(found["margins"]))]
+    named = "probability of the answer given", "share of right answers", "reliability; areas: numbers of pairs"
+    drawn = [svg(reliability(found["reliability"], *named)), svg(_margins(found["margins"]))]
     answers = panels([*drawn, matrix(found["confusion"], CLASSES, "label", "answer")])
     parts = [(heading(judged, test.summary["few"]), verdict + strip)]
     parts += [("Scores against the known ones", svg(_scores(rows))), ("Answers: confidence and accuracy", answers)]
@@ -79,20 +78,6 @@ def _scores(rows: Sequence[Mapping[str, str]]) -> Figure:
     axis.grid(alpha=0.5)
     axis.errorbar(known, score, Z95 * error, fmt="o", markersize=3, linewidth=0.5, alpha=0.5)
     axis.axline((known.mean(), known.mean()), slope=1, color="gray", linewidth=1)
-    return figure
-
-
-def _reliability(bins: Sequence[Mapping[str, float]]) -> Figure:
-    """Plot the accuracy of answers over their probability."""
-    figure, axis = panel("probability of the answer given", "share of right answers", "reliability (numbers of pairs)")
-    axis.grid(alpha=0.5)
-    axis.plot([0, 1], [0, 1], color="gray", linewidth=1)
-    confidence, accuracy = ([each[name] for each in bins] for name in ("confidence", "accuracy"))
-    axis.plot(confidence, accuracy, "o-", label="share of right answers", markersize=4)
-    for each, x, y in zip(bins, confidence, accuracy, strict=True):
-        axis.annotate(f"{each['n']}", (x, y), (4, -9), textcoords="offset points", fontsize=8)
-    axis.set_xlim(0.3, 1.02)  # the likeliest of three answers has a probability of at least a third
-    axis.set_ylim(0, 1.02)
     return figure
 
 

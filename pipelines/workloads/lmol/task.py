@@ -23,6 +23,7 @@ from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.features import in_parts
 from pipelines.workloads.lmol.model import make_model
 from pipelines.workloads.lmol.pairs import PARTS
+from pipelines.workloads.lmol.sources.tables import EMBEDDED
 from pipelines.workloads.lmol.training.batches import Pairs
 from pipelines.workloads.lmol.training.checks import check_trains
 
@@ -141,6 +142,8 @@ class ComparisonTask(Task):
             f"up to a difference of {own.theta * own.unit:g}"
             for own in self.sets
         ]
+        if (source := self.config.data.source) in EMBEDDED and Path(source).is_dir():
+            notes.append(f"data.source={source} is the embedded data; the folder of that name is ./{source}")
         if found.attribute == "score" and self.config.data.attribute is None:
             notes.append("pages will say 'score' for what images are ranked by; give data.attribute=quality, say")
         tower = getattr(self.model.of(None), "tower", None)
@@ -151,7 +154,7 @@ class ComparisonTask(Task):
                 f"give data.size={tower.sight.size}"
             )
         told = dict.fromkeys(note for own in self.sets for note in own.facts.get("columns", []))
-        notes += [f"{self.config.data.source}: {note}" for note in told]
+        notes += [f"{source}: {note}" for note in told]
         aside = {name: why for own in self.sets for name, why in own.facts.get("quarantined", {}).items()}
         notes += [f"set aside: {name}: {reason}" for name, reason in list(aside.items())[:NAMED]]
         if len(aside) > NAMED:
@@ -203,11 +206,10 @@ class ComparisonTask(Task):
             rows = rows[torch.linspace(0, len(rows) - 1, min(SCORED, len(rows))).long()]
             images = data.Images(own.images, self.used[rows].numpy())[torch.arange(len(rows))]
             comparisons = self.config.evaluation.comparisons
-            if isinstance(model, TowerSiamese) and encoded is not None:
-                model.weigh_answers(encoded.to(self.prior.device), pairs)
-            elif isinstance(model, Siamese):
+            if isinstance(model, Siamese):
                 told, places = pairs[:, :2].unique(return_inverse=True)
-                model.weigh_answers(model.encode_all(self.stored[told]), torch.cat([places, pairs[:, 2:]], 1))
+                shown = model.encode_all(self.stored[told]) if encoded is None else encoded[told].to(self.prior.device)
+                model.weigh_answers(shown, torch.cat([places, pairs[:, 2:]], 1))
             model.fit_scale(comparisons, self.config.seed)
             seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)
             known = self._known(rows, own)

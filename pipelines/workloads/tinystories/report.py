@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from models.stories.tiny_transformer import TinyTransformer
-from pipelines.engine.workload import Evaluation
+from torch import nn
+
+from pipelines.engine.workload import Evaluation, Sections
 from pipelines.report.markup import beside, fragment
 from pipelines.report.plots import comparison
 from pipelines.report.tables import table
@@ -15,9 +16,7 @@ from pipelines.workloads.tinystories.config import Config
 BITS, SPREAD = "bits/character", "± 95 %"
 
 
-def sections(
-    config: Config, models: Mapping[str, TinyTransformer], evaluations: Sequence[Evaluation], run: Run
-) -> list[tuple[str, str]]:
+def sections(config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run) -> Sections:
     """Return the sections as (heading, HTML)."""
     (found,) = (evaluation for evaluation in evaluations if evaluation.split == "held_out")
     own, others = divide(found.table)

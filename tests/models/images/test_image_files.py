@@ -97,6 +97,19 @@ def test_sixteen_bits_are_scaled_and_not_clipped():
         assert len(np.unique(found)) == 256
 
 
+def test_sixteen_bits_whose_zero_is_white_are_turned_over_as_eight_bits_are():
+    black, white = (
+        b"\x06\x01\x03\x00\x01\x00\x00\x00\x01\x00",
+        b"\x06\x01\x03\x00\x01\x00\x00\x00\x00\x00",
+    )  # which is 0
+    values = np.linspace(0, 255, 32).round()[None].repeat(32, 0)
+    for kind, scale in ((np.uint8, 1), (np.uint16, 257)):
+        content = encoded(Image.fromarray((values * scale).astype(kind)), "TIFF")
+        assert content.count(black) == 1
+        found = image_files.decode(content.replace(black, white), 32, LIMIT)
+        assert (found[..., 0] == 255 - values).all()
+
+
 def test_transparent_parts_are_white_in_every_mode():
     image = np.zeros((32, 32, 4), np.uint8)
     image[:, 16:, 3] = 255  # the left half is transparent black, the right half opaque black

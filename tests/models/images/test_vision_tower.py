@@ -12,7 +12,7 @@ from PIL import Image
 
 from common import noise
 from models import io
-from models.images import efficientnet
+from models.images import efficientnet, tower_size, vlm_comparator
 from models.images.comparator import build
 from models.images.comparator.interface import Comparator
 from models.images.vision_tower import AT_ONCE, Tower
@@ -457,3 +457,11 @@ def test_levels_that_separate_all_validation_pairs_are_not_sure_of_others(bases)
         surprises.append(F.cross_entropy(model.compare_encoded(encoded, *unseen), others))
     assert surprises[1] < surprises[0]
     assert model.share[3:5].max() < 2
+
+
+@pytest.mark.parametrize("kind", ["siamese", "vlm"])
+def test_a_base_whose_settings_are_damaged_is_named(tmp_path, kind):
+    (tmp_path / "config.json").write_text("version https://git-lfs.github.com/spec/v1\n")
+    assert tower_size.side(str(tmp_path)) is None
+    with pytest.raises(ValueError, match=f"base '{tmp_path}' is not a complete folder"):
+        vlm_comparator.build({"base": str(tmp_path), "lora": True}) if kind == "vlm" else Tower(str(tmp_path))

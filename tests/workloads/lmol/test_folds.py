@@ -46,6 +46,15 @@ def evaluations(own, other):
         yield Evaluation("test", summary, table, {"first_image": ["a", "b"]})
 
 
+def test_intervals_end_where_figures_do():
+    """Means of two folds, give or take twelve times their error, do not end at an accuracy of 1.6."""
+    each = dict(zip(("fold-0", "fold-1"), evaluations([0.95, 0.85], [0.2, 0.1]), strict=True))
+    found = folds.joined(each, 3)
+    assert found.table[0]["accuracy 95 %"] == found.summary["intervals"]["accuracy"] == [0.0, 1.0]
+    assert found.table[1]["accuracy 95 %"][0] == 0.0
+    assert found.table[1]["lead in accuracy 95 %"] == pytest.approx([0.75, 0.75])
+
+
 def test_the_table_has_means_and_intervals_that_allow_for_shared_training_images():
     own, other = [0.8, 0.7, 0.9, 0.8, 0.85], [0.7, 0.65, 0.8, 0.75, 0.7]
     names = [f"fold-{fold}" for fold in range(5)]
@@ -75,7 +84,7 @@ def test_a_single_fold_has_no_interval_and_two_have_one():
     assert (found.table[0]["accuracy"], found.table[0]["accuracy 95 %"]) == (0.8, None)
     both = folds.joined(dict(zip(("fold-3", "fold-4"), evaluations([0.8, 0.7], [0.7, 0.7]), strict=True)), 5)
     half = stats.t.ppf(0.975, 1) * np.sqrt(0.005 * (1 / 2 + 1 / 3))
-    assert both.table[0]["accuracy 95 %"] == pytest.approx([0.75 - half, 0.75 + half])
+    assert both.table[1]["lead in accuracy 95 %"] == pytest.approx([0.05 - half, 0.05 + half])
     ((heading, _),) = report.sections(Config.model_validate({"data": {"fold": "all"}}), {}, [found], None)
     assert heading.startswith("No clear difference")
 

@@ -79,6 +79,13 @@ def test_the_attribute_is_asked_for_where_nobody_says_what_scores_are_of(whole, 
     assert any("give data.attribute=quality" in note for note in subject.data_notes(tmp_path, 5, 0.1))
 
 
+def test_a_folder_of_the_name_of_embedded_data_is_told_apart(whole, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert not any("./digits" in note for note in whole["siamese"].data_notes(tmp_path, 5, 0.1))
+    (tmp_path / "digits").mkdir()
+    assert any("the folder of that name is ./digits" in note for note in whole["siamese"].data_notes(tmp_path, 5, 0.1))
+
+
 class Constant(nn.Module):
     """Model whose answer does not depend on the images."""
 

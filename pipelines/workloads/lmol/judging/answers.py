@@ -54,8 +54,7 @@ class ModelAnswers:
         """
         encoded = self.features[self.row[numbers].to(self.features.device)].to(self.device)
         self.model.compared = 0
-        score = self.model.score_by_comparisons if compared else self.model.score_encoded
-        scores, errors = score(encoded, budget)
+        scores, errors = self.model.score_encoded(encoded, budget, compared)
         self.passes = max(1.0, self.model.compared / len(numbers))
         return scores.numpy(), errors.numpy()
 

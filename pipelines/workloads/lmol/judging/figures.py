@@ -1,11 +1,10 @@
 """Figures of answers about pairs, and of the scores of test images that are made from them."""
 
 import itertools
-import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -22,22 +21,15 @@ from pipelines.workloads.lmol.pairs import label
 BINS = 10  # of margin, equally full
 TRIPLES = 1000
 PRISTINE = "pristine"  # the family of photos that are not degraded
+Figures = dict[str, Any]  # of answers, by name
 
 
-class PairFigures(TypedDict):
-    """Figures of answers about pairs."""
+def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> Figures:
+    """Return figures of probabilities (P, 3) for labels (P,), `nll` in nats.
 
-    accuracy: float
-    macro_f1: float
-    nll: float  # nats
-    calibration_error: float  # of the answer given, over ten bins of its probability (Guo et al. 2017)
-    reliability: list[dict[str, float]]  # those bins, as far as they are not empty
-    confusion: list[list[int]]
-    classes: dict[str, dict[str, float]]
-
-
-def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> PairFigures:
-    """Return figures of probabilities (P, 3) for labels (P,)."""
+    The calibration error is that of the answer given, over ten bins of its probability (Guo et al. 2017), which are
+    `reliability` as far as they are not empty.
+    """
     probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)  # exact, which those of float32 are not
     answers = probabilities.argmax(axis=1)
     right = answers == labels
@@ -81,7 +73,7 @@ def position_bias(given: np.ndarray, swapped: np.ndarray) -> tuple[float, list[f
     """Return the share of First less Second in both orders of each pair, 0 without a bias, and its 95 % interval."""
     sign = np.array([1, -1, 0])
     lean = (sign[given.argmax(axis=1)] - sign[swapped.argmax(axis=1)]) / 2
-    half = statistics.Z95 * lean.std() / math.sqrt(len(lean))
+    half = statistics.Z95 * lean.std() / len(lean) ** 0.5
     return float(lean.mean()), [float(lean.mean() - half), float(lean.mean() + half)]
 
 

@@ -19,11 +19,12 @@ from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, Listed, Rows
 TABLES = (".csv", ".tsv", *WHOLE)  # and lists in .txt
 # Of tables, by what they hold: answers about pairs, scores, and what `ask.py` writes, a ranking and pairs to label.
 ANSWERS, SCORES, RANKING, UNLABELLED, UNKNOWN = "answers", "scores", "ranking", "unlabelled", "unknown"
+Wanted = Sequence[str] | str | None  # data.attributes, else data.attribute
 
 
-def find_table(source: str, columns: Mapping[str, str], attributes: Sequence[str] = ()) -> Path:
+def find_table(source: str, columns: Mapping[str, str], attributes: Wanted = ()) -> Path:
     """Return the table of `data.source`: itself, one in the folder or above it, or a folder that holds one per rank."""
-    columns = {**columns, "score": attributes[0]} if attributes else columns
+    columns = {**columns, "score": attributes[0]} if attributes and not isinstance(attributes, str) else columns
     path = Path(source)
     if path.is_dir():
         kinds = {each: kind_of(each, columns) for each in _tables(path)}
@@ -78,7 +79,7 @@ def kind_of(table: Path, columns: Mapping[str, str] | None) -> str:
     return UNKNOWN if not layout else RANKING if {"low", "high"} <= set(rows_of(table)[0]) else SCORES
 
 
-def files_of(source: str, columns: Mapping[str, str], attributes: Sequence[str] = ()) -> list[Path]:
+def files_of(source: str, columns: Mapping[str, str], attributes: Wanted = ()) -> list[Path]:
     """Return a user's files behind `data.source`: the table, and those of its images that exist."""
     if source in EMBEDDED or not Path(source).exists():
         return []
@@ -127,26 +128,32 @@ def _mentions(table: Path, images: AbstractSet[str]) -> bool:
 
 
 def by_attribute(
-    table: Path, columns: Mapping[str, str] | None, attributes: Sequence[str], root: Path | None = None, rows: Rows = ()
+    table: Path, columns: Mapping[str, str] | None, attributes: Wanted, root: Path | None = None, rows: Rows = ()
 ) -> list[Listed]:
     """Return what a table lists, as `read_table` does, for each attribute; once, of the only one, if none is named.
 
     An image without a score in one of them is not listed for it. UserError for an attribute that is not there.
     """
+    word, named = (attributes, ()) if isinstance(attributes, str) else (None, attributes or ())
     if table.is_dir() and not rows and not lists_in(table):
-        if not attributes:
+        if not named:
             return [read_table(table, columns, root)]
         raise UserError(f"data.attributes: {table} has a folder per rank, of one attribute; leave data.attributes out")
     header, rows = (list(rows[0][1]), rows) if rows else rows_of(table)
-    about = next((name for name in header if plain(name) == "attribute" and name not in attributes), "")
-    if not attributes:
+    about = next((name for name in header if plain(name) == "attribute" and name not in named), "")
+    # A word is a column of scores, or what rows are about, or else only what the table's scores are called.
+    if word and "score" not in (columns or {}) and plain(word) not in USUAL["label"]:
+        if column := next((name for name in header if name.casefold() == word.casefold()), None):
+            columns = {**(columns or {}), "score": column}
+        named = sorted({row[about] for _, row in rows if about and row[about].casefold() == word.casefold()})[:1]
+    if not named:
         if len(kinds := {row[about] for _, row in rows if about}) > 1:
-            each = f"data.attributes=[{','.join(sorted(kinds))}] or one of them, in ask.py as data.attribute=NAME"
+            each = f"data.attribute={min(kinds)}, or in training data.attributes=[{','.join(sorted(kinds))}]"
             raise UserError(f"{table}: the column {about} has rows about {len(kinds)} attributes; give {each}")
         return [read_table(table, columns, root, rows)]
-    other = {name for name in header if plain(name) in USUAL["std"]} | {*attributes}  # whose spread, nobody says
+    other = {name for name in header if plain(name) in USUAL["std"]} | {*named}  # whose spread, nobody says
     found = []
-    for name in attributes:
+    for name in named:
         if name in header:
             own = [(line, {k: v for k, v in row.items() if k not in other - {name}}) for line, row in rows if row[name]]
         else:

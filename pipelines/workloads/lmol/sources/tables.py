@@ -29,8 +29,10 @@ LABELS = {"first": FIRST, "second": SECOND, "similar": SIMILAR}
 ALSO = {word: LABELS[label] for label, words in FORMS["labels"].items() for word in words}
 TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")
 NAMES = {"image", "first", "second", "winner", "loser"}  # what columns of images hold
+SCORES = {"score", "score1", "score2"}
 Rows = Sequence[tuple[int, dict[str, str]]]  # (line, {column, or what it holds: value})
 COMMA = re.compile(r"[-+]?(?:0?,|\d+,(?!\d{3}$))\d+")  # a decimal one: 1,234 may be a thousand
+SCALE = re.compile(r"\s*(%|/\s*\d+)?$")  # behind a score: 76%, 7.6/10
 MOST_VOTES = 1000  # that one row may stand for
 
 
@@ -70,8 +72,7 @@ def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None
     named = [(line, {holds: row[column] for holds, column in used.items()}) for line, row in rows]
     for _, row in named:
         row |= {name: _plain(root, row[name]) for name in NAMES & used.keys()}
-        if COMMA.fullmatch(row.get("score", "")):
-            row["score"] = row["score"].replace(",", ".")
+    notes += _without_scale([row for _, row in named])
     moved, found = located(dict.fromkeys(row[name] for name in NAMES & used.keys() for _, row in named), root)
     for _, row in named:
         row |= {name: moved[row[name]] for name in NAMES & used.keys() if row[name] in moved}
@@ -88,6 +89,16 @@ def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None
     for name in listed.refused:
         del listed.scores[name]
     return listed
+
+
+def _without_scale(rows: Sequence[dict[str, str]]) -> list[str]:
+    """Write scores with a decimal point, and without the one scale that may stand behind each; return a note on it."""
+    cells = [(row, name) for row in rows for name in SCORES & row.keys() if row[name]]
+    scales = {match[1] for row, name in cells if (match := SCALE.search(row[name]))}
+    for row, name in cells:
+        text = SCALE.sub("", row[name]) if len(scales) == 1 else row[name]
+        row[name] = text.replace(",", ".") if COMMA.fullmatch(text) else text
+    return [f"scores are read without the scale behind each, {scale}" for scale in scales if scale and len(scales) == 1]
 
 
 def _plain(root: Path, name: str) -> str:
@@ -234,8 +245,8 @@ def _number(table: Path, line: int, column: str, text: str) -> float:
 
 def ranks(folder: Path) -> dict[Path, str]:
     """Return the folders in a folder that hold images, with the number at the beginning of their names, or ""."""
-    inside = (each for each in sorted(folder.iterdir()) if each.is_dir())
-    found = [each for each in inside if any(path.suffix.lower() in ENDINGS for path in each.iterdir())]
+    inside = sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+    found = [each for each in inside if _images_in(each)]
     return {each: "".join(re.findall(r"\A-?\d+(?:\.\d+)?", each.name)) for each in found}
 
 
@@ -248,11 +259,14 @@ def _of_ranks(folder: Path) -> Listed:
         way = "name the folders of images by their rank, as 1-poor, 2-fair, 3-good, or give a CSV"
         raise UserError(f"data.source={folder}: there is no CSV, and {but} rank; {way}")
     for each, rank in found.items():
-        for path in sorted(each.iterdir()):
-            if path.suffix.lower() in ENDINGS:
-                listed.add(f"{each.name}/{path.name}", rank)
+        for path in _images_in(each):
+            listed.add(f"{each.name}/{path.name}", rank)
     listed.notes.append(f"images are scored by their folders: {', '.join(each.name for each in found)}")
     return listed
+
+
+def _images_in(folder: Path) -> list[Path]:
+    return sorted(each for each in folder.iterdir() if each.suffix.lower() in ENDINGS and not each.name.startswith("."))
 
 
 def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[str]]:
@@ -304,6 +318,8 @@ def home(table: Path, source: Path | None = None) -> Path:
 def within(folder: Path, name: str) -> Path:
     """Return the path of the image called `name` in a CSV of `folder`; ValueError if it lies elsewhere."""
     path = folder / name
-    if not name or "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
+    if not name:
+        raise ValueError("no image is named in its row")
+    if "\0" in name or not path.resolve().is_relative_to(folder.resolve()):
         raise ValueError(f"not below {folder}, the folder of the CSV; move the CSV to a folder above all of its images")
     return path

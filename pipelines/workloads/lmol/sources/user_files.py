@@ -43,7 +43,7 @@ def read_user_files(data: Data, path: Path) -> ImageSet:
     """Return the images that the user's CSV lists, except those that cannot be used, which the facts name."""
     table = find_table(data.source, data.columns.given(), data.attributes)
     root = home(table, Path(data.source))
-    listed = by_attribute(table, data.columns.given(), data.attributes, root)
+    listed = by_attribute(table, data.columns.given(), data.attributes or data.attribute, root)
     if Path(data.source).is_dir():
         lists = lists_in(table) if table.is_dir() else []
         names = [name for each in listed for name in (*each.scores, *each.refused) if "\0" not in name]
@@ -57,7 +57,8 @@ def read_packed(data: Data, path: Path) -> ImageSet:
     source = Path(data.source)
     with tempfile.TemporaryDirectory() as cache:
         column, rows, find = packed.opened(source, data.columns.image, cache)
-        listed = by_attribute(source, {**data.columns.given(), "image": column}, data.attributes, source, rows)
+        columns = {**data.columns.given(), "image": column}
+        listed = by_attribute(source, columns, data.attributes or data.attribute, source, rows)
         return _image_set(data, path, source, listed, find)
 
 

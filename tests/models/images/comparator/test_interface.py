@@ -155,7 +155,8 @@ def test_a_folder_is_ranked_with_intervals(tmp_path):
 
 
 def test_a_folder_without_images_is_refused_and_broken_ones_are_set_aside(tmp_path):
-    with pytest.raises(ValueError, match="holds no images"):
+    (tmp_path / "._torn.png").write_bytes(b"what macOS leaves on other disks")
+    with pytest.raises(ValueError, match="this folder holds no file that ends in"):
         brightness().rank(tmp_path)
     (tmp_path / "torn.png").write_bytes(b"not a picture")
     with pytest.raises(ValueError, match=r"none of the 1 images .*torn\.png"):

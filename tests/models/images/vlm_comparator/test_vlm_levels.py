@@ -63,7 +63,7 @@ def test_a_score_takes_one_pass_and_is_the_same_when_read_back(question, lora, t
     assert torch.equal(again.score(some_images(5))[0], scores)
     assert torch.equal(again(**again.example()), model(**model.example()))
     rows.clear()
-    model.score_by_comparisons(model.encode_all(some_images(5)), budget=4)
+    model.score_encoded(model.encode_all(some_images(5)), budget=4, compared=True)
     assert model.compared == 5 * 4 * 2
     assert sum(count for count, _ in rows) > 5
 

@@ -29,6 +29,18 @@ def test_adapters_reach_no_vision_weight_and_are_all_that_is_stored(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_transformers_that_would_ignore_the_images_is_refused(monkeypatch):
+    from transformers import LlavaForConditionalGeneration
+
+    def older(self, input_ids=None, pixel_values=None, **others):
+        """Take what it does not know, as versions did before they knew such features."""
+
+    monkeypatch.setattr(LlavaForConditionalGeneration, "forward", older)
+    with pytest.raises(ValueError, match=r"ignores features of images .* pip install 'transformers>=5.23'"):
+        make()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("lora", [False, True])
 def test_mixed_precision_answers_with_and_without_gradients(lora):
     model = make(lora=lora)

@@ -8,7 +8,7 @@ from scipy.stats import norm, spearmanr
 
 from models.images.people import many_images
 from models.images.people.many_images import Sampled, SampledUncertainty, fit_many
-from models.images.people.preferences import UNKNOWN, Posterior, Prior, Uncertainty, fit, next_pairs
+from models.images.people.preferences import ALIKE, UNKNOWN, Posterior, Prior, Uncertainty, fit, next_pairs
 from models.images.people.propagation import averaged
 from models.images.people.raters import DISCRIMINATION, LEAN, LEAST, SPREAD, Raters, fitted, updated
 from tests.workloads.lmol.people.test_preferences import alike, answered, random_pairs
@@ -88,7 +88,7 @@ def test_sparse_matrices_find_what_dense_ones_do(share):
     features, scores, _ = alike(150, generator)
     prior = Prior(np.zeros(150), np.full(150, 3.0), features, share, 0.8)
     rows = answered(scores, random_pairs(900, 150, generator), generator)
-    dense, sparse = fit(rows, prior), fit_many(rows, prior)
+    dense, sparse = fit(rows, prior), fit_many(rows, prior, heard=ALIKE)
     assert isinstance(sparse, Sampled)
     np.testing.assert_allclose(sparse.scores, dense.scores, atol=0.02)
     assert abs(sparse.tie - dense.tie) < 0.01

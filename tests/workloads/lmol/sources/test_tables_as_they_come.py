@@ -84,6 +84,11 @@ def test_ratings_of_several_raters_are_averaged_and_their_spread_is_kept(tmp_pat
     assert (found.errors > 0.2).all()  # raters who agree about an image may be wrong too
 
 
+def test_a_count_that_is_no_number_is_named(tmp_path):
+    said = refusal(given(tmp_path, "image,score,std,count\na.png,1,0.5,25\nb.png,2,0.8,many\n"))
+    assert "scores.csv, line 3: count is 'many', which is not a number" in said
+
+
 def test_a_standard_deviation_needs_a_count(tmp_path):
     found = read(data(given(tmp_path, "image,score,std,count\na.png,1,0.5,25\nb.png,2,0.8,16\n")))
     assert found.errors == pytest.approx([0.1, 0.2], abs=0.03)  # an image's own, drawn to that of all
@@ -191,9 +196,13 @@ def test_a_folder_per_rank_scores_its_images(tmp_path):
     for seed, name in enumerate(("1-poor/a.png", "1-poor/b.png", "10/c.png")):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         picture(seed).save(tmp_path / name)
-    found = read(data(tmp_path))
+    (tmp_path / ".thumbnails").mkdir()
+    for hidden in (".thumbnails/a.png", "10/._c.png"):
+        (tmp_path / hidden).write_bytes(b"")
+    found = read(data(tmp_path, attribute="quality"))
     assert found.names == ["1-poor/a.png", "1-poor/b.png", "10/c.png"]
     assert found.scores.tolist() == [1, 1, 10]
+    assert not found.facts["quarantined"]
     (tmp_path / "10").rename(tmp_path / "good")
     assert "the folder good does not begin with a rank" in refusal(tmp_path)
 
@@ -278,3 +287,55 @@ def test_a_table_with_a_damaged_row_is_not_passed_over_for_another(tmp_path):
     (tmp_path / "scores.csv").write_text('image,score\na.png,1\n"b"x.png,3\n')
     (tmp_path / "zz_old.csv").write_text("image,score\na.png,2\nb.png,1\n")
     assert "scores.csv, line 3: this is not CSV" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "attribute", "scores"),
+    [
+        ("image,quality,beauty\na.png,1,8\nb.png,2,7\n", "beauty", [8, 7]),
+        ("image,quality,Beauty\na.png,1,8\nb.png,2,7\n", "beauty", [8, 7]),
+        ("image,level\na.png,1\nb.png,2\n", "level", [1, 2]),
+        ("image,attribute,score\na.png,beauty,8\na.png,quality,1\nb.png,beauty,7\nb.png,quality,2\n", "beauty", [8, 7]),
+        ("image,score,beauty\na.png,1,8\nb.png,2,7\n", "sharpness", [1, 2]),  # a word for the scores
+    ],
+)
+def test_images_are_ranked_by_the_column_or_the_rows_of_the_attribute(tmp_path, text, attribute, scores):
+    found = read(data(given(tmp_path, text), attribute=attribute))
+    assert (found.attribute, [float(score * found.unit) for score in found.scores]) == (attribute, scores)
+
+
+def test_a_word_for_what_is_ranked_may_be_the_name_of_the_answers_or_of_another_column(tmp_path):
+    given(tmp_path, "image,quality,beauty\na.png,1,8\nb.png,2,7\n")
+    found = read(data(tmp_path, attribute="beauty", columns=Columns(score="quality")))
+    assert (found.attribute, found.scores.tolist()) == ("beauty", [1, 2])
+    (tmp_path / "scores.csv").unlink()
+    found = read(
+        data(given(tmp_path, "image,quality,std,count\na.png,1,0.5,25\nb.png,2,0.8,16\n"), attribute="quality")
+    )
+    assert found.errors == pytest.approx([0.1, 0.2], abs=0.03)
+    (tmp_path / "scores.csv").unlink()
+    found = read(data(given(tmp_path, "img1,img2,preference\na.png,b.png,First\n"), attribute="preference"))
+    assert (found.scored, found.labels.tolist()) == (False, [[0, 1, FIRST]])
+
+
+@pytest.mark.parametrize("written", ["{}%", "{}/10", "{} / 10", "{} %"])
+@pytest.mark.parametrize("points", [("7.6", "8"), ("7,6", "8,0")])
+def test_scores_of_one_scale_are_read_without_it(tmp_path, written, points):
+    one, two = map(written.format, points)
+    found = read(data(given(tmp_path, f"image;score\na.png;{one}\nb.png;{two}\nc.png;\n")))
+    assert [float(score * found.unit) for score in found.scores] == [7.6, 8]
+    assert any("without the scale behind each" in note for note in found.facts["columns"])
+    assert list(found.facts["quarantined"]) == ["c.png"]
+
+
+def test_scores_of_several_scales_are_not(tmp_path):
+    found = read(data(given(tmp_path, "image,score\na.png,76%\nb.png,7.6/10\nc.png,8\nd.png,9\n")))
+    assert found.names == ["c.png", "d.png"]
+    assert "its score is '76%', which is not a number" in found.facts["quarantined"]["a.png"]
+    assert not any("scale" in note for note in found.facts["columns"])
+
+
+def test_scores_of_pairs_are_read_as_those_of_images_are(tmp_path):
+    text = 'img1,img2,score1,score2,label\na.png,b.png,"7,5/10",2/10,First\nb.png,c.png,2/10,9/10,Second\n'
+    found = read(data(given(tmp_path, text)))
+    assert [float(score * found.unit) for score in found.scores] == [7.5, 2, 9]

@@ -36,7 +36,7 @@ def test_every_unusable_image_is_named_with_its_reason_and_the_rest_is_used(tmp_
     Image.fromarray(np.linspace(0, 65535, 24 * 24).reshape(24, 24).astype(np.uint16)).save(tmp_path / "deep.png")
     picture(8).save(tmp_path / "moving.gif", save_all=True, append_images=[picture(9)])
     bad = {"tiny.png": "1", "huge.png": "1", "cut.png": "1", "text.png": "1", "missing.png": "1", "../up.png": "1"}
-    bad |= {"word.png": "good", "nothing.png": "nan", "blank.png": "", "/etc/hostname": "1"}
+    bad |= {"word.png": "good", "nothing.png": "nan", "blank.png": "", "/etc/hostname": "1", "": "1"}
     usable = {"cmyk.jpg": "4", "deep.png": "5", "moving.gif": "6"}
     table(tmp_path / "scores.csv", ("image", "score"), *{**good, **bad, **usable}.items())
     found = read(data(tmp_path))
@@ -52,6 +52,7 @@ def test_every_unusable_image_is_named_with_its_reason_and_the_rest_is_used(tmp_
         "missing.png": "there is no such file",
         "../up.png": "not below",
         "/etc/hostname": "not below",
+        "": "no image is named in its row",
         "word.png": "'good', which is not a number",
         "nothing.png": "'nan', which is not a number",
         "blank.png": "'', which is not a number",
