@@ -39,12 +39,7 @@ UNTRAINED = "train it first, or give another run"
 def main() -> None:
     """Run the command."""
     try:
-        known = parser()
-        if "_ARGCOMPLETE" in os.environ:
-            import argcomplete
-
-            argcomplete.autocomplete(known, always_complete_options=False, default_completer=completed)  # type: ignore[arg-type] # any function will do
-        args = known.parse_args()
+        args = parser().completing(completed).parse_args()
         add_workload(args.workload or recorded_folder(args.run))
         extra = {"merged": args.merged, "license": args.license, "push": args.push}
         extra |= {"format": args.code, "board": args.board}

@@ -17,6 +17,8 @@ def begin(out: Path, files: Mapping[str, bytes], *model_folders: Path) -> None:
     stored: dict[str, str] = {}
     if out.resolve() in [folder.resolve() for folder in model_folders]:
         raise ValueError(f"--out {out} is the model's own folder; give another")
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is no folder; give another")
     if (earlier := out / NAME).is_file():
         try:
             stored = {name: facts["sha256"] for name, facts in json.loads(earlier.read_bytes())["files"].items()}

@@ -70,7 +70,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
     text = model.tokenizer.decode(ids + tokens)
     facts = {
         **identity("rp2040", run, model_folder, model),
-        "flash_bytes": len(files[UF2]) // len(chosen) // uf2.BLOCK * uf2.PAGE,
+        "flash_bytes": len(files[UF2]) // len(chosen) // uf2.BLOCK * settings.PAGE,
         "sram_bytes": sram,  # without the stack of half a kilobyte, which has memory banks of its own
         "quantization": error,
         # What a device has to answer to a fixed prompt.

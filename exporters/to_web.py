@@ -35,21 +35,24 @@ TEMPLATES = Environment(
 
 def export(run: Path, model_folder: Path, out: Path) -> str:
     """Write the page and the manifest; show the link in the run's report, if there is one."""
-    model = io.load(model_folder)
-    line = write(pack(model, run), model, run, model_folder, out)
+    packed = pack(model := io.load(model_folder), run)
+    export_folder.begin(out, {PAGE: page(packed, run).encode()}, model_folder)
+    facts = identity("web", run, model_folder, model)
+    sizes = {name: len(content) for name, content in packed.files.items()}
+    size = export_folder.finish(out, [PAGE], {**facts, "model_bytes": sizes, "expected": packed.expected})
     _link(run, out)
-    return line
+    return f"{out / PAGE}: {facts['num_parameters']:,} parameters, {size:,} bytes; open it in a browser"
 
 
-def write(packed: Packed, model: io.Model, run: Path, model_folder: Path, out: Path, back: str = "") -> str:
-    """Write the page, with a link `back` to others if there are any, and the manifest; return what was written."""
+def page(packed: Packed, run: Path, back: str = "") -> str:
+    """Return the page, with a link `back` to others if there are any."""
     files = {name: base64.b64encode(gzip.compress(content, mtime=0)).decode() for name, content in packed.files.items()}
     about = {**packed.about, "panels": [f"{name}Panel" for name in (packed.panel, *packed.further_panels) if name]}
     carried = {"config": packed.config, "about": about, "expected": packed.expected, "files": files}
     scripts = [browser.FOLDER / f"{name}.js" for name in ("elements", packed.panel) if name]
     scripts += [FOLDER / name for name in (*packed.kernels, "page.js")]
     script = "\n".join(path.read_text() for path in scripts)
-    page = TEMPLATES.get_template("page.html").render(
+    return TEMPLATES.get_template("page.html").render(
         title=title(run),
         heading=packed.heading,
         said=packed.said,
@@ -59,11 +62,6 @@ def write(packed: Packed, model: io.Model, run: Path, model_folder: Path, out: P
         # No text in it can end the element that holds it.
         model=Markup(json.dumps(carried, allow_nan=False).replace("<", "\\u003c")),
     )
-    export_folder.begin(out, {PAGE: page.encode()}, model_folder)
-    facts = identity("web", run, model_folder, model)
-    sizes = {name: len(content) for name, content in packed.files.items()}
-    size = export_folder.finish(out, [PAGE], {**facts, "model_bytes": sizes, "expected": packed.expected})
-    return f"{out / PAGE}: {facts['num_parameters']:,} parameters, {size:,} bytes; open it in a browser"
 
 
 def export_together(run: Path, folders: Mapping[Path, Path], out: Path) -> str:

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pydantic
@@ -62,13 +62,6 @@ MOST_CONFIG, DEEPEST = 2**23, 64  # bytes of a config, which may hold a tokenize
 SHOWN = 400  # characters of what a file says in an error
 
 Config = TypeVar("Config", bound="DataclassInstance")
-
-
-class Described(TypedDict):
-    """A parsed config.json."""
-
-    family: str
-    config: dict[str, object]
 
 
 def save(
@@ -158,8 +151,8 @@ def config_from(cls: type[Config], values: Mapping[str, object]) -> Config:
     return cls(**values)
 
 
-def described(folder: Path) -> Described:
-    """Return the parsed config.json. Raises ValueError if it is missing or wrong."""
+def described(folder: Path) -> dict[str, Any]:
+    """Return the parsed config.json, which has a family and a config. Raises ValueError if it is missing or wrong."""
     path = folder / CONFIG
     absent = f"no model in {folder}: there is no {CONFIG}; a trained run keeps its model in RUN/model/best"
     data = _read(path, absent, MOST_CONFIG + 1)
@@ -175,7 +168,7 @@ def described(folder: Path) -> Described:
         name = printable(str(name), SHOWN)
         own = "if it is your own, import its package first, or give an exporter its folder: --workload FOLDER"
         raise ValueError(f"{path}: unknown family {name!r}; known families: {', '.join(FAMILIES)}; {own}")
-    return Described(family=name, config=found["config"])
+    return found
 
 
 def _read(path: Path, absent: str, most: int = -1) -> bytes:

@@ -1,6 +1,6 @@
 """Choosing the next token of a language model, and ending a text."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -72,14 +72,15 @@ class Certain:
         return text[: len(text) - kept]
 
 
-def until(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
-    """Yield `pieces` up to the first of `stops`; what may be one's beginning is held back until that is decided."""
+def until(pieces: Iterable[str], stops: Sequence[str]) -> Generator[str, None, bool]:
+    """Yield `pieces` up to the first of `stops`, and return whether there was one; what may begin one is held back."""
     certain = Certain(stops)
     for piece in pieces:
         yield certain.grown(piece)
         if certain.ended:
-            return
+            return True
     yield certain.held
+    return False
 
 
 def answer(prompt: str, text: str, count: int, length: int) -> dict[str, Plain]:

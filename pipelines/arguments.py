@@ -6,7 +6,6 @@ They are parsed before torch is imported, so that help and refusals come at once
 import argparse
 import contextlib
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -25,7 +24,6 @@ from pipelines.engine.workload import Workload
 from pipelines.inventory import found
 from pipelines.run.folder import Run
 
-FINISHED = re.compile(r"""\s[\w.]+=("[^"]*"|'[^']*'|[^\s"'])*(?=\s)""")  # words key=value before the last
 RESTARTS = ("TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")  # by torchrun after a failure, and by Slurm
 
 
@@ -43,7 +41,7 @@ def parse(
     """
     known = parser(description, resume, steps)
     further(known)
-    args = offered(known).parse_intermixed_args(argv)
+    args = known.completing(complete).parse_intermixed_args(argv)
     if args.help or args.keys is not None:
         show(_help(known, args))
     if not args.workload:
@@ -136,18 +134,6 @@ def _selected(groups: Sequence[key_help.Group], prefix: str) -> list[key_help.Gr
         hint = f"did you mean {near[0]}?" if near else f"sections: {', '.join(g.name for g in groups if g.name)}"
         raise UserError(f"--keys {prefix}: no key starts with it; {hint}")
     return [group for group in chosen if group.keys]
-
-
-def offered(parser: Parser) -> Parser:
-    """Return a parser; where a shell asks what may end the command line, print that and leave."""
-    if "_ARGCOMPLETE" in os.environ:
-        import argcomplete
-
-        # argcomplete takes options after such words for the end of them, which parse_intermixed_args does not.
-        line = FINISHED.sub(" ", os.environ["COMP_LINE"])
-        os.environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
-        argcomplete.autocomplete(parser, always_complete_options=False, default_completer=complete)  # type: ignore[arg-type] # any function will do
-    return parser
 
 
 def complete(prefix: str, action: argparse.Action, parser: Parser, parsed_args: argparse.Namespace) -> list[str]:

@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("--next", metavar="FILE", type=Path, help="CSV to write these pairs to")
     parser.add_argument("--ranking", metavar="FILE", type=Path, help="CSV to write the ranking to")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the pairs that are considered; 0")
-    args = arguments.offered(parser).parse_intermixed_args()
+    args = parser.completing(arguments.complete).parse_intermixed_args()
     if not (args.next or args.ranking):
         parser.error("nothing to write: give --next FILE, --ranking FILE, or both")
     if args.next and args.ranking and args.next.resolve() == args.ranking.resolve():

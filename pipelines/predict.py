@@ -53,7 +53,7 @@ class Outcome(NamedTuple):
 def main() -> None:
     """Run the command."""
     known = parser()
-    args = arguments.offered(known).parse_intermixed_args()
+    args = known.completing(arguments.complete).parse_intermixed_args()
     if args.help:
         further = command_inputs.described(workloads.inputs(args.workload)) if args.workload else ()
         arguments.show(known.format_help().rstrip() + "\n".join(f"\n\n{head}\n\n{text}" for head, text in further))
@@ -63,8 +63,9 @@ def main() -> None:
     paths, settings, fields = command_inputs.sorted_out(args.words, inputs)
     if args.csv and (args.stream or not args.csv.parent.is_dir()):
         raise UserError(f"--csv {args.csv}: {'leave out --stream' if args.stream else 'there is no such folder'}")
-    if args.csv and (args.csv.is_dir() or args.csv.resolve() in map(Path.resolve, paths)):
-        raise UserError(f"--csv {args.csv}: this is a folder or an input; give another file, as in --csv answers.csv")
+    if args.csv and (args.csv.resolve() in map(Path.resolve, paths) or not replaceable(args.csv)):
+        other = "this is a folder, an input or another file than answers"
+        raise UserError(f"--csv {args.csv}: {other}; give a new one, as in --csv answers.csv")
     pipe = None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer
     if not paths and not fields and pipe is None:
         raise UserError("no input: give files, folders, key=value words or a pipe; see --help")
@@ -148,6 +149,14 @@ def _text(model: trained.Trained, given: Iterator[Given], settings: dict[str, ob
 
 def _located(given: Given, error: str) -> str:
     return error if error.startswith(given.source) else f"{given.source}: {error}"
+
+
+def replaceable(path: Path) -> bool:
+    """Return whether a table may be written to a path: what is there is nothing, or an earlier one."""
+    if not path.is_file():
+        return not path.exists()
+    with path.open("rb") as file:
+        return file.read(7).strip() in (b"", b"source,")
 
 
 class Table:

@@ -39,7 +39,7 @@ def main() -> None:
     cleaned.add_argument("runs", nargs="*", metavar="RUN", help="to remove; none: what no run needs any more")
     cleaned.add_argument("--checkpoints", action="store_true", help="also those of done runs; of RUN, only these")
     cleaned.add_argument("--yes", action="store_true", help="remove it; without, only show it")
-    args = arguments.offered(parser).parse_args()
+    args = parser.completing(arguments.complete).parse_args()
     arguments.end_quietly()
     if args.command == "compare":
         from pipelines.inventory import compare  # with numpy and matplotlib

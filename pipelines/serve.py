@@ -85,7 +85,7 @@ def parsed() -> Namespace:
     add("--waiting", type=int, default=256, metavar="N", help="most unanswered requests of a run; 256")
     add("--seconds", type=int, default=60, metavar="N", help="longest time for an answer; 60")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
-    return arguments.offered(known).parse_args()
+    return known.completing(arguments.complete).parse_args()
 
 
 def named(args: Namespace) -> list[str]:
@@ -124,14 +124,14 @@ def opened(word: str, device: str | None, limits: Limits) -> Answering:
         return Answering(trained.find(workload, "", Path(folder), device), "", limits)
     path = Path(word)
     if (path / "config.json").is_file():
-        own = [each for each in workloads.names() if path.resolve().name in shipped.names(each)]
-        ours = own and path.resolve().parent == shipped.FOLDER
-        instead = f"{own[0]}/{path.resolve().name}" if ours else f"WORKLOAD={path}, as in cvrp={path}"
+        name, ours = path.resolve().name, path.resolve().parent == shipped.FOLDER
+        instead = f"{name.partition('-')[0]}/{name}" if ours else f"WORKLOAD={path}, as in cvrp={path}"
         raise UserError(f"{path}: this is a model's folder, not a run's; give {instead}")
     whole = Path(word).parts
     parts = [part for part in whole[whole.index("runs") + 1 if "runs" in whole else 0 :] if part != "members"]
     if len(parts) not in (2, 3):
-        raise UserError(f"{word}: a run is WORKLOAD/NAME, as in cvrp/default, or its folder; see pipelines/runs.py")
+        newest = f"--workload {word} serves the newest" if word in workloads.names() else "see pipelines/runs.py"
+        raise UserError(f"{word}: a run is WORKLOAD/NAME, as in cvrp/default, or its folder; {newest}")
     workloads.inputs(parts[0])  # refuses an unknown workload
     run = Run(parts[0], "/".join(parts[1:]))
     if not trained.folders_of(run):
@@ -187,7 +187,7 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
     except (OSError, OverflowError) as error:
-        raise UserError(f"--host {host} --port {port}: cannot listen there ({error}); give another --port") from error
+        raise UserError(f"--host {host} --port {port}: cannot listen there ({error}); give another") from error
 
 
 if __name__ == "__main__":

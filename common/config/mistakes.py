@@ -22,15 +22,15 @@ def problems_of(cls: type[Section], errors: Sequence[ErrorDetails]) -> list[str]
         if item["type"] in ("too_short", "tuple_type") and (key in problems or within):
             continue  # pydantic reports a wrong item as missing, too; a single value was reported before
         problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
-    lines = [f"{key}{', or '.join(messages)}{given}" for key, (messages, given) in problems.items()]
+    lines = [f"{key}{', or '.join(dict.fromkeys(messages))}{given}" for key, (messages, given) in problems.items()]
     more = len(errors) - MOST_ERRORS
     return [*lines, f"and {more} more"] if more > 0 else lines
 
 
 def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
     known = list(dotted(cls))
-    # Pydantic appends the names of union members to the location; they are no keys.
-    parts = [str(part) for part in item["loc"]]
+    # Pydantic puts the names of union members into the location; they are no keys.
+    parts = [str(part) for part in item["loc"] if "[" not in str(part) or part == item["loc"][-1]]
     key = ".".join(parts)
     given = item["input"]
     strange = key.rpartition(".")[2] not in OWN_FILES
@@ -39,8 +39,8 @@ def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
         same = [name for name in known if name.rpartition(".")[2] == parts[-1]]
         near = same or files or difflib.get_close_matches(key, known, 1, 0.5)
         siblings = [name for name in known if name.rpartition(".")[0] == ".".join(parts[:-1])]
-        hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(siblings)}"
-        return f"{printable(key, 200)}: ", f"unknown key; {hint}", f" (given {given_as_text(given)})"
+        hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(siblings)}" * bool(siblings)
+        return f"{printable(key, 200)}: ", f"unknown key{hint}", f" (given {given_as_text(given)})"
     if item["type"] == "missing":
         return f"{key}: ", "it is missing", ""
     while parts and key not in known:

@@ -1,6 +1,8 @@
 """Parser of a command's options: one-line errors with the nearest match."""
 
 import argparse
+import os
+import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
@@ -9,6 +11,8 @@ from common.config.mistakes import nearest
 from common.errors import UserError
 from common.foreign_text import printable
 from common.packages import version
+
+FINISHED = re.compile(r"""\s[\w.]+=("[^"]*"|'[^']*'|[^\s"'])*(?=\s)""")  # words key=value before the last
 
 
 class Parser(argparse.ArgumentParser):
@@ -29,6 +33,17 @@ class Parser(argparse.ArgumentParser):
             elif near := nearest(unknown[0], self._option_string_actions):
                 hint = f"did you mean {near[0]}?"
         raise UserError(f"{printable(message, 200)}; {hint}")
+
+    def completing(self, values: Callable[..., list[str]]) -> "Parser":
+        """Return itself; where a shell asks what may end the command line, print what `values` says, and leave."""
+        if "_ARGCOMPLETE" in os.environ:
+            import argcomplete
+
+            # argcomplete takes options after words key=value for their end, which parse_intermixed_args does not.
+            line = FINISHED.sub(" ", os.environ["COMP_LINE"])
+            os.environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
+            argcomplete.autocomplete(self, always_complete_options=False, default_completer=values)  # type: ignore[arg-type] # any function will do
+        return self
 
     def _as_word(self, option: str) -> str:
         """Return the word key=value that an option was meant as; "" if none."""

@@ -83,8 +83,14 @@ def write_whole(path: Path, *data: bytes | memoryview, more: Iterable[bytes | me
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace `path` with `text` in UTF-8 as `write_whole` does, and make the folders above it."""
+    """Replace `path`, or the file that it links to, by `text` in UTF-8 as `write_whole` does; make its folders.
+
+    Raises UserError for a folder, and for devices and pipes, which would be replaced by a file.
+    """
     with explained(path):
+        if path.exists() and not path.is_file():
+            raise UserError(f"cannot write {path}: it is no file, but a folder or a device; give another")
+        path = path.resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8
 

@@ -6,9 +6,11 @@ erase a sector, so it flashes files with holes wrongly (erratum RP2040-E14).
 
 import struct
 
+from exporters.rp2040.settings import PAGE
+
 FLASH = 0x10000000
 MODEL_OFFSET = 0x10000  # offset of the model in flash; runtime and settings lie before it
-PAGE, BLOCK = 256, 512
+BLOCK = 512
 SETTINGS_OFFSET = MODEL_OFFSET - PAGE
 MEGABYTE = 1024 * 1024
 FAMILY, FAMILY_RP2350 = 0xE48BFF56, 0xE48BFF59  # RP2040; RP2350's ARM cores, secure

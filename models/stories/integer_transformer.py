@@ -216,16 +216,14 @@ class Sampler:
         """Draw the next token for logits (V,)."""
         difference = ((logits.max() - logits) >> self.post).clip(max=65535)
         place = difference * (65536 // self.temperature) >> 8
-        weights = np.where(place < len(EXP), EXP[place.clip(max=len(EXP) - 1)], 0)
+        weights = _exp(place)
         rank = np.empty(len(logits), np.int64)
         rank[np.argsort(-logits, kind="stable")] = np.arange(len(logits))
         while True:
-            state = self.state
-            state ^= state << 13 & 0xFFFFFFFF
-            state ^= state >> 17
-            state ^= state << 5 & 0xFFFFFFFF
-            self.state = state
-            token = int((weights.cumsum() > ((state >> 8) * int(weights.sum()) >> 24)).argmax())
+            self.state ^= self.state << 13 & 0xFFFFFFFF
+            self.state ^= self.state >> 17
+            self.state ^= self.state << 5 & 0xFFFFFFFF
+            token = int((weights.cumsum() > ((self.state >> 8) * int(weights.sum()) >> 24)).argmax())
             if not self.top_k or rank[token] < self.top_k:
                 return token
             weights[rank >= rank[token]] = 0

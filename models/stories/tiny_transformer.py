@@ -5,7 +5,7 @@ It tells them by its trained weights, or in integers as a chip does (`integer_tr
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
@@ -53,6 +53,9 @@ class TinyTransformer(Network):
         """Return the tokens of a prompt."""
         return list(self.tokenizer.encode(prompt.lower() if self.lower_case else prompt).ids)
 
+    def _stops(self, settings: StorySettings) -> list[str]:
+        return [stop.lower() if self.lower_case else stop for stop in settings.stops]
+
     def answers(self, prepared: Sequence[StoryInput], settings: StorySettings) -> list[dict[str, Plain]]:
         """Return what follows each prompt; see `sampling.answer`."""
         known = [self.encoded(given.prompt) for given in prepared]
@@ -64,7 +67,7 @@ class TinyTransformer(Network):
         found = []
         for given, more in zip(prepared, continued, strict=True):
             whole = self.tokenizer.decode(more)
-            text = "".join(sampling.until([whole], settings.stops))
+            text = "".join(sampling.until([whole], self._stops(settings)))
             found.append(sampling.answer(given.prompt, text, len(more) if text == whole else 0, settings.length))
         return found
 
@@ -74,8 +77,13 @@ class TinyTransformer(Network):
         Raises ValueError for an input or settings that cannot be used, when called.
         """
         story, chosen = asked(StoryInput, StorySettings, given, settings)
-        steps = self._steps_by([self.encoded(story.prompt)], [story.item], chosen)
-        return sampling.until(_pieces(self.tokenizer, (tokens[0] for tokens in steps)), chosen.stops)
+        return self._told(self._steps_by([self.encoded(story.prompt)], [story.item], chosen), chosen)
+
+    def _told(self, steps: Iterator[Sequence[int]], settings: StorySettings) -> Generator[str, None, str]:
+        """Yield the text of one story's tokens; return why it ended, as `predict` says it."""
+        tokens, told = itertools.tee(step[0] for step in steps)
+        stopped = yield from sampling.until(_pieces(self.tokenizer, tokens), self._stops(settings))
+        return "stop" if stopped or sum(token != END for token in told) < settings.length else "length"
 
     def _steps_by(
         self, known: Sequence[list[int]], items: Sequence[int], settings: StorySettings

@@ -1,5 +1,6 @@
 """Inputs of a command: files, folders, lines of a pipe, and words `key=value`."""
 
+import contextlib
 import itertools
 import json
 import os
@@ -53,9 +54,9 @@ def described(inputs: Inputs) -> list[tuple[str, str]]:
 
 
 def _value(cls: type[Section], key: str, text: str) -> object:
-    """Return a word's value: the text itself if the key takes text, else as YAML."""
+    """Return a word's value: the text itself if the key takes text, else, or for a list of texts, as YAML."""
     types = {each.name: each.type for group in groups(cls) for each in group.keys}
-    if "text" in types.get(key, ""):
+    if "text" in (kind := types.get(key, "")) and not ("[" in kind and text.startswith("[")):
         return text
     with as_user_error(f"{key}={text}: not a YAML value (", ")"):
         return plain_yaml.parse(os.fsencode(text))
@@ -64,11 +65,12 @@ def _value(cls: type[Section], key: str, text: str) -> object:
 def given(
     paths: Sequence[Path], fields: Mapping[str, object], inputs: Inputs, pipe: IO[bytes] | None
 ) -> Iterator[Given]:
-    """Yield the inputs that the words name, else those from the pipe, as they arrive; shared fields are all files'."""
+    """Yield the inputs that the words name, else those from the pipe, as they arrive; shared fields are all inputs'."""
     shared = {key: value for key, value in fields.items() if key in inputs.shared}
-    if fields and not (paths and fields == shared):
+    alone = fields != shared or not (paths or pipe)  # the fields are an input, and not of files or of a pipe
+    if alone:
         yield Given(FIELDS, fields)
-    for each in _from_files(paths or [PIPE] * (not fields), inputs, pipe):
+    for each in _from_files(paths or [PIPE] * (not alone), inputs, pipe):
         yield each if each.input is None else each._replace(input={**each.input, **shared})
 
 
@@ -87,12 +89,9 @@ def _from_files(paths: Sequence[Path], inputs: Inputs, pipe: IO[bytes] | None) -
 
 
 def _file_of_lines(path: Path, inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:
-    if path == PIPE:
-        yield from of_lines(pipe or (), "-", inputs)
-        return
     try:
-        with path.open("rb") as file:
-            yield from of_lines(file, str(path), inputs)
+        with contextlib.nullcontext(pipe or ()) if path == PIPE else path.open("rb") as lines:
+            yield from of_lines(lines, str(path), inputs)
     except OSError as error:
         yield Given(str(path), None, f"{path}: cannot be read: {error.strerror}")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from common.config import Section, checked, plain_yaml
 from common.errors import UserError, as_user_error
@@ -18,15 +18,8 @@ from pipelines.run.folder import Run
 if TYPE_CHECKING:
     from models.io import Model
 
+Pieces: TypeAlias = "Generator[str, None, str | None]"  # of text; returns why it ended, if that is known
 ALL = "shipped"  # the name of all models of a workload that ship, where it chooses one for each input
-
-
-@runtime_checkable
-class Streaming(Protocol):
-    """A model whose answers are text that can be had piece by piece."""
-
-    def stream(self, given: object, **settings: object) -> Iterator[str]:
-        """Yield the text of the answer. Raises ValueError for unusable settings, when called."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +52,13 @@ class Trained:
                 found |= zip(own, self.models[name].predict(own.values(), len(own), **settings), strict=True)
         return [found[place] for place in range(len(given))]
 
-    def pieces(self, asked: object, settings: Mapping[str, object]) -> Iterator[str]:
+    def pieces(self, asked: object, settings: Mapping[str, object]) -> Pieces:
         """Yield an answer piece by piece; UserError, when called, for misfit settings and models that write no text."""
-        if not isinstance(model := self.models[self.member_for(asked)], Streaming):
+        if (stream := getattr(self.models[self.member_for(asked)], "stream", None)) is None:
             raise UserError(f"{self.name} writes no text, so there is nothing to stream")
         with as_user_error():
-            return model.stream(asked, **settings)
+            pieces: Pieces = stream(asked, **settings)
+        return pieces
 
     def asked(self, given: Given) -> Section:
         """Return an input as the models take it. Raises UserError for an unusable one."""

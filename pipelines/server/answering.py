@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 from common.config import Section, checked
 from common.errors import UserError
 from common.plain import Plain
-from pipelines.answers.trained import Streaming, Trained
-from pipelines.server.continuous_batching import PLACES, Request, Scheduler, Writer
+from pipelines.answers.trained import Pieces, Trained
+from pipelines.server.continuous_batching import PLACES, Request, Scheduler
 from pipelines.server.limits import Limits, Refused, too_large
 
 TURN_SECONDS = 0.5  # that a batch should take at most, if it has several inputs
@@ -32,17 +32,6 @@ MOST_KINDS = 10_000  # of inputs whose times are remembered
 Result = TypeVar("Result")
 
 
-@runtime_checkable
-class Writing(Protocol):
-    """A model that writes texts side by side."""
-
-    def writer(self) -> Writer:
-        """Return the writer with the model's weights as they are now."""
-
-    def prepared(self, given: object, settings: object) -> object:
-        """Return an input as the writer takes it. Raises ValueError for an unusable one."""
-
-
 def usable(answer: dict[str, Plain]) -> dict[str, Plain]:
     """Return an answer that is no error. Raises Refused for one that is."""
     if "error" in answer:
@@ -50,6 +39,7 @@ def usable(answer: dict[str, Plain]) -> dict[str, Plain]:
     return answer
 
 
+Told = Callable[[Plain], object]  # takes why a text ended
 Kind = tuple[str, int]  # of inputs that take about as long as each other
 
 
@@ -118,9 +108,8 @@ class Answering:
         self.wake = asyncio.Event()
         self.open = 0  # unfinished requests, including streams
         self.batches = self.batched = 0  # how often inputs or tokens were computed together, and how many in all
-        first, *others = trained.models.values()
-        self.writing = writing = first if isinstance(first, Writing) and not others else None
-        self.scheduler = Scheduler(writing.writer(), PLACES, self._in_thread, self._count) if writing else None
+        writer = getattr(trained.first, "writer", None) if len(trained.models) == 1 else None
+        self.scheduler = Scheduler(writer(), PLACES, self._in_thread, self._count) if writer else None
 
     @property
     def name(self) -> str:
@@ -130,7 +119,7 @@ class Answering:
     @property
     def streams(self) -> bool:
         """Whether the models write text, which can be sent as it is written."""
-        return all(isinstance(model, Streaming) for model in self.trained.models.values())
+        return all(hasattr(model, "stream") for model in self.trained.models.values())
 
     async def answers(self, inputs: Sequence[object], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
         """Return an answer or an error for each input. Raises Refused, and UserError for misfit settings."""
@@ -145,21 +134,28 @@ class Answering:
         answers = iter(written)
         return [{"error": str(asked)} if isinstance(asked, ValueError) else next(answers) for asked in found]
 
-    async def pieces(self, given: object, settings: Mapping[str, object]) -> AsyncGenerator[str]:
-        """Return the text of an answer piece by piece; close it to give it up. Raises as `answers` does."""
+    async def pieces(self, given: object, settings: Mapping[str, object], ended: Told = bool) -> AsyncGenerator[str]:
+        """Return the text of an answer piece by piece, and call `ended` with why it ended: length or stop.
+
+        Close it to give it up. Raises as `answers` does.
+        """
 
         def begun() -> AsyncGenerator[str]:
             asked, chosen = self.usable(given, settings)
             if self.scheduler:
-                return self.scheduler.pieces(Request([asked], chosen))
-            return self._each(self.trained.pieces(asked, settings))
+                return self.scheduler.pieces(Request([asked], chosen), ended)
+            return self._each(self.trained.pieces(asked, settings), ended)
 
         streamed = self._streamed(await asyncio.to_thread(begun))
         await anext(streamed)  # counted from here on, or refused while the status can still say so
         return streamed
 
-    async def _each(self, pieces: Iterator[str]) -> AsyncGenerator[str]:
-        while (piece := await self._in_thread(lambda: next(pieces, None))) is not None:
+    async def _each(self, pieces: Pieces, ended: Told) -> AsyncGenerator[str]:
+        def all_pieces() -> Iterator[str]:
+            ended((yield from pieces) or "stop")
+
+        following = all_pieces()
+        while (piece := await self._in_thread(lambda: next(following, None))) is not None:
             yield piece
 
     async def _streamed(self, pieces: AsyncGenerator[str]) -> AsyncGenerator[str]:
@@ -190,8 +186,8 @@ class Answering:
         """Return an input as the models take it, or what is wrong with it."""
         try:
             asked: object = self.trained.read(given, files=False)
-            if self.writing:
-                asked = self.writing.prepared(asked, settings)
+            if self.scheduler:
+                asked = self.trained.first.prepared(asked, settings)
         except ValueError as error:  # a UserError is one
             return error
         large = too_large(asked, self.trained.inputs.served)

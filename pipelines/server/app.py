@@ -117,7 +117,7 @@ async def _alive(runs: Sequence[Answering], app: FastAPI) -> AsyncIterator[None]
 
 async def _failed(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    broken = isinstance(error.__cause__, RecursionError | UnicodeDecodeError)
+    broken = error.detail == "There was an error parsing the body"  # by FastAPI
     message = f"the body is not JSON: {error.__cause__}" if broken else error.detail
     if message in ("Not Found", "Method Not Allowed"):  # the latter of any path, from the folder of pages
         path = request.url.path

@@ -82,12 +82,12 @@ class Scheduler:
             await request.done.wait()
             return request.answers()
 
-    async def pieces(self, request: Request) -> AsyncGenerator[str]:
-        """Yield a text as it is written; close this to give it up."""
+    async def pieces(self, request: Request, ended: Callable[[Plain], object] = bool) -> AsyncGenerator[str]:
+        """Yield a text as it is written, then call `ended` with why it ended; close this to give it up."""
         with self._served(request):
             while not request.done.is_set() or not request.written.empty():
                 yield await request.written.get()
-            request.answers()
+            ended(request.answers()[0].get("finish", "stop"))
 
     @contextlib.contextmanager
     def _served(self, request: Request) -> Iterator[None]:

@@ -10,7 +10,7 @@ from common.input_files import Inputs
 
 LONGEST_TEXT = 10_000  # characters of a prompt
 MOST_TOKENS = 1000  # of a completion
-NO_EFFECT = {"user", "metadata", "store", "stream_options"}  # without an effect on the text
+NO_EFFECT = {"user", "metadata", "store"}  # without an effect on the text
 MAX_MILLISECONDS = 10_000  # for each of the rivals
 Body = TypeVar("Body", bound=Section)
 
@@ -94,6 +94,7 @@ class OpenAI(Section):
     seed: int | None = Field(None, description="random seed; null: 0")
     stop: str | tuple[str, ...] | None = Field(None, description="text, or texts, before which a completion ends")
     stream: bool | None = Field(None, description="send the text as it is written, as server-sent events")
+    stream_options: dict[str, object] | None = Field(None, description="include_usage: a stream tells usage at its end")
     n: int | None = Field(None, ge=1, le=128, description="completions per prompt")
     logprobs: bool | int | None = Field(None, description="likeliest tokens to tell with log-probabilities; or if")
     top_logprobs: int | None = Field(None, description="likeliest tokens to tell where logprobs is true")

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -22,25 +22,6 @@ from pipelines.server.sent import Answer, Events
 MOST_SESSIONS = 1000  # sessions kept; of more, those written to least recently go
 LONGEST_SESSION = 400_000  # characters of a session's text
 AT_ONCE = 20_000  # characters of a document read before others are answered
-
-
-@runtime_checkable
-class Suggesting(Protocol):
-    """A model that suggests clauses of documents."""
-
-    def suggest(self, field: str, partial: str, *, document: str) -> Sequence[object]:
-        """Return the best suggestions, as dataclasses."""
-
-    def read_ahead(self, document: str, most: int) -> bool:
-        """Read so many further characters of a document; return whether it is read."""
-
-
-@runtime_checkable
-class Encoding(Protocol):
-    """A model whose tokens are no characters."""
-
-    def encoded(self, prompt: str) -> Sequence[int]:
-        """Return the tokens of a prompt."""
 
 
 class Sessions:
@@ -90,14 +71,14 @@ class Completions:
         run, model = self._form(body.model)
         before = self.sessions.text(body.session) if body.session else body.document
         found: dict[str, object] = {"text": "", "prompt_used": body.partial_text, "suggestions": []}
-        if body.max_length is not None or not isinstance(model, Suggesting):
+        suggests = hasattr(model, "suggest")
+        if body.max_length is not None or not suggests:
             settings = {"length": body.max_length or 200}
             found |= await _completed(run, body.field_type, body.partial_text, settings, before)
-        if isinstance(model, Suggesting):
+        if suggests:
             await self._read(run, model, before)
-            found_ways = await run.run(lambda: model.suggest(body.field_type, body.partial_text, document=before))
-            ways = [vars(way) for way in found_ways]
-            found["suggestions"] = ways
+            told = await run.run(lambda: model.suggest(body.field_type, body.partial_text, document=before))
+            found["suggestions"] = ways = [vars(way) for way in told]
             found["text"] = found["text"] or (ways[0]["text"] if ways else "")
         return Answer(found)
 
@@ -114,8 +95,7 @@ class Completions:
         run, model = self._form(body.model)
         whole = text + body.append
         self.sessions.write(name, whole)
-        if isinstance(model, Suggesting):
-            await self._read(run, model, whole)
+        await self._read(run, model, whole)
         return Answer({"session": name, "characters": len(whole)})
 
     async def end(self, name: str) -> Response:
@@ -123,9 +103,9 @@ class Completions:
         self.sessions.end(name)
         return Answer({"session": name})
 
-    async def _read(self, run: Answering, model: Suggesting, document: str) -> None:
-        """Read a document in pieces, between which others are answered."""
-        while not await run.run(lambda: model.read_ahead(document, AT_ONCE)):
+    async def _read(self, run: Answering, model: Any, document: str) -> None:
+        """Read a document in pieces, between which others are answered, if the model suggests clauses."""
+        while hasattr(model, "suggest") and not await run.run(lambda: model.read_ahead(document, AT_ONCE)):
             pass
 
     async def generate(self, body: schemas.Generate) -> Response:
@@ -133,7 +113,7 @@ class Completions:
         settings = {"length": body.max_length, "temperature": body.temperature}
         return Answer(await _completed(self._form()[0], body.field_type, body.prompt, settings))
 
-    def _form(self, name: str | None = None) -> tuple[Answering, object]:
+    def _form(self, name: str | None = None) -> tuple[Answering, Any]:
         forms = {each: run for each, run in self.runs.items() if "field" in run.trained.inputs.input.model_fields}
         if (run := forms.get(name or next(iter(forms), ""))) is None:
             raise Refused(404, f"no run {name or 'here'} completes forms; those that do: {', '.join(forms) or 'none'}")
@@ -149,68 +129,69 @@ class Completions:
         if body.suffix:
             raise Refused(400, "suffix: the models write from left to right, and cannot lead to a text; leave it out")
         prompts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
-        about = {"id": f"cmpl-{uuid.uuid4().hex}", "object": "text_completion"}
-        return await self._answered(body, prompts, about, about["object"], "text", bool(body.echo))
+        return await self._answered(body, prompts, "text", bool(body.echo))
 
     async def chat(self, body: schemas.Chat) -> Response:
         """Continue the text of a conversation."""
         prompt = "\n\n".join(message.text for message in body.messages if message.text)
-        about = {"id": f"chatcmpl-{uuid.uuid4().hex}", "object": "chat.completion"}
-        return await self._answered(body, [prompt], about, "chat.completion.chunk", "message", False)
+        return await self._answered(body, [prompt], "message", False)
 
-    async def _answered(
-        self, body: schemas.OpenAI, prompts: Sequence[str], about: dict[str, str], chunk: str, key: str, echo: bool
-    ) -> Response:
-        """Return the completions as one object, or as a stream of objects `chunk`; `about` begins both."""
+    async def _answered(self, body: schemas.OpenAI, prompts: Sequence[str], key: str, echo: bool) -> Response:
+        """Return the completions, whose texts stand at `key` as OpenAI has it, as one object or as a stream of them."""
         if (run := self.runs.get(body.model)) is None:
             raise Refused(404, f"no text run {body.model!r} is served; there are {', '.join(self.runs)}")
         asked = [prompt for prompt in prompts for _ in range(body.n or 1)]
         if not 1 <= len(asked) <= self.limits.inputs:
             raise Refused(422, f"{len(asked)} completions are asked for; a request takes 1 to {self.limits.inputs}")
-        made: dict[str, object] = {**about, "created": int(time.time()), "model": body.model}
+        chat = key == "message"
+        made: dict[str, object] = {"id": f"{'chatcmpl' if chat else 'cmpl'}-{uuid.uuid4().hex}"}
+        made |= {"object": "chat.completion" if chat else "text_completion"}
+        made |= {"created": int(time.time()), "model": body.model}
         inputs = [_input(run, prompt, item) for item, prompt in enumerate(asked)]
         headers = {"x-ignored-keys": quote(", ".join(body.ignored())[:1000], safe=", ")} if body.ignored() else {}
         settings = body.settings()
-        if body.stream and body.num_likely is not None:
-            raise Refused(400, "logprobs: streams have none; leave out stream or logprobs")
+        told = "logprobs" in run.trained.inputs.settings.model_fields
+        if body.num_likely is not None and (body.stream or not told):
+            has = "streams have" if told else f"{run.name} has"
+            raise Refused(400, f"logprobs: {has} none; leave out logprobs{' or stream' * told}")
         if not body.stream:
             answers = [usable(answer) for answer in await run.answers(inputs, settings)]
             texts = [prompt * echo + str(answer["text"]) for prompt, answer in zip(asked, answers, strict=True)]
             choices = [_choice(index, key, text, answers[index]["finish"]) for index, text in enumerate(texts)]
             for choice, answer, prompt in zip(choices, answers, asked, strict=True):
                 choice["logprobs"] = _logprobs(answer.get("logprobs"), key, len(prompt) * echo)
-            read, written = _tokens(run, "".join(prompts)), sum(_tokens(run, str(each["text"])) for each in answers)
-            usage = {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
+            usage = _usage(run, prompts, [str(each["text"]) for each in answers])
             return Answer({**made, "choices": choices, "usage": usage}, headers=headers)
 
-        async def pieces() -> AsyncGenerator[dict[str, Plain]]:
-            delta = "delta" if key == "message" else key
+        async def pieces() -> AsyncGenerator[dict[str, object]]:
+            delta, written = "delta" if chat else key, [""] * len(inputs)
             for index, given in enumerate(inputs):
-                async with contextlib.aclosing(await run.pieces(given, settings)) as texts:
+                ends: list[Plain] = []
+                async with contextlib.aclosing(await run.pieces(given, settings, ends.append)) as texts:
                     if not index:
                         yield {}  # begun, or refused while the status can still say so
-                    yield _choice(index, delta, asked[index] * echo)
-                    written = 0
+                    yield {"choices": [_choice(index, delta, asked[index] * echo)]}
                     async for text in texts:
-                        written += len(text)
+                        written[index] += text
                         if text:
-                            yield _choice(index, delta, text)
-                # Of tokens that are no characters, the number is unknown.
-                cut = not isinstance(run.trained.first, Encoding) and written >= body.length
-                yield _choice(index, delta, "", "length" if cut else "stop")
+                            yield {"choices": [_choice(index, delta, text)]}
+                yield {"choices": [_choice(index, delta, "", *ends)]}
+            if (body.stream_options or {}).get("include_usage") is True:
+                yield {"choices": [], "usage": _usage(run, prompts, written)}
 
         streamed = pieces()
         await anext(streamed)
-        made["object"] = chunk
-        response = Events(streamed, lambda choice: {**made, "choices": [choice]}, b"[DONE]", self.limits.seconds)
+        made["object"] = f"{made['object']}{'.chunk' * chat}"
+        response = Events(streamed, lambda part: {**made, **part}, b"[DONE]", self.limits.seconds)
         response.headers.update(headers)
         return response
 
 
-def _tokens(run: Answering, text: str) -> int:
-    """Return how many tokens a text has; those of a model of characters are these."""
-    model = run.trained.first
-    return len(model.encoded(text)) if isinstance(model, Encoding) else len(text)
+def _usage(run: Answering, prompts: Sequence[str], texts: Sequence[str]) -> dict[str, Plain]:
+    """Return how many tokens were read and written; those of a model of characters are these."""
+    encoded = getattr(run.trained.first, "encoded", str)
+    read, written = (sum(len(encoded(each)) for each in part) for part in (prompts, texts))
+    return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
 def _input(run: Answering, prompt: str, item: int) -> dict[str, object]:

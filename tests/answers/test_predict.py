@@ -81,9 +81,10 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
         (["--csv", "t.csv", "--stream", "x.vrp"], ["leave out --stream"]),
         (
             ["--csv", "runs", "x.vrp"],
-            ["--csv runs: this is a folder or an input; give another file, as in --csv answers.csv"],
+            ["--csv runs: this is a folder, an input or another file than answers; give a new one, as in --csv ans"],
         ),
-        (["--csv", "runs/../mine.csv", "mine.csv"], ["mine.csv: this is a folder or an input; give another file"]),
+        (["--csv", "runs/../mine.csv", "mine.csv"], ["mine.csv: this is a folder, an input or another file than"]),
+        (["--csv", "/dev/null", "x.vrp"], ["--csv /dev/null: this is a folder, an input or another file than"]),
         (["--name", "cvrp-20", "--model", "{pretrained}", "x.vrp"], ["--model: not allowed with argument --name"]),
         (["--workload", "tinystories", "promt=Once"], ["promt=Once: unknown key promt; did you mean prompt=Once?"]),
         (["--workload", "crypto", "now=2025-01-16"], ["is a date: give it in ms since 1970, now=1736985600000, or"]),
@@ -292,6 +293,23 @@ def test_objects_are_read_from_ndjson_and_no_line_from_what_is_no_text(tmp_path,
         assert [each.input["prompt"] for each in given("a.txt", "Aé\nB".encode(encoding))] == ["Aé", "B"]
 
 
+def test_fields_that_hold_for_all_files_hold_for_those_that_a_pipe_names(tmp_path):
+    inputs = workloads.inputs("cvrp")
+    (tmp_path / "a.csv").write_text("x,y,demand\n0,0,0\n1,0,2\n0,1,2\n")
+    pipe = io.BytesIO(f"{tmp_path}/a.csv\n".encode())
+    (found,) = command_inputs.given([], {"capacity": 7}, inputs, pipe)
+    assert (found.source, found.input["capacity"], found.input["demands"]) == (f"{tmp_path}/a.csv", 7, [2, 2])
+    for fields, pipe in (({"capacity": 7}, None), ({"capacity": 7, "depot": [0, 0]}, io.BytesIO(b"unread\n"))):
+        assert [dict(each.input) for each in command_inputs.given([], fields, inputs, pipe)] == [fields]
+
+
+def test_a_list_of_texts_is_a_list_and_a_text_may_begin_with_a_bracket():
+    inputs = workloads.inputs("tinystories")
+    _, settings, fields = command_inputs.sorted_out(["stop=[., 'The End']", "prompt=[sic]"], inputs)
+    assert (settings, fields) == ({"stop": [".", "The End"]}, {"prompt": "[sic]"})
+    assert command_inputs.sorted_out(["stop=. A"], inputs)[1] == {"stop": ". A"}
+
+
 def test_many_answers_make_a_table_without_what_a_cell_cannot_hold(tmp_path):
     lines = [json.dumps(problem(number)) for number in range(3)]
     (tmp_path / "many.jsonl").write_text("\n".join([*lines, "{}"]) + "\n")
@@ -303,6 +321,21 @@ def test_many_answers_make_a_table_without_what_a_cell_cannot_hold(tmp_path):
     assert [row["name"] for row in rows] == ["0", "1", "2", ""]
     assert all(float(row["cost"]) > 0 for row in rows[:3])
     assert "depot: it is missing" in rows[3]["error"]
+
+
+def test_a_table_replaces_nothing_but_a_table_of_answers(tmp_path):
+    folder = tmp_path / "lines"
+    folder.mkdir()
+    (folder / "a.txt").write_text("Once\n")
+    words = ("--workload", "tinystories", "length=2", str(folder), "--csv")
+    refused(stage(tmp_path, "predict.py", *words, "lines/a.txt"), "--csv lines/a.txt: this is a folder, an input or")
+    assert (folder / "a.txt").read_text() == "Once\n"
+    (tmp_path / "answers.csv").touch()
+    (tmp_path / "link.csv").symlink_to("answers.csv")
+    for name in ("link.csv", "answers.csv"):
+        assert stage(tmp_path, "predict.py", *words, name).stdout == f"{name}: 1 rows\n"
+        assert (tmp_path / "answers.csv").read_text().startswith(f"source,prompt,text,finish\n{folder}/a.txt:1,Once,")
+    assert (tmp_path / "link.csv").is_symlink()
 
 
 def test_a_ranking_is_a_row_for_each_image_and_plain_objects_are_columns():

@@ -8,6 +8,7 @@ import torch
 from huggingface_hub import ModelCard, constants
 
 from exporters import __main__ as exporters
+from exporters import cards
 from models import io
 from tests.exporters import hub as stand_in
 from tests.exporters.commands import refusal
@@ -110,6 +111,19 @@ def test_the_card_has_the_metadata_of_the_hub_and_the_hubs_library_reads_them(ru
     assert (ours.metric_type, ours.metric_value, ours.dataset_split) == ("cost", 6.25, "test")
     assert (baseline.metric_name, baseline.metric_value) == ("cost: strongest baseline, savings", 6.5)
     assert isinstance(ours, huggingface_hub.EvalResult)
+
+
+def test_the_hub_is_told_the_model_at_its_best_and_the_strongest_of_the_others():
+    rows = {"SVM": 0.9, "siamese": 0.7, "siamese, refined": 0.8, "chance": 0.5}
+    accuracies = {
+        "table": [{"predictor": name, "accuracy": value} for name, value in rows.items()],
+        "decode": "siamese",
+    }
+    best, rival = ("accuracy", "siamese, refined", 0.8), ("accuracy", "strongest baseline, SVM", 0.9)
+    assert cards.headline(accuracies) == [best, rival]
+    losses = {"predictors": [{"of": name, "log_loss": value} for name, value in rows.items()], "decode": "siamese"}
+    found = cards.headline({"ABC": losses})  # the least, of a coin among several
+    assert found == [("log_loss", "siamese", 0.7), ("log_loss", "strongest baseline, chance", 0.5)]
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,17 @@ def test_how_the_run_tells_its_stories_is_how_the_board_begins(run, capsys, monk
     exporters.export("rp2040", run, "best", None)
     _, page, *_ = read_back.split((run / "exports" / "rp2040" / "story.uf2").read_bytes())
     assert page == Settings(0.6, 12, 90, "The cat").pack()
+    for most in (Settings(0.05, 4096, 99_999, "é" * 116), Settings(10.0, 0, 1), Settings(0.0)):
+        assert len(most.pack()) == 256
+    for beyond in (
+        Settings(0.049),
+        Settings(10.1),
+        Settings(top_k=4097),
+        Settings(tokens=0),
+        Settings(prompt="é" * 117),
+    ):
+        with pytest.raises(ValueError, match="does not fit the board, which takes "):
+            beyond.pack()
     for content, said in (
         ("evaluation:\n  temperature: 0.01\n", "evaluation.temperature=0.01 does not fit the board"),
         ("evaluation:\n  temperature: 0.001\n", "evaluation.temperature=0.001 does not fit the board"),

@@ -156,6 +156,11 @@ def test_damage_is_named_with_exit_code_2(run, capsys, monkeypatch):
 def test_the_model_is_not_overwritten_by_its_export(run, capsys, monkeypatch):
     best = run / "model" / "best"
     assert "is the model's own folder" in refusal(capsys, monkeypatch, "safetensors", run, "--out", best)
+    file = best / "config.json"
+    assert (
+        refusal(capsys, monkeypatch, "safetensors", run, "--out", file)
+        == f"error: --out {file} is no folder; give another\n"
+    )
     assert not (best / "README.md").exists()
 
 

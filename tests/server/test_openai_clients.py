@@ -1,6 +1,7 @@
 """Bodies as the packages openai 3.54 and langchain-openai 1.7 send them are answered as these expect it."""
 
 import json
+import random
 import urllib.error
 import urllib.request
 
@@ -12,7 +13,7 @@ from pipelines.server.limits import Limits
 from pipelines.server.schemas import Chat, Completion, Generate
 from tests.server.test_server import MODELS, events, served
 
-MODEL = "bep/small"
+MODEL, STORIES = "bep/small", "tinystories/small"
 # What langchain_openai.OpenAI sends, and keys that the server knows nothing of.
 LANGCHAIN = {"frequency_penalty": 0, "presence_penalty": 0, "n": 1, "temperature": 0.7, "top_p": 1, "logit_bias": {}}
 WORDS = {"model": MODEL, "prompt": "abc ", "max_tokens": 12, "seed": 5}
@@ -20,9 +21,10 @@ WORDS = {"model": MODEL, "prompt": "abc ", "max_tokens": 12, "seed": 5}
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models") / "small"
-    io.save(MODELS["bep"](), folder)
-    with served([f"bep={folder}"], Limits(seconds=20)) as number:
+    folders = {name: tmp_path_factory.mktemp(name) / "small" for name in ("bep", "tinystories")}
+    for name, folder in folders.items():
+        io.save(MODELS[name](), folder)
+    with served([f"{name}={folder}" for name, folder in folders.items()], Limits(seconds=20)) as number:
         yield number
 
 
@@ -55,9 +57,37 @@ def test_what_langchain_sends_is_answered_and_what_it_asks_in_vain_is_named(port
     assert found["usage"] == {"prompt_tokens": 4, "completion_tokens": 12, "total_tokens": 16}
     headers, _ = completed(port, suffix="", frequency_penalty=1.5, **{"unheard\r\nof": 1})
     assert headers["x-ignored-keys"] == "frequency_penalty, unheard%0D%0Aof"
-    for words, said in (({"suffix": "end"}, "from left to right"), ({"logprobs": 1, "stream": True}, "streams have")):
+    for words, said in (
+        ({"suffix": "end"}, "from left to right"),
+        ({"logprobs": 1, "stream": True}, "logprobs: streams have none; leave out logprobs or stream"),
+        ({"logprobs": 1, "model": STORIES}, "logprobs: tinystories/small has none; leave out logprobs"),
+    ):
         status, _, found = post(port, "/v1/completions", {**WORDS, **words})
         assert (status, said in found["error"]) == (400, True)
+
+
+@pytest.mark.parametrize("model", [MODEL, STORIES])
+def test_a_stream_ends_as_the_whole_text_does_and_tells_usage_where_that_is_asked(port, model):
+    for words in ({"prompt": ["abc ", "The cat"], "max_tokens": 5}, {"stop": [" "], "max_tokens": 40}):
+        asked = {"model": model, "seed": 3, **words}
+        _, whole = completed(port, **asked)
+        _, streamed = completed(port, **asked, stream=True, stream_options={"include_usage": True})
+        *chunks, told, done = streamed
+        assert (told["choices"], told["usage"], done) == ([], whole["usage"], "[DONE]")
+        ends = [chunk["choices"][0] for chunk in chunks if chunk["choices"][0]["finish_reason"]]
+        assert [each["finish_reason"] for each in ends] == [each["finish_reason"] for each in whole["choices"]]
+        _, (*chunks, _) = completed(port, **asked, stream=True, stream_options={"include_usage": False})
+        assert all(chunk["choices"] and "usage" not in chunk for chunk in chunks)
+    lengths = [each["finish_reason"] for each in completed(port, model=model, max_tokens=2)[1]["choices"]]
+    assert lengths == ["length"]
+
+
+def test_bodies_of_other_forms_are_refused_in_words_of_their_keys(port):
+    status, _, found = post(port, "/v1/completions", {**WORDS, "prompt": [1, 2]})
+    assert (status, found["error"]) == (422, "the body: prompt: Input should be a valid string (given [1, 2])")
+    image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
+    status, _, found = post(port, "/v1/chat/completions", {"model": MODEL, "messages": image})
+    assert (status, "messages.0.content.0.image_url: unknown key (given {'url': 'x'})" in found["error"]) == (422, True)
 
 
 def test_log_probabilities_are_those_that_a_text_is_written_by(port):
@@ -117,14 +147,18 @@ def test_a_conversations_text_is_continued(port):
     _, headers, (*chunks, done) = post(port, "/v1/chat/completions", {**body, **words})
     assert (headers["x-ignored-keys"], done) == (None, "[DONE]")
     assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
-    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks) == expected
+    assert "".join(chunk["choices"][0]["delta"]["content"] for chunk in chunks[:-1]) == expected
     image = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]
     assert post(port, "/v1/chat/completions", {**body, "messages": image})[0] == 422
 
 
 def test_a_long_text_is_continued_from_its_end(port):
-    status, _, found = post(port, "/v1/completions", {**WORDS, "prompt": "ab " * 5_000})
-    assert (status, len(found["choices"][0]["text"])) == (200, 12)
+    drawn = "".join(random.Random(0).choices("abc ", k=10_100))
+    prompt = drawn + drawn[:60]  # what its last 60 characters began is not among the last 10,000
+    last = {"prompt": prompt[-10_000:]}
+    read, forgotten = MODELS["bep"]().predict([{**last, "document": prompt[:-10_000]}, last], length=60, temperature=0)
+    assert texts(completed(port, prompt=prompt, temperature=0, max_tokens=60)[1]) == [read["text"]]
+    assert read["text"] != forgotten["text"]
 
 
 def test_what_is_not_asked_is_as_openai_has_it_and_no_text_is_longer_than_is_said():

@@ -190,6 +190,7 @@ def test_the_form_is_completed_as_it_asks(port):
         ("/runs/cvrp/small/predict", b"[" * 60_000, {}, 400, "the body is not JSON"),
         ("/runs/cvrp/small/predict", b"x" * 200_001, {}, 413, "more than 200000 bytes"),
         ("/runs/cvrp/small/predict", {"inputs": [SQUARE] * 65}, {}, 413, "65 inputs are more than the 64"),
+        ("/v1/completions", b'{"seed": %s}' % (b"9" * 5000), {}, 400, "not JSON: Exceeds the limit (4300 digits)"),
         ("/runs/cvrp/small/predict", {"inputs": []}, {}, 422, "inputs: give 1 or more (given []"),
         ("/runs/cvrp/small/predict", {"input": SQUARE}, {}, 422, "did you mean 'inputs'?"),
         ("/runs/cvrp/small/predict", {"inputs": [SQUARE], "settings": {"startz": 1}}, {}, 422, "mean 'starts'?"),

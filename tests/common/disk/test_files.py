@@ -130,6 +130,20 @@ def test_folders_above_a_text_are_made(tmp_path):
     assert (tmp_path / "a/b/c").read_text() == "text"
 
 
+def test_a_link_leads_to_what_is_replaced_and_what_is_no_file_stays(tmp_path):
+    (tmp_path / "a").write_text("old")
+    (tmp_path / "link").symlink_to("a")
+    files.write_text(tmp_path / "link", "new")
+    assert ((tmp_path / "link").is_symlink(), (tmp_path / "a").read_text()) == (True, "new")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/null")
+    for name in ("folder", "pipe", "device"):
+        with pytest.raises(UserError, match=f"cannot write .*/{name}: it is no file, but a folder or a device"):
+            files.write_text(tmp_path / name, "text")
+    assert ((tmp_path / "pipe").is_fifo(), (tmp_path / "device").is_char_device()) == (True, True)
+
+
 def test_what_is_removed_is_gone_but_for_what_a_link_points_to(tmp_path):
     for name in ("kept", "folder"):
         (tmp_path / name).mkdir()

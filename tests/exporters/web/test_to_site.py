@@ -62,6 +62,10 @@ def test_a_folder_with_other_files_and_a_site_that_is_too_large_are_refused(mode
     (tmp_path / "mine/thesis.tex").touch()
     with pytest.raises(ValueError, match=r"holds other files than a site's, such as thesis\.tex"):
         exporters.export("site", tmp_path / "mine", "best", None)
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own/index.html").write_text("my home page")
+    with pytest.raises(ValueError, match=r"own holds other files than a site's, such as index\.html; give another"):
+        exporters.export("site", tmp_path / "own", "best", None)
     with pytest.raises(ValueError, match="takes the folder to write and no options"):
         exporters.export("site", tmp_path / "site", "best", tmp_path / "out")
     monkeypatch.setattr(to_site, "SAID", {"cvrp": to_site.SAID["cvrp"]})

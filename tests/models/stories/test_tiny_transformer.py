@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -70,6 +71,40 @@ def test_prompts_keep_their_capitals_where_the_stories_had_some():
     model = make(tokenizer=trained_tokenizer(32))
     assert not model.lower_case
     assert model.encoded("The") != model.encoded("the")
+
+
+def test_a_stop_of_capitals_ends_stories_that_have_none():
+    tokenizer = train_tokenizer(["the cat sat on the mat.", "a dog met a frog!"], 40)
+    model = make(vocabulary=tokenizer.get_vocab_size(), tokenizer=json.loads(tokenizer.to_str()))
+    settings = {"length": 30, "temperature": 1.0}
+    (whole,) = model.predict([{"prompt": "the"}], **settings)
+    stop = re.search("[a-z]{2}", whole["text"])[0]
+    (cut,) = model.predict([{"prompt": "the"}], **settings, stop=stop.upper())
+    assert (cut["text"], cut["finish"]) == (whole["text"].partition(stop)[0], "stop")
+    assert "".join(model.stream({"prompt": "the"}, **settings, stop=["0", stop.upper()])) == cut["text"]
+
+
+@pytest.mark.parametrize("arithmetic", ["float", "integer"])
+def test_a_stream_returns_why_the_story_ended(arithmetic):
+    model = make(vocabulary=40, tokenizer=trained_tokenizer(40))
+    found = []
+    for seed in range(40):
+        settings = {"length": 6, "temperature": 2.0, "seed": seed, "arithmetic": arithmetic}
+        text, end = ended(model.stream({"prompt": "The"}, **settings, stop="t"))
+        (answer,) = model.predict([{"prompt": "The"}], **settings, stop="t")
+        assert (text, end) == (answer["text"], answer["finish"])
+        found.append(end)
+    assert {*found} == {"stop", "length"}
+
+
+def ended(stream):
+    """The whole text of a stream, and what it returns."""
+    text = ""
+    while True:
+        try:
+            text += next(stream)
+        except StopIteration as end:
+            return text, end.value
 
 
 def test_a_model_without_a_tokenizer_says_so():

@@ -56,12 +56,15 @@ def test_tours_of_open_routes_end_at_their_last_customers(tmp_path):
 def test_tours_in_a_plane_are_no_map_though_they_might_be_degrees(tmp_path):
     path = written(tmp_path, "name,x,y,demand\nYard,1.234,2.345,\nA,3.456,4.567,3\n")
     assert read_table(path).found.endswith("by the range of x and y: costs are in km unless degrees=false")
-    answers = make_policy("gt").predict([asked(path, capacity=9, degrees=each) for each in (True, False)], 2)
+    answers = [*make_policy("gt").predict([asked(path, capacity=9, degrees=each) for each in (True, False)], 2)]
     sphere, plane = (
         write_routes(path, answer, name) for answer, name in zip(answers, ("sphere", "plane"), strict=True)
     )
     assert [each.name for each in plane] == ["customers.plane.routes.csv"]
     assert plane[0].read_text().startswith("route,stop,row,name,x,y,demand\n")
+    path.with_suffix(".tsv").write_text(path.read_text().replace(",", "\t"))  # a table of the same name
+    for table in (path, path.with_suffix(".tsv")):
+        assert write_routes(table, answers[1], "twin") == [tmp_path / f"{table.name}.twin.routes.csv"]
     assert [each.suffix for each in sphere] == [".csv", ".geojson"]
 
 

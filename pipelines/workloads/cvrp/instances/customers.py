@@ -295,7 +295,10 @@ def _looks_like_degrees(places: np.ndarray) -> bool:
 
 
 def write_routes(path: Path, answer: Mapping[str, Any], run: str) -> list[Path]:
-    """Write tours beside the table: NAME.RUN.routes.csv, and .routes.geojson of degrees; return the paths."""
+    """Write tours beside the table: NAME.RUN.routes.csv, and .routes.geojson of degrees; return the paths.
+
+    Where there are tables of one NAME with several endings, each has its ending before RUN.
+    """
     table, degrees = read_table(path), "unit" in answer
     written_as = (lambda at: "{}:{:02}".format(*divmod(round(at), 60))) if table.clock else "{:.15g}".format
     times = [list(map(written_as, each)) for each in answer.get("arrivals", ())]  # 8:52, or a number, as hours are
@@ -311,7 +314,9 @@ def write_routes(path: Path, answer: Mapping[str, Any], run: str) -> list[Path]:
         for number, route in enumerate(routes, 1)
         for stop, node in enumerate(route)
     ]
-    written = [path.with_suffix(f".{run}{ending}") for ending in (WRITTEN if degrees else WRITTEN[:1])]
+    others = [path.with_suffix(ending) for ending in TABLES if ending != path.suffix.lower()]
+    name = path.name if any(map(Path.exists, others)) else path.stem
+    written = [path.with_name(f"{name}.{run}{ending}") for ending in (WRITTEN if degrees else WRITTEN[:1])]
     write_text(written[0], to_csv(("route", "stop", "row", "name", *axes, "demand", *["time"] * bool(times)), stops))
     for file in written[1:]:
         write_text(file, json.dumps(_geojson(table, routes, times), ensure_ascii=False) + "\n")
