@@ -52,7 +52,7 @@ class Inputs:
     # (inputs of a request, its settings, a server's seconds) -> settings that keep to these; UserError where none do.
     timed: Callable[[Sequence[Any], Any, float], Any] = lambda given, settings, seconds: settings
     about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs
-    # (an input, the models) -> its fields with what these models take beside it, from where it comes from
+    # (an input, the models) -> its fields as these models take them, with what lies beside it where it comes from
     beside_it: Callable[[Given, Sequence[Any]], Mapping[str, object]] | None = None
     code: Callable[[Mapping[str, Mapping[str, str]]], None] | None = None  # runs the user's files that a config names
     rivals: Callable[[Any, float], Mapping[str, Plain]] | None = None  # (input, seconds) -> {method: its answer}

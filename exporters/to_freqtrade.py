@@ -48,6 +48,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
             coins[coin] = {
                 "features": list(model.config.features),
                 "lookback": model.config.lookback,
+                "fill": model.config.fill,
                 "label": model.config.about["label"],
                 "classifier": {
                     "lookback": model.config.lookback,

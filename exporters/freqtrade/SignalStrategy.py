@@ -7,6 +7,7 @@ those of the evaluation: a signal holds a position for `horizon` candles, prolon
 and the opposite signal turns it.
 """
 
+import functools
 import json
 import logging
 import re
@@ -36,6 +37,12 @@ def coin_of(pair: str) -> str:
     raise ValueError(f"there is no model of {names[-1]}, only of {known}; leave the pair out of pair_whitelist")
 
 
+@functools.cache
+def classifier_of(coin: str) -> Classifier:
+    """Return the classifier of a coin, which is read once."""
+    return Classifier(dict(np.load(FOLDER / f"{coin}.npz")), **SETTINGS["coins"][coin]["classifier"])
+
+
 class SignalStrategy(IStrategy):
     """Trades the signals of the models, at the rules of the evaluation."""
 
@@ -54,15 +61,16 @@ class SignalStrategy(IStrategy):
         verdicts = [each["verdict"] for each in SETTINGS["coins"].values()]
         for said in (SETTINGS["headline"], *verdicts, *idle, *([SETTINGS["note"]] if "note" in SETTINGS else [])):
             logging.getLogger(__name__).warning("%s", said)
-        self.models: dict[str, Classifier] = {}
 
     def populate_indicators(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:
-        """Add the column `signal`: 1 for LONG, -1 for SHORT, else 0, and `missing` where the exchange had no candle."""
+        """Add the columns `signal`: 1 for LONG, -1 for SHORT, else 0; and `missing`: gaps that training left."""
         coin = coin_of(metadata["pair"])
-        # Freqtrade fills in candles that are missing, without volume and at the last close.
+        # Freqtrade fills in candles that are missing, without volume, at the last close, as training does short gaps.
         close = dataframe["close"]
         flat = (dataframe["high"] == dataframe["low"]) & (close == close.shift())
-        dataframe["missing"] = (dataframe["volume"] == 0) & flat
+        absent = (dataframe["volume"] == 0) & flat
+        length = absent.groupby((absent != absent.shift()).cumsum()).transform("sum")
+        dataframe["missing"] = absent & (length > SETTINGS["coins"][coin]["fill"])
         known = dataframe[~dataframe["missing"]]
         dataframe["signal"] = 0
         dataframe.loc[known.index, "signal"] = self._signals(coin, known)
@@ -79,7 +87,7 @@ class SignalStrategy(IStrategy):
         for segment in candles.segments():
             finite = np.flatnonzero(np.isfinite(table[segment]).all(1)) + segment.start
             if len(finite) >= lookback and settings["threshold"] is not None:
-                probabilities = self._model(coin).probabilities(table[finite])
+                probabilities = classifier_of(coin).probabilities(table[finite])
                 if settings["recalibration"]:
                     known = label(candles.rows(segment), **settings["label"])[-len(probabilities) :]
                     logs, whole = np.log(probabilities.astype(np.float64)), [slice(0, len(probabilities))]
@@ -87,12 +95,6 @@ class SignalStrategy(IStrategy):
                     probabilities = np.exp(logs).astype(np.float32)
                 found[finite[lookback - 1 :]] = signals(probabilities, settings["threshold"])
         return found
-
-    def _model(self, coin: str) -> Classifier:
-        if coin not in self.models:
-            arrays = dict(np.load(FOLDER / f"{coin}.npz"))
-            self.models[coin] = Classifier(arrays, **SETTINGS["coins"][coin]["classifier"])
-        return self.models[coin]
 
     def populate_entry_trend(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:
         """Enter at the next open on each signal."""

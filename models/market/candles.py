@@ -50,6 +50,25 @@ class Candles:
         edges = [0, *(np.flatnonzero(np.diff(self.time) != self.timeframe_ms) + 1).tolist(), len(self)]
         return [slice(start, stop) for start, stop in pairwise(edges) if stop > start]
 
+    def filled(self, most: int) -> "Candles":
+        """Return the candles, without context, with gaps of up to `most` filled by candles at the close before them.
+
+        What is added has no volume: nothing was traded.
+        """
+        missing = np.diff(self.time) // self.timeframe_ms - 1
+        added = np.where((missing > 0) & (missing <= most), missing, 0)
+        if not added.any():
+            return self
+        rows = np.repeat(np.arange(len(self)), np.append(added + 1, 1))
+        new = np.append(False, rows[1:] == rows[:-1])
+        number = np.arange(len(rows)) - np.searchsorted(rows, rows)  # of the candle after the row that it repeats
+        columns = self.columns(rows)
+        columns["time"] = columns["time"] + number * self.timeframe_ms
+        for name in ("open", "high", "low"):
+            columns[name] = np.where(new, columns["close"], columns[name])
+        columns["volume"] = np.where(new, 0.0, columns["volume"])
+        return Candles(self.symbol, self.timeframe_ms, **columns)
+
     def digest(self) -> str:
         """Return the SHA-256 of the coin, the timeframe, all columns and the context."""
         total = hashlib.sha256(f"{self.symbol} {self.timeframe_ms}".encode())

@@ -49,6 +49,7 @@ class SignalConfig:
     coins: tuple[str, ...] = ANY  # with several, each window comes with the number of its coin
     scalers: dict[str, dict[str, list[float]]] = field(default_factory=dict)  # coin -> mean and std of each feature
     timeframe_ms: int = 0  # time from one candle to the next
+    fill: int = 0  # largest gap, in candles, that training filled
     about: dict[str, Any] = field(default_factory=dict)  # label rule, market, split dates and hashes of the data
 
     def __post_init__(self) -> None:
@@ -56,8 +57,8 @@ class SignalConfig:
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if not 4 <= self.lookback <= LONGEST_LOOKBACK or not self.features or not self.coins:
             raise ValueError(f"a window needs 4 to {LONGEST_LOOKBACK} candles, a feature and a coin")
-        if self.timeframe_ms < 0:
-            raise ValueError(f"timeframe_ms={self.timeframe_ms} must not be negative")
+        if min(self.timeframe_ms, self.fill) < 0:
+            raise ValueError(f"timeframe_ms={self.timeframe_ms} and fill={self.fill} must not be negative")
         scaled = dict.fromkeys(("mean", "std"), len(self.features))
         for coin, scaler in self.scalers.items():
             if {name: len(values) for name, values in scaler.items()} != scaled:
@@ -239,26 +240,27 @@ class SignalModel(io.Model):
     def _candles(
         self, given: Mapping[str, ArrayLike], coin: str | None, context: Mapping[str, Mapping[str, ArrayLike]]
     ) -> Candles:
-        """Return candles that have what the model needs, and no gap; ValueError for others."""
+        """Return candles that have what the model needs, gaps filled as in training; ValueError for others."""
         own, step = self.config.coins[self.config.place(coin)], self.config.timeframe_ms
-        found = _sound(given, coin or own, step)
-        if len(found) < self.candles_needed:
-            raise ValueError(f"there are only {len(found)} candles; give {self.candles_needed} or more")
-        apart = np.diff(found.time)
-        if (apart == apart[0]).all() and apart[0] != step:
+        found, needed = _sound(given, coin or own, step), self.candles_needed
+        apart = np.unique(np.diff(found.time)).tolist()
+        if len(found) > 2 and len(apart) == 1 and apart != [step]:
             learnt = f"the model learnt from candles of {step / 60_000:g}; give those, or train on these"
             raise ValueError(f"these candles are of {apart[0] / 60_000:g} minutes, {learnt}")
-        if len(breaks := np.flatnonzero(apart != step)):
+        found = found.filled(self.config.fill)
+        if len(found) < needed:
+            raise ValueError(f"there are only {len(found)} candles; give {needed} or more")
+        if len(breaks := np.flatnonzero(np.diff(found.time) != step)):
             before, after = found.time[breaks[0]], found.time[breaks[0] + 1]
             gap = f"the candle after {before} ms is {after} ms, not {before + step}"
             raise ValueError(f"there is a gap: {gap}; give candles without gaps")
         if lacking := [name for name in self.config.context if name not in context]:
             raise ValueError(f"this model takes the candles of {', '.join(lacking)}, too; give them as context")
-        others = {name: _sound(context[name], name, step) for name in self.config.context}
+        others = {name: _sound(context[name], name, step).filled(self.config.fill) for name in self.config.context}
         for name, each in others.items():
             absent = np.flatnonzero(~np.isin(found.time, each.time))
-            if len(absent) and len(found) - absent[-1] <= self.candles_needed:
-                when, needed = _dated(int(found.time[absent[-1]])), self.candles_needed
+            if len(absent) and len(found) - absent[-1] <= needed:
+                when = _dated(int(found.time[absent[-1]]))
                 raise ValueError(f"{name}, as context, lacks the candle of {when}; {needed} without a gap are needed")
             found = found.rows(slice(int(absent[-1]) + 1 if len(absent) else 0, None))
         return other_candles.beside(found, others) if others else found
@@ -301,6 +303,11 @@ def _sound(given: Mapping[str, ArrayLike], coin: str, timeframe_ms: int) -> Cand
     return found
 
 
+def most_used(models: Sequence[SignalModel]) -> int:
+    """Return the largest number of candles that a signal of these models depends on; 0 without a model."""
+    return max([0, *(model.candles_used(coin) for model in models for coin in model.config.coins)])
+
+
 def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:
     """Return what a page has to know of the models of a run, and the rules by which it reads tables of candles."""
     config = models[0].config
@@ -309,7 +316,7 @@ def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:
         "coins": [coin for model in models for coin in model.config.coins],
         "timeframe_ms": config.timeframe_ms,
         "candles_needed": max(model.candles_needed for model in models),
-        "candles_used": max(model.candles_used(coin) for model in models for coin in model.config.coins),
+        "candles_used": most_used(models),
         "horizon": label.get("horizon"),
         "note": config.warning.get("note"),
         "headline": next((model.rule.headline for model in models if model.rule), NEVER),

@@ -42,31 +42,23 @@ def say(text: str) -> None:
     print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}", file=sys.stderr, flush=True)
 
 
-class Log:
-    """Answers on disk, a file of JSON lines written by one process, to which whole lines are added, and synced."""
+def mended(path: Path) -> Path:
+    """Return the path of a log of lines, made if there is none, without one that a killed process left torn."""
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab+") as file:
+            file.seek(0)
+            file.truncate(sum(len(line) for line in file if line.endswith(b"\n")))
+        sync(path.parent)
+    return path
 
-    def __init__(self, path: Path):
-        self.path = path
-        with explained(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab+") as file:
-                file.seek(0)
-                whole = sum(len(line) for line in file if line.endswith(b"\n"))
-                file.truncate(whole)  # a line that a killed process left torn
-            sync(path.parent)
 
-    @property
-    def size(self) -> int:
-        """Number of bytes."""
-        return self.path.stat().st_size
-
-    def add(self, entries: Sequence[Mapping[str, Plain]]) -> None:
-        """Append a line for each entry; they are on disk when this returns."""
-        text = "".join(json.dumps(entry, ensure_ascii=False, allow_nan=False) + "\n" for entry in entries)
-        with explained(self.path), self.path.open("ab") as file:
-            file.write(text.encode())
-            file.flush()
-            os.fsync(file.fileno())
+def add(path: Path, entries: Sequence[Mapping[str, Plain]]) -> None:
+    """Append a line for each entry to a log; they are on disk when this returns."""
+    with explained(path), path.open("ab") as file:
+        file.write("".join(json.dumps(each, ensure_ascii=False, allow_nan=False) + "\n" for each in entries).encode())
+        file.flush()
+        os.fsync(file.fileno())
 
 
 class Follower:
@@ -75,7 +67,7 @@ class Follower:
     def __init__(self, name: str, folder: Path, feed: Feed, load: Callable[[str], Trained]):
         self.feed, self.load = feed, load
         self.clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # ms since 1970
-        self.log, self.state_file = Log(folder / "answers.jsonl"), folder / "state.json"
+        self.log, self.state_file = mended(folder / "answers.jsonl"), folder / "state.json"
         self.failing: dict[str, tuple[int, float]] = {}  # series -> looks in vain, and when to look again
         self.state = self._recovered(name)
         self.model = self._sound()
@@ -108,7 +100,7 @@ class Follower:
 
     def save(self, **changes: object) -> None:
         """Write the state, with changes."""
-        self.state = self.state.model_copy(update={"logged": self.log.size, **changes})
+        self.state = self.state.model_copy(update={"logged": self.log.stat().st_size, **changes})
         write_json(self.state_file, self.state.model_dump(mode="json"))
 
     def _recovered(self, name: str) -> State:
@@ -120,8 +112,8 @@ class Follower:
             pass
         except (OSError, ValueError, RecursionError) as error:
             say(f"{self.state_file} is damaged, going on by the log, with new tests for drift: {error}")
-        start = self.state.logged if self.state.logged <= self.log.size else 0
-        for entry in read_json_lines(self.log.path, start):
+        start = self.state.logged if self.state.logged <= self.log.stat().st_size else 0
+        for entry in read_json_lines(self.log, start):
             with suppress(ValueError):  # of a line that was changed
                 self._take_in(entry)
                 newest = str(entry.get("model", newest))
@@ -157,7 +149,7 @@ class Follower:
                 entry["alarms"] = alarms
                 say(f"alarm: {series} at {moment.time} ms: {', '.join(alarms)} changed")
             entries.append(entry)
-        self.log.add(entries)
+        add(self.log, entries)
         self.save()
 
     def _strangeness(self, series: str, after: int, until: int, asked: object) -> dict[int, float]:

@@ -42,7 +42,8 @@ class Refits:
         self.follower, self.workload, self.run, self.folder, self.hours = follower, workload, run, folder, hours
         self.child: subprocess.Popen[bytes] | None = None
         self.evaluated, self.kills = False, 0  # of the training under way
-        self.judging: Generator[None, None, tuple[Trained, str]] | None = None
+        self.unseen = False  # whether it could not be compared, as no series could be read
+        self.judging: Generator[None, None, tuple[Trained, str] | None] | None = None
 
     def step(self) -> None:
         """Begin a training that is due, or see to the one under way; this takes no longer than a few answers."""
@@ -55,7 +56,8 @@ class Refits:
         elif self.judging:
             self._judge(state.refit)
         elif self.child is None:
-            self._start(state.refit)
+            if not self.unseen or {*self.follower.feed.series} - {*self.follower.failing}:
+                self._start(state.refit)
         elif (status := self.child.poll()) is not None:
             self.child = None
             if status == 2 and is_held(self._of(state.refit).lock_file):
@@ -98,6 +100,9 @@ class Refits:
         try:
             next(self.judging)
         except StopIteration as passed:
+            if passed.value is None:  # it goes on once something can be read
+                self.judging, self.unseen = None, True
+                return
             self.follower.model, why = passed.value
             models = (name, *self.follower.state.models)
             self._done(models[:KEPT], {}, models[KEPT:])
@@ -112,7 +117,7 @@ class Refits:
 
     def _done(self, models: Sequence[str], drift: object, former: Sequence[str]) -> None:
         """Let a training be over; remove the runs in `former`, except the user's own."""
-        self.judging, self.kills = None, 0
+        self.judging, self.kills, self.unseen = None, 0, False
         self.follower.save(models=tuple(models), drift=drift, refit=None)
         for run in (self._of(name) for name in former if name != self.run.name):
             if run.folder.exists():
@@ -121,14 +126,25 @@ class Refits:
     def _of(self, name: str) -> Run:
         return Run(self.run.workload, name, self.run.package)
 
-    def _compared(self, name: str) -> Generator[None, None, tuple[Trained, str]]:
-        """Return the new model and why it is taken, after a yield every few answers. Raises UserError if it fails."""
+    def _compared(self, name: str) -> Generator[None, None, tuple[Trained, str] | None]:
+        """Return the new model and why it is taken, None if no series can be read; yields every few answers.
+
+        A series that cannot be read just now is left out. Raises UserError if the model fails.
+        """
         feed, state, now = self.follower.feed, self.follower.state, self.follower.clock()
         old, new, gains = self.follower.model, self.follower.load(name), dict[int, list[float]]()
         feed.fit(new.models)
-        for series in (each for each in feed.series if each in state.answered):
+        left = [each for each in feed.series if each in state.answered]
+        for series in tuple(left):
             newest = state.answered[series]  # up to which candles are at hand, even if the exchange fails just now
-            moments = list(feed.new(series, newest - NEWEST * feed.step, min(newest + feed.step, now)))
+            try:
+                moments = list(feed.new(series, newest - NEWEST * feed.step, min(newest + feed.step, now)))
+            except Exception as error:  # as in a look: whatever a file or an exchange does
+                left.remove(series)
+                say(f"{series} is left out of the comparison: {error or type(error).__name__}")
+                if not left:
+                    return None
+                continue
             known = dict(moment.outcome for moment in moments if moment.outcome)
             judged = [moment for moment in moments if moment.time in known]
             for start in range(0, len(judged), AT_ONCE):

@@ -52,12 +52,7 @@ def many(tmp_path, monkeypatch):
 def with_rule(model, folder, threshold, recalibration=0, **costs):
     """Keep beside a model of one coin the rule of an evaluation."""
     (coin,) = model.config.coins
-    own = {
-        "verdict": f"{coin}: no skill shown: no trade",
-        "threshold": threshold,
-        "temperature": 1.0,
-        "recalibration": recalibration,
-    }
+    own = {"verdict": f"{coin}: no skill shown: no trade", "threshold": threshold, "recalibration": recalibration}
     own["reason"] = "not trading was best on validation" if threshold is None else ""
     costs, told = {"fee": 0.001, **costs}, {"headline": "0 of 2 coins pay their costs: no trade", "coins": {coin: own}}
     (folder / "rule.json").write_text(json.dumps({"weights": fingerprint(model), "costs": costs, **told}))
@@ -214,6 +209,25 @@ def test_candles_that_freqtrade_filled_in_are_no_input_and_end_a_position(many, 
     needed = sys.modules["SignalStrategy"].SETTINGS["candles_needed"]
     assert not frame.loc[500 : 502 + needed - 1, "signal"].any()
     assert frame.loc[503 + needed :, "signal"].any()
+
+
+def test_gaps_that_training_filled_are_candles_of_the_strategy(many, monkeypatch):
+    folder = many / "members/AAAUSDT/model/best"
+    model = io.load(folder)
+    model.config = replace(model.config, fill=2)
+    io.save(model, folder)
+    exporters.export("freqtrade", many, "best", None)
+    strategy = strategy_of(many / "exports/freqtrade", monkeypatch)
+    candles = random_candles(7, 900, 60_000)
+    kept = candles.rows(np.delete(np.arange(900), [500, 501, 600, 601, 602]))
+    frame = strategy.populate_indicators(frame_of(kept.filled(9)), {"pair": "AAA/USDT"})
+    assert np.flatnonzero(frame["missing"]).tolist() == [600, 601, 602]
+    whole = kept.rows(kept.time < candles.time[600])
+    columns = {name: getattr(whole, name) for name in COLUMNS}
+    found = model.probabilities(columns, "AAAUSDT", int(whole.time[-1]) + 60_000).numpy()
+    expected = np.where(found[:, [0, 2]].max(1) >= 0.36, np.sign(found[:, 2] - found[:, 0]), 0)
+    assert expected[-99:].any()  # after the gap that is filled
+    np.testing.assert_array_equal(frame["signal"].to_numpy()[600 - len(expected) : 600], expected)
 
 
 def test_what_freqtrade_does_not_have_is_refused(many, capsys, monkeypatch):

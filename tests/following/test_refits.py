@@ -104,6 +104,41 @@ def test_a_new_model_is_not_turned_down_because_the_exchange_does_not_answer_jus
     assert following.state.models == (run.name, NAME)
 
 
+@pytest.mark.slow
+def test_a_series_that_can_no_longer_be_read_is_left_out_of_the_comparison(training, capsys):
+    following = training.follower
+    following.feed.series = ["GONEUSDT", *following.feed.series]  # of an earlier start, whose file is gone
+    following.state.answered["GONEUSDT"] = FIRST
+    run = steps(training)
+    said = capsys.readouterr().err
+    assert "GONEUSDT is left out of the comparison: GONEUSDT: " in said
+    assert following.state.models == (run.name, NAME)
+
+
+@pytest.mark.slow
+def test_a_new_model_waits_for_an_exchange_that_does_not_answer_after_a_restart(training):
+    following, exchange = training.follower, training.exchange
+    training.step()
+    training.step()
+    name = following.state.refit
+    for path in (training.folder / "candles").iterdir():
+        path.unlink()  # as it was before the answers of that day
+    following.feed.read.kept.clear()  # as after a restart
+    exchange.random.random = lambda: 0.0
+    training.step()
+    for _ in range(4):  # evaluated, compared in vain, and then left alone
+        following.look()
+        training.step()
+    assert following.state.refit == name
+    assert following.state.models == (NAME,)
+    assert training.ran == [("train.py",), ("evaluate.py",)]
+    exchange.random.random = lambda: 1.0
+    following.failing.clear()
+    while following.state.refit:
+        training.step()
+    assert following.state.models == (name, NAME)
+
+
 @pytest.mark.parametrize(
     ("status", "times"),
     [(-9, 1 + refits.MOST_KILLS), pytest.param(143, 1 + refits.MOST_KILLS, marks=pytest.mark.slow), (2, 1)],

@@ -50,8 +50,8 @@ def test_a_day_through_deaths_gaps_wrong_clocks_and_failures(tmp_path, model, mo
                 file.write('{"source": "BBBU')
             raise Death
 
-    add, write = loop.Log.add, loop.write_json
-    monkeypatch.setattr(loop.Log, "add", lambda self, entries: (torn(self.path), add(self, entries)))
+    add, write = loop.add, loop.write_json
+    monkeypatch.setattr(loop, "add", lambda path, entries: (torn(path), add(path, entries)))
     monkeypatch.setattr(loop, "write_json", lambda path, value: (chance.random() < 0.1 and die()) or write(path, value))
     deaths, following = 0, None
     while following is None or following.state.answered[COIN] < exchange.rows[-1][0]:

@@ -72,17 +72,17 @@ def ours(config: Config, run: Path, symbol: str) -> tuple[Candles, np.ndarray, b
     prices = {name: getattr(coin.candles, name).round(DIGITS) for name in ("open", "high", "low", "close")}
     candles = replace(coin.candles, **prices)
     ends = coin.folds[0]["test"]
-    rows, threshold = trading.traded_rows(ends, config.data.horizon), page["folds"][-1]["threshold"]
-    made = backtested(config, model, coin, ends, rows, threshold)
+    threshold = page["folds"][-1]["threshold"]
+    _, made = backtested(config, model, coin, ends, threshold)
     if len(made.trades) != page["backtest"]["num_trades"]:
         raise SystemExit(f"{len(made.trades)} trades, but the evaluation has {page['backtest']['num_trades']}")
-    return candles, rows, backtested(config, model, replace(coin, candles=candles), ends, rows, threshold)
+    return candles, *backtested(config, model, replace(coin, candles=candles), ends, threshold)
 
 
 def backtested(
-    config: Config, model: Any, coin: data.Coin, ends: np.ndarray, rows: np.ndarray, threshold: float
-) -> backtest.Result:
-    """Return the backtest of a model's signals after the rows `ends`."""
+    config: Config, model: Any, coin: data.Coin, ends: np.ndarray, threshold: float
+) -> tuple[np.ndarray, backtest.Result]:
+    """Return the rows that are traded, and the backtest of a model's signals after the rows `ends`."""
     features = candle_features.compute(coin.candles, coin.names).astype(np.float32)
     window, horizon = model.recalibration(coin.candles.symbol), config.data.horizon
     seen = splits.usable(coin.candles, features, coin.labels, coin.lookback)
@@ -92,8 +92,8 @@ def backtested(
     with torch.no_grad():
         logits[seen] = model(torch.from_numpy(np.nan_to_num(scaled))[None])[0].numpy()[seen - seen[0]]
     logs = recalibrated(logits, coin.labels, coin.candles.segments(), horizon, window)
-    chosen = signals(trading.spread(np.exp(logs[ends]), ends, rows), threshold)
-    return backtest.run(signal=chosen, **trading.market(config, coin, rows))
+    rows, probabilities = trading.traded(np.exp(logs[ends]), ends, horizon)
+    return rows, backtest.run(signal=signals(probabilities, threshold), **trading.market(config, coin, rows))
 
 
 def freqtrades(

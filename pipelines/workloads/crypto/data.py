@@ -30,7 +30,7 @@ from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
 from pipelines.workloads.crypto import splits
 from pipelines.workloads.crypto.candles import exchange, files, simulated
-from pipelines.workloads.crypto.candles.checks import describe, filled
+from pipelines.workloads.crypto.candles.checks import describe
 from pipelines.workloads.crypto.config import Config, Data
 from pipelines.workloads.crypto.splits import PARTS, Fold, Scaler
 
@@ -92,13 +92,13 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     if source == "simulate":
         names = list(dict.fromkeys([*wanted, *data.context]))
         market = simulated.simulate(names, data.simulated_candles, data.timeframe, data.seed, data.signal)
-    context = {coin: filled(_obtain(data, coin, market, find)[0], data.fill)[0] for coin in data.context}
+    context = {coin: _obtain(data, coin, market, find)[0].filled(data.fill) for coin in data.context}
     for symbol in (symbol for symbol in wanted if symbol not in kept):
         try:
             candles, checks = _obtain(data, symbol, market, find)
-            candles, num_filled = filled(candles, data.fill)
-            both = other_candles.beside(candles, context) if context else candles
-            checks = {**checks, "filled": num_filled, "without_context": len(candles) - len(both)}
+            whole = candles.filled(data.fill)
+            both = other_candles.beside(whole, context) if context else whole
+            checks = {**checks, "filled": len(whole) - len(candles), "without_context": len(whole) - len(both)}
             coins[symbol], ends[symbol] = _coin(data, both, checks, own, target)
         except UserError as error:
             failed[symbol] = str(error)

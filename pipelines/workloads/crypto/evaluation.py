@@ -1,7 +1,7 @@
 """Evaluation of the models of all coins on the test part, beside baselines and as a trading strategy.
 
 A coin is judged on the tests of all its folds joined in time; its folds are also traded and shown one by one. Nothing
-is chosen on the test: thresholds and temperatures come from the validation part. Evaluating many coins does not make
+is chosen on the test: thresholds and recalibration come from the validation part. Evaluating many coins does not make
 one of them look skilled by chance: verdicts are corrected for their number (see `judge`), and so are the intervals that
 are shown, whose confidence for n coins is 1 - 0.05 / n.
 """
@@ -132,7 +132,6 @@ def _rule(config: Config, model: SignalModel, first_line: str, member: str, page
         coins[page["symbol"]] = rule.CoinRule(
             verdict=headline.coin_line(page),
             threshold=fold["threshold"],
-            temperature=fold["temperature"],
             recalibration=fold["recalibration"],
             reason="" if fold["threshold"] else "not trading was best on validation, after all costs",
         )

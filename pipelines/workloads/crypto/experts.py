@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -60,8 +59,7 @@ def fixed(model: PooledExperts, source: Windows) -> Tensor:
     return table
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(NamedTuple):
     """M rows to fit the linear expert to."""
 
     location: Tensor  # (M, P) inputs of the location, of mean 0 and deviation 1 over the training rows

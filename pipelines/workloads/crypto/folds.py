@@ -1,7 +1,7 @@
 """One coin in one fold: the model's predictions on the test, and the choices made on validation."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from pipelines.workloads.crypto.trading import strategy
 from pipelines.workloads.crypto.trading.strategy import Tried, choose_threshold
 from pipelines.workloads.crypto.untrained import description
 from pipelines.workloads.crypto.verdict import baselines, judge
-from pipelines.workloads.crypto.verdict.classification import class_shares, fit_temperature, log_losses, softmax
+from pipelines.workloads.crypto.verdict.classification import class_shares, log_losses, softmax
 from pipelines.workloads.crypto.verdict.judge import AUTOREGRESSION, BLENDED, ROLLING
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 
@@ -33,8 +33,7 @@ LAGS = 24  # returns of the autoregression
 WINDOWS_AT_ONCE = 1024
 
 
-@dataclass(frozen=True)
-class Predictions:
+class Predictions(NamedTuple):
     """Predictions of a model for n windows of a coin, in order of time."""
 
     ends: np.ndarray  # (n,) rows at which the windows end
@@ -44,8 +43,7 @@ class Predictions:
     probabilities: np.ndarray  # (n, 3) recalibrated
 
 
-@dataclass(frozen=True)
-class CoinFold:
+class CoinFold(NamedTuple):
     """A coin in one fold, with everything that its test is judged by."""
 
     member: str
@@ -57,7 +55,6 @@ class CoinFold:
     later: np.ndarray  # (n,) those from one candle later on
     last: np.ndarray  # (n,) returns of the newest candle
     leaks: list[str]  # features that seem to know the future
-    temperature: float
     recalibration: int  # labels that correct the probabilities, chosen on validation
     recalibration_gain: float  # nats by which that lowered the log loss of the test
     choice: Tried  # the threshold that did best on validation
@@ -76,7 +73,7 @@ class Place(NamedTuple):
 
 
 def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device, map_items: MapItems) -> CoinFold:
-    """Predict a coin's test in a fold, and choose recalibration, temperature and threshold on its validation part.
+    """Predict a coin's test in a fold, and choose recalibration and threshold on its validation part.
 
     Raises UserError if the model does not fit the prepared data or its outputs are not finite.
     """
@@ -88,10 +85,9 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
     returns = np.diff(np.log(coin.candles.close), prepend=np.log(coin.candles.close[0]))
     columns = np.column_stack([coin.features, coin.candles.volume])[ends]
     theirs = [np.diff(np.log(each.close), prepend=np.log(each.close[0])) for each in coin.candles.context.values()]
-    rows = strategy.traded_rows(validation.ends, config.data.horizon)
-    probabilities = strategy.spread(validation.probabilities, validation.ends, rows)
+    rows, probabilities = strategy.traded(validation.probabilities, validation.ends, config.data.horizon)
     choice, tried = choose_threshold(probabilities, strategy.market(config, coin, rows))
-    rows = strategy.traded_rows(test.ends, config.data.horizon)
+    rows, probabilities = strategy.traded(test.probabilities, test.ends, config.data.horizon)
     return CoinFold(
         member=place.member,
         fold=place.fold,
@@ -102,13 +98,12 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
         later=all_moves[test.ends + 1] / volatility,
         last=returns[test.ends] / volatility,
         leaks=judge.leaking((*coin.names, "volume"), columns, returns, ends, config.data.horizon, theirs),
-        temperature=fit_temperature(validation.logits, validation.labels),
         recalibration=recalibration,
         recalibration_gain=_log_loss(softmax(test.logits), test) - _log_loss(test.probabilities, test),
         choice=choice,
         tried=tried,
         rows=rows,
-        signals=signals(strategy.spread(test.probabilities, test.ends, rows), choice.threshold),
+        signals=signals(probabilities, choice.threshold),
     )
 
 

@@ -16,7 +16,7 @@ from models.market.inputs import CLASSES
 from models.market.labels import UNKNOWN
 from models.market.other_candles import beside
 from models.market.own_features import labelled
-from models.market.signal_model import SignalModel
+from models.market.signal_model import SignalModel, most_used
 from pipelines.engine.workload import Moment
 from pipelines.workloads.crypto.candles import exchange, files
 from pipelines.workloads.crypto.candles.checks import NEWEST
@@ -47,16 +47,19 @@ class CandleFeed:
 
     def fit(self, models: Mapping[str, object]) -> None:
         """Let inputs have the candles that signals of these models depend on, too."""
-        own = [model for model in models.values() if isinstance(model, SignalModel)]
-        self.used = max([self.used, *(model.candles_used(coin) for model in own for coin in model.config.coins)])
+        self.used = max(self.used, most_used([each for each in models.values() if isinstance(each, SignalModel)]))
 
     def new(self, series: str, after: int | None, now: int) -> Iterator[Moment]:
-        """Yield the candles that have closed, each with as many before it as count, up to the newest gap."""
+        """Yield the candles that have closed, each with as many before it as count, up to the newest gap.
+
+        Gaps that training fills are filled, but have no answers of their own.
+        """
         horizon, used = self.data.horizon, self.used
         closed = {coin: self.read(coin, now) for coin in dict.fromkeys([*self.data.context, series])}
         closed = {coin: each.rows(each.time + self.step <= now) for coin, each in closed.items()}
         self.closed |= closed
-        self.known[series] = known = beside(closed[series], {coin: closed[coin] for coin in self.data.context})
+        whole = {coin: each.filled(self.data.fill) for coin, each in closed.items()}
+        self.known[series] = known = beside(whole[series], {coin: whole[coin] for coin in self.data.context})
         first = max(len(known) - 1, 0) if after is None else int(np.searchsorted(known.time, after, "right"))
         if after is not None and not first and (known.time[:1] > after + self.step).any():
             span = f"the candles between {minute(after)} and {minute(known.time[0])} UTC"
@@ -64,8 +67,9 @@ class CandleFeed:
         start = max(first - 2 * used - horizon, 0)  # a label needs a past, too
         part = known.rows(slice(start, len(known)))
         labels = labelled(part, self.data.label, horizon, self.data.threshold)
+        real = np.flatnonzero(np.isin(part.time, closed[series].time))
         for segment in part.segments():
-            for row in range(max(segment.start, first - start), segment.stop):
+            for row in real[(real >= max(segment.start, first - start)) & (real < segment.stop)].tolist():
                 seen = part.rows(slice(max(segment.start, row + 1 - used), row + 1))
                 outcome = labels[row - horizon] if row - horizon >= segment.start else UNKNOWN
                 learnt = None if outcome == UNKNOWN else (int(part.time[row - horizon]), CLASSES[outcome])

@@ -15,7 +15,7 @@ from pipelines.workloads.crypto.candles import files
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
-    """Yield the newest candles of each file and of those in folders; parts of a month or a day are one file.
+    """Yield the candles of each file and of those in folders; parts of a month or a day are one file.
 
     What is passed over in a folder is named on stderr. Raises UserError at the end if nothing could be read.
     """
@@ -41,10 +41,7 @@ def _newest(paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, object]]]
     if name.reason:
         raise UserError(f"{path}: {name.reason}; name it like BTCUSDT-15m.csv")
     known, _ = files.read(paths, name.coin, name.timeframe, minimum_rows=1)
-    newest = known.rows(known.segments()[-1])
-    if len(newest) < len(known):
-        print(f"{path}: of {len(known)} candles, the last {len(newest)} follow the newest gap", file=sys.stderr)
-    yield str(path), as_input(newest)
+    yield str(path), {"coin": name.coin, "candles": known}
 
 
 def as_input(candles: Candles) -> dict[str, object]:
@@ -56,25 +53,31 @@ def as_input(candles: Candles) -> dict[str, object]:
     return {"coin": candles.symbol, "candles": lists[0], "context": dict(zip(candles.context, lists[1:], strict=True))}
 
 
-def with_context(given: Given, models: Sequence[object]) -> Mapping[str, object]:
-    """Return the input of a file with the candles of other coins that the models take, from the files beside it.
+def fitted(given: Given, models: Sequence[object]) -> Mapping[str, object]:
+    """Return the input of a file as models take it: as many candles as count, since the newest gap that is not filled.
 
-    Raises UserError where one of those is missing.
+    Those of other coins that the models take come from the files beside it; UserError where one is missing.
     """
-    from models.market.signal_model import SignalModel
+    from models.market.signal_model import SignalModel, most_used
 
     path, found = Path(given.source), dict(given.input or {})
-    wanted = {coin for model in models if isinstance(model, SignalModel) for coin in model.config.context}
-    if wanted and path.is_file():
-        timeframe = files.named(path).timeframe
-        found["context"] = {coin: _beside(path.parent, coin, timeframe) for coin in sorted(wanted)}
-    return found
+    own = [model for model in models if isinstance(model, SignalModel)]
+    if not isinstance(known := found.get("candles"), Candles):
+        return found
+    whole = known.filled(fill := max([0, *(model.config.fill for model in own)]))
+    newest = whole.rows(whole.segments()[-1])
+    if len(newest) < len(whole):
+        print(f"{path}: of {len(whole)} candles, the last {len(newest)} follow the newest gap", file=sys.stderr)
+    newest = newest.rows(slice(-most_used(own), None))
+    wanted = sorted({coin for model in own for coin in model.config.context})
+    context = {coin: _beside(path.parent, coin, files.named(path).timeframe, fill) for coin in wanted}
+    context = {coin: each.rows(each.time >= newest.time[0]) for coin, each in context.items()}
+    return {**as_input(newest.beside(context)), **{name: each for name, each in found.items() if name != "candles"}}
 
 
 @functools.lru_cache(maxsize=8)
-def _beside(folder: Path, coin: str, timeframe: str) -> Mapping[str, object]:
-    known, _ = files.read(files.finder(folder)(coin, timeframe), coin, timeframe, minimum_rows=1)
-    return {name: column.tolist() for name, column in known.columns().items()}
+def _beside(folder: Path, coin: str, timeframe: str, fill: int) -> Candles:
+    return files.read(files.finder(folder)(coin, timeframe), coin, timeframe, minimum_rows=1)[0].filled(fill)
 
 
 def about(models: Sequence[object]) -> dict[str, Plain]:
@@ -92,4 +95,4 @@ def code(config: Mapping[str, Mapping[str, str]]) -> None:
     load(config["data"].get("label", "fixed"), "data.label")
 
 
-INPUTS = Inputs(input=CandlesInput, settings=SignalSettings, read=read, about=about, code=code, beside_it=with_context)
+INPUTS = Inputs(input=CandlesInput, settings=SignalSettings, read=read, about=about, code=code, beside_it=fitted)

@@ -7,8 +7,8 @@ part is in those of another (Lopez de Prado 2018, chapter 7).
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,7 @@ FRACTIONS = (0.70, 0.15, 0.15)
 VALIDATION_SHARE = 0.15  # of the time before a fold's test; the latest part of it
 
 
-@dataclass(frozen=True)
-class Fold:
+class Fold(NamedTuple):
     """One division of time. `indices[symbol][part]` (n,) int64 are positions among the coin's windows."""
 
     cuts: tuple[int, int, int, int]  # ms: start, validation from, test from, end
@@ -91,8 +90,7 @@ def _fold(times: Mapping[str, np.ndarray], cuts: tuple[int, int, int, int], purg
     return Fold(cuts, indices)
 
 
-@dataclass(frozen=True)
-class Scaler:
+class Scaler(NamedTuple):
     """Mean and standard deviation of each of F features."""
 
     mean: np.ndarray  # (F,) float64

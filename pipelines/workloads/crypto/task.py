@@ -3,8 +3,8 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -27,8 +27,7 @@ from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 POOLED = "all"
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """Coins and fold that one model learns."""
 
     symbols: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Untrained models: of the configured kind, described by their data, from scratch or from the base of another run."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from pipelines.workloads.crypto.splits import PARTS
 SIZES = ("width", "rounds", "nodes")  # taken from the base
 
 
-@dataclass(frozen=True)
-class Base:
+class Base(NamedTuple):
     """A trained model, and the SHA-256 of its weights."""
 
     model: PooledExperts
@@ -58,6 +57,7 @@ def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfi
             for coin in coins
         },
         timeframe_ms=first.candles.timeframe_ms,
+        fill=config.data.fill,
         about={
             "classes": list(CLASSES),
             "market": SIMULATED if config.data.origin == "simulate" else config.data.origin,

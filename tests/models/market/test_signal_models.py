@@ -111,9 +111,58 @@ def test_candles_that_are_not_what_training_had_are_refused(model):
         refused(f"the candle of {full['time'][3]} ms cannot be", (column, 3, value))
 
 
-def test_a_negative_time_between_candles_is_refused():
-    with pytest.raises(ValueError, match="timeframe_ms=-5 must not be negative"):
-        CNNLSTMConfig("default", features=("moon",), lookback=8, timeframe_ms=-5)
+def test_gaps_that_training_filled_are_filled_and_longer_ones_refused():
+    filling, full, rows = make(), candles(), NEEDED + 12
+    filling.config = replace(filling.config, fill=2)
+    cut = {name: np.delete(column, [100, 101]) for name, column in full.items()}
+    filled = Candles("AUSDT", STEP, **cut).filled(2).columns()
+    assert len(filled["time"]) == rows
+    expected = make().probabilities(filled, now=now(rows))
+    torch.testing.assert_close(filling.probabilities(cut, now=now(rows)), expected, rtol=0, atol=0)
+    asked = {"candles": {name: column.tolist() for name, column in cut.items()}}
+    (told,) = filling.predict([asked], now="newest")
+    assert list(told["probabilities"].values()) == pytest.approx(expected[-1].tolist(), abs=1e-6)
+    longer = {name: np.delete(column, [100, 101, 102]) for name, column in full.items()}
+    with pytest.raises(ValueError, match="there is a gap: the candle after"):
+        filling.probabilities(longer, now=now(rows))
+    twice = {name: column[::3] for name, column in candles(3 * NEEDED).items()}  # which are no gaps
+    with pytest.raises(ValueError, match="these candles are of 3 minutes"):
+        filling.probabilities(twice, now=now(3 * NEEDED))
+
+
+def test_gaps_of_the_context_are_filled_as_those_of_the_coin():
+    names, full, other = ("log_return_1", "BUSDT:log_return_1"), candles(), candles(seed=1)
+    known = {"coins": ("AUSDT",), "scalers": {"AUSDT": {"mean": [0.0, 0.0], "std": [0.01, 0.01]}}}
+    torch.manual_seed(0)
+    made = CNNLSTM(CNNLSTMConfig("default", features=names, lookback=8, timeframe_ms=STEP, fill=2, **known)).eval()
+    torch.nn.init.normal_(made.network.head[-1].weight)
+    cut = {name: np.delete(column, [150, 151]) for name, column in other.items()}
+    filled = Candles("BUSDT", STEP, **cut).filled(2).columns()
+    found, expected = (
+        made.probabilities(full, now=now(len(full["time"])), context={"BUSDT": each}) for each in (cut, filled)
+    )
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    made.config = replace(made.config, fill=1)
+    with pytest.raises(ValueError, match="BUSDT, as context, lacks the candle of"):
+        made.probabilities(full, now=now(len(full["time"])), context={"BUSDT": cut})
+
+
+def test_the_newest_candle_is_the_last_closed_one_up_to_the_close_of_the_next(model):
+    full, closed = candles(), START + STEP * (NEEDED + 12)
+    for moment in (closed, closed + STEP - 1):
+        model.probabilities(full, now=moment)
+    for moment, why in ((closed - 1, "has not closed yet"), (closed + STEP, "is stale")):
+        with pytest.raises(ValueError, match=why):
+            model.probabilities(full, now=moment)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"timeframe_ms": -5}, "timeframe_ms=-5 and fill=0 must not"), ({"fill": -1}, "timeframe_ms=0 and fill=-1 must")],
+)
+def test_a_negative_time_between_candles_and_a_negative_gap_are_refused(wrong, said):
+    with pytest.raises(ValueError, match=said):
+        CNNLSTMConfig("default", features=("moon",), lookback=8, **wrong)
 
 
 def test_features_that_this_version_does_not_compute_are_named(model):

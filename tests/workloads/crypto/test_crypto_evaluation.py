@@ -176,7 +176,7 @@ def test_the_baselines_are_in_the_same_table_as_the_model(planted):
     assert rows["buy-and-hold"]["net_return"] == pages["AAAUSDT"]["backtest"]["buy_and_hold_return"]
 
 
-def test_the_temperature_of_a_distorted_model_is_found_but_its_own_probabilities_are_judged(planted):
+def test_a_distorted_model_is_judged_by_its_own_probabilities(planted):
     config, folder, _, found, _ = planted
     sharp = fitted(config, folder, only="AAAUSDT")
     sharp["AAAUSDT"].linear.weight.data *= 4
@@ -184,7 +184,6 @@ def test_the_temperature_of_a_distorted_model_is_found_but_its_own_probabilities
     with without_trees():
         spoilt, _ = evaluated(config, sharp, folder)
     before, after = found.summary["AAAUSDT"], spoilt.summary["AAAUSDT"]
-    assert after["temperature"] == pytest.approx(4 * before["temperature"], rel=1e-3)
     assert after["log_loss"] > before["log_loss"] + 0.1
 
 
@@ -205,7 +204,7 @@ def test_a_distorted_model_is_recalibrated_and_its_rule_says_so(planted, monkeyp
 # ---- backtest
 
 
-def test_threshold_and_temperature_see_no_test_row(planted, monkeypatch):
+def test_the_threshold_sees_no_test_row(planted, monkeypatch):
     config, folder, models, found, _ = planted
     load = data.load
 
@@ -223,9 +222,7 @@ def test_threshold_and_temperature_see_no_test_row(planted, monkeypatch):
         other, _ = evaluated(config, {"AAAUSDT": models["AAAUSDT"]}, folder)
     before, after = found.summary["AAAUSDT"], other.summary["AAAUSDT"]
     assert after["accuracy"] != before["accuracy"]
-    assert [after[name] for name in ("temperature", "threshold")] == [
-        before[name] for name in ("temperature", "threshold")
-    ]
+    assert after["threshold"] == before["threshold"]
 
 
 def test_the_equity_curve_starts_at_one_and_ends_at_the_net_return(planted):

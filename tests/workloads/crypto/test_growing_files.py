@@ -47,6 +47,26 @@ def test_candles_that_are_gone_are_named_until_there_are_newer_ones(looked):
     assert looked(slice(102)) == [100, 101]
 
 
+def test_a_gap_that_training_fills_is_filled_and_has_no_answers_of_its_own(looked, tmp_path):
+    assert looked(slice(100)) == [99]
+    rows = looked.path.read_text().splitlines()
+    filling = Config.model_validate({"data": {"folder": str(looked.path.parent), "fill": 2, "horizon": 2}})
+    feed = following.feed(filling, tmp_path / "filling")
+    feed.used = 50
+    looked.path.write_text("\n".join([*rows[:60], *rows[62:70], *rows[73:], ""]))
+    opened = [int(row.split(",")[0]) for row in rows]
+    moments = list(feed.new(COIN, opened[56], NOW))
+    assert [moment.time for moment in moments] == [*opened[57:60], *opened[62:70], *opened[73:]]
+    assert moments[3].input["candles"]["time"] == opened[13:63]
+    assert moments[3].input["candles"]["close"][-3:-1] == [float(rows[59].split(",")[4])] * 2
+    assert moments[3].outcome[0] == opened[60]
+    assert moments[11].input["candles"]["time"] == opened[73:74]
+    assert [each.outcome and each.outcome[0] for each in moments[11:15]] == [None, None, opened[73], opened[74]]
+    feed.save()
+    kept, _ = files.read(tmp_path / f"filling/candles/{COIN}-15m.feather", COIN, "15m", minimum_rows=1)
+    assert kept.time.tolist() == [*opened[:60], *opened[62:70], *opened[73:]]
+
+
 def test_a_file_that_begins_after_the_last_answer_tells_what_is_between(looked, capsys):
     assert looked(slice(100)) == [99]
     assert looked(slice(90, 102)) == [100, 101]

@@ -181,6 +181,7 @@ def test_answers_of_files_and_feeds_are_what_training_had(market, tmp_path):
     for candles in market.values():
         write(tmp_path / "cut", candles.rows(slice(0, ends + 1)))
     (given,) = input_files.read([tmp_path / "cut/AAAUSDT-15m.csv"])
+    from_file_input = input_files.fitted(given, [model])
     (from_file,) = known.together([known.asked(given)], {"now": "newest"})
     torch.testing.assert_close(torch.tensor(list(from_file["probabilities"].values())), expected, rtol=0, atol=1e-5)
 
@@ -202,7 +203,7 @@ def test_answers_of_files_and_feeds_are_what_training_had(market, tmp_path):
     ]
 
     # Without the other coin there is no answer, nor where it has not closed yet.
-    (alone,) = known.together([known.read({**given.input, "context": {}})], {"now": "newest"})
+    (alone,) = known.together([known.read({**from_file_input, "context": {}})], {"now": "newest"})
     assert alone == {"error": "this model takes the candles of BBBUSDT, too; give them as context"}
     write(tmp_path / "cut", market["BBBUSDT"].rows(slice(0, ends)))
     input_files._beside.cache_clear()

@@ -89,7 +89,7 @@ def test_the_fit_that_ships_is_put_in_place_after_kills_and_the_judged_one_is_as
     assert not (killed.folder / "again").exists()
 
     # The evaluation of the judged fit is that of the one that ships, also after a further --resume.
-    found = rule.CoinRule(verdict="none", threshold=None, temperature=1.0)
+    found = rule.CoinRule(verdict="none", threshold=None)
     judged = io.load(whole.judged)
     made = rule.Rule(weights=rule.fingerprint(judged), headline="0 of 1", costs={}, coins={"AAAUSDT": found})
     write_text(whole.best / rule.RULE, made.model_dump_json())

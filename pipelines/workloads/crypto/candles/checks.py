@@ -291,23 +291,3 @@ def describe(candles: Candles) -> dict[str, object]:
         "longest_gap": int(missing.max(initial=0)),
         "hash": candles.digest(),
     }
-
-
-def filled(candles: Candles, most: int) -> tuple[Candles, int]:
-    """Return the candles with gaps of up to `most` filled, and the number of candles that this added.
-
-    A candle that is added stands at the close before it and has no volume: nothing was traded.
-    """
-    missing = np.diff(candles.time) // candles.timeframe_ms - 1
-    added = np.where(missing <= most, missing, 0)
-    if not added.any():
-        return candles, 0
-    rows = np.repeat(np.arange(len(candles)), np.append(added + 1, 1))
-    new = np.append(False, rows[1:] == rows[:-1])
-    number = np.arange(len(rows)) - np.searchsorted(rows, rows)  # of the candle after the row that it repeats
-    columns = {name: getattr(candles, name)[rows] for name in ("time", *VALUES)}
-    columns["time"] = columns["time"] + number * candles.timeframe_ms
-    for name in ("open", "high", "low"):
-        columns[name] = np.where(new, columns["close"], columns[name])
-    columns["volume"] = np.where(new, 0.0, columns["volume"])
-    return Candles(candles.symbol, candles.timeframe_ms, **columns), int(added.sum())

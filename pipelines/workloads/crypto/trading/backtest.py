@@ -22,7 +22,6 @@ Rules
   depends on no later candle, not even on a gap that follows.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple, NotRequired, TypedDict, TypeVar, Unpack, get_type_hints
 
 import numpy as np
@@ -62,13 +61,11 @@ class Trade(NamedTuple):
 COLUMNS = [(name, {str: "U6"}.get(kind, kind)) for name, kind in get_type_hints(Trade).items()]
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """Outcome of one backtest."""
 
     equity: np.ndarray  # (N,) account at each close, 1 at the start
     trades: np.recarray  # (K,) in order of time, a column for each field of `Trade`
-    fee: float  # share of the notional, per side
     slippage: float  # share of the notional, per side
     buy_and_hold: np.ndarray  # (N,) account at each close after buying at the second open, gaps included
 
@@ -111,7 +108,7 @@ def run(signal: np.ndarray, **market: Unpack[Market]) -> Result:
         account, side = account * (1.0 + trades[-1].net), 0
         equity[t] = account
     held = buy_and_hold(market["open"], market["close"], fee, slippage)
-    return Result(np.array(equity), np.array(trades, COLUMNS).view(np.recarray), fee, slippage, held)
+    return Result(np.array(equity), np.array(trades, COLUMNS).view(np.recarray), slippage, held)
 
 
 def net_return(side: Number, ratio: Number, cost: float) -> Number:

@@ -16,11 +16,6 @@ THRESHOLDS = tuple(round(0.35 + 0.05 * i, 2) for i in range(12))  # 0.35 to 0.90
 FUNDED = 8 * 3_600_000  # ms from one payment of funding to the next, at 0, 8 and 16 h UTC
 
 
-def traded_rows(ends: np.ndarray, horizon: int) -> np.ndarray:
-    """Return the rows (m,) from the end of the first window to that of the last label; no other part shares them."""
-    return np.arange(ends[0], ends[-1] + horizon + 1)
-
-
 def market(config: Config, coin: Coin, rows: np.ndarray) -> Market:
     """Return the rows (m,) and the config's rules as `backtest.run` takes them.
 
@@ -43,14 +38,15 @@ def market(config: Config, coin: Coin, rows: np.ndarray) -> Market:
     )
 
 
-def spread(probabilities: np.ndarray, ends: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the probabilities (n, 3) of windows that end at `ends` (n,) for all rows (m, 3).
+def traded(probabilities: np.ndarray, ends: np.ndarray, horizon: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows (m,) from the first of `ends` (n,) to the last label, and their probabilities (m, 3) by (n, 3).
 
-    Rows where no window ends, after a gap for example, are certain to be NO_TRADE.
+    Rows where no window ends, as after a gap, are certain to be NO_TRADE. No other part shares the rows.
     """
-    result = np.tile(np.eye(len(CLASSES))[NO_TRADE], (len(rows), 1))
-    result[ends - rows[0]] = probabilities
-    return result
+    rows = np.arange(ends[0], ends[-1] + horizon + 1)
+    found = np.tile(np.eye(len(CLASSES))[NO_TRADE], (len(rows), 1))
+    found[ends - rows[0]] = probabilities
+    return rows, found
 
 
 class Tried(NamedTuple):

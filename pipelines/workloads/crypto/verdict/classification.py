@@ -14,8 +14,6 @@ from common.statistics import reliability, wilson
 from models.market.inputs import CLASSES
 from models.market.labels import LONG, NO_TRADE, SHORT
 
-TEMPERATURES = (0.05, 20.0)  # bounds of the fit, reached if the labels are separable or the logits worthless
-
 NUM_CLASSES = len(CLASSES)
 
 
@@ -120,20 +118,6 @@ def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.nd
     return np.where(labels == NO_TRADE, 0.0, -np.log(chosen / sides.sum(axis=1)))
 
 
-def fit_temperature(logits: np.ndarray, labels: np.ndarray) -> float:
-    """Return the temperature T in TEMPERATURES for which softmax(logits / T) has the lowest log loss.
-
-    Logits (N, 3) and labels (N,) are those of validation rows: a temperature fitted on test rows flatters the model.
-    """
-    from scipy.optimize import minimize_scalar
-
-    def log_loss(log_temperature: float) -> float:
-        return float(log_losses(softmax(logits, math.exp(log_temperature)), labels).mean())
-
-    bounds = [math.log(bound) for bound in TEMPERATURES]
-    return math.exp(minimize_scalar(log_loss, bounds=bounds, method="bounded", options={"xatol": 1e-6}).x)
-
-
-def softmax(logits: np.ndarray, temperature: float = 1.0) -> np.ndarray:
+def softmax(logits: np.ndarray) -> np.ndarray:
     """Return probabilities (N, 3) float64 of logits (N, 3)."""
-    return np.asarray(special.softmax(np.asarray(logits, dtype=np.float64) / temperature, axis=1))
+    return np.asarray(special.softmax(np.asarray(logits, dtype=np.float64), axis=1))

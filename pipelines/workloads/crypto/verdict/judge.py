@@ -10,7 +10,7 @@ chance that any coin without skill gets it is at most LEVEL. The second and thir
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 import numpy as np
 
@@ -49,7 +49,6 @@ class Finding(TypedDict):
 
     p: float
     found: str
-    against: NotRequired[str]
 
 
 class Comparison(Gain):
@@ -212,7 +211,7 @@ def _beyond(
     p_values = {name: p_value(each, horizon) for name, each in saved.items()}
     hardest = max(p_values, key=lambda name: (p_values[name], -saved[name].mean()))
     found = f"log loss {saved[hardest].mean():+.4f} nats below that of {hardest}: p = {_shown(p_values[hardest])}"
-    return {"p": p_values[hardest], "found": found, "against": hardest}
+    return {"p": p_values[hardest], "found": found}
 
 
 def _shown(p: float) -> str:

@@ -92,13 +92,13 @@ def interval(row: Gain) -> list[float] | None:
 
 
 def _coin_entry(page: Page) -> dict[str, object]:
-    """Return the coin's entry in the summary; temperature and threshold are those of its newest model."""
+    """Return the coin's entry in the summary; the threshold is that of its newest model."""
     metrics, traded, newest = page["figures"], page["backtest"], page["folds"][-1]
     return {
         **_picked(page, ("verdict", "grades", "reasons")),
         **_picked(metrics, METRICS),
         "majority": metrics["majority_accuracy"],
-        **_picked(newest, ("temperature", "threshold")),
+        "threshold": newest["threshold"],
         "net_return": traded["net_return"],
         "buy_and_hold": traded["buy_and_hold_return"],
         "folds": [fold["fold"] for fold in page["folds"]],
@@ -218,7 +218,6 @@ def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dic
         "to_ms": int(fold.test.times[-1]),
         "n": metrics["n"],
         **_picked(metrics, shown),
-        "temperature": fold.temperature,
         "recalibration": fold.recalibration,
         "recalibration_gain": fold.recalibration_gain,
         "threshold": fold.choice.threshold,

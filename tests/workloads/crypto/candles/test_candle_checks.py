@@ -92,7 +92,7 @@ def test_the_last_candle_is_dropped_if_the_clock_the_file_or_its_closing_time_sh
         (lambda frame: table(step=17_000), "its candles are 17 s apart, not 15m"),
         (
             lambda frame: frame.assign(time=frame.time + 899_999),
-            "60 of 60 rows have times that are not multiples of 15m",
+            "60 of 60 rows have times that are not multiples of 15m in UTC",
         ),
         (lambda frame: frame[:30], "30 rows are too few, 50 are needed; give more candles or a lower data.minimum_"),
         (lambda frame: frame[:0], "0 rows are too few"),

@@ -5,7 +5,6 @@ import pytest
 
 from common.errors import UserError
 from models.market.candle_tables import canonical, milliseconds
-from pipelines.workloads.crypto.candles.checks import filled
 from tests.workloads.crypto.candles.candle_tables import CLEAN, ROWS, check, table
 
 
@@ -37,13 +36,15 @@ def test_invalid_names_and_timeframes_are_refused():
 def test_short_gaps_are_filled_at_the_last_close_and_longer_ones_stay():
     whole = CLEAN
     kept = whole.rows(np.delete(np.arange(len(whole)), [5, 6, 20, 21, 22]))
-    found, added = filled(kept, 2)
-    assert added == 2
+    found = kept.filled(2)
+    assert len(found) == len(kept) + 2
     assert np.array_equal(found.time, np.delete(whole.time, [20, 21, 22]))
     for name in ("open", "high", "low", "close"):
         assert (getattr(found, name)[5:7] == whole.close[4]).all()
     assert found.volume[5:7].tolist() == [0, 0]
     others = np.delete(np.arange(len(found)), [5, 6])
     assert found.rows(others).digest() == kept.digest()
-    assert filled(kept, 0) == (kept, 0)
-    assert filled(kept, 9)[0].time.tolist() == whole.time.tolist()
+    assert kept.filled(0) is kept
+    assert kept.filled(9).time.tolist() == whole.time.tolist()
+    twice = kept.rows(np.array([0, 1, 1, 2]))  # which are refused elsewhere
+    assert twice.filled(9) is twice

@@ -65,10 +65,10 @@ def test_a_coins_parts_are_one_input_of_a_folder_and_where_they_are_named(tmp_pa
     for paths in ([tmp_path], [*reversed(parts), *others]):
         bitcoin, ether = input_files.read(paths)
         assert bitcoin.source == str(parts[1])
-        assert bitcoin.input["candles"] == ether.input["candles"]
-        assert len(ether.input["candles"]["time"]) == 300
+        assert bitcoin.input["candles"].close.tolist() == ether.input["candles"].close.tolist()
+        assert len(ether.input["candles"]) == 300
     (alone,) = input_files.read(parts[:1])
-    assert len(alone.input["candles"]["time"]) == 200
+    assert len(alone.input["candles"]) == 200
 
 
 def test_nothing_usable_is_a_mistake_that_the_user_can_mend(tmp_path, capsys):

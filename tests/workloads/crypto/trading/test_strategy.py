@@ -50,11 +50,10 @@ def test_each_class_is_traded_on_its_own_side():
 
 def test_what_is_traded_lasts_to_the_last_label_and_only_where_a_window_ends():
     ends, probabilities = np.array([5, 6, 9]), np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.0, 0.1, 0.9]])
-    rows = strategy.traded_rows(ends, 3)
+    rows, found = strategy.traded(probabilities, ends, 3)
     assert rows.tolist() == list(range(5, 13))
     nothing = [0, 1, 0]
-    found = strategy.spread(probabilities, ends, rows).tolist()
-    assert found == [*probabilities[:2].tolist(), nothing, nothing, probabilities[2].tolist(), *[nothing] * 3]
+    assert found.tolist() == [*probabilities[:2].tolist(), nothing, nothing, probabilities[2].tolist(), *[nothing] * 3]
 
 
 def test_funding_is_paid_at_0_8_and_16_hours_and_missing_candles_are_a_gap():

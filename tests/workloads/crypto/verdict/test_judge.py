@@ -147,7 +147,6 @@ def test_a_signal_that_a_baseline_has_too_is_predictive_and_no_more():
     assert found["verdict"] == f"{SKILL}: {PREDICTIVE}"
     assert found["tests"][BEYOND] == {
         "p": 1.0,
-        "against": "logistic regression, last row",
         "found": "log loss +0.0000 nats below that of logistic regression, last row: p = none, too few rows or no "
         "difference",
     }
