@@ -3,13 +3,16 @@
 import importlib
 import importlib.util
 import json
+import pkgutil
 import re
 import sys
 import tomllib
+from collections.abc import Callable
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from common.errors import UserError
 
@@ -93,3 +96,13 @@ def _stated() -> tuple[str, dict[str, set[str]]]:
 
 def _canonical(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()
+
+
+def lazily(path: str) -> Callable[..., Any]:
+    """Return a stand-in for `package.module:name`, with its `__module__`, that imports the module when it is called."""
+
+    def call(*args: object, **kwargs: object) -> object:
+        return pkgutil.resolve_name(path)(*args, **kwargs)
+
+    call.__module__ = path.partition(":")[0]
+    return call

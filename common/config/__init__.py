@@ -3,23 +3,52 @@
 import copy
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar, Unpack
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import core_schema
 
 from common.config import plain_yaml
 from common.config.mistakes import given_as_text, problems_of
 from common.config.overrides import patch, tell_repeated
-from common.config.section import Choice as Choice
-from common.config.section import Section as Section
 from common.errors import UserError
 
-Config = TypeVar("Config", bound=Section)
+Config = TypeVar("Config", bound="Section")
 OF_WORDS = "in the words of the command:"  # opens a message
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Restricts a `str` field to the keys of a table: `Annotated[str, Choice(TABLE)]`."""
+
+    table: Collection[str]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: object) -> core_schema.CoreSchema:
+        return core_schema.literal_schema(list(self.table))
+
+
+class Section(BaseModel):
+    """Part of a config, closed and frozen. `class Own(Training, defaults={"steps": 5})` changes inherited defaults."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    one_of: ClassVar[tuple[str, ...]] = ()  # keys of which one is given: a word for it alone makes the others null
+
+    def __init_subclass__(cls, defaults: Mapping[str, object] | None = None, **kwargs: Unpack[ConfigDict]) -> None:
+        super().__init_subclass__(**kwargs)  # `defaults` is for the method below, which runs once fields are known
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, defaults: Mapping[str, object] | None = None, **kwargs: object) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        for name, value in (defaults or {}).items():
+            cls.model_fields[name] = copy.copy(cls.model_fields[name])
+            cls.model_fields[name].default = value
+        if defaults:
+            cls.model_rebuild(force=True)
 
 
 def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str = "", run: object = None) -> Config:

@@ -2,18 +2,18 @@
 
 import difflib
 import typing
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
+from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
-from common.config.section import Section, dotted
 from common.foreign_text import printable
 
 MOST_ERRORS = 20  # in one message
 OWN_FILES = ("folder", "sources", "source", "instances")  # keys for a user's files, by another name in each workload
 
 
-def problems_of(cls: type[Section], errors: Sequence[ErrorDetails]) -> list[str]:
+def problems_of(cls: type[BaseModel], errors: Sequence[ErrorDetails]) -> list[str]:
     """Return a line for each key that is wrong."""
     problems: dict[str, tuple[list[str], str]] = {}
     for number, item in enumerate(errors[:MOST_ERRORS]):
@@ -27,7 +27,7 @@ def problems_of(cls: type[Section], errors: Sequence[ErrorDetails]) -> list[str]
     return [*lines, f"and {more} more"] if more > 0 else lines
 
 
-def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
+def _explain(cls: type[BaseModel], item: ErrorDetails) -> tuple[str, str, str]:
     known = list(dotted(cls))
     # Pydantic puts the names of union members into the location; they are no keys.
     parts = [str(part) for part in item["loc"] if "[" not in str(part) or part == item["loc"][-1]]
@@ -56,7 +56,7 @@ def _explain(cls: type[Section], item: ErrorDetails) -> tuple[str, str, str]:
     return f"{key}: ", message, f" (given {given_as_text(given)})"
 
 
-def _message(cls: type[Section], item: ErrorDetails, key: str) -> str:
+def _message(cls: type[BaseModel], item: ErrorDetails, key: str) -> str:
     if item["type"] == "tuple_type":
         *sections, leaf = key.split(".")
         for name in sections:
@@ -81,3 +81,11 @@ def given_as_text(value: object) -> str:
 def nearest(word: str, known: Collection[str], most: int = 1) -> list[str]:
     """Return up to `most` `known` words that `word` may be a slip of, the likeliest first."""
     return difflib.get_close_matches(word, known, most, 0.6)
+
+
+def dotted(cls: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    """Yield the dotted names of all sections and keys."""
+    for name, field in cls.model_fields.items():
+        yield prefix + name
+        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+            yield from dotted(field.annotation, f"{prefix}{name}.")

@@ -5,14 +5,15 @@ import sys
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
+from pydantic import BaseModel
+
 from common.config import plain_yaml
-from common.config.mistakes import given_as_text
-from common.config.section import Section, dotted
+from common.config.mistakes import dotted, given_as_text
 from common.errors import UserError, as_user_error
 from common.foreign_text import printable
 
 
-def patch(cls: type[Section], tree: dict[str, object], words: Sequence[str]) -> None:
+def patch(cls: type[BaseModel], tree: dict[str, object], words: Sequence[str]) -> None:
     """Put the values of `words` into a plain tree. Raises UserError for a word of another form."""
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         _patch_word(tree, word, following if word in dotted(cls) else "")

@@ -1,11 +1,12 @@
 """The side of the images that a vision tower is meant for, read from its files without torch."""
 
 import contextlib
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from common.disk.files import read_json
 
 EFFICIENTNET, EFFICIENTNET_SIDE = "efficientnet-lite0", 224  # of PyPI
 
@@ -33,11 +34,9 @@ def stated(settings: Mapping[str, Any], processor: Mapping[str, Any]) -> int | N
 def read(base: str, name: str) -> dict[str, Any]:
     """Return the object in a JSON file of a base, in a folder or the hub's cache; {} if there is none."""
     path = Path(base) / name
-    with contextlib.suppress(ValueError):  # of no name that the hub could have, or no JSON; loading the base says so
-        if not Path(base).is_dir():
-            from huggingface_hub import try_to_load_from_cache
+    if not Path(base).is_dir():
+        from huggingface_hub import try_to_load_from_cache
 
+        with contextlib.suppress(ValueError):  # of no name that the hub could have; loading the base says so
             path = Path(str(try_to_load_from_cache(base, name) or ""))
-        found = json.loads(path.read_bytes()) if path.is_file() else {}
-        return found if isinstance(found, dict) else {}
-    return {}
+    return read_json(path, dict)

@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from common.config import Section
-from common.config.lazy import lazily
+from common.packages import lazily
 from models import io
 from pipelines.engine.config import BaseConfig, DataSection, Training
 from pipelines.engine.workload import Metric, Workload

@@ -1,6 +1,6 @@
 """A character model that completes BIM Execution Plans in a firm's own language."""
 
-from common.config.lazy import lazily
+from common.packages import lazily
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.bep.config import Config
 

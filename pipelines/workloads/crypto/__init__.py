@@ -1,6 +1,6 @@
 """Per-coin trading signals from candles: SHORT, NO_TRADE or LONG."""
 
-from common.config.lazy import lazily
+from common.packages import lazily
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.crypto.config import Config
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from scipy.special import softmax
 from torch import Tensor
 
 from common.errors import UserError
@@ -25,7 +26,7 @@ from pipelines.workloads.crypto.trading import strategy
 from pipelines.workloads.crypto.trading.strategy import Tried, choose_threshold
 from pipelines.workloads.crypto.untrained import description
 from pipelines.workloads.crypto.verdict import baselines, judge
-from pipelines.workloads.crypto.verdict.classification import class_shares, log_losses, softmax
+from pipelines.workloads.crypto.verdict.classification import class_shares, log_losses
 from pipelines.workloads.crypto.verdict.judge import AUTOREGRESSION, BLENDED, ROLLING
 from pipelines.workloads.crypto.windows import IGNORED, below_each_other, pooled
 
@@ -88,6 +89,7 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
     rows, probabilities = strategy.traded(validation.probabilities, validation.ends, config.data.horizon)
     choice, tried = choose_threshold(probabilities, strategy.market(config, coin, rows))
     rows, probabilities = strategy.traded(test.probabilities, test.ends, config.data.horizon)
+    as_learnt = softmax(test.logits.astype(float), axis=1)
     return CoinFold(
         member=place.member,
         fold=place.fold,
@@ -99,7 +101,7 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
         last=returns[test.ends] / volatility,
         leaks=judge.leaking((*coin.names, "volume"), columns, returns, ends, config.data.horizon, theirs),
         recalibration=recalibration,
-        recalibration_gain=_log_loss(softmax(test.logits), test) - _log_loss(test.probabilities, test),
+        recalibration_gain=_log_loss(as_learnt, test) - _log_loss(test.probabilities, test),
         choice=choice,
         tried=tried,
         rows=rows,

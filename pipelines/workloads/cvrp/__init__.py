@@ -1,6 +1,6 @@
 """Capacitated vehicle routing: neural solvers trained by imitation and reinforcement learning."""
 
-from common.config.lazy import lazily
+from common.packages import lazily
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.cvrp.config import Config
 

@@ -1,6 +1,6 @@
 """Comparing images: a model answers which of two ranks higher, and many answers give every image a score."""
 
-from common.config.lazy import lazily
+from common.packages import lazily
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.lmol.config import Config
 

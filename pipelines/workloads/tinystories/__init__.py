@@ -1,6 +1,6 @@
 """Tiny transformers that tell stories on a microcontroller."""
 
-from common.config.lazy import lazily
+from common.packages import lazily
 from pipelines.engine.workload import Metric, Workload
 from pipelines.workloads.tinystories.config import Config
 

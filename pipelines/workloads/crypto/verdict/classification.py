@@ -8,7 +8,6 @@ import math
 from typing import TypedDict
 
 import numpy as np
-from scipy import special
 
 from common.statistics import reliability, wilson
 from models.market.inputs import CLASSES
@@ -116,8 +115,3 @@ def direction_log_losses(probabilities: np.ndarray, labels: np.ndarray) -> np.nd
     sides = np.clip(probabilities[:, [SHORT, LONG]], np.finfo(np.float64).eps, None)
     chosen = np.where(labels == LONG, sides[:, 1], sides[:, 0])
     return np.where(labels == NO_TRADE, 0.0, -np.log(chosen / sides.sum(axis=1)))
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return probabilities (N, 3) float64 of logits (N, 3)."""
-    return np.asarray(special.softmax(np.asarray(logits, dtype=np.float64), axis=1))

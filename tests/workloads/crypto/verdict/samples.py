@@ -1,8 +1,9 @@
 """Predictions, labels and baselines for tests, and published models to judge."""
 
 import numpy as np
+from scipy.special import softmax
 
-from pipelines.workloads.crypto.verdict.classification import class_shares, softmax
+from pipelines.workloads.crypto.verdict.classification import class_shares
 
 # Test-set confusion matrices of six published models of 15-minute candles, and what follows from them:
 # (matrix, accuracy, majority, balanced accuracy, macro-F1, MCC, sign right when traded and moved).
@@ -19,7 +20,7 @@ SHIPPED = {
 def sample(seed: int, num: int, strength: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities (N, 3) and labels (N,) drawn from them."""
     generator = np.random.default_rng(seed)
-    probabilities = softmax(strength * generator.normal(size=(num, 3)) + [0.0, 0.3, 0.0])
+    probabilities = softmax(strength * generator.normal(size=(num, 3)) + [0.0, 0.3, 0.0], axis=1)
     labels = (generator.random((num, 1)) > probabilities.cumsum(axis=1)[:, :2]).sum(axis=1)
     return probabilities, labels
 

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from models.market import candle_features
 from pipelines.workloads.crypto.candles.simulated import simulate
 from pipelines.workloads.crypto.verdict.baselines import fit_and_predict
-from pipelines.workloads.crypto.verdict.classification import class_shares, metrics, softmax
+from pipelines.workloads.crypto.verdict.classification import class_shares, metrics
 from pipelines.workloads.crypto.verdict.judge import (
     BEYOND,
     BOUNCE,
@@ -95,7 +96,7 @@ def test_a_signal_that_the_simple_models_do_not_see_is_beyond_them():
     seen = rows["test"]["last row"][:, 0].copy()
     for part in ("train", "test"):
         rows[part]["last row"][:, 0] = 0
-    scores = softmax(np.stack([-seen / 2, np.full(3000, -0.2), seen / 2], axis=1))
+    scores = softmax(np.stack([-seen / 2, np.full(3000, -0.2), seen / 2], axis=1), axis=1)
     others = fit_and_predict(**rows)
     found = verdict(scores, labels, class_shares(rows["labels"]), others)
     assert found["verdict"] == f"{SKILL}: {BEYOND}"
@@ -212,7 +213,7 @@ def test_a_lean_against_the_newest_candle_is_a_bounce_and_one_against_older_ones
 
     def judged(pull, moves, later, last):
         labels = np.digitize(moves, [-0.4, 0.4])
-        probabilities = softmax(0.3 * np.stack([-pull, 0 * pull, pull], 1))
+        probabilities = softmax(0.3 * np.stack([-pull, 0 * pull, pull], 1), axis=1)
         return verdict(probabilities, labels, prior, guesses(0, labels), moves, horizon=1, later=later, last=last)
 
     found = judged(-last, moves, later, last)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[4]))
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.verdict import looks
-from pipelines.workloads.crypto.verdict.classification import class_shares, softmax
+from pipelines.workloads.crypto.verdict.classification import class_shares
 from pipelines.workloads.crypto.verdict.judge import LEVEL, SKILL, judge, verdicts
 from pipelines.workloads.crypto.verdict.looks import look
 from pipelines.workloads.crypto.verdict.significance import holm
@@ -56,7 +57,7 @@ def with_skill(settings, coins, count=3000, seed=0):
             leans = 0.1 * generator.normal(size=(count, 3))
             prior = class_shares(labels)
             guess = {"guess": np.tile(prior, (count, 1))}
-            given = softmax(np.log(prior) + leans), labels, prior, guess, moves, np.ones(100)
+            given = softmax(np.log(prior) + leans, axis=1), labels, prior, guess, moves, np.ones(100)
             judged[f"{coin}"] = judge(*given, horizon=1, later=moves, last=np.zeros(len(moves)), resamples=100)
         family += coins
         kinds = [verdicts(judged, family)] if setting else [verdicts(judged)]

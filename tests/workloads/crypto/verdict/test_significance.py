@@ -4,10 +4,11 @@ import time
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from scipy.stats import norm, ttest_1samp
 
 from pipelines.workloads.crypto.verdict import significance
-from pipelines.workloads.crypto.verdict.classification import class_shares, softmax
+from pipelines.workloads.crypto.verdict.classification import class_shares
 from pipelines.workloads.crypto.verdict.significance import block_bootstrap, block_length, fitted_block, p_value
 from tests.workloads.crypto.verdict.samples import guesses, sample
 
@@ -68,7 +69,7 @@ def test_overlapping_labels_are_not_mistaken_for_evidence(monkeypatch):
             # Neighbouring rows share label and prediction, like overlapping windows and horizons.
             generator = np.random.default_rng(seed)
             labels = np.repeat(generator.integers(0, 3, 60), 10)
-            probabilities = softmax(0.1 * np.repeat(generator.normal(size=(60, 3)), 10, axis=0))
+            probabilities = softmax(0.1 * np.repeat(generator.normal(size=(60, 3)), 10, axis=0), axis=1)
             uniform = np.full((600, 3), 1 / 3)
             found = block_bootstrap(probabilities, uniform, labels, horizon=10, resamples=200, seed=seed)
             count += found["log_loss"]["low"] > 0
