@@ -15,7 +15,7 @@ from common.foreign_text import printable
 from exporters import export_folder, portable
 from exporters.cards import title
 from exporters.freqtrade.classifier import Classifier
-from exporters.onnx.agreement import FRESH
+from exporters.onnx import FRESH
 from exporters.onnx.cnn_lstm import largest_difference
 from models import io
 from models.market import candle_features

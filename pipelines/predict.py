@@ -156,7 +156,7 @@ def replaceable(path: Path) -> bool:
     if not path.is_file():
         return not path.exists()
     with path.open("rb") as file:
-        return file.read(7).strip() in (b"", b"source,")
+        return file.read(7) in (b"", b"source,")
 
 
 class Table:

@@ -90,7 +90,7 @@ def write_text(path: Path, text: str) -> None:
     with explained(path):
         if path.exists() and not path.is_file():
             raise UserError(f"cannot write {path}: it is no file, but a folder or a device; give another")
-        path = path.resolve()
+        path = Path(os.path.realpath(path))  # also of links that lead in a circle
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8
 

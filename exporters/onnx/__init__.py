@@ -18,6 +18,8 @@ from models import io
 
 OWN = "onnx_program"  # the module with `describe` beside that of a family of the user's own
 SHARED = {"char_mixture": "char_lstm", "pooled_experts": "cnn_lstm"}  # families that another one's module describes
+FRESH = 100  # inputs on which a program is compared with the original
+TOLERANCE = 1e-4  # largest difference of an output, a probability or its logarithm that is taken for rounding
 
 AModel = TypeVar("AModel", bound=nn.Module)
 Axes = Mapping[int, str]  # number of an axis -> its name, for the axes whose sizes may vary
@@ -56,7 +58,7 @@ def describe(model: io.Model) -> Artifact:
     own = neighbour(type(model).__module__, OWN)
     name = f"{__name__}.{SHARED.get(model.family, model.family)}"
     if own is None and importlib.util.find_spec(name) is None:
-        files = {path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "agreement", "examples"}
+        files = {path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "examples"}
         known = sorted({*files, *SHARED})
         unknown = f"nobody has described the family {model.family!r} as tensor programs"
         way = f"write {OWN}.py with describe(model) beside the model's module, or export safetensors"

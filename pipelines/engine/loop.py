@@ -193,7 +193,8 @@ class Loop:
             stop = stopped.number
         finally:
             # Before the validation: one that fails, or takes longer than a stopped process has left, costs no training.
-            if step % training.checkpoint_steps == 0 or finished or stop:
+            first = self._validation_is_due() and not progress.validated  # in which a mistyped metric is found
+            if step % training.checkpoint_steps == 0 or finished or stop or first:
                 self.save()
         if stop:
             raise Stopped(stop, f" after step {step}")

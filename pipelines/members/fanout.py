@@ -264,15 +264,20 @@ def _fit(job: Job, member: str, find: Callable[[], Workload]) -> None:
 @contextmanager
 def _noted(run: Run, see: str = "") -> Iterator[None]:
     """Write down how training within the block ended, and after how many seconds."""
-    began, outcome = time.perf_counter(), FAILED
+    began, failed = time.perf_counter(), None
     try:
         yield
-        outcome = run.outcome()
     except Exception as error:
-        outcome = _failure(error, see)
-        raise
-    finally:
+        failed = error
+    outcome = _failure(failed, see) if failed else run.outcome() or FAILED
+    try:
         write_json(run.outcome_file, {**outcome, "seconds": round(time.perf_counter() - began, 1)})
+    except UserError as error:
+        if failed is None:
+            raise
+        workers.say(f"error: {error}")  # beside the one that came first
+    if failed:
+        raise failed
 
 
 def _failure(error: Exception, see: str = "") -> Outcome:

@@ -162,7 +162,7 @@ class Run:
             return {}
         try:
             found = {"command": [], "data": {}, "earlier": [], **json.loads(self.provenance_file.read_bytes())}
-            return {**found, "data": {**found["data"]}}
+            return {**found, "data": {**found["data"]}, "earlier": [*found["earlier"]]}
         except (ValueError, TypeError) as error:
             remedy = "bring back a copy, or delete it and continue with --resume: no result depends on it"
             raise UserError(f"{self.provenance_file} is damaged ({error}): {remedy}") from error

@@ -13,7 +13,7 @@ import json
 import math
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -23,7 +23,7 @@ from common.errors import UserError
 from common.plain import Plain
 from pipelines.answers.trained import Pieces, Trained
 from pipelines.server.continuous_batching import PLACES, Request, Scheduler
-from pipelines.server.limits import Limits, Refused, Unanswered, too_large
+from pipelines.server.limits import Limits, Refused, too_large
 
 TURN_SECONDS = 0.5  # that a batch should take at most, if it has several inputs
 MUCH = 4  # times the work of a request that may go before another
@@ -106,7 +106,7 @@ class Answering:
         self.waiting: deque[Waiting] = deque()
         self.pace = Pace()
         self.wake = asyncio.Event()
-        self.unanswered = Unanswered(limits)
+        self.open = 0  # unfinished requests, including streams
         self.batches = self.batched = 0  # how often inputs or tokens were computed together, and how many in all
         writer = getattr(trained.first, "writer", None) if len(trained.models) == 1 else None
         self.scheduler = Scheduler(writer(), PLACES, self._in_thread, self._count) if writer else None
@@ -127,8 +127,8 @@ class Answering:
         usable = [asked for asked in found if not isinstance(asked, ValueError)]
         if usable and self.scheduler:
             request = Request(usable, chosen)
-            with self.unanswered.counted():
-                written = await self.unanswered.in_time(self.scheduler.answers(request), lambda: bool(request.texts))
+            with self._counted():
+                written = await self._in_time(self.scheduler.answers(request), lambda: bool(request.texts))
         else:
             written = await self._in_turn(usable, chosen) if usable else []
         answers = iter(written)
@@ -152,7 +152,7 @@ class Answering:
 
     async def _each(self, pieces: Pieces, ended: Told) -> AsyncGenerator[str]:
         def all_pieces() -> Iterator[str]:
-            ended((yield from pieces) or "stop")
+            ended((yield from pieces))
 
         following = all_pieces()
         while (piece := await self._in_thread(lambda: next(following, None))) is not None:
@@ -160,7 +160,7 @@ class Answering:
 
     async def _streamed(self, pieces: AsyncGenerator[str]) -> AsyncGenerator[str]:
         """Yield nothing, and then the pieces."""
-        with self.unanswered.counted():
+        with self._counted():
             yield ""
             async with contextlib.aclosing(pieces):
                 async for piece in pieces:
@@ -197,14 +197,33 @@ class Answering:
         """Return answers to inputs, computed with those of other requests."""
         at_once, answers = self.trained.inputs.together(settings), asyncio.get_running_loop().create_future()
         own = Waiting(asked, settings.model_dump(exclude_unset=True), at_once, answers)
-        with self.unanswered.counted():
+        with self._counted():
             self.waiting.append(own)
             self.wake.set()
             try:
-                return await self.unanswered.in_time(own.answers, lambda: bool(own.found) or own not in self.waiting)
+                return await self._in_time(own.answers, lambda: bool(own.found) or own not in self.waiting)
             finally:
                 if own in self.waiting:
                     self.waiting.remove(own)
+
+    async def _in_time(self, result: Awaitable[Result], begun: Callable[[], bool]) -> Result:
+        """Return a result. Raises Refused after too long: another status where it was not even `begun`."""
+        try:
+            return await asyncio.wait_for(result, self.limits.seconds)
+        except TimeoutError:
+            if begun():
+                raise Refused(503, f"the answer took more than {self.limits.seconds:g} s") from None
+            raise Refused(429, f"no answer within {self.limits.seconds:g} s: too many requests; try later") from None
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        if self.open >= self.limits.waiting:
+            raise Refused(429, f"{self.open} requests to this run are unanswered; try later")
+        self.open += 1
+        try:
+            yield
+        finally:
+            self.open -= 1
 
     async def work(self) -> None:
         """Answer waiting requests forever."""
@@ -261,8 +280,8 @@ class Answering:
 
     async def run(self, function: Callable[[], Result]) -> Result:
         """Call a function in the models' thread, after what already waits there. Raises Refused after too long."""
-        with self.unanswered.counted():
-            return await self.unanswered.in_time(self._in_thread(function), lambda: True)
+        with self._counted():
+            return await self._in_time(self._in_thread(function), lambda: True)
 
     def _in_thread(self, function: Callable[[], Result]) -> asyncio.Future[Result]:
         return asyncio.get_running_loop().run_in_executor(self.thread, function)

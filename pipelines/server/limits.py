@@ -1,15 +1,10 @@
-"""Bounds on what clients may ask, on how many wait and for how long, and the exception that refuses."""
+"""Bounds on what clients may ask, and the exception that refuses."""
 
-import asyncio
-import contextlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from starlette.exceptions import HTTPException
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -27,33 +22,6 @@ class Limits:
 
 class Refused(HTTPException):
     """A request that is not answered: the response's status, and what is wrong."""
-
-
-class Unanswered:
-    """The requests to a run that have no answer yet, streams included."""
-
-    def __init__(self, limits: Limits):
-        self.limits, self.number = limits, 0
-
-    @contextlib.contextmanager
-    def counted(self) -> Iterator[None]:
-        """Count one more within the block. Raises Refused if there are too many."""
-        if self.number >= self.limits.waiting:
-            raise Refused(429, f"{self.number} requests to this run are unanswered; try later")
-        self.number += 1
-        try:
-            yield
-        finally:
-            self.number -= 1
-
-    async def in_time(self, result: Awaitable[Result], begun: Callable[[], bool]) -> Result:
-        """Return a result. Raises Refused after too long: another status where it was not even `begun`."""
-        try:
-            return await asyncio.wait_for(result, self.limits.seconds)
-        except TimeoutError:
-            if begun():
-                raise Refused(503, f"the answer took more than {self.limits.seconds:g} s") from None
-            raise Refused(429, f"no answer within {self.limits.seconds:g} s: too many requests; try later") from None
 
 
 def too_large(values: object, served: Mapping[str, float]) -> str | None:

@@ -175,7 +175,9 @@ class Completions:
                         written[index] += text
                         if text:
                             yield {"choices": [_choice(index, delta, text)]}
-                yield {"choices": [_choice(index, delta, "", *ends)]}
+                # Of tokens that are no characters, the number is unknown; a model that tells them tells the end, too.
+                cut = not hasattr(run.trained.first, "encoded") and len(written[index]) >= body.length
+                yield {"choices": [_choice(index, delta, "", ends[0] or ("length" if cut else "stop"))]}
             if (body.stream_options or {}).get("include_usage") is True:
                 yield {"choices": [], "usage": _usage(run, prompts, written)}
 

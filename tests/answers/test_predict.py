@@ -330,6 +330,10 @@ def test_a_table_replaces_nothing_but_a_table_of_answers(tmp_path):
     words = ("--workload", "tinystories", "length=2", str(folder), "--csv")
     refused(stage(tmp_path, "predict.py", *words, "lines/a.txt"), "--csv lines/a.txt: this is a folder, an input or")
     assert (folder / "a.txt").read_text() == "Once\n"
+    (tmp_path / "blank.csv").write_text("\n" * 8 + "mine,1\n")
+    refused(
+        stage(tmp_path, "predict.py", *words, "blank.csv"), "--csv blank.csv: this is a folder, an input or another"
+    )
     (tmp_path / "answers.csv").touch()
     (tmp_path / "link.csv").symlink_to("answers.csv")
     for name in ("link.csv", "answers.csv"):

@@ -373,3 +373,9 @@ def test_the_metric_that_the_config_names_picks_the_best_model_and_counts_for_pa
 def test_a_metric_that_no_validation_gives_is_refused_with_the_nearest(alone, metric, message):
     with pytest.raises(UserError, match=re.escape(message)):
         alone("mistyped", steps=9, validation_steps=3, metric=metric)
+
+
+def test_what_was_trained_before_a_mistyped_metric_was_found_is_kept(alone, tmp_path):
+    with pytest.raises(UserError, match="go on with --resume training"):
+        alone("slip", steps=9, validation_steps=3, checkpoint_steps=5, metric="val/eror")
+    assert [path.name for path in Path("runs/toy/slip/checkpoints").iterdir()] == ["step-000003"]

@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from PIL import Image
 
-from exporters.onnx import SHARED
-from exporters.onnx.agreement import TOLERANCE
+from exporters.onnx import SHARED, TOLERANCE
 from exporters.onnx.cnn_lstm import largest_difference
 from exporters.onnx.routing import instance
 from models.images.comparator.interface import Comparator

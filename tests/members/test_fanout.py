@@ -330,6 +330,16 @@ def test_the_only_member_is_trained_in_this_process_with_the_weights_it_has_amon
     assert again.said == ["1 of 1 members are done"]
 
 
+def test_where_its_end_cannot_be_written_down_what_ended_a_member_is_told(tmp_path, monkeypatch, capfd):
+    def write_json(*_):
+        raise UserError("the disk is full")
+
+    monkeypatch.setattr(fanout, "write_json", write_json)
+    with pytest.raises(RuntimeError, match="pretended"):
+        fanout.train_all(job_of({"a": config_of(fault="exception")}, tmp_path), ["a"], FakeAccelerator(), begun)
+    assert "error: the disk is full" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "error", "state", "reason"),
     [

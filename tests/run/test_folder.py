@@ -94,7 +94,7 @@ def test_a_damaged_provenance_is_named_with_what_to_do(tmp_path, monkeypatch):
     run.begin(BaseConfig(), 1, {"content": "x"}, "bf16")
     assert (run.provenance()["mixed_precision"], run.learnt_from("y")) == ("bf16", False)
     content = run.provenance_file.read_bytes()
-    for damaged in (content[: len(content) // 2], b"", b"\xff\xfe", b"7", b'{"data": null}'):
+    for damaged in (content[: len(content) // 2], b"", b"\xff\xfe", b"7", b'{"data": null}', b'{"earlier": null}'):
         run.provenance_file.write_bytes(damaged)
         for asked in (run.provenance, lambda: run.learnt_from("x"), lambda: run.begin(BaseConfig(), 1, {})):
             with pytest.raises(UserError, match=r"provenance.json is damaged .* delete it and continue with --resume"):

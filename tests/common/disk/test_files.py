@@ -135,6 +135,8 @@ def test_a_link_leads_to_what_is_replaced_and_what_is_no_file_stays(tmp_path):
     (tmp_path / "link").symlink_to("a")
     files.write_text(tmp_path / "link", "new")
     assert ((tmp_path / "link").is_symlink(), (tmp_path / "a").read_text()) == (True, "new")
+    (tmp_path / "circle").symlink_to("circle")
+    files.write_text(tmp_path / "circle", "new")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/null")

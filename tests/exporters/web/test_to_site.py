@@ -43,7 +43,7 @@ def test_a_site_has_a_card_and_a_page_for_each_workload_and_links_within_itself(
         page = (out / workload / "index.html").read_text()
         assert '<a href="../index.html">' in page
         assert not re.search(r'(?:href|src)="(?!data:|\.\./index\.html")', page)
-    assert (out / ".nojekyll").read_bytes() == b""
+    assert (out / ".nojekyll").is_file()
     assert sum(path.stat().st_size for path in out.rglob("*") if path.is_file()) <= to_site.MOST_BYTES
 
 
@@ -64,8 +64,11 @@ def test_a_folder_with_other_files_and_a_site_that_is_too_large_are_refused(mode
         exporters.export("site", tmp_path / "mine", "best", None)
     (tmp_path / "own").mkdir()
     (tmp_path / "own/index.html").write_text("my home page")
-    with pytest.raises(ValueError, match=r"own holds other files than a site's, such as index\.html; give another"):
-        exporters.export("site", tmp_path / "own", "best", None)
+    for name in ("index.html", ".nojekyll"):  # which sites of the user's own have, too
+        (tmp_path / "own" / name).touch()
+        with pytest.raises(ValueError, match=r"own holds other files than a site.s, such as .*; give another"):
+            exporters.export("site", tmp_path / "own", "best", None)
+    assert (tmp_path / "own/index.html").read_text() == "my home page"
     with pytest.raises(ValueError, match="takes the folder to write and no options"):
         exporters.export("site", tmp_path / "site", "best", tmp_path / "out")
     monkeypatch.setattr(to_site, "SAID", {"cvrp": to_site.SAID["cvrp"]})
