@@ -15,7 +15,7 @@ COLUMNS = ("time", *VALUES)
 
 @dataclass(frozen=True)
 class Candles:
-    """N candles of one coin in order of time. Missing candles are gaps; no row is ever invented."""
+    """N candles of one coin in order of time. Missing candles are gaps unless `filled`."""
 
     symbol: str
     timeframe_ms: int
@@ -60,13 +60,12 @@ class Candles:
         if not added.any():
             return self
         rows = np.repeat(np.arange(len(self)), np.append(added + 1, 1))
-        new = np.append(False, rows[1:] == rows[:-1])
-        number = np.arange(len(rows)) - np.searchsorted(rows, rows)  # of the candle after the row that it repeats
+        number = np.arange(len(rows)) - np.searchsorted(rows, rows)  # after the row that it repeats
         columns = self.columns(rows)
         columns["time"] = columns["time"] + number * self.timeframe_ms
         for name in ("open", "high", "low"):
-            columns[name] = np.where(new, columns["close"], columns[name])
-        columns["volume"] = np.where(new, 0.0, columns["volume"])
+            columns[name] = np.where(number, columns["close"], columns[name])
+        columns["volume"] = np.where(number, 0.0, columns["volume"])
         return Candles(self.symbol, self.timeframe_ms, **columns)
 
     def digest(self) -> str:

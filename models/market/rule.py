@@ -19,7 +19,7 @@ class CoinRule(Section):
 
     verdict: str = Field(description="what the coin is worth, money first")
     threshold: float | None = Field(gt=0, le=1, description="probability from which a side is traded; null: never")
-    temperature: float = Field(1.0, gt=0, description="of earlier evaluations, which nothing applies")
+    temperature: float = Field(1.0, gt=0, exclude=True, description="of earlier evaluations; nothing applies it")
     reason: str = Field("", description="why the coin is not traded")
     recalibration: int = Field(0, ge=0, le=10_000, description="newest labels that correct the probabilities; 0: none")
 

@@ -241,13 +241,8 @@ class SignalModel(io.Model):
         self, given: Mapping[str, ArrayLike], coin: str | None, context: Mapping[str, Mapping[str, ArrayLike]]
     ) -> Candles:
         """Return candles that have what the model needs, gaps filled as in training; ValueError for others."""
-        own, step = self.config.coins[self.config.place(coin)], self.config.timeframe_ms
-        found, needed = _sound(given, coin or own, step), self.candles_needed
-        apart = np.unique(np.diff(found.time)).tolist()
-        if len(found) > 2 and len(apart) == 1 and apart != [step]:
-            learnt = f"the model learnt from candles of {step / 60_000:g}; give those, or train on these"
-            raise ValueError(f"these candles are of {apart[0] / 60_000:g} minutes, {learnt}")
-        found = found.filled(self.config.fill)
+        own, step, needed = self.config.coins[self.config.place(coin)], self.config.timeframe_ms, self.candles_needed
+        found = _sound(given, coin or own, self.config)
         if len(found) < needed:
             raise ValueError(f"there are only {len(found)} candles; give {needed} or more")
         if len(breaks := np.flatnonzero(np.diff(found.time) != step)):
@@ -256,7 +251,7 @@ class SignalModel(io.Model):
             raise ValueError(f"there is a gap: {gap}; give candles without gaps")
         if lacking := [name for name in self.config.context if name not in context]:
             raise ValueError(f"this model takes the candles of {', '.join(lacking)}, too; give them as context")
-        others = {name: _sound(context[name], name, step).filled(self.config.fill) for name in self.config.context}
+        others = {name: _sound(context[name], name, self.config) for name in self.config.context}
         for name, each in others.items():
             absent = np.flatnonzero(~np.isin(found.time, each.time))
             if len(absent) and len(found) - absent[-1] <= needed:
@@ -282,25 +277,29 @@ class SignalModel(io.Model):
         return {"windows": windows, "coins": torch.arange(4) % len(config.coins)}
 
 
-def _sound(given: Mapping[str, ArrayLike], coin: str, timeframe_ms: int) -> Candles:
-    """Return columns as candles. Raises ValueError for missing ones, other lengths and impossible prices."""
+def _sound(given: Mapping[str, ArrayLike], coin: str, config: SignalConfig) -> Candles:
+    """Return columns as candles, filled. ValueError for missing ones, other lengths or steps and impossible prices."""
     if missing := [name for name in COLUMNS if name not in given]:
         raise ValueError(f"the candles lack {', '.join(missing)}; give the columns {', '.join(COLUMNS)}")
     columns = {name: np.asarray(given[name], np.int64 if name == "time" else np.float64) for name in COLUMNS}
     shapes = {name: column.shape for name, column in columns.items()}
     if len(set(shapes.values())) > 1 or columns["time"].ndim != 1:
         raise ValueError(f"the columns must be of one length (given: {shapes})")
-    found = Candles(coin, timeframe_ms, **columns)
+    found = Candles(coin, config.timeframe_ms, **columns)
     if len(wrong := np.flatnonzero(np.diff(found.time) <= 0)):
         late = f"the candle of {found.time[wrong[0] + 1]} ms stands behind that of {found.time[wrong[0]]} ms"
         raise ValueError(f"{late}; give each once, the oldest first")
+    lengths, counts = np.unique(np.diff(found.time), return_counts=True)
+    if counts.max(initial=0) > 1 and (usual := lengths[counts.argmax()]) != found.timeframe_ms:
+        learnt = f"the model learnt from candles of {found.timeframe_ms / 60_000:g}; give those, or train on these"
+        raise ValueError(f"these candles are of {usual / 60_000:g} minutes, {learnt}")
     prices = np.stack([found.open, found.high, found.low, found.close])
     good = np.isfinite(prices).all(0) & np.isfinite(found.volume) & (prices > 0).all(0) & (found.volume >= 0)
     bad = np.flatnonzero(~(good & (found.high == prices.max(0)) & (found.low == prices.min(0))))
     if len(bad):
         possible = "prices must be finite, above 0 and between low and high, and the volume not negative"
         raise ValueError(f"the candle of {found.time[bad[0]]} ms cannot be: {possible}")
-    return found
+    return found.filled(config.fill)
 
 
 def most_used(models: Sequence[SignalModel]) -> int:
@@ -311,13 +310,12 @@ def most_used(models: Sequence[SignalModel]) -> int:
 def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:
     """Return what a page has to know of the models of a run, and the rules by which it reads tables of candles."""
     config = models[0].config
-    label = config.about.get("label", {})
     return {
         "coins": [coin for model in models for coin in model.config.coins],
         "timeframe_ms": config.timeframe_ms,
         "candles_needed": max(model.candles_needed for model in models),
         "candles_used": most_used(models),
-        "horizon": label.get("horizon"),
+        "horizon": config.about.get("label", {}).get("horizon"),
         "note": config.warning.get("note"),
         "headline": next((model.rule.headline for model in models if model.rule), NEVER),
         "rules": RULES._asdict(),

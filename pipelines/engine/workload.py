@@ -157,7 +157,7 @@ class Feed(Protocol):
     settings: Mapping[str, object]  # with which the models answer
 
     def fit(self, models: Mapping[str, object]) -> None:
-        """Let inputs suit these models, too; called before `new`."""
+        """Let inputs suit these models, and be long enough for earlier ones; called before `new`."""
 
     def new(self, series: str, after: int | None, now: int) -> Iterator[Moment]:
         """Yield the moments after a time that are complete at `now` (ms since 1970); None: the newest one.

@@ -71,11 +71,11 @@ class Follower:
         self.failing: dict[str, tuple[int, float]] = {}  # series -> looks in vain, and when to look again
         self.state = self._recovered(name)
         self.model = self._sound()
-        feed.fit(self.model.models)
 
     def look(self) -> int:
         """Answer what is new, the oldest first; return how many answers that were."""
         now, found = self.clock(), list[tuple[str, Moment]]()
+        self.feed.fit(self.model.models)  # since a comparison, perhaps, with another model
         for series in self.feed.series:
             looks, again = self.failing.get(series, (0, 0.0))
             if time.monotonic() < again:
@@ -83,8 +83,7 @@ class Follower:
             try:
                 new = [*itertools.islice(self.feed.new(series, self.state.answered.get(series), now), AT_ONCE + 1)]
             except Exception as error:  # whatever a file or an exchange does, the others are answered
-                wait = self.feed.every * min(2**looks, LONGEST_WAIT)
-                self.failing[series] = looks + 1, time.monotonic() + wait
+                self.failing[series] = looks + 1, time.monotonic() + self.feed.every * min(2**looks, LONGEST_WAIT)
                 if not looks:
                     say(f"{series}: trying again, ever more seldom: {error or type(error).__name__}")
                 continue

@@ -25,7 +25,7 @@ from pipelines.following.loop import Follower, say
 from pipelines.run.folder import Run
 
 SCRIPTS = Path(__file__).resolve().parents[1]
-MOST_KILLS = 3  # of a training, after which it is given up
+MOST_KILLS = 3  # of a training, or comparisons in vain, after which it is given up
 NEWEST = 300  # moments of each series that old and new model are compared on
 AT_ONCE = 16  # answers of each model in a step
 BLOCK = 10  # neighbouring moments that count as one, as their outcomes overlap
@@ -41,9 +41,8 @@ class Refits:
     def __init__(self, follower: Follower, workload: str, run: Run, folder: Path, hours: float):
         self.follower, self.workload, self.run, self.folder, self.hours = follower, workload, run, folder, hours
         self.child: subprocess.Popen[bytes] | None = None
-        self.evaluated, self.kills = False, 0  # of the training under way
-        self.unseen = False  # whether it could not be compared, as no series could be read
-        self.judging: Generator[None, None, tuple[Trained, str] | None] | None = None
+        self.evaluated, self.kills, self.vain = False, 0, 0  # of the training under way; comparisons in vain
+        self.judging: Generator[None, None, tuple[Trained | None, str]] | None = None
 
     def step(self) -> None:
         """Begin a training that is due, or see to the one under way; this takes no longer than a few answers."""
@@ -56,8 +55,10 @@ class Refits:
         elif self.judging:
             self._judge(state.refit)
         elif self.child is None:
-            if not self.unseen or {*self.follower.feed.series} - {*self.follower.failing}:
+            if not self.vain:
                 self._start(state.refit)
+            elif {*self.follower.feed.series} - {*self.follower.failing}:  # a look has read something since
+                self.judging = self._compared(state.refit)
         elif (status := self.child.poll()) is not None:
             self.child = None
             if status == 2 and is_held(self._of(state.refit).lock_file):
@@ -100,13 +101,16 @@ class Refits:
         try:
             next(self.judging)
         except StopIteration as passed:
-            if passed.value is None:  # it goes on once something can be read
-                self.judging, self.unseen = None, True
-                return
-            self.follower.model, why = passed.value
-            models = (name, *self.follower.state.models)
-            self._done(models[:KEPT], {}, models[KEPT:])
-            say(f"{name} answers from now on: {why}")
+            model, why = passed.value
+            if model:
+                self.follower.model, models = model, (name, *self.follower.state.models)
+                self._done(models[:KEPT], {}, models[KEPT:])
+                say(f"{name} answers from now on: {why}")
+            elif self.vain < MOST_KILLS:  # until a look reads something
+                self.judging, self.vain = None, self.vain + 1
+                self.follower.failing = dict.fromkeys(self.follower.feed.series, (1, 0.0)) | self.follower.failing
+            else:
+                self._turn_down(f"no series could be read for a comparison, time and again: {why}")
         except (UserError, OSError) as error:
             self._turn_down(str(error))
 
@@ -117,7 +121,7 @@ class Refits:
 
     def _done(self, models: Sequence[str], drift: object, former: Sequence[str]) -> None:
         """Let a training be over; remove the runs in `former`, except the user's own."""
-        self.judging, self.kills, self.unseen = None, 0, False
+        self.judging, self.kills, self.vain = None, 0, 0
         self.follower.save(models=tuple(models), drift=drift, refit=None)
         for run in (self._of(name) for name in former if name != self.run.name):
             if run.folder.exists():
@@ -126,24 +130,24 @@ class Refits:
     def _of(self, name: str) -> Run:
         return Run(self.run.workload, name, self.run.package)
 
-    def _compared(self, name: str) -> Generator[None, None, tuple[Trained, str] | None]:
-        """Return the new model and why it is taken, None if no series can be read; yields every few answers.
+    def _compared(self, name: str) -> Generator[None, None, tuple[Trained | None, str]]:
+        """Return the new model, None if no series can be read, and why; yields every few answers.
 
         A series that cannot be read just now is left out. Raises UserError if the model fails.
         """
         feed, state, now = self.follower.feed, self.follower.state, self.follower.clock()
         old, new, gains = self.follower.model, self.follower.load(name), dict[int, list[float]]()
-        feed.fit(new.models)
         left = [each for each in feed.series if each in state.answered]
         for series in tuple(left):
             newest = state.answered[series]  # up to which candles are at hand, even if the exchange fails just now
             try:
+                feed.fit(new.models)
                 moments = list(feed.new(series, newest - NEWEST * feed.step, min(newest + feed.step, now)))
             except Exception as error:  # as in a look: whatever a file or an exchange does
                 left.remove(series)
                 say(f"{series} is left out of the comparison: {error or type(error).__name__}")
                 if not left:
-                    return None
+                    return None, f"{series}: {error or type(error).__name__}"
                 continue
             known = dict(moment.outcome for moment in moments if moment.outcome)
             judged = [moment for moment in moments if moment.time in known]

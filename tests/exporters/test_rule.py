@@ -92,9 +92,12 @@ def test_an_export_keeps_the_rule_and_its_card_begins_with_the_verdict(tmp_path,
     folder = tmp_path / "crypto/one/model/best"
     io.save(model, folder)
     with_rule(model, folder, None)
+    earlier = (folder / "rule.json").read_text().replace('"threshold"', '"temperature": 1.0, "threshold"')
+    (folder / "rule.json").write_text(earlier)
     exporters.export("safetensors", tmp_path / "crypto/one", "best", None)
     out = tmp_path / "crypto/one/exports/safetensors"
     assert io.load(out).rule == io.load(folder).rule
+    assert "temperature" not in (out / "rule.json").read_text()
     said = (out / "README.md").read_text()
     assert "## Verdict\n\n**0 of 2 coins pay their costs: no trade**" in said
     assert "NO_TRADE: not trading was best on validation" in said

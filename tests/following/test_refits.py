@@ -139,6 +139,31 @@ def test_a_new_model_waits_for_an_exchange_that_does_not_answer_after_a_restart(
     assert following.state.models == (name, NAME)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("failures", "takes_over"), [(refits.MOST_KILLS, True), (99, False)])
+def test_comparisons_that_fail_though_looks_do_not_are_counted(training, failures, takes_over, capsys):
+    following, fails, new = training.follower, [1] * failures, training.follower.feed.new
+
+    def read(series, after, now):
+        if after < following.state.answered[series] and fails:
+            fails.pop()
+            raise ValueError("no label")
+        return new(series, after, now)
+
+    following.feed.new = read
+    for _ in range(12):  # without a look, one comparison
+        training.step()
+    name = following.state.refit
+    assert (name is not None, len(fails)) == (True, failures - 1)
+    for _ in range(60):
+        following.look()
+        training.step()
+    assert training.ran == [("train.py",), ("evaluate.py",)]
+    assert following.state.refit is None
+    assert following.state.models == ((name, NAME) if takes_over else (NAME,))
+    assert ("turned down, crypto-simulated goes on: no series could be" in capsys.readouterr().err) == (not takes_over)
+
+
 @pytest.mark.parametrize(
     ("status", "times"),
     [(-9, 1 + refits.MOST_KILLS), pytest.param(143, 1 + refits.MOST_KILLS, marks=pytest.mark.slow), (2, 1)],

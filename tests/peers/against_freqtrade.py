@@ -53,8 +53,9 @@ def main() -> None:
         out = Path(folder) / "strategy"
         print(exporters.export("freqtrade", args.run, "best", out))
         candles, rows, result = ours(config, args.run, args.coin)
-        theirs, analyses = freqtrades(args.python.absolute(), config, candles, rows, out, Path(folder))
-    print(json.dumps({**compared(candles, rows, result, theirs), **analyses}))
+        cost = config.costs(args.coin).fee + config.evaluation.slippage
+        theirs, analyses = freqtrades(args.python.absolute(), config, candles, rows, cost, out, Path(folder))
+    print(json.dumps({**compared(candles, rows, cost, result.trades, theirs), **analyses}))
 
 
 def ours(config: Config, run: Path, symbol: str) -> tuple[Candles, np.ndarray, backtest.Result]:
@@ -97,7 +98,7 @@ def backtested(
 
 
 def freqtrades(
-    python: Path, config: Config, known: Candles, rows: np.ndarray, strategy: Path, folder: Path
+    python: Path, config: Config, known: Candles, rows: np.ndarray, cost: float, strategy: Path, folder: Path
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the trades of freqtrade's backtest of the exported strategy, and what its analyses say."""
     base, candles = known.symbol.removesuffix("USDT"), known.rows(slice(0, rows[-1] + 1))
@@ -137,7 +138,7 @@ def freqtrades(
         "--strategy": "SignalStrategy",
         "--timerange": limits,
     }
-    costs = {"--fee": config.costs().fee + config.evaluation.slippage}
+    costs = {"--fee": cost}
     kept = {"--export": "trades", "--backtest-directory": folder, "--cache": "none"}
 
     def asked(command: str, words: dict[str, object]) -> str:
@@ -161,10 +162,11 @@ def freqtrades(
     return pd.DataFrame(found["strategy"]["SignalStrategy"]["trades"]), analyses
 
 
-def compared(candles: Candles, rows: np.ndarray, result: backtest.Result, theirs: pd.DataFrame) -> dict[str, Any]:
+def compared(
+    candles: Candles, rows: np.ndarray, cost: float, trades: np.recarray, theirs: pd.DataFrame
+) -> dict[str, Any]:
     """Return how many trades are equal in time, side, prices and return, and why the others are not."""
-    time, trades, cost = candles.time[rows], result.trades, result.fee + result.slippage
-    mine = {}
+    time, mine = candles.time[rows], {}
     for i in range(len(trades)):
         # A trade that the signals end is filled at the open of candle `exit`; freqtrade has the same time for it.
         key = (int(time[trades.entry[i]]), int(trades.side[i]))

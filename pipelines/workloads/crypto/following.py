@@ -43,22 +43,22 @@ class CandleFeed:
         self.config = config.model_copy(update={"data": self.data.model_copy(update=kept)})
         self.closed: dict[str, Candles] = {}
         self.known: dict[str, Candles] = {}  # at times at which the context has candles, too
-        self.used = 0  # candles of an input
+        self.used, self.fill = 0, 0  # candles of an input; largest gap that is filled
 
     def fit(self, models: Mapping[str, object]) -> None:
-        """Let inputs have the candles that signals of these models depend on, too."""
-        self.used = max(self.used, most_used([each for each in models.values() if isinstance(each, SignalModel)]))
+        """Let inputs have the candles that signals of these models depend on, too, and fill the gaps that these do."""
+        own = [each for each in models.values() if isinstance(each, SignalModel)]
+        self.used, self.fill = max(self.used, most_used(own)), max([0, *(each.config.fill for each in own)])
 
     def new(self, series: str, after: int | None, now: int) -> Iterator[Moment]:
         """Yield the candles that have closed, each with as many before it as count, up to the newest gap.
 
-        Gaps that training fills are filled, but have no answers of their own.
+        Gaps that the models' training filled are filled, but have no answers of their own.
         """
         horizon, used = self.data.horizon, self.used
-        closed = {coin: self.read(coin, now) for coin in dict.fromkeys([*self.data.context, series])}
-        closed = {coin: each.rows(each.time + self.step <= now) for coin, each in closed.items()}
-        self.closed |= closed
-        whole = {coin: each.filled(self.data.fill) for coin, each in closed.items()}
+        read = {coin: self.read(coin, now) for coin in dict.fromkeys([*self.data.context, series])}
+        self.closed |= {coin: each.rows(each.time + self.step <= now) for coin, each in read.items()}
+        whole = {coin: self.closed[coin].filled(self.fill) for coin in read}
         self.known[series] = known = beside(whole[series], {coin: whole[coin] for coin in self.data.context})
         first = max(len(known) - 1, 0) if after is None else int(np.searchsorted(known.time, after, "right"))
         if after is not None and not first and (known.time[:1] > after + self.step).any():
@@ -67,7 +67,7 @@ class CandleFeed:
         start = max(first - 2 * used - horizon, 0)  # a label needs a past, too
         part = known.rows(slice(start, len(known)))
         labels = labelled(part, self.data.label, horizon, self.data.threshold)
-        real = np.flatnonzero(np.isin(part.time, closed[series].time))
+        real = np.flatnonzero(np.isin(part.time, self.closed[series].time))
         for segment in part.segments():
             for row in real[(real >= max(segment.start, first - start)) & (real < segment.stop)].tolist():
                 seen = part.rows(slice(max(segment.start, row + 1 - used), row + 1))

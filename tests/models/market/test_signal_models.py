@@ -128,6 +128,11 @@ def test_gaps_that_training_filled_are_filled_and_longer_ones_refused():
     twice = {name: column[::3] for name, column in candles(3 * NEEDED).items()}  # which are no gaps
     with pytest.raises(ValueError, match="these candles are of 3 minutes"):
         filling.probabilities(twice, now=now(3 * NEEDED))
+    gap = {name: np.delete(column, 50) for name, column in twice.items()}
+    with pytest.raises(ValueError, match="these candles are of 3 minutes"):
+        filling.probabilities(gap, now=now(3 * NEEDED))
+    sparse = {name: np.delete(column, np.arange(2, rows - 2, 3)) for name, column in full.items()}
+    assert len(filling.probabilities(sparse, now=now(rows))) == len(expected)
 
 
 def test_gaps_of_the_context_are_filled_as_those_of_the_coin():
@@ -145,6 +150,9 @@ def test_gaps_of_the_context_are_filled_as_those_of_the_coin():
     made.config = replace(made.config, fill=1)
     with pytest.raises(ValueError, match="BUSDT, as context, lacks the candle of"):
         made.probabilities(full, now=now(len(full["time"])), context={"BUSDT": cut})
+    twice = {name: np.delete(column[::2], 50) for name, column in other.items()}
+    with pytest.raises(ValueError, match="these candles are of 2 minutes"):
+        made.probabilities(full, now=now(len(full["time"])), context={"BUSDT": twice})
 
 
 def test_the_newest_candle_is_the_last_closed_one_up_to_the_close_of_the_next(model):

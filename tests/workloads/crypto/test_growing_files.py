@@ -2,6 +2,7 @@
 
 import itertools
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -9,6 +10,7 @@ from common.errors import UserError
 from pipelines.workloads.crypto import data, following
 from pipelines.workloads.crypto.candles import files
 from pipelines.workloads.crypto.config import Config
+from tests.models.market.test_signal_models import make as small_model
 from tests.workloads.crypto.test_crypto import write
 
 COIN, NOW, STEP = "AUSDT", 2_000_000_000_000, 900_000
@@ -50,8 +52,13 @@ def test_candles_that_are_gone_are_named_until_there_are_newer_ones(looked):
 def test_a_gap_that_training_fills_is_filled_and_has_no_answers_of_its_own(looked, tmp_path):
     assert looked(slice(100)) == [99]
     rows = looked.path.read_text().splitlines()
-    filling = Config.model_validate({"data": {"folder": str(looked.path.parent), "fill": 2, "horizon": 2}})
+    filling = Config.model_validate({"data": {"folder": str(looked.path.parent), "fill": 3, "horizon": 2}})
     feed = following.feed(filling, tmp_path / "filling")
+    model = small_model()
+    feed.fit({COIN: model})  # trained before models knew what was filled
+    assert feed.fill == 0
+    model.config = replace(model.config, fill=2)
+    feed.fit({COIN: model})
     feed.used = 50
     looked.path.write_text("\n".join([*rows[:60], *rows[62:70], *rows[73:], ""]))
     opened = [int(row.split(",")[0]) for row in rows]
