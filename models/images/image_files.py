@@ -99,8 +99,7 @@ def _formats(source: Path | bytes) -> tuple[str, ...]:
             head = file.read(LONGEST_LIST)
     if head[4:8] != b"ftyp":
         return FORMATS
-    end = min(len(head), int.from_bytes(head[:4]))
-    brands = {head[place : place + 4] for place in (8, *range(16, end, 4))}
+    brands = {head[place : place + 4] for place in (8, *range(16, min(len(head), int.from_bytes(head[:4])), 4))}
     if brands & AVIF_BRANDS:
         if not features.check("avif"):
             newer = "`pip install --upgrade pillow`, 11.3 or later"

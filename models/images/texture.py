@@ -33,9 +33,8 @@ def texture(images: Tensor) -> Tensor:
             normal[:, 1:] * normal[:, :-1],
             normal[:, 1:, 1:] * normal[:, :-1, :-1],
         )
-        spread = deviation.flatten(1).std(1, correction=0)
         level = deviation.mean((1, 2))
-        found += [level.log1p(), spread / (level + 1)]
+        found += [level.log1p(), deviation.flatten(1).std(1, correction=0) / (level + 1)]
         found += [moment for each in (normal, *products) for moment in _moments(each.flatten(1))]
         grey = functional.avg_pool2d(grey[:, None], 2)[:, 0]
     return torch.stack(found, 1)

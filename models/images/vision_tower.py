@@ -227,8 +227,7 @@ class Tower(nn.Module):
             return last
         hidden: Sequence[Tensor] = found.hidden_states
         halves = len({each.shape[1:] for each in hidden}) > 1
-        tokens = hidden[-1 if halves else LAYER]
-        if tokens.dim() == 4:
+        if (tokens := hidden[-1 if halves else LAYER]).dim() == 4:
             return tokens
         patch = None if halves else getattr(settings, "patch_size", None)
         size = patch if isinstance(patch, int | None) else patch[0]

@@ -77,15 +77,14 @@ def panel(x: str, y: str, title: str = "") -> tuple[Figure, Axes]:
 
 
 def reliability(bins: Sequence[Mapping[str, float]], probability: str, share: str, title: str) -> Figure:
-    """Plot the share of right answers, one of three each, over their probability; a point's area is the bin's `n`."""
+    """Plot the share of answers, each one of three, that are right, by probability; a point's area is its bin's `n`."""
     figure, axis = panel(probability, share, title)
     most = max((row["n"] for row in bins), default=1)
     confidence, accuracy = np.array([[row["confidence"], row["accuracy"]] for row in bins], float).reshape(-1, 2).T
     axis.plot([1 / 3, 1], [1 / 3, 1], color="black", linewidth=0.8)
     axis.plot(confidence, accuracy, linewidth=1, label=share)
     axis.scatter(confidence, accuracy, s=[10 + 90 * row["n"] / most for row in bins])
-    axis.set_xlim(0.3, 1.02)
-    axis.set_ylim(0, 1.02)
+    axis.set(xlim=(0.3, 1.02), ylim=(0, 1.02))
     return figure
 
 

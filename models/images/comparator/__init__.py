@@ -30,8 +30,7 @@ def build(config: Mapping[str, object]) -> Comparator:
     """
     if isinstance(several := config.get("attributes"), Sequence):
         return Attributes([_checked({**each, "kind": "siamese"}) for each in several])
-    sizes = _checked(config)
-    if sizes.kind == "scorer":
+    if (sizes := _checked(config)).kind == "scorer":
         return Scorer(sizes)
     return TowerSiamese(sizes) if sizes.base else Siamese(sizes)
 

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from common.disk.files import write_json
+from common.disk.files import read_json, write_json
 from models import io, loading_limits
-from models.images import tower_size
 from models.images.vision_tower import Base, quietly, unchanged
 from models.images.vlm_comparator.built import built, processor_for
 from models.images.vlm_comparator.config import ATTENTION, PAIRS, VlmComparatorConfig
@@ -126,7 +125,7 @@ def load_base(config: VlmComparatorConfig) -> LoadedBase:
 
 def is_ours(base: str) -> bool:
     """Return True for a model folder that `models.io` wrote."""
-    return "family" in tower_size.read(base, io.CONFIG)
+    return "family" in read_json(Path(base) / io.CONFIG, dict)
 
 
 def _from_ours(config: VlmComparatorConfig) -> tuple[nn.Module, str]:
@@ -244,8 +243,7 @@ def _targets(base: LoadedBase, config: VlmComparatorConfig) -> Sequence[str]:
     linear = [name for name, module in base.network.named_modules() if isinstance(module, nn.Linear)]
     present = sorted({name.rpartition(".")[2] for name in linear if re.match(LANGUAGE_MODEL, name)})
     wanted = tuple(config.lora_targets) or tuple(name for name in ATTENTION if name in present)
-    missing = [name for name in wanted if name not in present]
-    if missing or not wanted:
+    if (missing := [name for name in wanted if name not in present]) or not wanted:
         none = f"the language model of base {config.base!r} has no such layers"
         raise ValueError(f"lora_targets {missing or list(wanted)}: {none}; it has {', '.join(present)}")
     return wanted

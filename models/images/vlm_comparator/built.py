@@ -16,12 +16,10 @@ def built(config: VlmComparatorConfig) -> nn.Module:
     """Return a LLaVA with random weights, which depend on the config alone."""
     from transformers import AutoModelForImageTextToText
 
-    dtype = torch.bfloat16 if config.preset in PRESETS else torch.float32
+    given = {"dtype": torch.bfloat16 if config.preset in PRESETS else torch.float32, "attn_implementation": "sdpa"}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
-        model: nn.Module = AutoModelForImageTextToText.from_config(
-            _settings(config), dtype=dtype, attn_implementation="sdpa"
-        )
+        model: nn.Module = AutoModelForImageTextToText.from_config(_settings(config), **given)
     return model
 
 

@@ -61,8 +61,7 @@ class LevelComparator(VlmComparator):
         self, encoded: Tensor, first: Tensor, second: Tensor, numbers: Tensor | None, beside: bool
     ) -> tuple[Tensor, Tensor]:
         """Return logits (P, 3) as a comparator does; beside them, if wanted, those of the levels (U, 5)."""
-        both = self.config.question == BOTH
-        if both and not beside:
+        if (both := self.config.question == BOTH) and not beside:
             return super().answered(encoded, first, second, numbers, beside)
         with noise.rows(numbers):  # of the images
             levels = self.levels(encoded)

@@ -236,7 +236,6 @@ class VlmComparator(Comparator):
 
         `images` are the tokens (..., T, D) of those in the span.
         """
-        ids = prompt.ids[:, span]
         count = len(images[-1]) // (prompt.images if span == slice(0, None) else 1)
         shown = list(images[-1]) if self.kind.listed else images[-1]
         seen = SimpleNamespace(pooler_output=shown, deepstack_features=[list(each) for each in images[:-1]])
@@ -244,7 +243,7 @@ class VlmComparator(Comparator):
             further["position_ids"] = prompt.positions[..., span].expand(-1, count, -1)
         if prompt.kinds is not None:
             further["token_type_ids"] = prompt.kinds[:, span].expand(count, -1)
-        ids = ids.expand(count, -1)
+        ids = prompt.ids[:, span].expand(count, -1)
         found = self.base(input_ids=ids, mm_encoder_outputs={"image": seen}, logits_to_keep=1, **further)
         return found.logits[:, -1, prompt.answers], found.past_key_values
 

@@ -69,7 +69,7 @@ class Data(LoadedData):
     )
     seed: int = Field(0, ge=0, description="random seed of the split, the pairs and the degradation of embedded photos")
 
-    layout: ClassVar[int] = 4
+    layout: ClassVar[int] = 5
 
     def inputs(self) -> Sequence[Path]:
         """Return the files that the images come from; none for the embedded ones."""
@@ -155,8 +155,7 @@ class Model(Section):
         kinds = {"texture": ("siamese", "scorer"), "tune": ("siamese",), "base": ("siamese", "vlm")}
         of_vlm = "heads", "preset", "lora", "lora_targets", "prompt", "four_bit", "question", "attention"
         for name, having in (kinds | dict.fromkeys(of_vlm, ("vlm",))).items():
-            value = getattr(self, name)
-            if value and value not in ("small", "pairs", "sdpa") and self.kind not in having:
+            if (value := getattr(self, name)) and value not in ("small", "pairs", "sdpa") and self.kind not in having:
                 other = f"leave it out, or set model.kind={' or '.join(having)}"
                 raise ValueError(f"model.{name}={value} does nothing for model.kind={self.kind}; {other}")
         if self.tune and not self.base:

@@ -199,7 +199,6 @@ def _preferred(
     scores = whole.scores + (trained.scores - whole.scores)[compared].mean()
     scores[compared] = trained.scores[compared]
     unit = float(found.unit)
-    kept = {**parts, "train": compared}
     generator = np.random.default_rng([data.seed, 1])
     for name in ("validation", "test"):
         answers[name] = generator.permutation(answers[name])[: data.evaluation_pairs]
@@ -215,7 +214,7 @@ def _preferred(
         },
         trust=heard.raters.factor[heard.raters.of].clip(0, 1) if heard.raters else None,
     )
-    return made, kept, answers
+    return made, {**parts, "train": compared}, answers
 
 
 def grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:

@@ -130,9 +130,7 @@ def _pair_summary(found: Findings, over_images: Plain) -> dict[str, Plain]:
         "swap_consistency": figures.swap_consistency(*found.orders),
         "position_bias": bias,
         "position_bias_interval": bias_interval,
-        "macro_f1": found.averaged["macro_f1"],
-        "nll": found.averaged["nll"],
-        "calibration_error": found.averaged["calibration_error"],
+        **{name: found.averaged[name] for name in ("macro_f1", "nll", "calibration_error")},
         "class": found.averaged["classes"],
     }
 

@@ -44,8 +44,7 @@ def of_all(
     None as well where nothing is kept and nothing can be. References among the images are not encoded again. Processes
     that could encode `together` get what all of them see.
     """
-    at = home(model, folder, device)
-    if at is None:
+    if (at := home(model, folder, device)) is None:
         return None
     is_kept = (at / prepared.MANIFEST).exists()
     if not (all(ranks.gather(is_kept)) if together and ranks.world() > 1 else is_kept or os.access(at.parent, os.W_OK)):

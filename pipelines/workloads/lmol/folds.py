@@ -20,9 +20,8 @@ from pipelines.report.verdict import Row
 from pipelines.workloads.lmol import evaluation
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import fold_name
-from pipelines.workloads.lmol.evaluation import LEAD
 
-WITH_INTERVALS = ("accuracy", "Pearson", f"{LEAD} accuracy", f"{LEAD} Pearson")  # columns of the table
+WITH_INTERVALS = ("accuracy", "Pearson", f"{evaluation.LEAD} accuracy", f"{evaluation.LEAD} Pearson")  # columns
 MEANS = ("Spearman", "RMSE", "MAE")
 # What figures cannot exceed, though a mean of few folds, give or take t times its error, may.
 BOUNDS = {"accuracy": (0, 1), "coverage": (0, 1)} | dict.fromkeys(("pearson", "spearman", "kendall"), (-1, 1))

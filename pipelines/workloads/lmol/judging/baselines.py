@@ -211,8 +211,7 @@ def network_scores(
         schedule.step()
         if step + 1 == steps or (step + 1) % max(1, steps // 8) == 0:
             found = _scores_of(model, seen, validation, device)
-            error = np.square(found - comparisons.scores[validation] * comparisons.unit).mean()
-            if error < best:
+            if (error := np.square(found - comparisons.scores[validation] * comparisons.unit).mean()) < best:
                 best, kept = error, {name: each.clone() for name, each in model.state_dict().items()}
     model.load_state_dict(kept)
     return timed(lambda: _scores_of(model, seen, np.arange(images.size), device))

@@ -14,6 +14,7 @@ from common.errors import UserError
 from models.images.inputs import ENDINGS, shown_in
 from pipelines.workloads.lmol.sources import packed
 from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, USUAL, WHOLE, layout_of, lists_in, plain, rows_of
+from pipelines.workloads.lmol.sources.scores import SCALE, number
 from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, Listed, Rows, home, ranks, read_table, within
 
 TABLES = (".csv", ".tsv", *WHOLE)  # and lists in .txt
@@ -140,26 +141,43 @@ def by_attribute(
             return [read_table(table, columns, root)]
         raise UserError(f"data.attributes: {table} has a folder per rank, of one attribute; leave data.attributes out")
     header, rows = (list(rows[0][1]), rows) if rows else rows_of(table)
+    given = columns or {}
     about = next((name for name in header if plain(name) == "attribute" and name not in named), "")
+    spread = {name for name in header if plain(name) in USUAL["std"]} - {*given.values()}
+    usual = next((name for each in USUAL["score"] for name in header if plain(name) == each), None)
     # A word is a column of scores, or what rows are about, or else only what the table's scores are called.
-    if word and "score" not in (columns or {}) and plain(word) not in USUAL["label"]:
-        if column := next((name for name in header if name.casefold() == word.casefold()), None):
-            columns = {**(columns or {}), "score": column}
-        named = sorted({row[about] for _, row in rows if about and row[about].casefold() == word.casefold()})[:1]
+    if word and "score" not in given:
+        alike = (name for name in header if _folded(name) == _folded(word) and name not in given.values())
+        named = sorted((name for name in alike if _holds_scores(name, rows)), key=lambda name: name != word)[:1]
+        named = named or [word for _, row in rows if about and _folded(row[about]) == _folded(word)][:1]
     if not named:
-        if len(kinds := {row[about] for _, row in rows if about}) > 1:
-            each = f"data.attribute={min(kinds)}, or in training data.attributes=[{','.join(sorted(kinds))}]"
+        kinds = sorted({_folded(row[about]): row[about] for _, row in rows if about and row[about]}.values())
+        if len(kinds) > 1:
+            each = f"data.attribute={kinds[0]}, or in training data.attributes=[{','.join(kinds)}]"
             raise UserError(f"{table}: the column {about} has rows about {len(kinds)} attributes; give {each}")
         return [read_table(table, columns, root, rows)]
-    other = {name for name in header if plain(name) in USUAL["std"]} | {*named}  # whose spread, nobody says
     found = []
     for name in named:
-        if name in header:
-            own = [(line, {k: v for k, v in row.items() if k not in other - {name}}) for line, row in rows if row[name]]
+        if is_column := name in header and (not word or _holds_scores(name, rows)):
+            other = {*named} - {name} | (set() if word and usual in (name, None) else spread)  # of the usual scores
+            own = [(n, {k: v for k, v in row.items() if k not in other}) for n, row in rows if row[name] or word]
         else:
-            own = [(line, {k: v for k, v in row.items() if k != about}) for line, row in rows if row.get(about) == name]
+            its = [(line, row) for line, row in rows if about and _folded(row[about]) == _folded(name)]
+            own = [(line, {k: v for k, v in row.items() if k != about}) for line, row in its]
         if not own:
             also = f", and no row whose {about} is that" if about else ""
             raise UserError(f"data.attributes: {table} has no score in {name!r}{also}; it has {', '.join(header)}")
-        found.append(read_table(table, {**(columns or {}), **({"score": name} if name in header else {})}, root, own))
+        found.append(read_table(table, {**given, **({"score": name} if is_column else {})}, root, own))
     return found
+
+
+def _folded(name: str) -> str:
+    """Return an attribute's name without case, spaces and signs, but with the letters of all alphabets."""
+    return re.sub(r"[\W_]", "", name.casefold()) or name
+
+
+def _holds_scores(name: str, rows: Rows) -> bool:
+    """Return True for a column with numbers, unless it is called as one that says something else of images."""
+    others = {each for holds, names in USUAL.items() if holds != "score" for each in names}
+    cells = (SCALE.sub("", row[name]).replace(",", ".") for _, row in rows)
+    return plain(name) not in others and any(number(cell) is not None for cell in cells)

@@ -42,8 +42,7 @@ def opened(source: Path, column: str | None, cache: str) -> tuple[str, Rows, Cal
         reason = " ".join(str(error.__cause__ or error).split())[:300]
         raise UserError(f"data.source={source}: no data set of parquet files that are alike: {reason}") from error
     images = _of_images(whole.data.schema)
-    column = column or next(iter(images), "the data set")
-    if column not in images:
+    if (column := column or next(iter(images), "the data set")) not in images:
         raise UserError(f"data.source={source}: {column} has no images' bytes; {', '.join(images) or 'none'} has")
     others = whole.remove_columns(images).to_list()
     texts = [{key: "" if value is None else str(value) for key, value in row.items()} for row in others]

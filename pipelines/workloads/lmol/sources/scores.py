@@ -8,6 +8,7 @@ decimals, and a sixtieth where its decimals are those of sixtieths. Of ratings,
 N images, K ratings, R raters
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -24,6 +25,7 @@ LARGEST_THETA = 2**61  # units; no scores are further apart, and sums with them 
 LabelledPair = tuple[int, str, str, int]  # line of the CSV, names of the first and second image, label
 LONE_SCORE, LONE_RATING = 0.25, 0.7  # standard errors where nothing is rated twice, as shares of the scores' deviation
 ROUNDS = 30
+SCALE = re.compile(r"(?<!\s)\s*(%|/\s*[1-9]\d{0,2})?$")  # behind a score: 76%, 7.6/10
 FEW = 4.0  # ratings' worth of the pooled variance, and of no level, that a rater begins with
 
 
@@ -109,8 +111,7 @@ def standard_errors(unit: np.ndarray, deviations: np.ndarray, counts: np.ndarray
     `unit` (N,) are the errors if ratings deviate by 1, `lone` all errors where nothing is rated twice. The variance is
     pooled over images; an image's own counts as far as images are found to differ (Buehlmann 1967).
     """
-    free = counts - 1.0
-    if not free.sum():
+    if not (free := counts - 1.0).sum():
         return np.full(len(counts), lone)
     if not (pooled := (free * np.square(deviations)).sum() / free.sum()):
         return np.zeros(len(counts))

@@ -21,7 +21,7 @@ from models.images.inputs import ENDINGS, shown_in
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.sources import scores as ratings
 from pipelines.workloads.lmol.sources.columns import FORMS, NEEDED, assigned, lists_in, rows_of
-from pipelines.workloads.lmol.sources.scores import LONE_RATING, LONE_SCORE, LabelledPair, averaged, number
+from pipelines.workloads.lmol.sources.scores import LONE_RATING, LONE_SCORE, SCALE, LabelledPair, averaged, number
 
 EMBEDDED = ("digits", "photos")
 WAYS = f"give digits, photos, a folder of images with a CSV of them, one with a folder per rank, or a CSV: {NEEDED}"
@@ -32,7 +32,6 @@ NAMES = {"image", "first", "second", "winner", "loser"}  # what columns of image
 SCORES = {"score", "score1", "score2"}
 Rows = Sequence[tuple[int, dict[str, str]]]  # (line, {column, or what it holds: value})
 COMMA = re.compile(r"[-+]?(?:0?,|\d+,(?!\d{3}$))\d+")  # a decimal one: 1,234 may be a thousand
-SCALE = re.compile(r"\s*(%|/\s*\d+)?$")  # behind a score: 76%, 7.6/10
 MOST_VOTES = 1000  # that one row may stand for
 
 
@@ -95,10 +94,14 @@ def _without_scale(rows: Sequence[dict[str, str]]) -> list[str]:
     """Write scores with a decimal point, and without the one scale that may stand behind each; return a note on it."""
     cells = [(row, name) for row in rows for name in SCORES & row.keys() if row[name]]
     scales = {match[1] for row, name in cells if (match := SCALE.search(row[name]))}
-    for row, name in cells:
-        text = SCALE.sub("", row[name]) if len(scales) == 1 else row[name]
-        row[name] = text.replace(",", ".") if COMMA.fullmatch(text) else text
-    return [f"scores are read without the scale behind each, {scale}" for scale in scales if scale and len(scales) == 1]
+    texts = [SCALE.sub("", row[name]) if len(scales) == 1 else row[name] for row, name in cells]
+    texts = [text.replace(",", ".") if COMMA.fullmatch(text) else text for text in texts]
+    scale = scales.pop() if len(scales) == 1 else None
+    if scale and scale != "%" and any((number(text) or 0) > int(scale[1:]) for text in texts):
+        return []  # such as the month in 2024/5
+    for (row, name), text in zip(cells, texts, strict=True):
+        row[name] = text
+    return [f"scores are read without the scale behind each, {scale}"] if scale else []
 
 
 def _plain(root: Path, name: str) -> str:
@@ -246,15 +249,13 @@ def _number(table: Path, line: int, column: str, text: str) -> float:
 def ranks(folder: Path) -> dict[Path, str]:
     """Return the folders in a folder that hold images, with the number at the beginning of their names, or ""."""
     inside = sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
-    found = [each for each in inside if _images_in(each)]
-    return {each: "".join(re.findall(r"\A-?\d+(?:\.\d+)?", each.name)) for each in found}
+    return {each: "".join(re.findall(r"\A-?\d+(?:\.\d+)?", each.name)) for each in inside if _images_in(each)}
 
 
 def _of_ranks(folder: Path) -> Listed:
     """Return the images in the folders of a folder, each scored by the number that its folder's name begins with."""
     found, listed = ranks(folder), Listed()
-    nameless = [each.name for each, rank in found.items() if not rank]
-    if nameless or len(set(found.values())) < 2:
+    if (nameless := [each.name for each, rank in found.items() if not rank]) or len(set(found.values())) < 2:
         but = f"the name of the folder {nameless[0]} does not begin with a" if nameless else "its folders have only one"
         way = "name the folders of images by their rank, as 1-poor, 2-fair, 3-good, or give a CSV"
         raise UserError(f"data.source={folder}: there is no CSV, and {but} rank; {way}")

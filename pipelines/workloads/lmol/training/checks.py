@@ -36,8 +36,7 @@ def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Map
                 reached |= {name for name, p in trained.items() if p.grad is not None and p.grad.any()}
                 optimizer.step()
                 optimizer.zero_grad()
-        still = [name for name, p in trained.items() if name not in reached or torch.equal(p, before[name])]
-        if still:
+        if still := [name for name, p in trained.items() if name not in reached or torch.equal(p, before[name])]:
             which = f"{_some(still)}: {len(still)} of {len(trained)} parameters that are meant to train"
             why = "get no gradient or do not move in trial steps, so training would not change them"
             raise UserError(f"{which} {why}; choose another model.kind or model.base")

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from models import io
+from models.images import tower_size
 from models.images.comparator import build as build_small
+from models.images.vlm_comparator import bases
 from models.images.vlm_comparator.config import PRESETS
 from tests import vlms
 from tests.models.images.vlm_comparator.tiny_vlm import make, some_images
@@ -117,6 +119,16 @@ def test_what_cannot_be_is_refused(changes, message, monkeypatch):
     with pytest.raises(ValueError, match=message) as caught:
         make(**changes)
     assert "\n" not in str(caught.value)
+
+
+def test_what_the_cache_of_the_hub_has_is_no_folder_of_ours(monkeypatch, tmp_path):
+    kept = tmp_path / "models--some--one"
+    for name, text in (("refs/main", "abc"), ("snapshots/abc/config.json", '{"family": "vlm_comparator"}')):
+        (kept / name).parent.mkdir(parents=True)
+        (kept / name).write_text(text)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    assert tower_size.read("some/one", "config.json") == {"family": "vlm_comparator"}
+    assert not bases.is_ours("some/one")
 
 
 @pytest.mark.slow

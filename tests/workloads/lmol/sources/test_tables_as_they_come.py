@@ -1,5 +1,6 @@
 """Tables as people have them: other names and separators, raters, preferences, a folder per rank."""
 
+import time
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +10,7 @@ from common.foreign_text import to_csv
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.config import Columns
 from pipelines.workloads.lmol.sources import finding
+from pipelines.workloads.lmol.sources.scores import SCALE
 from pipelines.workloads.lmol.sources.tables import read_table
 from tests.stages import stage
 from tests.workloads.lmol.sources.files import SCORES, data, folder, paired, picture, read, refusal
@@ -339,3 +341,52 @@ def test_scores_of_pairs_are_read_as_those_of_images_are(tmp_path):
     text = 'img1,img2,score1,score2,label\na.png,b.png,"7,5/10",2/10,First\nb.png,c.png,2/10,9/10,Second\n'
     found = read(data(given(tmp_path, text)))
     assert [float(score * found.unit) for score in found.scores] == [7.5, 2, 9]
+
+
+@pytest.mark.parametrize(
+    ("text", "attribute", "scores"),
+    [
+        ("image,score\na.png,1\nb.png,2\n", "image", [1, 2]),
+        ("image,score,group\na.png,1,9\nb.png,2,8\n", "group", [1, 2]),
+        ("image,score,rater\na.png,1,9\nb.png,2,9\n", "Rater", [1, 2]),
+        ("image,score,std,count\na.png,1,9,4\nb.png,2,8,4\n", "std", [1, 2]),
+        ("image,score,style\na.png,1,oil\nb.png,2,pencil\n", "style", [1, 2]),
+        ("image,score,visual_beauty\na.png,1,8\nb.png,2,7\n", "visual beauty", [8, 7]),
+        ("image,score,beauty\na.png,1,80 %\nb.png,2,70 %\n", "beauty", [80, 70]),
+        ("image,score,größe,grüße\na.png,1,3,8\nb.png,2,4,7\n", "Grüße", [8, 7]),
+        ("image,attribute,score\na.png,Beauty,8\nb.png,beauty,7\na.png,group,1\nb.png,group,2\n", "beauty", [8, 7]),
+        ("image,attribute,score\na.png,Beauty,8\nb.png,beauty,7\n", None, [8, 7]),
+    ],
+)
+def test_only_columns_of_numbers_that_say_nothing_else_are_attributes_however_spelled(
+    tmp_path, text, attribute, scores
+):
+    found = read(data(given(tmp_path, text), attribute=attribute))
+    assert [float(score * found.unit) for score in found.scores] == scores
+
+
+def test_rows_about_an_attribute_count_however_it_is_spelled_and_others_are_named_once(tmp_path):
+    text = "image,attribute,score\na.png,Beauty,8\nb.png,beauty,7\na.png,noise,1\nb.png,noise,2\n"
+    found = read(data(given(tmp_path, text), attributes=("beauty", "noise")))
+    assert [float(score * found.unit) for score in found.scores] == [8, 7]
+    assert "rows about 2 attributes; give data.attribute=" in refusal(tmp_path)
+
+
+def test_the_spread_of_the_usual_scores_is_not_that_of_another_attribute(tmp_path):
+    text = "image,quality,beauty,std,count\na.png,1,8,0.5,25\nb.png,2,6,0.5,25\n"
+    one, both = (data(given(tmp_path, text), **key) for key in ({"attribute": "beauty"}, {"attributes": ("beauty",)}))
+    assert read(one).errors.tolist() == read(both).errors.tolist()
+    assert read(data(tmp_path, attribute="quality")).errors == pytest.approx([0.1, 0.1], abs=0.01)
+    named = data(tmp_path, attribute="beauty", columns=Columns(std="std"))
+    assert read(named).errors == pytest.approx([0.1, 0.1], abs=0.01)
+
+
+@pytest.mark.parametrize("scores", [("2024/5", "2023/5"), ("2024/05", "2023/05"), ("7/0", "8/0"), ("7/10", "11/10")])
+def test_what_is_no_scale_is_not_taken_for_one(tmp_path, scores):
+    assert "which is not a number" in refusal(given(tmp_path, "image,score\na.png,{}\nb.png,{}\n".format(*scores)))
+
+
+def test_blanks_within_a_score_take_no_time():
+    started = time.perf_counter()
+    assert SCALE.search("1" + " " * 100_000 + "x")
+    assert time.perf_counter() - started < 1
