@@ -19,8 +19,7 @@ STILLS = to_web.FOLDER / "stills"  # a figure for each model that ships, which `
 
 def export_shipped(out: Path) -> str:
     """Write the site into `out`. Raises ValueError for a folder with other files, and for a site that is too large."""
-    ours = (out / PLAIN).is_file() and (out / PLAIN).read_text() == TEXT
-    own = (*SAID, to_web.PAGE, PLAIN) if ours else ()
+    own = (*SAID, to_web.PAGE, PLAIN) if (out / PLAIN).is_file() and (out / PLAIN).read_text() == TEXT else ()
     if strange := [path.name for path in out.glob("*") if path.name not in own]:
         raise ValueError(f"{out} holds other files than a site's, such as {strange[0]}; give another folder")
     write_text(out / PLAIN, TEXT)

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import core_schema
 
 from common.config import plain_yaml
-from common.config.mistakes import given_as_text, problems_of
+from common.config.mistakes import problems_of, quoted
 from common.config.overrides import patch, tell_repeated
 from common.errors import UserError
 
@@ -59,7 +59,7 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read the config {path}: {getattr(error, 'strerror', error)}") from error
     if not isinstance(tree, dict | None):
-        raise UserError(f"{path} must hold a mapping of sections, it holds {given_as_text(tree)}")
+        raise UserError(f"{path} must hold a mapping of sections, it holds {quoted(tree)}")
     tree = tree or {}
     if outlived in cls.model_fields and isinstance(section := tree.get(outlived), dict):
         known = getattr(cls.model_fields[outlived].annotation, "model_fields", section)
@@ -100,9 +100,7 @@ def check_words(cls: type[Section], words: Sequence[str]) -> None:
 def checked(cls: type[Config], tree: object, what: str, context: Mapping[str, object] | None = None) -> Config:
     """Return plain values as a `cls`; a one-line UserError begins with `what` they are. Validators get `context`."""
     if not isinstance(tree, Mapping):
-        raise UserError(
-            f"{what}: it must be an object with {', '.join(cls.model_fields)} (given {given_as_text(tree)})"
-        )
+        raise UserError(f"{what}: it must be an object with {', '.join(cls.model_fields)} (given {quoted(tree)})")
     try:
         return cls.model_validate(dict(tree), context=context)
     except ValidationError as error:

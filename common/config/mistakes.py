@@ -40,7 +40,7 @@ def _explain(cls: type[BaseModel], item: ErrorDetails) -> tuple[str, str, str]:
         near = same or files or difflib.get_close_matches(key, known, 1, 0.5)
         siblings = [name for name in known if name.rpartition(".")[0] == ".".join(parts[:-1])]
         hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(siblings)}" * bool(siblings)
-        return f"{printable(key, 200)}: ", f"unknown key{hint}", f" (given {given_as_text(given)})"
+        return f"{printable(key, 200)}: ", f"unknown key{hint}", f" (given {quoted(given)})"
     if item["type"] == "missing":
         return f"{key}: ", "it is missing", ""
     while parts and key not in known:
@@ -53,7 +53,7 @@ def _explain(cls: type[BaseModel], item: ErrorDetails) -> tuple[str, str, str]:
         return "", message, ""
     if isinstance(given, bool):
         message += "; YAML reads a bare yes, no, on or off as true or false: quote it"
-    return f"{key}: ", message, f" (given {given_as_text(given)})"
+    return f"{key}: ", message, f" (given {quoted(given)})"
 
 
 def _message(cls: type[BaseModel], item: ErrorDetails, key: str) -> str:
@@ -73,7 +73,7 @@ def _message(cls: type[BaseModel], item: ErrorDetails, key: str) -> str:
     return "give true or false" if item["type"] == "bool_parsing" else item["msg"].removeprefix("Value error, ")
 
 
-def given_as_text(value: object) -> str:
+def quoted(value: object) -> str:
     """Return a value as it is shown in an error."""
     return printable(repr(value), 200)
 

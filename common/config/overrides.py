@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pydantic import BaseModel
 
 from common.config import plain_yaml
-from common.config.mistakes import dotted, given_as_text
+from common.config.mistakes import dotted, quoted
 from common.errors import UserError, as_user_error
 from common.foreign_text import printable
 
@@ -40,7 +40,7 @@ def _patch_word(tree: dict[str, object], word: str, following: str) -> None:
         if not isinstance(inner := node.setdefault(name, {}), dict):
             raise UserError(f"{key}: {name!r} is a value, not a section (given {word!r})")
         node = inner
-    with as_user_error(f"{key}: {given_as_text(text)} is not a YAML value; put it in quotes (", ")"):
+    with as_user_error(f"{key}: {quoted(text)} is not a YAML value; put it in quotes (", ")"):
         node[leaf] = plain_yaml.parse(os.fsencode(text))
 
 

@@ -98,6 +98,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     listed = by_attribute(table, columns, about)[0] if table else Listed()
     if table and listed.scored:
         raise UserError(f"{source} has scores; answers are img1,img2,label or winner,loser")
+    pairs = listed.pairs
     for path in outputs:
         _check_nothing_is_lost(path, table or folder / PROPOSED, columns)
     given = source if source.is_dir() else folder
@@ -109,16 +110,14 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     row = {name: i for i, name in enumerate(names)}
     known = [
         ((row[a], row[b], label), rater)
-        for (_, a, b, label), rater in zip(listed.pairs, listed.answered_by, strict=True)
+        for (_, a, b, label), rater in zip(pairs, listed.answered_by, strict=True)
         if {a, b} <= row.keys()
     ]
-    if listed.pairs and not known:
-        raise UserError(
-            f"{table}: none of its {_count(len(listed.pairs), 'answer')} is about two images that can be used"
-        )
+    if pairs and not known:
+        raise UserError(f"{table}: none of its {_count(len(pairs), 'answer')} is about two images that can be used")
     answers = np.array([answer for answer, _ in known], np.int64).reshape(-1, 3)
     found = fitted(answers, _before_answers(comparator, pixels), [rater for _, rater in known])
-    unknown = len(listed.pairs) - len(answers)
+    unknown = len(pairs) - len(answers)
     heard = f"{_count(len(answers), 'answer')} about {len(np.unique(answers[:, :2])):,} of {len(names):,} images"
     notes = [
         f"{heard}, from {table}{', one folder above' * (given != folder and source.is_dir())}"
