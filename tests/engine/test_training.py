@@ -134,10 +134,11 @@ def test_a_run_that_is_done_begins_again_without_its_checkpoints_for_other_data_
 
 def test_a_done_run_stays_done_when_an_evaluation_records_its_provenance_again(tmp_path):
     workload, run, config = members.find(), Run("toy", "judged"), members.Config(training=TRAINING)
-    training.train(workload, config, tmp_path, {}, run, training.make_accelerator(config, run), resume=False)
+    accelerator = training.make_accelerator(config, run)
+    training.train(workload, config, tmp_path, {}, run, accelerator, resume=False)
     outcome = run.outcome()
     run.provenance_file.unlink()
-    run.begin(config, 1, {})
+    run.begin(config, 1, {}, accelerator.mixed_precision)
     assert run.outcome() == outcome
     assert outcome["state"] == "done"
 
