@@ -251,7 +251,7 @@ def test_votes_are_by_the_attribute_that_their_row_names(made, tmp_path):
             ranked[name] = {row["image"]: float(row["score"]) for row in csv.DictReader(file)}
         assert spearmanr(*zip(*((ranked[name][row["file"]], float(row[name])) for row in rows), strict=True))[0] > 0.8
     refused(stage(tmp_path, "ask.py", *words[:-1], "data.attribute=taste"), "no score in 'taste', and no row whose")
-    both = "the column attribute has rows about 2 attributes; give data.attributes=[brightness,texture] or one of them"
+    both = "the column attribute has rows about 2 attributes; give data.attribute=brightness, or in training data"
     refused(stage(tmp_path, "ask.py", *words[:-1]), both)
     refused(stage(tmp_path, "prepare.py", "--workload", "lmol", "data.source=made"), both)
 
