@@ -66,7 +66,11 @@ def test_memory_does_not_grow_with_the_text(tmp_path, between):
 
 @pytest.mark.slow
 def test_a_killed_preparation_leaves_no_process_and_begins_again_to_the_same_end(tmp_path):
-    constants = {"common.workers.WORTH": -1, f"{TINY}.blocks.STRETCH": 200_000, f"{TINY}.blocks.SHARD": 20_000}
+    constants = {
+        "common.workers.WORTH": -1,
+        f"{TINY}.story_blocks.STRETCH": 200_000,
+        f"{TINY}.story_blocks.SHARD": 20_000,
+    }
     section = {"source": text(tmp_path / "text.txt", 3_000_000)}
     subprocess.run(command(constants, ("whole", section)), cwd=tmp_path, env=environment(), check=True)
     whole = digests(tmp_path / "whole")
