@@ -106,7 +106,7 @@ def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
 
 
 def prompt(text: str) -> Mapping[str, Plain]:
-    """Return a line as a text to go on with."""
+    """Return a line as text to continue."""
     return {"prompt": text}
 
 

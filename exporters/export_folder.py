@@ -1,4 +1,4 @@
-"""The manifest of an export: the files in the folder, with sums by which to verify them."""
+"""The folder of an export: what may be replaced in it, and its manifest, with sums by which to verify the files."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -25,7 +25,7 @@ from pipelines.following.loop import Follower, say
 from pipelines.run.folder import Run
 
 SCRIPTS = Path(__file__).resolve().parents[1]
-MOST_KILLS = 3  # of a training, or comparisons in vain, after which it is given up
+MOST_FAILURES = 3  # trainings that were killed, or comparisons in vain, after which a new model is given up
 NEWEST = 300  # moments of each series that old and new model are compared on
 AT_ONCE = 16  # answers of each model in a step
 BLOCK = 10  # neighbouring moments that count as one, as their outcomes overlap
@@ -68,7 +68,7 @@ class Refits:
                 self._run("evaluate.py", state.refit)
             elif status == 0:
                 self.judging = self._compared(state.refit)
-            elif not 0 < status < 128 and self.kills < MOST_KILLS:
+            elif not 0 < status < 128 and self.kills < MOST_FAILURES:
                 self.kills += 1
             else:
                 self._turn_down(f"its training ended with status {status}; see {self.folder / 'refit.log'}")
@@ -106,7 +106,7 @@ class Refits:
                 self.follower.model, models = model, (name, *self.follower.state.models)
                 self._done(models[:KEPT], {}, models[KEPT:])
                 say(f"{name} answers from now on: {why}")
-            elif self.vain < MOST_KILLS:  # until a look reads something
+            elif self.vain < MOST_FAILURES:  # until a look reads something
                 self.judging, self.vain = None, self.vain + 1
                 self.follower.failing = dict.fromkeys(self.follower.feed.series, (1, 0.0)) | self.follower.failing
             else:

@@ -140,7 +140,7 @@ def test_a_new_model_waits_for_an_exchange_that_does_not_answer_after_a_restart(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("failures", "takes_over"), [(refits.MOST_KILLS, True), (99, False)])
+@pytest.mark.parametrize(("failures", "takes_over"), [(refits.MOST_FAILURES, True), (99, False)])
 def test_comparisons_that_fail_though_looks_do_not_are_counted(training, failures, takes_over, capsys):
     following, fails, new = training.follower, [1] * failures, training.follower.feed.new
 
@@ -166,7 +166,7 @@ def test_comparisons_that_fail_though_looks_do_not_are_counted(training, failure
 
 @pytest.mark.parametrize(
     ("status", "times"),
-    [(-9, 1 + refits.MOST_KILLS), pytest.param(143, 1 + refits.MOST_KILLS, marks=pytest.mark.slow), (2, 1)],
+    [(-9, 1 + refits.MOST_FAILURES), pytest.param(143, 1 + refits.MOST_FAILURES, marks=pytest.mark.slow), (2, 1)],
 )
 def test_a_killed_training_is_resumed_a_few_times_and_a_refused_one_is_not(training, status, times, capsys):
     training.status = status
