@@ -4,17 +4,19 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+Errors = type[Exception] | tuple[type[Exception], ...]
+
 
 class UserError(ValueError):
     """An error that the user can fix: what is wrong, what was given, what to type instead. Commands exit with 2."""
 
 
 @contextmanager
-def as_user_error(about: str = "", then: str = "") -> Iterator[None]:
-    """Turn a ValueError within the block, which says what the user can change, into a UserError between two texts."""
+def as_user_error(about: str = "", then: str = "", of: Errors = ValueError) -> Iterator[None]:
+    """Turn errors `of` a kind within the block, of what the user can change, into a UserError between two texts."""
     try:
         yield
-    except ValueError as error:
+    except of as error:
         raise UserError(f"{about}{error}{then}") from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import torch
 
@@ -15,7 +15,7 @@ except ImportError:
     pynvml = None
 
 GIB = 2**30
-FIGURES: dict[str, Callable[[Any], float]] = {
+FIGURES: dict[str, Callable[[object], float]] = {
     # The share of the last sampling period, up to 1 s, in which a kernel ran.
     "gpu/utilisation_percent": lambda handle: pynvml.nvmlDeviceGetUtilizationRates(handle).gpu,
     "gpu/memory_gib": lambda handle: pynvml.nvmlDeviceGetMemoryInfo(handle).used / GIB,  # by every process

@@ -1,5 +1,6 @@
 """Modified Kneser-Ney n-grams (Chen and Goodman 1999), fixed or going on to count what they have predicted."""
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -149,24 +150,18 @@ def discounts_of(counts: np.ndarray) -> np.ndarray:
 
 
 def _steps(count: np.ndarray) -> np.ndarray:
-    steps = np.zeros((len(count), 4), np.int64)
-    rows, kind = np.arange(len(count)), count.clip(max=3)
-    steps[rows, kind] -= 1
-    steps[rows, (kind + 1).clip(max=3)] += 1
-    return steps[:, 1:]
+    """Return how the numbers of ids (N, 3) counted once, twice, and more often change with one more of each count."""
+    kinds = np.eye(4, dtype=np.int64)
+    return np.asarray(kinds[(count + 1).clip(max=3), 1:] - kinds[count.clip(max=3), 1:])
 
 
 def _last_tenth(sequences: Sequence[np.ndarray]) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Cut the last ids of all sequences, at most MOST_FOR_ORDER, into the first nine tenths and the last."""
-    ends = np.cumsum([len(sequence) for sequence in sequences])
-    total = int(ends[-1]) if len(ends) else 0
+    *begins, total = itertools.accumulate(map(len, sequences), initial=0)
     first, cut = max(0, total - MOST_FOR_ORDER), total - min(total, MOST_FOR_ORDER) // 10
-    known, held_out = [], []
-    for end, sequence in zip(ends, sequences, strict=True):
-        begin = int(end) - len(sequence)
-        known.append(sequence[max(0, first - begin) : max(0, cut - begin)])
-        held_out.append(sequence[max(0, cut - begin) :])
-    return [each for each in known if len(each)], [each for each in held_out if len(each)]
+    places = [(max(0, first - begin), max(0, cut - begin)) for begin in begins]
+    known = [part for each, (start, end) in zip(sequences, places, strict=True) if len(part := each[start:end])]
+    return known, [part for each, (_, end) in zip(sequences, places, strict=True) if len(part := each[end:])]
 
 
 def sums_before(keys: np.ndarray, steps: np.ndarray) -> np.ndarray:

@@ -6,7 +6,6 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from multiprocessing import connection
 
 from common.errors import Stopped
 
@@ -70,5 +69,5 @@ def end_with_parent() -> None:
     """Wait in a thread for the parent's end, then end this process, lest it write into a run that is resumed."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "this is no child process"
-    connection.wait([parent.sentinel])
+    parent.join()
     os._exit(1)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 
 from common.config import leaves
+from common.errors import as_user_error
 from common.foreign_text import printable
 from models import hub, io
 
@@ -199,8 +200,6 @@ def read_object(path: Path) -> Object | None:
     """The JSON object in a file; None for any other value (tours to draw, say) and for a missing file."""
     if not path.is_file():
         return None
-    try:
+    with as_user_error(f"{path} is not JSON (", "); evaluate the run again, or remove the file"):
         content = json.loads(path.read_bytes())
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}); evaluate the run again, or remove the file") from error
     return content if isinstance(content, dict) else None

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common.errors import as_user_error
 from exporters import export_folder, onnx
 from exporters.cards import identity
 from exporters.onnx import FRESH, TOLERANCE, Program
@@ -25,10 +26,8 @@ EXAMPLE = "example.py"
 def export(run: Path, model_folder: Path, out: Path) -> str:
     """Write the programs and the example, prove them equal on fresh inputs, and write the manifest if they are."""
     model = io.load(model_folder).float()
-    try:
+    with as_user_error(f"{model_folder} cannot be exported to ONNX: "):
         artifact = onnx.describe(model)
-    except ValueError as error:
-        raise ValueError(f"{model_folder} cannot be exported to ONNX: {error}") from error
     print(f"converting by torch, then comparing {FRESH} answers: up to a minute of one processor", flush=True)
     files = {f"{program.name}.onnx": converted(program) for program in artifact.programs}
     files |= {EXAMPLE: artifact.example, **artifact.files}

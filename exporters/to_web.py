@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import FileSystemLoader
 from markupsafe import Markup
 
 from common import browser
@@ -24,13 +24,7 @@ from models import io
 FOLDER = Path(__file__).parent / "web"
 PAGE = "index.html"
 HIDDEN, SHOWN = '<p class="web" hidden>', '<p class="web">'  # the link in a report.html
-TEMPLATES = Environment(
-    loader=FileSystemLoader([FOLDER, browser.FOLDER]),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    keep_trailing_newline=True,
-)
+TEMPLATES = browser.TEMPLATES(loader=FileSystemLoader([FOLDER, browser.FOLDER]), keep_trailing_newline=True)
 
 
 def export(run: Path, model_folder: Path, out: Path) -> str:

@@ -1,8 +1,9 @@
 """Models on disk: a folder with `config.json` and `model.safetensors`, which `load` turns back into a model.
 
-A family of models is a module that FAMILIES names; it is imported when one of its models is loaded. Its
-`build(config: dict) -> Model` raises ValueError for a config with unknown keys or wrong values. Code outside this
-package adds families of its own to FAMILIES. Beyond what `Model` asks for, a model may have
+A family of models is a class MODULE:CLASS that FAMILIES names, which takes the dataclass that its `config` is annotated
+with, or a MODULE whose `build(config: dict) -> Model` raises ValueError for a config with unknown keys or wrong values.
+It is imported when one of its models is loaded. Code outside this package adds families of its own to FAMILIES. Beyond
+what `Model` asks for, a model may have
 
     save_beside(folder)   writes further files that users need and returns their names
     load_beside(folder)   reads such files
@@ -21,10 +22,9 @@ import math
 import reprlib
 import typing
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -36,6 +36,7 @@ from torch import Tensor, nn
 from common import safetensors_bytes
 from common.config.mistakes import nearest
 from common.disk.files import write_whole
+from common.errors import as_user_error
 from common.foreign_text import printable
 from common.packages import missing
 from models import hub, loading_limits
@@ -44,21 +45,22 @@ from models.model import Model as Model
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-# family -> its module
+# family -> its class, or the module that builds its models
 FAMILIES = {
-    "routing": "models.routing.policy",
-    "tiny_transformer": "models.stories.tiny_transformer",
+    "routing": "models.routing.policy:RoutingPolicy",
+    "tiny_transformer": "models.stories.tiny_transformer:TinyTransformer",
     "comparator": "models.images.comparator",
     "vlm_comparator": "models.images.vlm_comparator",
-    "cnn_lstm": "models.market.cnn_lstm",
-    "pooled_experts": "models.market.pooled_experts",
-    "char_lstm": "models.plans.char_lstm",
-    "char_mixture": "models.plans.char_mixture",
+    "cnn_lstm": "models.market.cnn_lstm:CNNLSTM",
+    "pooled_experts": "models.market.pooled_experts:PooledExperts",
+    "char_lstm": "models.plans.char_lstm:CharLSTM",
+    "char_mixture": "models.plans.char_mixture:CharMixture",
 }
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 PLAIN = (bool, int, float, str)
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}  # that a model can be saved in
 MOST_CONFIG, DEEPEST = 2**23, 64  # bytes of a config, which may hold a tokenizer, and its levels
+COPY_AGAIN = "; copy it again from where it was saved"
 SHOWN = 400  # characters of what a file says in an error
 
 Config = TypeVar("Config", bound="DataclassInstance")
@@ -107,7 +109,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     """
     stated = described(folder := hub.located(folder, (CONFIG, WEIGHTS), revision))
     try:
-        family = module_of(stated["family"])
+        build = builder_of(stated["family"])
     except ModuleNotFoundError as error:
         raise ValueError(f"{folder}: {missing(error) or error}") from error
     tensors, metadata = stored_weights(folder / WEIGHTS)
@@ -117,17 +119,15 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
     with torch.random.fork_rng(devices=[]):  # building draws random weights, which are replaced afterwards
         try:
             with loading_limits.Limit(list(tensors.values())):
-                model: Model = family.build(stated["config"])
+                model = build(stated["config"])
         except Exception as error:  # what a wrong config leads to is up to the family and the libraries that it uses
             if isinstance(error, ModuleNotFoundError) and (lacking := missing(error)):
                 raise ValueError(f"{folder}: {lacking}") from error
             kind = "" if isinstance(error, ValueError) else f"no model can be built from it, {type(error).__name__}: "
             raise ValueError(f"{folder / CONFIG}: {kind}{printable(str(error), 4 * SHOWN)}") from error
     fill(model, model.renewed(tensors) if isinstance(model, Model) else tensors, folder)
-    try:
+    with as_user_error(f"{folder / WEIGHTS}: ", COPY_AGAIN):
         model.check()
-    except ValueError as error:
-        raise ValueError(f"{folder / WEIGHTS}: {error}; copy it again from where it was saved") from error
     getattr(model, "load_beside", lambda folder: None)(folder)
     return model.to(device).eval()
 
@@ -156,13 +156,11 @@ def described(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG
     absent = f"no model in {folder}: there is no {CONFIG}; a trained run keeps its model in RUN/model/best"
     data = _read(path, absent, MOST_CONFIG + 1)
-    try:
+    with as_user_error(f"{path} is not JSON (", f"){COPY_AGAIN}", (ValueError, RecursionError)):
         found = _json(data)
-    except (ValueError, RecursionError) as error:  # not JSON, or not even text
-        raise ValueError(f"{path} is not JSON ({error}); copy it again from where it was saved") from error
     if not (isinstance(found, dict) and found.keys() == {"family", "config"} and type(found["config"]) is dict):
         wanted = '{"family": "...", "config": {...}}'
-        raise ValueError(f"{path} must be {wanted}; copy it again from where it was saved")
+        raise ValueError(f"{path} must be {wanted}{COPY_AGAIN}")
     name = found["family"]
     if name not in list(FAMILIES):  # a list, since what a file says may not be hashable
         name = printable(str(name), SHOWN)
@@ -173,12 +171,10 @@ def described(folder: Path) -> dict[str, Any]:
 
 def _read(path: Path, absent: str, most: int = -1) -> bytes:
     """The first `most` bytes of a file, or all; ValueError with the text `absent` if there is no such file."""
-    try:
+    with as_user_error(f"{path} cannot be read (", ")", (OSError, MemoryError)):
         if path.is_file():
             with path.open("rb") as file:
                 return file.read(most)
-    except (OSError, MemoryError) as error:
-        raise ValueError(f"{path} cannot be read ({error})") from error
     raise ValueError(absent)
 
 
@@ -207,9 +203,11 @@ def _json(data: bytes) -> object:
     return parsed
 
 
-def module_of(family: str) -> ModuleType:
-    """Import the module that builds the family's models."""
-    return importlib.import_module(FAMILIES[family])
+def builder_of(family: str) -> Callable[[Mapping[str, object]], Model]:
+    """Import the family; return what makes an untrained model of a saved config, ValueError for one that is wrong."""
+    module, _, name = FAMILIES[family].partition(":")
+    build: Callable[..., Model] = getattr(importlib.import_module(module), name or "build")
+    return (lambda config: build(config_from(typing.get_type_hints(build)["config"], config))) if name else build
 
 
 def stored_weights(path: Path, mapped: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
@@ -221,11 +219,11 @@ def stored_weights(path: Path, mapped: bool = False) -> tuple[dict[str, Tensor],
         header, body = safetensors_bytes.split(np.memmap(path, mode="r").data if mapped else data)
     except Exception as error:  # beside the library's own: KeyError for a number type that torch lacks, sizes too large
         said = printable(str(error), SHOWN)
-        raise ValueError(f"{path} is damaged ({said}); copy it again from where it was saved") from error
+        raise ValueError(f"{path} is damaged ({said}){COPY_AGAIN}") from error
     metadata = header.get("__metadata__")
     metadata = metadata if isinstance(metadata, dict) else {}  # null is allowed
     if metadata.get("sha256", digest := hashlib.sha256(body).hexdigest()) != digest:
-        raise ValueError(f"{path} is damaged (its sha256 sum does not match); copy it again from where it was saved")
+        raise ValueError(f"{path} is damaged (its sha256 sum does not match){COPY_AGAIN}")
     for name, tensor in tensors.items():
         if not (tensor.float() if tensor.itemsize == 1 else tensor).isfinite().all():  # of one byte, torch cannot tell
             wrong = f"{printable(name, SHOWN)} has values that are not finite"

@@ -18,7 +18,7 @@ from common.config import key_help
 from common.config.mistakes import nearest
 from common.config.option_parser import Parser
 from common.errors import UserError
-from pipelines import cli, workloads
+from pipelines import run_config, workloads
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
 from pipelines.inventory import found
@@ -55,7 +55,7 @@ def parse(
     args.restarted = any(int(os.environ.get(name, 0)) for name in RESTARTS)
     args.resume = resume and (args.resume or args.restarted)  # a launcher that restarts a job means to continue
     if args.print_config and configure:
-        show(configs.dump(configure(args, workloads.find(args.workload), cli.run_of(args))).rstrip())
+        show(configs.dump(configure(args, workloads.find(args.workload), run_config.run_of(args))).rstrip())
     return args
 
 
@@ -81,8 +81,7 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
         usage="%(prog)s --workload W [options] [key=value ...]",
     )
     add = made.add_argument
-    known = ", ".join(workloads.names())
-    add("--workload", metavar="W", help=f"one of {known}, or the folder of one of your own")
+    add("--workload", metavar="W", help=f"one of {', '.join(workloads.names())}, or the folder of one of your own")
     add("--name", metavar="N", default="default", help="the run's name: runs/<workload>/<name>; default")
     add("--config", type=Path, metavar="FILE", help="YAML file instead of pipelines/configs/<workload>.yaml")
     add("words", nargs="*", metavar="key.path=value", help="changes to the config")
@@ -116,11 +115,11 @@ def _help(known: Parser, args: argparse.Namespace) -> str:
             raise UserError(f"--keys needs --workload, one of {', '.join(workloads.names())}")
         return f"{options}\n\nkeys of a config: {known.prog} --workload {workloads.names()[0]} --help"
     workload, args.words = workloads.find(args.workload), []
-    values = dict(configs.leaves(cli.fresh_config(args, workload).model_dump(mode="json")))
+    values = dict(configs.leaves(run_config.fresh_config(args, workload).model_dump(mode="json")))
     shown = key_help.as_text(_selected(key_help.groups(workload.config), args.keys or ""), values)
     if args.keys is not None:
         return shown
-    source, root = args.config or cli.config_file(args.workload), Path(__file__).resolve().parents[1]
+    source, root = args.config or run_config.config_file(args.workload), Path(__file__).resolve().parents[1]
     source = source.relative_to(root) if source.is_relative_to(root) else source
     return f"{options}\n\nkeys, with the values of {source}; key=value changes:\n\n{shown}"
 

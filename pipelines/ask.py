@@ -18,7 +18,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 
 from common.config.option_parser import Parser
 from common.foreign_text import printable
-from pipelines import arguments, cli
+from pipelines import arguments, exits
 
 
 def main() -> None:
@@ -50,4 +50,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run_main(main)
+    exits.run_main(main)

@@ -28,7 +28,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 
 from common.config import build
 from common.errors import UserError
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, exits, loading, run_config, workloads
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
 from pipelines.report.markup import shown
@@ -41,8 +41,8 @@ def main() -> None:
     if args.steps < 1:
         raise UserError(f"--steps {args.steps}: give 1 or more")
     workload = workloads.find(args.workload)
-    run = cli.run_of(args)
-    config = cli.decided(lambda: timed_config(args, workload, run))
+    run = run_config.run_of(args)
+    config = run_config.decided(lambda: timed_config(args, workload, run))
     changed = {word: build(workload.config, config.model_dump(mode="json"), [word], word) for word in args.compare}
     import torch
 
@@ -52,7 +52,7 @@ def main() -> None:
     accelerator = make_accelerator(config, run)
 
     def timed(config: BaseConfig) -> dict[str, Any]:
-        folder, _ = cli.prepare_first(args, workload, config)
+        folder, _ = loading.prepare_first(args, workload, config)
         config = next(iter(workload.expand(config, folder).values()), config)  # of many models, the first
         config.hardware.apply(accelerator.device, accelerator.print)
         torch.manual_seed(config.seed)
@@ -72,7 +72,9 @@ def main() -> None:
 
 def timed_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
     """Return the config of the run or the member that --name names, or a fresh one."""
-    return cli.fresh_config(args, workload) if args.name == "default" else run.config(workload.config, args.words)
+    if args.name == "default":
+        return run_config.fresh_config(args, workload)
+    return run.config(workload.config, args.words)
 
 
 def show(result: Mapping[str, object]) -> None:
@@ -97,4 +99,4 @@ def on_cpu(seconds: float) -> dict[str, Any] | None:
 
 
 if __name__ == "__main__":
-    cli.run_main(main)
+    exits.run_main(main)

@@ -29,14 +29,14 @@ from common.disk.files import explained
 from common.errors import Stopped
 from common.machine import cores
 from common.stopping import StopRequest
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, exits, loading, run_config, workloads
 from pipelines.distributed import ranks
 from pipelines.members import processes
 
 
 def main() -> None:
     """Evaluate the run that the command names; a signal ends it at once, as nothing is half written."""
-    args, asked = arguments.parse(__doc__, cli.evaluation_config), StopRequest()
+    args, asked = arguments.parse(__doc__, run_config.evaluation_config), StopRequest()
 
     def leave() -> None:
         raise Stopped(asked.number or 0, then="evaluate again")
@@ -48,9 +48,9 @@ def main() -> None:
 def evaluate(args: argparse.Namespace) -> None:
     """Evaluate, and write what was found and the report."""
     workload = workloads.find(args.workload)
-    run = cli.run_of(args)
-    config = cli.decided(lambda: cli.evaluation_config(args, workload, run))
-    cli.announce(f"evaluating {run.folder}")
+    run = run_config.run_of(args)
+    config = run_config.decided(lambda: run_config.evaluation_config(args, workload, run))
+    exits.announce(f"evaluating {run.folder}")
     if cores() > 1 and len(run.members()) >= processes.FEWEST:
         # Its imports run beside those below.
         workers.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
@@ -61,16 +61,16 @@ def evaluate(args: argparse.Namespace) -> None:
     from pipelines.tracking import trackers
 
     accelerator = make_accelerator(config, run)
-    folder, manifest = cli.prepare_first(args, workload, config)
+    folder, manifest = loading.prepare_first(args, workload, config)
 
     def begin() -> None:
         if not run.provenance_file.exists():  # not trained here: a shipped model, or a method without weights
-            run.begin(cli.evaluated_config(args, workload, run), accelerator.num_processes, manifest)
+            run.begin(run_config.evaluated_config(args, workload, run), accelerator.num_processes, manifest)
         with explained(run.folder):  # now rather than at the end of what may take minutes
             tempfile.TemporaryFile(dir=run.folder).close()
 
     ranks.on_main(begin)
-    models = cli.trained_models(workload, config, folder, manifest, run, accelerator)
+    models = loading.trained_models(workload, config, folder, manifest, run, accelerator)
     map_items = mapper(accelerator, what="evaluating, batches")
     evaluations = workload.evaluate(config, models, folder, accelerator.device, map_items)
 
@@ -97,4 +97,4 @@ def evaluate(args: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    cli.run_main(main)
+    exits.run_main(main)

@@ -24,13 +24,13 @@ from common.config.option_parser import Parser
 from common.disk.lock import held
 from common.errors import Stopped, UserError
 from common.stopping import StopRequest
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, exits, run_config, workloads
 
 
 def main() -> None:
     """Run the command."""
     args = arguments.parse(__doc__, lambda args, kind, run: run.config(kind.config, args.words), further=options)
-    workload, opened, run = workloads.find(args.workload), workloads.feed(args.workload), cli.run_of(args)
+    workload, opened, run = workloads.find(args.workload), workloads.feed(args.workload), run_config.run_of(args)
     config = run.config(workload.config, args.words)
     if not args.refit_hours >= 0 or (args.refit_hours and args.once):
         raise UserError(f"--refit-hours {args.refit_hours:g}: hours above 0, without --once, which ends before")
@@ -38,7 +38,7 @@ def main() -> None:
         raise UserError(f"--name {args.name}: a member is followed with its run, --name {run.name.split('/')[0]}")
     folder = run.folder / "follow"
     feed = opened(config, folder)
-    cli.announce(f"following {', '.join(feed.series)} into {folder / 'answers.jsonl'}")
+    exits.announce(f"following {', '.join(feed.series)} into {folder / 'answers.jsonl'}")
     from pipelines.answers import trained
     from pipelines.following.loop import Follower
     from pipelines.following.refits import Refits
@@ -68,4 +68,4 @@ def options(known: Parser) -> None:
 
 
 if __name__ == "__main__":
-    cli.run_main(main)
+    exits.run_main(main)

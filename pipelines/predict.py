@@ -36,7 +36,7 @@ from common.errors import UserError
 from common.foreign_text import to_csv
 from common.input_files import Given
 from common.workers import batched
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, exits, workloads
 from pipelines.answers import command_inputs, trained
 
 FLAT = (str, int, float, type(None))  # values that a cell can hold
@@ -200,4 +200,4 @@ def _columns(name: str, value: object) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    cli.run_main(main)
+    exits.run_main(main)

@@ -14,7 +14,7 @@ sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pip
 
 from common.config import leaves
 from common.foreign_text import printable
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, exits, loading, run_config, workloads
 
 MOST, FACTS = 5, 30  # elements of a list, and facts, that are shown
 OF_FILES = re.compile(r"files\..*\.(?:kept|pages|sha256)")  # which would hide what follows
@@ -22,9 +22,9 @@ OF_FILES = re.compile(r"files\..*\.(?:kept|pages|sha256)")  # which would hide w
 
 def main() -> None:
     """Prepare the data and show what was found."""
-    args = arguments.parse(__doc__, lambda args, workload, run: cli.fresh_config(args, workload))
+    args = arguments.parse(__doc__, lambda args, workload, run: run_config.fresh_config(args, workload))
     workload = workloads.find(args.workload)
-    folder, manifest = cli.prepare(args.workload, workload, cli.fresh_config(args, workload), renew=True)
+    folder, manifest = loading.prepare(args.workload, workload, run_config.fresh_config(args, workload), renew=True)
     # What was found; --print-config has the settings, the manifest has all.
     facts = leaves({key: value for key, value in manifest.items() if key not in ("sha256", "inputs", "data", "note")})
     found = [(key, value) for key, value in facts if value not in (None, "", [], {}) and not OF_FILES.fullmatch(key)]
@@ -38,4 +38,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.run_main(main)
+    exits.run_main(main)

@@ -21,7 +21,7 @@ from common.disk import prepared
 from common.disk.files import remove
 from common.disk.lock import is_held
 from common.errors import UserError
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, exits, workloads
 from pipelines.inventory import found as inventory
 
 DATA = Path("data")
@@ -103,4 +103,4 @@ def _unused_data(runs: Sequence[inventory.Found]) -> Iterator[Waste]:
 
 
 if __name__ == "__main__":
-    cli.run_main(main)
+    exits.run_main(main)

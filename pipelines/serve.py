@@ -22,11 +22,10 @@ from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
-from common.config.mistakes import nearest
 from common.config.option_parser import Parser
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from models import shipped
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, exits, workloads
 from pipelines.answers import trained
 from pipelines.run.folder import Run
 from pipelines.server.answering import Answering
@@ -37,7 +36,7 @@ def main() -> None:
     """Run the command."""
     args = parsed()
     args.runs = named(args)
-    cli.announce(f"loading {', '.join(args.runs)}")
+    exits.announce(f"loading {', '.join(args.runs)}")
     import uvicorn
 
     from pipelines.server import app, guard
@@ -60,10 +59,8 @@ def main() -> None:
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
-    try:
-        config.load()
-    except OSError as error:  # an SSLError is one
-        raise UserError(f"--certificate {certificate} {key}: these are no certificate and its key ({error})") from error
+    with as_user_error(f"--certificate {certificate} {key}: these are no certificate and its key (", ")", OSError):
+        config.load()  # an SSLError is an OSError
     host, port = listener.getsockname()[:2]
     shown = f"http{'s' if certificate else ''}://{f'[{host}]' if ':' in host else host}"
     print(f"{shown}:{port}/ answers with {', '.join(args.runs)}", flush=True)
@@ -94,7 +91,7 @@ def named(args: Namespace) -> list[str]:
         raise UserError(f"--workload {args.workload} stands in place of {args.runs[0]}; leave one of them out")
     if args.workload:
         workloads.inputs(args.workload)  # refuses an unknown workload
-        return [f"{workloads.name_of(args.workload)}/{args.name or trained.usual(args.workload, cli.announce)}"]
+        return [f"{workloads.name_of(args.workload)}/{args.name or trained.usual(args.workload, exits.announce)}"]
     if args.name:
         raise UserError(f"--name {args.name} needs --workload, as in --workload cvrp --name {args.name}")
     return args.runs or usual_runs()
@@ -105,13 +102,13 @@ def usual_runs() -> list[str]:
     found, reasons = [], []
     for workload in workloads.names():
         try:
-            found.append(f"{workload}/{trained.usual(workload, cli.announce)}")
+            found.append(f"{workload}/{trained.usual(workload, exits.announce)}")
         except UserError as error:
             reasons.append(str(error))
     if not found:
         raise UserError(reasons[0])
     for reason in reasons:
-        cli.announce(f"not served: {reason}")
+        exits.announce(f"not served: {reason}")
     return found
 
 
@@ -135,10 +132,8 @@ def opened(word: str, device: str | None, limits: Limits) -> Answering:
     workloads.inputs(parts[0])  # refuses an unknown workload
     run = Run(parts[0], "/".join(parts[1:]))
     if not trained.folders_of(run):
-        known = list(dict.fromkeys([*run.names(), *shipped.names(run.workload)]))
-        near = [f"{run.workload}/{name}" for name in nearest(run.name, known, 3) or known[:3]]
-        hint = f"; did you mean {' or '.join(near)}?" if near else "."
-        raise UserError(f"there is no run {run.folder}{hint} {run.workload}=FOLDER takes a folder with a model")
+        unknown = run.unknown(shipped.names(run.workload), before=f"{run.workload}/")
+        raise UserError(f"{unknown} {run.workload}=FOLDER takes a folder with a model")
     return Answering(trained.find(parts[0], run.name, None, device), run.verdict(), limits)
 
 
@@ -184,11 +179,10 @@ def hosts(host: str, token: str | None) -> list[str] | None:
 def listening(host: str, port: int) -> socket.socket:
     """Return a listening socket. Raises UserError for an address in use or foreign."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
+    where, kinds = f"--host {host} --port {port}", (OSError, OverflowError)
+    with as_user_error(f"{where}: cannot listen there (", "); give another", kinds):
         return socket.create_server((host, port), family=family, backlog=1024)
-    except (OSError, OverflowError) as error:
-        raise UserError(f"--host {host} --port {port}: cannot listen there ({error}); give another") from error
 
 
 if __name__ == "__main__":
-    cli.run_main(main)
+    exits.run_main(main)

@@ -17,13 +17,14 @@ import argparse
 import functools
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 sys.path[0] = str(Path(__file__).resolve().parents[1])  # replaced: names in pipelines/ would shadow libraries
 
 from common import workers
 from common.errors import UserError
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, exits, loading, run_config, workloads
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.workload import Workload
 from pipelines.members import fanout, processes
@@ -32,25 +33,25 @@ from pipelines.run.folder import Run
 
 def main() -> None:
     """Train the run that the command names."""
-    args = arguments.parse(__doc__, cli.training_config, resume=True)
+    args = arguments.parse(__doc__, run_config.training_config, resume=True)
     workload = workloads.find(args.workload)
-    run = cli.run_of(args)
-    with cli.held(args, workload, run) as config:
+    run = run_config.run_of(args)
+    with run_config.held(args, workload, run) as config:
         train(args, workload, run, config)
 
 
 def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseConfig) -> None:
     """Train the run, or the members of a run of many models."""
-    cli.announce(f"training {run.workload} into {run.folder}")
+    exits.announce(f"training {run.workload} into {run.folder}")
     from pipelines.engine import training
 
     accelerator = training.make_accelerator(config, run)
-    folder, manifest = cli.prepare_first(args, workload, config, renew=True)
+    folder, manifest = loading.prepare_first(args, workload, config, renew=True)
     words = shlex.join(["--workload", args.workload, "--name", run.name])
     evaluate = f"next: accelerate launch pipelines/evaluate.py {words}\n      which writes {run.report}"
 
     configs = workload.expand(config, folder)
-    chosen = cli.choose(args.only, list(configs))
+    chosen = chosen_members(args.only, list(configs))
     if len(configs) > 1:
         workers.start_server([*processes.TRAINING, workload.task.__module__])
     if configs:
@@ -68,5 +69,16 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
     accelerator.print(f"{best}; model in {run.best}\n{evaluate}")
 
 
+def chosen_members(asked: str | None, names: Sequence[str]) -> list[str]:
+    """Return the `names` that --only lists, or all. Raises UserError for an unknown name."""
+    if asked is None:
+        return list(names)
+    if not names:
+        raise UserError("--only: this run has a single model; leave it out")
+    if unknown := [name for name in asked.split(",") if name not in names]:
+        raise UserError(f"--only {asked}: {unknown[0]} is not among the members ({', '.join(names)})")
+    return [name for name in names if name in asked.split(",")]
+
+
 if __name__ == "__main__":
-    cli.run_main(main)
+    exits.run_main(main)

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from common import config as configs
 from common.config import key_help
-from pipelines import cli, workloads
+from pipelines import run_config, workloads
 from pipelines.engine.config import BaseConfig
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
@@ -54,7 +54,7 @@ def page() -> str:
     for name in workloads.names():
         workload = workloads.find(name)
         args = argparse.Namespace(workload=name, config=None, words=[])
-        values = dict(configs.leaves(cli.fresh_config(args, workload).model_dump(mode="json")))
+        values = dict(configs.leaves(run_config.fresh_config(args, workload).model_dump(mode="json")))
         groups = key_help.groups(workload.config)
         own = {key.name: key for group in groups for key in group.keys if key.name not in common}
         others = [

@@ -51,18 +51,15 @@ ROOMS = {
     "pipelines.workloads.lmol": ("models", "models.images", *BELOW_WORKLOADS),
     "pipelines.workloads.tinystories": ("models", "models.stories", *BELOW_WORKLOADS),
     "pipelines.inventory": ("pipelines.engine", "pipelines.report", "pipelines.run", "pipelines.workloads"),
-    "pipelines.cli": (
-        *("models.io", "models.shipped"),
-        *(f"pipelines.{name}" for name in ("checks", "distributed", "engine", "run", "workloads")),
-    ),
-    "pipelines.answers": ("models", "pipelines.cli", "pipelines.run", "pipelines.workloads"),
+    "pipelines.exits": ("pipelines.distributed",),
+    "pipelines.answers": ("models", "pipelines.exits", "pipelines.run", "pipelines.workloads"),
     "pipelines.following": ("pipelines.answers", "pipelines.engine", "pipelines.run"),
     "pipelines.server": ("pipelines.answers", "pipelines.report"),
     "pipelines": (
         *("models.io", "models.shipped"),
         *(
             f"pipelines.{name}"
-            for name in ("answers", "checks", "cli", "distributed", "engine", "following", "inventory", "members")
+            for name in ("answers", "checks", "distributed", "engine", "exits", "following", "inventory", "members")
         ),
         *(f"pipelines.{name}" for name in ("report", "run", "server", "tracking", "workloads", "workloads.lmol")),
     ),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from common.errors import UserError
-from pipelines import benchmark, cli, workloads
+from pipelines import benchmark, loading, workloads
 from pipelines.checks import throughput
 from pipelines.engine import training
 from pipelines.engine.config import Hardware
@@ -25,7 +25,7 @@ def gpu(monkeypatch, tmp_path):
     workload = SimpleNamespace(task=lambda *_: task, config=workloads.find("cvrp").config, expand=lambda *_: {})
     monkeypatch.setattr(workloads, "find", lambda name: workload)
     monkeypatch.setattr(training, "make_accelerator", lambda config, run: accelerator)
-    monkeypatch.setattr(cli, "prepare_first", lambda *_: (tmp_path, {}))
+    monkeypatch.setattr(loading, "prepare_first", lambda *_: (tmp_path, {}))
     monkeypatch.setattr(Hardware, "apply", lambda *_: None)
     monkeypatch.setattr(throughput, "measure", lambda *_: {"examples_per_s": 100.0})
 
@@ -68,7 +68,9 @@ def test_a_cpu_that_is_too_slow_takes_nothing_from_the_gpus_figures(gpu, monkeyp
 def test_what_is_compared_is_timed_on_data_of_its_own(gpu, monkeypatch, capsys):
     seen = []
     workload = workloads.find("cvrp")
-    monkeypatch.setattr(cli, "prepare_first", lambda args, workload, config: (f"data of {config.data.customers}", {}))
+    monkeypatch.setattr(
+        loading, "prepare_first", lambda args, workload, config: (f"data of {config.data.customers}", {})
+    )
     monkeypatch.setattr(workload, "task", lambda config, folder, device: seen.append(folder) or workload)
     workload.model = torch.nn.Linear(1, 1)
     monkeypatch.setattr(throughput, "measure", lambda *_: {"examples_per_s": 100.0, "targets_per_s": 7.0})

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import cli
+from pipelines import exits
 from tests import forked
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -31,7 +31,7 @@ def test_nothing_of_triton_is_kept_from_being_collected_at_the_end(imported, fro
     lines = f"""
         import atexit, gc, sys, types
         atexit.register(lambda: print(gc.get_freeze_count() > 0))
-        from pipelines.cli import run_main
+        from pipelines.exits import run_main
         run_main(lambda: sys.modules.setdefault({imported!r}, types.ModuleType({imported!r})))
     """
     program = "\n".join(map(str.strip, lines.splitlines()))
@@ -44,7 +44,7 @@ def test_ctrl_c_where_nothing_is_saved_is_a_line(capsys):
         raise KeyboardInterrupt
 
     with pytest.raises(SystemExit, match="130"):
-        cli.run_main(interrupted)
+        exits.run_main(interrupted)
     assert capsys.readouterr().err == "stopped by Ctrl-C\n"
 
 

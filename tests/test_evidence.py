@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from common import config
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, run_config, workloads
 from tests import evidence, evidence_parts
 from tests.evidence_parts import PARTS, ROOT, Figure, Part, evaluated, matched, printed
 
@@ -128,7 +128,7 @@ def test_the_commands_of_a_part_are_ones_that_exist(name):
         assert all((ROOT / word).exists() for word in words if word.startswith(("pipelines/", "tests/")))
         if "pipelines/train.py" in words:
             args = arguments.parse("", resume=True, argv=words[words.index("pipelines/train.py") + 1 :])
-            path = cli.CONFIGS / f"{args.workload}.yaml"
+            path = run_config.CONFIGS / f"{args.workload}.yaml"
             config.load(path, workloads.find(args.workload).config, args.words)
             assert f"{args.workload}/{args.name}" in PARTS[name].runs
             assert args.name.startswith("evidence")

@@ -91,7 +91,7 @@ def test_threads_and_exit_functions_come_to_their_end(tmp_path, fresh):
 def test_children_start_from_imported_libraries_and_from_nothing_else(tmp_path):
     text = """
         import sys
-        assert {"torch", "accelerate", "datasets", "pipelines.cli"} <= sys.modules.keys()
+        assert {"torch", "accelerate", "datasets", "pipelines.loading"} <= sys.modules.keys()
         import gc, multiprocessing, multiprocessing.resource_tracker, random, signal, threading
         import accelerate.state, numpy, torch, torch.distributed
         assert not accelerate.state.AcceleratorState._shared_state

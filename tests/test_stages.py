@@ -24,7 +24,7 @@ import yaml
 
 from common.errors import UserError
 from common.foreign_text import from_csv
-from pipelines import cli, evaluate
+from pipelines import evaluate, loading
 from pipelines.workloads.cvrp.input_files import as_input
 from pipelines.workloads.cvrp.instances.generated import problems_of
 from pipelines.workloads.cvrp.prepare import load
@@ -381,8 +381,8 @@ def test_an_evaluation_finds_out_at_once_that_it_cannot_write(tmp_path, monkeypa
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["evaluate.py", "--workload", "cvrp", "--name", "savings", "model.kind=savings"])
-    monkeypatch.setattr(cli, "prepare_first", lambda *_: (tmp_path, {}))
-    monkeypatch.setattr(cli, "trained_models", lambda *_: pytest.fail("nothing is evaluated"))
+    monkeypatch.setattr(loading, "prepare_first", lambda *_: (tmp_path, {}))
+    monkeypatch.setattr(loading, "trained_models", lambda *_: pytest.fail("nothing is evaluated"))
     monkeypatch.setattr(tempfile, "TemporaryFile", full)
     with pytest.raises(UserError, match=r"^cannot write runs/cvrp/savings: the file system is read-only"):
         evaluate.main()

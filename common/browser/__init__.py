@@ -4,6 +4,11 @@ A panel, `NAMEPanel(place, backend)` in routes.js, text.js, signals.js or images
 only its backend, a server or a kernel in the page: `predict(input, settings)` and, for text, `stream(input, settings)`.
 """
 
+from functools import partial
 from pathlib import Path
 
+from jinja2 import Environment, StrictUndefined
+
 FOLDER = Path(__file__).parent
+# Templates in which every value is escaped; their loaders find those of this folder, too.
+TEMPLATES = partial(Environment, autoescape=True, undefined=StrictUndefined, trim_blocks=True)

@@ -83,8 +83,7 @@ def _in_words(annotation: object, bounds: Mapping[str, float]) -> tuple[str, tup
         return f"[{', '.join(texts)}]", inner[0][1]
     if annotation in (int, float):
         return _bounded(NAMES[annotation], bounds), ()
-    name = NAMES.get(annotation) or str(getattr(annotation, "__name__", annotation))
-    return name, CHOICES.get(annotation, ())
+    return NAMES.get(annotation) or str(getattr(annotation, "__name__", annotation)), CHOICES.get(annotation, ())
 
 
 def _bounds(metadata: Sequence[object]) -> dict[str, float]:

@@ -81,8 +81,8 @@ def _asked(method: str, *arguments: object, output: object) -> dict[str, object]
 def _weights(model: Model, changed: Mapping[str, torch.Tensor | None] | None = None) -> bytes:
     """Return the model's tensors, or those in `changed` (None: none), in 32 bits or as few as integers need."""
     tensors: dict[str, torch.Tensor | None] = {**model.state_dict(), **(changed or {})}
-    kept = {name: tensor for name, tensor in tensors.items() if tensor is not None}
-    return safetensors.torch.save({name: _narrowed(tensor).contiguous() for name, tensor in kept.items()})
+    kept = {name: _narrowed(tensor).contiguous() for name, tensor in tensors.items() if tensor is not None}
+    return safetensors.torch.save(kept)
 
 
 def _narrowed(tensor: torch.Tensor) -> torch.Tensor:

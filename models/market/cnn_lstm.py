@@ -6,14 +6,12 @@ Shapes: B windows, L candles of a window (lookback), F features, S windows that 
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.io import config_from
 from models.market.inputs import CLASSES
 from models.market.signal_model import SignalConfig, SignalModel
 
@@ -40,6 +38,7 @@ class CNNLSTM(SignalModel):
     """Classifier of the next move from a window of features: logits of SHORT, NO_TRADE and LONG."""
 
     family = "cnn_lstm"
+    config: CNNLSTMConfig
 
     def __init__(self, config: CNNLSTMConfig):
         super().__init__()
@@ -88,8 +87,3 @@ class _Network(nn.Module):
         states, _ = self.lstm(self.norm(patches))
         logits: Tensor = self.head(torch.cat([states[:, -1], states.mean(1)], -1))
         return logits
-
-
-def build(config: Mapping[str, object]) -> CNNLSTM:
-    """Return the model of a saved config. Raises ValueError for an unknown config."""
-    return CNNLSTM(config_from(CNNLSTMConfig, config))

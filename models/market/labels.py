@@ -36,8 +36,7 @@ def label(candles: Candles, rule: str, horizon: int, threshold: float) -> np.nda
                 volatility = deviation(change(np.log(part.close), 1), VOLATILITY_ROWS)
                 limits = np.maximum(threshold, VOLATILITY_SCALE * volatility * np.sqrt(horizon))
             moves, limits = part.close[horizon:] / part.close[:-horizon] - 1, limits[:-horizon]
-            bounds = [np.isnan(limits), moves > limits, moves < -limits]
-            found = np.select(bounds, [UNKNOWN, LONG, SHORT], NO_TRADE)
+            found = np.select([np.isnan(limits), moves > limits, moves < -limits], [UNKNOWN, LONG, SHORT], NO_TRADE)
         labels[segment][: len(part) - horizon] = found
     return labels
 

@@ -14,14 +14,12 @@ Shapes: B sequences, L candles of a window (lookback), S consecutive rows that w
 a sequence, F features, C coins, R rounds of boosting, M nodes of a tree.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from models.io import config_from
 from models.market.inputs import CLASSES
 from models.market.signal_model import SignalConfig, SignalModel
 
@@ -240,8 +238,3 @@ class Trees(nn.Module):
             node = torch.where(goes_left, self.left[at], self.right[at])
         values = self.value[trees, node.long()].view(rows.shape[0], -1, len(CLASSES))
         return (self.start + values.sum(1)).view(*x.shape[:-1], len(CLASSES))
-
-
-def build(config: Mapping[str, object]) -> PooledExperts:
-    """Return the model of a saved config. Raises ValueError for an unknown config."""
-    return PooledExperts(config_from(PooledExpertsConfig, config))

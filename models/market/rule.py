@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import nn
 
 from common.config import Section, checked
+from common.errors import as_user_error
 
 RULE = "rule.json"
 NEVER = "never evaluated: nobody knows whether its signals, the likeliest class, earn what they cost"
@@ -50,8 +51,6 @@ def load(folder: Path, model: nn.Module, judged: object = None) -> Rule | None:
     path = folder / RULE
     if not path.is_file():
         return None
-    try:
+    with as_user_error(f"{path} is damaged (", "); evaluate the run again", (OSError, RecursionError, ValueError)):
         rule = checked(Rule, json.loads(path.read_bytes()), str(path))
-    except (OSError, RecursionError, ValueError) as error:
-        raise ValueError(f"{path} is damaged ({error}); evaluate the run again") from error
     return rule if rule.weights in (fingerprint(model), judged) else None

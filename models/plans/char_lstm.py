@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from common.plain import Plain
-from models.io import config_from
 from models.model import asked
 from models.plans.characters import END
 from models.plans.inputs import TextInput, TextSettings
@@ -21,6 +20,7 @@ class CharLSTM(CharNetwork):
     """A character LSTM that completes text, as in `model.complete("The information manager is ", temperature=0.5)`."""
 
     family = "char_lstm"
+    config: CharLSTMConfig
     pipeline_tag = "text-generation"
     card = LSTM
     input_type, settings_type = TextInput, TextSettings
@@ -65,8 +65,3 @@ class CharLSTM(CharNetwork):
     def reader(self, first: int = END) -> Reader:
         """Return a reader that has read only the token `first`."""
         return Reader(self, first)
-
-
-def build(config: Mapping[str, object]) -> CharLSTM:
-    """Build the model from its config as `models.io` reads it."""
-    return CharLSTM(config_from(CharLSTMConfig, config))

@@ -1,7 +1,7 @@
 """A character LSTM mixed with counts of contexts, which continues a text and adapts to it."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from common.plain import Plain
 from models.inputs import LONGEST_PROMPT
-from models.io import config_from
 from models.plans import chains
 from models.plans.char_lstm import CharLSTM
 from models.plans.characters import COPIED, END, normalise, typed_end
@@ -249,8 +248,3 @@ class CharMixture(CharLSTM):
     def example(self) -> dict[str, Tensor | bool]:
         """Return arguments of a deterministic forward pass."""
         return {**super().example(), "mixed": True}
-
-
-def build(config: Mapping[str, object]) -> CharMixture:
-    """Build the model from its config as `models.io` reads it."""
-    return CharMixture(config_from(CharMixtureConfig, config))

@@ -1,7 +1,7 @@
 """A routing policy: an encoder chosen by `kind`, the pointer decoder, and the tours they build together."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -39,6 +39,7 @@ class RoutingPolicy(io.Model):
     """
 
     family = "routing"
+    config: RoutingConfig
     pipeline_tag = "reinforcement-learning"
     input_type, settings_type = RoutingInput, RoutingSettings
     _no_split_modules = ("EncoderLayer",)
@@ -201,8 +202,3 @@ class RoutingPolicy(io.Model):
         device = next(self.parameters()).device
         instances = Instances(*(tensor.to(device) for tensor in (locs, demand, torch.full((2,), 20.0))))
         return {"instances": instances, "num_starts": 10}
-
-
-def build(config: Mapping[str, object]) -> RoutingPolicy:
-    """Return an untrained policy from the fields of RoutingConfig; raise ValueError for a field that does not fit."""
-    return RoutingPolicy(io.config_from(RoutingConfig, config))

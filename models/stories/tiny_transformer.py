@@ -14,9 +14,7 @@ from torch import Tensor
 
 from common.plain import Plain
 from models import sampling
-from models.io import config_from
 from models.model import asked
-from models.stories.config import TinyTransformerConfig
 from models.stories.inputs import StoryInput, StorySettings
 from models.stories.integer_transformer import Sampler
 from models.stories.network import Network, Past
@@ -146,8 +144,3 @@ def _pieces(tokenizer: "Tokenizer", tokens: Iterator[int]) -> Iterator[str]:
             held = []
     if held:
         yield tokenizer.decode(held)
-
-
-def build(config: Mapping[str, object]) -> TinyTransformer:
-    """Build the model for a config that `models.io` has read."""
-    return TinyTransformer(config_from(TinyTransformerConfig, config))

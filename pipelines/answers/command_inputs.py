@@ -78,7 +78,11 @@ def _from_files(paths: Sequence[Path], inputs: Inputs, pipe: IO[bytes] | None) -
     for lines, group in itertools.groupby(paths, lambda path: path == PIPE or path.suffix.lower() in LINES):
         if lines:
             for path in group:
-                yield from _file_of_lines(path, inputs, pipe)
+                try:
+                    with contextlib.nullcontext(pipe or ()) if path == PIPE else path.open("rb") as file:
+                        yield from of_lines(file, str(path), inputs)
+                except OSError as error:
+                    yield Given(str(path), None, f"{path}: cannot be read: {error.strerror}")
         else:
             for given in inputs.read(list(group)):
                 if given.input is None and inputs.line and not os.path.exists(given.source):
@@ -86,14 +90,6 @@ def _from_files(paths: Sequence[Path], inputs: Inputs, pipe: IO[bytes] | None) -
                     hint = f'; for a text to continue, give {keys[0]}="{given.source}"' if keys else ""
                     given = given._replace(error=given.error + hint)
                 yield given
-
-
-def _file_of_lines(path: Path, inputs: Inputs, pipe: IO[bytes] | None) -> Iterator[Given]:
-    try:
-        with contextlib.nullcontext(pipe or ()) if path == PIPE else path.open("rb") as lines:
-            yield from of_lines(lines, str(path), inputs)
-    except OSError as error:
-        yield Given(str(path), None, f"{path}: cannot be read: {error.strerror}")
 
 
 def of_lines(lines: Iterable[bytes], name: str, inputs: Inputs) -> Iterator[Given]:

@@ -12,7 +12,7 @@ from common.errors import UserError, as_user_error
 from common.input_files import Given, Inputs
 from common.plain import Plain
 from models import shipped
-from pipelines import cli, workloads
+from pipelines import exits, workloads
 from pipelines.run.folder import Run
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class Trained:
 def find(word: str, name: str | None, folder: Path | None, device: str | None = None) -> Trained:
     """Load a run's or a folder's models onto `device` (by default a GPU if any); without either, the `usual` run's."""
     if not folder and not name:
-        name = usual(word, cli.announce)
+        name = usual(word, exits.announce)
     import torch
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -104,7 +104,7 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
         code(plain_yaml.parse(run.config_file.read_bytes()))
     found = _trained(word, run.name, folders, device)
     if unjudged := run.unjudged():
-        cli.announce(f"{run.folder}: {unjudged}")
+        exits.announce(f"{run.folder}: {unjudged}")
     return replace(found, unjudged=unjudged) if unjudged else found
 
 

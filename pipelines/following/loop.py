@@ -116,8 +116,7 @@ class Follower:
             with suppress(ValueError):  # of a line that was changed
                 self._take_in(entry)
                 newest = str(entry.get("model", newest))
-        models = self.state.models or tuple(dict.fromkeys([newest, name]))
-        return self.state.model_copy(update={"models": models})
+        return self.state.model_copy(update={"models": self.state.models or tuple(dict.fromkeys([newest, name]))})
 
     def _sound(self) -> Trained:
         """Return the newest model that can be loaded. Raises UserError if none can."""

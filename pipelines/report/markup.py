@@ -4,7 +4,7 @@ import re
 from functools import cache
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import FileSystemLoader
 from markupsafe import Markup
 
 from common import browser
@@ -53,13 +53,7 @@ def _printable(value: object) -> object:
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-ENVIRONMENT = Environment(
-    loader=FileSystemLoader([Path(__file__).parent, browser.FOLDER]),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    finalize=_printable,
-)
+LOADER = FileSystemLoader([Path(__file__).parent, browser.FOLDER])
+ENVIRONMENT = browser.TEMPLATES(loader=LOADER, lstrip_blocks=True, finalize=_printable)
 ENVIRONMENT.filters["shown"] = shown
 COMPILED = cache(ENVIRONMENT.from_string)

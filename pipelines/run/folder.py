@@ -110,11 +110,12 @@ class Run:
         files = [*self.root.glob("*/config.yaml"), *self.root.glob("*/members/*/config.yaml")]
         return sorted(path.parent.relative_to(self.root).as_posix().replace("/members/", "/") for path in files)
 
-    def unknown(self, others: Sequence[str] = ()) -> str:
-        """Return an error about a missing run, with the nearest names of runs or `others`."""
+    def unknown(self, others: Sequence[str] = (), before: str = "") -> str:
+        """Return an error about a missing run, with the nearest names of runs or `others`, as words or after --name."""
         known = list(dict.fromkeys([*self.names(), *others]))
-        near = nearest(self.name, known, 3) or known[:3]
-        hint = f"; did you mean --name {' or '.join(near)}?" if near else f", nor any other of {self.workload}."
+        near = [f"{before}{name}" for name in nearest(self.name, known, 3) or known[:3]]
+        names = f"; did you mean {'' if before else '--name '}{' or '.join(near)}?"
+        hint = names if near else f", nor any other of {self.workload}."
         return f"there is no run {self.folder}{hint}"
 
     def is_blank(self) -> bool:

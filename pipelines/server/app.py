@@ -30,8 +30,9 @@ from pipelines.answers.command_inputs import described as described_fields
 from pipelines.report.markup import beside
 from pipelines.server import schemas
 from pipelines.server.answering import Answering, usable
-from pipelines.server.guard import Guard, Metrics
+from pipelines.server.guard import Guard
 from pipelines.server.limits import Limits, Refused
+from pipelines.server.metrics import Metrics
 from pipelines.server.sent import Answer, Events, to_json
 from pipelines.server.text_routes import Completions
 

@@ -1,4 +1,4 @@
-"""Guards before every route: who may ask, how much they may send and how slowly; the middleware counts requests, too.
+"""Guards before every route: who may ask, how much they may send and how slowly.
 
 Refusals and errors become short JSON answers.
 """
@@ -10,17 +10,14 @@ import ipaddress
 import sys
 import time
 import traceback
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from urllib.parse import urlsplit
 
-import psutil
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from pipelines.report.markup import beside
-from pipelines.server.answering import Answering
 from pipelines.server.limits import Limits, Refused
+from pipelines.server.metrics import Metrics
 from pipelines.server.sent import Answer
 
 HEADERS = {
@@ -34,9 +31,9 @@ OPEN = ("/health", "/docs", "/openapi.json")  # without a token, like the files 
 
 
 class Guard:
-    """The middleware; requests must address one of the `hosts`, if given, or an IP address."""
+    """The middleware, which counts requests, too; they must address one of the `hosts`, if given, or an IP address."""
 
-    def __init__(self, app: ASGIApp, limits: Limits, metrics: "Metrics", hosts: Collection[str] | None):
+    def __init__(self, app: ASGIApp, limits: Limits, metrics: Metrics, hosts: Collection[str] | None):
         self.app, self.limits, self.metrics, self.hosts = app, limits, metrics, hosts
         self.held = 0  # bytes in the bodies of unanswered requests
 
@@ -135,25 +132,6 @@ class Guard:
 
 def _shown(text: bytes) -> str:
     return repr(text[:100].decode("latin-1"))
-
-
-class Metrics:
-    """Requests by route and status, and the seconds that they took."""
-
-    def __init__(self) -> None:
-        self.requests: defaultdict[tuple[str, int], int] = defaultdict(int)
-        self.seconds: defaultdict[tuple[str, int], float] = defaultdict(float)
-
-    def count(self, route: str, status: int, seconds: float) -> None:
-        """Count a request; `route` is one of the server's own, which bounds their number."""
-        self.requests[route, status] += 1
-        self.seconds[route, status] += seconds
-
-    def text(self, runs: Iterable[Answering]) -> str:
-        """Return the counters."""
-        counted = {"requests_total": self.requests, "request_seconds_total": self.seconds}
-        own = {"resident": psutil.Process().memory_info().rss, "seconds": time.process_time()}
-        return str(beside(__file__, "metrics.txt", counted=counted, runs=list(runs), **own))
 
 
 class Connection(H11Protocol):

@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol, runtime_checkable
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -22,6 +22,17 @@ from pipelines.server.sent import Answer, Events
 MOST_SESSIONS = 1000  # sessions kept; of more, those written to least recently go
 LONGEST_SESSION = 400_000  # characters of a session's text
 AT_ONCE = 20_000  # characters of a document read before others are answered
+
+
+@runtime_checkable
+class Suggesting(Protocol):
+    """A model that suggests clauses of documents."""
+
+    def suggest(self, field: str, partial: str, *, document: str) -> Sequence[object]:
+        """Return the best suggestions, as dataclasses."""
+
+    def read_ahead(self, document: str, most: int) -> bool:
+        """Read so many further characters of a document; return whether it is read."""
 
 
 class Sessions:
@@ -71,11 +82,10 @@ class Completions:
         run, model = self._form(body.model)
         before = self.sessions.text(body.session) if body.session else body.document
         found: dict[str, object] = {"text": "", "prompt_used": body.partial_text, "suggestions": []}
-        suggests = hasattr(model, "suggest")
-        if body.max_length is not None or not suggests:
+        if body.max_length is not None or not isinstance(model, Suggesting):
             settings = {"length": body.max_length or 200}
             found |= await _completed(run, body.field_type, body.partial_text, settings, before)
-        if suggests:
+        if isinstance(model, Suggesting):
             await self._read(run, model, before)
             told = await run.run(lambda: model.suggest(body.field_type, body.partial_text, document=before))
             found["suggestions"] = ways = [vars(way) for way in told]
@@ -103,9 +113,9 @@ class Completions:
         self.sessions.end(name)
         return Answer({"session": name})
 
-    async def _read(self, run: Answering, model: Any, document: str) -> None:
+    async def _read(self, run: Answering, model: object, document: str) -> None:
         """Read a document in pieces, between which others are answered, if the model suggests clauses."""
-        while hasattr(model, "suggest") and not await run.run(lambda: model.read_ahead(document, AT_ONCE)):
+        while isinstance(model, Suggesting) and not await run.run(lambda: model.read_ahead(document, AT_ONCE)):
             pass
 
     async def generate(self, body: schemas.Generate) -> Response:
@@ -113,7 +123,7 @@ class Completions:
         settings = {"length": body.max_length, "temperature": body.temperature}
         return Answer(await _completed(self._form()[0], body.field_type, body.prompt, settings))
 
-    def _form(self, name: str | None = None) -> tuple[Answering, Any]:
+    def _form(self, name: str | None = None) -> tuple[Answering, object]:
         forms = {each: run for each, run in self.runs.items() if "field" in run.trained.inputs.input.model_fields}
         if (run := forms.get(name or next(iter(forms), ""))) is None:
             raise Refused(404, f"no run {name or 'here'} completes forms; those that do: {', '.join(forms) or 'none'}")

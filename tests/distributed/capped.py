@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from torch.distributed.tensor import DTensor
 
-from pipelines import cli, evaluate
+from pipelines import evaluate, exits, loading
 from pipelines import train as stage
 from pipelines.engine import loop, training  # noqa: F401 (imports come before the cap)
 from tests.distributed.one_model import shard
@@ -37,7 +37,7 @@ if __name__ == "__main__":
         import transformers.models.llava.modeling_llava  # noqa: F401
     size = int(sys.argv.pop(1))
     evaluates = sys.argv[1] == "evaluate" and bool(sys.argv.pop(1))
-    place, name = (cli, "trained_models") if evaluates else (training, "train")
+    place, name = (loading, "trained_models") if evaluates else (training, "train")
     begin = getattr(place, name)
 
     def begun(*arguments):
@@ -51,4 +51,4 @@ if __name__ == "__main__":
         return found
 
     setattr(place, name, begun)
-    cli.run_main(evaluate.main if evaluates else stage.main)
+    exits.run_main(evaluate.main if evaluates else stage.main)

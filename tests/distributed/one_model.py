@@ -25,7 +25,7 @@ from accelerate.utils.launch import prepare_multi_gpu_env
 from torch.distributed.tensor import DTensor
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from pipelines import arguments, cli, workloads
+from pipelines import arguments, exits, run_config, workloads
 from pipelines import train as stage
 from pipelines.distributed import ranks, sharding
 from tests import forked
@@ -143,10 +143,10 @@ def train(spread: str, settings: Mapping[str, Sequence[str]], words: Sequence[st
     Accelerator.end_training = lambda self: None  # another training may follow
     for name, more in settings.items():
         args = arguments.parse(None, resume=True, argv=[*words, *more, "--name", name])
-        workload, started = workloads.find(args.workload), cli.run_of(args)
+        workload, started = workloads.find(args.workload), run_config.run_of(args)
         if name == TWIN:
             workload = dataclasses.replace(workload, task=nudged(workload.task))
-        with cli.held(args, workload, started) as config:
+        with run_config.held(args, workload, started) as config:
             stage.train(args, workload, started, config)
         if ranks.is_main():
             torch.save(gradients.popitem()[1], started.folder / "gradient.pt")  # before it are those of trial steps
@@ -182,7 +182,7 @@ def table(steps: int, cases: Sequence[str]) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] in (["ddp"], ["fsdp"]):
-        cli.run_main(lambda: train(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]))
+        exits.run_main(lambda: train(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3:]))
     else:
         table(int(sys.argv[1]) if sys.argv[1:] else 50, sys.argv[2:] or list(CASES))
         forked.stop()

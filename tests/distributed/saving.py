@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from pipelines import cli
+from pipelines import exits
 from pipelines.distributed import ranks
 from pipelines.engine.checkpoints import SplitSnapshot
 from pipelines.engine.loop import Loop
@@ -61,4 +61,4 @@ def measure() -> None:
 if __name__ == "__main__":
     os.environ["ACCELERATE_USE_CPU"] = "true"
     shard()
-    cli.run_main(measure)
+    exits.run_main(measure)

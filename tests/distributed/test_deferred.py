@@ -36,7 +36,7 @@ def tied():
 
 
 def policy():
-    return io.module_of("routing").build({"kind": "gat", "width": 16, "heads": 2, "layers": 2})
+    return io.builder_of("routing")({"kind": "gat", "width": 16, "heads": 2, "layers": 2})
 
 
 def converted():
@@ -47,7 +47,7 @@ def converted():
 def adapted():
     pytest.importorskip("peft")
     fields = {"size": 32, "channels": 1, "attribute": "sharpness", "theta": 1, "unit": 1.0, "references": 2}
-    return io.module_of("vlm_comparator").build({**fields, "width": 16, "layers": 2, "heads": 2, "lora": True})
+    return io.builder_of("vlm_comparator")({**fields, "width": 16, "layers": 2, "heads": 2, "lora": True})
 
 
 MADE = [initialised, orthogonal, tied, policy, lambda: nn.LSTM(4, 6, 2), converted]

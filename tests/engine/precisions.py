@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import torch
 
-from pipelines import cli
+from pipelines import exits
 from pipelines.engine.batches import Order
 from pipelines.engine.config import BaseConfig, Training
 from pipelines.engine.optim import OPTIMIZERS
@@ -113,4 +113,4 @@ def main():
 
 
 if __name__ == "__main__":
-    cli.run_main(main)
+    exits.run_main(main)

@@ -8,7 +8,7 @@ import pytest
 from common import config as configs
 from common.disk.files import write_text
 from common.errors import UserError
-from pipelines import cli, workloads
+from pipelines import run_config, workloads
 from pipelines.run.folder import Run
 from pipelines.server import schemas
 from pipelines.workloads.cvrp import WORKLOAD
@@ -177,9 +177,9 @@ def test_words_are_read_as_the_file_is(tmp_path):
             load(tmp_path, "", word)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in cli.CONFIGS.glob("*.yaml")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in run_config.CONFIGS.glob("*.yaml")))
 def test_a_length_in_one_unit_needs_no_word_for_the_other(name):
-    path, cls = cli.CONFIGS / f"{name}.yaml", workloads.find(name.partition("_")[0]).config
+    path, cls = run_config.CONFIGS / f"{name}.yaml", workloads.find(name.partition("_")[0]).config
     steps = configs.load(path, cls, ["training.steps=7"]).training
     assert (steps.steps, steps.epochs) == (7, None)
     assert steps.num_steps(1) == 7
@@ -198,7 +198,7 @@ def test_a_resumed_run_may_be_given_its_length_in_the_other_unit(tmp_path, monke
     run.keep_config(load(tmp_path, "", f"training.{length}=5"))
     write_text(run.metrics_file, "")
     args = argparse.Namespace(resume=True, restarted=False, config=None, words=[f"training.{other}=9"])
-    training = cli.training_config(args, WORKLOAD, run).training
+    training = run_config.training_config(args, WORKLOAD, run).training
     assert (getattr(training, length), getattr(training, other)) == (None, 9)
 
 

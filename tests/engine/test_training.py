@@ -9,7 +9,7 @@ import torch
 from accelerate.state import AcceleratorState
 
 from common.errors import UserError
-from pipelines import cli
+from pipelines import run_config
 from pipelines.engine import training
 from pipelines.engine.config import BaseConfig
 from pipelines.run.folder import Run
@@ -101,7 +101,7 @@ def test_resume_may_change_what_changes_results_by_rounding_alone_and_says_so(ca
 
     def resumed(*words):
         args = SimpleNamespace(resume=True, restarted=False, config=None, words=words, workload="toy")
-        return cli.training_config(args, workload, run)
+        return run_config.training_config(args, workload, run)
 
     moved = resumed("training.micro_batch_size=4", "hardware.tf32=false", "training.steps=5")
     assert (moved.training.micro_batch_size, moved.hardware.tf32, moved.training.steps) == (4, False, 5)
@@ -118,7 +118,7 @@ def test_a_run_that_is_done_begins_again_without_its_checkpoints_for_other_data_
 
     def train(content, resume):
         args = SimpleNamespace(resume=resume, restarted=False, config=None, words=[], workload="toy")
-        config = cli.training_config(args, workload, run) if resume else members.Config(training=TRAINING)
+        config = run_config.training_config(args, workload, run) if resume else members.Config(training=TRAINING)
         accelerator = training.make_accelerator(config, run)
         return training.train(workload, config, tmp_path, {"content": content}, run, accelerator, resume)
 
@@ -167,10 +167,10 @@ def test_resume_may_name_another_metric_until_one_has_chosen_a_model():
     args = SimpleNamespace(
         resume=True, restarted=False, config=None, words=["training.metric=val/error"], workload="toy"
     )
-    assert cli.training_config(args, workload, run).training.metric == "val/error"
+    assert run_config.training_config(args, workload, run).training.metric == "val/error"
     run.member("a").record({"step": 1, "val/error": 1.0})
     with pytest.raises(UserError, match=r"training\.metric: val/eror -> val/error$"):
-        cli.training_config(args, workload, run)
+        run_config.training_config(args, workload, run)
 
 
 def test_another_precision_is_refused_or_allowed_and_recorded(tmp_path, monkeypatch):

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from models import io
-from pipelines import cli
+from pipelines import exits
 from pipelines.engine import split_checkpoints
 from pipelines.engine.batches import Resident
 from pipelines.engine.config import BaseConfig, Training
@@ -153,4 +153,4 @@ if __name__ == "__main__":
         from tests.distributed.one_model import shard
 
         shard()
-    cli.run_main(lambda: train(sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]), "--resume" in sys.argv))
+    exits.run_main(lambda: train(sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3]), "--resume" in sys.argv))

@@ -14,7 +14,7 @@ import torch
 from common import workers
 from common.disk.files import digests
 from common.errors import MembersFailedError, Stopped, UserError
-from pipelines import cli
+from pipelines import loading, train
 from pipelines.members import fanout, processes
 from pipelines.run.folder import Run
 from tests.members import toys as members
@@ -234,22 +234,22 @@ def test_resume_trains_again_what_learnt_from_other_data(tmp_path, pool, of_part
 
 
 def test_members_that_learnt_from_other_data_are_left_out_of_an_evaluation(tmp_path, monkeypatch, of_parts):
-    monkeypatch.setattr(cli, "load_model", lambda folder, *_: folder)
+    monkeypatch.setattr(loading, "load_model", lambda folder, *_: folder)
     run, accelerator = Run("toy", "many"), FakeAccelerator()
     workload = SimpleNamespace(expand=lambda *_: of_parts)
-    found = cli.trained_models(workload, of_parts["a"], tmp_path, {"a": 1, "b": 3, "c": 4}, run, accelerator)
+    found = loading.trained_models(workload, of_parts["a"], tmp_path, {"a": 1, "b": 3, "c": 4}, run, accelerator)
     assert found == {name: run.member(name).best for name in "ac"}
     reason = "its data have changed; continue with pipelines/train.py --resume"
     assert accelerator.said[-1] == f"b is left out: stale {reason}"
 
 
 def test_only_chooses_members_in_their_own_order_and_names_an_unknown_one():
-    assert cli.choose(None, ["a", "b", "c"]) == ["a", "b", "c"]
-    assert cli.choose("c,a", ["a", "b", "c"]) == ["a", "c"]
+    assert train.chosen_members(None, ["a", "b", "c"]) == ["a", "b", "c"]
+    assert train.chosen_members("c,a", ["a", "b", "c"]) == ["a", "c"]
     with pytest.raises(UserError, match=r"--only a,z: z is not among the members \(a, b\)"):
-        cli.choose("a,z", ["a", "b"])
+        train.chosen_members("a,z", ["a", "b"])
     with pytest.raises(UserError, match="--only: this run "):
-        cli.choose("a", [])
+        train.chosen_members("a", [])
 
 
 @pytest.fixture(scope="module")

@@ -11,12 +11,11 @@ import torch
 
 from common import safetensors_bytes
 from models import io
-from models.images import comparator, vlm_comparator
-from models.market import cnn_lstm, pooled_experts
 from models.plans import chains, char_lstm, char_mixture
-from models.routing import policy as routing
-from models.stories import tiny_transformer
 from tests.example_workload import model as waves
+
+for known in io.FAMILIES:
+    io.builder_of(known)  # imported before a test limits memory or time
 
 SMALL = {"size": 16, "width": 16, "layers": 2}
 VLM = {**SMALL, "heads": 2, "patch": 4}
@@ -24,11 +23,11 @@ TOKENS = np.arange(60) ** 2 % 9  # of which a mixture's counts are
 COUNTED = chains.contexts(TOKENS, chains.classes_of([""] * 6 + list("abc \n")))[1:, : chains.STORED]
 COUNTS = chains.count(COUNTED, TOKENS[1:], chains.counted(COUNTED, TOKENS[1:]))
 MODELS = {
-    "gt": (routing, {"kind": "gt", "width": 8, "heads": 2, "layers": 2}),
-    "gat": (routing, {"kind": "gat", "width": 8, "heads": 2, "layers": 1}),
-    "dgt": (routing, {"kind": "dgt", "width": 8, "heads": 2, "layers": 1}),
+    "gt": ("routing", {"kind": "gt", "width": 8, "heads": 2, "layers": 2}),
+    "gat": ("routing", {"kind": "gat", "width": 8, "heads": 2, "layers": 1}),
+    "dgt": ("routing", {"kind": "dgt", "width": 8, "heads": 2, "layers": 1}),
     "tiny_transformer": (
-        tiny_transformer,
+        "tiny_transformer",
         {
             "vocabulary": 32,
             "width": 8,
@@ -40,11 +39,11 @@ MODELS = {
             "tokenizer": {"a": [1]},
         },
     ),
-    "siamese": (comparator, {"kind": "siamese", **SMALL, "references": 3}),
-    "texture": (comparator, {"kind": "siamese", **SMALL, "texture": True}),
-    "scorer": (comparator, {"kind": "scorer", **SMALL}),
+    "siamese": ("comparator", {"kind": "siamese", **SMALL, "references": 3}),
+    "texture": ("comparator", {"kind": "siamese", **SMALL, "texture": True}),
+    "scorer": ("comparator", {"kind": "scorer", **SMALL}),
     "cnn_lstm": (
-        cnn_lstm,
+        "cnn_lstm",
         {
             "preset": "default",
             "features": ["a", "b"],
@@ -57,7 +56,7 @@ MODELS = {
         },
     ),
     "pooled_experts": (
-        pooled_experts,
+        "pooled_experts",
         {
             "features": ["log_return_1", "volatility_50"],
             "lookback": 12,
@@ -68,9 +67,9 @@ MODELS = {
             "scalers": {"A": {"mean": [0.0, 1.0], "std": [1.0, 2.0]}},
         },
     ),
-    "char_lstm": (char_lstm, {**char_lstm.PRESETS["default"], "width": 8, "embedding": 4, "vocabulary": "abc"}),
+    "char_lstm": ("char_lstm", {**char_lstm.PRESETS["default"], "width": 8, "embedding": 4, "vocabulary": "abc"}),
     "char_mixture": (
-        char_mixture,
+        "char_mixture",
         {
             **char_lstm.PRESETS["default"],
             "width": 8,
@@ -81,9 +80,9 @@ MODELS = {
             "documents": {"a": 7, "b": 3},
         },
     ),
-    "vlm": (vlm_comparator, VLM),
-    "adapters": (vlm_comparator, {**VLM, "lora": True}),
-    "waves": (waves, {"window": 4, "width": 4}),
+    "vlm": ("vlm_comparator", VLM),
+    "adapters": ("vlm_comparator", {**VLM, "lora": True}),
+    "waves": (waves.Waves.family, {"window": 4, "width": 4}),
 }
 VALUES = (
     *(0, -1, 1, 2, 3, 5, 16, 10**3, 10**5, 10**9, 10**12, 2**31, 2**62, 2**63, 2**64, -(2**63), 10**400),
@@ -122,7 +121,7 @@ def folder_of(name: str, folder: Path, **changes) -> io.Model:
     """Save one of MODELS into a folder."""
     family, config = MODELS[name]
     torch.manual_seed(0)
-    model = family.build({**copy.deepcopy(config), **changes})
+    model = io.builder_of(family)({**copy.deepcopy(config), **changes})
     if isinstance(model, char_mixture.CharMixture):
         model.count(COUNTS)
     io.save(model, folder)

@@ -216,7 +216,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
 def test_a_value_within_a_list_or_mapping_is_checked_too(name, key, value, type_):
     family, config = MODELS[name]
     with pytest.raises(ValueError, match=f"config key '{key}' is .*; it must be of type {type_}"):
-        family.build({**config, key: value})
+        io.builder_of(family)({**config, key: value})
 
 
 def test_a_config_without_a_needed_key_is_refused():

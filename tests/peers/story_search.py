@@ -36,7 +36,7 @@ from models import io
 from models.stories import rp2040
 from models.stories.ngram_counts import sequences
 from models.stories.tiny_transformer import TinyTransformer
-from pipelines import cli
+from pipelines import loading, run_config
 from pipelines.workloads.tinystories import WORKLOAD, data
 from pipelines.workloads.tinystories.config import Config
 from pipelines.workloads.tinystories.task import Windows, text_only, unseen
@@ -94,13 +94,13 @@ def main(source: str, seconds: float, names: Sequence[str]) -> None:
 
 
 def load_config(words: Sequence[str]) -> Config:
-    return cast(Config, load(cli.config_file("tinystories"), WORKLOAD.config, [*words, "training.steps=1"]))
+    return cast(Config, load(run_config.config_file("tinystories"), WORKLOAD.config, [*words, "training.steps=1"]))
 
 
 def tried(words: Sequence[str], seconds: float, kept: Path) -> dict[str, Any]:
     """Train a candidate for so many CPU-seconds, keep its nats, and return its sizes and figures."""
     config = load_config(words)
-    folder, facts = cli.prepare("tinystories", WORKLOAD, config)
+    folder, facts = loading.prepare("tinystories", WORKLOAD, config)
     updates = max(1, round(seconds / seconds_per_update(config, folder)))
     shutil.rmtree(RUN, ignore_errors=True)
     began = children_seconds()
@@ -174,7 +174,7 @@ def mixed(network: Nats, folder: Path, vocabulary: int) -> dict[str, float]:
 
 def together(found: Sequence[dict[str, Any]], config: Config) -> dict[str, Any]:
     """Return the figures of the FEW best candidates that have the tokens of `config`, their probabilities averaged."""
-    folder, facts = cli.prepare("tinystories", WORKLOAD, config)
+    folder, facts = loading.prepare("tinystories", WORKLOAD, config)
     alike = [each for each in found if "model.vocabulary" not in each["words"]]
     best = sorted(alike, key=lambda each: each["validation"])[:FEW]
     kept = [np.load(each["path"].with_suffix(".npz")) for each in best]

@@ -7,11 +7,11 @@ WIDTH, HEIGHT = 1000, 472
 BOXES: tuple[tuple[int, int, int, int, str, list[str], tuple[str, ...]], ...] = (
     (
         *(20, 16, 740, 54, "pipelines/*.py"),
-        ["the commands, which share cli.py, with answers/ · following/ · server/ · inventory/ · checks/"],
+        ["the commands, which share exits.py, with answers/ · following/ · server/ · inventory/ · checks/"],
         (
             "examples",
             "pipelines",
-            *(f"pipelines.{name}" for name in ("answers", "checks", "cli", "following", "inventory", "server")),
+            *(f"pipelines.{name}" for name in ("answers", "checks", "exits", "following", "inventory", "server")),
         ),
     ),
     (

@@ -84,7 +84,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     milliseconds(data.timeframe)  # which is known
     own, target = own_features.load(data.features), own_features.load(data.label, "data.label")
     find = files.finder(data.candles_folder) if source == "files" else None
-    known = json.loads((earlier / MANIFEST).read_text()) if earlier else None
+    known = json.loads((earlier / MANIFEST).read_text()) if earlier else {}
     kept = _unchanged(data, known, find) if known and find else []
     span = (known["folds"][0]["train_from"], known["folds"][-1]["end"]) if known else None
     failed, coins, ends = dict[str, str](), dict[str, Coin](), dict[str, np.ndarray]()
@@ -111,12 +111,12 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
         if symbol not in divided
     }
     coins = {symbol: coin for symbol, coin in coins.items() if symbol in divided}
-    apart += known.get("apart", []) if known else []
+    apart += known.get("apart", [])
     if not coins and not kept:
         reasons = "\n".join(f"  {reason}" for reason in list(failed.values())[:10])
         which = f"none of the {len(wanted)} coins can be used" if len(wanted) > 1 else "the only coin cannot be used"
         raise UserError(f"{which}:\n{reasons}")
-    facts = {symbol: known["coins"][symbol] for symbol in kept} if known else {}
+    facts = {symbol: known["coins"][symbol] for symbol in kept}
     for symbol, coin in coins.items():
         finished = _finish(coin, divided[symbol], ends[symbol])
         _save(finished, folder / f"{symbol}-{data.timeframe}")
@@ -125,6 +125,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
         for symbol in kept:
             _take_over(earlier, folder, f"{symbol}-{data.timeframe}")
     in_order = [symbol for symbol in dict.fromkeys([*wanted, *kept]) if symbol in facts]
+    usual = min(in_order, key=apart.count)
     return {
         "source": source,
         "note": _note(data, in_order, {symbol: facts[symbol]["cuts"] for symbol in in_order if symbol in apart}),
@@ -132,9 +133,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
         "symbols": in_order,
         "failed": failed,
         "classes": list(CLASSES),
-        "folds": known["folds"]
-        if known
-        else [dict(zip(BOUNDS, fold.cuts, strict=True)) for fold in divided[min(in_order, key=apart.count)]],
+        "folds": known.get("folds") or [dict(zip(BOUNDS, fold.cuts, strict=True)) for fold in divided[usual]],
         "coins": {symbol: facts[symbol] for symbol in in_order},
     }
 
@@ -154,8 +153,7 @@ def _unchanged(data: Data, known: Mapping[str, Any], find: files.Find) -> list[s
         except UserError:  # several files match, as `prepare` will tell
             return False
         names = known["coins"][symbol]["checks"]["file"]
-        same = [path.name for path in paths] == ([names] if isinstance(names, str) else names)
-        return same and are_same(paths)
+        return [path.name for path in paths] == ([names] if isinstance(names, str) else names) and are_same(paths)
 
     if not all(are_same(find(coin, data.timeframe)) for coin in data.context):
         return []
@@ -263,8 +261,7 @@ def _divide(data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] 
 
 def _finish(coin: Coin, divided: Sequence[Fold], ends: np.ndarray) -> Coin:
     """Return the coin with its folds, the scaler of each, and the count of each class in each part."""
-    symbol = coin.candles.symbol
-    folds = [{part: ends[at] for part, at in fold.indices[symbol].items()} for fold in divided]
+    folds = [{part: ends[at] for part, at in fold.indices[coin.candles.symbol].items()} for fold in divided]
     scalers = tuple(Scaler.fit(coin.features, parts["train"], coin.lookback) for parts in folds)
 
     def counted(rows: np.ndarray) -> dict[str, int]:

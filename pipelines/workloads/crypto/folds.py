@@ -23,7 +23,6 @@ from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.splits import PARTS
 from pipelines.workloads.crypto.task import horizon_moves
 from pipelines.workloads.crypto.trading import strategy
-from pipelines.workloads.crypto.trading.strategy import Tried, choose_threshold
 from pipelines.workloads.crypto.untrained import description
 from pipelines.workloads.crypto.verdict import baselines, judge
 from pipelines.workloads.crypto.verdict.classification import class_shares, log_losses
@@ -58,8 +57,8 @@ class CoinFold(NamedTuple):
     leaks: list[str]  # features that seem to know the future
     recalibration: int  # labels that correct the probabilities, chosen on validation
     recalibration_gain: float  # nats by which that lowered the log loss of the test
-    choice: Tried  # the threshold that did best on validation
-    tried: Sequence[Tried]
+    choice: strategy.Tried  # the threshold that did best on validation
+    tried: Sequence[strategy.Tried]
     rows: np.ndarray  # (m,) candles of the test that are traded
     signals: np.ndarray  # (m,)
 
@@ -87,7 +86,7 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
     columns = np.column_stack([coin.features, coin.candles.volume])[ends]
     theirs = [np.diff(np.log(each.close), prepend=np.log(each.close[0])) for each in coin.candles.context.values()]
     rows, probabilities = strategy.traded(validation.probabilities, validation.ends, config.data.horizon)
-    choice, tried = choose_threshold(probabilities, strategy.market(config, coin, rows))
+    choice, tried = strategy.choose_threshold(probabilities, strategy.market(config, coin, rows))
     rows, probabilities = strategy.traded(test.probabilities, test.ends, config.data.horizon)
     as_learnt = softmax(test.logits.astype(float), axis=1)
     return CoinFold(

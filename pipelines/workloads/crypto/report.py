@@ -44,7 +44,12 @@ def sections(config: Config, models: Mapping[str, nn.Module], evaluations: Seque
     pay = all(page["grades"][PAYS] for page in pages)
     said = f"{predictability(pages)}{leaked}{simulated} Costs: {summary['costs']}."
     verdict = answer(WORSE if leaks else BETTER if pay else EVEN, said)
-    verdict += _gains(summary, pages) + _statistics(summary, pages) + _failed(summary["failed"], run)
+    untrained = [
+        {"without a model": name, "why": run.member(name).outcome().get("reason", why)}
+        for name, why in summary["failed"].items()
+    ]
+    verdict += _gains(summary, pages) + _statistics(summary, pages)
+    verdict += table(untrained, "members without a model") if untrained else Markup("")
     return [(summary["headline"], verdict), ("Coin by coin", Markup("\n").join(_coin(page, logged) for page in pages))]
 
 
@@ -78,13 +83,6 @@ def _statistics(summary: Row, pages: Sequence[Page]) -> Markup:
 def _listed(names: Sequence[str]) -> str:
     """Return the number of coins, and their names unless there are many."""
     return f"{len(names)}" + (f" ({', '.join(names)})" if 0 < len(names) <= NAMED else "")
-
-
-def _failed(reasons: Mapping[str, str], run: Run) -> Markup:
-    failed = [
-        {"without a model": name, "why": run.member(name).outcome().get("reason", why)} for name, why in reasons.items()
-    ]
-    return table(failed, "members without a model") if failed else Markup("")
 
 
 def _coin(page: Page, logged: Logged) -> Markup:

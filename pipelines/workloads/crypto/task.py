@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -79,6 +80,7 @@ class SignalTask(Task):
     model: SignalModel
     usual_weights = "balanced"
     judged_by: tuple[str, ...] = ("windows", "coins")  # parts of a batch from which the model gives logits
+    learns_by: Mapping[str, bool] = MappingProxyType({})  # further arguments of the model in training
 
     def __init__(self, config: Config, folder: Path, device: torch.device, first: "SignalTask | None" = None):
         facts = json.loads((folder / MANIFEST).read_text())
@@ -123,10 +125,8 @@ class SignalTask(Task):
 
     def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
         """Weighted cross-entropy in nats, summed over windows; the weights are 1 in the mean."""
-        return self._loss(model(batch["windows"], batch["coins"]).float(), batch["labels"])
-
-    def _loss(self, logits: Tensor, labels: Tensor) -> Loss:
-        logits, labels = logits.flatten(0, -2), labels.flatten()
+        logits = model(batch["windows"], batch["coins"], **self.learns_by).float().flatten(0, -2)
+        labels = batch["labels"].flatten()
         nats = F.cross_entropy(logits + self.class_weights.log(), labels, ignore_index=IGNORED, reduction="none")
         right = (logits.argmax(-1) == labels).float()
         weights = self.class_weights[labels.clamp(min=0)]  # of what is ignored, any: it has 0 nats
@@ -136,10 +136,9 @@ class SignalTask(Task):
         """Log loss in nats, without weights, and whether the likeliest class was right; sums over `count` windows."""
         logits, labels = model(*(batch[name] for name in self.judged_by)).float(), batch["labels"]
         nats = F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="none")
-        right = (logits.argmax(-1) == labels).float()
         return {
             "log_loss": nats.view(labels.shape).sum(1),
-            "accuracy": right.sum(1),
+            "accuracy": (logits.argmax(-1) == labels).float().sum(1),
             "count": (labels != IGNORED).sum(1).float(),
         }
 
@@ -150,6 +149,7 @@ class ExpertsTask(SignalTask):
     model: PooledExperts
     usual_weights = "none"
     judged_by = ("windows", "coins", "fixed")
+    learns_by = MappingProxyType({"alone": True})  # the network by itself
     chosen: tuple[experts.Known, int | None] = None, None  # on validation: penalty and rounds; on the main process
 
     def _fit(self, config: Config, base: PooledExperts | None) -> None:
@@ -170,10 +170,6 @@ class ExpertsTask(SignalTask):
         if first:
             self.model.weights.copy_(first.model.weights)
         validation.fixed = experts.fixed(self.model, validation)
-
-    def loss(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Loss:
-        """Cross-entropy of the network by itself in nats, summed over windows."""
-        return self._loss(model(batch["windows"], batch["coins"], alone=True).float(), batch["labels"])
 
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
         """Fit the weights of the pool on the validation windows."""

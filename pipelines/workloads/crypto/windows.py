@@ -75,8 +75,7 @@ def below_each_other(columns: Sequence[np.ndarray], stretch: int) -> np.ndarray:
     A row that no window holds may lack features; it must not be NaN times 0 in some later gather.
     """
     padded = [np.pad(each, [(0, stretch - 1)] + [(0, 0)] * (each.ndim - 1)) for each in columns]
-    table: np.ndarray = np.nan_to_num(np.concatenate(padded), posinf=0.0, neginf=0.0)
-    return table.astype(np.float32)
+    return np.asarray(np.nan_to_num(np.concatenate(padded), posinf=0.0, neginf=0.0), np.float32)
 
 
 def _stretches(ends: np.ndarray, length: int) -> np.ndarray:

@@ -17,7 +17,7 @@ import pytest
 from common.disk.files import digests, sha256
 from common.errors import UserError
 from models.plans.characters import MASKS, SPECIAL_TOKENS
-from pipelines import cli
+from pipelines import loading
 from pipelines.workloads.bep import data
 from pipelines.workloads.bep.documents import sources
 from pipelines.workloads.bep.splits import PARTS
@@ -346,9 +346,9 @@ def test_a_file_added_later_is_noticed(firm, tmp_path, monkeypatch):
 
     monkeypatch.chdir(tmp_path)
     settings = Config(data=Data(sources="firm"))
-    folder, manifest = cli.prepare("bep", WORKLOAD, settings)
+    folder, manifest = loading.prepare("bep", WORKLOAD, settings)
     assert manifest["vocabulary"] == data.load(folder).facts["vocabulary"]
-    assert cli.prepare("bep", WORKLOAD, settings)[1] == manifest
+    assert loading.prepare("bep", WORKLOAD, settings)[1] == manifest
     shutil.copy(firm / "plan-b.txt", firm / "plan-z.txt")
     with pytest.raises(UserError, match=r"plan-z\.txt has changed since"):
-        cli.prepare("bep", WORKLOAD, settings)
+        loading.prepare("bep", WORKLOAD, settings)

@@ -10,7 +10,7 @@ from common.disk import prepared
 from common.errors import UserError
 from common.random import uniform
 from models.routing.environment import DEPOT, Instances, reset, route_ends, routes_of, step, tour_length
-from pipelines import cli
+from pipelines import run_config
 from pipelines.run.folder import Run
 from pipelines.workloads.cvrp import WORKLOAD
 from pipelines.workloads.cvrp import prepare as preparation
@@ -135,7 +135,7 @@ def test_a_run_resumes_with_its_config_file_and_more_steps_on_the_labels_it_bega
     def asked(*words, resume=True):
         args = Namespace(workload="cvrp", config=Path("own.yaml"), words=words, resume=resume, restarted=False)
         with run.held():
-            run.keep_config(found := cli.training_config(args, WORKLOAD, run))
+            run.keep_config(found := run_config.training_config(args, WORKLOAD, run))
         return found.training.steps, found.data.labels
 
     assert asked(resume=False) == (2, 8)

@@ -9,7 +9,7 @@ from PIL import Image
 
 from common.config import load
 from models import io
-from pipelines import cli
+from pipelines import loading
 from pipelines.workloads.lmol import WORKLOAD
 from tests import stages, towers
 from tests.stages import ROOT, records, refused, stage
@@ -57,7 +57,7 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("lmol")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        cli.prepare("lmol", WORKLOAD, load(ROOT / "pipelines/configs/lmol.yaml", WORKLOAD.config, TINY[2:]))
+        loading.prepare("lmol", WORKLOAD, load(ROOT / "pipelines/configs/lmol.yaml", WORKLOAD.config, TINY[2:]))
     done = succeeded(stage(folder, "train.py", *TINY))
     assert "trial steps: " in done.stdout
     return folder

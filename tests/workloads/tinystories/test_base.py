@@ -11,7 +11,7 @@ from common.config import load
 from common.errors import UserError
 from models import io
 from models.stories.tiny_transformer import TinyTransformer
-from pipelines import cli
+from pipelines import loading
 from pipelines.workloads.tinystories import WORKLOAD, data
 from tests.stages import ROOT, refused, stage
 from tests.workloads.tinystories.texts import STORIES
@@ -32,7 +32,7 @@ OWN = [f"Zoe and the {animal} went to the {place}.\n" for place in PLACES for an
 
 def task_of(*words):
     config = load(CONFIG, WORKLOAD.config, [*WORDS, *words])
-    folder, manifest = cli.prepare("tinystories", WORKLOAD, config)
+    folder, manifest = loading.prepare("tinystories", WORKLOAD, config)
     return WORKLOAD.task(config, folder, CPU), folder, manifest
 
 

@@ -12,7 +12,7 @@ import torch
 from common.config import load
 from common.errors import UserError
 from models import io
-from pipelines import cli
+from pipelines import loading
 from pipelines.workloads.tinystories import WORKLOAD
 from tests import stages
 from tests.report.pages import checked
@@ -143,7 +143,7 @@ def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monke
     book.write_text("".join(f"On day {i} the fox and the hen went {i * i} steps to the sea.\n" for i in range(900)))
     words = [*TINY[2:], f"data.source={book}", "data.passage_characters=500", "model.vocabulary=80"]
     config = load(CONFIG, WORKLOAD.config, words)
-    folder, manifest = cli.prepare("tinystories", WORKLOAD, config)
+    folder, manifest = loading.prepare("tinystories", WORKLOAD, config)
     assert "the last tenth held out" in manifest["split"]
     task = WORKLOAD.task(config, folder, torch.device("cpu"))
     loss = task.loss(task.model, task.train.batch(torch.arange(4)))
@@ -154,13 +154,13 @@ def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monke
     )
     assert counted == manifest["validation"]["tokens"]
     few = load(CONFIG, WORKLOAD.config, [*words, "model.vocabulary=2000"])  # more than the book yields
-    folder, manifest = cli.prepare("tinystories", WORKLOAD, few)
+    folder, manifest = loading.prepare("tinystories", WORKLOAD, few)
     size = manifest["vocabulary"]
     assert manifest["note"] == f"model.vocabulary=2000 is lowered to {size}: the text yields no more tokens"
     assert WORKLOAD.task(few, folder, torch.device("cpu")).model.config.vocabulary == size < 2000
     book.write_text("Another text.")
     with pytest.raises(UserError, match=re.escape("book.txt has changed since")):
-        cli.prepare("tinystories", WORKLOAD, config)
+        loading.prepare("tinystories", WORKLOAD, config)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def test_what_a_user_can_mend_is_said_and_nothing_is_written(tmp_path, monkeypat
     Path("damaged.txt").write_bytes("Das Märchen war schön.\n".encode() * 100 + b"\xe4")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(UserError, match=re.escape(told)):
-        cli.prepare("tinystories", WORKLOAD, load(CONFIG, WORKLOAD.config, [*TINY[2:], *words]))
+        loading.prepare("tinystories", WORKLOAD, load(CONFIG, WORKLOAD.config, [*TINY[2:], *words]))
     assert [path for path in sorted(tmp_path.rglob("*")) if path.is_file()] == before
 
 

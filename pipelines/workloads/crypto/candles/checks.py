@@ -279,13 +279,12 @@ def _is_open(candles: Candles, last: "pd.DataFrame", now: int, written: int | No
 def describe(candles: Candles) -> dict[str, object]:
     """Return counts, range and hash of candles that have passed the checks."""
     missing = np.diff(candles.time) // candles.timeframe_ms - 1
-    moves = np.abs(np.diff(np.log(candles.close)))
     return {
         "candles": len(candles),
         "first": iso(candles.time[0]),
         "last": iso(candles.time[-1]),
         "zero_volume": int((candles.volume == 0).sum()),
-        "jumps": int((moves > np.log(JUMP)).sum()),
+        "jumps": int((np.abs(np.diff(np.log(candles.close))) > np.log(JUMP)).sum()),
         "gaps": int((missing > 0).sum()),
         "missing_candles": int(missing.sum()),
         "longest_gap": int(missing.max(initial=0)),

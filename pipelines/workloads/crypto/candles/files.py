@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from models.market.candle_tables import RULES, FileName, canonical, file_name
 from models.market.candles import VALUES, Candles
 from pipelines.workloads.crypto.candles.checks import check, select, timeframe_of
@@ -93,8 +93,7 @@ def in_folder(folder: Path, timeframe: str | None = None) -> tuple[list[tuple[Pa
 
 def named(path: Path) -> FileName:
     """Return what a file's name says of its candles, or its rows of the timeframe; or why it is not read."""
-    low = path.name.lower()
-    suffix = next((each for each in sorted(SUFFIXES, key=len, reverse=True) if low.endswith(each)), None)
+    suffix = max((each for each in SUFFIXES if path.name.lower().endswith(each)), key=len, default=None)
     if path.is_dir():
         return FileName(reason="folders are not looked into")
     if suffix is None:
@@ -152,16 +151,13 @@ def _table(path: Path, symbol: str, growing: bool = False) -> tuple["pd.DataFram
 
 
 def _zipped(path: Path) -> tuple["pd.DataFrame", int]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            inside = [each for each in archive.infolist() if each.filename.lower().endswith(".csv")]
-            if len(inside) != 1:
-                raise UserError(f"there are {len(inside)} CSV files in it; one is needed")
-            with archive.open(inside[0]) as file:
-                text = _limited(file)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
-        raise UserError(f"this is no zip file that can be read: {error}") from error
-    return _csv(io.BytesIO(text))
+    unusable = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error)
+    with as_user_error("this is no zip file that can be read: ", of=unusable), zipfile.ZipFile(path) as archive:
+        inside = [each for each in archive.infolist() if each.filename.lower().endswith(".csv")]
+        if len(inside) != 1:
+            raise UserError(f"there are {len(inside)} CSV files in it; one is needed")
+        with archive.open(inside[0]) as file:
+            return _csv(io.BytesIO(_limited(file)))
 
 
 def _limited(file: IO[bytes] | gzip.GzipFile) -> bytes:

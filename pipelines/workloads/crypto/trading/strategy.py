@@ -9,21 +9,20 @@ from models.market.labels import NO_TRADE, signals
 from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.trading import backtest
-from pipelines.workloads.crypto.trading.backtest import Market
 
 THRESHOLDS = tuple(round(0.35 + 0.05 * i, 2) for i in range(12))  # 0.35 to 0.90; 1/3 excludes little among 3 classes
 
 FUNDED = 8 * 3_600_000  # ms from one payment of funding to the next, at 0, 8 and 16 h UTC
 
 
-def market(config: Config, coin: Coin, rows: np.ndarray) -> Market:
+def market(config: Config, coin: Coin, rows: np.ndarray) -> backtest.Market:
     """Return the rows (m,) and the config's rules as `backtest.run` takes them.
 
     Rows that do not follow each other in time have a gap.
     """
     candles, settings, costs = coin.candles, config.evaluation, config.costs(coin.candles.symbol)
     times, step = candles.time[rows], candles.timeframe_ms
-    return Market(
+    return backtest.Market(
         open=candles.open[rows],
         high=candles.high[rows],
         low=candles.low[rows],
@@ -57,7 +56,7 @@ class Tried(NamedTuple):
     num_trades: int
 
 
-def choose_threshold(probabilities: np.ndarray, market: Market) -> tuple[Tried, list[Tried]]:
+def choose_threshold(probabilities: np.ndarray, market: backtest.Market) -> tuple[Tried, list[Tried]]:
     """Return the threshold with the highest net return on validation candles with probabilities (N, 3), and all tried.
 
     Not trading is one of the choices. Among equal returns, fewer trades win, then the higher threshold, and not trading

@@ -13,10 +13,8 @@ from pipelines.workloads.crypto.config import Config
 from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.folds import CoinFold
 from pipelines.workloads.crypto.trading import backtest, performance, strategy
-from pipelines.workloads.crypto.trading.performance import Figures
 from pipelines.workloads.crypto.verdict import classification, judge
 from pipelines.workloads.crypto.verdict.classification import Metrics, prior_rows
-from pipelines.workloads.crypto.verdict.judge import GRADES, LEAK, LEVEL, SKILL, Judged
 from pipelines.workloads.crypto.verdict.significance import Gain
 
 ERROR = 0.05  # of the intervals of all coins together
@@ -36,7 +34,7 @@ METRICS = (
 )  # fmt: skip
 
 
-class Page(Judged):
+class Page(judge.Judged):
     """All that is found out about a coin, as its file holds it."""
 
     symbol: str
@@ -47,8 +45,8 @@ class Page(Judged):
     interval_confidence: float
     figures: Metrics
     predictors: list[dict[str, object]]  # the model first
-    backtest: Figures
-    folds: list[Figures]
+    backtest: performance.Figures
+    folds: list[performance.Figures]
     equity: dict[str, list[float]]
     verdict: NotRequired[str]  # this and what follows depends on all coins
     grades: NotRequired[dict[str, bool]]
@@ -63,7 +61,7 @@ def confidence_of(num_coins: int) -> float:
 def evidence(page: Page) -> tuple[bool, bool, float]:
     """Return a sort key: the surest gain on the prior comes first, and a suspected leak, being no evidence, last."""
     gain, low = page["comparisons"][0]["gain"], page["comparisons"][0]["low"]
-    return page["verdict"] == LEAK, low is None, -(gain if low is None else low)
+    return page["verdict"] == judge.LEAK, low is None, -(gain if low is None else low)
 
 
 def summarise(
@@ -73,11 +71,11 @@ def summarise(
     verdicts = [page["verdict"] for page in ranking]
     return {
         "coins": len(ranking),
-        "skill": sum(verdict.startswith(SKILL) for verdict in verdicts),
-        "grades": {grade: sum(page["grades"][grade] for page in ranking) for grade in GRADES},
-        "leaks_suspected": verdicts.count(LEAK),
+        "skill": sum(verdict.startswith(judge.SKILL) for verdict in verdicts),
+        "grades": {grade: sum(page["grades"][grade] for page in ranking) for grade in judge.GRADES},
+        "leaks_suspected": verdicts.count(judge.LEAK),
         "interval_confidence": confidence_of(len(ranking)),
-        "chance_of_any_false_skill": LEVEL,
+        "chance_of_any_false_skill": judge.LEVEL,
         "costs": "; ".join(dict.fromkeys(config.costs(page["symbol"]).said for page in ranking)),
         "simulated": config.data.origin == "simulate",
         "n": sum(len(fold.test.ends) for each in folds.values() for fold in each),
@@ -210,14 +208,13 @@ def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dic
     metrics = classification.metrics(fold.test.probabilities, fold.test.labels, fold.prior)
     result = backtest.run(signal=fold.signals, **strategy.market(config, coin, fold.rows))
     traded = performance.metrics(result, per_day)
-    shown = ("log_loss", "prior_log_loss", "macro_f1", "accuracy", "majority_accuracy")
     return {
         "fold": fold.fold + 1,
         "member": fold.member,
         "from_ms": int(fold.test.times[0]),
         "to_ms": int(fold.test.times[-1]),
         "n": metrics["n"],
-        **_picked(metrics, shown),
+        **_picked(metrics, ("log_loss", "prior_log_loss", "macro_f1", "accuracy", "majority_accuracy")),
         "recalibration": fold.recalibration,
         "recalibration_gain": fold.recalibration_gain,
         "threshold": fold.choice.threshold,
