@@ -28,6 +28,7 @@ SOURCE = """
 #include "kernels.c"
 #include "runtime.c"
 size_t tt_bytes(void) { return sizeof(struct tt); }
+const int32_t *tt_sums(const struct tt *t) { return t->sums; }
 void tt_put(struct tt *t, const int32_t *logits) {
     t->best = 0;
     for (uint32_t i = 0; i < t->vocabulary; i++) {
@@ -38,6 +39,7 @@ void tt_put(struct tt *t, const int32_t *logits) {
 """
 RETURNED = {
     "tt_bytes": c_size_t,
+    "tt_sums": c_void_p,
     "tt_put": None,
     "tt_arena_size": c_size_t,
     "tt_arena_least": c_size_t,
@@ -94,10 +96,7 @@ class CReader:
     ) -> Iterator[int]:
         """Tokens that follow a story's beginning; the temperature is in 256ths, and greedy at 0."""
         c = library()
-        c.tt_start(self._t)
-        c.tt_step(self._t, END, not ids)
-        for number, token in enumerate(ids, start=1):
-            c.tt_step(self._t, token, number == len(ids))
+        self.logits(ids)
         state = c_uint32(c.tt_seed(c_uint32(seed)))
         for _ in range(max_tokens):
             chosen = c.tt_sample(self._t, temperature, top_k, byref(state)) if temperature else c.tt_greedy(self._t)
@@ -105,6 +104,15 @@ class CReader:
                 return
             yield chosen
             c.tt_step(self._t, chosen, 1)
+
+    def logits(self, ids: Sequence[int]) -> list[int]:
+        """Logits of what follows a story's beginning."""
+        c = library()
+        c.tt_start(self._t)
+        c.tt_step(self._t, END, not ids)
+        for number, token in enumerate(ids, start=1):
+            c.tt_step(self._t, token, number == len(ids))
+        return list((c_int32 * self.size).from_address(c.tt_sums(self._t)))
 
     def choose(self, logits: Sequence[int], temperature: int, top_k: int, state: int) -> tuple[int, int]:
         """(the token drawn from these logits, the generator's next state)."""

@@ -315,7 +315,18 @@ class Chip:
             core.machine.emu_stop()
 
 
-if __name__ == "__main__":
+def main(board: type[Chip]) -> None:
+    """Type the lines of the command line to a board with the UF2 file that it names, and print what the board says."""
     if len(sys.argv) < 2:
         sys.exit(f"usage: python {sys.argv[0]} story.uf2 [LINE...]; /help lists the settings")
-    print(run(Path(sys.argv[1]).read_bytes(), sys.argv[2:] or [""]).removesuffix("> "))
+    try:
+        chip = board(Path(sys.argv[1]).read_bytes(), sys.argv[2:] or [""])
+        chip.run(600)
+    except (OSError, ValueError, ChipError) as error:
+        print(f"error: {sys.argv[1]}: {getattr(error, 'strerror', None) or error}", file=sys.stderr)
+        sys.exit(2)
+    print(chip.text.removesuffix("> "))
+
+
+if __name__ == "__main__":
+    main(Chip)

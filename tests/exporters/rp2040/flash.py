@@ -35,7 +35,8 @@ def read_uf2(uf2: bytes, family: int) -> bytes:
             raise ValueError(f"block {i} is for {address:#x}, outside of the flash")
         flash[address - FLASH : address - FLASH + size] = page
     if not own:
-        raise ValueError(f"no block is for the family {family:#x}")
+        other = "export the model with --board both, or use the emulator of the other board"
+        raise ValueError(f"no block is for the family {family:#x} of this board; {other}")
     return bytes(flash)
 
 

@@ -14,7 +14,7 @@ from unicorn.arm_const import UC_CPU_ARM_CORTEX_M33
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
-from tests.exporters.rp2040.chip import SRAM, Chip
+from tests.exporters.rp2040.chip import SRAM, Chip, main
 from tests.exporters.rp2040.flash import DMA, FLASH, IDENTITY, FlashError
 
 QMI, XIP, STREAM = 0x400D0000, 0x400C8000, 0x50500000
@@ -186,8 +186,4 @@ class Pico2(Chip):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(f"usage: python {sys.argv[0]} story.uf2 [LINE...]; /help lists the settings")
-    board = Pico2(Path(sys.argv[1]).read_bytes(), sys.argv[2:] or [""])
-    board.run(600)
-    print(board.text.removesuffix("> "))
+    main(Pico2)

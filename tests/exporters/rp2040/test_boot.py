@@ -4,6 +4,7 @@ import re
 import struct
 import subprocess
 from functools import cache
+from zlib import crc32
 
 import pytest
 
@@ -11,7 +12,7 @@ from exporters import to_rp2040
 from exporters.rp2040 import uf2
 from exporters.rp2040.settings import Settings
 from tests.exporters.rp2040 import files
-from tests.exporters.rp2040.chip import FLASH, VOLTAGE, Chip, ChipError, run
+from tests.exporters.rp2040.chip import DIVIDEND, FLASH, UART, UART_FLAGS, VOLTAGE, Chip, ChipError, Core, run
 
 XOSC_CTRL, XOSC_STATUS, XOSC_STARTUP = 0x40024000, 0x40024004, 0x4002400C
 REF_CTRL, REF_SELECTED, SYS_CTRL, SYS_SELECTED = 0x40008030, 0x40008038, 0x4000803C, 0x40008044
@@ -19,6 +20,7 @@ PLLS = {"system": 0x40028000, "USB": 0x4002C000}
 CS, PWR, FEEDBACK, DIVIDERS = 0, 4, 8, 12
 LOCK = 1 << 31
 WATCHDOG_CTRL, WATCHDOG_LOAD, WATCHDOG_REASON, WATCHDOG_TICK = 0x40058000, 0x40058004, 0x40058008, 0x4005802C
+UART_FULL, CYCLES, LED_TOGGLE = 1 << 5, 0xE000E018, 0xD000001C
 UART_DIVISORS = 0x40034024, 0x40034028  # whole, 64ths
 
 
@@ -111,12 +113,6 @@ def test_what_is_typed_while_a_story_is_told_is_kept():
     assert told[0] != told[1]
 
 
-def test_control_c_ends_a_story_and_drops_what_was_typed_before_it():
-    output = run(story_uf2(), ["/ids on", "/tokens 90000", "The cat\rA dog\r\x03"])
-    assert "A dog" not in output
-    assert "90000 tokens" not in output
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [
@@ -134,11 +130,128 @@ def test_control_c_ends_a_story_and_drops_what_was_typed_before_it():
         ("/helpme", "There are /temperature"),
         ("/", "There are /temperature"),
         ("/temperature  0.5 ", "temperature: 0.50"),
+        ("/temperature 0.04", "temperature: 0 or 0.05 to 10 is allowed"),
+        ("/temperature 0.05", "temperature: 0.05"),
+        ("/temperature 0.29", "temperature: 0.29"),  # the nearest of its 256ths
+        ("/temperature 0.123", "temperature: 0 or 0.05 to 10 is allowed"),
+        ("/temperature 10", "temperature: 10.00"),
+        ("/temperature 10.01", "temperature: 0 or 0.05 to 10 is allowed"),
+        ("/seed 99999999", "seed: 99999999"),
+        ("/seed 4294967299", "seed: 0 to 99999999 is allowed"),  # 3 in 32 bits
         ("/ids off ", "ids: off"),
+        # What a terminal sends beside text.
+        ("\x7f\b/tokens 7é\x7f", "tokens: 7"),  # the first two have nothing to erase, the last has two bytes
+        ("/tok\x1bens 8", "tokens: 8"),
+        ("/seed\t7", "There are /temperature"),  # a tab is text
+        ("/tokens 9" + " " * 231 + "xy", "tokens: 9"),  # a line has 240 bytes at most
     ],
 )
 def test_commands_refuse_what_they_do_not_understand(line, said):
-    assert f"> {line}\n{said}" in run(story_uf2(), [line])
+    output = run(story_uf2(), [line])
+    erased = re.sub("é?\x7f|[\b\x1b]", lambda typed: "é\b \b" if "é" in typed[0] else "", line)
+    assert f"> {erased[:240]}{chr(7) * (len(erased) - 240)}\n{said}\n" in output.replace(", /top_k", "\n")
+
+
+class Person(Chip):
+    """A chip with a person who types each of `pieces` as soon as what stands before it has been printed.
+
+    With `busy`, the UART has room for a byte at one of three looks; between two looks at the counter pass `cycles`.
+    `toggled` counts changes of the LED; `divisions` holds, for each time that the watchdog was fed, how many divisions
+    came until the next.
+    """
+
+    busy, cycles, looks, toggled = False, 0, 0, 0
+
+    def __init__(self, *pieces: tuple[bytes, bytes], settings: Settings = GREEDY):
+        self.divisions, self.pieces = [0], list(pieces)
+        super().__init__(story_uf2(settings), [])
+
+    def read(self, address: int) -> int:
+        if address == CYCLES:
+            self.registers[CYCLES] = (self.registers.get(CYCLES, 0) - self.cycles) & 0xFFFFFF
+        if address != UART + UART_FLAGS:
+            return super().read(address)
+        if self.pieces and not self.typed and self.output.endswith(self.pieces[0][0]):
+            self.typed += self.pieces.pop(0)[1]
+        self.looks += 1
+        return super().read(address) | (UART_FULL if self.busy and self.looks % 3 else 0)
+
+    def write(self, address: int, value: int) -> None:
+        if address == UART and self.busy and self.looks % 3:
+            self.stop("writes to a UART that is full")
+        if address == WATCHDOG_LOAD:
+            self.divisions.append(0)
+        self.toggled += address == LED_TOGGLE and value == 1 << 25
+        super().write(address, value)
+
+    def _type(self) -> None:
+        if not self.pieces:
+            super()._type()
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_each_end_of_a_line_ends_one_line(end):
+    lines = b"/tokens 4" + end + b"/tokens 5" + end + b"/ids on" + end
+    chip = Person((b"> ", lines), (b"ids: on\r\n> ", b""))
+    chip.run(30)
+    assert chip.text.endswith("> /tokens 4\ntokens: 4\n> /tokens 5\ntokens: 5\n> /ids on\nids: on\n> ")
+
+
+def test_lines_end_for_terminals_that_need_a_carriage_return():
+    chip = Chip(story_uf2(), ["/help", "The cat"])
+    chip.run(30)
+    assert not re.search(rb"(?<!\r)\n", chip.output)
+
+
+def test_what_is_typed_ahead_is_kept_up_to_512_bytes():
+    chip = Person((b"> ", b"/ids on\r" * 63 + b"/ids off" + b"X"), (b"/ids off", b"\r"), (b"ids: off\r\n> ", b""))
+    chip.run(30)
+    assert chip.text.count("> /ids on\nids: on\n") == 63
+    assert chip.text.endswith("> /ids off\nids: off\n> ")  # the X was the 513th byte
+
+
+def test_a_full_uart_is_waited_for():
+    chip = Person((b"> ", b"/help\r"), (b"this\r\n> ", b""))
+    chip.busy = True
+    chip.run(30)
+    assert "/seed 7            repeats a story, whose last line has its seed; 0: a new story each time\n" in chip.text
+
+
+def test_control_c_ends_a_story_and_drops_what_was_typed_before_it():
+    begun = (b"> ", b"/tokens 90000\r"), (b"> ", b"The cat\rA dog\r")
+    chip = Person(*begun, (b"The cat\r\n", b"\x03/tokens 3\r"), (b"tokens: 3\r\n> ", b""))
+    chip.run(30)
+    assert "A dog" not in chip.text
+    assert "90000 tokens" not in chip.text
+    assert re.search(r"> The cat\n.*\n\[\d+ tokens.*\]\n> /tokens 3\ntokens: 3\n> $", chip.text, re.DOTALL)
+
+
+def test_control_c_drops_the_line_that_has_begun():
+    chip = Person((b"> ", b"/tok"), (b"/tok", b"\x03"), (b"^C\r\n> ", b"/tokens 3\r"), (b"3\r\n> ", b""))
+    chip.run(30)
+    assert chip.text.endswith("> /tok^C\n> /tokens 3\ntokens: 3\n> ")
+
+
+def test_the_speed_of_a_story_of_minutes_is_that_of_its_cycles_and_the_led_flickers_with_each_token():
+    chip = Person((b"> ", b"The cat\r"), (b"]\r\n> ", b""), settings=Settings(temperature=0, tokens=300))
+    chip.cycles = 15_000_000  # which 300 times are more than 32 bits
+    chip.run(30)
+    assert chip.text.endswith("\n[300 tokens, 8 tokens/s, 15000000 cycles/token]\n> ")  # greedy, by no seed
+    assert chip.toggled == 300
+
+
+def test_each_token_of_a_prompt_and_of_a_story_feeds_the_watchdog(monkeypatch):
+    write, prompt = Core._write, b"The cat " * 29
+
+    def counted(core: Core, machine: object, offset: int, size: int, value: int, base: int) -> None:
+        core.chip.divisions[-1] += base + offset == DIVIDEND
+        write(core, machine, offset, size, value, base)
+
+    monkeypatch.setattr(Core, "_write", counted)
+    chip = Person((b"> ", prompt + b"\r"), (b"]\r\n> ", b""), settings=Settings(temperature=0, tokens=200))
+    chip.run(30)
+    assert len(chip.divisions) > 200 + len(prompt) / 4
+    assert max(chip.divisions[2:]) < 30  # a step has some ten, and a prompt's steps together hundreds
 
 
 def test_the_settings_of_the_export_hold_from_the_start():
@@ -151,11 +264,21 @@ def test_the_settings_of_the_export_hold_from_the_start():
     assert re.match(r"\d+ \d+ ", output.split("> \n")[2])
 
 
-def test_firmware_that_is_damaged_says_so():
+@pytest.mark.parametrize(
+    "place",
+    [
+        512 * 40 + 32,  # a page of the runtime behind its code that starts the chip
+        512 + 32 + 4 * 7 + 3,  # the size of the runtime, which would go far beyond the flash
+    ],
+)
+def test_firmware_that_is_damaged_says_so_and_again_at_every_key(place):
     data = bytearray(story_uf2())
-    data[512 * 40 + 32] ^= 1  # a page of the runtime behind its code that starts the chip
+    data[place] ^= 255
+    chip = Chip(bytes(data), [])
+    chip.typed += b"x"
     with pytest.raises(ChipError, match="the firmware is damaged: its CRC differs"):
-        Chip(bytes(data), []).run(0.2)
+        chip.run(0.3)
+    assert chip.text.count("Cannot start: the firmware is damaged: its CRC differs.") == 2
 
 
 def test_a_chip_that_hung_is_restarted_and_says_so():
@@ -199,11 +322,29 @@ def test_each_line_tells_a_new_story_and_a_seed_repeats_it():
     assert told(3, f"/seed {stories[4][1]}", "", "", "/seed 0", "")[:2] == [stories[4]] * 2
 
 
+def page_of(*numbers: int) -> bytes:
+    """A page of settings that nobody has looked at: temperature, top_k, tokens, seed, bytes of the prompt."""
+    page = struct.pack("<HHIIBxxx", *numbers).ljust(248, b"x")
+    return b"TTS1" + struct.pack("<I", crc32(page)) + page
+
+
 @pytest.mark.parametrize(
     ("page", "said"),
     [
         (bytes(256), "there are no settings where they should be"),
         (Settings().pack()[:100] + b"x" + Settings().pack()[101:], "the settings are damaged: their CRC differs"),
+        *(
+            (page_of(*numbers), "a setting is out of range")
+            for numbers in (
+                (12, 40, 200, 0, 0),
+                (2561, 40, 200, 0, 0),
+                (205, 4097, 200, 0, 0),
+                (205, 40, 0, 0, 0),
+                (205, 40, 100_000, 0, 0),
+                (205, 40, 200, 100_000_000, 0),
+                (205, 40, 200, 0, 233),
+            )
+        ),
     ],
 )
 def test_settings_that_are_damaged_are_named(page, said):

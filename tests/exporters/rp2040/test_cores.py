@@ -4,15 +4,18 @@ import random
 from functools import cache
 
 import pytest
+import torch
 
 from exporters import to_rp2040
 from exporters.rp2040 import layout, uf2
 from exporters.rp2040.settings import Settings
 from models.stories.integer_transformer import Sampler
+from models.stories.quantization import quantize
+from models.stories.tokens import END
 from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.chip import Chip
 from tests.exporters.rp2040.files import SHAPES, SOME, quantized
-from tests.models.tiny import trained_tokenizer
+from tests.models.tiny import make, trained_tokenizer
 
 PROMPT, TOKENS = "The cat", 6
 LOST = "The second core does not answer: one core does everything, at half the speed."
@@ -48,6 +51,20 @@ def test_two_cores_choose_as_the_reference_does(shape):
     output = tell(shape)
     assert "Cores: 2" in output
     assert LOST not in output
+
+
+def test_of_equal_logits_in_both_cores_shares_the_first_is_chosen():
+    model = make()
+    with torch.no_grad():
+        model.embedding.weight.copy_(model.embedding.weight[:1].expand_as(model.embedding.weight))
+        model.output_bias.zero_()
+        model.output_bias[END] = -50
+    vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
+    packed = layout.pack_model(quantize(model), vocabulary)
+    data = uf2.join(to_rp2040.RUNTIME.read_bytes(), Settings(temperature=0).pack(), packed, vocabulary)
+    chip = Chip(data, [*LINES, ""])
+    chip.run(60)
+    assert chip.text.count("> \n1 1 1 1 1 1\n") == 1
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])

@@ -3,6 +3,8 @@
 import json
 import random
 import struct
+import subprocess
+import sys
 from functools import cache
 
 import pytest
@@ -142,6 +144,23 @@ def test_one_file_serves_both_boards_and_each_passes_over_the_others_blocks():
     with pytest.raises(ValueError, match="no block is for the family 0xe48bff56"):
         chip.run(smallest(), [])
     assert struct.unpack_from("<I", smallest(), 28) == (0xE48BFF59,)
+
+
+def test_the_emulators_command_says_what_is_wrong_with_a_file(tmp_path):
+    (tmp_path / "pico2.uf2").write_bytes(smallest())
+    (tmp_path / "none.uf2").write_bytes(bytes(512))
+    wrong = {
+        "pico2.uf2": "no block is for the family 0xe48bff56 of this board; export the model with --board both",
+        "none.uf2": "block 0 has no UF2 signature",
+        "absent.uf2": "No such file or directory",
+    }
+    for name, said in wrong.items():
+        done = subprocess.run(
+            [sys.executable, chip.__file__, tmp_path / name], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"error: {tmp_path / name}: {said}")
+        assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.slow

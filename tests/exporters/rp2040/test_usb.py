@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ def uf2(tmp_path_factory) -> Path:
     return path
 
 
-def typed(uf2: Path, *options: str) -> tuple[str, int]:
+def typed(uf2: Path, *options: str, lines: Sequence[str] = LINES) -> tuple[str, int]:
     """(what the terminal shows, cycles)."""
-    command = ["node", str(FOLDER / "run.mjs"), str(uf2), "--seconds", "60", *options, *LINES]
+    command = ["node", str(FOLDER / "run.mjs"), str(uf2), "--seconds", "60", *options, *lines]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.replace("\r", ""), int(done.stderr.split("\n")[1].split()[0])
@@ -40,6 +41,24 @@ def test_a_terminal_on_usb_is_greeted_and_hears_what_one_on_the_uart_hears(uf2):
     assert "Tiny transformer: vocabulary 32" in by_usb
     assert len(told(by_uart)) == 4
     assert told(by_usb) == told(by_uart)
+
+
+@pytest.mark.slow
+def test_the_host_waits_with_what_is_pasted_in_a_story_and_nothing_is_lost(uf2):
+    pasted = "The cat\r" + "\r".join(["/ids on"] * 100)  # 800 bytes, where 512 are kept
+    output, _ = typed(uf2, "--usb", lines=[pasted, *["/ids off"] * 120])  # a line for each prompt of the others
+    assert output.count("> /ids on\nids: on\n") == 100
+
+
+@pytest.mark.slow
+def test_a_terminal_that_opens_late_hears_why_nothing_starts(uf2, tmp_path):
+    data = bytearray(uf2.read_bytes())
+    data[512 * 258 + 40] ^= 1  # the third page of the model
+    (tmp_path / "story.uf2").write_bytes(data)
+    command = ["node", str(FOLDER / "run.mjs"), str(tmp_path / "story.uf2"), "--cycles", "120000000", "--usb"]
+    done = subprocess.run([*command, ""], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "Cannot start: the model file is damaged: its CRC differs." in done.stdout
 
 
 @pytest.mark.slow
