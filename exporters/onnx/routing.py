@@ -51,8 +51,9 @@ class Step(Part[PointerDecoder]):
 
 def describe(model: RoutingPolicy) -> Artifact:
     """Return the programs of a policy on complete graphs."""
-    if model.config.rules:
-        raise ValueError("its programs would not read windows, limits and open routes; give one of data.problem=cvrp")
+    if model.config.rules or model.config.one_way:
+        what = "one-way roads" if model.config.one_way else "windows, limits and open routes"
+        raise ValueError(f"its programs would not read {what}; give one of data.problem=cvrp")
     if model.config.neighbors:
         sparse = f"its encoder reads sparse graphs (neighbors={model.config.neighbors})"
         raise ValueError(f"{sparse}, which ONNX has no operators for; give a policy with model.neighbors=0")

@@ -124,8 +124,9 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
 
 def _routes(model: RoutingPolicy, run: Path) -> Packed:
     config = model.config
-    if config.kind != "gt" or config.rules:
-        what = f"of kind {config.kind!r}" if config.kind != "gt" else "with windows and limits"
+    if config.kind != "gt" or config.rules or config.one_way:
+        beyond = "of one-way roads" if config.one_way else "with windows and limits"
+        what = f"of kind {config.kind!r}" if config.kind != "gt" else beyond
         raise UserError(f"a routing policy {what} has no page; train one with model.kind=gt data.problem=cvrp")
     generator, expected = np.random.default_rng(0), []
     for customers, decode, augment in ((20, "greedy", False), (12, "multistart", True)):

@@ -22,3 +22,4 @@ class RoutingConfig:
     neighbors: int = 0  # k of the GAT encoder's nearest-neighbour graph; 0 is the complete graph
     spacing: bool = False  # measure distances in units of the mean spacing, for instances of many sizes
     rules: bool = False  # read windows, limits on routes and whether they are open
+    one_way: bool = False  # read a matrix of travel costs, which may differ there and back

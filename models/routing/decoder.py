@@ -28,7 +28,7 @@ class Cache(NamedTuple):
     key: Tensor  # (B, H, N, D/H)
     value: Tensor  # (B, H, D/H, N)
     pointer_key: Tensor  # (B, N, D)
-    distance: Tensor  # (B, N, N) float32
+    distance: Tensor  # (B, N, N) float32, from row to column
 
     def detach(self) -> "Cache":
         """Return the same values without their gradients."""
@@ -101,18 +101,19 @@ class PointerDecoder(nn.Module):
 
 
 def look_up(cache: Cache, node: Tensor) -> tuple[Tensor, Tensor]:
-    """Return columns `node` (B, Q) of the cache: (B, D, Q) of `query` and (B, N, Q) of `distance`."""
+    """Return what the cache has of `node` (B, Q): columns (B, D, Q) of `query`, and rows of `distance` as (B, N, Q)."""
     batch, queries = node.shape
+    ways = cache.distance.mT
     width, num_nodes = cache.query.shape[1:]
     if queries < num_nodes or torch.compiler.is_exporting():  # a program has one way for any number of queries
         return (
             cache.query.gather(2, node[:, None].expand(-1, width, -1)),
-            cache.distance.gather(2, node[:, None].expand(-1, num_nodes, -1)),
+            ways.gather(2, node[:, None].expand(-1, num_nodes, -1)),
         )
     # With many queries a product with a one-hot matrix is faster than an index, above all in the backward pass.
     here = cache.query.new_zeros(batch, num_nodes, queries).scatter_(1, node[:, None], 1.0)
     with torch.autocast(node.device.type, enabled=False):
-        away = cache.distance @ here.float()
+        away = ways @ here.float()
     return cache.query @ here, away
 
 
@@ -134,7 +135,7 @@ class Decoding(NamedTuple):
     @property
     def fixed(self) -> list[Tensor]:
         """The tensors that none changes: distances, demands and capacities, with rules these and the ways they time."""
-        locs, demand, capacity, rules = self.instances
+        locs, demand, capacity, rules, _ = self.instances
         timed = [] if rules is None else [rules, (locs[:, :, None] - locs[:, None]).norm(dim=-1)]
         return [self.cache.distance, demand, capacity, *timed]
 

@@ -33,14 +33,14 @@ class DynamicState(nn.Module):
         return torch.cat([each.flatten() for each in (hidden.weight, hidden.bias, *turned, self.direct.weight)])
 
     def forward(self, instances: Instances, state: State, distance: Tensor, away: Tensor) -> Tensor:
-        """Return channels (B, M, N, Q); `away` (B, N, Q) is the distance (B, N, N) from each query's node."""
+        """Return channels (B, M, N, Q); `away` (B, N, Q) is the `distance` (B, N, N) from each query's node."""
         share = instances.demand / instances.capacity[:, None]
         load = state.load / instances.capacity[:, None]
         waiting = state.waiting.float()
         waiting = torch.cat([torch.zeros_like(waiting[:, :1]), waiting[:, 1:]], 1)
-        to_depot = distance[..., DEPOT, None]
+        from_depot = distance[:, DEPOT, :, None]
         left = torch.einsum("bn,bnq->bq", share, waiting)[:, None] / distance.shape[1] ** 0.5
-        ways = away, away[:, :1] + to_depot - away, to_depot.expand_as(away)
+        ways = away, away[:, :1] + from_depot - away, from_depot.expand_as(away)
         features = torch.stack([waiting, load[:, None] - share[..., None], *ways, left.expand_as(away)], 1)
         batch, _, num_nodes, queries = features.shape
         channels = self.hidden.weight @ features.flatten(2) + self.hidden.bias[:, None]

@@ -9,7 +9,8 @@ Constraints  every customer exactly once; the demands between two visits to the 
              no stay at the depot while a customer waits. With rules: service begins within windows, and a route can
              still end within its depot's hours, its length and its duration.
 Finish       all customers served and back at the depot; a finished tour stays at the depot at no cost.
-Reward       minus the Euclidean length of the tour, of open routes without their ways home.
+Reward       minus the Euclidean length of the tour, of open routes without their ways home; with a matrix, minus the
+             sum of its costs.
 
 Demands and loads are whole numbers held in float32, which is exact up to 2**24, so that rounding never decides
 whether a customer fits. The validator that checks finished tours shares no code with this file.
@@ -39,16 +40,24 @@ class Instances(NamedTuple):
     # the limits on the length and the duration of routes, and whether these are open (1), alike at all nodes. No limit
     # is infinity.
     rules: Tensor | None = None
+    # (B, N, N) float32 costs of travel from row to column, in any unit; None: the distances between locs.
+    matrix: Tensor | None = None
+
+    @property
+    def directed(self) -> bool:
+        """Whether a route may be another plan, or none, driven the other way round."""
+        return self.rules is not None or self.matrix is not None
 
     @classmethod
     def of(cls, fields: Mapping[str, Tensor]) -> "Instances":
         """Return the instances of a batch's fields."""
-        return cls(fields["locs"], fields["demand"], fields["capacity"], fields.get("rules"))
+        return cls(fields["locs"], fields["demand"], fields["capacity"], fields.get("rules"), fields.get("matrix"))
 
     def rows(self, index: Tensor | slice, nodes: int | None = None) -> "Instances":
         """Return the instances of these numbers, with so many of their nodes."""
         rules = None if self.rules is None else self.rules[index, :nodes]
-        return Instances(self.locs[index, :nodes], self.demand[index, :nodes], self.capacity[index], rules)
+        matrix = None if self.matrix is None else self.matrix[index, :nodes, :nodes]
+        return Instances(self.locs[index, :nodes], self.demand[index, :nodes], self.capacity[index], rules, matrix)
 
 
 class State(NamedTuple):
@@ -181,9 +190,26 @@ def route_ends(actions: Tensor, num_nodes: int, both: bool = True) -> Tensor:
     return ends.transpose(1, 2)
 
 
-def tour_length(locs: Tensor, actions: Tensor, rules: Tensor | None = None) -> Tensor:
+def distances_of(instances: Instances) -> Tensor:
+    """Return what networks read as distances (B, N, N) from row to column, in the unit of the square.
+
+    Costs of a matrix, whose unit may be another, are scaled to the mean distance between the locations.
+    """
+    distance: Tensor = (instances.locs[:, :, None] - instances.locs[:, None]).norm(dim=-1)
+    if instances.matrix is None:
+        return distance
+    mean, cost = (each.mean((1, 2), keepdim=True) for each in (distance, instances.matrix))
+    return instances.matrix * (mean / cost.clamp_min(torch.finfo(cost.dtype).tiny))
+
+
+def tour_length(instances: Instances, actions: Tensor) -> Tensor:
     """Return the lengths (B, S) of tours `actions` (B, S, T) from the depot and back, of open routes without that."""
+    locs, rules = instances.locs, instances.rules
     batch, tours, steps = actions.shape
+    if instances.matrix is not None:
+        here, there = (nn.functional.pad(actions, ends, value=DEPOT) for ends in ((1, 0), (0, 1)))
+        legs = (here * locs.shape[1] + there).flatten(1)
+        return instances.matrix.flatten(1).gather(1, legs).view(batch, tours, -1).sum(-1)
     index = actions.reshape(batch, tours * steps, 1).expand(-1, -1, 2)
     path = locs.gather(1, index).view(batch, tours, steps, 2)
     depot = locs[:, None, :1].expand(-1, tours, -1, -1)

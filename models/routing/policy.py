@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from models.routing.config import KINDS, RoutingConfig
 from models.routing.decoder import Cache, Decoding, PointerDecoder
 from models.routing.decodes import LIKELIEST, Guide
 from models.routing.encoder import DistanceBiasedAttention, EncoderLayer, NodeEmbedding
-from models.routing.environment import Instances, Routes, route_ends, tour_length
+from models.routing.environment import Instances, Routes, distances_of, route_ends, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
 from models.routing.problems import untaken
@@ -55,12 +56,15 @@ class RoutingPolicy(io.Model):
             raise ValueError(f"width {config.width} is not a multiple of heads {config.heads}")
         if config.neighbors and config.kind != "gat":
             raise ValueError(f"neighbors is {config.neighbors}, but only kind 'gat' has a sparse encoder")
+        if config.one_way and (config.rules or config.kind == "gat"):
+            what = "rules" if config.rules else "kind 'gat', whose edges have one length"
+            raise ValueError(f"one_way is true, which goes with kind 'gt' or 'dgt' without rules, not with {what}")
         self.config = config
         self.gradient_checkpointing = False
-        attention: Callable[[int, int], nn.Module] = DistanceBiasedAttention
+        attention: Callable[[int, int], nn.Module] = partial(DistanceBiasedAttention, one_way=config.one_way)
         if config.kind == "gat":
             attention = sparse_gat if config.neighbors else DenseGAT
-        self.embedding = NodeEmbedding(config.width, config.rules)
+        self.embedding = NodeEmbedding(config.width, config.rules, config.one_way)
         self.layers = nn.ModuleList(
             EncoderLayer(config.width, attention(config.width, config.heads)) for _ in range(config.layers)
         )
@@ -73,13 +77,13 @@ class RoutingPolicy(io.Model):
 
     def encode(self, instances: Instances) -> Cache:
         """Return what all queries on these instances share."""
-        distance = (instances.locs[:, :, None] - instances.locs[:, None]).norm(dim=-1)
+        distance = distances_of(instances)
         if self.config.spacing:  # then neighbours are equally far in instances of all sizes
             ratio = (distance.shape[1] - 1) / SPACED
             exact = isinstance(ratio, float)  # else a symbol of an export, whose root no format has
             distance = distance * (math.sqrt(ratio) if exact else (torch.ones((), dtype=torch.float64) * ratio).sqrt())
         graph = nearest_neighbours(distance, self.config.neighbors) if self.config.neighbors else distance
-        nodes = self.embedding(instances)
+        nodes = self.embedding(instances, distance)
         for layer in self.layers:
             if self.gradient_checkpointing and torch.is_grad_enabled():
                 nodes = checkpoint(layer, nodes, graph, use_reentrant=False)
@@ -98,8 +102,9 @@ class RoutingPolicy(io.Model):
         gradients are enabled, one further pass over all steps computes the log-probabilities of the tours or, in native
         code and kernels, which know them, their gradients.
 
-        Given `tours` are examples to imitate, and their routes may be driven in any order and, without rules, either
-        way round: the log-probability of leaving the depot is that of visiting any end of any route still to come.
+        Given `tours` are examples to imitate, and their routes may be driven in any order and, without rules or a
+        matrix, either way round: the log-probability of leaving the depot is that of visiting any end of any route
+        still to come.
         """
         num_customers = instances.demand.shape[1] - 1
         if not 1 <= num_starts <= num_customers:
@@ -107,8 +112,8 @@ class RoutingPolicy(io.Model):
             raise ValueError(f"num_starts is {num_starts}; it must be from 1 to {most}")
         cache = self.encode(instances)
         if tours is not None:
-            ends = route_ends(tours, num_customers + 1, both=instances.rules is None)
-            cost = tour_length(instances.locs, tours, instances.rules)
+            ends = route_ends(tours, num_customers + 1, both=not instances.directed)
+            cost = tour_length(instances, tours)
             return Rollout(tours, cost, self.log_prob(cache, instances, tours, ends))
         first = torch.arange(1, num_starts + 1, device=instances.locs.device) if num_starts > 1 else None
         known = native.scores(instances) or kernels.usable(self.decoder, instances)
@@ -116,10 +121,10 @@ class RoutingPolicy(io.Model):
             decoding, code = Decoding(self.decoder, cache, instances), native if native.scores(instances) else kernels
             actions, found = code.build(decoding, num_starts, uniform, first)
             log_prob = code.log_prob(decoding, actions, forced=first is not None, known=found)
-            return Rollout(actions, tour_length(instances.locs, actions, instances.rules), log_prob)
+            return Rollout(actions, tour_length(instances, actions), log_prob)
         with torch.no_grad():
             actions = self.build(cache.detach(), instances, num_starts, Guide(uniform, first))
-            cost = tour_length(instances.locs, actions, instances.rules)
+            cost = tour_length(instances, actions)
         if not torch.is_grad_enabled():
             return Rollout(actions, cost, None)
         return Rollout(actions, cost, self.log_prob(cache, instances, actions, forced=first is not None))
@@ -167,7 +172,7 @@ class RoutingPolicy(io.Model):
         """Return the input and its problem."""
         problem = problem_of(given)
         initial = None if given.initial is None else [list(route) for route in given.initial]
-        if initial is None and (problem.plain or (self.config.rules and not untaken(problem))):
+        if initial is None and (problem.plain or not untaken(problem, self.config)):
             check_work(problem.customers, settings)
         return given, Asked(problem, given.item, initial)
 

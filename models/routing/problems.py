@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from models.routing.config import RoutingConfig
 from models.routing.edge_weight_types import METRICS, Metric
 
 if TYPE_CHECKING:
@@ -95,7 +96,12 @@ class Problem:
         parts = (self.durations, self.windows, self.prizes)  # times of service alone limit nothing
         if self.fleet or self.open_routes or self.depots > 1 or any(part is not None for part in parts):
             return False
-        return self.matrix is None or np.array_equal(self.matrix, self.matrix.T)
+        return not self.one_way
+
+    @property
+    def one_way(self) -> bool:
+        """Whether roads may cost another amount there than back."""
+        return self.matrix is not None and not np.array_equal(self.matrix, self.matrix.T)
 
     @property
     def customers(self) -> int:
@@ -201,12 +207,16 @@ def pace_of(problem: Problem) -> float | None:
     return pace if pace > 0 and np.allclose(problem.durations, pace * lengths) else None
 
 
-def untaken(problem: Problem) -> str | None:
-    """Return what of a problem no policy can read, None if there is nothing."""
-    (first, *others), matrix = problem.vehicles, problem.matrix
+def untaken(problem: Problem, config: RoutingConfig) -> str | None:
+    """Return what of a problem a policy of this `config` cannot read, None if there is nothing."""
+    first, *others = problem.vehicles
+    limited = problem.windows is not None or problem.open_routes or min(first.longest, first.limit) < np.inf
+    beyond = limited if config.one_way else not problem.plain
     reasons = {
-        "one-way roads": matrix is not None and not np.array_equal(matrix, matrix.T),
-        "travel times that are no multiple of the distances": pace_of(problem) is None,
+        "one-way roads: it did not learn data.problem=acvrp": problem.one_way and not config.one_way,
+        f"windows, limits and open routes: it learnt data.problem={'acvrp' if config.one_way else 'cvrp'}": beyond
+        and not config.rules,
+        "travel times that are no multiple of the distances": pace_of(problem) is None and config.rules,
         "several depots": problem.depots > 1,
         "several kinds of vehicles": others,
         "vehicles that cost something": first.fixed > 0,
@@ -223,19 +233,30 @@ def rules_of(problem: Problem) -> np.ndarray:
     return np.asarray(np.c_[times / (side * pace), np.tile(limits, (len(times), 1))].astype(np.float32))
 
 
-def to_instances(problems: Sequence[Problem], device: torch.device | str, rules: bool = False) -> Instances:
-    """Return problems, all of one size, as the batch that the models take, with their rules if those read them."""
+def to_instances(
+    problems: Sequence[Problem], device: torch.device | str, config: RoutingConfig | None = None
+) -> Instances:
+    """Return problems, all of one size, as the batch that models take, with the rules or matrices that `config` reads.
+
+    Costs of a matrix are the problem's own, rounded as it says.
+    """
     import torch
 
     from models.routing.environment import Instances
 
     sizes = sorted({problem.customers for problem in problems})
     assert len(sizes) == 1, f"one batch holds problems of one size, got sizes {sizes}"
+    asked, read = config or RoutingConfig(), {"rules": rules_of, "matrix": distances}
+    more = {
+        name: torch.from_numpy(np.stack([part_of(problem) for problem in problems])).float().to(device)
+        for (name, part_of), wanted in zip(read.items(), (asked.rules, asked.one_way), strict=True)
+        if wanted
+    }
     return Instances(
         torch.from_numpy(np.stack([scaled(problem) for problem in problems])).to(device),
         torch.from_numpy(np.stack([problem.demand for problem in problems])).float().to(device),
         torch.tensor([problem.capacity for problem in problems], dtype=torch.float32, device=device),
-        torch.from_numpy(np.stack([rules_of(problem) for problem in problems])).to(device) if rules else None,
+        **more,
     )
 
 

@@ -60,7 +60,7 @@ def best_built(
         for tours in torch.arange(plan.num_tours, device=device).split(tours_at_once):
             guide = plan.guide(items[owner] * SYMMETRIES + symmetry, tours)
             actions = policy.build(cache, turned, len(tours), guide)
-            cost, place = tour_length(original.locs, actions, original.rules).min(1)
+            cost, place = tour_length(original, actions).min(1)
             found = padded(_rows(actions, place), most_steps)
             best_actions[rows] = found.where((cost < best[rows])[:, None], best_actions[rows])
             best[rows] = best[rows].minimum(cost)

@@ -90,14 +90,14 @@ def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Ro
     that takes more vehicles than there are.
     """
     problem, alone = asked.problem, settings.milliseconds == 0
-    reason = untaken(problem) if policy.config.rules else "windows, limits and open routes: it learnt data.problem=cvrp"
+    reason = untaken(problem, policy.config)
     if asked.initial is not None or not (alone or settings.starts_from == "policy"):
         return asked.initial
     if reason:
         if settings.starts_from == "policy":
             raise ValueError(f"starts_from is policy, which does not read {reason}; give starts_from=mix")
         return None
-    instances = to_instances([problem], next(policy.parameters()).device, rules=True)
+    instances = to_instances([problem], next(policy.parameters()).device, policy.config)
     few = None if alone or settings.decode != "multistart" else min(STARTS, problem.customers)
     chosen = settings.model_copy(update={"milliseconds": 0, "starts": settings.starts or few})
     items = torch.tensor([asked.item])
@@ -147,7 +147,7 @@ def found_by(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> st
     problem, size, time = asked.problem, asked.problem.customers, 0 if native.unavailable() else settings.milliseconds
     takes = takes_policy(size, size if time is None else time, settings.starts_from, settings.starts)
     if not problem.plain:
-        takes = (time == 0 or settings.starts_from == "policy") and policy.config.rules and not untaken(problem)
+        takes = (time == 0 or settings.starts_from == "policy") and not untaken(problem, policy.config)
     if asked.initial is not None or not takes:
         return "search without a policy" if time != 0 or not problem.plain else "the routes given"
     return "policy" if time == 0 else "policy, then search"
@@ -173,7 +173,7 @@ def solve_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSett
         for rows in (places[first : first + size] for first in range(0, len(places), size)):
             chosen = [asked[place] for place in rows]
             problems = [each.problem for each in chosen]
-            instances = to_instances(problems, device, policy.config.rules)
+            instances = to_instances(problems, device, policy.config)
             items = torch.tensor([each.item for each in chosen])
             plans = [mended(each.problem, each.initial) for each in chosen if each.initial is not None]
             crew = max(1, torch.get_num_threads() // len(rows))

@@ -62,13 +62,14 @@ def compare_tours(model: RoutingPolicy, example: ModuleType) -> None:
     equal = 0
     for number in range(FRESH):
         locs, demand, capacity = (each[:1] for each in instance(number))
-        rollout = model(Instances(locs, demand, capacity), num_starts=locs.shape[1] - 1)
+        instances = Instances(locs, demand, capacity)
+        rollout = model(instances, num_starts=locs.shape[1] - 1)
         tour, length = example.solve(locs[0].numpy(), demand[0].numpy(), float(capacity))
         mine, best = torch.tensor(tour)[None, None], float(rollout.cost.min())
         served = [node for node in tour if node]
         if sorted(served) != list(range(1, locs.shape[1])):
             raise RuntimeError(f"the example's tour does not visit every customer once: {tour}")
-        if abs(float(tour_length(locs, mine)) - length) > 1e-4 or length > best * (1 + 0.02):
+        if abs(float(tour_length(instances, mine)) - length) > 1e-4 or length > best * (1 + 0.02):
             raise RuntimeError(f"the example's tour has a length of {length}, the model's {best}")
         equal += abs(length - best) < 1e-4
     if equal < 0.98 * FRESH:

@@ -2,6 +2,7 @@
 
     python tests/peers/equal_time.py DISTRIBUTION CUSTOMERS INSTANCES MILLISECONDS WAY [WAY ...]
     python tests/peers/equal_time.py vrptw CUSTOMERS INSTANCES MILLISECONDS insertion policy=FOLDER free=FOLDER
+    python tests/peers/equal_time.py acvrp CUSTOMERS INSTANCES MILLISECONDS insertion savings policy=FOLDER
 
 A WAY is what the search begins with (savings, policy, mix, ...), or one of these with a number of threads, as in
 savings:2; each thread has MILLISECONDS of CPU time for a problem. The policy is the one that ships for the size, and
@@ -11,12 +12,14 @@ the width of its interval over the instances.
 With the name of a problem such as vrptw in place of a distribution, uniform instances of it are solved by ruin and
 recreate: from its own insertion, from tours that the policy in FOLDER builds in the same time, or from the best of as
 many as there are customers, which take none of it (free), as if a faster decoder had built them. `alone` in place of
-`free` are those tours themselves.
+`free` are those tours themselves. With one-way roads `savings` begins with savings of the means of both directions,
+for nothing.
 """
 
 import json
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -36,13 +39,15 @@ from pipelines.workloads.cvrp.config import Data
 from pipelines.workloads.cvrp.input_files import FITTING
 from pipelines.workloads.cvrp.instances.distributions import CAPACITY, PROBLEMS
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of
+from pipelines.workloads.cvrp.solvers.heuristics import savings
 from pipelines.workloads.cvrp.solvers.validator import check
 
 
 def drawn(distribution: str, customers: int, instances: int) -> list[Problem]:
     """Return generated problems, the same at every call."""
     if distribution in PROBLEMS:
-        data = Data(problem=distribution, customers=customers, capacity=50)
+        capacity = CAPACITY.get(customers, 50) if distribution == "acvrp" else 50
+        data = Data(problem=distribution, customers=customers, capacity=capacity)
         return problems_of(generate(data, 20261124, torch.arange(instances)))
     capacity = {} if distribution == "x" else {"capacity": CAPACITY.get(customers, max(50, customers // 3))}
     data = Data.model_validate({"distribution": distribution, "customers": customers, **capacity})
@@ -59,6 +64,8 @@ def ruled(problems: list[Problem], milliseconds: float, ways: list[str]) -> dict
             asked, routes = Asked(problem, i), []
             if way.startswith(("free", "alone")):
                 routes = start_of(policies[way], asked, RoutingSettings(milliseconds=0)) or []
+            if way == "savings":
+                routes = savings(replace(problem, matrix=(problem.matrix + problem.matrix.T) / 2))
             if way.startswith("policy"):
                 found = plan_from(
                     policies[way], asked, RoutingSettings(starts_from="policy", milliseconds=milliseconds)

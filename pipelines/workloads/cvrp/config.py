@@ -38,7 +38,8 @@ class Data(DataSection):
     problem: Annotated[str, Choice(PROBLEMS)] = Field(
         "cvrp",
         description="what instances have beyond capacities: vrptw (time windows and services), vrpl (a limit on the "
-        "length of routes), ovrp (open routes), mixed (each of these and a limit on durations, or not), cvrp (nothing)",
+        "length of routes), ovrp (open routes), mixed (each of these and a limit on durations, or not), acvrp (one-way "
+        "roads: costs that differ there and back), cvrp (nothing)",
     )
     validation_instances: int = Field(1000, ge=1, description="instances on which the best model is chosen")
     test_instances: int = Field(1000, ge=1, le=10_000, description="instances of the test set to evaluate on")
@@ -108,10 +109,10 @@ class Model(Section):
                 raise ValueError(f"model.width={resolved.width} is not a multiple of model.heads={resolved.heads}")
         return self
 
-    def resolved(self, many_sizes: bool = False, rules: bool = False) -> RoutingConfig:
-        """Return the config of the network, for `many_sizes` or one, with `rules` or not: the preset with overrides."""
+    def resolved(self, many_sizes: bool = False, **reads: bool) -> RoutingConfig:
+        """Return the config of the network, for `many_sizes` or one, which `reads` so: the preset with overrides."""
         sizes = {**PRESETS[self.preset], **{k: v for k in ("width", "heads", "layers") if (v := getattr(self, k))}}
-        return RoutingConfig(kind=self.kind, neighbors=self.neighbors, spacing=many_sizes, rules=rules, **sizes)
+        return RoutingConfig(kind=self.kind, neighbors=self.neighbors, spacing=many_sizes, **reads, **sizes)
 
 
 class CvrpTraining(Training):
@@ -199,6 +200,12 @@ class Config(BaseConfig):
             if begun == self.data.labels or begun in range(0, labels + 1, self.training.batch_size):
                 labels = begun  # a run's data stay, though more updates would read more
         object.__setattr__(self, "data", self.data.model_copy(update={"labels": labels}))  # it is frozen from now on
+        return self
+
+    @model_validator(mode="after")
+    def _roads_are_read(self) -> "Config":
+        if self.model.kind == "gat" and PROBLEMS[self.data.problem].reads["one_way"]:
+            raise ValueError(f"data.problem={self.data.problem} needs model.kind=gt or dgt (given gat)")
         return self
 
     @model_validator(mode="after")

@@ -62,10 +62,8 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
     if not all(problem.plain for problem in problems):
         if config.evaluation.milliseconds is None:
             print(f"{name}: a millisecond a customer, of which answers take {BEYOND} by default", file=sys.stderr)
-        reason = next((reason for problem in problems if (reason := untaken(problem))), "")
-        if model is not None and not model.config.rules:
-            reason = "windows and limits"
-        if model is None or reason:
+        reasons = (untaken(problem, model.config) for problem in problems if model is not None)
+        if (reason := next(filter(None, reasons), None)) or model is None:
             why = f", as it does not read {reason}" if model is not None else ""
             more = f"{name} is more than a plain CVRP"
             print(f"{more}: native ruin and recreate solves it, no network{why}", file=sys.stderr)

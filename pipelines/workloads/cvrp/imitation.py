@@ -1,7 +1,7 @@
 """Imitation: the first updates learn from the tours of a classical solver, found by `prepare`.
 
 A solution is a set of routes, so each visit to an instance turns or mirrors it, reorders its routes and, where these
-are closed and without rules, reverses some of them, as a pure function of (seed, item).
+are closed and without rules or one-way roads, reverses some of them, as a pure function of (seed, item).
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from common.errors import UserError
 from common.random import derive_key, uniform
-from models.routing.environment import DEPOT
+from models.routing.environment import DEPOT, Instances
 from models.routing.search import SYMMETRIES, turn
 from pipelines.engine.batches import Order
 from pipelines.workloads.cvrp.config import Config
@@ -60,10 +60,12 @@ class Curriculum:
         tour = fields.pop("tour")[:, : 2 * num_customers].long()
         for name in {"locs", "demand", "rules"} & fields.keys():
             fields[name] = fields[name][:, : num_customers + 1]
+        if "matrix" in fields:
+            fields["matrix"] = fields["matrix"][:, : num_customers + 1, : num_customers + 1]
         noise = uniform(self.key, items, 1 + 2 * VARIANTS * num_customers)
         fields["locs"] = turn(fields["locs"], (noise[:, 0] * SYMMETRIES).long())
         keys, flips = noise[:, 1:].view(len(items), 2, VARIANTS, num_customers).unbind(1)
-        either_way = flips < (0 if "rules" in fields else 0.5)
+        either_way = flips < (0 if Instances.of(fields).directed else 0.5)
         return {**fields, "item": items, "tours": variants(tour, keys, either_way, steps)}
 
 

@@ -71,7 +71,7 @@ def load(folder: Path, split: str) -> dict[str, Tensor]:
     """Return the fields of Instances for a prepared split, as tensors converted from Arrow once."""
     table = datasets.load_from_disk(folder / split).with_format("numpy")
     fields = {name: torch.from_numpy(np.stack(table[name][:]).astype(np.float32)) for name in table.column_names}
-    for name, columns in (("locs", 2), ("rules", RULES)):
+    for name, columns in (("locs", 2), ("rules", RULES), ("matrix", fields["demand"].shape[1])):
         if name in fields:
             fields[name] = fields[name].unflatten(1, (-1, columns))
     return fields

@@ -21,6 +21,7 @@ from pipelines.engine.batches import Resident
 from pipelines.engine.workload import Loss, MapItems, Source, Task
 from pipelines.workloads.cvrp.config import Config
 from pipelines.workloads.cvrp.imitation import Curriculum
+from pipelines.workloads.cvrp.instances.distributions import PROBLEMS
 from pipelines.workloads.cvrp.instances.generated import Generated, by_size, stream_key
 from pipelines.workloads.cvrp.prepare import load
 
@@ -68,7 +69,7 @@ class CvrpTask(Task):
 
     def __init__(self, config: Config, folder: Path, device: torch.device):
         self.config, self.device = config, device
-        sizes = config.model.resolved(len(config.data.sizes) > 1, config.data.problem != "cvrp")
+        sizes = config.model.resolved(len(config.data.sizes) > 1, **PROBLEMS[config.data.problem].reads)
         copied = config.training.baseline == "rollout"
         self.model = deferred.made(lambda: RoutingPolicy(sizes), device, whole=copied)
         key, size = stream_key(config.seed, "train"), config.training.batch_size

@@ -39,7 +39,7 @@ def test_every_step_is_the_likeliest_by_torch_as_well(kind, width, heads, custom
     free = logits.unflatten(2, actions.shape[1:])[..., 1:].flatten(2)  # the first step is given
     taken = free.gather(1, actions[..., 1:].flatten(1)[:, None])
     assert (free.max(1, keepdim=True).values - taken).max() < 1e-4
-    assert_valid(instances, actions, tour_length(instances.locs, actions))
+    assert_valid(instances, actions, tour_length(instances, actions))
 
 
 def test_a_tour_among_others_is_the_one_it_is_alone():
@@ -337,7 +337,7 @@ def test_local_search_never_lengthens_a_tour_that_fills_its_vehicles():
     instances = make_instances(60, 20, 11)
     given = _ruin(instances, rounds=2000)
     improved = _improve(instances, 1, torch.nn.functional.pad(given, (0, 40 - given.shape[1]))[:, None])
-    before, after = (tour_length(instances.locs, tours[:, None]) for tours in (given, improved))
+    before, after = (tour_length(instances, tours[:, None]) for tours in (given, improved))
     assert_valid(instances, improved[:, None], after)
     assert (after <= before + 1e-5).all()  # float32 adds the same routes up in other orders
 
@@ -350,7 +350,7 @@ def _ruin(instances, tours=None, seed=0, **budget):
 def test_ruin_and_recreate_serves_every_customer_once(customers):
     instances = make_instances(6, customers)
     for found in (_ruin(instances), _ruin(instances, seconds=2e-3)):
-        assert_valid(instances, found[:, None], tour_length(instances.locs, found[:, None]))
+        assert_valid(instances, found[:, None], tour_length(instances, found[:, None]))
 
 
 def test_ruin_and_recreate_is_a_function_of_its_arguments_and_of_no_neighbour_in_the_batch():
@@ -363,23 +363,23 @@ def test_ruin_and_recreate_is_a_function_of_its_arguments_and_of_no_neighbour_in
 
 def test_ruin_and_recreate_finds_the_best_tours_of_small_problems_and_loses_no_given_one():
     instances = make_instances(20, 12)
-    long = tour_length(instances.locs, _improve(instances, 200)[:, None])
+    long = tour_length(instances, _improve(instances, 200)[:, None])
     found = _ruin(instances, rounds=5000)
-    assert (tour_length(instances.locs, found[:, None]) <= long * (1 + 1e-5)).float().mean() >= 0.95
+    assert (tour_length(instances, found[:, None]) <= long * (1 + 1e-5)).float().mean() >= 0.95
     short = _ruin(instances, tours=found, rounds=1)
-    assert (tour_length(instances.locs, short[:, None]) <= tour_length(instances.locs, found[:, None]) + 1e-6).all()
+    assert (tour_length(instances, short[:, None]) <= tour_length(instances, found[:, None]) + 1e-6).all()
 
 
 def test_ruin_and_recreate_returns_the_best_tour_it_has_seen():
     instances = make_instances(40, 30)
     # The first rounds are the same whatever their number, hot, and followed by longer tours that are accepted.
-    few, more = (tour_length(instances.locs, _ruin(instances, rounds=k)[:, None]) for k in (16, 32))
+    few, more = (tour_length(instances, _ruin(instances, rounds=k)[:, None]) for k in (16, 32))
     assert (more <= few + 1e-6).all()
 
 
 def test_more_rounds_make_shorter_tours_by_less_and_less():
     instances = make_instances(20, 60)
-    length = {k: tour_length(instances.locs, _ruin(instances, rounds=k)[:, None]).mean().item() for k in (1, 200, 5000)}
+    length = {k: tour_length(instances, _ruin(instances, rounds=k)[:, None]).mean().item() for k in (1, 200, 5000)}
     assert length[200] < 0.9 * length[1]
     assert length[5000] < 0.98 * length[200]
 
@@ -394,7 +394,7 @@ def test_searches_from_every_start_serve_every_customer_once(kind, customers):
     for capacity in (9, 30, 400):
         instances = make_instances(3, customers, capacity)
         for found in (_solve(instances, 0.0, [kind]), _solve(instances, 2e-3, [kind], group=2, share=0.5)):
-            assert_valid(instances, found[:, None], tour_length(instances.locs, found[:, None]))
+            assert_valid(instances, found[:, None], tour_length(instances, found[:, None]))
 
 
 @pytest.mark.parametrize(("customers", "capacity"), [(1, 9), (9, 30), (250, 30), (250, 2000)])
@@ -403,11 +403,11 @@ def test_threads_that_search_together_serve_every_customer_once_and_lose_no_give
     given = _search_locally(_places(instances), _seeds(instances), 1)
     for measured in (_places, _measured):
         found = _solve(instances, 0.02, measured=measured, share=0.2, tours=given[:, None], crew=2)
-        cost = tour_length(instances.locs, found[:, None])
+        cost = tour_length(instances, found[:, None])
         assert_valid(instances, found[:, None], cost)
-        assert (cost <= tour_length(instances.locs, given[:, None]) + 1e-6).all()
+        assert (cost <= tour_length(instances, given[:, None]) + 1e-6).all()
     if customers == 250:  # the threads' time, without which nothing is left to improve
-        assert (cost < tour_length(instances.locs, given[:, None])).all()
+        assert (cost < tour_length(instances, given[:, None])).all()
 
 
 def test_time_finds_the_optimum_of_small_problems():
@@ -425,7 +425,7 @@ def test_no_tour_is_longer_than_one_given_and_one_search_is_made_without_time():
     worst[..., ::2] = torch.arange(1, 31)
     for given, kinds in ((worst, ()), (worst, ("random",)), (short[:, None], ())):
         found = _solve(instances, kinds=kinds, tours=given)
-        before, after = (tour_length(instances.locs, tours) for tours in (given, found[:, None]))
+        before, after = (tour_length(instances, tours) for tours in (given, found[:, None]))
         assert_valid(instances, found[:, None], after)
         assert (after < before).all() if given is worst else (after <= before + 1e-6).all()
     with pytest.raises(ValueError, match="nothing to start from"):
@@ -458,6 +458,6 @@ def test_distances_on_demand_and_a_matrix_lead_to_the_same_local_optimum():
     costs = []
     for measured in (_places(instances), given):
         found = native.solve(measured, _seeds(instances), 0.0, ["savings"])
-        costs.append(tour_length(instances.locs, found[:, None]))
+        costs.append(tour_length(instances, found[:, None]))
         assert_valid(instances, found[:, None], costs[-1])
     assert costs[0].item() == pytest.approx(costs[1].item(), rel=0.02)

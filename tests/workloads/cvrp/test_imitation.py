@@ -76,7 +76,7 @@ def test_the_probability_of_a_tour_to_imitate_is_that_of_its_steps(folder):
     batch = task.train.batch(torch.arange(4))
     problems, tours = Instances.of(batch), batch["tours"]
     rollout = task.model(problems, tours=tours)
-    torch.testing.assert_close(rollout.cost, tour_length(problems.locs, tours))
+    torch.testing.assert_close(rollout.cost, tour_length(problems, tours))
     cache, state, total = task.model.encode(problems), reset(problems, VARIANTS), torch.zeros(4, VARIANTS)
     for action in tours.unbind(2):
         chances = task.model.decoder(cache, problems, state).softmax(1)

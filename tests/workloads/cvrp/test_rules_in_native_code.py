@@ -192,4 +192,4 @@ def test_tours_are_built_in_native_code_wherever_it_is_and_on_cpus_alone():
     instances, _ = batch_of("mixed", 2, 5)
     assert native.decodes(instances)
     assert native.scores(instances)
-    assert not native.decodes(Instances(*(each.to("meta") for each in instances)))
+    assert not native.decodes(instances._replace(locs=instances.locs.to("meta")))

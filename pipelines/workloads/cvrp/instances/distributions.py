@@ -163,6 +163,15 @@ class Drawn(NamedTuple):
     duration: float = 0
     open_routes: float = 0
 
+    @property
+    def reads(self) -> dict[str, bool]:
+        """What a policy reads beyond the plain CVRP, as RoutingConfig names it."""
+        return {"rules": any(self), "one_way": False}
+
+    def fields(self, locs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+        """Return what instances at `locs` (B, N, 2) have beyond these, by name in `Instances`."""
+        return {"rules": self.rules(locs, numbers)} if any(self) else {}
+
     def numbers(self, num_nodes: int) -> int:
         """Return the number of uniform numbers for an instance."""
         return 3 * num_nodes + 2 * len(self) if any(self) else 0
@@ -192,10 +201,43 @@ class Drawn(NamedTuple):
         return found
 
 
-PROBLEMS = {
+@dataclass(frozen=True)
+class Roads:
+    """Roads between places in the plane that are of other lengths there than back.
+
+    Each direction of a pair of places draws a factor of the straight line; then every way is the shortest, also over
+    other places. Independent entries closed by shortest paths are the class tmat of Cirasella et al. (2001), on which
+    MatNet (Kwon et al. 2021) learnt; here they are factors, so that near places stay near, as in RRNCO's cities.
+    """
+
+    longer: float = 0.6  # at most, by which a road is longer than the straight line
+    closed: float = 0.2  # share of directions that are closed
+    detour: float = 3.0  # factor of these
+
+    @property
+    def reads(self) -> dict[str, bool]:
+        """What a policy reads beyond the plain CVRP, as RoutingConfig names it."""
+        return {"rules": False, "one_way": True}
+
+    def numbers(self, num_nodes: int) -> int:
+        """Return the number of uniform numbers for an instance."""
+        return num_nodes**2
+
+    def fields(self, locs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+        """Return the matrix (B, N, N) of instances at `locs` (B, N, 2), from uniform numbers."""
+        share = numbers.unflatten(1, (locs.shape[1], -1))
+        factor = 1 + self.longer * (share - self.closed) / (1 - self.closed)
+        ways = factor.where(share >= self.closed, self.detour) * (locs[:, :, None] - locs[:, None]).norm(dim=-1)
+        for over in range(locs.shape[1]):  # Floyd 1962, Warshall 1962
+            ways = ways.minimum(ways[:, :, over, None] + ways[:, None, over])
+        return {"matrix": ways}
+
+
+PROBLEMS: dict[str, Drawn | Roads] = {
     "cvrp": Drawn(),
     "vrptw": Drawn(windows=1),
     "vrpl": Drawn(length=1),
     "ovrp": Drawn(open_routes=1),
     "mixed": Drawn(0.5, 0.5, 0.5, 0.5),
+    "acvrp": Roads(),
 }

@@ -45,9 +45,9 @@ def generate(
         parts = _of_one_size(data, key, items[rows].to(device, non_blocking=True), size)
         rows = rows.to(device, non_blocking=True)
         for name, part in parts.items():
-            nodes, channels = (num_nodes,) * (part.ndim > 1), part.shape[2:]  # a capacity has neither
-            whole = fields.setdefault(name, torch.zeros(len(items), *nodes, *channels, device=device))
-            whole[(rows, slice(size + 1))[: part.ndim]] = part
+            axes = {"capacity": 0, "matrix": 2}.get(name, 1)  # of nodes; channels come behind
+            whole = torch.zeros(len(items), *[num_nodes] * axes, *part.shape[1 + axes :], device=device)
+            fields.setdefault(name, whole)[(rows, *[slice(size + 1)] * axes)] = part
     return {**fields, "customers": customers.float().to(device, non_blocking=True)}
 
 
@@ -58,8 +58,7 @@ def _of_one_size(data: Data, key: int, items: Tensor, customers: int) -> dict[st
     locs, demand, capacity = distribution.instances(numbers, num_nodes)
     if data.vehicle_capacity is not None:
         capacity = torch.full_like(capacity, data.vehicle_capacity)
-    rules = {"rules": drawn.rules(locs, more)} if any(drawn) else {}
-    return {"locs": locs, "demand": demand, "capacity": capacity, **rules}
+    return {"locs": locs, "demand": demand, "capacity": capacity, **drawn.fields(locs, more)}
 
 
 def by_size(batch: Mapping[str, Tensor]) -> Iterator[tuple[Tensor, Instances]]:
@@ -98,6 +97,8 @@ def problems_of(fields: Mapping[str, Tensor], name: str = "generated") -> list[P
             locs, demand, capacity = (part[number].numpy() for part in instances[:3])
             plain = Problem(f"{name}-{i}", locs.astype(np.float64), demand.astype(np.int64), int(capacity), "exact")
             found[i] = plain if instances.rules is None else _ruled(plain, instances.rules[number].double().numpy())
+            if instances.matrix is not None:
+                found[i] = replace(plain, metric="EXPLICIT", matrix=instances.matrix[number].double().numpy())
     return [problem for _, problem in sorted(found.items())]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from common.errors import as_user_error
 from models.routing import native
+from models.routing.config import RoutingConfig
 from models.routing.environment import Instances, Routes, actions_of, padded, routes_of
 from models.routing.fleet import plan
 from models.routing.inputs import RoutingSettings, SearchSettings
@@ -87,7 +88,7 @@ class Bench:
             policy = model if isinstance(model, RoutingPolicy) else model(chosen[0].customers)
             return best_tours(policy, chosen, Instances.of(batch), batch["item"], settings, seed)
 
-        return self._batches(label, solve, device, isinstance(model, RoutingPolicy) and model.config.rules)
+        return self._batches(label, solve, device, model.config if isinstance(model, RoutingPolicy) else None)
 
     def from_savings(self, milliseconds: float, ruin: bool) -> Solved:
         """Return tours of a local search from randomised savings, or of ruin and recreate that goes on from there."""
@@ -151,11 +152,11 @@ class Bench:
         solve(TRIFLE, 1e-4, seed)  # imports and the like are not the method's time
         return self.each(f"{called()}, {budget:.3g} ms", lambda problem: solve(problem, budget / 1000, seed))
 
-    def _batches(self, label: str, solve: Solve, device: torch.device, rules: bool = False) -> Solved:
-        """Return the tours of a method for batches of problems of one size, with their rules if it reads them."""
+    def _batches(self, label: str, solve: Solve, device: torch.device, reads: RoutingConfig | None = None) -> Solved:
+        """Return the tours of a method for batches of problems of one size, with what a policy `reads`."""
 
         def batch_of(numbers: Sequence[int]) -> dict[str, Tensor]:
-            fields = to_instances([self.problems[i] for i in numbers], device, rules)._asdict()
+            fields = to_instances([self.problems[i] for i in numbers], device, reads)._asdict()
             fields["item"] = torch.tensor(numbers, device=device)
             return {name: tensor for name, tensor in fields.items() if tensor is not None}
 
