@@ -18,7 +18,7 @@ BESIDE_DECOYS = (
     "tests/test_words.py",
     "tests/run",
     "tests/test_runs.py",
-    "tests/common/disk",
+    "tests/common/disk/test_prepared.py",
     "tests/test_commands.py",
 )
 

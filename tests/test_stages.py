@@ -50,6 +50,7 @@ TINY = [
     "evaluation.reference_instances=4",
     "evaluation.reference_seconds=0.05",
 ]
+ROLLOUT = ["training.baseline=rollout", "training.challenge_instances=400"]  # by default, each validation takes 2,000
 VRP = """\
 NAME : tiny
 TYPE : CVRP
@@ -225,7 +226,7 @@ def test_words_of_an_evaluation_hold_for_it_alone(tmp_path, name, words):
 @pytest.mark.parametrize(
     "extra",
     [
-        ["model.kind=dgt", "training.baseline=rollout", "data.distribution=clustered"],
+        ["model.kind=dgt", *ROLLOUT, "data.distribution=clustered"],
         ["model.kind=gat", "model.neighbors=3", "data.distribution=grid"],
         ["data.customers=[4,7]", "data.capacity=null", "data.distribution=x", "evaluation.decode=sampling"],
     ],
@@ -264,7 +265,7 @@ def test_a_run_of_two_processes_resumes_on_one(tmp_path):
 
 @pytest.mark.slow
 def test_two_processes_resume_a_task_whose_state_holds_tensors(tmp_path):
-    words = [*TINY, "training.baseline=rollout"]
+    words = [*TINY, *ROLLOUT]
     for name, steps in (("calm", [12]), ("stopped", [6, 12])):
         for count in steps:
             resume = ["--resume"] if count != steps[0] else words
@@ -336,7 +337,7 @@ def test_a_new_interpreter_imports_all_that_a_stage_needs(tmp_path, script):
 @pytest.mark.slow
 @pytest.mark.parametrize("times", [3, pytest.param(10, marks=pytest.mark.exhaustive)])
 def test_kills_at_random_moments_leave_the_weights_of_an_undisturbed_run(tmp_path, times):
-    words = [*TINY, "training.steps=60", "training.baseline=rollout"]
+    words = [*TINY, *ROLLOUT, "training.steps=60"]
     assert stage(tmp_path, "prepare.py", *words).returncode == 0
 
     def start(name):
@@ -371,6 +372,8 @@ def test_kills_at_random_moments_leave_the_weights_of_an_undisturbed_run(tmp_pat
         )
         assert calm.keys() == stormy.keys()
         assert all(torch.equal(calm[key], stormy[key]) for key in calm)
+    replaced = records(tmp_path / "runs/cvrp/calm", "baseline/replacements")
+    assert max(replaced.values()) > 0  # or each process would begin with the baseline that it finds
     for name, key in itertools.product(names, ("train/cost", "val/cost", "train/grad_norm")):
         assert records(tmp_path / "runs/cvrp/calm", key) == records(tmp_path / "runs/cvrp" / name, key)
 

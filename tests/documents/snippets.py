@@ -21,7 +21,7 @@ SHORT = {
     f"model.layers=1 model.width=16 model.heads=2 {STEPS}",
     "tinystories": "data.generated_characters=60000 model.preset=rp2040-speed model.context=12 model.hidden=16 "
     f"training.sequence=32 {STEPS}",
-    "crypto": f"data.simulated_candles=1700 data.lookback=16 model.width=8 {STEPS}",
+    "crypto": f"data.symbols=[AAAUSDT,BBBUSDT] data.simulated_candles=1700 data.lookback=16 model.width=8 {STEPS}",
     "bep": f"model.width=16 model.embedding=8 model.mixing_places=600 training.sequence=20 {STEPS}",
     "lmol": f"data.size=16 data.photos_crops=2 data.train_pairs=60 data.evaluation_pairs=40 model.width=16 {STEPS}",
     "waves": f"data.examples=200 {STEPS}",
@@ -116,6 +116,8 @@ def shortened(command: str) -> list[str]:
     if stage == "predict" or {"--help", "--keys", "--print-config"} & set(words):
         return words
     said = {word.partition("=")[0] for word in words} - SIZES
+    if "data.folder" in said or "--resume" in words:
+        said.add("data.symbols")  # which are those of the folder, or of the run
     small = [word for word in SHORT[workload].split() if word.partition("=")[0] not in said]
     if "model.base" in said:  # it has sizes of its own
         small = [word for word in small if not word.startswith("model.")]

@@ -2,13 +2,13 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from pipelines.workloads.tinystories import generated_stories
+from tests import forked
+from tests.stages import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 def measured(script, *words):
     """Return the figures that a script of this folder prints last."""
     path = Path(__file__).with_name(script)
-    done = subprocess.run([sys.executable, str(path), *words], capture_output=True, text=True, check=False)
+    done = forked.run([str(path), *words], ROOT)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -50,10 +50,9 @@ def test_a_search_trains_each_candidate_once(tmp_path):
     text = tmp_path / "stories.txt"
     text.write_text("\n\n".join(generated_stories.generate(0, 60_000)))
     script = Path(__file__).with_name("story_search.py")
-    command = [sys.executable, str(script), str(text), "0.5", "half the tables"]
     told = []
     for _ in range(2):
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = forked.run([str(script), str(text), "0.5", "half the tables"], tmp_path)
         assert done.returncode == 0, done.stderr
         told.append(done.stdout)
         shutil.rmtree(tmp_path / "runs/tinystories", ignore_errors=True)

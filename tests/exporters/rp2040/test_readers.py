@@ -57,11 +57,12 @@ PROMPTS = [
     "In the end, everybody was happy and they all went home to",
 ]
 SOME = PROMPTS[::3]
-# The host program reads every prompt; what is emulated takes over a minute for them.
+# The host program reads every prompt and the package unicorn some; a chip whose cycles are counted takes a second for
+# a few tokens.
 PROMPTED = pytest.mark.parametrize(
     "prompts",
-    [pytest.param(SOME, marks=pytest.mark.slow), pytest.param(PROMPTS, marks=pytest.mark.exhaustive)],
-    ids=["some", "all"],
+    [pytest.param(PROMPTS[4::12], marks=pytest.mark.slow), pytest.param(PROMPTS, marks=pytest.mark.exhaustive)],
+    ids=["two", "all"],
 )
 # Most cycles per token of both cores at a full cache, and most bytes of SRAM with the stacks.
 CEILINGS = {

@@ -22,7 +22,7 @@ def chromium() -> str:
 
 
 def driven(script: str, folder: Path, name: str, *words: str | Path) -> Any:
-    """What a script prints; screenshots begin with the folder and the name, or with the folder REPORT_SCREENSHOTS."""
+    """What a script prints. Where REPORT_SCREENSHOTS is set, it takes screenshots into that folder, under the name."""
     screenshots = Path(os.environ.get("REPORT_SCREENSHOTS", folder)) / name
     command = ["node", FOLDER / script, chromium(), screenshots, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)

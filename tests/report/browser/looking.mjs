@@ -12,6 +12,9 @@ const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.
 
 export const launched = executablePath => chromium.launch({ executablePath, args: ["--no-sandbox"] });
 
+// Takes a picture for people: only where they ask for some, as Chromium draws a long page on a CPU for seconds.
+export const pictured = (page, options) => process.env.REPORT_SCREENSHOTS ? page.screenshot(options) : null;
+
 // What axe-core finds, by default serious or critical. The page's policy must be ignored in its context.
 export async function faults(page, impacts = ["serious", "critical"]) {
   await page.evaluate(axe);

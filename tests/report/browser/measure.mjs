@@ -1,7 +1,7 @@
 // Opens a page in Chromium and prints what a reader gets, as JSON: node measure.mjs CHROMIUM SCREENSHOTS PAGE
-// Screenshots go to SCREENSHOTS-light.png, -light-open.png with all details unfolded, and so on.
+// Where REPORT_SCREENSHOTS is set, screenshots go to SCREENSHOTS-light.png, -light-open.png with all details unfolded, and so on.
 import { pathToFileURL } from "node:url";
-import { VIEWS, faults, launched, watch } from "./looking.mjs";
+import { VIEWS, faults, launched, pictured, watch } from "./looking.mjs";
 
 const [executablePath, screenshots, file] = process.argv.slice(2);
 
@@ -39,7 +39,7 @@ for (const [view, options] of Object.entries(VIEWS)) {
   watch(page, /^(file|data):/, found.unexpected);
   await page.goto(pathToFileURL(file).href);
   found[view] = await page.evaluate(sizes);
-  await page.screenshot({ path: `${screenshots}-${view}.png` });
+  await pictured(page, { path: `${screenshots}-${view}.png` });
   if (view == "light") {
     found[view].tip = await hovered(page);
     const pdf = await page.pdf({ format: "A4" });
@@ -48,7 +48,7 @@ for (const [view, options] of Object.entries(VIEWS)) {
   await page.evaluate(() => document.querySelectorAll("details").forEach(each => each.open = true));
   found[view].open = await page.evaluate(sizes);
   found[view].faults = await faults(page);
-  await page.screenshot({ path: `${screenshots}-${view}-open.png`, fullPage: true });
+  await pictured(page, { path: `${screenshots}-${view}-open.png`, fullPage: true });
   await context.close();
 }
 console.log(JSON.stringify(found));

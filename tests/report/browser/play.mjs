@@ -3,7 +3,7 @@
 //     node play.mjs CHROMIUM SCREENSHOTS NAME=ADDRESS[#RUN] ...
 //
 // NAME is cvrp, tinystories, bep, crypto or lmol; RUN is the name of the run to choose on a page of several.
-import { VIEWS, faults, launched, watch } from "./looking.mjs";
+import { VIEWS, faults, launched, pictured, watch } from "./looking.mjs";
 
 const MOST_STEPS = 60;
 const [executablePath, screenshots, ...wanted] = process.argv.slice(2);
@@ -243,7 +243,7 @@ function voiced() {
 // Puts into `result` how wide the page is and what keeps people from reading it, and takes a picture.
 async function lookedAt(page, name, view, result) {
   result.widths[view] = await page.evaluate(() => document.documentElement.scrollWidth);
-  await page.screenshot({ path: `${screenshots}-${name}-${view}.png`, fullPage: true });
+  await pictured(page, { path: `${screenshots}-${name}-${view}.png`, fullPage: true });
   result.faults[view] = await faults(page);
 }
 

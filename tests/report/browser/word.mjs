@@ -3,7 +3,7 @@
 //     node word.mjs CHROMIUM SCREENSHOTS ADDRESS
 //
 // Office.js, which Word's own host would run, is replaced by the part of it that the pane uses.
-import { VIEWS, faults, launched, watch } from "./looking.mjs";
+import { VIEWS, faults, launched, pictured, watch } from "./looking.mjs";
 
 const [executablePath, screenshots, address] = process.argv.slice(2);
 
@@ -47,7 +47,7 @@ for (const [view, options] of Object.entries(VIEWS)) {
   await page.locator("#clauses button").first().waitFor();
   if (view != "light") {
     found.faults[view] = await faults(page);
-    await page.screenshot({ path: `${screenshots}-${view}.png` });
+    await pictured(page, { path: `${screenshots}-${view}.png` });
     continue;
   }
   found.said = await page.locator("#state").textContent();

@@ -13,6 +13,7 @@ import pytest
 from models import io
 from models.market.candles import COLUMNS
 from pipelines.workloads.crypto.candles import files, simulated
+from tests import forked
 from tests.stages import command, export, refused, stage
 
 COINS = ("AUSDT", "EUSDT", "CUSDT")
@@ -21,6 +22,13 @@ WORDS = [
     *("training.epochs=3", "training.validation_steps=10", "training.checkpoint_steps=10", "model.width=16"),
     "evaluation.repetitions=100",
 ]
+ON_ONE_CORE = """
+import os, runpy, sys
+os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])
+del sys.argv[0]
+sys.path[0] = os.path.dirname(sys.argv[0])
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
 def write(folder, symbol, rows):
@@ -153,10 +161,10 @@ def test_a_repaired_and_a_longer_file_have_their_coins_trained_anew_and_a_new_on
     assert train(tmp_path, "--name", "fresh", *words).returncode == 0
     assert weights(tmp_path, "fresh") == weights(tmp_path)
 
-    found = []  # of one core, and of all
-    for first in (["taskset", "-c", "0"], []):
-        words = [*first, *command("evaluate.py", "--workload", "crypto")]
-        subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
+    found, words = [], command("evaluate.py", "--workload", "crypto")[1:]
+    for first in (["-c", ON_ONE_CORE], []):
+        done = forked.run([*first, *words], tmp_path)
+        assert done.returncode == 0, done.stderr
         folder = tmp_path / "runs/crypto/default/evaluations"
         pages = {path.name: path.read_text() for path in folder.glob("*/*.json")}
         found.append([{**json.loads((folder / "test.json").read_text()), "seconds": 0}, pages])
@@ -185,18 +193,16 @@ def test_resume_after_kill_9_gives_the_same_weights_and_leaves_no_process_behind
 def test_a_member_that_is_killed_is_named_and_sigterm_saves(trained):
     folder, _ = trained
     words = ["--name", "stopped", *WORDS, "training.epochs=2000", "--only", "AUSDT,EUSDT"]
-    process = subprocess.Popen(
-        command("train.py", "--workload", "crypto", *words), cwd=folder, stderr=subprocess.PIPE, text=True
-    )
+    process = forked.Process(command("train.py", "--workload", "crypto", *words)[1:], folder)
     run = folder / "runs/crypto/stopped/members"
     until(lambda: all(any((run / name / "checkpoints").glob("step-*")) for name in ("AUSDT", "EUSDT")))
     children = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if is_member(pid, run / "AUSDT")]
     assert len(children) == 1
     os.kill(children[0], signal.SIGKILL)
     until(lambda: (run / "AUSDT/outcome.json").exists())
-    process.terminate()
-    _, errors = process.communicate(timeout=600)
-    assert process.returncode == 128 + signal.SIGTERM
+    process.send_signal(signal.SIGTERM)
+    assert process.finish() == 128 + signal.SIGTERM
+    _, errors = process.output()
     assert "stopped by SIGTERM; members that were being trained are saved; go on with --resume" in errors
     found = outcomes(folder, "stopped")
     assert found["AUSDT"]["state"] == "failed"

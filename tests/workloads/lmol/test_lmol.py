@@ -178,8 +178,8 @@ def test_a_tuned_tower_ends_in_the_same_bits_when_resumed_and_is_evaluated_and_e
     "words",
     [
         [],
-        ["model.lora=true"],
-        ["hardware.gradient_checkpointing=true"],
+        pytest.param(["model.lora=true"], marks=pytest.mark.exhaustive),
+        pytest.param(["hardware.gradient_checkpointing=true"], marks=pytest.mark.exhaustive),
         ["model.question=levels", "model.lora=true", "hardware.gradient_checkpointing=true"],
     ],
 )
@@ -234,7 +234,13 @@ def test_adapters_on_a_trained_base_are_evaluated_and_exported(trained):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words", [["model.kind=vlm", "model.lora=true", "model.heads=2", "model.layers=1"], ["model.base=seen"]]
+    "words",
+    [
+        pytest.param(
+            ["model.kind=vlm", "model.lora=true", "model.heads=2", "model.layers=1"], marks=pytest.mark.exhaustive
+        ),
+        ["model.base=seen"],
+    ],
 )
 def test_two_processes_resume_what_is_trained_on_a_base(trained, words):
     towers.save_tower("clip", trained / "seen")

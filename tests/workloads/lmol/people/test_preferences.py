@@ -246,8 +246,8 @@ def test_no_pair_is_asked_about_twice():
 @pytest.mark.slow
 def test_chosen_pairs_tell_more_than_random_ones():
     """One simulation does not tell: rounding, which processors do differently, leads it to other pairs."""
-    gains = [rank_correlation(seed, True) - rank_correlation(seed, False) for seed in range(96)]
-    assert np.mean(gains) > 0.01  # 0.026, with a standard error of 0.004
+    gains = [rank_correlation(seed, True) - rank_correlation(seed, False) for seed in range(32)]
+    assert np.mean(gains) > 0.01  # 0.031, with a standard error of 0.007; of 96 seeds 0.026 and 0.004
 
 
 def test_images_like_many_others_are_asked_about_first():
