@@ -1,12 +1,13 @@
 """Facts about this machine: cores, processor, memory. psutil is imported late: the doctor answers without packages."""
 
 import ctypes
-import functools
+import math
 import os
 import platform
 import re
 import resource
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     import torch
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # of malloc.h
+LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PAGE = os.sysconf("SC_PAGE_SIZE")  # bytes
+GROUPS = Path("/sys/fs/cgroup")  # of Linux: limits on processes
 _needed = 0  # largest resident bytes after a batch that began with all freed memory returned
 _returned = True  # whether the present batch did
 
@@ -24,7 +27,16 @@ def cores() -> int:
     """Return this process's share, at least 1, of the cores (hardware threads) for the processes launched here."""
     # On macOS every core of the machine.
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, available // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+    return max(1, min([available, *_quotas()]) // int(os.environ.get("LOCAL_WORLD_SIZE", 1)))
+
+
+def _quotas() -> Iterator[int]:
+    """Yield the limit on this container's CPU time, in cores, rounded up; its own group is the root of what it sees."""
+    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # control groups of two versions
+        with suppress(OSError, ValueError):  # "max" is no limit, nor is -1
+            quota, period = (int(word) for name in names for word in (GROUPS / name).read_text().split())
+            if quota > 0:
+                yield math.ceil(quota / period)
 
 
 def launched_on_one_thread() -> bool:
@@ -44,36 +56,33 @@ def launched_on_one_thread() -> bool:
 
 def yield_while_waiting() -> None:
     """Let waiting OpenMP threads sleep soon, as spinning ones keep the core from others; call it before torch loads."""
+    if min(_quotas(), default=math.inf) < (os.cpu_count() or 1):
+        os.environ.setdefault("OMP_NUM_THREADS", str(cores()))  # torch takes a thread for each core that it sees
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
-@functools.cache
-def _libc() -> ctypes.CDLL | None:
-    return ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
 def keep_freed_memory() -> None:
     """Reuse freed memory, as clearing new pages takes half of a step; `return_freed_memory` then bounds it."""
-    if mallopt := getattr(_libc(), "mallopt", None):
+    if mallopt := getattr(LIBC, "mallopt", None):
         mallopt(M_MMAP_MAX, 0)
         mallopt(M_TRIM_THRESHOLD, -1)  # any other value means that more than 2 GiB go back each time
 
 
 def return_large_tensors() -> None:
     """Let this process return large tensors to the system when they are freed, after `keep_freed_memory`."""
-    if mallopt := getattr(_libc(), "mallopt", None):
+    if mallopt := getattr(LIBC, "mallopt", None):
         mallopt(M_MMAP_MAX, 2**16)
         mallopt(M_MMAP_THRESHOLD, 2**20)
         mallopt(M_TRIM_THRESHOLD, 2**22)
-    if trim := getattr(_libc(), "malloc_trim", None):
+    if trim := getattr(LIBC, "malloc_trim", None):
         trim(0)
 
 
 def return_freed_memory(most: int = 4 * 2**30) -> None:
     """Return kept memory above 1.5 times the need, that after a batch with nothing kept, and `most` bytes."""
     global _needed, _returned
-    if not (trim := getattr(_libc(), "malloc_trim", None)):
+    if not (trim := getattr(LIBC, "malloc_trim", None)):
         return
     resident = resident_bytes()
     if _returned:

@@ -64,7 +64,7 @@ def evaluate(args: argparse.Namespace) -> None:
     folder, manifest = loading.prepare_first(args, workload, config)
 
     def begin() -> None:
-        if not run.provenance_file.exists():  # not trained here: a shipped model, or a method without weights
+        if not run.provenance():  # not trained here: a shipped model, or a method without weights
             run.begin(run_config.evaluated_config(args, workload, run), accelerator.num_processes, manifest)
         with explained(run.folder):  # now rather than at the end of what may take minutes
             tempfile.TemporaryFile(dir=run.folder).close()

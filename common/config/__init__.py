@@ -60,6 +60,8 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str
         raise UserError(f"cannot read the config {path}: {getattr(error, 'strerror', error)}") from error
     if not isinstance(tree, dict | None):
         raise UserError(f"{path} must hold a mapping of sections, it holds {quoted(tree)}")
+    if outlived and not tree:
+        raise UserError(f"{path} is empty: bring back a copy, or begin another run with --name")
     tree = tree or {}
     if outlived in cls.model_fields and isinstance(section := tree.get(outlived), dict):
         known = getattr(cls.model_fields[outlived].annotation, "model_fields", section)

@@ -106,7 +106,8 @@ def _taken(path: Path, descriptor: int) -> bool:
         return False  # whoever held it has removed it in the meantime
     if (before := _holder(descriptor)) and before["host"] != mine["host"]:
         print(f"{path}: {_named(before)} held it and holds it no longer", file=sys.stderr, flush=True)
-    _write(descriptor, mine)
+    with suppress(OSError):  # of a full disk, which has room for an empty file: whoever holds it will say so
+        _write(descriptor, mine)
     return True
 
 

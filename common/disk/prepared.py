@@ -74,8 +74,7 @@ def prepare(
 
 def _changed(manifest: Mapping[str, Plain], inputs: Callable[[], Sequence[Path]]) -> list[str]:
     """Return the user's files that are new or changed; missing ones are fine, as evaluation needs no sources."""
-    known = manifest.get("inputs")
-    known = known if isinstance(known, Mapping) else {}
+    known = found if isinstance(found := manifest.get("inputs"), Mapping) else {}
     changed = [path for path, was in known.items() if Path(path).is_file() and sha256(Path(path)) != was]
     return changed + [str(path) for path in inputs() if str(path) not in known]
 

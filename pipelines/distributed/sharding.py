@@ -90,13 +90,9 @@ def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.op
 
 
 class _Passes:
-    """Counts what this rank exchanges in a forward and backward pass, and leaves it out of one made again."""
+    """Counts what this rank exchanges in a forward and backward pass, `done`, and leaves it out of one made again."""
 
     done, left_out = 0, 0
-
-    def begin(self) -> None:
-        """Say that a pass begins."""
-        self.done = 0
 
     def begin_again(self, model: FSDPModule) -> None:
         """After a pass that broke off, let the next one, of any data, take the rest of this rank's part in it.

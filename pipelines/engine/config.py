@@ -60,6 +60,8 @@ class Training(Section):
             raise ValueError(f"give one of training.steps and training.epochs and make the other null {given}")
         if isinstance(self.micro_batch_size, int) and self.micro_batch_size < 1:
             raise ValueError(f"training.micro_batch_size must be 1 or more, or auto (given {self.micro_batch_size})")
+        if not all(0 <= decay < 1 for decay in self.betas):
+            raise ValueError(f"training.betas must be 0 or more and below 1 (given {list(self.betas)})")
         return self
 
     def optimizers(self, model: nn.Module) -> list[Optimizer]:

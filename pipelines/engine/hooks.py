@@ -55,7 +55,7 @@ def load(word: str) -> Hook:
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
-        there = vars(importlib.import_module(module)) if module else {}
+        there = vars(importlib.import_module(module)) if module[:1] not in ("", ".") else {}
     except ModuleNotFoundError as error:
         place = "where module is a file of the working folder or an installed one, as in my_hooks:Histograms"
         raise UserError(f"training.hooks: {word}: {error}; give module:Class, {place} for my_hooks.py") from error

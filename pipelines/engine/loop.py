@@ -26,7 +26,7 @@ from pipelines.engine.hooks import Hook, Moment
 from pipelines.engine.split_checkpoints import Trained
 from pipelines.engine.stepping import LackOfMemoryError, NotFiniteError
 from pipelines.engine.update import Progress, Updater
-from pipelines.engine.workload import MapItems, Metric, Task
+from pipelines.engine.workload import Metric, Task
 from pipelines.run.folder import Run
 
 
@@ -233,25 +233,24 @@ class Loop:
 
     def _refit(self) -> None:
         """Fit what is not learnt by gradients, once per step."""
-        if self.refitted[0] == self.progress.step:
+        progress = self.progress
+        if self.refitted[0] == progress.step:
             return
         self.updater.sum_up()  # which finds losses that are not finite
         self.model.eval()
         with self._doing("fitting"), self._averaged(), sharding.gathered(self.model):
-            self.refitted = self.progress.step, self.task.refit(self._map_items())
+            self.refitted = progress.step, self.task.refit(mapper(self.accelerator, progress.micro_batch_size))
         self.model.train()
-
-    def _map_items(self) -> MapItems:
-        return mapper(self.accelerator, self.progress.micro_batch_size)
 
     def _validate(self) -> None:
         progress = self.progress
         self._refit()
+        map_items = mapper(self.accelerator, progress.micro_batch_size)
         self.model.eval()
         with self._averaged():
             with sharding.gathered(self.model):
-                scores = self._map_items()(self.task.validation, lambda batch: self.task.score(self.model, batch))
-                extra = {**self.refitted[1], **self.task.after_validation(self._map_items())}
+                scores = map_items(self.task.validation, lambda batch: self.task.score(self.model, batch))
+                extra = {**self.refitted[1], **self.task.after_validation(map_items)}
             count = scores.pop("count", None)
             total = len(next(iter(scores.values()))) if count is None else float(count.double().sum())
             values = {f"val/{name}": float(score.double().sum()) / total for name, score in scores.items()}

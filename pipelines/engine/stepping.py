@@ -94,12 +94,7 @@ class Stepper:
             for parameter in set(state) - known:  # whose state may be there in part
                 del state[parameter]
             self.short = True
-            self.free()  # out of the handler, which keeps what did not fit
-
-    def free(self) -> None:
-        """Return unused memory to the device."""
-        if self.accelerator.device.type == "cuda":
-            torch.cuda.empty_cache()
+            torch.cuda.empty_cache()  # out of the handler, which keeps what did not fit
 
 
 def _tensors_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -32,10 +32,12 @@ if TYPE_CHECKING:
 def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
     """Return the Accelerator with the configured trackers. Raises UserError for a tracker that is not installed."""
     trackers.check(config.tracking, run)
-    accelerator = Accelerator(
-        log_with=list(config.tracking.log_with) or None,
-        project_config=ProjectConfiguration(project_dir=str(run.folder), logging_dir=str(run.folder / "trackers")),
-    )
+    project = ProjectConfiguration(project_dir=str(run.folder), logging_dir=str(run.folder / "trackers"))
+    try:
+        accelerator = Accelerator(log_with=list(config.tracking.log_with) or None, project_config=project)
+    except (ValueError, RuntimeError) as error:  # such as a precision, or a way to split, that the device lacks
+        remedy = "python pipelines/doctor.py under the same launcher says what it chooses, accelerate config changes it"
+        raise UserError(f"Accelerate does not start: {str(error).rstrip('.')}; {remedy}") from error
     if slow(accelerator.device, accelerator.mixed_precision):
         torch.backends.mkldnn.enabled = False  # type: ignore[assignment]  # it has no LSTM in bf16 there, and fails
     return accelerator

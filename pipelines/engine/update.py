@@ -158,7 +158,7 @@ class Updater:
     def _accumulate(self, batches: Iterator[tuple[Tensor, object]]) -> _Part:
         part, passes = _Part(), self.local_batch_size // self.progress.micro_batch_size
         if self.stepper.short and self._smaller():
-            sharding.passes.begin()
+            sharding.passes.done = 0
             part.failed = LackOfMemoryError()
         while passes and part.failed is None:
             try:
@@ -172,7 +172,7 @@ class Updater:
 
     def _pass(self, batches: Iterator[tuple[Tensor, object]], part: _Part, last: bool) -> None:
         """Add a micro-batch's gradients, and its sums to `part`."""
-        sharding.passes.begin()
+        sharding.passes.done = 0
         began = time.perf_counter()
         items, batch = next(batches)
         part.waited += time.perf_counter() - began
@@ -286,7 +286,7 @@ class Updater:
         going_on = f"going on with {size} (the batch stays {self.training.batch_size})"
         self.monitor.say(f"out of memory with {self.progress.micro_batch_size} examples at once; {going_on}")
         self.progress.micro_batch_size, self.stepper.short = size, False
-        self.stepper.free()
+        torch.cuda.empty_cache()  # which does nothing without a GPU
 
     def sum_up(self) -> dict[str, float]:
         """Sum all ranks' figures since the last record, reading the device; NotFiniteError for one that is not."""

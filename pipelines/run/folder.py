@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +25,7 @@ from common.plain import Plain
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "accelerate", "datasets", "safetensors", "numpy", "pydantic")  # whose versions are recorded
+FACTS = {"command": list, "devices": list, "versions": dict, "data": dict, "earlier": list}  # of a provenance
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 Config = TypeVar("Config", bound=Section)
@@ -162,8 +163,8 @@ class Run:
         if not self.provenance_file.is_file():
             return {}
         try:
-            found = {"command": [], "data": {}, "earlier": [], **json.loads(self.provenance_file.read_bytes())}
-            return {**found, "data": {**found["data"]}, "earlier": [*found["earlier"]]}
+            found = json.loads(self.provenance_file.read_bytes())
+            return {**found, **{key: kind(found.get(key, kind())) for key, kind in FACTS.items()}}
         except (ValueError, TypeError) as error:
             remedy = "bring back a copy, or delete it and continue with --resume: no result depends on it"
             raise UserError(f"{self.provenance_file} is damaged ({error}): {remedy}") from error
@@ -232,8 +233,6 @@ def provenance(world_size: int, data: Mapping[str, object], precision: str = "no
 
 
 def _git(*words: str) -> str | None:
-    try:
-        done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False)
-    except OSError:
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    with suppress(OSError, subprocess.CalledProcessError):
+        return subprocess.check_output(["git", "-C", str(ROOT), *words], stderr=subprocess.DEVNULL, text=True).strip()
+    return None

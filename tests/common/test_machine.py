@@ -53,6 +53,36 @@ def test_the_processes_of_a_launcher_share_the_cores(monkeypatch, processes, sha
     assert machine.cores() == share
 
 
+@pytest.mark.parametrize(
+    ("files", "share"),
+    [
+        ({"cpu.max": "150000 100000"}, 2),
+        ({"cpu.max": "max 100000"}, 6),
+        ({"cpu.max": "10000 100000"}, 1),
+        ({"cpu.max": "6400000 100000"}, 6),
+        ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, 2),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 6),
+        ({"cpu.max": ""}, 6),
+        ({}, 6),
+    ],
+)
+def test_cores_are_no_more_than_a_container_has_time_for(monkeypatch, tmp_path, files, share):
+    allow(monkeypatch, 6)
+    monkeypatch.setattr(os, "cpu_count", lambda: 6)
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(f"{text}\n")
+    monkeypatch.setattr(machine, "GROUPS", tmp_path)
+    assert machine.cores() == share
+    monkeypatch.setenv("GOMP_SPINCOUNT", "1000")
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")  # as typed
+    machine.yield_while_waiting()
+    assert os.environ["OMP_NUM_THREADS"] == "5"
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    machine.yield_while_waiting()
+    assert os.environ.get("OMP_NUM_THREADS") == (str(share) if share < 6 else None)
+
+
 def test_without_affinity_every_core_counts(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)  # as on macOS
     monkeypatch.setattr(os, "cpu_count", lambda: 10)

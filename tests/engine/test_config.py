@@ -82,6 +82,7 @@ def test_the_resolved_config_reads_back_the_same(tmp_path):
         ("", ["training.batch_size=big"], "training.batch_size: Input should be a valid integer"),
         ("", ["training.batch_size=big"], "(given 'big')"),
         ("", ["training.batch_size=-1"], "greater than or equal to 1 (given -1)"),
+        ("", ["training.betas=[0.9, 1]"], "training.betas must be 0 or more and below 1 (given [0.9, 1.0])"),
         ("", ["training.learning_rate=.nan"], "finite number (given nan)"),
         ("", ["training.schedule=no"], "quote it (given False)"),
         ("", ["training.steps=2000", "training.epochs=2"], "make the other null (given steps: 2000, epochs: 2.0)"),

@@ -38,6 +38,15 @@ def test_a_tracker_that_is_not_installed_is_refused_with_what_to_type(monkeypatc
     assert str(error.value) == message
 
 
+def test_a_launch_that_the_machine_cannot_do_is_refused_with_where_to_look(monkeypatch):
+    def refuses(**asked):
+        raise RuntimeError("There are currently no available devices found")  # as for FSDP without a GPU
+
+    monkeypatch.setattr(training, "Accelerator", refuses)
+    with pytest.raises(UserError, match=r"Accelerate does not start: There are .* found; python pipelines/doctor.py"):
+        training.make_accelerator(config_of(), Run("toy", "unlaunched"))
+
+
 def test_trackers_that_are_asked_for_write_below_the_run(tmp_path):
     accelerator = training.make_accelerator(config_of("tensorboard"), Run("toy", "watched"))
     assert [tracker.value for tracker in accelerator.log_with] == ["tensorboard"]

@@ -8,6 +8,7 @@ from common.disk.files import write_json
 from common.errors import UserError
 from pipelines import workloads
 from pipelines.engine.config import BaseConfig
+from pipelines.report import page
 from pipelines.run.folder import Run
 
 
@@ -94,7 +95,8 @@ def test_a_damaged_provenance_is_named_with_what_to_do(tmp_path, monkeypatch):
     run.begin(BaseConfig(), 1, {"content": "x"}, "bf16")
     assert (run.provenance()["mixed_precision"], run.learnt_from("y")) == ("bf16", False)
     content = run.provenance_file.read_bytes()
-    for damaged in (content[: len(content) // 2], b"", b"\xff\xfe", b"7", b'{"data": null}', b'{"earlier": null}'):
+    odd = (b"7", b'{"data": null}', b'{"earlier": 0}', b'{"versions": 3}')
+    for damaged in (content[: len(content) // 2], b"", b"\xff\xfe", *odd):
         run.provenance_file.write_bytes(damaged)
         for asked in (run.provenance, lambda: run.learnt_from("x"), lambda: run.begin(BaseConfig(), 1, {})):
             with pytest.raises(UserError, match=r"provenance.json is damaged .* delete it and continue with --resume"):
@@ -106,8 +108,10 @@ def test_a_provenance_that_lacks_something_is_that_of_a_run_of_which_it_is_unkno
     run = Run("toy", "a")
     run.keep_config(BaseConfig())
     run.provenance_file.write_text("{}")
-    assert run.provenance() == {"command": [], "data": {}, "earlier": []}
+    assert run.provenance() == {"command": [], "devices": [], "versions": {}, "data": {}, "earlier": []}
     assert run.learnt_from("x")
+    page.write(run, [], [])
+    assert ">started</th><td>unknown</td>" in run.report.read_text()
     run.begin(BaseConfig(), 1, {})
     assert len(run.provenance()["earlier"]) == 1
 
@@ -126,6 +130,15 @@ def test_a_run_of_an_earlier_version_goes_on_without_ways_of_evaluating_that_wen
     run.config_file.write_text(text.replace("training:\n", "training:\n  momentum: 4\n"))
     with pytest.raises(UserError, match=r"training\.momentum: unknown key"):
         run.config(config)
+
+
+def test_a_config_that_was_lost_is_not_one_of_defaults(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run = Run("toy", "a")
+    run.begin(BaseConfig(), 1, {})
+    run.config_file.write_text("")
+    with pytest.raises(UserError, match=r"runs/toy/a/config.yaml is empty: bring back a copy, or begin another run"):
+        run.config(BaseConfig, ["seed=3"])
 
 
 def test_a_run_adopts_a_model_that_ships_under_its_name_and_no_other_and_only_once(tmp_path, monkeypatch):

@@ -159,3 +159,8 @@ def test_on_a_terminal_there_is_a_bar_with_lines_above_it(monkeypatch):
     assert "left  loss 0.5  32 examples/s" in shown
     assert "\ra line of its own\n" in shown
     assert max(len(line) for line in re.split("[\r\n]", shown)) <= 80
+
+
+@pytest.mark.parametrize(("width", "line"), [(14, "step 1  loss 2"), (13, "step 1"), (3, "step 1")])
+def test_a_line_holds_the_first_figures_that_fit(width, line):
+    assert monitor.fitted(["step 1", "loss 2", "a"], width) == line

@@ -189,6 +189,16 @@ def test_without_locks_of_two_that_write_at_once_the_last_one_has_it(path, monke
         pytest.fail("there are two")
 
 
+def test_a_full_disk_has_room_for_a_lock_that_leaves_nothing(path, tmp_path, monkeypatch):
+    def fails(descriptor, text):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "write", fails)  # which an empty file does not need
+    with lock.held(path):
+        assert path.read_text() == ""
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_disk_that_fails_to_lock_is_no_lock(path, monkeypatch):
     def fails(descriptor, how):
         raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -97,6 +97,27 @@ def test_data_that_are_there_are_read_without_a_lock(tmp_path, monkeypatch):
     assert prepared(tmp_path / "data") == first
 
 
+def test_data_are_read_while_others_beside_them_are_being_prepared(tmp_path, monkeypatch):
+    first = prepared(tmp_path / "data")
+    (tmp_path / ".lock").touch()
+
+    @contextmanager
+    def of_another(path):
+        raise UserError(f"{path.parent} is being written by another process")
+        yield
+
+    monkeypatch.setattr(module, "held", of_another)
+    assert prepared(tmp_path / "data") == first
+
+
+def test_files_that_are_gone_have_not_changed(tmp_path):
+    source = tmp_path / "source.txt"
+    source.touch()
+    first = prepare(tmp_path / "data", {}, lambda temporary: {}, lambda: [source])
+    source.unlink()
+    assert prepare(tmp_path / "data", {}, pytest.fail, list) == first
+
+
 def leave_behind(tmp_path):
     (tmp_path / ".lock").touch()
     for name in (".data.tmp", ".data.parts"):
