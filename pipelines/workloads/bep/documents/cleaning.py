@@ -36,6 +36,7 @@ FIELD_ERRORS = re.compile(rf"[ \t]*\bError! (?:{'|'.join(ERRORS)})\.")  # in pla
 MASK_OF = {**{kind: mask for kind, mask, *_ in RULES}, **SLOTS, "name": NAME}
 
 STARTS_ANEW = re.compile(rf"- |\d+(?:\.\d+)*\.? [{UPPER}]|[a-z0-9]{{1,3}}[.)] |#")  # a list item or a heading
+FILLED = re.compile(rf"[{UPPER}][^:]{{1,40}}: ")  # "Project: Wexcombe"
 DIVIDED = re.compile(r"[^\W\d_]{2}-$")
 
 
@@ -149,14 +150,15 @@ def remove_contents(text: str) -> tuple[str, int]:
 
 
 def part_cells(text: str) -> str:
-    """Put bars between the cells of rows: lines parted twice, by tabs or three spaces, beside another, without bars."""
+    """Put bars between cells parted by tabs or three spaces: in a line beside another, or labels with their values."""
     lines = text.split("\n")
     full = [number for number, line in enumerate(lines) if line.strip()]
     rows = [[] if "|" in lines[number] else re.split(r" *\t *| {3,}", lines[number].strip()) for number in full]
     sizes = [0, *map(len, rows), 0]
     for at, row in enumerate(rows):
         before, here, behind = sizes[at : at + 3]
-        if here > 2 and any(each > 2 and abs(each - here) < 2 for each in (before, behind)):
+        beside = here > 2 and any(each > 2 and abs(each - here) < 2 for each in (before, behind))
+        if beside or (here > 1 and all(map(FILLED.match, row))):
             lines[full[at]] = " | ".join(row)
     return "\n".join(lines)
 

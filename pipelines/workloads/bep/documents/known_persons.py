@@ -79,19 +79,23 @@ def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tup
     firsts |= {each.words[0][0] + each.words[-1][:2] for each in sure}  # "ALo"
     firsts |= {"".join(word[0] for word in each.words) for each in sure}
     firsts |= {each[-1:] + each[:-1] for each in firsts}  # a surname before a given name
+    firsts |= {"".join(unicodedata.normalize("NFKD", letter)[0] for letter in each) for each in firsts}  # "ROB"
     longer = {each for each in firsts if len(each) > 1}
     initials = {form for each in longer for form in (each, each.upper(), (each[0] + each[-1]).upper())}
     shown = {it for each in sure for it in _shown_beside(text, each)}
     # What is not in capitals may be a word, but for cells and lists.
-    forms = (it if it.isupper() else rf"(?:(?<=[|:] )|(?<=/)){it}(?= ?(?:[|/,]|$))" for it in shown)
+    forms = (it if it.isupper() else rf"(?:(?<=[|:] )|(?<=/)|^(?= *{it} ?\|)){it}(?= ?(?:[|/,]|$))" for it in shown)
     if shown:
         pattern = re.compile(rf"(?<![\w@.\\-])(?:{'|'.join(forms)})(?![\w@])", re.MULTILINE)
         yield from (match.span() for match in pattern.finditer(text))
-    cells = patterns.INITIALS_ALONE.finditer(text)
-    named = [list(patterns.INITIALS.finditer(text, *cell.span("them"))) for cell in cells]
+    named = [[*patterns.INITIALS.finditer(text, *it.span("them"))] for it in patterns.INITIALS_ALONE.finditer(text)]
     alone = [each for cell in named if all(each[0] in initials for each in cell) for each in cell]
     if len({each[0] for each in alone if each[0].lower() not in terms()}) > 1:
         yield from (each.span() for each in alone)
+    codes = set(re.findall(r"(?<=\()[^\W\d_]{2,5}(?=\))|(?<=[-_])[^\W\d_]{2,5}(?=[-_])", text))  # "(PM)", "P7-KTM-XX"
+    for each in (each for cell in named for each in cell if min(expected[slice(*each.span())]) > 2):
+        if each[0].lower() not in terms() and not (each[0] in codes or re.fullmatch(WORDS["no_initials"], each[0])):
+            yield each.span()
     for line in re.finditer(".+", text):
         row = initials.intersection(re.findall(r"\w+", line[0]))
         for begin, end in (each.span() for each in patterns.INITIALS.finditer(text, *line.span()) if each[0] in row):

@@ -52,7 +52,7 @@ LABELLED = re.compile(
 )
 CALLED = re.compile(
     rf"(?:[\w.]+ )?{WORDS['telephone_labels']}(?: ?[/+&] ?{WORDS['telephone_labels']})?|office|line|direkte?"
-    r"|contact (?:no\.?|number)",
+    r"|contact(?:s| details| no\.?| number)?",
     re.I,
 )
 NUMBERS = re.compile(rf"[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}{_EXTENSION}")

@@ -4,12 +4,13 @@ import re
 from functools import lru_cache
 
 from pipelines.workloads.bep.documents.lexicon import UPPER, WORD
-from pipelines.workloads.bep.documents.masking import WORDS
+from pipelines.workloads.bep.documents.masking import EMAIL, TELEPHONE, WORDS
 
 _PARTICLE = WORDS["particles"]
 _INITIAL = rf"(?:[{UPPER}]|Th|Chr?|Ph|Jos|Joh|Wm)\.(?:[ -]?[{UPPER}]\.)*"
 # In 'Ada "Countess" Lovelace', the name in quotes belongs to it.
-_NEXT = rf"(?:(?: |(?<=\.))(?:{_PARTICLE} ){{0,3}}(?:{WORD}|{_INITIAL}|[{UPPER}]\b)| \"{WORD}\"(?= [{UPPER}]))"
+_GAP = r"(?: |(?<=\.)|-(?='t ))"
+_NEXT = rf"(?:{_GAP}(?:{_PARTICLE} ){{0,3}}(?:{WORD}|{_INITIAL}|[{UPPER}]\b)| ['\"]{WORD}['\"](?= [{UPPER}]))"
 RUN = re.compile(rf"(?<![\w@./\\-])(?:(?:{_PARTICLE} ){{0,2}}{WORD}|{_INITIAL})(?:{_NEXT}){{0,7}}(?![\w@\\])")
 PIECE = re.compile(rf"((?:{_PARTICLE} ){{0,3}})({WORD}|{_INITIAL}|[{UPPER}]\b)")
 TITLE = re.compile(rf"(?:(?<![\w.])(?:{WORDS['titles']})\.?(?: |(?<=\.)))+")
@@ -20,6 +21,7 @@ LABEL = re.compile(
 )
 # The end of a letter or a message, with the name below it or behind it.
 CLOSING = re.compile(rf"^[> ]*(?i:{WORDS['closings']})[,.!]?[> \n]+(?P<who>[^\n]{{2,40}})$", re.MULTILINE)
+FIRST = re.compile(r"(?:^|[\n|;:(/\u2013-]) ?$")  # in a line, a cell or an item of a list
 STRONG = re.compile(rf"(?:(?:project|team|model|key|client|current) )?(?:{WORDS['labels']})(?:\(s\))?", re.I)
 WEAK = re.compile(rf"(?:{WORDS['roles']})|[RACI](?:/[RACI])?", re.I)
 FIRMS = re.compile(rf"(?:{WORDS['firm_labels']})", re.I)
@@ -42,9 +44,11 @@ IS = lru_cache(256)(re.compile(rf"(?:^|\W)(?:{WORDS['roles']})(?: for \w+)?(?: i
 ROLE = re.compile(rf"(?:,| is| was| acts as| as| \(|\n(?![^\n]*[:|]))(?: the| our| an?)? ?(?:{WORDS['roles']})\b", re.I)
 JOINED = r"(?: \([^()\n]{1,40}\))?(?:\n(?:- )?|(?:,|;| /| ?&| and| und| et| y| e| en| i| ve| og| och| or) )"
 OF = re.compile(r" \(| (?:of|at|bei|chez|bij) (?=[^\W\d_])")  # before the firm of a person; a bracket closes
+REACHED = re.compile(rf"(?: \([^()\n]{{1,40}}\))?,? [(<]?[{EMAIL}{TELEPHONE}]")  # "Ada Lovelace (AL), +44 ..."
 DOES = re.compile(rf" (?:{WORDS['after_persons']})\b")
 ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019]\w* ?)$", re.I)
-NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})", re.I)
+_SAID = "|".join(WORDS[kind] for kind in ("before_one_name", "after_persons", "closings"))  # "Hola", "Regards"
+NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})|{_SAID}", re.I)
 _LETTERS = rf"[{UPPER}][{UPPER}a-z]{{0,3}}[{UPPER}]"
 INITIALS = re.compile(rf"(?<![\w@.\\-]){_LETTERS}(?![\w@])")
 # "AL = Ada Lovelace", "Ada Lovelace (AL)"

@@ -39,6 +39,8 @@ class Reader:
         self.expected = bytearray(len(text))  # for each character, evidence that a person is named there
         listed = (match.span("users") for match in patterns.USER.finditer(text))
         self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
+        capitals = (line.span() for line in re.finditer(".+ .+ .+", text) if line[0].isupper())
+        self.headings = {place for line in capitals for place in range(*line)}
         self.firms: set[int] = set()  # places in columns of firms
         # Firms of several words in such columns, and known ones that are named like persons.
         self.employers = {firm for firm in WORDS["known_firms"] if firm in text}
@@ -97,7 +99,7 @@ class Reader:
             named = [cell for cell in cells if any(cell[0] <= name.begin < cell[1] for name in sure)]
             if 1 < len(named) >= len(cells) / 2:  # a column of persons
                 for begin, end in cells:
-                    self._expect(begin, end, 2)
+                    self._expect(begin, end, 3)
         edges = {each.begin for each in found}, {each.end for each in found}
         beside = [name for run in runs for name in self._in_run(run, *edges)]
         found, listed = [*found, *beside, *self._inverted(runs)], list(self._listed())
@@ -195,15 +197,14 @@ class Reader:
         named, before = title[0].start() if title else begin, self.text[max(0, begin - 60) : begin]
         role = patterns.ROLE.match(self.text, end) or patterns.IS(before) or patterns.DOES.match(self.text, end)
         first = part[0].initial and len(words) == 1 and (not begin or self.text[begin - 1] == "\n")
-        if first and not family[-1] and f"\n{chr(ord(part[0].word[0]) + 1)}. " in self.text:
+        if first and not family[-1] and any(f"\n{chr(ord(part[0].word[0]) + at)}. " in self.text for at in (-1, 1)):
             return None  # "A. Models" above "B. Drawings"
+        heading = begin in self.headings and not (weight or title or (given[0] and family[-1]))
         heard = weight or title or given[0] or family[-1] or all(sound(word) > LIKELY for word in words)
-        if not heard and (len(part[-1].word) == 1 or (len(words) > 1 and "".join(words).isupper())):
+        if heading or (not heard and (len(part[-1].word) == 1 or (len(words) > 1 and "".join(words).isupper()))):
             return None  # "Rev C", "Grid A", a heading
-        listed = map(any, zip(given, family, strict=True))
-        brief = [
-            each.isupper() and len(each) < 5 and not is_known for each, is_known in zip(words, listed, strict=True)
-        ]
+        known = [word for word, *listed in zip(words, given, family, strict=True) if any(listed)]
+        brief = [word.isupper() and len(word) < 5 and word not in known for word in words]
         if any(brief) and len(words) > 1 and not (title or weight > 2 or all(map(str.isupper, words))):
             return None  # "Price IFC", "Report QA"
         evidence = (3 - 2 * weak) * bool(title) + weight
@@ -222,13 +223,10 @@ class Reader:
         evidence += any(not self.letters.issuperset(words[at].lower()) for at in unknown)
         evidence += 2 * (len(words[-1]) > 3 and spelled(words[-1]) in self.accounts)
         evidence -= not weight and last < len(run) and not run[last].initial and self._ordinary(run[last].word)
-        evidence -= 2 * (
-            not weight
-            and not title
-            and bool(patterns.ARTICLE.search(before) or patterns.ARTICLE.search(f"{words[0]} "))
-        )
+        evidence -= 2 * (not (weight or title) and any(map(patterns.ARTICLE.search, (before, f"{words[0]} "))))
         evidence -= sum(plain[1:-1]) + (plain[-1] and not (family[-1] and (given[0] or weight)))
         if not any(plain):
+            evidence += 2 * bool(patterns.REACHED.match(self.text, end))
             evidence += 2 * self._beside(begin, end, begins, ends)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
             evidence += bool(weight or role or (given[0] and not particles[0]) or min(sounds, default=0) > UNLIKELY)
@@ -293,7 +291,9 @@ class Reader:
             known = given in given_names, surname.title() in surnames
             capitals = surname.isupper()
             shown = len(surname) > 4 and sound(given) > UNLIKELY if capitals else self.expected[match.start()] > 0
-            certain = shown or (known[0] and surname not in given_names) or (capitals and any(known))
+            before = self.text[max(0, match.start() - 2) : match.start()]
+            first = known[1] or " " in match[1] or self.expected[match.start()] or patterns.FIRST.search(before)
+            certain = shown or (known[0] and surname not in given_names and first) or (capitals and any(known))
             plain = given.isupper() or self._ordinary(given) or (self._ordinary(surname) and not all(known))
             if certain and match.start() in begins and not plain:
                 yield Name(match.start(), match.end(3), (given, surname), STRONG_ENOUGH)

@@ -18,6 +18,8 @@ _FORMS = "|".join(WORDS["address_forms"]).replace("~", WORDS["address_word"]).re
 ADDRESSES = re.compile(rf"(?<![\w/-])(?<!\d:)(?:{_FORMS})", re.MULTILINE)
 _BEFORE = r"(?:^|\||(?<=[.;,] ))[ \t#*\d.]{0,8}"
 _AFTER = r"(?=[ \t]*(?:\||$)|\.$|\. (?!\d)|, [a-z<])"
+_ENDING = rf"(?:(?= [(-] ?[a-z]| \([^()\n]*\d)|{_AFTER})"
+_GLOSS = r" \([^()\n]{2,25}\)"  # "Bauherr (Client):"
 _COLON = r"[ .]*(?::? ?\||:) ?"
 _NOUN, _OWNER, _WORD = (rf"(?i:{WORDS[kind]})" for kind in ("project_nouns", "number_owners", "number_words"))
 _NUMBER = (
@@ -68,11 +70,11 @@ CALLED = {
     for kind in ("site", "client")
 }
 LABELS = {
-    kind: re.compile(rf"{_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label}))?){_COLON}(?P<it>{value}){after}", re.MULTILINE)
+    kind: re.compile(rf"(?m){_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label})|{_GLOSS})?){_COLON}(?P<it>{value}){after}")
     for kind, label, value, after in (
         ("address", WORDS["address_labels"], r"[^|\n]*\d[^|\n]*?", _AFTER),
-        ("client", WORDS["client_labels"], _CLIENT, rf"(?:(?= [(-] ?[a-z])|{_AFTER})"),
-        ("site", WORDS["site_labels"], rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?", rf"(?:(?= [(-] ?[a-z])|{_AFTER})"),
+        ("client", WORDS["client_labels"], _CLIENT, _ENDING),
+        ("site", WORDS["site_labels"], rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?", _ENDING),
     )
 } | {"project": PROJECTS}
 
@@ -83,13 +85,14 @@ def mask_places(text: str, masker: Masker) -> str:
     text = masker.matches(text, "address", ADDRESS, LABELS["address"])
     text = masker.spans(text, "address", ADDRESS, addresses(text))
     text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
+    cells = {kind: _cells(text, re.compile(WORDS[f"{kind}_labels"], re.I)) for kind in CALLED}
     for kind, mask in SLOTS.items():
         found = listed if kind == "address" else {match["it"] for match in LABELS[kind].finditer(text)}
         if kind == "project":
-            cells = (text[begin:end].strip() for heading, begin, end in columns(text) if NUMBERED.fullmatch(heading))
-            found |= {cell for cell in cells if re.fullmatch(rf"{_FIGURES}[\w./-]{{4,30}}", cell)}
+            found |= {cell for cell in _cells(text, NUMBERED) if re.fullmatch(rf"{_FIGURES}[\w./-]{{4,30}}", cell)}
             found |= _filed(text)
         if kind in CALLED:
+            found |= cells[kind] if all(cells.values()) else set()  # persons stand below "Client | Lead"
             found |= {match[0] for match in CALLED[kind].finditer(text) if _is_called(match)}
         if named := {each for each in found if _is_own(each, kind)}:
             sure = {match["it"] for match in PROJECTS.finditer(text) if match["sure"]} if kind == "project" else ()
@@ -102,6 +105,12 @@ def mask_places(text: str, masker: Masker) -> str:
             own = re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I | re.MULTILINE)
             text = masker.matches(text, kind, mask, own)
     return text
+
+
+def _cells(text: str, label: re.Pattern[str]) -> set[str]:
+    """Return the cells below headings of a kind that may be a name or a number."""
+    cells = (text[begin:end].strip() for heading, begin, end in columns(text) if label.fullmatch(heading))
+    return {cell for cell in cells if re.fullmatch(rf"[{UPPER}\d][^:]{{3,80}}", cell)}
 
 
 def _filed(text: str) -> set[str]:

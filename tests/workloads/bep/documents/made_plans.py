@@ -1,8 +1,8 @@
-"""A hundred and eighty-six made plans, their names drawn by lists or written out, and how much of them masking finds.
+"""A hundred and ninety-four made plans, their names drawn by lists or written out, and how much of them masking finds.
 
     python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later, sheets, latest, coin, unseen, apart,
         others, judge, first_firms, second_firms, third_firms, fourth_firms, fifth_firms, sixth_firms,
-        seventh_firms|all] [--quiet] [--listed]
+        seventh_firms, eighth_firms, ninth_firms|all] [--quiet] [--listed]
 
 With --listed, masking is given what a list of the staff has: the persons' whole names, and what stands for them in one
 word: initials, other codes, and logins. All are the 48 plans without coin and what follows it.
@@ -18,6 +18,7 @@ In apart.txt, eight plans, the persons are written out as plans name them, betwe
 by a fourth hand, looked at when the rules for persons were done; those for addresses, numbers and clients were mended
 by it. first_firms.txt to seventh_firms.txt have 84 documents by seven more hands, full of addresses,
 telephones and numbers; each was scored before it was looked at, by rules that were mended by those before it.
+eighth_firms.txt and ninth_firms.txt are eight plans of international firms, written before their author read the rules.
 """
 
 import random
@@ -178,6 +179,8 @@ def plans(part: str) -> Iterator[Plan]:
         "fifth_firms",
         "sixth_firms",
         "seventh_firms",
+        "eighth_firms",
+        "ninth_firms",
     ):
         for section in re.split(r"(?m)^=== ", (FOLDER / f"{part}.txt").read_text(encoding="utf-8"))[1:]:
             head, body = section.split("\n", 1)

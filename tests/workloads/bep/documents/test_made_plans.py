@@ -271,3 +271,52 @@ def test_most_is_masked_in_documents_full_of_addresses_and_numbers(part, count, 
     assert sum(share * count for share, count in kinds) >= reached * sum(count for _, count in kinds)
     assert all(shares[kind][0] >= 0.92 for kind in ("telephone", "project"))
     assert shares["address"][0] >= (0.2 if part == "seventh_firms" else 0.92)  # its marks end elsewhere
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "count", "right", "found"), [("eighth_firms", 163, 0.9, 0.96), ("ninth_firms", 120, 0.95, 0.94)]
+)
+def test_most_is_masked_in_plans_of_international_firms(part, count, right, found):
+    """By the rules of before, of the persons 95.7 and 88.3 % were found, of the sites 37 and 25 %."""
+    precision, recall, labels = measured(part)[0]["person"]
+    assert labels == count
+    assert (precision >= right, recall >= found) == (True, True), (precision, recall)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Rev | Checked | Approved\nP1 | QVX | ZKD", "Rev | Checked | Approved\nP1 | <name> | <name>"),
+        ("Tz | Annegret Tölz | Lead\nMü | Grace Müller | Lead", "<name> | <name> | Lead\n<name> | <name> | Lead"),
+        (
+            "Present: Ruairí Ó Briain\nPlan | ROB\nModel | ROB, RB",
+            "Present: <name>\nPlan | <name>\nModel | <name>, <name>",
+        ),
+        ("Punkt | Wer | Bis\nSchlitzplan | OvS | Mai", "Punkt | Wer | Bis\nSchlitzplan | <name> | Mai"),
+        ("Heating: Wexo Dral-hun (+82-2-555-0163)", "Heating: <name> (\ue001)"),
+        ("Project | Client\nWexcombe Hall | Osmer Grelt plc", "Project | Client\n<site> | <client>"),
+        ("Bauherr (Client): Osmer Grelt plc", "Bauherr (Client): <client>"),
+        ("Project name: Wexcombe Hall 3      Status: open", "Project name: <site> | Status: open"),
+        ("Wi-Fi PW: Sommer2024!", "Wi-Fi PW: <secret>"),
+    ],
+)
+def test_what_headings_and_labels_say_is_masked(text, left):
+    assert re.sub("[\ue000-\uf8ff]", "\ue001", clean(text, mask=True, names=True).text) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Rev | Checked | Approved\nP1 | TBC | PM",
+        "Rev | Checked\nP1 | KTM\nFile P7-KTM-XX-M3-0001",  # a firm
+        "Rev | Checked\nP1 | OPC\nThe planner (OPC) checks.",  # a role
+        "LISTA DE SUBEMPREITEIROS E GUIA DE REMESSA",
+        "Plan\nE. Ajouts\nF. Références",
+        "Client | Lead\nGate | Door",
+        "PW = 2400",
+        "PW = 2400 mm, LW = 3",
+    ],
+)
+def test_firms_roles_headings_and_sizes_stay(text):
+    assert clean(text, mask=True, names=True).text == text
