@@ -32,10 +32,21 @@ AT_ONCE, FINE, CUT = 64, 32, 0.02  # images; pixels a side of thumbnails; the sh
 # Of cuts: least correlation, largest difference of levels; how much less than with its own cuts is looked at closely.
 AS_CUT, CUT_LEVELS, MARGIN = 0.65, 6.0, 0.2
 MIRRORED = np.arange(256).reshape(16, 16)[:, ::-1].ravel()  # the cells of 16 x 16, from right to left
+TIFF, LARGEST = (b"II*\0", b"MM\0*"), 341  # how TIFF begins; its tag SMaxSampleValue
+
+
+def _padded(image: Image.Image, size: tuple[int, int], resample: Image.Resampling) -> Image.Image:
+    """Return the whole image with white around it, a pixel thick at least, however long it is."""
+    width, height = (max(1, round(side / max(image.size) * size[0])) for side in image.size)
+    if min(width, height) == 1:  # ImageOps may make it 0
+        image = image.resize((width, height), resample)
+    return ImageOps.pad(image, size, resample, BACKGROUND)
+
+
 # How an image becomes a square of so many pixels a side: (image, (side, side), filter) -> square.
 FITS: dict[str, Callable[[Image.Image, tuple[int, int], Image.Resampling], Image.Image]] = {
     "crop": ImageOps.fit,
-    "pad": functools.partial(ImageOps.pad, color=BACKGROUND),
+    "pad": _padded,
     "stretch": Image.Image.resize,
 }
 
@@ -48,8 +59,9 @@ def decode(source: Path | bytes, size: int, maximum_pixels: int, fit: str = "cro
 def read(source: Path | bytes, size: int, maximum_pixels: int, fit: str = "crop") -> tuple[np.ndarray, bool]:
     """Return the square as `decode` does, and True if the file has more frames than the first, the one decoded.
 
-    The image is turned as its EXIF data say, transparent parts become white, and 16 bits are scaled to 8; colour
-    profiles are not applied. An image of more than `maximum_pixels` is refused before it is decoded.
+    The image is turned as its EXIF data say, transparent parts become white, and 16 bits are scaled to 8, as are grey
+    floats from 0 to 1, or to the largest that a TIFF states; colour profiles are not applied. An image of more than
+    `maximum_pixels` is refused before it is decoded.
     """
     if isinstance(source, Path) and not source.is_file():
         raise ValueError("there is no such file")
@@ -70,6 +82,8 @@ def read(source: Path | bytes, size: int, maximum_pixels: int, fit: str = "crop"
                 upright = ImageOps.exif_transpose(_rgb(image))
                 square = FITS[fit](upright, (size, size), Image.Resampling.LANCZOS)
         except UnidentifiedImageError:
+            if _head(source).startswith(TIFF):
+                raise ValueError("a TIFF, but damaged or of coloured floats; save 8 or 16 bits a channel") from None
             raise ValueError(f"not an image, or of none of the formats {', '.join(FORMATS)}, AVIF, HEIC") from None
         except Image.DecompressionBombError:
             raise ValueError(f"too large: more than {MOST_PIXELS:,} pixels; scale it down first") from None
@@ -90,14 +104,16 @@ class TooLargeError(RefusedError):
     """An image of more pixels than are allowed."""
 
 
+def _head(source: Path | bytes) -> bytes:
+    if isinstance(source, bytes):
+        return source[:LONGEST_LIST]
+    with source.open("rb") as file:
+        return file.read(LONGEST_LIST)
+
+
 def _formats(source: Path | bytes) -> tuple[str, ...]:
     """Return the formats, by Pillow's names, to try on an image; RefusedError if their decoder is missing."""
-    if isinstance(source, bytes):
-        head = source[:LONGEST_LIST]
-    else:
-        with source.open("rb") as file:
-            head = file.read(LONGEST_LIST)
-    if head[4:8] != b"ftyp":
+    if (head := _head(source))[4:8] != b"ftyp":
         return FORMATS
     brands = {head[place : place + 4] for place in (8, *range(16, min(len(head), int.from_bytes(head[:4])), 4))}
     if brands & AVIF_BRANDS:
@@ -111,6 +127,14 @@ def _formats(source: Path | bytes) -> tuple[str, ...]:
             raise RefusedError(f"a HEIC image, for which a package is missing; {way}")
         return ("HEIF",)
     return FORMATS
+
+
+def _shades(values: np.ndarray, largest: float = 1.0) -> np.ndarray:
+    """Return floats from 0 to 1, or to the `largest` that a file states, as uint8; RefusedError for others."""
+    low, high, most = values.min(), values.max(), max(1.0, largest)
+    if not (low >= 0 and high <= most):  # nor what is not a number
+        raise RefusedError(f"floats from {low:g} to {high:g} have no known range; save 16 bits, or floats from 0 to 1")
+    return (values * (255 / most)).round().astype(np.uint8)
 
 
 @functools.cache
@@ -128,14 +152,16 @@ def _rgb(image: Image.Image) -> Image.Image:
     """Return the image in RGB with its orientation as the only EXIF data: malformed tags cannot be written again."""
     exif, turned = Image.Exif(), image.getexif().get(ExifTags.Base.Orientation, 1)
     exif[ExifTags.Base.Orientation] = int(turned) if turned in range(1, 9) else 1
-    if image.mode in SIXTEEN_BITS:
-        values = np.asarray(image).astype(np.uint32)
-        if getattr(image, "tag_v2", {}).get(ExifTags.Base.PhotometricInterpretation) == 0:  # white is 0
-            values = 65535 - values  # which Pillow does for 8 bits alone
-        image = Image.fromarray(((values + 128) // 257).astype(np.uint8))  # Pillow's own conversion clips at 255
+    tags, stored = getattr(image, "tag_v2", {}), (image.mode, image.format)
+    if image.mode in (*SIXTEEN_BITS, "F") or stored == ("I", "PPM"):  # of which Pillow scales all levels to 16 bits
+        floats, values = image.mode == "F", np.asarray(image)
+        # Pillow's own conversion clips at 255.
+        shades = _shades(values, np.max(tags.get(LARGEST, 1))) if floats else _shades(values / np.float32(65535))
+        white_is_zero = tags.get(ExifTags.Base.PhotometricInterpretation) == 0  # Pillow turns 8 bits over alone
+        image = Image.fromarray(255 - shades if white_is_zero else shades)
     elif image.mode not in BARE or "transparency" in image.info:
-        if image.mode in ("I", "F"):
-            raise RefusedError(f"its pixels (mode {image.mode}) have no known range; save 8 or 16 bits a channel")
+        if image.mode == "I":
+            raise RefusedError("its pixels (whole numbers of 32 bits) have no known range; save 8 or 16 bits a channel")
         image = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", image.size, BACKGROUND), image)
     image = image.convert("RGB")

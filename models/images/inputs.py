@@ -14,11 +14,17 @@ from common.config import Section
 from models.inputs import Input
 
 ENDINGS = (
-    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".ppm", ".avif", ".heic", ".heif"),
+    *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".avif", ".heic", ".heif"),
+    *(".ppm", ".pgm", ".pbm", ".pnm", ".pfm"),
     *(".jp2", ".jxl", ".psd", ".svg"),  # images too, which are set aside by their names rather than passed over
 )
 MOST_PIXELS = 50_000_000  # of an image file
 MOST_IMAGES, MOST_VOTED = 10_000, 1000
+
+
+def folded(name: str) -> str:
+    """Return an attribute's name without case, spaces and signs, but with the letters of all alphabets."""
+    return re.sub(r"[\W_]", "", name.casefold()) or name
 
 
 def shown_in(folder: Path) -> list[Path]:

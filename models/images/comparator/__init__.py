@@ -11,11 +11,9 @@ images, A attributes.
 
 from collections.abc import Mapping, Sequence
 
-from models.images.comparator.attributes import Attributes
+from models.images.comparator.attributes import Attributes, made
 from models.images.comparator.config import ComparatorConfig
 from models.images.comparator.interface import Comparator
-from models.images.comparator.scorer import Scorer
-from models.images.comparator.siamese import Siamese, TowerSiamese
 from models.images.vision_tower import TUNES
 from models.io import config_from
 
@@ -29,10 +27,8 @@ def build(config: Mapping[str, object]) -> Comparator:
     `attributes`, a list of such fields, make one of several attributes.
     """
     if isinstance(several := config.get("attributes"), Sequence):
-        return Attributes([_checked({**each, "kind": "siamese"}) for each in several])
-    if (sizes := _checked(config)).kind == "scorer":
-        return Scorer(sizes)
-    return TowerSiamese(sizes) if sizes.base else Siamese(sizes)
+        return Attributes([_checked(each) for each in several])
+    return made([_checked(config)])[0]
 
 
 def _checked(config: Mapping[str, object]) -> ComparatorConfig:

@@ -1,4 +1,4 @@
-"""A siamese comparator of several attributes: one encoder of images, and a head for each attribute."""
+"""A comparator of several attributes: one encoder of images, and a head for each attribute."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from common.plain import Plain
 from models.images.comparator.config import ComparatorConfig, Question
 from models.images.comparator.interface import Comparator
+from models.images.comparator.scorer import Scorer
 from models.images.comparator.siamese import Siamese, TowerSiamese
 
 
@@ -19,8 +20,17 @@ class AttributesConfig(Question):
     attributes: Sequence[ComparatorConfig]
 
 
+def made(configs: Sequence[ComparatorConfig]) -> Sequence[Siamese | Scorer]:
+    """Return comparators of one kind, which share an encoder."""
+    if configs[0].kind == "scorer":
+        whole = Scorer(configs[0], attributes=len(configs))
+        return [whole, *(Scorer(own, whole, place) for place, own in enumerate(configs[1:], 1))]
+    trunk = TowerSiamese(configs[0]) if configs[0].base else Siamese(configs[0])
+    return [trunk, *(type(trunk)(own, trunk) for own in configs[1:])]
+
+
 class Attributes(Comparator):
-    """Siamese comparators, one for each attribute, of images that are encoded once for all of them.
+    """Siamese comparators, or scorers, one for each attribute, of images that are encoded once for all of them.
 
     Each is a comparator of its own (`of`), with its head, references, scale and regressions; they share the encoder.
     Of the whole, `compare`, `score` and `rank` answer by the first one.
@@ -31,10 +41,10 @@ class Attributes(Comparator):
 
     def __init__(self, configs: Sequence[ComparatorConfig]):
         names = [each.attribute for each in configs]
-        if len(configs) < 2 or len(set(names)) < len(names):
-            raise ValueError(f"attributes are {names}; give two or more, each once")
-        first = TowerSiamese(configs[0]) if configs[0].base else Siamese(configs[0])
-        heads = [first, *(type(first)(own, first) for own in configs[1:])]
+        alike = len({(each.kind, each.base) for each in configs}) == 1
+        if len(configs) < 2 or len(set(names)) < len(names) or not alike:
+            raise ValueError(f"attributes are {names}; give two or more, each once, of one kind and base")
+        first, *_ = heads = made(configs)
         about = {name: getattr(first.config, name) for name in ("size", "channels", "fit")}
         own = [each.config for each in heads]
         super().__init__(AttributesConfig(**about, attribute=", ".join(names), attributes=own))

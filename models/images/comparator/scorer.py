@@ -19,27 +19,34 @@ class Scorer(Comparator):
     """A convolutional encoder that predicts an image's score, and answers pairs from two scores by Davidson's model.
 
     Encodings are (U, 2): the score, in standard deviations of the training scores from their mean, and the logarithm of
-    its standard error.
+    its standard error. With a `trunk`, its network is used: of A attributes encodings are (U, 2 A), and each scorer
+    takes the two at its `place`.
     """
 
     family = "comparator"
     config: ComparatorConfig
 
-    def __init__(self, config: ComparatorConfig):
+    def __init__(self, config: ComparatorConfig, trunk: "Scorer | None" = None, place: int = 0, attributes: int = 1):
         super().__init__(config)
-        self.encoder = image_encoder(config)
-        self.head = nn.Linear(config.width, 2)
+        self.encoder: nn.Module = trunk.encoder if trunk else image_encoder(config)
+        self.head: nn.Linear = trunk.head if trunk else nn.Linear(config.width, 2 * attributes)
+        self.place = place
         self.log_discrimination = nn.Parameter(torch.zeros(()))
         self.tie = nn.Parameter(torch.zeros(()))
 
     def encode(self, images: Tensor) -> Tensor:
-        """Return scores and the logarithms of their standard errors (U, 2) of images (U, C, S, S)."""
-        mean, log_error = self.head(self.encoder(pixels(images))).unbind(1)
-        return torch.stack([mean, log_error.clamp(LEAST_LOG_ERROR, MOST_LOG_ERROR)], 1)
+        """Return scores and the logarithms of their standard errors (U, 2 A) of images (U, C, S, S)."""
+        mean, log_error = self.head(self.encoder(pixels(images))).unflatten(1, (-1, 2)).unbind(2)
+        return torch.stack([mean, log_error.clamp(LEAST_LOG_ERROR, MOST_LOG_ERROR)], 2).flatten(1)
+
+    def own(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the scores and the logarithms of their errors (U,) in encodings (U, 2 A) that are this attribute's."""
+        return encoded[:, 2 * self.place], encoded[:, 2 * self.place + 1]
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
         """Return logits (P, 3) by Davidson's model of the two scores."""
-        half = self.log_discrimination.exp() / 2 * (encoded[first, 0] - encoded[second, 0])
+        mean, _ = self.own(encoded)
+        half = self.log_discrimination.exp() / 2 * (mean[first] - mean[second])
         return torch.stack([half, -half, self.tie.expand_as(half)], -1)
 
     def goals(self, scores: Tensor, errors: Tensor | None) -> Tensor:
@@ -48,19 +55,19 @@ class Scorer(Comparator):
         return (scores - centre).float() / spread
 
     def score_loss(self, encoded: Tensor, known: Tensor) -> Tensor:
-        """Return the loss (U,) of encodings (U, 2) for known scores (U,), standardised as encodings are.
+        """Return the loss (U,) of encodings (U, 2 A) for known scores (U,), standardised as encodings are.
 
         It is a normal distribution's negative log-likelihood, weighed by a power of its variance so that images that
         are hard at first are not given up (Seitzer et al. 2022).
         """
-        mean, log_error = encoded.float().unbind(1)
+        mean, log_error = self.own(encoded.float())
         nats = (known - mean).square() * (-2 * log_error).exp() / 2 + log_error
         return nats * (2 * SHARE_OF_VARIANCE * log_error.detach()).exp()
 
     def estimates(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores (U,) on the user's scale and their information (U,) from encodings (U, 2)."""
+        """Return scores (U,) on the user's scale and their information (U,) from encodings (U, 2 A)."""
         centre, spread = self.standard
-        mean, log_error = encoded.double().cpu().unbind(1)
+        mean, log_error = self.own(encoded.double().cpu())
         return centre + spread * mean, (-2 * log_error).exp() / spread**2
 
     @property

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from common.config import Section
 from models.images import tower_size
+from models.images.inputs import folded
 from pipelines.engine.config import BaseConfig, LoadedData, Training
 
 
@@ -49,8 +50,8 @@ class Data(LoadedData):
     attributes: tuple[Annotated[str, Field(pattern=r"^\w[\w -]*$")], ...] = Field(  # files are named by them
         (),
         exclude_if=lambda names: not names,  # so that data prepared before keep their folders
-        description="what one siamese model ranks by: columns of scores, or what a column `attribute` of a table says "
-        "of each row; empty: one attribute",
+        description="what one siamese or scorer ranks by: columns of scores, or what a column `attribute` says of each "
+        "row; empty: one attribute",
     )
     theta: float | None = Field(None, ge=0, description="largest difference of similar scores; null: the source's")
     folds: int = Field(5, ge=3, description="parts that groups are split into: a test, a validation, the others train")
@@ -85,7 +86,7 @@ class Data(LoadedData):
             if value and (key != "source" or value in ("digits", "photos")):
                 other = "give a table of your own" if key == "source" else "leave it out"
                 raise ValueError(f"data.{key}={value} is of one attribute; {other}, or leave data.attributes out")
-        if len({name.lower() for name in names}) < len(names):  # files are named by them
+        if len({folded(name) for name in names}) < len(names):  # which are the same rows, and files are named by them
             raise ValueError(f"data.attributes=[{','.join(names)}] names one twice; give each once")
         if self.fit != "crop" and self.source in ("digits", "photos"):
             raise ValueError(f"data.fit={self.fit} does nothing for {self.source}, which are squares; leave it out")
@@ -239,7 +240,7 @@ class Config(BaseConfig):
     @model_validator(mode="after")
     def _training_fits_the_model(self) -> "Config":
         kind, names = self.model.kind, self.data.attributes
-        if len(names) > 1 and kind != "siamese":
+        if len(names) > 1 and kind == "vlm":
             raise ValueError(f"model.kind={kind} takes one attribute: give data.attributes=[{names[0]}], a run each")
         if self.training.projector_rate != 1 and not self.model.lora:
             way = "is for a projector that trains beside adapters; set model.lora=true, or leave it out"

@@ -22,7 +22,7 @@ from pipelines.run.folder import Run
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.config import Config
 
-MOST_LEVELS = 20  # different scores, into which the regressions over a tower sort images; none where there are more
+MOST_LEVELS = 20  # different scores, into which predictors sort images; none do where there are more
 
 
 def make_model(config: Config, comparisons: data.Comparisons, *others: data.Comparisons) -> Comparator:
@@ -36,28 +36,25 @@ def make_model(config: Config, comparisons: data.Comparisons, *others: data.Comp
     with as_user_error("model: "):
         if model.kind == "vlm":
             built: Comparator = _vlm(config, question)
-        elif model.kind == "scorer":
-            built = scorer_for(config, comparisons)
         else:
-            each = [_siamese(config, found) for found in (comparisons, *others)]
+            each = [_sizes(config, found, model.kind) for found in (comparisons, *others)]
             built = build({"attributes": each} if others else each[0])
-    if model.kind == "scorer":
-        return built
     for view, found in zip(built.views.values(), (comparisons, *others), strict=True):
         check_unseen(model.base, found)
-        view.reference_images.copy_(torch.from_numpy(found.images[found.references]).movedim(-1, 1))
-        view.reference_scores.copy_(torch.from_numpy(found.scores[found.references]))
+        references = found.references[: view.config.references]  # a scorer has none
+        view.reference_images.copy_(torch.from_numpy(found.images[references]).movedim(-1, 1))
+        view.reference_scores.copy_(torch.from_numpy(found.scores[references]))
         view.prior.copy_(prior(found))
         if isinstance(view, TowerSiamese) and view.config.levels:
             view.levels.copy_(view.prior.unique())
     return built
 
 
-def _siamese(config: Config, comparisons: data.Comparisons) -> dict[str, object]:
-    """Return the fields of `models.images.comparator.config.ComparatorConfig` of a siamese comparator."""
-    model, question = config.model, {"kind": "siamese", **_question(config, comparisons)}
-    if not model.base:
-        return {**question, **_convolutional(config, comparisons)}
+def _sizes(config: Config, comparisons: data.Comparisons, kind: str) -> dict[str, object]:
+    """Return the fields of `models.images.comparator.config.ComparatorConfig` of a siamese comparator or a scorer."""
+    model, question = config.model, {"kind": kind, **_question(config, comparisons)}
+    if kind == "scorer" or not model.base:
+        return {**question, **_convolutional(config, comparisons), **({"references": 0} if kind == "scorer" else {})}
     sizes = {"layers": 2, "base": model.base, "tune": model.tune or "head", **_given(config)}
     sizes["supports"] = min(len(comparisons.parts["train"]), MOST_IMAGES)
     different = len(prior(comparisons).unique())
@@ -96,8 +93,7 @@ def check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
 
 def scorer_for(config: Config, comparisons: data.Comparisons) -> Scorer:
     """Return an untrained scorer with the encoder of a siamese comparator for these images."""
-    fields = {**_question(config, comparisons), "references": 0, **_convolutional(config, comparisons)}
-    found = build({"kind": "scorer", **fields})
+    found = build(_sizes(config, comparisons, "scorer"))
     assert isinstance(found, Scorer)
     found.prior.copy_(prior(comparisons))
     return found

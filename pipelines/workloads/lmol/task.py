@@ -1,6 +1,7 @@
 """The task of training a comparator: both orders of every pair, and a loss that is right for unselected pairs."""
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -60,10 +61,12 @@ class ComparisonTask(Task):
         encoded = self._encoded() if self.model.frozen else None
         targets = [likely for own in self.sets if (likely := self._likely(own)) is not None]
         known = None
-        if isinstance(self.model, Scorer | LevelComparator):
-            errors = self.comparisons.errors
-            doubt = None if errors is None else torch.from_numpy(errors)[used]
-            known = self.model.goals(self._known(torch.arange(len(used)), self.comparisons), doubt).to(home)
+        self.scorers = [each for each in self.model.views.values() if isinstance(each, Scorer | LevelComparator)]
+        if self.scorers:
+            doubts = [None if own.errors is None else torch.from_numpy(own.errors)[used] for own in self.sets]
+            scores = [self._known(torch.arange(len(used)), own) for own in self.sets]
+            each = zip(self.scorers, scores, doubts, strict=True)
+            known = torch.stack([view.goals(score, doubt) for view, score, doubt in each], 1).to(home)
         self.train = Pairs(
             images,
             parts["train"],
@@ -153,8 +156,9 @@ class ComparisonTask(Task):
                 "accuracy (of faces scored by people, 32 instead of 224 took Pearson's correlation from 0.82 to 0.77); "
                 f"give data.size={tower.sight.size}"
             )
-        told = dict.fromkeys(note for own in self.sets for note in own.facts.get("columns", []))
-        notes += [f"{source}: {note}" for note in told]
+        told = [(note, own.attribute) for own in self.sets for note in own.facts.get("columns", [])]
+        of_all = {note for note, times in Counter(note for note, _ in told).items() if times == len(self.sets)}
+        notes += dict.fromkeys(f"{source}: {note if note in of_all else f'{name}: {note}'}" for note, name in told)
         aside = {name: why for own in self.sets for name, why in own.facts.get("quarantined", {}).items()}
         notes += [f"set aside: {name}: {reason}" for name, reason in list(aside.items())[:NAMED]]
         if len(aside) > NAMED:
@@ -178,9 +182,10 @@ class ComparisonTask(Task):
         right = (one.softmax(-1) + other.softmax(-1)).argmax(-1) == batch["label"]
         value = nats + self.config.training.consistency * divergence
         metrics = {"accuracy": right.float().sum(), "answer_loss": nats.sum(), "order_loss": divergence.sum()}
-        if isinstance(self.model, Scorer | LevelComparator):
-            off = self.model.score_loss(told, batch["known"])
-            wrong = (off[batch["first"]] + off[batch["second"]]) / 2
+        if self.scorers:
+            each = zip(self.scorers, batch["known"].unbind(1), strict=True)
+            off, about = torch.stack([view.score_loss(told, known) for view, known in each]), batch.get("attribute", 0)
+            wrong = (off[about, batch["first"]] + off[about, batch["second"]]) / 2
             value, metrics = value + wrong, {**metrics, "score_loss": wrong.sum()}
         return Loss(value.sum(), len(nats), metrics)
 

@@ -110,6 +110,52 @@ def test_sixteen_bits_whose_zero_is_white_are_turned_over_as_eight_bits_are():
         assert (found[..., 0] == 255 - values).all()
 
 
+def test_grey_floats_are_shares_of_1_or_of_the_largest_that_a_tiff_states_and_else_refused(tmp_path):
+    known = np.asarray(picture())[..., 0].astype(np.float32)
+
+    def tiff(values, tags=(), **options):
+        return encoded(Image.fromarray(values), "TIFF", tiffinfo=dict(tags), **options)
+
+    (tmp_path / "a.pfm").write_bytes(b"Pf\n32 32\n-1.0\n" + (known[::-1] / 255).tobytes())
+    states = {341: 255.0}, {341: 0.5}, {341: 2.0}
+    given = [tiff(known / 255), tiff(known / 255, compression="tiff_lzw"), tmp_path / "a.pfm", tiff(known, states[0])]
+    for each in (*given, tiff(known / 255, states[1]), tiff(known * (2 / 255), states[2])):
+        found = image_files.decode(each, 32, LIMIT)
+        assert (found == known[..., None]).all()
+    turned = image_files.decode(tiff(known / 255, {274: 3}), 32, LIMIT)
+    assert (turned[..., 0] == known[::-1, ::-1]).all()
+    negative = tiff(known / 255).replace(b"\x06\x01\x03\0\x01\0\0\0\x01\0", b"\x06\x01\x03\0\x01\0\0\0\0\0")
+    assert (image_files.decode(negative, 32, LIMIT)[..., 0] == 255 - known).all()
+    for wrong in (known, -known / 255, known * np.nan):
+        ends = f"{wrong.min():g} to {wrong.max():g}"
+        assert refusal(tiff(wrong)) == f"floats from {ends} have no known range; save 16 bits, or floats from 0 to 1"
+    assert refusal(tiff(known)[:-9]).startswith("damaged")
+
+
+def test_a_tiff_of_pixels_that_pillow_has_no_mode_for_is_said_to_be_one(tmp_path):
+    colours = encoded(picture(), "TIFF")
+    eight, floats = ((b"\x02\x01\x03\0\x03\0\0\0", b"\x53\x01\x03\0\x03\0\0\0")[n] for n in (0, 1))
+    assert colours.count(eight) == 1
+    (tmp_path / "a.tif").write_bytes(colours.replace(eight, floats))  # its bits a channel are their format
+    for source in (tmp_path / "a.tif", b"MM\0*" + bytes(50)):
+        assert refusal(source) == ("a TIFF, but damaged or of coloured floats; save 8 or 16 bits a channel")
+
+
+@pytest.mark.parametrize(("most", "kind"), [(65535, ">u2"), (4095, ">u2"), (255, "u1"), (100, "u1")])
+def test_the_levels_of_a_pgm_are_shares_of_its_largest(most, kind):
+    levels = np.linspace(0, most, 32 * 32).round().astype(kind).reshape(32, 32)
+    found = image_files.decode(f"P5\n32 32\n{most}\n".encode() + levels.tobytes(), 32, LIMIT)
+    assert np.abs(found[..., 0] - levels / most * 255).max() <= 0.51
+
+
+@pytest.mark.parametrize("sides", [(3000, 8), (8, 3000), (1025, 16), (1023, 16), (1024, 16)])
+def test_a_very_long_image_is_padded_to_a_line(sides):
+    found = image_files.decode(encoded(Image.new("RGB", sides)), 32, LIMIT, "pad")
+    line = found if sides[0] > sides[1] else found.swapaxes(0, 1)
+    assert (line[15:16] == 0).all() or (line[16:17] == 0).all()
+    assert (line == 255).all((1, 2)).sum() == 31
+
+
 def test_transparent_parts_are_white_in_every_mode():
     image = np.zeros((32, 32, 4), np.uint8)
     image[:, 16:, 3] = 255  # the left half is transparent black, the right half opaque black
@@ -236,7 +282,9 @@ def test_what_is_no_image_is_refused_by_what_it_is(tmp_path):
     assert refusal(tmp_path) == "there is no such file"
     os.mkfifo(tmp_path / "pipe")
     assert refusal(tmp_path / "pipe") == "there is no such file"
-    assert "no known range" in refusal(encoded(Image.fromarray(np.zeros((32, 32), np.float32)), "TIFF"))
+    assert "whole numbers of 32 bits) have no known range" in refusal(
+        encoded(Image.fromarray(np.zeros((32, 32), np.int32)), "TIFF")
+    )
 
 
 def near_duplicates(squares):

@@ -19,6 +19,7 @@ from models import io
 from pipelines.server.limits import Limits
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.config import Config
+from pipelines.workloads.lmol.sources.finding import by_attribute
 from tests import towers
 from tests.server.test_server import ask, served
 from tests.stages import export, refused, stage
@@ -75,6 +76,9 @@ def trained(made):
     done = succeeded(stage(made, "train.py", *WORDS, BOTH))
     assert "texture of images of made" in done.stdout
     assert "brightness of images of made" in done.stdout
+    for name in ("texture", "brightness"):  # what is not the same of both says of which it is
+        assert done.stdout.count(f"made: {name}: no image has two ratings, so the standard error") == 1
+    assert done.stdout.count("made: image is read from the column 'file'") == 1
     succeeded(stage(made, "evaluate.py", *LMOL))
     return made
 
@@ -102,6 +106,30 @@ def test_each_head_learns_its_own_attribute(trained):
         own, others = (spearmanr(given, [known[each][image] for image in both])[0] for each in (name, other))
         assert own > 0.7
         assert own > others + 0.3
+
+
+@pytest.mark.slow
+def test_a_scorer_learns_each_attribute_in_one_pass_and_resumes_to_the_same_bits(made):
+    words = [*WORDS, BOTH, "model.kind=scorer", "training.schedule=constant", "training.steps=240", "--name"]
+    succeeded(stage(made, "train.py", *words, "scorer"))
+    succeeded(stage(made, "train.py", *words, "cut-scorer", "training.steps=120"))
+    succeeded(stage(made, "train.py", *LMOL, "--name", "cut-scorer", "--resume", "training.steps=240"))
+    assert weights(made / "runs/lmol/cut-scorer") == weights(made / "runs/lmol/scorer")
+    shutil.rmtree(made / "runs/lmol/cut-scorer")
+    succeeded(stage(made, "evaluate.py", *LMOL, "--name", "scorer"))
+    for name, other in (("texture", "brightness"), ("brightness", "texture")):
+        found = json.loads((made / f"runs/lmol/scorer/evaluations/test-{name}.json").read_text())
+        assert found["pearson"] > 0.7
+        assert found["coverage"] > 0.8
+        with (made / "made/scores.csv").open() as file:
+            known = {row["file"]: row for row in csv.DictReader(file) if row[name] and row[other]}
+        (answer,) = (io.load(made / "runs/lmol/scorer/model/best").rank(made / "made", attribute=name),)
+        rows = [row for row in answer["ranking"] if (file := row["image"].rpartition("/")[2]) in known]
+        assert all(row["score"] == row["scores"][name] for row in rows)
+        for by, least in ((name, 0.7), (other, -1)):
+            told = [float(known[row["image"].rpartition("/")[2]][by]) for row in rows]
+            assert least < spearmanr([row["score"] for row in rows], told)[0] < (1 if least > 0 else 0.4)
+    succeeded(export("onnx", "runs/lmol/scorer", folder=made))
 
 
 def test_the_note_on_few_images_says_of_which_attribute(tmp_path):
@@ -201,6 +229,18 @@ def test_one_attribute_is_what_it_was(made):
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+def test_columns_of_attributes_are_found_whatever_their_case_and_spaces(tmp_path):
+    rows = [[f"{n}.png", str(n % 3), str(9 - n % 5), ".1"] for n in range(9)]
+    write(tmp_path / "scores.csv", ("file", "Visual Beauty", "visual-texture", "std"), *rows)
+    by_exact, by_words = (
+        by_attribute(tmp_path / "scores.csv", {}, names)
+        for names in (["Visual Beauty", "visual-texture"], ["visual_beauty", "Visual Texture"])
+    )
+    assert [each.scores for each in by_words] == [each.scores for each in by_exact]
+    assert by_words[0].scores == {row[0]: row[1] for row in rows}
+    assert [each.errors for each in by_words] == [each.errors for each in by_exact]
+
+
 def test_an_image_without_a_score_gives_no_pairs_for_that_attribute_alone(made, tmp_path):
     config = section(made / "made", attributes=["texture", "brightness"])
     facts = data.prepare(config, tmp_path)
@@ -280,13 +320,13 @@ def test_pairs_to_ask_about_go_on_in_the_form_of_their_table(made, tmp_path):
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["model.kind=scorer"], "model.kind=scorer takes one attribute: give data.attributes=[texture]"),
         (["model.kind=vlm"], "model.kind=vlm takes one attribute: give data.attributes=[texture]"),
         (["data.source=digits"], "data.source=digits is of one attribute"),
         (["data.columns.score=texture"], "data.columns.score=texture is of one attribute"),
         (["data.attributes=[texture,gloss]"], "has no score in 'gloss'; it has file, texture, brightness"),
         (["data.attributes=[texture,../up]"], "data.attributes"),
         (["data.attributes=[texture,texture]"], "each once"),
+        (["data.attributes=[visual texture,Visual_texture]"], "names one twice; give each once"),
     ],
 )
 def test_what_takes_one_attribute_says_what_to_type(made, words, text):

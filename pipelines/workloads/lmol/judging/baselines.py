@@ -32,12 +32,11 @@ from models.images.regressions import MOST_IMAGES, distances
 from models.images.texture import coarse, texture
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES, Comparisons, Images
-from pipelines.workloads.lmol.model import scorer_for
+from pipelines.workloads.lmol.model import MOST_LEVELS, scorer_for
 from pipelines.workloads.lmol.pairs import label
 from pipelines.workloads.lmol.training.batches import Pairs
 
 SHARPNESS = "sharpness rule"
-FEW_SCORES = 20  # up to this many different scores can be the classes of a classifier
 AT_ONCE = 512  # images encoded by the network
 
 Maker = Callable[[], Any]  # makes an untrained model of scikit-learn
@@ -108,7 +107,7 @@ def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) 
     close = [k for k in (1, 5, 15) if k <= len(train)]
     nearest: list[Maker] = [partial(KNeighborsRegressor, k, metric="precomputed") for k in close]
     support: list[Maker] = [partial(SVR, C=c, kernel="precomputed") for c in (1.0, 10.0)]
-    if len(np.unique(comparisons.scores[train])) <= min(FEW_SCORES, len(train) // 2):
+    if len(np.unique(comparisons.scores[train])) <= min(MOST_LEVELS, len(train) // 2):
         nearest += [partial(KNeighborsClassifier, k, metric="precomputed") for k in close[:2]]
         support.append(partial(SVC, C=10.0, kernel="precomputed"))
     ways: dict[str, list[Maker]] = {

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from common.errors import UserError
-from models.images.inputs import ENDINGS, shown_in
+from models.images.inputs import ENDINGS, folded, shown_in
 from pipelines.workloads.lmol.sources import packed
 from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, USUAL, WHOLE, layout_of, lists_in, plain, rows_of
 from pipelines.workloads.lmol.sources.scores import SCALE, number
@@ -145,35 +145,37 @@ def by_attribute(
     about = next((name for name in header if plain(name) == "attribute" and name not in named), "")
     spread = {name for name in header if plain(name) in USUAL["std"]} - {*given.values()}
     usual = next((name for each in USUAL["score"] for name in header if plain(name) == each), None)
+
+    def column_of(name: str) -> str:
+        """Return the column of scores that is called so, or else nearly so; "" if there is none."""
+        alike = [each for each in header if folded(each) == folded(name) and each not in given.values()]
+        likely = [each for each in alike if (each == name and not word) or _holds_scores(each, rows)]
+        return min(likely, key=lambda each: each != name, default="")
+
     # A word is a column of scores, or what rows are about, or else only what the table's scores are called.
     if word and "score" not in given:
-        alike = (name for name in header if _folded(name) == _folded(word) and name not in given.values())
-        named = sorted((name for name in alike if _holds_scores(name, rows)), key=lambda name: name != word)[:1]
-        named = named or [word for _, row in rows if about and _folded(row[about]) == _folded(word)][:1]
+        spoken = any(about and folded(row[about]) == folded(word) for _, row in rows)
+        named = [word] if spoken or column_of(word) else []
     if not named:
-        kinds = sorted({_folded(row[about]): row[about] for _, row in rows if about and row[about]}.values())
+        kinds = sorted({folded(row[about]): row[about] for _, row in rows if about and row[about]}.values())
         if len(kinds) > 1:
             each = f"data.attribute={kinds[0]}, or in training data.attributes=[{','.join(kinds)}]"
             raise UserError(f"{table}: the column {about} has rows about {len(kinds)} attributes; give {each}")
         return [read_table(table, columns, root, rows)]
-    found = []
-    for name in named:
-        if is_column := name in header and (not word or _holds_scores(name, rows)):
-            other = {*named} - {name} | (set() if word and usual in (name, None) else spread)  # of the usual scores
-            own = [(n, {k: v for k, v in row.items() if k not in other}) for n, row in rows if row[name] or word]
+    found, columns_of = [], {name: column_of(name) for name in named}
+    for name, column in columns_of.items():
+        if column:
+            # Other attributes, and what is of the usual scores, are left out.
+            other = {*columns_of.values()} - {column} | (set() if word and usual in (column, None) else spread)
+            own = [(n, {k: v for k, v in row.items() if k not in other}) for n, row in rows if row[column] or word]
         else:
-            its = [(line, row) for line, row in rows if about and _folded(row[about]) == _folded(name)]
+            its = [(line, row) for line, row in rows if about and folded(row[about]) == folded(name)]
             own = [(line, {k: v for k, v in row.items() if k != about}) for line, row in its]
         if not own:
             also = f", and no row whose {about} is that" if about else ""
             raise UserError(f"data.attributes: {table} has no score in {name!r}{also}; it has {', '.join(header)}")
-        found.append(read_table(table, {**given, **({"score": name} if is_column else {})}, root, own))
+        found.append(read_table(table, {**given, **({"score": column} if column else {})}, root, own))
     return found
-
-
-def _folded(name: str) -> str:
-    """Return an attribute's name without case, spaces and signs, but with the letters of all alphabets."""
-    return re.sub(r"[\W_]", "", name.casefold()) or name
 
 
 def _holds_scores(name: str, rows: Rows) -> bool:

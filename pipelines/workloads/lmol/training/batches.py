@@ -30,7 +30,7 @@ class Pairs:
         workers: int = 0,
     ):
         self.images, self.pairs, self.encoded = images, pairs.cpu(), encoded  # (N, C, S, S), (P, 3), (N, ...)
-        self.known, self.targets = known, targets  # (N,) scores; (P, 3) probabilities of the answers
+        self.known, self.targets = known, targets  # (N, ...) scores; (P, 3) probabilities of the answers
         self.device = images.device if isinstance(images, Tensor) and not workers else torch.device("cpu")
         self.workers = workers
         self.shift, self.ways, self.key, self.size = shift, 8 if turn else 2 if mirror else 1, key, len(pairs)
@@ -39,8 +39,8 @@ class Pairs:
     def batch(self, items: Tensor) -> dict[str, Tensor]:
         """Return first and second (b,), rows of images (U, C, S, S) or of encoded (U, ...), and label (b,).
 
-        Each different image of the batch is in it once; numbers (U,) tell images and their views apart. Known (U,) are
-        their scores, target (b, 3) the probabilities of the answers, and attribute (b,) what is asked, if given.
+        Each different image of the batch is in it once; numbers (U,) tell images and their views apart. If given, known
+        (U, ...) are their scores, target (b, 3) the probabilities of the answers, and attribute (b,) what is asked.
         """
         first, second, label, *about = self.pairs[items].T
         # Computed on the CPU, where the pairs are, so as not to wait for the device.

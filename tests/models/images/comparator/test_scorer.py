@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from models import io
@@ -40,6 +41,34 @@ def test_the_loss_is_least_for_the_right_score_and_error():
     encoded = torch.tensor([[1.0, math.log(0.5)]], requires_grad=True)
     model.score_loss(encoded.expand(4000, 2), known).mean().backward()
     assert encoded.grad.abs().max() < 0.03
+
+
+def test_scorers_of_several_attributes_share_a_network_and_each_has_its_own_numbers(tmp_path):
+    torch.manual_seed(1)
+    model = build({"attributes": [{"kind": "scorer", **SMALL, "attribute": name} for name in "ab"]}).eval()
+    for view in model.views.values():
+        view.prior.copy_(torch.linspace(0, 11, QUANTILES))
+        view.fit_scale()
+    one, other = model.views.values()
+    encoded = model.encode(pictures(5))
+    assert encoded.shape == (5, 4)
+    assert torch.equal(encoded, other.encode(pictures(5)))
+    assert one.encoder is other.encoder
+    known = torch.zeros(5)
+    for view, columns in ((one, [0, 1]), (other, [2, 3])):
+        alone = scorer()
+        found = encoded[:, columns]
+        torch.testing.assert_close(view.estimates(encoded), alone.estimates(found))
+        torch.testing.assert_close(view.score_loss(encoded, known), alone.score_loss(found, known))
+        torch.testing.assert_close(
+            view.compare_encoded(encoded, *some_pairs(9, 5)), alone.compare_encoded(found, *some_pairs(9, 5))
+        )
+    io.save(model, tmp_path)
+    again = io.load(tmp_path)
+    for name in "ab":
+        torch.testing.assert_close(again.of(name).score(pictures(5)), model.of(name).score(pictures(5)))
+    with pytest.raises(ValueError, match="of one kind and base"):
+        build({"attributes": [{"kind": kind, **SMALL, "attribute": kind} for kind in ("scorer", "siamese")]})
 
 
 def test_a_saved_scorer_gives_the_same_scores(tmp_path):

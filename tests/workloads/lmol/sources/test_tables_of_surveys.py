@@ -44,6 +44,13 @@ def test_labels_in_german_and_by_signs_are_read(tmp_path, header, labels):
     assert [label for *_, label in found.pairs] == [FIRST, SECOND, SIMILAR]
 
 
+@pytest.mark.parametrize("who", ["Voter", "voter_id", "participant", "Participant ID"])
+def test_who_voted_is_who_answered(tmp_path, who):
+    rows = [("a.png", "b.png", "left", "ann"), ("b.png", "a.png", "right", "bob")]
+    found = read_table(table(tmp_path / "votes.csv", ("left", "right", "choice", who), *rows), {})
+    assert found.answered_by == ["ann", "bob"]
+
+
 def test_labels_that_may_be_names_or_sides_are_refused(tmp_path):
     folder(tmp_path, {"1.png": "1", "2.png": "2"})
     said = refusal(votes(tmp_path, ("1.png", "2.png", "2"), ("2.png", "1.png", "1")))
