@@ -65,13 +65,11 @@ def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
 
 def _records(table: Table) -> bytes:
     """The rows of a table: fingerprint, 0, multiplier, weights with 128 added."""
-    rows, width = table.weights.shape
-    records = np.zeros((rows, 4 + width), np.uint8)
-    columns = {"fingerprint": ("u1", slice(0, 1)), "multiplier": ("<u2", slice(2, 4))}
-    for name, (kind, place) in columns.items():
-        records[:, place] = np.frombuffer(_stored(kind, getattr(table, name), name), np.uint8).reshape(rows, -1)
-    records[:, 4:] = np.frombuffer(_stored("u1", table.weights + 128, "memory"), np.uint8).reshape(rows, width)
-    return records.tobytes()
+    padded = np.stack([table.fingerprint, np.zeros_like(table.fingerprint)], 1)
+    columns = [("u1", padded, "fingerprint"), ("<u2", table.multiplier, "multiplier")]
+    columns += [("u1", table.weights + 128, "memory")]
+    stored = [np.frombuffer(_stored(*column), np.uint8).reshape(len(padded), -1) for column in columns]
+    return np.concatenate(stored, 1).tobytes()
 
 
 def pack_vocabulary(tokenizer: Described) -> bytes:
@@ -113,10 +111,8 @@ def pack_vocabulary(tokenizer: Described) -> bytes:
     for token, text in enumerate(texts):
         if len(text) == 1:
             tokens_of_bytes[text[0]] = token
-    arrays: dict[str, np.ndarray | list[tuple[int, int, int]]]
-    arrays = {"bytes": tokens_of_bytes, "merges": merges, "starts": starts}
-    parts = [struct.pack("<HHI", len(names), len(merges), starts[-1])]
-    parts += [_stored("<u2", values, what) for what, values in arrays.items()]
+    parts = [struct.pack("<HHI", len(names), len(merges), starts[-1]), _stored("<u2", tokens_of_bytes, "bytes")]
+    parts += [_stored("<u2", merges, "merges"), _stored("<u2", starts, "starts")]
     body = b"".join([*parts, *texts])
     return _with_start(b"TTV1", 1, body + bytes(-len(body) % 4))
 

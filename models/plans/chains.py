@@ -11,7 +11,6 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
@@ -174,11 +173,18 @@ class Counts:
         return np.repeat(known, sizes), np.arange(sizes.sum()) + np.repeat(begins - skipped, sizes)
 
 
-class Known(Protocol):
-    """Counts by context."""
+class Apart:
+    """The counts of several texts with equal numbers of rows of keys."""
+
+    def __init__(self, counts: Sequence[Sequence[Counts]]):
+        self.counts = counts
 
     def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
-        """Add the counts of all tokens after each context to `dense` (N, V)."""
+        """Add the counts of all tokens after each context (N,) to `dense` (N, V), each text's to its own rows."""
+        parts = (np.split(each, len(self.counts)) for each in (dense, keys))
+        for counts, own, own_keys in zip(self.counts, *parts, strict=True):
+            for each in counts:
+                each.add_to(own, own_keys)
 
 
 EMPTY = Counts(np.zeros(0, np.int64), np.zeros(1, np.int64), np.zeros(0, np.int16), np.zeros(0, np.int32))
@@ -280,7 +286,7 @@ def layers(
     keys: np.ndarray,
     tokens: np.ndarray,
     num_tokens: int,
-    known: Sequence[Known],
+    known: Sequence[Counts | Apart],
     chosen: np.ndarray | None,
     rows: np.ndarray | None = None,
 ) -> Layers:

@@ -193,9 +193,8 @@ class _Names:
         low = word.lower()
         if any(map(str.isdigit, word)):
             digits = sum(map(str.isdigit, word))
-            known = (
-                (low in self.common and word[0].isalpha()) or (before, low) in self.common_pairs or before in STANDARDS
-            )
+            known = (low in self.common and word[0].isalpha()) or (before, low) in self.common_pairs
+            known = known or before in STANDARDS
             return None if known or (digits == len(re.sub("[.,/-]", "", word)) and digits <= PLAIN) else "<number>"
         if not word[0].isupper() or low in self.common or stem(low) in self.lower:
             return None

@@ -102,20 +102,6 @@ class Reader:
         return found
 
 
-class Apart:
-    """The counts of several texts with equal numbers of rows of keys."""
-
-    def __init__(self, counts: Sequence[Sequence[chains.Counts]]):
-        self.counts = counts
-
-    def add_to(self, dense: np.ndarray, keys: np.ndarray) -> None:
-        """Add the counts of all tokens after each context (N,) to `dense` (N, V), each text's to its own rows."""
-        parts = (np.split(each, len(self.counts)) for each in (dense, keys))
-        for counts, own, own_keys in zip(self.counts, *parts, strict=True):
-            for each in counts:
-                each.add_to(own, own_keys)
-
-
 class MixtureReader(Reader):
     """Documents read: their counts beside the model's, and the LSTM's state."""
 
@@ -161,7 +147,7 @@ class MixtureReader(Reader):
         parts = zip(*(reader._parts(np.array([END])) for reader in readers), strict=True)
         keys = chains.keys_of(*map(np.concatenate, parts))[:, : first.depth]
         network = torch.stack([reader.next for reader in readers])
-        return first.mixed(network, keys, [first.known, Apart([reader.summed() for reader in readers])])
+        return first.mixed(network, keys, [first.known, chains.Apart([reader.summed() for reader in readers])])
 
     @classmethod
     def go_on(cls, readers: "Sequence[MixtureReader]", tokens: Sequence[int]) -> None:
@@ -180,7 +166,7 @@ class MixtureReader(Reader):
         self.recent = [chains.added(self.recent)] if len(self.recent) > 1 else self.recent
         return self.recent
 
-    def mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Known]) -> Tensor:
+    def mixed(self, network: Tensor, keys: np.ndarray, counts: Sequence[chains.Counts | chains.Apart]) -> Tensor:
         """Mix the LSTM's log-probabilities (B, V) with the counts of contexts, by their keys.
 
         A text depends on itself alone: it has its own products, and sums over rows of the same length in any batch.

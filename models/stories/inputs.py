@@ -25,9 +25,8 @@ class StorySettings(Sampling, defaults={"top_k": 40}):
 
     @model_validator(mode="after")
     def _the_chip_has_it(self) -> "StorySettings":
-        if self.arithmetic == "integer" and (
-            self.top_p < 1 or not (self.temperature == 0 or 0.05 <= self.temperature <= 10)
-        ):
+        reached = self.temperature == 0 or 0.05 <= self.temperature <= 10
+        if self.arithmetic == "integer" and (self.top_p < 1 or not reached):
             given = f"top_p={self.top_p:g} and temperature={self.temperature:g} need arithmetic=float"
             raise ValueError(f"{given}: the chip's top_p is 1, and its temperature 0 or 0.05 to 10")
         return self

@@ -24,6 +24,7 @@ from models.stories.ngram_embedding import contexts
 from models.stories.tokens import END
 
 Array: TypeAlias = NDArray[np.int64]
+Past: TypeAlias = list[tuple[Array, Array]]  # keys and values of each layer
 
 NAT = 64  # a score or a scaled logit of 64 is one nat
 LARGEST_RESIDUAL = 2**22
@@ -131,9 +132,7 @@ class IntegerTransformer:
         """The size of one unit of a logit, in nats."""
         return 2.0**-self.post_logits / NAT
 
-    def logits(
-        self, tokens: Array, stories: Array | None = None, past: list[tuple[Array, Array]] | None = None
-    ) -> Array:
+    def logits(self, tokens: Array, stories: Array | None = None, past: Past | None = None) -> Array:
         """Integer logits (B, S, V) of what follows each of `tokens` (B, S); arguments as for `TinyTransformer`.
 
         With `past`, the keys and values (1, N, D) of each layer's last C positions, only the last of `tokens` (1, S) is
@@ -166,7 +165,7 @@ class IntegerTransformer:
         `choose` maps logits (V,) to a token; None is greedy. It works as a device does: only the keys and values of
         the last C positions are kept.
         """
-        past: list[tuple[Array, Array]] = [(np.zeros((1, 0, self.config.width), np.int64),) * 2 for _ in self.layers]
+        past: Past = [(np.zeros((1, 0, self.config.width), np.int64),) * 2 for _ in self.layers]
         choose = choose or (lambda logits: int(logits.argmax()))
         pending = [END, *prompt]
         recent: list[int] = []

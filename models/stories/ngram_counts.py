@@ -16,6 +16,7 @@ Shapes: B windows, S positions, V vocabulary, N tokens of a text, E entries, L e
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -172,9 +173,8 @@ def counted(tokens: np.ndarray, stories: np.ndarray, vocabulary: int) -> tuple[K
     codes = [code[0].numpy() for code, _ in hashes(torch.from_numpy(tokens.astype(np.int64))[None])]
     numbered, lowest = model.found(*model.flat(told)), model.levels[0].counts[:-1] + 1.0
     probability, orders = lowest / (lowest.sum() + vocabulary - len(lowest)), []
-    for level, code, (_, shorter, _), (contexts, pairs, _) in zip(
-        model.levels[1:], codes, numbered[:-1], numbered[1:], strict=True
-    ):
+    steps = zip(model.levels[1:], codes, pairwise(numbered), strict=True)
+    for level, code, ((_, shorter, _), (contexts, pairs, _)) in steps:
         there, place = np.flatnonzero(contexts >= 0), np.zeros(len(level.pairs), np.int64)
         place[pairs[there]] = there  # where each pair occurs
         row, counts, total = level.pairs // vocabulary, level.counts[:-1], level.totals[:-1]

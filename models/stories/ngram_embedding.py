@@ -47,9 +47,8 @@ class NgramMemory(nn.Module):
         self.rows = tuple(rows)
         self.followed_by = nn.ModuleList(nn.Embedding(vocabulary, width) for _ in rows)
         self.prior = nn.Parameter(torch.zeros(len(self.rows)))
-        for embedding in self.followed_by:
+        for number, (size, embedding) in enumerate(zip(rows, self.followed_by, strict=True)):
             nn.init.normal_(cast(nn.Embedding, embedding).weight, std=0.5 * width**-0.5)
-        for number, size in enumerate(rows):
             self.register_buffer(f"mean_{number}", torch.zeros(size, width))
             self.register_buffer(f"fingerprint_{number}", torch.zeros(size, dtype=torch.uint8))
         self.counted: list[Following] = []  # of the training text

@@ -92,10 +92,9 @@ def _attempt(function: Callable[[], T]) -> tuple[T | None, UserError | Stopped |
     """Return what a function returns, and the error it raises: as others are told, and as it is."""
     try:
         return function(), None, None
-    except (UserError, Stopped) as caught:
-        return None, caught, caught
     except Exception as caught:
-        return None, str(caught) or type(caught).__name__, caught
+        told = caught if isinstance(caught, UserError | Stopped) else str(caught) or type(caught).__name__
+        return None, told, caught
 
 
 def _raise(error: Exception | None, others: Sequence[UserError | Stopped | str | None]) -> None:

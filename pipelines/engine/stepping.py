@@ -2,7 +2,7 @@
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from accelerate import Accelerator
@@ -77,9 +77,7 @@ class Stepper:
             self.again(optimizer.step, tensors, optimizer.state)
         return True
 
-    def again(
-        self, change: Callable[[], object], tensors: Sequence[Tensor], state: MutableMapping[Tensor, object]
-    ) -> None:
+    def again(self, change: Callable[[], object], tensors: Sequence[Tensor], state: dict[Tensor, object]) -> None:
         """Call `change` of `tensors`, twice if memory runs out before it changes any. Raises HalfMadeError."""
         before, known = [tensor._version for tensor in tensors], set(state)
         for last in (False, True):

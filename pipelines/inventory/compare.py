@@ -46,9 +46,8 @@ def _examples(runs: Sequence[Found]) -> Iterator[str]:
     """Yield for each file of examples a table of mean paired differences from the first run."""
     first = runs[0]
     for path in sorted(first.run.evaluations.glob("*.csv")):
-        rows = [
-            [one.run.name, *cells] for one in runs[1:] for cells in _differences(path, one.run.evaluations / path.name)
-        ]
+        others = ((one.run.name, one.run.evaluations / path.name) for one in runs[1:])
+        rows = [[name, *cells] for name, other in others for cells in _differences(path, other)]
         if rows:
             yield aligned([[f"{path.stem}, by example", "figure", f"less {first.run.name}", "95 % interval"], *rows])
 

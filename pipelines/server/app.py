@@ -215,9 +215,8 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
         (document, schemas.Document, inputs.document is not None, "Fill a Word document with a plan, or read one."),
     ):
         endpoint.__annotations__["body"] = schemas.for_inputs(body, inputs)
-        app.post(f"/runs/{run.name}/{endpoint.__name__}", summary=summary, description=text, include_in_schema=offered)(
-            endpoint
-        )
+        path = f"/runs/{run.name}/{endpoint.__name__}"
+        app.post(path, summary=summary, description=text, include_in_schema=offered)(endpoint)
 
 
 def described(run: Answering) -> dict[str, Plain]:

@@ -144,9 +144,7 @@ def _bits_after_prompts(model: CharMixture, documents: Sequence[data.Text]) -> f
     return float(np.concatenate(nats).mean() * text.BITS_PER_NAT) if nats else None
 
 
-def _new_text(
-    training: Sequence[data.Text], documents: Sequence[data.Text], nats: np.ndarray
-) -> dict[str, float | None]:
+def _new_text(training: Sequence[data.Text], documents: Sequence[data.Text], nats: np.ndarray) -> dict[str, Plain]:
     """Return the share of characters outside pieces of training text, and their bits under the model's first row."""
     known, wanted = (
         "\0".join("".join(map(chr, each.tokens.astype(int) + FIRST)) for each in texts)

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from common.statistics import interval_around, ratio_half_width
 from common.text import MOST_CHARACTERS, ppmd_baseline, xz_rows
 from models.stories import rp2040
 from models.stories.inputs import StoryInput, StorySettings
+from models.stories.integer_transformer import IntegerTransformer
 from models.stories.ngram_counts import sequences
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
@@ -60,7 +61,8 @@ def evaluate(
     by_token = _token_nats(model, training[-MOST_COUNTED["tokens"] :], stories)
     by_character = _character_nats(training_text[-MOST_COUNTED["characters"] :], texts)
     ppmd, bits = ppmd_baseline(training_text, ["\n" + story for story in texts])
-    network = _network_nats(model, windows, stories.numbers, map_items)
+    networks: dict[str, TinyTransformer | IntegerTransformer] = {"float": model, "int8": quantize(model)}
+    network = {name: _network_nats(each, windows, stories.numbers, map_items) for name, each in networks.items()}
     nats = {**network, **by_token, **by_character, ppmd: bits / text.BITS_PER_NAT}
     read = (("tokens", len(training), by_token), ("characters", len(training_text), by_character))
     cut = {
@@ -72,9 +74,7 @@ def evaluate(
     if base := config.model.base:
         name, after = f"from {Path(base).name}", f", after the text of {base}, which n-grams have not seen"
         as_it_is = data.load_base(base).to(device)
-        nats[f"{base}, as it is"] = _by_story(
-            windows, stories.numbers, map_items, lambda batch: as_it_is(batch["tokens"], batch["stories"])
-        )
+        nats[f"{base}, as it is"] = _network_nats(as_it_is, windows, stories.numbers, map_items)
     prompts = [told.prompts[i % len(told.prompts)] for i in range(told.samples)]
     samples, _ = _told(config, model, prompts, told.sample_tokens)
     examples = {"story": list(range(len(texts))), "characters": stories.characters.tolist()}
@@ -101,29 +101,19 @@ def evaluate(
 
 
 def _network_nats(
-    model: TinyTransformer, windows: Windows, numbers: np.ndarray, map_items: MapItems
-) -> dict[str, np.ndarray]:
-    """Return the nats (n,) of each story's text under the network in float32, and in int8 as on the chip."""
-    integers = quantize(model)
-
-    def whole(batch: Mapping[str, Tensor]) -> Tensor:
-        logits = integers.logits(batch["tokens"].cpu().numpy(), batch["stories"].cpu().numpy()) * integers.nats
-        return torch.from_numpy(logits).to(batch["tokens"].device, torch.float32)
-
-    return {
-        "float": _by_story(windows, numbers, map_items, lambda batch: model(batch["tokens"], batch["stories"])),
-        "int8": _by_story(windows, numbers, map_items, whole),
-    }
-
-
-def _by_story(
-    windows: Windows, numbers: np.ndarray, map_items: MapItems, logits: Callable[[Mapping[str, Tensor]], Tensor]
+    model: TinyTransformer | IntegerTransformer, windows: Windows, numbers: np.ndarray, map_items: MapItems
 ) -> np.ndarray:
-    """Return the nats (n,) of each story's text, with every token predicted once."""
+    """Return the nats (n,) of each story's text under a network in floats or integers; each token is predicted once."""
 
     def nats(batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        with torch.autocast(batch["tokens"].device.type, enabled=False):  # whatever precision it was trained in
-            return {"nats": text.token_nats(logits(batch), batch["targets"]), "counted": text_only(batch)}
+        tokens, stories = batch["tokens"], batch["stories"]
+        with torch.autocast(tokens.device.type, enabled=False):  # whatever precision it was trained in
+            if isinstance(model, IntegerTransformer):
+                found = model.logits(tokens.cpu().numpy(), stories.cpu().numpy()) * model.nats
+                logits = torch.from_numpy(found).to(tokens.device, torch.float32)
+            else:
+                logits = model(tokens, stories)
+            return {"nats": text.token_nats(logits, batch["targets"]), "counted": text_only(batch)}
 
     found = map_items(windows, nats, WINDOWS_AT_ONCE)
     counted = found["counted"].numpy()
@@ -148,9 +138,7 @@ def _character_nats(training: str, stories: Sequence[str]) -> dict[str, np.ndarr
         return np.array([alphabet.get(character, OTHER) for character in "\n" + text])
 
     found = kneser_ney.baselines([numbered(training)], [numbered(story) for story in stories], len(alphabet) + 1)
-    return {
-        name.replace(",", " of characters,", 1): np.array([each.sum() for each in nats]) for name, nats in found.items()
-    }
+    return {name.replace(",", " of characters,", 1): np.array([*map(np.sum, own)]) for name, own in found.items()}
 
 
 def _bits(nats: np.ndarray, stories: HeldOut) -> float:

@@ -114,9 +114,8 @@ def _table_texts(files: Sequence[Path], source: str) -> Iterator[str | None]:
             raise UserError(f"data.source={source}: {path} is no Parquet file ({str(error)[:100]})") from error
         if "text" not in schema.names or schema.field("text").type not in (pyarrow.string(), pyarrow.large_string()):
             raise _no_text(source, str(path), schema.names)
-    batches = (
-        batch for path in files for batch in parquet.ParquetFile(path).iter_batches(ROWS_AT_ONCE, columns=["text"])
-    )
+    tables = map(parquet.ParquetFile, files)
+    batches = (batch for table in tables for batch in table.iter_batches(ROWS_AT_ONCE, columns=["text"]))
     return (text for batch in batches for text in batch["text"].to_pylist())
 
 

@@ -108,10 +108,8 @@ def _address(text: str, pieces: list[tuple[int, int]]) -> tuple[int, int] | None
             if certain or ({*kinds} - {"part", "place"} and not _is_ordinary(text[begin:there])):
                 return begin, _with_countries(text, posted.end(), pieces[at + 1 :])
         if kind == "place" and (text[here - 1] == "\n" or kinds[-MOST_PLACES:].count("place") == MOST_PLACES):
-            town = at + 1 < len(pieces) and (
-                POSTED.match(text, *pieces[at + 1]) or CODE.fullmatch(text, *pieces[at + 1])
-            )
-            kind = kind if town else ""
+            following = pieces[at + 1 : at + 2]
+            kind = kind if any(POSTED.match(text, *it) or CODE.fullmatch(text, *it) for it in following) else ""
         if not kind:
             break
         kinds, end = [*kinds, kind] if at else kinds, there

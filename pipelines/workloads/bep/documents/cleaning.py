@@ -83,9 +83,7 @@ def clean(
         text = mask_places(text, masker)
         mail = [each.text for each in masker.found if each.kind == "email"]
         there = set(re.findall(r"\w+", text.lower()))  # whom no word there names would only give initials
-        persons = [
-            said for kind, said in sorted(add) if kind == "name" and there & {*re.findall(r"\w\w+", said.lower())}
-        ]
+        persons = [it for kind, it in sorted(add) if kind == "name" and there & {*re.findall(r"\w\w+", it.lower())}]
         reader = Reader(text, lower_case(text).union(words), mail, persons)
         text = masker.spans(text, "name", NAME, reader.names())
     return Cleaned(text, counts, tuple(masker.found))

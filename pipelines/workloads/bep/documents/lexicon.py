@@ -63,9 +63,8 @@ def faker_modules(kind: str) -> Iterator[ModuleType]:
     from faker import providers
 
     package = importlib.import_module(f"{providers.__name__}.{kind}")
-    return (
-        importlib.import_module(f"{package.__name__}.{each.name}") for each in pkgutil.iter_modules(package.__path__)
-    )
+    modules = pkgutil.iter_modules(package.__path__, f"{package.__name__}.")
+    return (importlib.import_module(each.name) for each in modules)
 
 
 def _lower(locale: str = "") -> set[str]:

@@ -143,9 +143,7 @@ def columns(text: str) -> Iterator[tuple[str, int, int]]:
     headings: list[str] = []
     place = 0
     for line in text.split("\n"):
-        cells = [
-            (match[0].strip(), place + match.start(), place + match.end()) for match in re.finditer(r"[^|]+", line)
-        ]
+        cells = [(cell[0].strip(), place + cell.start(), place + cell.end()) for cell in re.finditer(r"[^|]+", line)]
         if len(cells) < 2:
             headings = []
         else:

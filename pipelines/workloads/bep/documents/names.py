@@ -24,6 +24,8 @@ SIGNED = 4  # evidence below a letter
 LONGEST_LIST = 500  # characters behind a label
 LONGEST_ITEM = 60  # characters of a line in a list of persons
 
+Edges = tuple[Collection[int], Collection[int]]  # the begins and the ends of names
+
 
 class Reader:
     """Finds the persons of one text.
@@ -51,9 +53,8 @@ class Reader:
                 self.firms.update(range(begin, end))
                 self.employers.update([cell] if " " in (cell := text[begin:end].strip()) else [])
             elif patterns.USERS.fullmatch(heading):
-                self.users += [
-                    match.span() for match in patterns.LOGIN.finditer(text, begin, end) if match[0] not in terms()
-                ]
+                logins = patterns.LOGIN.finditer(text, begin, end)
+                self.users += [login.span() for login in logins if login[0] not in terms()]
             elif weight := 3 if patterns.STRONG.fullmatch(heading) else 2 * bool(patterns.WEAK.fullmatch(heading)):
                 self._expect(begin, end, weight)
         self._expect_in_lines()
@@ -73,11 +74,10 @@ class Reader:
                 rest, *_ = re.split(r"\||(?<=[^\W\d_]{4})\. ", line[match.end() :][:LONGEST_LIST], maxsplit=1)
                 begin = place + match.end()
                 self._expect(begin, begin + len(rest), 3 if match["strong"] else 2)
-            label = patterns.LABEL.fullmatch(line.strip())
-            alone = (label and (label["strong"] or ":" in line)) or (
-                line.strip() and patterns.STRONG.fullmatch(line.strip())
-            )
-            item = line.strip() and len(line) < LONGEST_ITEM and not re.match(r"\d+(?:\.\d+)* |.*[|:]", line)
+            said = line.strip()
+            label = patterns.LABEL.fullmatch(said)
+            alone = (label and (label["strong"] or ":" in line)) or (said and patterns.STRONG.fullmatch(said))
+            item = said and len(line) < LONGEST_ITEM and not re.match(r"\d+(?:\.\d+)* |.*[|:]", line)
             if listing and not alone and item:
                 self._expect(place, place + len(line), 3)
             listing = bool(alone or (listing and item))
@@ -101,7 +101,7 @@ class Reader:
                 for begin, end in cells:
                     self._expect(begin, end, 3)
         edges = {each.begin for each in found}, {each.end for each in found}
-        beside = [name for run in runs for name in self._in_run(run, *edges)]
+        beside = [name for run in runs for name in self._in_run(run, edges)]
         found, listed = [*found, *beside, *self._inverted(runs)], list(self._listed())
         whole = (n for n in found if not any(n.begin < each.begin < n.end < each.end for each in listed))
         begun = {name.begin: name for name in [*whole, *listed]}
@@ -145,10 +145,10 @@ class Reader:
             if len(part) > 1
         )
 
-    def _in_run(self, run: list[Piece], begins: Collection[int] = (), ends: Collection[int] = ()) -> Iterator[Name]:
-        """Yield the name in a run that has the most evidence; `begins` and `ends` of other names are evidence too."""
+    def _in_run(self, run: list[Piece], edges: Edges = ((), ())) -> Iterator[Name]:
+        """Yield the name in a run that has the most evidence; `edges` of other names are evidence too."""
         parts = [(first, last) for first in range(len(run)) for last in range(min(len(run), first + 5), first, -1)]
-        judged = ((name, *part) for part in parts if (name := self._judged(run, *part, begins, ends)))
+        judged = ((name, *part) for part in parts if (name := self._judged(run, *part, edges)))
         found = max(judged, key=lambda each: (each[0].evidence, each[0].end - each[0].begin), default=None)
         if found and found[0].evidence >= ENOUGH:
             best, begin, end = found
@@ -157,20 +157,16 @@ class Reader:
             while begin and self._goes_on(run[begin - 1], run[begin].begin) and sound(run[begin - 1].word) > UNLIKELY:
                 begin -= 1
             words = tuple(piece.word for piece in run[begin:end] if not piece.initial and piece.word not in SUFFIXES)
-            yield from self._in_run(run[:begin], begins, ends)
+            yield from self._in_run(run[:begin], edges)
             yield Name(min(best.begin, run[begin].begin), run[end - 1].end, words, best.evidence)
-            yield from self._in_run(run[end:], begins, ends)
+            yield from self._in_run(run[end:], edges)
 
     def _goes_on(self, piece: Piece, begin: int) -> bool:
         """Return whether a word beside a name, and no preposition up to its `begin`, belongs to it."""
-        preposition = patterns.BY.search(self.text[piece.end : begin])
-        return not (
-            preposition or piece.initial or self._ordinary(piece.word) or patterns.NO_NAME.fullmatch(piece.word)
-        )
+        by = patterns.BY.search(self.text[piece.end : begin])
+        return not (by or piece.initial or self._ordinary(piece.word) or patterns.NO_NAME.fullmatch(piece.word))
 
-    def _judged(
-        self, run: list[Piece], first: int, last: int, begins: Collection[int], ends: Collection[int]
-    ) -> Name | None:
+    def _judged(self, run: list[Piece], first: int, last: int, edges: Edges) -> Name | None:
         """Return a part of a run as a name with its evidence, or None if it is none."""
         part = run[first:last]
         words = tuple(piece.word for piece in part if not piece.initial and piece.word not in SUFFIXES)
@@ -212,7 +208,7 @@ class Reader:
             heard = weight and len(titled[0]) > 4 and sound(titled[0]) > LIKELY and self._stands_alone(begin, end)
             short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
             expected = weight > 0 and (weight == SIGNED or given[0] or family[0] or bool(heard))
-            lone = 0 if short or plain[0] else self._lone(run, first, weight, given[0], expected, (begins, ends))
+            lone = 0 if short or plain[0] else self._lone(run, first, weight, given[0], expected, edges)
             return Name(named, end, words, evidence + lone if lone or (title and not short) else 0)
         if title and any(plain[1:]) and not family[-1]:
             return None
@@ -227,7 +223,7 @@ class Reader:
         evidence -= sum(plain[1:-1]) + (plain[-1] and not (family[-1] and (given[0] or weight)))
         if not any(plain):
             evidence += 2 * bool(patterns.REACHED.match(self.text, end))
-            evidence += 2 * self._beside(begin, end, begins, ends)
+            evidence += 2 * self._beside(begin, end, edges)
             evidence += not weight and bool(sounds) and sum(sounds) > ENOUGH_SOUND * len(sounds)
             evidence += bool(weight or role or (given[0] and not particles[0]) or min(sounds, default=0) > UNLIKELY)
         shown_by = patterns.INITIALS_BEFORE.search(before) or patterns.INITIALS_BEHIND.match(self.text, end)
@@ -235,20 +231,15 @@ class Reader:
             evidence += 2 * (shown_by[1].upper() == letters(" ".join(words)).upper())
         if role or patterns.BY.search(before):
             evidence += 2 * (not any(plain) or (given[0] and not (plain[0] and plain[-1])))
-        elif not (weight or title or given[0] or self._beside(begin, end, begins, ends)):
+        elif not (weight or title or given[0] or self._beside(begin, end, edges)):
             evidence -= not self._stands_alone(begin, end)
         return Name(named, end, words, evidence + 2 * (initial and not plain[-1]))
 
-    def _lone(
-        self, run: list[Piece], at: int, weight: int, given: bool, known: bool, edges: tuple[Collection[int], ...]
-    ) -> int:
-        """Return what speaks for the one word at a place of a run: it acts as persons do, or stands in their list.
-
-        `edges` are the begins and the ends of other names.
-        """
+    def _lone(self, run: list[Piece], at: int, weight: int, given: bool, known: bool, edges: Edges) -> int:
+        """Return what speaks for the one word at a place of a run: it acts as persons do, or stands in their list."""
         begin, end = run[at].begin, run[at].end
         before = self.text[max(0, begin - 60) : begin]
-        beside = "\n" not in before[-1:] + self.text[end : end + 1] and self._beside(begin, end, *edges)
+        beside = "\n" not in before[-1:] + self.text[end : end + 1] and self._beside(begin, end, edges)
         called = TELEPHONE in self.text[end : end + 7] or before.endswith(f"{TELEPHONE} (")
         acts = beside or called or patterns.IS(before) or patterns.DOES.match(self.text, end)
         acts = acts or patterns.ASKED.search(before)
@@ -275,9 +266,9 @@ class Reader:
         before, after = self.text[max(0, begin - 5) : begin].rstrip(" -"), self.text[end : end + 3].lstrip(" ")
         return before.endswith(("|", "\n", ":")) and (not after or after[0] in "|\n")
 
-    def _beside(self, begin: int, end: int, begins: Collection[int], ends: Collection[int]) -> bool:
+    def _beside(self, begin: int, end: int, edges: Edges) -> bool:
         """Return whether another name stands before or after, in a list in which a firm may stand in brackets."""
-        start = max(0, begin - 50)
+        start, (begins, ends) = max(0, begin - 50), edges
         before = re.search(rf"{patterns.JOINED}$", self.text[start:begin])
         after = re.match(patterns.JOINED, self.text[end : end + 50])
         return bool((before and start + before.start() in ends) or (after and end + after.end() in begins))

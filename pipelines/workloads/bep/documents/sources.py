@@ -199,9 +199,8 @@ def _read_html(content: bytes, maximum_bytes: int) -> tuple[str, int | None, lis
 
 def _read_text(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:
     """Decode UTF-8, UTF-16 or UTF-32 with a byte order mark, or UTF-16 without; other lines are read as cp1252."""
-    mark, encoding = next(
-        ((mark, name) for mark, name in BYTE_ORDER_MARKS.items() if content.startswith(mark)), (b"", "utf-8")
-    )
+    marked = (each for each in BYTE_ORDER_MARKS.items() if content.startswith(each[0]))
+    mark, encoding = next(marked, (b"", "utf-8"))
     warnings: list[str] = []
     content = content.removeprefix(mark)
     if not mark and b"\0" in content:

@@ -1,7 +1,6 @@
 """The text of Word documents in the order of their body, with lists, tables, text boxes, notes and equations."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pipelines.workloads.bep.documents import refusing, unpacked
@@ -36,7 +35,12 @@ def read_docx(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list
             said = next((each for properties in own if (each := _is_list(properties)) is not None), None)
             lists[style.get(f"{WORD}styleId")] = False if any(map(_is_heading, own)) else said or None
         left_out = {"footnotes and endnotes": missing, "headers and footers": edges}
-        return Form(partial(_name, lists), SIGNS, _omitted, TEXTS, layout=False).read(document.element.body, left_out)
+
+        def name(element: "BaseOxmlElement") -> str:
+            found = NAMES.get(element.tag, "")
+            return ITEM if found == "p" and _is_item(element, lists) else found
+
+        return Form(name, SIGNS, _omitted, TEXTS, layout=False).read(document.element.body, left_out)
 
 
 def _notes(part: "Part") -> dict[tuple[str, str], "BaseOxmlElement"]:
@@ -71,12 +75,6 @@ def bases(style: Any, most: int = 20) -> list[Any]:
     return [style] if base is None or not most else [style, *bases(base, most - 1)]
 
 
-def _name(lists: Mapping[str | None, bool | None], element: "BaseOxmlElement") -> str:
-    """Return an element's name in HTML; `lists` says which styles make items."""
-    name = NAMES.get(element.tag, "")
-    return ITEM if name == "p" and _is_item(element, lists) else name
-
-
 def _omitted(element: "BaseOxmlElement") -> str | None:
     if element.tag == f"{WORD}r":
         mark = element.find(f"{WORD}rPr/{WORD}vanish")  # of runs that Word neither shows nor prints
@@ -88,6 +86,7 @@ def _omitted(element: "BaseOxmlElement") -> str | None:
 
 
 def _is_item(paragraph: "BaseOxmlElement", lists: Mapping[str | None, bool | None]) -> bool:
+    """Return whether a paragraph is an item of a list; `lists` says which styles make items."""
     style, numbered = paragraph.style or "", _is_list(paragraph.pPr)
     if numbered is None:
         return bool(lists.get(style)) or style.lower().startswith("listbullet")
