@@ -35,7 +35,7 @@ def _quotas() -> Iterator[int]:
     for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # control groups of two versions
         with suppress(OSError, ValueError):  # "max" is no limit, nor is -1
             quota, period = (int(word) for name in names for word in (GROUPS / name).read_text().split())
-            if quota > 0:
+            if quota > 0 and period > 0:
                 yield math.ceil(quota / period)
 
 

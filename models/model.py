@@ -24,7 +24,7 @@ class Model(nn.Module):
     pipeline_tag = "other"  # the task by which Hugging Face's hub lists it
     # Sections of the model card: heading -> Markdown.
     card: Mapping[str, str] = MappingProxyType({})
-    config: Any  # a dataclass with all that the family's `build` needs
+    config: Any  # a dataclass of all that makes the model; a family that is a class annotates its own
     # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
     # layer at a time, when it is called, and all other weights together.
     _no_split_modules: Sequence[str] = ()

@@ -61,18 +61,9 @@ def share_imports(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Let `-m slow` leave out what is exhaustive, such as a case of a slow fixture or of a slow module.
-
-    Under `--dist loadgroup`, tests that share a fixture of their module go to one worker, or each would make its own.
-    """
+    """Let `-m slow` leave out what is exhaustive, such as a case of a slow fixture or of a slow module."""
     if config.option.markexpr == "slow":
         items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
-    for item in items if getattr(config.option, "loadgroup", False) else []:
-        made = item._fixtureinfo.name2fixturedefs
-        if shared := [name for name in made if made[name][-1].scope == "module"]:
-            case = item.callspec.indices if hasattr(item, "callspec") else {}
-            cases = [f"{name} {case[name]}" for name in sorted(shared) if name in case]
-            item.add_marker(pytest.mark.xdist_group(" ".join([item.nodeid.partition("::")[0], *cases])))
 
 
 def pytest_collection_finish():

@@ -90,7 +90,7 @@ def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.op
 
 
 class _Passes:
-    """Counts what this rank exchanges in a forward and backward pass, `done`, and leaves it out of one made again."""
+    """`done` counts what this rank exchanged in a forward and backward pass; a pass made again leaves that out."""
 
     done, left_out = 0, 0
 

@@ -97,9 +97,12 @@ class Watch:
         end = time.monotonic() + SOON
         while not self.lost and time.monotonic() < end:
             time.sleep(BEAT / 10)
-        if not self.lost and 0 in self.seen and self.now - self.answered > 3 * BEAT:
+        if not self.lost and 0 in self.seen and self._store_is_silent():
             self._name(0, self.seen[0][0], "or its launcher has died", self.now - self.seen[0][1])
         return bool(self.lost)
+
+    def _store_is_silent(self) -> bool:
+        return self.now - self.answered > 3 * BEAT
 
     def _sign(self, beat: int) -> str:
         signal, ended = self.stop.number if self.stop.own else None, self.ended.is_set() and not self.failed
@@ -160,7 +163,7 @@ class Watch:
         if rank not in self.dead and (rank in known or self._is_gone(sign)):
             self.dead.add(rank)
             self._name(rank, sign, "has died", age)
-        elif rank not in self.lost and age > SILENT and (rank == 0 or self.now - self.answered <= 3 * BEAT):
+        elif rank not in self.lost and age > SILENT and (rank == 0 or not self._store_is_silent()):
             self._name(rank, sign, f"has given no sign of life for {age:.0f} s", age)
         if rank in self.lost and age > (GRACE if rank in self.dead else self.patience):
             say(f"error: {self.lost[rank]}; ending (hardware.patience={self.patience:g})")

@@ -36,6 +36,8 @@ def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
     try:
         accelerator = Accelerator(log_with=list(config.tracking.log_with) or None, project_config=project)
     except (ValueError, RuntimeError) as error:  # such as a precision, or a way to split, that the device lacks
+        if isinstance(error, torch.AcceleratorError):
+            raise  # of a GPU that fails
         remedy = "python pipelines/doctor.py under the same launcher says what it chooses, accelerate config changes it"
         raise UserError(f"Accelerate does not start: {str(error).rstrip('.')}; {remedy}") from error
     if slow(accelerator.device, accelerator.mixed_precision):

@@ -17,8 +17,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
-def no_launcher(monkeypatch):
+def no_launcher(monkeypatch, tmp_path):
     monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    monkeypatch.setattr(machine, "GROUPS", tmp_path / "none")  # the tests may run in a container with a quota
 
 
 def allow(monkeypatch, num_cores):

@@ -234,13 +234,7 @@ def test_adapters_on_a_trained_base_are_evaluated_and_exported(trained):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words",
-    [
-        pytest.param(
-            ["model.kind=vlm", "model.lora=true", "model.heads=2", "model.layers=1"], marks=pytest.mark.exhaustive
-        ),
-        ["model.base=seen"],
-    ],
+    "words", [["model.kind=vlm", "model.lora=true", "model.heads=2", "model.layers=1"], ["model.base=seen"]]
 )
 def test_two_processes_resume_what_is_trained_on_a_base(trained, words):
     towers.save_tower("clip", trained / "seen")
