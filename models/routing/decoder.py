@@ -30,10 +30,6 @@ class Cache(NamedTuple):
     pointer_key: Tensor  # (B, N, D)
     distance: Tensor  # (B, N, N) float32, from row to column
 
-    def detach(self) -> "Cache":
-        """Return the same values without their gradients."""
-        return Cache(*(tensor.detach() for tensor in self))
-
 
 class PointerDecoder(nn.Module):
     """Scores of every node as the next one, for any number of independent queries per instance."""

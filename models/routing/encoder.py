@@ -27,11 +27,10 @@ class NodeEmbedding(nn.Module):
         nodes = torch.cat([self.depot(locs[:, :1]), self.customer(features[:, 1:])], 1)
         if self.asymmetry is not None:
             nodes = nodes + self.asymmetry((distance.mean(2) - distance.mean(1))[..., None])
-        if self.rules is None or rules is None:
-            return nodes
-        limited = rules.isfinite() & (rules != 0)
-        added: Tensor = self.rules(torch.cat([rules.where(limited, 0), limited.float()], -1))
-        return nodes + added
+        if self.rules is not None and rules is not None:
+            limited = rules.isfinite() & (rules != 0)
+            nodes = nodes + self.rules(torch.cat([rules.where(limited, 0), limited.float()], -1))
+        return nodes
 
 
 class EncoderLayer(nn.Module):

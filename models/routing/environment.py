@@ -17,6 +17,7 @@ whether a customer fits. The validator that checks finished tours shares no code
 """
 
 from collections.abc import Mapping
+from itertools import groupby
 from typing import NamedTuple
 
 import torch
@@ -52,6 +53,10 @@ class Instances(NamedTuple):
     def of(cls, fields: Mapping[str, Tensor]) -> "Instances":
         """Return the instances of a batch's fields."""
         return cls(fields["locs"], fields["demand"], fields["capacity"], fields.get("rules"), fields.get("matrix"))
+
+    def fields(self) -> dict[str, Tensor]:
+        """Return the fields that there are, as a batch holds them."""
+        return {name: tensor for name, tensor in self._asdict().items() if tensor is not None}
 
     def rows(self, index: Tensor | slice, nodes: int | None = None) -> "Instances":
         """Return the instances of these numbers, with so many of their nodes."""
@@ -149,11 +154,6 @@ def _driven(instances: Instances, node: Tensor, clock: Clock, action: Tensor) ->
     return Clock(*(torch.where(action == DEPOT, new, old) for new, old in zip(begun, after, strict=True)))
 
 
-def finished(state: State) -> Tensor:
-    """Return () bool: whether all customers of all tours are served."""
-    return ~state.waiting[:, DEPOT + 1 :].any()
-
-
 def replay(instances: Instances, actions: Tensor, begin: int = 0) -> State:
     """Return the states before each step of finished tours `actions` (B, S, T), from step `begin` on.
 
@@ -204,20 +204,15 @@ def distances_of(instances: Instances) -> Tensor:
 
 def tour_length(instances: Instances, actions: Tensor) -> Tensor:
     """Return the lengths (B, S) of tours `actions` (B, S, T) from the depot and back, of open routes without that."""
-    locs, rules = instances.locs, instances.rules
-    batch, tours, steps = actions.shape
+    stops = nn.functional.pad(actions, (1, 1), value=DEPOT)
     if instances.matrix is not None:
-        here, there = (nn.functional.pad(actions, ends, value=DEPOT) for ends in ((1, 0), (0, 1)))
-        legs = (here * locs.shape[1] + there).flatten(1)
-        return instances.matrix.flatten(1).gather(1, legs).view(batch, tours, -1).sum(-1)
-    index = actions.reshape(batch, tours * steps, 1).expand(-1, -1, 2)
-    path = locs.gather(1, index).view(batch, tours, steps, 2)
-    depot = locs[:, None, :1].expand(-1, tours, -1, -1)
-    path = torch.cat([depot, path, depot], 2)
+        legs = stops[..., :-1] * instances.matrix.shape[1] + stops[..., 1:]
+        return instances.matrix.flatten(1).gather(1, legs.flatten(1)).view_as(legs).sum(-1)
+    index = stops.flatten(1)[..., None].expand(-1, -1, 2)
+    path = instances.locs.gather(1, index).view(*stops.shape, 2)
     lengths: Tensor = (path[:, :, 1:] - path[:, :, :-1]).norm(dim=-1)
-    if rules is not None:
-        home = nn.functional.pad(actions, (0, 1), value=DEPOT) == DEPOT
-        lengths = lengths * (1 - home * rules[:, :1, -1:])
+    if instances.rules is not None:
+        lengths = lengths * (1 - (stops[..., 1:] == DEPOT) * instances.rules[:, :1, -1:])
     return lengths.sum(-1)
 
 
@@ -234,10 +229,4 @@ def actions_of(routes: Routes, length: int) -> Tensor:
 
 def routes_of(actions: Tensor) -> Routes:
     """Return the routes of one tour (T,), without empty ones."""
-    routes: Routes = [[]]
-    for node in actions.tolist():
-        if node == DEPOT:
-            routes.append([])
-        else:
-            routes[-1].append(node)
-    return [route for route in routes if route]
+    return [list(route) for visited, route in groupby(actions.tolist(), lambda node: node != DEPOT) if visited]

@@ -113,8 +113,7 @@ class RoutingPolicy(io.Model):
         cache = self.encode(instances)
         if tours is not None:
             ends = route_ends(tours, num_customers + 1, both=not instances.directed)
-            cost = tour_length(instances, tours)
-            return Rollout(tours, cost, self.log_prob(cache, instances, tours, ends))
+            return Rollout(tours, tour_length(instances, tours), self.log_prob(cache, instances, tours, ends))
         first = torch.arange(1, num_starts + 1, device=instances.locs.device) if num_starts > 1 else None
         known = native.scores(instances) or kernels.usable(self.decoder, instances)
         if torch.is_grad_enabled() and uniform is not None and known:
@@ -122,12 +121,10 @@ class RoutingPolicy(io.Model):
             actions, found = code.build(decoding, num_starts, uniform, first)
             log_prob = code.log_prob(decoding, actions, forced=first is not None, known=found)
             return Rollout(actions, tour_length(instances, actions), log_prob)
-        with torch.no_grad():
-            actions = self.build(cache.detach(), instances, num_starts, Guide(uniform, first))
-            cost = tour_length(instances, actions)
-        if not torch.is_grad_enabled():
-            return Rollout(actions, cost, None)
-        return Rollout(actions, cost, self.log_prob(cache, instances, actions, forced=first is not None))
+        detached = Cache(*(tensor.detach() for tensor in cache))
+        actions = self.build(detached, instances, num_starts, Guide(uniform, first))
+        scored = self.log_prob(cache, instances, actions, forced=first is not None) if torch.is_grad_enabled() else None
+        return Rollout(actions, tour_length(instances, actions), scored)
 
     def log_prob(
         self, cache: Cache, instances: Instances, actions: Tensor, ends: Tensor | None = None, forced: bool = False

@@ -94,9 +94,8 @@ class Problem:
     def plain(self) -> bool:
         """Whether nothing is asked beyond the symmetric CVRP."""
         parts = (self.durations, self.windows, self.prizes)  # times of service alone limit nothing
-        if self.fleet or self.open_routes or self.depots > 1 or any(part is not None for part in parts):
-            return False
-        return not self.one_way
+        more = self.fleet or self.open_routes or self.depots > 1 or any(part is not None for part in parts)
+        return not (more or self.one_way)
 
     @property
     def one_way(self) -> bool:
@@ -172,10 +171,8 @@ def cost_of(problem: Problem, routes: Routes, kinds: Sequence[int] = ()) -> floa
     lengths = distances_between(problem, first, second)
     if problem.open_routes:
         lengths = np.where(np.isin(second, problem.depot_nodes), 0, lengths)
-    cost = float(lengths.sum())
-    if problem.fleet:
-        rates = np.repeat([each.rate for each in vehicles], [len(route) + 1 for route in routes])
-        cost = float((lengths * rates).sum()) + sum(each.fixed for each in vehicles)
+    rates = np.repeat([each.rate for each in vehicles], [len(route) + 1 for route in routes])
+    cost = float((lengths * rates).sum()) + sum(each.fixed for each in vehicles)
     if problem.prizes is not None:
         cost += float(problem.prizes[np.setdiff1d(np.arange(1, problem.customers + 1), first)].sum())
     return round(cost, 6) if problem.rounding == "dimacs" else cost  # sums of tenths
@@ -246,18 +243,17 @@ def to_instances(
 
     sizes = sorted({problem.customers for problem in problems})
     assert len(sizes) == 1, f"one batch holds problems of one size, got sizes {sizes}"
-    asked, read = config or RoutingConfig(), {"rules": rules_of, "matrix": distances}
-    more = {
-        name: torch.from_numpy(np.stack([part_of(problem) for problem in problems])).float().to(device)
-        for (name, part_of), wanted in zip(read.items(), (asked.rules, asked.one_way), strict=True)
-        if wanted
+    asked = config or RoutingConfig()
+    parts: dict[str, Sequence[np.ndarray | int]] = {
+        "locs": [scaled(problem) for problem in problems],
+        "demand": [problem.demand for problem in problems],
+        "capacity": [problem.capacity for problem in problems],
     }
-    return Instances(
-        torch.from_numpy(np.stack([scaled(problem) for problem in problems])).to(device),
-        torch.from_numpy(np.stack([problem.demand for problem in problems])).float().to(device),
-        torch.tensor([problem.capacity for problem in problems], dtype=torch.float32, device=device),
-        **more,
-    )
+    if asked.rules:
+        parts["rules"] = [rules_of(problem) for problem in problems]
+    if asked.one_way:
+        parts["matrix"] = [distances(problem) for problem in problems]
+    return Instances.of({name: torch.from_numpy(np.array(part)).float().to(device) for name, part in parts.items()})
 
 
 class Plan(NamedTuple):

@@ -4,11 +4,13 @@ A solver in layers: start tours, of the policy and of classical heuristics; a lo
 recreate for the rest of the time.
 """
 
+from __future__ import annotations
+
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -22,7 +24,10 @@ from models.routing.decodes import DECODES
 from models.routing.environment import DEPOT, Instances, Routes, actions_of, routes_of
 from models.routing.inputs import RoutingInput, RoutingSettings, SearchSettings, problem_of
 from models.routing.problems import Plan, Problem, cost_of, distances, to_instances, untaken
-from models.routing.search import SYMMETRIES, TourBuilder, best_built
+from models.routing.search import SYMMETRIES, best_built
+
+if TYPE_CHECKING:
+    from models.routing.policy import RoutingPolicy
 
 AT_ONCE = 256  # problems given to one search
 OMITTED = "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
@@ -83,17 +88,16 @@ def default_milliseconds(problem: Problem) -> int:
     return 0 if native.unavailable() else usual
 
 
-def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Routes | None:
+def start_of(policy: RoutingPolicy, asked: Asked, settings: RoutingSettings) -> Routes | None:
     """Return routes to begin with of a problem beyond the plain CVRP: those given, else the policy's if it is asked.
 
     Raises ValueError for `starts_from` policy where that cannot read the problem, and for a plan without further search
     that takes more vehicles than there are.
     """
     problem, alone = asked.problem, settings.milliseconds == 0
-    reason = untaken(problem, policy.config)
     if asked.initial is not None or not (alone or settings.starts_from == "policy"):
         return asked.initial
-    if reason:
+    if reason := untaken(problem, policy.config):
         if settings.starts_from == "policy":
             raise ValueError(f"starts_from is policy, which does not read {reason}; give starts_from=mix")
         return None
@@ -111,7 +115,7 @@ def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Ro
     return routes
 
 
-def plan_from(policy: TourBuilder, asked: Asked, settings: RoutingSettings, crew: int = 1) -> Plan:
+def plan_from(policy: RoutingPolicy, asked: Asked, settings: RoutingSettings, crew: int = 1) -> Plan:
     """Return the plan that ruin and recreate makes of `start_of` a problem beyond the plain CVRP, on `crew` threads.
 
     The settings' time is for both, at least half of it for ruin and recreate; without time the plan is the policy's, or
@@ -128,7 +132,7 @@ def plan_from(policy: TourBuilder, asked: Asked, settings: RoutingSettings, crew
     return fleet.plan(asked.problem, rounds=not seconds, seconds=left, seed=seed, start=start, crew=crew)
 
 
-def answer_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[dict[str, object]]:
+def answer_all(policy: RoutingPolicy, asked: Sequence[Asked], settings: RoutingSettings) -> list[dict[str, object]]:
     """Return `fleet.answer` to each problem beyond the plain CVRP: many a thread each, few by several threads each."""
     crew = max(1, torch.get_num_threads() // max(1, len(asked)))
 
@@ -142,7 +146,7 @@ def answer_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSet
         return list(pool.map(answered, asked))
 
 
-def found_by(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> str:
+def found_by(policy: RoutingPolicy, asked: Asked, settings: RoutingSettings) -> str:
     """Say what finds an answer: the policy, a search that goes on from its tours, or a search without it."""
     problem, size, time = asked.problem, asked.problem.customers, 0 if native.unavailable() else settings.milliseconds
     takes = takes_policy(size, size if time is None else time, settings.starts_from, settings.starts)
@@ -153,7 +157,7 @@ def found_by(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> st
     return "policy" if time == 0 else "policy, then search"
 
 
-def solve_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[tuple[Routes, float]]:
+def solve_all(policy: RoutingPolicy, asked: Sequence[Asked], settings: RoutingSettings) -> list[tuple[Routes, float]]:
     """Return routes and their cost for each problem.
 
     Raises ValueError for time without native code, and for a policy whose weights are not finite.
@@ -202,7 +206,7 @@ def at_once(problem: Problem) -> int:
 
 
 def best_tours(
-    policy: TourBuilder,
+    policy: RoutingPolicy,
     problems: Sequence[Problem],
     instances: Instances,
     items: Tensor,
@@ -285,8 +289,7 @@ def _measured(problems: Sequence[Problem]) -> native.Measured:
     demand = torch.from_numpy(np.stack([problem.demand for problem in problems])).double()
     capacity = torch.tensor([problem.capacity for problem in problems], dtype=torch.float64)
     rounding = problems[0].rounding
-    plane = all((each.metric, each.rounding) == ("EUC_2D", rounding) for each in problems)
-    if plane and all(each.matrix is None for each in problems):
+    if all(each.metric == "EUC_2D" and each.rounding == rounding and each.matrix is None for each in problems):
         places = torch.from_numpy(np.stack([problem.locs for problem in problems]))
         return native.Measured(demand, capacity, None, places, rounding)
     distance = torch.from_numpy(np.stack([distances(problem) for problem in problems]))

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from models.routing.decoder import FORBIDDEN, Decoding
-from models.routing.environment import DEPOT, finished, replay, reset, step
+from models.routing.environment import DEPOT, replay, reset, step
 
 
 def log_prob(decoding: Decoding, actions: Tensor, ends: Tensor | None, forced: bool) -> Tensor:
@@ -39,7 +39,8 @@ def build(decoding: Decoding, num_tours: int, uniform: Tensor | None = None, fir
             action = logits.argmax(1) if uniform is None else _draw(logits, uniform[..., t])
         actions.append(action)
         state = step(instances, state, action)
-        if t >= num_customers and (t - num_customers) % every == every // 2 and finished(state):
+        checked = t >= num_customers and (t - num_customers) % every == every // 2
+        if checked and not state.waiting[:, DEPOT + 1 :].any():
             break
     return torch.stack(actions, -1)
 

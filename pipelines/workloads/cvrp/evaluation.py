@@ -108,9 +108,26 @@ def _evaluation(
     reference = Reference("best known", np.array(known))
     if None in known:
         reference = Reference("best found", np.min([method.costs[: len(known)] for method in methods], 0))
+    row, (mean, half) = _row(headline, reference), mean_and_half_width(headline.costs)
     return Evaluation(
         split=name,
-        summary={**_summary(problems, headline, improved, reference), "last": last.method},
+        summary={
+            "cost": mean,
+            "cost_interval": interval_around(mean, half),
+            "cost_search": None if improved is None else float(improved.costs.mean()),
+            "gap": row["gap %"],
+            "gap_interval": row["gap 95 %"],
+            "gap_to": reference.name,
+            "gap_instances": len(reference.costs),
+            "n": len(problems),
+            "seconds": headline.seconds,
+            "core_ms": headline.core_ms,
+            "instances_per_s": len(problems) / headline.seconds,
+            "decode": headline.method,
+            "native_code": native.unavailable() or "yes",
+            "customers": sorted({problem.customers for problem in problems}),
+            "last": last.method,
+        },
         table=comparison_table(methods, last, reference),
         examples={  # the file with one line per instance
             "instance": [problem.name for problem in problems],
@@ -153,29 +170,6 @@ class Reference(NamedTuple):
 
     name: str
     costs: np.ndarray  # (F,)
-
-
-def _summary(
-    problems: Sequence[Problem], headline: Solved, improved: Solved | None, reference: Reference
-) -> dict[str, Plain]:
-    """Return the headline's figures, and the cost after the search."""
-    row = _row(headline, reference)
-    mean, half = mean_and_half_width(headline.costs)
-    search = None if improved is None else float(improved.costs.mean())
-    cost: dict[str, Plain] = {"cost": mean, "cost_interval": interval_around(mean, half), "cost_search": search}
-    gap: dict[str, Plain] = {"gap": row["gap %"], "gap_interval": row["gap 95 %"], "gap_to": reference.name}
-    return {
-        **cost,
-        **gap,
-        "gap_instances": len(reference.costs),
-        "n": len(problems),
-        "seconds": headline.seconds,
-        "core_ms": headline.core_ms,
-        "instances_per_s": len(problems) / headline.seconds,
-        "decode": headline.method,
-        "native_code": native.unavailable() or "yes",
-        "customers": sorted({problem.customers for problem in problems}),
-    }
 
 
 def comparison_table(methods: Sequence[Solved], last: Solved, reference: Reference) -> list[dict[str, Plain]]:

@@ -55,18 +55,14 @@ class Curriculum:
         rows = members[torch.cat([self.orders[which].items(begin + int(item) % self.batch_size) for item in items])]
         steps = int(self.steps[rows].max())
         rows = rows.to(self.generated.device, non_blocking=True)
-        fields = {name: tensor.index_select(0, rows) for name, tensor in self.labelled.items()}
+        instances = Instances.of(self.labelled).rows(rows, num_customers + 1)
         items = items.to(self.generated.device, non_blocking=True)
-        tour = fields.pop("tour")[:, : 2 * num_customers].long()
-        for name in {"locs", "demand", "rules"} & fields.keys():
-            fields[name] = fields[name][:, : num_customers + 1]
-        if "matrix" in fields:
-            fields["matrix"] = fields["matrix"][:, : num_customers + 1, : num_customers + 1]
+        tour = self.labelled["tour"][rows, : 2 * num_customers].long()
         noise = uniform(self.key, items, 1 + 2 * VARIANTS * num_customers)
-        fields["locs"] = turn(fields["locs"], (noise[:, 0] * SYMMETRIES).long())
+        instances = instances._replace(locs=turn(instances.locs, (noise[:, 0] * SYMMETRIES).long()))
         keys, flips = noise[:, 1:].view(len(items), 2, VARIANTS, num_customers).unbind(1)
-        either_way = flips < (0 if Instances.of(fields).directed else 0.5)
-        return {**fields, "item": items, "tours": variants(tour, keys, either_way, steps)}
+        either_way = flips < (0 if instances.directed else 0.5)
+        return {**instances.fields(), "item": items, "tours": variants(tour, keys, either_way, steps)}
 
 
 def steps_of(tour: Tensor) -> Tensor:
@@ -90,8 +86,7 @@ def variants(tour: Tensor, keys: Tensor, flips: Tensor, steps: int) -> Tensor:
     place = torch.where(flips.gather(2, route), -place, place)
     order = (rank * 4 * num_customers + place).argsort(2)  # of customers n, n - 1, ... in the new tour
     route = route.gather(2, order)
-    begins = torch.zeros_like(route)
-    begins[..., 1:] = route[..., 1:] != route[..., :-1]
+    begins = route.diff(dim=2, prepend=route[..., :1]) != 0
     when = torch.arange(num_customers, device=tour.device) + begins.cumsum(2)
     tours = torch.full((batch, num_variants, steps), DEPOT, device=tour.device)
     return tours.scatter_(2, when, num_customers - order)

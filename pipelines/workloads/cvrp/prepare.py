@@ -14,7 +14,7 @@ from common.disk.files import write_whole
 from common.plain import Plain
 from common.workers import in_order
 from models.routing import native
-from models.routing.environment import MARGIN, RULES, actions_of
+from models.routing.environment import MARGIN, actions_of
 from pipelines.workloads.cvrp.config import Config, Data
 from pipelines.workloads.cvrp.instances.generated import generate, problems_of, stream_key
 from pipelines.workloads.cvrp.solvers.reference import lacking, to_imitate
@@ -71,7 +71,6 @@ def load(folder: Path, split: str) -> dict[str, Tensor]:
     """Return the fields of Instances for a prepared split, as tensors converted from Arrow once."""
     table = datasets.load_from_disk(folder / split).with_format("numpy")
     fields = {name: torch.from_numpy(np.stack(table[name][:]).astype(np.float32)) for name in table.column_names}
-    for name, columns in (("locs", 2), ("rules", RULES), ("matrix", fields["demand"].shape[1])):
-        if name in fields:
-            fields[name] = fields[name].unflatten(1, (-1, columns))
+    for name in {"locs", "rules", "matrix"} & fields.keys():
+        fields[name] = fields[name].unflatten(1, (fields["demand"].shape[1], -1))
     return fields

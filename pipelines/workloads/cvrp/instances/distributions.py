@@ -48,13 +48,11 @@ class Distribution:
 
 def _capacity(demand: Tensor, share: Tensor) -> Tensor:
     """Return capacities (B,) for average routes of triangularly distributed length, drawn by `share` (B,)."""
-    import torch
-
     least, mode, most = AVERAGE_ROUTE
     width = most - least
     rising = least + (share * width * (mode - least)).sqrt()
     falling = most - ((1 - share) * width * (most - mode)).sqrt()
-    route = torch.where(share * width < mode - least, rising, falling)
+    route = rising.where(share * width < mode - least, falling)
     return (route * demand.sum(1) / (demand.shape[1] - 1)).ceil().maximum(demand.max(1).values)
 
 
@@ -63,11 +61,10 @@ def clustered_locations(places: Tensor, further: Tensor) -> Tensor:
 
     The scatter is normal (Box and Muller 1958); customers that fall outside the square are reflected into it.
     """
-    import torch
-
-    radius = CLUSTER_SPREAD * (-2 * torch.log1p(-places[..., 0])).sqrt()
+    radius = CLUSTER_SPREAD * (-2 * (-places[..., 0]).log1p()).sqrt()
     point = _around_seeds(further[:, : 2 * MOST_CLUSTERS + 1], further[:, -places.shape[1] :], radius, places[..., 1])
-    return torch.cat([places[:, :1], point[:, 1:]], 1)
+    point[:, 0] = places[:, 0]
+    return point
 
 
 def _around_seeds(seeds: Tensor, choice: Tensor, radius: Tensor, turn: Tensor) -> Tensor:
@@ -95,33 +92,30 @@ def x_locations(places: Tensor, further: Tensor) -> Tensor:
 
     The density falls exponentially around a seed, as in Uchoa et al. 2017.
     """
-    import torch
-
     num_nodes = places.shape[1]
     depot_kind, kind = (further[:, 0] * 3).floor()[:, None], (further[:, 1] * 3).floor()[:, None]
     seeds, choice, shift, member = further[:, 4:].split([2 * SEEDS + 1, num_nodes, num_nodes, num_nodes], 1)
-    radius = -DECAY * (torch.log1p(-places[..., 0]) + torch.log1p(-shift))
+    radius = -DECAY * ((-places[..., 0]).log1p() + (-shift).log1p())
     around = _around_seeds(seeds, choice, radius, places[..., 1])
-    points = torch.where(((kind == 1) | ((kind == 2) & (member < 0.5)))[..., None], around, places)
-    points[:, 0] = torch.where(depot_kind == 0, 0.5, torch.where(depot_kind == 1, 0.0, places[:, 0]))
+    points = around.where(((kind == 1) | ((kind == 2) & (member < 0.5)))[..., None], places)
+    points[:, 0] = places[:, 0].where(depot_kind != 0, 0.5).where(depot_kind != 1, 0)
     return points
 
 
-RANGES = ((1, 1), (1, 10), (5, 10), (1, 100), (50, 100))  # of demands in X; two further kinds are mixtures
+# Of demands in X, by kind: the last two kinds are mixtures with LARGER ones.
+RANGES, LARGER = ((1, 1), (1, 10), (5, 10), (1, 100), (50, 100), (1, 50), (1, 10)), ((51, 100), (50, 100))
 
 
 def x_demands(locs: Tensor, shares: Tensor, further: Tensor) -> Tensor:
-    """Return demands of one of the five RANGES, or by quadrant (1 to 50, 51 to 100), or many small and few large."""
+    """Return demands of one of five ranges, or by quadrant (1 to 50, 51 to 100), or many small and few large."""
     import torch
 
-    kind = (further[:, 2] * (len(RANGES) + 2)).floor().long()
-    ranges = torch.tensor((*RANGES, (1, 50), (1, 10)), device=locs.device, dtype=locs.dtype)
-    low, high = ranges[kind][..., None].unbind(1)
+    kind = (further[:, 2:3] * len(RANGES)).floor().long()
     odd = (locs[..., 0] < 0.5) != (locs[..., 1] < 0.5)
     few = further[:, -locs.shape[1] :] > 0.7 + 0.25 * further[:, 3:4]  # 70 to 95 % are small
-    large = ((kind == len(RANGES))[:, None] & odd) | ((kind == len(RANGES) + 1)[:, None] & few)
-    low = torch.where(large, torch.where((kind == len(RANGES))[:, None], 51.0, 50.0), low)
-    high = torch.where(large, 100.0, high)
+    large = ((kind == 5) & odd) | ((kind == 6) & few)
+    ranges = torch.tensor((*RANGES, *LARGER), device=locs.device, dtype=locs.dtype)
+    low, high = ranges[kind + len(LARGER) * large].unbind(-1)
     return low + (shares * (high - low + 1)).floor()
 
 
@@ -168,21 +162,19 @@ class Drawn(NamedTuple):
         """What a policy reads beyond the plain CVRP, as RoutingConfig names it."""
         return {"rules": any(self), "one_way": False}
 
-    def fields(self, locs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
-        """Return what instances at `locs` (B, N, 2) have beyond these, by name in `Instances`."""
-        return {"rules": self.rules(locs, numbers)} if any(self) else {}
-
     def numbers(self, num_nodes: int) -> int:
         """Return the number of uniform numbers for an instance."""
         return 3 * num_nodes + 2 * len(self) if any(self) else 0
 
-    def rules(self, locs: Tensor, numbers: Tensor) -> Tensor:
-        """Return the rules (B, N, 6) of instances at `locs` (B, N, 2), as `Instances` has them, from uniform numbers.
+    def fields(self, locs: Tensor, numbers: Tensor) -> dict[str, Tensor]:
+        """Return the rules (B, N, 6), if any, of instances at `locs` (B, N, 2), from uniform numbers.
 
         Every customer can be served by a route alone.
         """
         import torch
 
+        if not any(self):
+            return {}
         service, width, start, limits, coins = numbers.split([locs.shape[1]] * 3 + [len(self)] * 2, 1)
         windows, length, duration, opened = (coins < torch.tensor(self, device=coins.device))[..., None].unbind(1)
         away = (locs - locs[:, :1]).norm(dim=-1)
@@ -198,7 +190,7 @@ class Drawn(NamedTuple):
         found = torch.stack([opening, closing, service, longest, limit, opened], -1)
         found[:, 0, 0], found[:, 0, 2] = 0, 0
         found[:, 0, 1:2] = torch.where(windows, HOURS, torch.inf)
-        return found
+        return {"rules": found}
 
 
 @dataclass(frozen=True)

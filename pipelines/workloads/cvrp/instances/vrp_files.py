@@ -296,10 +296,9 @@ def read_routes(path: Path) -> list[list[int]]:
 
 def solution_text(routes: Sequence[Sequence[int]], cost: float) -> str:
     """Return the text of a `.sol` file, with the cost in the problem's metric."""
-    lines = [f"Route #{number}: {' '.join(map(str, route))}" for number, route in enumerate(routes, 1)]
+    lines = [f"Route #{number}: {' '.join(map(str, route))}\n" for number, route in enumerate(routes, 1)]
     cost = float(cost)
-    lines.append(f"Cost {int(cost) if cost.is_integer() else cost}")
-    return "\n".join(lines) + "\n"
+    return "".join(lines) + f"Cost {int(cost) if cost.is_integer() else cost}\n"
 
 
 def whole(what: str, word: str) -> int:

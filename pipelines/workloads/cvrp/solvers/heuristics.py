@@ -38,10 +38,8 @@ def savings(problem: Problem) -> Routes:
     route_of: Routes = [[node] for node in range(len(to_depot))]
     load_of = problem.demand.tolist()  # kept at the two ends of a route
     for i, j in zip(first[order].tolist(), second[order].tolist(), strict=True):
-        left, right = route_of[i], route_of[j]
-        if left is right or i not in (left[0], left[-1]) or j not in (right[0], right[-1]):
-            continue
-        if (load := load_of[i] + load_of[j]) > problem.capacity:
+        left, right, load = route_of[i], route_of[j], load_of[i] + load_of[j]
+        if left is right or i not in (left[0], left[-1]) or j not in (right[0], right[-1]) or load > problem.capacity:
             continue
         if left[-1] != i:
             left.reverse()

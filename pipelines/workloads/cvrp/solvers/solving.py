@@ -41,13 +41,8 @@ class Solved:
     plans: list[Plan]
     costs: np.ndarray  # (K,) in the problems' own metric
     seconds: float  # of wall time
-    core_seconds: float  # of CPU time, of all threads and processes together
+    core_ms: float  # of CPU time per instance, of all threads and processes together
     on: str  # device and threads
-
-    @property
-    def core_ms(self) -> float:
-        """Milliseconds of CPU time per instance."""
-        return 1000 * self.core_seconds / len(self.plans)
 
 
 @dataclass(frozen=True)
@@ -156,9 +151,8 @@ class Bench:
         """Return the tours of a method for batches of problems of one size, with what a policy `reads`."""
 
         def batch_of(numbers: Sequence[int]) -> dict[str, Tensor]:
-            fields = to_instances([self.problems[i] for i in numbers], device, reads)._asdict()
-            fields["item"] = torch.tensor(numbers, device=device)
-            return {name: tensor for name, tensor in fields.items() if tensor is not None}
+            instances = to_instances([self.problems[i] for i in numbers], device, reads)
+            return {**instances.fields(), "item": torch.tensor(numbers, device=device)}
 
         by_size: dict[int, list[int]] = defaultdict(list)
         for i, problem in enumerate(self.problems):
@@ -209,7 +203,7 @@ class Bench:
         for problem, found in zip(self.problems, plans, strict=True):
             validator.check(problem, *found)
         costs = np.array([cost_of(problem, *found) for problem, found in zip(self.problems, plans, strict=True)])
-        return Solved(method, plans, costs, seconds, core_seconds, on)
+        return Solved(method, plans, costs, seconds, 1000 * core_seconds / len(plans), on)
 
 
 def _plan(found: Routes | Plan | None) -> Plan:
