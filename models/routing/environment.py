@@ -25,6 +25,8 @@ from torch import Tensor, nn
 
 DEPOT = 0
 RULES = 6  # columns of `Instances.rules`
+MEAN_DISTANCE = 0.52  # of two places in the unit square
+LONGEST = 10  # a way of a matrix that networks tell from a longer one, in medians of its ways
 MARGIN = 1e-5  # that rounding to float32 has, in units of the square, wherever times and lengths meet a limit
 
 Routes = list[list[int]]  # of one tour: the customers between visits to the depot
@@ -193,13 +195,17 @@ def route_ends(actions: Tensor, num_nodes: int, both: bool = True) -> Tensor:
 def distances_of(instances: Instances) -> Tensor:
     """Return what networks read as distances (B, N, N) from row to column, in the unit of the square.
 
-    Costs of a matrix, whose unit may be another, are scaled to the mean distance between the locations.
+    Costs of a matrix, whose unit may be another, are scaled to the mean distance between the locations, or to that in
+    the square where these are all one place. Ways that are closed by a huge cost count as some longest ones.
     """
     distance: Tensor = (instances.locs[:, :, None] - instances.locs[:, None]).norm(dim=-1)
     if instances.matrix is None:
         return distance
-    mean, cost = (each.mean((1, 2), keepdim=True) for each in (distance, instances.matrix))
-    return instances.matrix * (mean / cost.clamp_min(torch.finfo(cost.dtype).tiny))
+    costs = instances.matrix.flatten(1).sort(1).values
+    most = LONGEST * costs[:, costs.shape[1] // 2, None, None]  # by the median
+    read = instances.matrix.minimum(most.where(most > 0, torch.inf))
+    mean, cost = (each.mean((1, 2), keepdim=True) for each in (distance, read))
+    return read * (mean.where(mean > 0, MEAN_DISTANCE) / cost.clamp_min(torch.finfo(cost.dtype).tiny))
 
 
 def tour_length(instances: Instances, actions: Tensor) -> Tensor:

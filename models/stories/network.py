@@ -92,6 +92,11 @@ class Network(Model):
         return {"tokens": torch.arange(self.config.context + 8)[None] * 7919 % self.config.vocabulary}
 
 
+def reach(config: TinyTransformerConfig) -> int:
+    """Return how many tokens before a token the memory and the counts look at; 1 without any."""
+    return max(1, len(config.memory), ORDERS - 1 if config.counts else 0)
+
+
 class Kept:
     """Tensors of the last `size` positions, None: of all, along an axis."""
 
@@ -112,8 +117,7 @@ class Past:
     """What later positions can see of those that were read: tokens and stories (B, P), and by layer keys and values."""
 
     def __init__(self, config: TinyTransformerConfig):
-        looked_at = max(1, len(config.memory), ORDERS - 1 if config.counts else 0)  # tokens, by memory and counts
-        self.size = max(config.context - 1, looked_at)
+        self.size = max(config.context - 1, reach(config))
         self.text = Kept(self.size, 1)
         self.layers = [Kept(self.size, 2) for _ in range(config.layers)]  # each (B, H, P, D / H)
 

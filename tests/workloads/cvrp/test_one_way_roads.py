@@ -154,6 +154,18 @@ def test_costs_may_have_any_unit():
     assert not search(policy, nothing)[1].any()
 
 
+def test_closed_ways_and_places_nobody_knows_leave_the_others_to_be_read():
+    instances, _ = batch_of("acvrp", 3, 12)
+    closed = instances.matrix.clone()
+    closed[:, 3, 5] = closed[:, 7, 2] = 1e9
+    shown = distances_of(instances._replace(matrix=closed))
+    known = closed < 1e9
+    assert torch.allclose(shown.where(known, 0), distances_of(instances).where(known, 0), rtol=0.35, atol=0)
+    assert (shown[~known].view(3, -1) > shown.where(known, 0).flatten(1).max(1, keepdim=True).values).all()
+    nowhere = distances_of(instances._replace(locs=torch.zeros_like(instances.locs)))
+    assert nowhere.mean().item() == pytest.approx(0.52, rel=1e-4)
+
+
 def test_a_policy_without_a_matrix_has_the_weights_it_had():
     plain, roads = (RoutingPolicy(RoutingConfig(layers=1, one_way=one_way)).state_dict() for one_way in (False, True))
     assert set(roads) - set(plain) == {"embedding.asymmetry.weight", "layers.0.attention.back"}
@@ -203,11 +215,11 @@ def test_problems_are_read_with_their_own_costs_and_the_others_refused_by_name()
     from_policy = RoutingSettings(starts_from="policy")
     check(problem, start_of(policy, Asked(problem), from_policy))
     assert start_of(policy, Asked(problem), RoutingSettings()) is None
-    with pytest.raises(ValueError, match=r"does not read one-way roads: it did not learn data\.problem=acvrp; give"):
+    with pytest.raises(ValueError, match=r"does not read one-way roads: it was not trained on data\.problem=acvrp; give"):
         start_of(plain, Asked(problem), from_policy)
     late = np.tile([0.0, 9.0], (8, 1))
     for parts in ({"windows": late}, {"open_routes": True}, {"fleet": (Vehicles(20, longest=9.0),)}):
-        with pytest.raises(ValueError, match=r"windows, limits and open routes: it learnt data\.problem=acvrp"):
+        with pytest.raises(ValueError, match=r"windows, limits and open routes: it was trained on data\.problem=acvrp"):
             start_of(policy, Asked(replace(problem, **parts)), from_policy)
     few = replace(problem, fleet=(Vehicles(20, 7),), durations=np.arange(64.0).reshape(8, 8))
     check(few, start_of(policy, Asked(few), from_policy))  # times that limit nothing
