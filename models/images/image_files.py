@@ -129,14 +129,6 @@ def _formats(source: Path | bytes) -> tuple[str, ...]:
     return FORMATS
 
 
-def _shades(values: np.ndarray, largest: float = 1.0) -> np.ndarray:
-    """Return floats from 0 to 1, or to the `largest` that a file states, as uint8; RefusedError for others."""
-    low, high, most = values.min(), values.max(), max(1.0, largest)
-    if not (low >= 0 and high <= most):  # nor what is not a number
-        raise RefusedError(f"floats from {low:g} to {high:g} have no known range; save 16 bits, or floats from 0 to 1")
-    return (values * (255 / most)).round().astype(np.uint8)
-
-
 @functools.cache
 def reads_heic() -> bool:
     """Teach Pillow to read HEIC; False if the package for it is not installed."""
@@ -152,11 +144,14 @@ def _rgb(image: Image.Image) -> Image.Image:
     """Return the image in RGB with its orientation as the only EXIF data: malformed tags cannot be written again."""
     exif, turned = Image.Exif(), image.getexif().get(ExifTags.Base.Orientation, 1)
     exif[ExifTags.Base.Orientation] = int(turned) if turned in range(1, 9) else 1
-    tags, stored = getattr(image, "tag_v2", {}), (image.mode, image.format)
-    if image.mode in (*SIXTEEN_BITS, "F") or stored == ("I", "PPM"):  # of which Pillow scales all levels to 16 bits
-        floats, values = image.mode == "F", np.asarray(image)
-        # Pillow's own conversion clips at 255.
-        shades = _shades(values, np.max(tags.get(LARGEST, 1))) if floats else _shades(values / np.float32(65535))
+    tags, stored, floats = getattr(image, "tag_v2", {}), (image.mode, image.format), image.mode == "F"
+    if floats or image.mode in SIXTEEN_BITS or stored == ("I", "PPM"):  # of which Pillow scales all levels to 16 bits
+        values = np.asarray(image) if floats else np.asarray(image) / np.float32(65535)
+        low, high, most = values.min(), values.max(), max(1.0, np.max(tags.get(LARGEST, 1))) if floats else 1.0
+        if not (low >= 0 and high <= most):  # nor what is not a number
+            unknown = f"floats from {low:g} to {high:g} have no known range"
+            raise RefusedError(f"{unknown}; save 16 bits, or floats from 0 to 1")
+        shades = (values * (255 / most)).round().astype(np.uint8)  # Pillow's own conversion clips at 255
         white_is_zero = tags.get(ExifTags.Base.PhotometricInterpretation) == 0  # Pillow turns 8 bits over alone
         image = Image.fromarray(255 - shades if white_is_zero else shades)
     elif image.mode not in BARE or "transparency" in image.info:

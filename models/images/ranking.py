@@ -10,7 +10,7 @@ the references; then each further image gets the score that best explains its co
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,8 +21,6 @@ from models.images.reliability import Reliability
 
 FIRST, SECOND, SIMILAR = 0, 1, 2  # the image that ranks higher; the order of logits and labels everywhere
 SWAPPED = (SECOND, FIRST, SIMILAR)  # the same answers when the images come in the other order
-
-Compare = Callable[[Tensor, Tensor], Tensor]
 
 START = 8  # references, spread over the scores, that every image is compared with first
 MORE = 4  # references per round after that
@@ -43,10 +41,6 @@ class Scale:
         """Return scores (N,) and standard errors (N,) for what `placed` found."""
         return self.reliability.scores(self.prior, estimates, information)
 
-    def relying(self, estimates: Tensor, information: Tensor, known: Tensor, groups: Tensor | None = None) -> "Scale":
-        """Return the scale with its reliability measured on images (M,) of known score that were `placed`."""
-        return replace(self, reliability=reliability.fit(self.prior, estimates, information, known, groups))
-
 
 @dataclass(frozen=True)
 class References:
@@ -56,7 +50,7 @@ class References:
     references without two different finite scores, and for a budget below 2.
     """
 
-    log_odds: Compare
+    log_odds: Callable[[Tensor, Tensor], Tensor]
     numbers: Tensor  # (R,) int64
     scores: Tensor  # (R,)
     theta: float  # scores at most this far apart count as similar
@@ -112,7 +106,7 @@ def fit_scale(references: References, *, seed: int, prior: Tensor | None = None)
 
     `seed` draws the comparisons where there are too many. `prior` (Q,) are quantiles of the scores of images; None: of
     the references. Reliability is measured on references that are each left out and placed like an image. Those that
-    the comparator was trained on it knows too well: measure it on others (`Scale.relying`).
+    the comparator was trained on it knows too well: measure it on others (`Comparator.rely`).
     """
     numbers, known = references.numbers, references.scores
     first, second = torch.triu_indices(len(numbers), len(numbers), 1)

@@ -62,10 +62,6 @@ class Regressions(nn.Module):
         self.kernels = nn.ModuleList(Kernels(size, images, targets) for size in sizes)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return scores (U,) of features (U, sum of F)."""
-        return self.all_targets(features)[:, 0]
-
-    def all_targets(self, features: Tensor) -> Tensor:
         """Return all that is predicted (U, T) of features (U, sum of F)."""
         weights = self.weights.view(-1, self.targets)
         found = features @ weights[:-1] + weights[-1]
@@ -90,11 +86,11 @@ class Regressions(nn.Module):
         alike = [slice(1), *[slice(1, None)] * (self.targets - 1)]
         shares = [nnls(guesses[at].reshape(-1, len(found)), truths[at].ravel())[0] for at in alike]
         duals = torch.from_numpy(np.stack(shares, 1))[:, None] * torch.stack([dual for dual, _ in found])
-        linear = []
+        linear = []  # weights (F, T) of the features of each kind, for those of images in its linear kernel
         for kernels, kind, (plain, *curved) in zip(self.kernels, kinds, duals.split(1 + len(LENGTHS)), strict=True):
             assert isinstance(kernels, Kernels)
             kind.store(kernels, torch.cat(curved, 1))
-            linear.append(kind.slopes(plain))
+            linear.append(kind.own.T @ plain / kind.size / kind.deviation[:, None])
         constant = level - torch.cat([kind.mean for kind in kinds]) @ torch.cat(linear)
         self.weights.copy_(torch.cat([*linear, constant[None]]).flatten())
 
@@ -117,10 +113,6 @@ class _Kind:
         own, others = (each @ self.axes * self.scale for each in (self.own, self.others))
         near, far = distances(own, own), distances(others, own)
         return [linear, *(((-near / length**2).exp(), (-far / length**2).exp()) for length in LENGTHS)]
-
-    def slopes(self, dual: Tensor) -> Tensor:
-        """Return weights (F, T) of features for the weights (N, T) of images in the linear kernel."""
-        return self.own.T @ dual / self.size / self.deviation[:, None]
 
     def store(self, kernels: Kernels, duals: Tensor) -> None:
         """Keep what kernels with weights (N, K T) of images need; what they have room for beyond it is 0."""

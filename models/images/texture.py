@@ -28,14 +28,11 @@ def texture(images: Tensor) -> Tensor:
         mean = _local(grey)
         deviation = (_local(grey.square()) - mean.square()).clamp_min(0).sqrt()
         normal = (grey - mean) / (deviation + 1)
-        products = (
-            normal[:, :, 1:] * normal[:, :, :-1],
-            normal[:, 1:] * normal[:, :-1],
-            normal[:, 1:, 1:] * normal[:, :-1, :-1],
-        )
+        straight = normal[:, :, 1:] * normal[:, :, :-1], normal[:, 1:] * normal[:, :-1]
+        diagonal = normal[:, 1:, 1:] * normal[:, :-1, :-1]
         level = deviation.mean((1, 2))
         found += [level.log1p(), deviation.flatten(1).std(1, correction=0) / (level + 1)]
-        found += [moment for each in (normal, *products) for moment in _moments(each.flatten(1))]
+        found += [moment for each in (normal, *straight, diagonal) for moment in _moments(each.flatten(1))]
         grey = functional.avg_pool2d(grey[:, None], 2)[:, 0]
     return torch.stack(found, 1)
 

@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 from torch.nn import functional
 
+from common.disk.files import sha256
 from models import loading_limits
 from models.images import efficientnet, tower_size
 
@@ -74,15 +75,12 @@ def unchanged(name: str, revision: str, paths: Sequence[Path]) -> str:
     """Return the SHA-256 of the weights of base `name`; ValueError if they are missing or not those of `revision`."""
     if not paths or not all(path.is_file() for path in paths):
         raise ValueError(f"base {name} has no weights (*.safetensors); copy them there")
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    if revision not in ("", digest.hexdigest()):
+    found = hashlib.sha256(b"".join(bytes.fromhex(sha256(path)) for path in paths)).hexdigest()
+    if revision not in ("", found):
         others = f"the weights in base {name} are not the ones that this model was trained on"
-        differing = f"(SHA-256 {digest.hexdigest()[:12]}..., expected {revision[:12]}...)"
+        differing = f"(SHA-256 {found[:12]}..., expected {revision[:12]}...)"
         raise ValueError(f"{others} {differing}; restore the original files")
-    return digest.hexdigest()
+    return found
 
 
 def layers_of(network: nn.Module) -> list[str]:

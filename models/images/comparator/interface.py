@@ -3,7 +3,7 @@
 import contextlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -15,7 +15,7 @@ from common.disk.files import write_whole
 from common.input_files import files_in
 from common.plain import Plain
 from models import io
-from models.images import ranking
+from models.images import ranking, reliability
 from models.images.comparator.config import Question
 from models.images.comparator.familiarity import notes
 from models.images.inputs import ENDINGS, MOST_PIXELS, ComparisonSettings, ImagesInput
@@ -148,10 +148,10 @@ class Comparator(io.Model):
         self, encoded: Tensor, known: Tensor, budget: int = 32, groups: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Measure how far the fitted scale holds on unseen images, encoded (M, ...); return scores and errors (M,)."""
-        placed = self._placed(self.scoring, encoded, budget)
-        self.weigh(encoded, *placed, known.double())
+        placed, known = self._placed(self.scoring, encoded, budget), known.double()
+        self.weigh(encoded, *placed, known)
         placed = self.joined(encoded, placed[0]), placed[1]
-        self._keep(self.scoring.relying(*placed, known.double(), groups))
+        self._keep(replace(self.scoring, reliability=reliability.fit(self.scoring.prior, *placed, known, groups)))
         return self.scoring.scores(*placed)
 
     def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:

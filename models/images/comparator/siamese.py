@@ -135,7 +135,7 @@ class TowerSiamese(Siamese):
 
         Levels tell, as log-probabilities, what two images answer that have levels with the odds of the regressions.
         """
-        found = self.regressions.all_targets(encoded)
+        found = self.regressions(encoded)
         lead, zero = found[first, 0] - found[second, 0], torch.zeros_like(found[first, 0])
         whole, similar = super().terms(encoded, first, second)
         terms = [whole, torch.stack([lead, -lead, zero], -1)]
@@ -158,11 +158,11 @@ class TowerSiamese(Siamese):
 
     def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:
         """Return the weighted mean (U,) of estimates from comparisons (U,) and the regressions' scores."""
-        return estimates.lerp(self.regressions.all_targets(encoded)[:, 0].cpu().double(), float(self.share[0]))
+        return estimates.lerp(self.regressions(encoded)[:, 0].cpu().double(), float(self.share[0]))
 
     def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
         """Give the regressions the share in scores that leaves the least error on images (M,) of known score."""
-        prior, other = self.prior.cpu(), self.regressions.all_targets(encoded)[:, 0].cpu().double()
+        prior, other = self.prior.cpu(), self.regressions(encoded)[:, 0].cpu().double()
         errors = []
         for share in SHARES:
             mixed = estimates.lerp(other, share)

@@ -160,6 +160,7 @@ def load_processor(base: Base) -> "ProcessorMixin":
     """Return a base's processor, without videos (torchvision's), which scales by PIL: the same on all machines."""
     from transformers import AutoImageProcessor, AutoTokenizer, ProcessorMixin
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING, processor_class_from_name
+    from transformers.video_processing_utils import BaseVideoProcessor
 
     tokenizer, images = base.load(AutoTokenizer), base.load(AutoImageProcessor, backend="pil")
     settings, _ = ProcessorMixin.get_processor_dict(base.name, **base.given)
@@ -168,24 +169,17 @@ def load_processor(base: Base) -> "ProcessorMixin":
     accepted = inspect.signature(kind).parameters
     given = {key: value for key, value in settings.items() if key in accepted}
     given |= {"tokenizer": tokenizer, "image_processor": images}
-    if "video_processor" in accepted:
-        given["video_processor"] = None
+    videos = None
     try:
-        made = without_videos(kind, _of_videos(base) if "video_processor" in accepted else None)
-        processor: ProcessorMixin = made(**given)
+        if "video_processor" in accepted:
+            given["video_processor"] = None
+            with contextlib.suppress(OSError), quietly():  # of a base without any
+                videos = BaseVideoProcessor.get_video_processor_dict(base.name, **base.given)[0]
+        processor: ProcessorMixin = without_videos(kind, videos)(**given)
     except (ImportError, TypeError, ValueError) as error:
         raise ValueError(f"base {base.name}: its processor cannot be made ({error})") from error
     processor.chat_template = processor.chat_template or tokenizer.chat_template
     return processor
-
-
-def _of_videos(base: Base) -> dict[str, object] | None:
-    """Return the settings of the part of a base's processor that is for videos, if the base has any."""
-    from transformers.video_processing_utils import BaseVideoProcessor
-
-    with contextlib.suppress(OSError), quietly():
-        return dict(BaseVideoProcessor.get_video_processor_dict(base.name, **base.given)[0])
-    return None
 
 
 def without_videos(kind: "type[ProcessorMixin]", videos: Mapping[str, object] | None = None) -> type:

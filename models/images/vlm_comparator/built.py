@@ -14,17 +14,7 @@ if TYPE_CHECKING:
 
 def built(config: VlmComparatorConfig) -> nn.Module:
     """Return a LLaVA with random weights, which depend on the config alone."""
-    from transformers import AutoModelForImageTextToText
-
-    given = {"dtype": torch.bfloat16 if config.preset in PRESETS else torch.float32, "attn_implementation": "sdpa"}
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
-        model: nn.Module = AutoModelForImageTextToText.from_config(_settings(config), **given)
-    return model
-
-
-def _settings(config: VlmComparatorConfig) -> object:
-    from transformers import LlavaConfig
+    from transformers import AutoModelForImageTextToText, LlavaConfig
 
     shape = {"hidden_size": config.width, "intermediate_size": 2 * config.width}
     shape |= {"num_hidden_layers": config.layers, "num_attention_heads": config.heads}
@@ -33,13 +23,18 @@ def _settings(config: VlmComparatorConfig) -> object:
     words = WORDS if config.question == PAIRS else MORE_WORDS
     text = preset["text"] if preset else {**shape, "vocab_size": len(words)}
     ids = {"pad_token_id": 0, "bos_token_id": WORDS.index("<s>"), "eos_token_id": 1}
-    return LlavaConfig(
+    settings = LlavaConfig(
         vision_config={"model_type": "clip_vision_model", **vision},
         text_config={"model_type": "llama", **text, **ids, "max_position_embeddings": 4096},
         image_token_index=WORDS.index(IMAGE),
         image_seq_length=(vision["image_size"] // vision["patch_size"]) ** 2,
         vision_feature_layer=-2 if preset else -1,  # the usual -2 would leave the last of few layers idle
     )
+    given = {"dtype": torch.bfloat16 if preset else torch.float32, "attn_implementation": "sdpa"}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(config.seed)
+        model: nn.Module = AutoModelForImageTextToText.from_config(settings, **given)
+    return model
 
 
 def processor_for(settings: "PreTrainedConfig") -> "ProcessorMixin":

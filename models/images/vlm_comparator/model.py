@@ -257,12 +257,10 @@ def _recorded(projectors: Sequence[nn.Module], entered: list[Tensor]) -> Iterato
         *_, parameter = module.parameters()  # with adapters a copy that trains comes after the original
         return (inputs[0].to(parameter.dtype), *inputs[1:])
 
-    hooks = [projector.register_forward_pre_hook(record) for projector in projectors]
-    try:
+    with contextlib.ExitStack() as hooks:
+        for projector in projectors:
+            hooks.enter_context(projector.register_forward_pre_hook(record))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def _empty(folder: Path) -> Path:

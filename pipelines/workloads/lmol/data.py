@@ -280,15 +280,13 @@ def _save(folder: Path, found: Comparisons, facts: Mapping[str, Plain]) -> None:
 
     datasets.disable_progress_bars()
     count = len(found.images)
-    part = np.empty(count, object)
-    for name, rows in found.parts.items():
-        part[rows] = name
+    part = {row: name for name, rows in found.parts.items() for row in rows.tolist()}
     images = pa.table(
         {
             "name": found.names,
             "group": found.groups,
             "family": found.families,
-            "part": pa.array(part, pa.string()),
+            "part": pa.array(map(part.get, range(count)), pa.string()),
             "reference": np.isin(np.arange(count), found.references),
             "score": found.scores,
             "error": np.zeros(count) if found.errors is None else found.errors,

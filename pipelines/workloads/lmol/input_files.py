@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from common.errors import UserError
 from common.input_files import Given, Inputs, files_in
 from common.plain import Plain
-from models.images.inputs import ComparisonSettings, ImagesInput
+from models.images.inputs import ENDINGS, ComparisonSettings, ImagesInput
 
 if TYPE_CHECKING:
     from models.images.comparator.interface import Comparator
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
     """Yield one ranking of all files that are named, and one of each folder."""
-    from models.images.inputs import ENDINGS
-
     if files := [path for path in paths if not path.is_dir()]:
         yield Given(" ".join(map(str, files)), {"images": list(map(str, files))})
     for folder in (path for path in paths if path.is_dir()):

@@ -119,19 +119,17 @@ class ComparisonTask(Task):
         and normal. What people answered is mixed with what all their answers make likely, as far as who answered is not
         to be trusted.
         """
-        ends = torch.from_numpy(found.pairs["train"][:, :2])
+        pairs = torch.from_numpy(found.pairs["train"])
+        ends, given = pairs[:, :2], functional.one_hot(pairs[:, 2], 3)
+        scores = torch.from_numpy(found.scores * found.unit)[ends]
+        difference = scores[:, 0] - scores[:, 1]
         if found.trust is not None and not found.scored:
-            known = torch.from_numpy(found.scores * found.unit)[ends]
-            likely = Davidson(1.0, found.theta * found.unit / 2).probabilities(known[:, 0] - known[:, 1])
+            likely = Davidson(1.0, found.theta * found.unit / 2).probabilities(difference)
             trust = torch.from_numpy(found.trust)[:, None]
-            given = functional.one_hot(torch.from_numpy(found.pairs["train"][:, 2]), 3)
             return (trust * given + (1 - trust) * likely).float()
         if found.errors is None or not found.scored:
-            certain = functional.one_hot(torch.from_numpy(found.pairs["train"][:, 2]), 3).float()
-            return certain if len(self.sets) > 1 else None
-        scores, errors = (torch.from_numpy(each)[ends].double() for each in (found.scores * found.unit, found.errors))
-        difference = scores[:, 0] - scores[:, 1]
-        spread = errors.square().sum(1).sqrt().clamp_min(1e-6 * found.unit)
+            return given.float() if len(self.sets) > 1 else None
+        spread = torch.from_numpy(found.errors)[ends].double().square().sum(1).sqrt().clamp_min(1e-6 * found.unit)
         near = (found.theta + 0.5) * found.unit  # halfway to the next difference that scores can have
         first, second = (torch.special.ndtr((sign * difference - near) / spread) for sign in (1, -1))
         return torch.stack([first, second, 1 - first - second], 1).clamp_min(0).float()
@@ -205,8 +203,7 @@ class ComparisonTask(Task):
         if encoded is None and isinstance(self.model.of(None), TowerSiamese):
             encoded = self._encoded()  # a tuned tower sees otherwise than before
         for number, (model, own) in enumerate(zip(self.model.views.values(), self.sets, strict=True)):
-            pairs = self.validation.pairs
-            pairs = pairs if len(self.sets) == 1 else pairs[pairs[:, 3] == number, :3]
+            pairs = self.validation.pairs[self.validation.pairs[:, 3:].sum(1) == number, :3]  # all, of one attribute
             rows = self._of_part("validation", own)
             rows = rows[torch.linspace(0, len(rows) - 1, min(SCORED, len(rows))).long()]
             images = data.Images(own.images, self.used[rows].numpy())[torch.arange(len(rows))]

@@ -1,6 +1,7 @@
 """Scores of unreliable comparators: never worse than a constant, with intervals that hold."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -41,7 +42,8 @@ def scored(known, log_odds):
     prior = reliability.quantiles(known[count:])
     scale = ranking.fit_scale(references, seed=0, prior=prior)
     estimates, information = references.placed(scale.davidson, torch.arange(count))
-    scale = scale.relying(estimates[:VALIDATION], information[:VALIDATION], known[:VALIDATION])
+    measured = reliability.fit(prior, estimates[:VALIDATION], information[:VALIDATION], known[:VALIDATION])
+    scale = replace(scale, reliability=measured)
     return known[VALIDATION:count], *scale.scores(estimates[VALIDATION:], information[VALIDATION:])
 
 

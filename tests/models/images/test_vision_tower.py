@@ -367,7 +367,7 @@ def test_regressions_on_the_same_features_take_the_part_that_it_earns(bases):
     model.rely(encoded[unseen], scores[unseen])
     # An untrained network says nothing: the regression answers, or its scores are the scores.
     assert model.share[0] > 0 or (model.share[1] < -0.9 and model.share[2] > 0)
-    found, alone = model.score(images[new])[0], model.regressions.all_targets(encoded[new])[:, 0]
+    found, alone = model.score(images[new])[0], model.regressions(encoded[new])[:, 0]
     known = scores[new]
     assert torch.corrcoef(torch.stack([found, known]))[0, 1] > torch.corrcoef(torch.stack([alone, known]))[0, 1] - 0.05
 
@@ -386,7 +386,7 @@ def test_a_network_that_only_misleads_is_left_out_and_the_regression_answers_as_
     model.weigh_answers(encoded, torch.stack([first, second, label], 1))
     assert model.share[1] == -1  # the network's weight is 0
     assert model.share[2] > 0
-    lead = model.regressions.all_targets(encoded)[:, 0][first] - model.regressions.all_targets(encoded)[:, 0][second]
+    lead = model.regressions(encoded)[:, 0][first] - model.regressions(encoded)[:, 0][second]
     widths = lead.abs().unique()
     alone = max(
         (torch.where(lead.abs() <= width, 2, (lead < 0).long()) == label).double().mean() for width in widths[::20]
@@ -448,7 +448,7 @@ def test_levels_that_separate_all_validation_pairs_are_not_sure_of_others(bases)
         encoded = model.encode_all(images)
         targets = model.targets(scores.double()) if levels else scores.double()
         model.regressions.fit(*((encoded[at], targets[at]) for at in (slice(160), slice(160, 240))))
-        sorted_right = model.regressions.all_targets(encoded)[:, -8:].argmax(1) == scores if levels else scores >= 0
+        sorted_right = model.regressions(encoded)[:, -8:].argmax(1) == scores if levels else scores >= 0
         validation = 160 + sorted_right[160:240].nonzero().flatten()
         ends = validation[torch.randint(len(validation), (2, 1500), generator=generator)]
         unseen = torch.randint(240, 320, (2, 1500), generator=generator)

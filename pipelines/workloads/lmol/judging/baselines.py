@@ -150,12 +150,8 @@ def _fitted(model: Any, described: Timed, comparisons: Comparisons, train: np.nd
     """Return the scores (N,) that a model of scikit-learn, fitted to the training images, gives all images."""
     features, milliseconds = described
     scores, unit = comparisons.scores, comparisons.unit
-    if is_classifier(model):
-        mean, spread, targets = 0, 1, scores[train]
-    else:
-        mean, spread = scores[train].mean(), max(scores[train].std(), 1e-9)
-        targets = (scores[train] - mean) / spread
-    fitted = model.fit(features[train], targets)
+    mean, spread = (0, 1) if is_classifier(model) else (scores[train].mean(), max(scores[train].std(), 1e-9))
+    fitted = model.fit(features[train], (scores[train] - mean) / spread)
     predicted, own = timed(lambda: fitted.predict(features))
     return (predicted * spread + mean) * unit, milliseconds + own
 

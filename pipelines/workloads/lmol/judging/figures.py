@@ -173,7 +173,6 @@ def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, 
 def agreement(found: np.ndarray, known: np.ndarray) -> dict[str, np.ndarray]:
     """Return figures (...) of scores (..., N); a correlation is NaN where all scores are the same."""
     wrong = found - known
-    rows = zip(found.reshape(-1, found.shape[-1]), known.reshape(-1, found.shape[-1]), strict=True)
     ranks = (stats.rankdata(each, axis=-1) for each in (found, known))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", (stats.ConstantInputWarning, stats.NearConstantInputWarning))
@@ -181,7 +180,7 @@ def agreement(found: np.ndarray, known: np.ndarray) -> dict[str, np.ndarray]:
     return {
         "pearson": pearson,
         "spearman": spearman,
-        "kendall": np.array([stats.kendalltau(*row).statistic for row in rows]).reshape(found.shape[:-1]),
+        "kendall": stats.kendalltau(found, known, axis=-1).statistic,
         "mae": np.abs(wrong).mean(axis=-1),
         "rmse": np.sqrt(np.square(wrong).mean(axis=-1)),
     }

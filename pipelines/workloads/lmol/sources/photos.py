@@ -116,8 +116,7 @@ def _photo_crops(size: int, seed: int, crop: tuple[str, int]) -> tuple[np.ndarra
     name, number = crop
     generator = np.random.default_rng([seed, 2, *name.encode(), number])  # of no other crop
     whole = _crop(_photo(name), size, generator)
-    images = {("pristine", 0): whole}
-    images |= {(family, degree): image for family, degree, image in _degraded(whole, generator)}
+    images = {("pristine", 0): whole, **dict(_degraded(whole, generator))}
     # SSIM of luminance with the window and constants of Wang et al. (2004).
     ssim = partial(structural_similarity, data_range=255, gaussian_weights=True, sigma=1.5, use_sample_covariance=False)
     grey = {kind: np.asarray(image.convert("L")) for kind, image in images.items()}
@@ -149,17 +148,17 @@ def _crop(whole: Image.Image, size: int, generator: np.random.Generator) -> Imag
     return best
 
 
-def _degraded(crop: Image.Image, generator: np.random.Generator) -> Iterator[tuple[str, int, Image.Image]]:
-    """Yield (family, degree from 1, image) for every family and degree."""
+def _degraded(crop: Image.Image, generator: np.random.Generator) -> Iterator[tuple[Kind, Image.Image]]:
+    """Yield ((family, degree from 1), image) for every family and degree."""
     for degree in range(1, 5):
         file = io.BytesIO()
         crop.save(file, "JPEG", quality=QUALITY[degree - 1])
         with Image.open(file) as image:
-            yield "jpeg", degree, image.convert("RGB")
-        yield "blur", degree, crop.filter(ImageFilter.GaussianBlur(RADIUS[degree - 1]))
+            yield ("jpeg", degree), image.convert("RGB")
+        yield ("blur", degree), crop.filter(ImageFilter.GaussianBlur(RADIUS[degree - 1]))
         noise = generator.normal(0, DEVIATION[degree - 1], (*crop.size, 3))
         noisy = np.rint(np.asarray(crop) + noise).clip(0, 255).astype(np.uint8)
-        yield "noise", degree, Image.fromarray(noisy)
+        yield ("noise", degree), Image.fromarray(noisy)
         small = max(1, round(crop.size[0] * SCALE[degree - 1]))
         shrunk = crop.resize((small, small), Image.Resampling.BOX)
-        yield "downscale", degree, shrunk.resize(crop.size, Image.Resampling.BILINEAR)
+        yield ("downscale", degree), shrunk.resize(crop.size, Image.Resampling.BILINEAR)

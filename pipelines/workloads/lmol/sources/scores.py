@@ -10,7 +10,6 @@ N images, K ratings, R raters
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
@@ -71,18 +70,11 @@ def fit_theta(pairs: Sequence[LabelledPair], score: Mapping[str, int]) -> int:
     return int(tried[wrong.argmin()])
 
 
-@dataclass(frozen=True)
-class Rated:
-    """Scores of images (N,), their standard errors (N,), and each rater's level and noise (R,)."""
+def averaged(image: np.ndarray, rater: np.ndarray, rating: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Return scores (N,) and their errors (N,) from ratings (K,), by image and rater (K,), and levels and noises (R,).
 
-    scores: np.ndarray
-    errors: np.ndarray
-    levels: np.ndarray
-    noises: np.ndarray
-
-
-def averaged(image: np.ndarray, rater: np.ndarray, rating: np.ndarray) -> Rated:
-    """Return scores (N,) from ratings (K,), by image and rater (K,); a rater's noise is drawn towards that of all."""
+    A rater's noise is drawn towards that of all.
+    """
     raters = rater.max() + 1
     levels, variances = np.zeros(raters), np.ones(raters)
     for _ in range(ROUNDS):
@@ -102,7 +94,7 @@ def averaged(image: np.ndarray, rater: np.ndarray, rating: np.ndarray) -> Rated:
     own = np.bincount(image, weights * square) / np.maximum(np.bincount(image, free), 1e-9)  # 1 where as all expect
     several = np.bincount(image)
     errors = standard_errors(1 / np.sqrt(total), np.sqrt(own), several, LONE_RATING * scores.std())
-    return Rated(scores, errors, levels, np.sqrt(variances))
+    return scores, errors, levels, np.sqrt(variances)
 
 
 def standard_errors(unit: np.ndarray, deviations: np.ndarray, counts: np.ndarray, lone: float) -> np.ndarray:

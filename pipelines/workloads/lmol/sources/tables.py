@@ -169,20 +169,20 @@ def _averaged(listed: Listed, given: Mapping[str, Sequence[tuple[str, str]]]) ->
     flat = [(i, rater, score) for i, each in enumerate(given.values()) for rater, score in each]
     raters, number_of = np.unique([rater for _, rater, _ in flat], return_inverse=True)
     values = np.array([float(score) for *_, score in flat])
-    found = averaged(np.array([i for i, *_ in flat]), number_of, values)
-    for (name, each), score, error in zip(given.items(), found.scores, found.errors, strict=True):
+    scores, errors, levels, noises = averaged(np.array([i for i, *_ in flat]), number_of, values)
+    for (name, each), score, error in zip(given.items(), scores, errors, strict=True):
         listed.add(name, each[0][1] if len({score for _, score in each}) == 1 and len(raters) == 1 else f"{score:.6f}")
         listed.errors[name] = float(error)
     listed.notes.append(f"{len(flat):,} ratings of {len(given):,} images were averaged")
     if len(flat) == len(given):
-        listed.notes.append(f"nothing is rated twice: a rating's standard error is taken to be {found.errors[0]:.3g}")
+        listed.notes.append(f"nothing is rated twice: a rating's standard error is taken to be {errors[0]:.3g}")
     elif len(raters) > 1:
         listed.raters = [
             {"rater": str(name), "ratings": int((number_of == i).sum()), "level": float(level), "noise": float(noise)}
-            for i, (name, level, noise) in enumerate(zip(raters, found.levels, found.noises, strict=True))
+            for i, (name, level, noise) in enumerate(zip(raters, levels, noises, strict=True))
         ]
         worst = max(listed.raters, key=lambda each: each["noise"])
-        usual = f"{len(raters)} raters, whose noise is {np.median(found.noises):.3g} in the median"
+        usual = f"{len(raters)} raters, whose noise is {np.median(noises):.3g} in the median"
         listed.notes.append(f"{usual}; the noisiest, {worst['rater']}, has {worst['noise']:.3g}")
 
 

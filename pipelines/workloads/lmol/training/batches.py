@@ -66,10 +66,8 @@ class Pairs:
         turn, y, x = (part[:, None] for part in (view // places**2, view // places % places, view % places))
         turn = 2 * turn if self.ways == 2 else turn  # from left to right alone
         line = torch.arange(images.shape[-1], device=view.device)
-        y, x = (
-            torch.where(turn & bit > 0, line.flip(0), line) + move - self.shift for move, bit in ((y, 1), (x, 2))
-        )  # (U, S)
-        y, x = (each.clamp(0, len(line) - 1) for each in (y, x))
+        turned = [torch.where(turn & bit > 0, line.flip(0), line) for bit in (1, 2)]
+        y, x = ((each + move - self.shift).clamp(0, len(line) - 1) for each, move in zip(turned, (y, x), strict=True))
         mirrored = (turn & 4 > 0)[..., None]
         rows = torch.where(mirrored, y[:, None, :], y[:, :, None])  # (U, S, S)
         columns = torch.where(mirrored, x[:, :, None], x[:, None, :])
