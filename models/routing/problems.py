@@ -209,10 +209,10 @@ def untaken(problem: Problem, config: RoutingConfig) -> str | None:
     first, *others = problem.vehicles
     limited = problem.windows is not None or problem.open_routes or min(first.longest, first.limit) < np.inf
     beyond = limited if config.one_way else not problem.plain
+    learnt = "acvrp" if config.one_way else "cvrp"
     reasons = {
         "one-way roads: it was not trained on data.problem=acvrp": problem.one_way and not config.one_way,
-        f"windows, limits and open routes: it was trained on data.problem={'acvrp' if config.one_way else 'cvrp'}": beyond
-        and not config.rules,
+        f"windows, limits and open routes: it was trained on data.problem={learnt}": beyond and not config.rules,
         "travel times that are no multiple of the distances": pace_of(problem) is None and config.rules,
         "several depots": problem.depots > 1,
         "several kinds of vehicles": others,

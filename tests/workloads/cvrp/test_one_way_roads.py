@@ -215,7 +215,7 @@ def test_problems_are_read_with_their_own_costs_and_the_others_refused_by_name()
     from_policy = RoutingSettings(starts_from="policy")
     check(problem, start_of(policy, Asked(problem), from_policy))
     assert start_of(policy, Asked(problem), RoutingSettings()) is None
-    with pytest.raises(ValueError, match=r"does not read one-way roads: it was not trained on data\.problem=acvrp; give"):
+    with pytest.raises(ValueError, match=r"not read one-way roads: it was not trained on data\.problem=acvrp; give"):
         start_of(plain, Asked(problem), from_policy)
     late = np.tile([0.0, 9.0], (8, 1))
     for parts in ({"windows": late}, {"open_routes": True}, {"fleet": (Vehicles(20, longest=9.0),)}):
