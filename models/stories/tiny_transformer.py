@@ -19,7 +19,7 @@ from models.stories.inputs import StoryInput, StorySettings
 from models.stories.integer_transformer import Sampler
 from models.stories.network import Network, Past
 from models.stories.quantization import quantize, unpacked
-from models.stories.tokens import END
+from models.stories.tokens import END, UNKNOWN
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -55,7 +55,7 @@ class TinyTransformer(Network):
         return [stop.lower() if self.lower_case else stop for stop in settings.stops]
 
     def answers(self, prepared: Sequence[StoryInput], settings: StorySettings) -> list[dict[str, Plain]]:
-        """Return what follows each prompt; see `sampling.answer`."""
+        """Return what follows each prompt, see `sampling.answer`, with a `note` where a prompt cannot be read whole."""
         known = [self.encoded(given.prompt) for given in prepared]
         continued: list[list[int]] = [[] for _ in known]
         for tokens in self._steps_by(known, [given.item for given in prepared], settings):
@@ -63,10 +63,13 @@ class TinyTransformer(Network):
                 if token != END:
                     story.append(token)
         found = []
-        for given, more in zip(prepared, continued, strict=True):
+        for given, tokens, more in zip(prepared, known, continued, strict=True):
             whole = self.tokenizer.decode(more)
             text = "".join(sampling.until([whole], self._stops(settings)))
-            found.append(sampling.answer(given.prompt, text, len(more) if text == whole else 0, settings.length))
+            answer = sampling.answer(given.prompt, text, len(more) if text == whole else 0, settings.length)
+            if unread := tokens.count(UNKNOWN):
+                answer["note"] = f"{unread} bytes of the prompt did not occur in the stories this model learnt from"
+            found.append(answer)
         return found
 
     def stream(self, given: Mapping[str, Plain] | StoryInput, **settings: Plain) -> Iterator[str]:

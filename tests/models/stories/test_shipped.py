@@ -37,6 +37,12 @@ def test_it_reads_prompts_in_the_lower_case_of_its_stories():
     assert told[0]["prompt"] == "Once"
 
 
+def test_it_says_what_it_cannot_read_of_a_prompt():
+    unread, read = io.load(FOLDER).predict([{"prompt": "the cat \u65e5\U0001f600"}, {"prompt": "the cat"}], length=2)
+    assert unread["note"] == "7 bytes of the prompt did not occur in the stories this model learnt from"
+    assert "note" not in read
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["web", "rp2040"])
 def test_it_is_exported_as_it_is(form, tmp_path):
