@@ -1,26 +1,39 @@
 """Search with a trained policy: a decoding strategy, repeated on the 8 symmetries of the square."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from models.routing.decodes import DECODES
+from models.routing.config import RoutingConfig
+from models.routing.decoder import Cache
+from models.routing.decodes import DECODES, Guide
 from models.routing.environment import Instances, padded, tour_length
 from models.routing.inputs import SearchSettings
-
-if TYPE_CHECKING:
-    from models.routing.policy import RoutingPolicy
 
 SYMMETRIES = 8
 MOST_SCORED = 2**20  # (tour, node) pairs at a time, about 300 bytes each; results change by rounding only
 
 
+class TourBuilder(Protocol):
+    """The part of a routing policy that a search needs."""
+
+    config: RoutingConfig
+
+    def encode(self, instances: Instances) -> Cache:
+        """Return what all queries on the instances share."""
+
+    def build(self, cache: Cache, instances: Instances, num_tours: int, guide: Guide) -> Tensor:
+        """Return tours (B, S, T)."""
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Yield the weights, which say what device it is on."""
+
+
 @torch.no_grad()
 def best_built(
-    policy: RoutingPolicy, instances: Instances, settings: SearchSettings, seed: int = 0, items: Tensor | None = None
+    policy: TourBuilder, instances: Instances, settings: SearchSettings, seed: int = 0, items: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Return the best tour found per instance: actions (B, 2 (N - 1)) int64, padded with the depot, and costs (B,).
 

@@ -4,13 +4,11 @@ A solver in layers: start tours, of the policy and of classical heuristics; a lo
 recreate for the rest of the time.
 """
 
-from __future__ import annotations
-
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -24,10 +22,7 @@ from models.routing.decodes import DECODES
 from models.routing.environment import DEPOT, Instances, Routes, actions_of, routes_of
 from models.routing.inputs import RoutingInput, RoutingSettings, SearchSettings, problem_of
 from models.routing.problems import Plan, Problem, cost_of, distances, to_instances, untaken
-from models.routing.search import SYMMETRIES, best_built
-
-if TYPE_CHECKING:
-    from models.routing.policy import RoutingPolicy
+from models.routing.search import SYMMETRIES, TourBuilder, best_built
 
 AT_ONCE = 256  # problems given to one search
 OMITTED = "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
@@ -88,7 +83,7 @@ def default_milliseconds(problem: Problem) -> int:
     return 0 if native.unavailable() else usual
 
 
-def start_of(policy: RoutingPolicy, asked: Asked, settings: RoutingSettings) -> Routes | None:
+def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Routes | None:
     """Return routes to begin with of a problem beyond the plain CVRP: those given, else the policy's if it is asked.
 
     Raises ValueError for `starts_from` policy where that cannot read the problem, and for a plan without further search
@@ -115,7 +110,7 @@ def start_of(policy: RoutingPolicy, asked: Asked, settings: RoutingSettings) -> 
     return routes
 
 
-def plan_from(policy: RoutingPolicy, asked: Asked, settings: RoutingSettings, crew: int = 1) -> Plan:
+def plan_from(policy: TourBuilder, asked: Asked, settings: RoutingSettings, crew: int = 1) -> Plan:
     """Return the plan that ruin and recreate makes of `start_of` a problem beyond the plain CVRP, on `crew` threads.
 
     The settings' time is for both, at least half of it for ruin and recreate; without time the plan is the policy's, or
@@ -132,7 +127,7 @@ def plan_from(policy: RoutingPolicy, asked: Asked, settings: RoutingSettings, cr
     return fleet.plan(asked.problem, rounds=not seconds, seconds=left, seed=seed, start=start, crew=crew)
 
 
-def answer_all(policy: RoutingPolicy, asked: Sequence[Asked], settings: RoutingSettings) -> list[dict[str, object]]:
+def answer_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[dict[str, object]]:
     """Return `fleet.answer` to each problem beyond the plain CVRP: many a thread each, few by several threads each."""
     crew = max(1, torch.get_num_threads() // max(1, len(asked)))
 
@@ -146,7 +141,7 @@ def answer_all(policy: RoutingPolicy, asked: Sequence[Asked], settings: RoutingS
         return list(pool.map(answered, asked))
 
 
-def found_by(policy: RoutingPolicy, asked: Asked, settings: RoutingSettings) -> str:
+def found_by(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> str:
     """Say what finds an answer: the policy, a search that goes on from its tours, or a search without it."""
     problem, size, time = asked.problem, asked.problem.customers, 0 if native.unavailable() else settings.milliseconds
     takes = takes_policy(size, size if time is None else time, settings.starts_from, settings.starts)
@@ -157,7 +152,7 @@ def found_by(policy: RoutingPolicy, asked: Asked, settings: RoutingSettings) -> 
     return "policy" if time == 0 else "policy, then search"
 
 
-def solve_all(policy: RoutingPolicy, asked: Sequence[Asked], settings: RoutingSettings) -> list[tuple[Routes, float]]:
+def solve_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[tuple[Routes, float]]:
     """Return routes and their cost for each problem.
 
     Raises ValueError for time without native code, and for a policy whose weights are not finite.
@@ -206,7 +201,7 @@ def at_once(problem: Problem) -> int:
 
 
 def best_tours(
-    policy: RoutingPolicy,
+    policy: TourBuilder,
     problems: Sequence[Problem],
     instances: Instances,
     items: Tensor,
