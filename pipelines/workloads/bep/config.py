@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -15,7 +15,6 @@ from pipelines.workloads.bep.documents import sources
 class Data(LoadedData):
     """The documents, and how they are cleaned and divided."""
 
-    layout: ClassVar[int] = 2  # raised where documents are cleaned or masked otherwise, too
     sources: str | None = Field(None, description="a folder of documents, or one; null: the embedded ones")
     skip_bad: bool = Field(False, description="leave out files that cannot be read instead of stopping")
     mask: bool = Field(True, description="mask e-mail addresses, telephone and account numbers, URLs, paths, secrets")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from pipelines.workloads.bep.documents import name_patterns as patterns
 from pipelines.workloads.bep.documents.lexicon import terms
-from pipelines.workloads.bep.documents.masking import WORDS
+from pipelines.workloads.bep.documents.masking import WORDS, columns
 
 STRONG_ENOUGH = 4  # evidence that makes a name one everywhere in the document
 FEWEST_LETTERS = 3  # of a name that is looked for alone
@@ -93,7 +93,11 @@ def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tup
     if len({each[0] for each in alone if each[0].lower() not in terms()}) > 1:
         yield from (each.span() for each in alone)
     codes = set(re.findall(r"(?<=\()[^\W\d_]{2,5}(?=\))|(?<=[-_])[^\W\d_]{2,5}(?=[-_])", text))  # "(PM)", "P7-KTM-XX"
-    for each in (each for cell in named for each in cell if min(expected[slice(*each.span())]) > 2):
+    begun, cells = {each.begin for each in sure}, list(columns(text))
+    people = {heading for heading, *cell in cells if not begun.isdisjoint(range(*cell))}
+    listed = (range(*cell) for heading, *cell in cells if heading in people or patterns.CHECKERS.fullmatch(heading))
+    places = {place for cell in listed for place in cell if expected[place] > 2}
+    for each in (each for cell in named for each in cell if each.start() in places):
         if each[0].lower() not in terms() and not (each[0] in codes or re.fullmatch(WORDS["no_initials"], each[0])):
             yield each.span()
     for line in re.finditer(".+", text):

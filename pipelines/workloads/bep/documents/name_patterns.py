@@ -22,6 +22,8 @@ LABEL = re.compile(
 # The end of a letter or a message, with the name below it or behind it.
 CLOSING = re.compile(rf"^[> ]*(?i:{WORDS['closings']})[,.!]?[> \n]+(?P<who>[^\n]{{2,40}})$", re.MULTILINE)
 FIRST = re.compile(r"(?:^|[\n|;:(/\u2013-]) ?$")  # in a line, a cell or an item of a list
+PARTED = re.compile(r"[|,;]|^(?:\S+ ){1,3}[-\u2013\u2014] ")  # "ADA LOVELACE - LEAD", "ROW | ADA LOVELACE"
+CHECKERS = re.compile(WORDS["checkers"], re.I)  # headings of cells that may hold initials alone
 STRONG = re.compile(rf"(?:(?:project|team|model|key|client|current) )?(?:{WORDS['labels']})(?:\(s\))?", re.I)
 WEAK = re.compile(rf"(?:{WORDS['roles']})|[RACI](?:/[RACI])?", re.I)
 FIRMS = re.compile(rf"(?:{WORDS['firm_labels']})", re.I)

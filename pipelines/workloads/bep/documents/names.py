@@ -41,8 +41,9 @@ class Reader:
         self.expected = bytearray(len(text))  # for each character, evidence that a person is named there
         listed = (match.span("users") for match in patterns.USER.finditer(text))
         self.users = [user.span() for span in listed for user in re.compile(r"[\w.-]+").finditer(text, *span)]
-        capitals = (line.span() for line in re.finditer(".+ .+ .+", text) if line[0].isupper())
-        self.headings = {place for line in capitals for place in range(*line)}
+        lines = (line for line in re.finditer(".+", text) if line[0].isupper() and line[0].count(" ") > 1)
+        headings = (range(*line.span()) for line in lines if not patterns.PARTED.search(line[0]))
+        self.headings = {place for line in headings for place in line}
         self.firms: set[int] = set()  # places in columns of firms
         # Firms of several words in such columns, and known ones that are named like persons.
         self.employers = {firm for firm in WORDS["known_firms"] if firm in text}
@@ -195,7 +196,8 @@ class Reader:
         first = part[0].initial and len(words) == 1 and (not begin or self.text[begin - 1] == "\n")
         if first and not family[-1] and any(f"\n{chr(ord(part[0].word[0]) + at)}. " in self.text for at in (-1, 1)):
             return None  # "A. Models" above "B. Drawings"
-        heading = begin in self.headings and not (weight or title or (given[0] and family[-1]))
+        pair = given[0] and (family[-1] or (len(words) == len(part) == 2 and not any(particles)))
+        heading = begin in self.headings and not (weight or title or pair)
         heard = weight or title or given[0] or family[-1] or all(sound(word) > LIKELY for word in words)
         if heading or (not heard and (len(part[-1].word) == 1 or (len(words) > 1 and "".join(words).isupper()))):
             return None  # "Rev C", "Grid A", a heading

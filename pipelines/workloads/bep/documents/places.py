@@ -85,14 +85,13 @@ def mask_places(text: str, masker: Masker) -> str:
     text = masker.matches(text, "address", ADDRESS, LABELS["address"])
     text = masker.spans(text, "address", ADDRESS, addresses(text))
     text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
-    cells = {kind: _cells(text, re.compile(WORDS[f"{kind}_labels"], re.I)) for kind in CALLED}
     for kind, mask in SLOTS.items():
         found = listed if kind == "address" else {match["it"] for match in LABELS[kind].finditer(text)}
         if kind == "project":
-            found |= {cell for cell in _cells(text, NUMBERED) if re.fullmatch(rf"{_FIGURES}[\w./-]{{4,30}}", cell)}
+            cells = (text[begin:end].strip() for heading, begin, end in columns(text) if NUMBERED.fullmatch(heading))
+            found |= {cell for cell in cells if re.fullmatch(rf"{_FIGURES}[\w./-]{{4,30}}", cell)}
             found |= _filed(text)
         if kind in CALLED:
-            found |= cells[kind] if all(cells.values()) else set()  # persons stand below "Client | Lead"
             found |= {match[0] for match in CALLED[kind].finditer(text) if _is_called(match)}
         if named := {each for each in found if _is_own(each, kind)}:
             sure = {match["it"] for match in PROJECTS.finditer(text) if match["sure"]} if kind == "project" else ()
@@ -105,12 +104,6 @@ def mask_places(text: str, masker: Masker) -> str:
             own = re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I | re.MULTILINE)
             text = masker.matches(text, kind, mask, own)
     return text
-
-
-def _cells(text: str, label: re.Pattern[str]) -> set[str]:
-    """Return the cells below headings of a kind that may be a name or a number."""
-    cells = (text[begin:end].strip() for heading, begin, end in columns(text) if label.fullmatch(heading))
-    return {cell for cell in cells if re.fullmatch(rf"[{UPPER}\d][^:]{{3,80}}", cell)}
 
 
 def _filed(text: str) -> set[str]:

@@ -1,12 +1,14 @@
 """Of the names, addresses and numbers of 102 made plans, nearly all are masked, and little else."""
 
 import re
+import time
 
 import pytest
 
 from pipelines.workloads.bep.documents.cleaning import clean
 from pipelines.workloads.bep.documents.lexicon import sound
 from pipelines.workloads.bep.documents.names import LIKELY, UNLIKELY
+from tests.processor import within
 from tests.workloads.bep.documents.made_plans import all_names, measured
 
 
@@ -293,12 +295,20 @@ def test_most_is_masked_in_plans_of_international_firms(part, count, right, foun
             "Present: Ruairí Ó Briain\nPlan | ROB\nModel | ROB, RB",
             "Present: <name>\nPlan | <name>\nModel | <name>, <name>",
         ),
-        ("Punkt | Wer | Bis\nSchlitzplan | OvS | Mai", "Punkt | Wer | Bis\nSchlitzplan | <name> | Mai"),
+        (
+            "Punkt | Wer | Bis\nSchlitzplan | OvS | Mai\nTür | Annegret Tölz | Juni",
+            "Punkt | Wer | Bis\nSchlitzplan | <name> | Mai\nTür | <name> | Juni",
+        ),
+        ("BIRGIT SCHÖNHUBER | ZÜBLIN | KOORDINATION", "<name> | ZÜBLIN | KOORDINATION"),
+        ("ROW | BIRGIT SCHÖNHUBER | ZÜBLIN", "ROW | <name> | ZÜBLIN"),
+        ("KATARZYNA WIŚNIEWSKA | ARUP | BIM", "<name> | ARUP | BIM"),
+        ("BIRGIT SCHÖNHUBER - KOORDINATION", "<name> - KOORDINATION"),
+        ("WHEN SIOBHAN FITZGERALD AND AOIFE GALLAGHER MET", "WHEN <name> AND <name> MET"),
         ("Heating: Wexo Dral-hun (+82-2-555-0163)", "Heating: <name> (\ue001)"),
-        ("Project | Client\nWexcombe Hall | Osmer Grelt plc", "Project | Client\n<site> | <client>"),
         ("Bauherr (Client): Osmer Grelt plc", "Bauherr (Client): <client>"),
         ("Project name: Wexcombe Hall 3      Status: open", "Project name: <site> | Status: open"),
         ("Wi-Fi PW: Sommer2024!", "Wi-Fi PW: <secret>"),
+        ("PW: 1234\nPW = 4471", "PW: <secret>\nPW = <secret>"),
     ],
 )
 def test_what_headings_and_labels_say_is_masked(text, left):
@@ -314,9 +324,22 @@ def test_what_headings_and_labels_say_is_masked(text, left):
         "LISTA DE SUBEMPREITEIROS E GUIA DE REMESSA",
         "Plan\nE. Ajouts\nF. Références",
         "Client | Lead\nGate | Door",
-        "PW = 2400",
+        "PW = 2400\nLW = 3200",
+        "Deliverable | Resp. | Date\nModel | ARC | May\nFrame | STR | May\nGarden | LAN | May\nRooms | FAC | May",
+        "Task | Who | When\nSlab | GC | May\nSteel | SE | May\nDucts | MC | May\nLifts | CL | May\nTests | TC | May",
+        "Rev | By | Date | Note\nP1 | IFC | May | x\nP2 | CDE | May | y\nP3 | ARC | May | z",
+        "Deliverable | Resp.\nModel | QVX\nFrame | ZKD",
+        "Checked | Approved\nARC | STR",
+        "Resp.: ARC",
+        "ARK | 2027",
         "PW = 2400 mm, LW = 3",
     ],
 )
 def test_firms_roles_headings_and_sizes_stay(text):
     assert clean(text, mask=True, names=True).text == text
+
+
+def test_a_long_line_without_spaces_is_read_quickly():
+    began = time.process_time()
+    clean("A1bC" * 25_000, mask=True, names=True)
+    assert within(time.process_time() - began, 2)
