@@ -85,9 +85,8 @@ class Recorder(TorchDispatchMode):
                 found = func(*args, **kwargs)
         except (DataDependentOutputException, DynamicOutputShapeException):
             return func(*self.valued(args), **self.valued(kwargs))
-        if random:  # draw the numbers, to no other end than that the generator moves on
-            empty = tree_map_only(Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype), args)
-            func(*empty, **kwargs)
+        if random:
+            self.advance(func, args, kwargs)
         self.fake.fake_tensor_converter.meta_converter.tensor_memo.clear()  # of weak references, as above
         made = [_Place(x) for x in _tensors(found)]
         reads, writes = ({_Place(x).number for x in part if _is_fake(x)} for part in (given, changed))
@@ -95,6 +94,10 @@ class Recorder(TorchDispatchMode):
         writes |= {place.number for place in made}
         self.calls.append(_Call(func, args, kwargs, made, reads, writes, generator, state))
         return found
+
+    def advance(self, func: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
+        """Draw an operation's random numbers, to no other end than that the generator moves on."""
+        func(*tree_map_only(Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype), args), **kwargs)
 
     def valued(self, tree: Any) -> Any:
         """Return `tree` with tensors that have their values."""
