@@ -3,7 +3,7 @@
 // Nodes are the innermost axis where channels are summed, padded to whole vectors; a query costs some 3 * nodes * width
 // multiplications. Letters are those of models/routing/environment.py: N nodes, D width, H heads, S tours, T steps.
 #pragma once
-#include "rules.h"
+#include "policy_rules.h"
 
 #include <cmath>
 #include <numeric>

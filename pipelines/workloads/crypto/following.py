@@ -19,7 +19,7 @@ from models.market.own_features import labelled
 from models.market.signal_model import SignalModel, most_used
 from pipelines.engine.workload import Moment
 from pipelines.workloads.crypto.candles import exchange, files
-from pipelines.workloads.crypto.candles.checks import NEWEST
+from pipelines.workloads.crypto.candles.cells import NEWEST
 from pipelines.workloads.crypto.config import Config, Data
 from pipelines.workloads.crypto.input_files import as_input
 

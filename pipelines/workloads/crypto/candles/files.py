@@ -15,7 +15,8 @@ from typing import IO, TYPE_CHECKING
 from common.errors import UserError, as_user_error
 from models.market.candle_tables import RULES, FileName, canonical, file_name
 from models.market.candles import VALUES, Candles
-from pipelines.workloads.crypto.candles.checks import check, select, timeframe_of
+from pipelines.workloads.crypto.candles.cells import select
+from pipelines.workloads.crypto.candles.checks import check, timeframe_of
 
 if TYPE_CHECKING:
     import pandas as pd
