@@ -18,14 +18,7 @@ from common.errors import UserError
 
 NAME = "five-workloads"
 # Packages that are imported by another name than they are installed by.
-INSTALLED_AS = {
-    "docx": "python-docx",
-    "PIL": "pillow",
-    "pynvml": "nvidia-ml-py",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "PyYAML",
-}
+INSTALLED_AS = json.loads(Path(__file__).with_suffix(".json").read_text())
 RECORD = "workload_folder"  # key of a run's provenance.json
 
 
@@ -80,7 +73,7 @@ def missing(error: ModuleNotFoundError) -> str | None:
 def _stated() -> tuple[str, dict[str, set[str]]]:
     file = Path(__file__).resolve().parents[1] / "pyproject.toml"
     if file.is_file():
-        stated = tomllib.loads(file.read_text())["project"]
+        stated = tomllib.loads(file.read_bytes().decode())["project"]
         extras = {"": stated["dependencies"], **stated["optional-dependencies"]}
         return stated["version"], {extra: {_canonical(each) for each in packages} for extra, packages in extras.items()}
     packages: dict[str, set[str]] = {}

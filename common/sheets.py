@@ -68,15 +68,16 @@ def cells(path: Path, lone: str = ",", lines: bool = True) -> tuple[list[tuple[i
     return [(number, [*map(unguarded, row)]) for number, row in rows if any(row)], between
 
 
-def named(path: Path) -> list[tuple[int, dict[str, str]]]:
-    """Return (number, {column: cell}) of each row of a CSV; UserError for rows that its header does not fit."""
+def named(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """Yield (number, {column: cell}) of each row of a CSV; UserError at the first that its header does not fit."""
     (_, header), *rows = cells(path)[0] or [(0, [])]
     if twice := next((name for name in header if header.count(name) > 1), None):
         raise UserError(f"{path} has two columns named {twice!r}; rename or remove one")
-    if wrong := next(((number, row) for number, row in rows if len(row) != len(header)), None):
-        has = f"has {len(wrong[1])} cells under {len(header)} columns; put quotes around texts with commas"
-        raise UserError(f"{path}: line {wrong[0]} {has}")
-    return [(number, dict(zip(header, row, strict=True))) for number, row in rows]
+    for number, row in rows:
+        if len(row) != len(header):
+            has = f"has {len(row)} cells under {len(header)} columns; put quotes around texts with commas"
+            raise UserError(f"{path}: line {number} {has}")
+        yield number, dict(zip(header, row, strict=True))
 
 
 def objects(path: Path) -> Iterator[tuple[int, object]]:

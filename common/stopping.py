@@ -65,9 +65,14 @@ def stop_if_asked() -> None:
         raise Stopped(number)
 
 
-def end_with_parent() -> None:
-    """Wait in a thread for the parent's end, then end this process, lest it write into a run that is resumed."""
+def attend() -> None:
+    """Let this child of a server hear signals, also those since its start, and end with its parent."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "this is no child process"
-    parent.join()
-    os._exit(1)
+
+    def end() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)

@@ -6,20 +6,19 @@ import multiprocessing
 import os
 import signal
 import sys
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import TypeVar
 
 from common.errors import UserError
 from common.machine import cores
-from common.stopping import end_with_parent
+from common.stopping import STOPPING, attend
 
 ROOT = Path(__file__).resolve().parents[1]
 AHEAD = 2  # tasks handed out for each process: one that it works on, and one that waits for it
@@ -85,16 +84,21 @@ def start_server(modules: Sequence[str]) -> ForkServerContext:
     places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(ROOT) not in places:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, places)])
-    forkserver.ensure_running()
+    resource_tracker.ensure_running()  # at whose start signals are heard again
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # one to all processes is for the workers, who save
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, heard)
     return context
 
 
 def _begin(begin: Callable[[], None] | None) -> None:
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    if begin is None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end is theirs
+    attend()
     if begin is not None:
         begin()  # its tasks are long: Ctrl-C ends them
-    else:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end is theirs
 
 
 def progress(items: Iterable[Item], total: int, what: str | None) -> Iterator[Item]:

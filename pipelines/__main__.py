@@ -17,7 +17,7 @@ EXPORT = "export"
 
 def commands() -> dict[str, Path]:
     """Return the script of each command."""
-    found = {path.stem: path for path in sorted(FOLDER.glob("[!_]*.py")) if "__name__ ==" in path.read_text()}
+    found = {path.stem: path for path in sorted(FOLDER.glob("[!_]*.py")) if b"__name__ ==" in path.read_bytes()}
     return {**found, EXPORT: FOLDER.parent / "exporters" / "__main__.py"}
 
 

@@ -1,5 +1,6 @@
 """`python -m pipelines`: every command from any folder."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -9,6 +10,7 @@ import pytest
 
 from pipelines import exits
 from tests import forked
+from tests.stages import PYTHONPATH
 
 ROOT = Path(__file__).resolve().parents[1]
 LONG = "x" * 300
@@ -37,6 +39,27 @@ def test_nothing_of_triton_is_kept_from_being_collected_at_the_end(imported, fro
     program = "\n".join(map(str.strip, lines.splitlines()))
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == (f"{frozen}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (
+            ["-m", "pipelines", "prepare", "--workload", "tinystories", "data.source=m\xe4r.txt"],
+            "m\xe4r.txt: there is no",
+        ),
+        (
+            [str(ROOT / "pipelines/prepare.py"), "--workload", "tinystories", "data.source=m\xe4r.txt"],
+            "m\xe4r.txt: there",
+        ),
+        (["-m", "exporters", "onxn", "r\xfcn"], "did you mean onnx?"),
+    ],
+)
+def test_names_and_files_are_utf_8_whatever_the_locale(tmp_path, program, said):
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "LC_ALL": "C", "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, *program], cwd=tmp_path, env=environment, capture_output=True)
+    assert b"Traceback" not in done.stderr
+    assert said.encode() in done.stderr
 
 
 def test_ctrl_c_where_nothing_is_saved_is_a_line(capsys):

@@ -40,16 +40,17 @@ def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
             raise  # of a GPU that fails
         remedy = "python pipelines/doctor.py under the same launcher says what it chooses, accelerate config changes it"
         raise UserError(f"Accelerate does not start: {str(error).rstrip('.')}; {remedy}") from error
-    if slow(accelerator.device, accelerator.mixed_precision):
+    if accelerator.mixed_precision == "bf16" and unsuited(accelerator.device, "bf16"):
         torch.backends.mkldnn.enabled = False  # type: ignore[assignment]  # it has no LSTM in bf16 there, and fails
     return accelerator
 
 
-def slow(device: torch.device, precision: str) -> list[str]:
-    """Return a note where the CPU has no instructions for bfloat16, which makes an update seven times as slow."""
-    lacking = device.type == "cpu" and precision == "bf16" and torch.backends.cpu.get_cpu_capability() == "AVX2"
-    note = "this CPU computes in bf16 several times more slowly than in fp32; leave out --mixed_precision bf16"
-    return [note] * lacking
+def unsuited(device: torch.device, precision: str) -> list[str]:
+    """Return a note where the CPU has no instructions for bf16, which makes an update seven times as slow, or fp16."""
+    slow = precision == "bf16" and torch.backends.cpu.get_cpu_capability() == "AVX2"
+    how = "several times more slowly than in fp32" if slow else "as in fp32, since Accelerate ignores it"
+    note = f"this CPU computes in {precision} {how}; leave out --mixed_precision {precision}"
+    return [note] * (device.type == "cpu" and (slow or precision == "fp16"))
 
 
 @contextmanager
@@ -79,10 +80,11 @@ def train(
     torch.manual_seed(config.seed)  # initial weights, the same on every rank
     task = ranks.agree(lambda: workload.task(config, folder, accelerator.device))
     config.hardware.apply_to(task.model)
-    size, more = sum(p.numel() for p in task.model.parameters()), slow(accelerator.device, accelerator.mixed_precision)
-    accelerator.print(f"{size:,} parameters on {accelerator.device}", *map(printable, (*task.notes, *more)), sep="\n")
-
+    size, warmup = sum(p.numel() for p in task.model.parameters()), config.training.warmup_steps
     loop = Loop(task, config, accelerator, run, workload.metric)
+    more = unsuited(accelerator.device, accelerator.mixed_precision)
+    more += [f"training.warmup_steps={warmup} is more than the run's {loop.steps} updates"] * (warmup > loop.steps)
+    accelerator.print(f"{size:,} parameters on {accelerator.device}", *map(printable, (*task.notes, *more)), sep="\n")
     if resume and not ranks.on_main(lambda: run.learnt_from(facts.get("content"))):
         accelerator.print("its data have changed: training begins anew")
         ranks.on_main(run.begin_anew)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
-import threading
 from collections.abc import Callable, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, TypeVar
 
 from common import workers
 from common.machine import cores
-from common.stopping import end_with_parent
+from common.stopping import attend
 from pipelines.distributed import ranks
 from pipelines.engine.workload import MapItems
 
@@ -30,7 +29,7 @@ EXAMINED_BYTES = 2**31  # of a GPU, for a process that examines one trained memb
 
 def stand_alone(device: str) -> None:
     """Detach this process from the launcher's settings, on a device; it ends with its parent."""
-    threading.Thread(target=end_with_parent, daemon=True).start()
+    attend()
     for name in LAUNCHER:
         os.environ.pop(name, None)
     if device.startswith("cuda"):

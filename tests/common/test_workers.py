@@ -26,6 +26,32 @@ if __name__ == "__main__":
         print("slept", flush=True)
 """
 
+SAVING = """
+import time
+from common import stopping, workers
+
+def save():
+    stopping.attend()
+    stop = stopping.StopRequest()
+    with stop.listening():
+        print("begun", flush=True)
+        while not stop.number:
+            time.sleep(0.01)
+        time.sleep(0.5)
+    raise SystemExit(7)
+
+if __name__ == "__main__":
+    stop = stopping.StopRequest()
+    with stop.listening():
+        process = workers.start_server(["slow"]).Process(target=save)
+        print("starting", flush=True)
+        process.start()
+        if stop.number:
+            process.terminate()
+        process.join()
+        print(process.exitcode, flush=True)
+"""
+
 
 def refuse(number):
     """Work that fails for one number, and whose process dies at another."""
@@ -102,6 +128,25 @@ def test_workers_end_with_their_parent_however_it_ends(tmp_path):
         parent.kill()
         parent.communicate()
     assert until(lambda: not any(child.is_running() for child in children), LONG)
+
+
+@pytest.mark.parametrize(("awaited", "status"), [("begun", 7), ("starting", -signal.SIGTERM)])
+def test_a_signal_to_a_whole_group_leaves_the_server_so_that_a_worker_can_save(tmp_path, awaited, status):
+    (tmp_path / "save.py").write_text(SAVING)
+    (tmp_path / "slow.py").write_text("import time\n\ntime.sleep(1)\n")
+    environment = {**os.environ, "PYTHONPATH": PYTHONPATH}
+    parent = subprocess.Popen(
+        [sys.executable, "save.py"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        while parent.stdout.readline() not in (f"{awaited}\n", ""):
+            pass
+        time.sleep(0.1)
+        os.killpg(parent.pid, signal.SIGTERM)  # as timeout, Slurm and the end of a container do
+        assert parent.communicate(timeout=LONG) == (f"{status}\n", "")
+    finally:
+        parent.kill()
 
 
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch, capsys):

@@ -64,7 +64,7 @@ def test_a_tracker_without_tables_is_sent_none(monkeypatch):
 
 def test_training_begins_the_run_with_the_facts_of_its_data_and_shows_the_tasks_notes(tmp_path, capsys):
     workload, run = members.find(), Run("toy", "noted")
-    config = members.Config(training=TRAINING)
+    config = members.Config(training={**TRAINING, "warmup_steps": 9})
 
     class Noted(members.ToyTask):
         notes = ("a note",)
@@ -78,6 +78,7 @@ def test_training_begins_the_run_with_the_facts_of_its_data_and_shows_the_tasks_
     printed = capsys.readouterr().out.splitlines()
     assert "97 parameters on cpu" in printed
     assert "a note" in printed
+    assert "training.warmup_steps=9 is more than the run's 2 updates" in printed
 
 
 def test_resume_of_a_run_that_was_never_begun_starts_it(tmp_path):
@@ -206,12 +207,13 @@ def test_another_precision_is_refused_or_allowed_and_recorded(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("precision", "instructions", "noted"), [("bf16", "AVX2", 1), ("bf16", "AVX512", 0), ("no", "AVX2", 0)]
+    ("precision", "instructions", "noted"),
+    [("bf16", "AVX2", 1), ("bf16", "AVX512", 0), ("no", "AVX2", 0), ("fp16", "AVX512", 1)],
 )
-def test_a_cpu_without_instructions_for_bf16_is_told(monkeypatch, precision, instructions, noted):
+def test_a_precision_that_a_cpu_lacks_is_told(monkeypatch, precision, instructions, noted):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: instructions)
-    assert len(training.slow(torch.device("cpu"), precision)) == noted
-    assert training.slow(torch.device("cuda"), precision) == []
+    assert len(training.unsuited(torch.device("cpu"), precision)) == noted
+    assert training.unsuited(torch.device("cuda"), precision) == []
 
 
 @pytest.mark.parametrize("instructions", ["AVX2", None])

@@ -107,6 +107,15 @@ def test_every_run_answers_and_errors_stay_in_their_place(port):
         assert (status, found["outputs"]) == (422, [bad])
 
 
+def test_a_slash_at_the_end_of_an_address_changes_nothing(port):
+    body = {"inputs": [SQUARE], "settings": {"augment": False}}
+    status, found = ask(port, "/runs/cvrp/small/predict/", body)  # a redirection would lose the body with some clients
+    assert (status, len(found["outputs"])) == (200, 1)
+    assert ask(port, "/runs/") == ask(port, "/runs")
+    assert ask(port, "//")[0] == 200
+    assert ask(port, "/nothing/")[1] == ask(port, "/nothing")[1]
+
+
 def test_an_input_that_is_nothing_is_refused_with_a_reason(port):
     status, found = ask(port, "/runs/cvrp/small/predict", {"inputs": [None, 3]})
     assert status == 422

@@ -18,7 +18,7 @@ from models import io
 from models.images import ranking, reliability
 from models.images.comparator.config import Question
 from models.images.comparator.familiarity import notes
-from models.images.inputs import ENDINGS, MOST_PIXELS, ComparisonSettings, ImagesInput
+from models.images.inputs import ENDINGS, MOST_PIXELS, ComparisonSettings, ImagesInput, folded
 from models.images.reliability import QUANTILES, Reliability, with_ends
 
 DESCRIPTION = "comparator.json"
@@ -70,11 +70,11 @@ class Comparator(io.Model):
         return {self.config.attribute: self}
 
     def of(self, attribute: str | None) -> "Comparator":
-        """Return the comparator that answers for an attribute; None: for the first one. ValueError names unknown."""
-        views = self.views
-        if attribute not in (None, *views):
-            raise ValueError(f"attribute is {attribute!r}; the model ranks by {', '.join(views)}")
-        return views[attribute or next(iter(views))]
+        """Return the comparator for an attribute, however it is spelled; None: the first one. ValueError for others."""
+        views = {folded(name): view for name, view in self.views.items()}
+        if attribute is not None and folded(attribute) not in views:
+            raise ValueError(f"attribute is {attribute!r}; the model ranks by {', '.join(self.views)}")
+        return views[next(iter(views)) if attribute is None else folded(attribute)]
 
     def encode(self, images: Tensor) -> Tensor:
         """Return encodings (U, ...) of images (U, C, S, S), uint8 or float from 0 to 1."""

@@ -25,7 +25,7 @@ from common.disk.files import sha256, write_text
 from common.disk.prepared import MANIFEST
 from common.errors import UserError
 from models.market import other_candles, own_features
-from models.market.candle_tables import canonical, iso, milliseconds
+from models.market.candle_tables import TIMEFRAMES, canonical, iso, milliseconds
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
 from pipelines.workloads.crypto import splits
@@ -301,7 +301,7 @@ def load(folder: Path, symbol: str) -> Coin:
 
     datasets.disable_progress_bars()
     symbol = canonical(symbol)
-    pages = [page for page in sorted(folder.glob("*.json")) if page.stem.rpartition("-")[0] == symbol]
+    pages = [page for each in TIMEFRAMES if (page := folder / f"{symbol}-{each}.json").is_file()]  # none is listed
     if not pages:
         known = ", ".join(page.stem for page in sorted(folder.glob("*-*.json"))) or "none"
         raise UserError(f"{folder}: {symbol} is not among the prepared coins ({known}); see manifest.json for why")

@@ -5,7 +5,7 @@ import json
 import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
             bpe, asked = train_tokenizer(texts, config.data.vocabulary), config.data.vocabulary
         size = bpe.get_vocab_size()
         notes = [f"model.vocabulary={asked} is lowered to {size}: the text yields no more tokens"] * (size < asked)
-        notes += ["each file is a story, but for those with markers"] if whole else _torn(files[0], found)
+        notes += ["each file is a story, but for those with markers"] if whole else _parted(config.data, files, found)
         sizes = _write(folder, parts, bpe, lower)
         if base and (unknown := sum(size["unknown_bytes"] for size in sizes.values())):
             notes.append(f"{unknown:,} bytes of the text are no tokens of {config.data.base}, which cannot tell them")
@@ -84,14 +84,18 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
     }
 
 
-def _torn(path: Path, found: Blocks) -> list[str]:
-    """Return a note where blank lines seem to part the paragraphs of stories."""
-    with path.open("rb") as file:
-        begun, few = file.read(story_blocks.CHUNK), len(found) < FEWEST_STORIES
-    if few or found.length.mean() >= SHORT or story_blocks.separator(begun) is not story_blocks.SEPARATORS[-1][0]:
+def _parted(data: Data, files: Sequence[Path], found: Blocks) -> list[str]:
+    """Return a note where blank lines seem to part the paragraphs of stories, or nothing seems to part stories."""
+    with files[0].open("rb") as file:
+        begun, put = file.read(story_blocks.CHUNK), f"put a line {story_blocks.MARKER.decode()} between stories"
+    if story_blocks.separator(begun) is not story_blocks.SEPARATORS[-1][0]:
         return []
+    if len(found) < FEWEST_STORIES:
+        each = f"{data.source}/*.txt" if Path(data.source or "").is_dir() else data.source
+        book = f"{data.source} is taken for a book and cut into passages; if it is none, {put}"
+        return [f"{book} (where each line is a story: sed G {each} > stories.txt)"]
     parted = f"blank lines part {len(found):,} stories of {found.length.mean():.0f} characters on average"
-    return [f"{parted}; if these are paragraphs, put a line {story_blocks.MARKER.decode()} between stories"]
+    return [f"{parted}; if these are paragraphs, {put}"] * bool(found.length.mean() < SHORT)
 
 
 def divided(

@@ -89,10 +89,9 @@ def left_out(source: str | None) -> list[str]:
     """Return, for each kind of file in the folder `source` that is not read, a line that says how many and why."""
     if source is None or not Path(source).is_dir() or is_dataset(Path(source)):
         return []
-    read, passed = {file for files in source_files(source) for file in files}, Counter[str]()
-    for path in Path(source).rglob("*"):
-        if path.is_file() and path not in read and not path.name.startswith("."):
-            passed[path.suffix.lower()] += 1
+    read = {file for files in source_files(source) for file in files}
+    others = (path for path in Path(source).rglob("*") if path.is_file() and path not in read)
+    passed = Counter(path.suffix.lower() for path in others if not path.name.startswith("."))
     why = {
         PARQUET: "the files named train are read alone, and those of a test",
         **dict.fromkeys(LISTS, "may be none of stories; name the one to read, as in data.source=FOLDER/FILE"),
@@ -120,17 +119,14 @@ def _table_texts(files: Sequence[Path], source: str) -> Iterator[str | None]:
 
 
 def _row_texts(path: Path, source: str) -> Iterator[str | None]:
-    """Return what rows of JSON or CSV hold as `text`, one by one; raises UserError at once if the first has none."""
-
-    def rows() -> Iterator[str | None]:
-        for number, row in (sheets.objects if path.suffix.lower() in sheets.JSON else sheets.named)(path):
-            text = row.get("text", row) if isinstance(row, dict) else row  # or a list of texts
-            if not isinstance(text, str | None):
-                raise _no_text(source, f"{path}, line {number},", row if isinstance(row, dict) else ())
-            yield text
-
-    found = rows()
-    return itertools.chain([first] if (first := next(found, None)) is not None else [], found)
+    """Yield what rows of JSON or CSV hold as `text`, one by one; raises UserError at the first that has none."""
+    listed = path.suffix.lower() in sheets.JSON
+    for number, row in sheets.objects(path) if listed else sheets.named(path):
+        named = {key.lower(): cell for key, cell in row.items()} if isinstance(row, dict) else {"text": row}
+        if not isinstance(text := named.get("text", named), str | None):
+            where = f"{path}, line {number}," if listed else f"{path}: its first row, which names the columns,"
+            raise _no_text(source, where, row if isinstance(row, dict) else ())
+        yield text
 
 
 def _written(

@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -43,7 +44,7 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize("split", ["chronological", "walk_forward"])
-def test_prepared_coins_are_loaded_again_with_parts_that_share_nothing(tmp_path, split):
+def test_prepared_coins_are_loaded_again_with_parts_that_share_nothing(tmp_path, monkeypatch, split):
     facts = stage.prepare(config(split=split, folds=3, simulated_candles=4000), tmp_path)
     assert json.loads(json.dumps(facts, allow_nan=False)) == facts
     assert facts["failed"] == {}
@@ -58,7 +59,8 @@ def test_prepared_coins_are_loaded_again_with_parts_that_share_nothing(tmp_path,
                 assert sum(counts[part].values()) == len(coin.folds[fold][part]) > 0
             rows = np.unique(windows(coin.folds[fold]["train"], 60))
             np.testing.assert_allclose(coin.scaled(fold)[rows].mean(0), 0, atol=1e-3)
-    coin = coins["ETHUSDT"]
+    monkeypatch.setattr(Path, "glob", None)  # which would list a folder of hundreds of coins for each of them
+    coin = stage.load(tmp_path, "ETHUSDT")
     assert coin.candles.digest() == facts["coins"]["ETHUSDT"]["hash"]
     assert (coin.features.dtype, coin.labels.dtype) == (np.float32, np.int8)
     assert coin.facts["label"] == {"rule": "fixed", "horizon": 3, "threshold": 0.003}

@@ -159,6 +159,7 @@ def test_a_ranking_is_by_the_first_attribute_or_by_the_one_named(trained):
     assert model.compare(pair["first"], pair["second"])[0] == pytest.approx(asked[0]["first_is_higher"])
     alone = model.of("brightness").compare(pair["first"], pair["second"])
     assert alone[0] == pytest.approx(asked[2]["first_is_higher"])
+    assert next(model.predict([pair], attribute="Brightness")) == asked[2]  # however it is spelled, as in training
     refused(
         stage(trained, "predict.py", *LMOL, "attribute=light", "made/001.png"), "the model ranks by texture, bright"
     )

@@ -156,7 +156,9 @@ def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monke
     few = load(CONFIG, WORKLOAD.config, [*words, "model.vocabulary=2000"])  # more than the book yields
     folder, manifest = loading.prepare("tinystories", WORKLOAD, few)
     size = manifest["vocabulary"]
-    assert manifest["note"] == f"model.vocabulary=2000 is lowered to {size}: the text yields no more tokens"
+    lowered, taken = manifest["note"].splitlines()
+    assert lowered == f"model.vocabulary=2000 is lowered to {size}: the text yields no more tokens"
+    assert taken.startswith("book.txt is taken for a book")
     assert WORKLOAD.task(few, folder, torch.device("cpu")).model.config.vocabulary == size < 2000
     book.write_text("Another text.")
     with pytest.raises(UserError, match=re.escape("book.txt has changed since")):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import subprocess
 import threading
 import time
 import urllib.error
@@ -34,6 +35,29 @@ def test_blank_lines_between_paragraphs_are_noted(tmp_path):
     assert facts["note"].endswith("; if these are paragraphs, put a line <|endoftext|> between stories")
     facts = data.prepare(config(written(tmp_path / "marked.txt", paragraphs)), tmp_path / "marked")
     assert facts["note"] == ""
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_story_a_line_is_a_book_and_said_to_be_one_with_what_to_type(tmp_path, folder):
+    (tmp_path / "texts").mkdir()
+    file, told = tmp_path / "texts/lines.txt", [" ".join(story.split()) for story in STORIES]
+    file.write_text("".join(f"{story}\n" for story in told))
+    facts = data.prepare(config(file.parent if folder else file), tmp_path / "book")
+    assert f"{file.parent if folder else file} is taken for a book and cut into passages" in facts["note"]
+    command = facts["note"].partition(" (where each line is a story: ")[2].removesuffix(")")
+    given = f"{file.parent}/*.txt" if folder else str(file)
+    assert command == f"sed G {given} > stories.txt"
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    assert data.prepare(config(tmp_path / "stories.txt"), tmp_path / "parted")["note"] == ""
+    assert set(both(tmp_path / "parted")) == set(told)
+
+
+def test_a_column_of_stories_may_be_called_so_in_capitals(tmp_path):
+    table = io.StringIO()
+    csv.writer(table).writerows([["ID", "Text"], *enumerate(STORIES)])
+    (tmp_path / "a.csv").write_text(table.getvalue())
+    data.prepare(config(tmp_path / "a.csv"), tmp_path / "out")
+    assert set(both(tmp_path / "out")) == set(STORIES)
 
 
 def test_a_marker_within_a_line_separates_and_never_stays(tmp_path):
@@ -160,7 +184,8 @@ def test_json_lines_are_stories_and_not_text_to_learn(tmp_path):
         ("a.json", json.dumps({"1": "Once."}), "line 1, needs a column `text` of strings; it has 1;"),
         ("a.json", "[1", r"a\.json: no list in JSON"),
         ("a.csv", "id,text\n1,Once, twice.\n", r"a\.csv: line 2 has 3 cells under 2 columns; put quotes around texts"),
-        ("a.csv", "id,story\n1,Once.\n", "line 2, needs a column `text` of strings; it has id, story; rename one"),
+        ("a.csv", "id,story\n1,Once.\n", r"a\.csv: its first row, which names the columns, needs a column `text` of s"),
+        ("a.csv", "id,story\n1,Once.\n2,Twice, thrice\n", "needs a column `text` of strings; it has id, story; rename"),
         ("a.xlsx", "PK", r"stories are not read from \.xlsx files; give a text file \(\.txt, \.jsonl or"),
         ("a.docx", "PK", r"stories are not read from \.docx files"),
     ],

@@ -56,7 +56,7 @@ def read_digits(data: Data, path: Path) -> ImageSet:
         groups=names,
         names=names,
         families=["digit"] * len(names),
-        facts={"source": "handwritten digits", "licences": [LICENCES["digits"]]},
+        facts={"source": "embedded handwritten digits", "licences": [LICENCES["digits"]]},
     )
 
 
@@ -99,7 +99,7 @@ def read_photos(data: Data, path: Path) -> ImageSet:
         names=names,
         families=[family for family, _ in kinds],
         facts={
-            "source": "degraded photos",
+            "source": "embedded photos, degraded",
             "scores_by_kind": {
                 f"{family} {degree}".removesuffix(" 0"): thousandths / 1000
                 for (family, degree), thousandths in score.items()

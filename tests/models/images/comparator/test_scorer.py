@@ -67,6 +67,9 @@ def test_scorers_of_several_attributes_share_a_network_and_each_has_its_own_numb
     again = io.load(tmp_path)
     for name in "ab":
         torch.testing.assert_close(again.of(name).score(pictures(5)), model.of(name).score(pictures(5)))
+    assert again.of("B").config.attribute == "b"
+    with pytest.raises(ValueError, match="attribute is 'c'; the model ranks by a, b"):
+        again.of("c")
     with pytest.raises(ValueError, match="of one kind and base"):
         build({"attributes": [{"kind": kind, **SMALL, "attribute": kind} for kind in ("scorer", "siamese")]})
 

@@ -35,6 +35,8 @@ def given(path, text, name="scores.csv"):
         ('"SEP=;"\nDateiname;Bewertung, Mittel\na.png;1,5\nb.png;2\n'.replace(", Mittel", ""), "scores.csv"),
         ('Dateiname,Bewertung\na.png,"+1,5"\nb.png,"2,0"\n', "scores.csv"),
         ("MOS,id,file\n1.5,7,a.png\n2,8,b.png\n", "scores.csv"),
+        ("image,Elo\na.png,1.5\nb.png,2\n", "scores.csv"),
+        ("photo;Stars\na.png;1,5\nb.png;2\n", "scores.csv"),
         ("Dateiname;Bewertung\na.png;1,5\nb.png;2\n", "scores.csv"),
         ('{"image": "a.png", "MOS": 1.5, "note": null}\n\n{"image": "b.png", "MOS": 2}\n', "scores.jsonl"),
         ('\n[{"image": "a.png", "MOS": "1.5"}, {"MOS": 2, "image": "b.png"}]', "scores.json"),
