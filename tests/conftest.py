@@ -1,6 +1,8 @@
 """Settings of all tests."""
 
+import fcntl
 import gc
+import json
 import os
 import shlex
 import signal
@@ -97,6 +99,28 @@ def touched():
     yield TOUCHED.read
     found = TOUCHED.read()
     assert not found, found
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory):
+    """A function for what takes long and is the same in every worker: the first one makes it, others wait for it.
+
+    `once(NAME, MAKE)` returns what MAKE() does, which JSON must be able to hold.
+    """
+    common = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each worker's folder is one in that of the session
+        common = common.parent
+
+    def made(name, make):
+        path = common / f"{name}.json"
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                found = json.dumps(make())
+                path.write_text(found)
+            return json.loads(path.read_text())
+
+    return made
 
 
 def pytest_unconfigure():

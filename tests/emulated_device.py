@@ -127,7 +127,8 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
 
 def execute(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run an operation on the CPU and return tensors of the device where CUDA would."""
-    mine = [x for x in tree_iter((args, kwargs)) if isinstance(x, EmulatedTensor)]
+    leaves = list(tree_iter((args, kwargs)))
+    mine = [x for x in leaves if isinstance(x, EmulatedTensor)]
     asked = kwargs.get("device")
     if not mine and (asked is None or torch.device(asked).type != NAME):
         return function(*args, **kwargs)
@@ -138,7 +139,7 @@ def execute(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if isinstance(copied, EmulatedTensor) != here and not waits_not(args, kwargs, here):
             count("copy to the device" if here else "copy to the host")
     elif mine:
-        check_places(function, args, kwargs)
+        check_places(function, args, leaves)
     if asked is not None:
         kwargs = {**kwargs, "device": torch.device("cpu"), "pin_memory": False}
     if launches(function):
@@ -172,12 +173,12 @@ def waits_not(args: Any, kwargs: dict[str, Any], to_device: bool) -> bool:
     return to_device and bool(kwargs.get("non_blocking", args[2] if len(args) > 2 else False))
 
 
-def check_places(function: Any, args: Any, kwargs: dict[str, Any]) -> None:
-    """Raise for tensors of two devices where CUDA would; count the reads of an operation."""
+def check_places(function: Any, args: Any, leaves: list[Any]) -> None:
+    """Raise for tensors of two devices among all `leaves` of an operation where CUDA would; count its reads."""
     varies = function.overloadpacket in VARYING or (function is aten.cumsum.default and args[0].is_floating_point())
     if varies and torch.are_deterministic_algorithms_enabled():
         raise RuntimeError(f"{function} does not have a deterministic implementation")
-    foreign = [x for x in tree_iter((args, kwargs)) if type(x) in (torch.Tensor, torch.nn.Parameter)]
+    foreign = [x for x in leaves if type(x) in (torch.Tensor, torch.nn.Parameter)]
     if function in READS:
         count(str(function))
     if function in SHAPED_BY_VALUES:
@@ -204,10 +205,17 @@ def project_lines() -> Iterator[str]:
     """Yield "path:line function" of each frame of the project on the stack, innermost first."""
     frame = sys._getframe(1)
     while frame is not None:
-        path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(ROOT) and ".venv" not in path.parts and path != Path(__file__):
-            yield f"{path.relative_to(ROOT)}:{frame.f_lineno} {frame.f_code.co_name}"
+        if path := project_path(frame.f_code.co_filename):
+            yield f"{path}:{frame.f_lineno} {frame.f_code.co_name}"
         frame = frame.f_back
+
+
+@functools.cache
+def project_path(file: str) -> str:
+    """Return a file's path in the project; nothing for one of a library, and for this one."""
+    path = Path(file)
+    is_ours = path.is_relative_to(ROOT) and ".venv" not in path.parts and path != Path(__file__)
+    return str(path.relative_to(ROOT)) if is_ours else ""
 
 
 def main() -> None:

@@ -37,6 +37,13 @@ ROOT = Path(__file__).resolve().parents[1]
 GUARD = ROOT / "tests/guard/sitecustomize.py"
 PACKAGES = ("common", "exporters", "models", "pipelines")
 LATE = ("torch._dynamo", "tests.forked")  # a slow import that Accelerate leaves until it is used, and `fork_workers`'s
+OFTEN = (  # two seconds in each command with a tower, adapters or an export, which import them when they are used
+    "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.image_processing_auto",
+    "transformers.models.auto.processing_auto",
+    "peft",
+    "onnxscript",
+)
 WORKERS = re.compile(r"(?<=^from multiprocessing\.forkserver import main; main\()\d+, \d+")
 
 
@@ -44,8 +51,8 @@ def main() -> None:
     standard_path = sys.path[1:]
     sys.path[0] = str(ROOT)
     gc.disable()  # hardly anything of what imports make is garbage
-    preload()
     once = sys.argv[2:] == ["once"]
+    preload(*() if once else OFTEN)
     if not once and (threads := len(os.listdir("/proc/self/task")) - 1):
         sys.exit(f"fork_server: imports have started {threads} threads, which forks would lose; TEST_PROCESSES=fresh")
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for pytest and the children
@@ -61,8 +68,8 @@ def main() -> None:
     leave(lambda: execute(request, standard_path))
 
 
-def preload() -> None:
-    """Import all modules of the project, and with them the libraries that they import.
+def preload(*further: str) -> None:
+    """Import all modules of the project, and with them the libraries that they import, and `further` ones.
 
     One that warns is left out, so that the worker whose tests import it, too, fails as it does without a server.
     """
@@ -75,6 +82,9 @@ def preload() -> None:
                         importlib.import_module(module.name)
     for name in LATE:
         importlib.import_module(name)
+    for name in further:
+        with contextlib.suppress(ImportError):  # on a machine for GPU figures some are missing
+            importlib.import_module(name)
 
 
 def serve(first: socket.socket, listening: socket.socket | None) -> dict[str, Any]:

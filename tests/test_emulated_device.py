@@ -11,7 +11,7 @@ from tests import forked
 from tests.stages import ROOT, command
 from tests.workloads.bep.firm import prose, written
 
-STEPS = 20
+STEPS = 10
 EVERY = [f"training.{name}={STEPS}" for name in ("steps", "log_steps", "validation_steps", "checkpoint_steps")]
 CVRP = [
     *("data.customers=6", "data.capacity=12", "data.validation_instances=16", "data.test_instances=8"),
@@ -20,7 +20,7 @@ CVRP = [
 ]
 LMOL = [
     *("data.size=16", "data.train_pairs=50", "data.evaluation_pairs=12", "training.batch_size=8"),
-    *("evaluation.comparisons=8", "model.width=16"),
+    *("evaluation.comparisons=2", "model.width=16"),
 ]
 CASES = {
     "cvrp": CVRP,
@@ -31,7 +31,7 @@ CASES = {
         *("training.epochs=null", "training.batch_size=8", "evaluation.samples=2", "evaluation.sample_tokens=20"),
     ],
     "bep": [
-        *("data.sources=documents", "model.width=16", "model.embedding=8", "model.mixing_places=600"),
+        *("data.sources=documents", "model.width=16", "model.embedding=8", "model.mixing_places=200"),
         *("training.sequence=20", "training.epochs=null", "training.batch_size=8"),
         *("evaluation.typed=20", "evaluation.clauses=0"),
     ],

@@ -102,17 +102,17 @@ class _Kind:
         self.mean, self.deviation = features.mean(0), features.std(0, correction=0).clamp_min(1e-6)
         self.own, self.others = ((each - self.mean) / self.deviation for each in (features, others))
         self.size = features.shape[1]
-        values, vectors = torch.linalg.eigh(self.own @ self.own.T)
-        kept = slice(-min(len(values), self.size, COMPONENTS), None)
-        self.axes = self.own.T @ (vectors[:, kept] / values[kept].clamp_min(1e-9).sqrt())
         self.scale = self.size**-0.5  # so that squared distances are means over features
 
-    def kernels(self) -> list[tuple[Tensor, Tensor]]:
-        """Return for each kernel, the linear one first, its values among the images (N, N), and of others (n, N)."""
-        linear = self.own @ self.own.T / self.size, self.others @ self.own.T / self.size
+    def kernels(self) -> list[tuple[tuple[Tensor, Tensor], Tensor]]:
+        """Find axes; return each kernel's eigenvalues, -vectors and values of others (n, N), the linear one first."""
+        values, vectors = linear = torch.linalg.eigh(self.own @ self.own.T / self.size)
+        kept = slice(-min(len(values), self.size, COMPONENTS), None)
+        self.axes = self.own.T @ (vectors[:, kept] / (values[kept] * self.size).clamp_min(1e-9).sqrt())
         own, others = (each @ self.axes * self.scale for each in (self.own, self.others))
         near, far = distances(own, own), distances(others, own)
-        return [linear, *(((-near / length**2).exp(), (-far / length**2).exp()) for length in LENGTHS)]
+        curved = [(torch.linalg.eigh((-near / length**2).exp()), (-far / length**2).exp()) for length in LENGTHS]
+        return [(linear, self.others @ self.own.T / self.size), *curved]
 
     def store(self, kernels: Kernels, duals: Tensor) -> None:
         """Keep what kernels with weights (N, K T) of images need; what they have room for beyond it is 0."""
@@ -126,9 +126,9 @@ class _Kind:
         kernels.dual[: len(duals)] = duals
 
 
-def _ridge(kernel: Tensor, others: Tensor, scores: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+def _ridge(kernel: tuple[Tensor, Tensor], others: Tensor, scores: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
     """Return weights (N, T) of images by the penalties with the least error on others, and what these get (n, T)."""
-    values, axes = torch.linalg.eigh(kernel)
+    values, axes = kernel
     duals = axes @ ((axes.T @ scores).T[..., None] / (values.clamp_min(0)[:, None] + PENALTIES))  # (T, N, penalties)
     guesses = others @ duals  # (T, n, penalties)
     errors = (guesses - known.T[..., None]).square().mean(1)

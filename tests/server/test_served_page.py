@@ -30,28 +30,25 @@ def with_clause(model):
 
 
 @pytest.fixture(scope="module")
-def monkeypatch_module():
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
-
-
-@pytest.fixture(scope="module")
-def found(tmp_path_factory, monkeypatch_module):
+def found(tmp_path_factory, once):
     """What was found on the page; screenshots go to REPORT_SCREENSHOTS, if that is set."""
-    folder = tmp_path_factory.mktemp("page")
-    for workload, make in MODELS.items():
-        io.save(with_clause(make()) if workload == "bep" else make(), folder / workload / "small")
-    document = docx.Document()
-    document.add_heading("4.2 Clash Detection")
-    document.add_heading("Project scope")
-    document.add_paragraph("All works.", "Quote")
-    document.save(folder / "template.docx")
-    monkeypatch_module.setenv("PLAN_TEMPLATE", str(folder / "template.docx"))
-    with served(
-        [f"{workload}={folder / workload / 'small'}" for workload in MODELS], Limits(sessions=folder / "sessions")
-    ) as port:
-        address = f"http://127.0.0.1:{port}/"
-        return played(folder, "server", {workload: f"{address}#{workload}/small" for workload in MODELS})
+
+    def play():
+        folder = tmp_path_factory.mktemp("page")
+        for workload, make in MODELS.items():
+            io.save(with_clause(make()) if workload == "bep" else make(), folder / workload / "small")
+        document = docx.Document()
+        document.add_heading("4.2 Clash Detection")
+        document.add_heading("Project scope")
+        document.add_paragraph("All works.", "Quote")
+        document.save(folder / "template.docx")
+        models = [f"{workload}={folder / workload / 'small'}" for workload in MODELS]
+        with pytest.MonkeyPatch.context() as patch, served(models, Limits(sessions=folder / "sessions")) as port:
+            patch.setenv("PLAN_TEMPLATE", str(folder / "template.docx"))
+            address = f"http://127.0.0.1:{port}/"
+            return played(folder, "server", {workload: f"{address}#{workload}/small" for workload in MODELS})
+
+    return once("served page", play)
 
 
 @pytest.mark.parametrize("workload", MODELS)

@@ -8,7 +8,7 @@ WORKLOAD = Workload(
     config=Config,
     prepare=lazily(f"{__name__}.data:prepare"),
     task=lazily(f"{__name__}.task:ComparisonTask"),
-    expand=lazily(f"{__name__}.folds:expand"),
+    expand=lazily(f"{__name__}.data:expand"),
     evaluate=lazily(f"{__name__}.folds:evaluate"),
     report=lazily(f"{__name__}.report:sections"),
     # Not the loss: with few groups of images a model gets surer of its mistakes while its answers still get better.

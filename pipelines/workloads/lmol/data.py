@@ -110,6 +110,14 @@ def fold_name(fold: int | str) -> str:
     return f"fold-{fold}"
 
 
+def expand(config: Config, folder: Path) -> dict[str, Config]:
+    """Return the config of each fold's member; {} for a run of one fold."""
+    if config.data.fold != "all":
+        return {}
+    each = {fold: config.data.model_copy(update={"fold": fold}) for fold in range(config.data.folds)}
+    return {fold_name(fold): config.model_copy(update={"data": data}) for fold, data in each.items()}
+
+
 def _prepare_fold(data: Data, fold: int, found: ImageSet, folder: Path) -> dict[str, Plain]:
     """Write all but the images, for the fold as test part; return the facts that hold for it."""
     parts = pairs.split(found.groups, data.folds, fold, data.seed)

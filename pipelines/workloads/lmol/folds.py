@@ -19,20 +19,12 @@ from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.report.verdict import Row
 from pipelines.workloads.lmol import evaluation
 from pipelines.workloads.lmol.config import Config
-from pipelines.workloads.lmol.data import fold_name
+from pipelines.workloads.lmol.data import expand
 
 WITH_INTERVALS = ("accuracy", "Pearson", f"{evaluation.LEAD} accuracy", f"{evaluation.LEAD} Pearson")  # columns
 MEANS = ("Spearman", "RMSE", "MAE")
 # What figures cannot exceed, though a mean of few folds, give or take t times its error, may.
 BOUNDS = {"accuracy": (0, 1), "coverage": (0, 1)} | dict.fromkeys(("pearson", "spearman", "kendall"), (-1, 1))
-
-
-def expand(config: Config, folder: Path) -> dict[str, Config]:
-    """Return the config of each fold's member; {} for a run of one fold."""
-    if config.data.fold != "all":
-        return {}
-    each = {fold: config.data.model_copy(update={"fold": fold}) for fold in range(config.data.folds)}
-    return {fold_name(fold): config.model_copy(update={"data": data}) for fold, data in each.items()}
 
 
 def evaluate(

@@ -11,14 +11,18 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found(tmp_path_factory, once):
     """What was found on the pages of all workloads; screenshots go to REPORT_SCREENSHOTS, if that is set."""
-    folder, pages = tmp_path_factory.mktemp("web"), {}
-    for workload in MODELS:
-        run = run_of(workload, folder)
-        exporters.export("web", run, "best", None)
-        pages[workload] = (run / "exports/web/index.html").as_uri()
-    return played(folder, "web", pages)
+
+    def play():
+        folder, pages = tmp_path_factory.mktemp("web"), {}
+        for workload in MODELS:
+            run = run_of(workload, folder)
+            exporters.export("web", run, "best", None)
+            pages[workload] = (run / "exports/web/index.html").as_uri()
+        return played(folder, "web", pages)
+
+    return once("web pages", play)
 
 
 @pytest.mark.parametrize("workload", MODELS)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from models.images.regressions import COMPONENTS, Regressions
+from models.images.regressions import COMPONENTS, LENGTHS, Regressions
 
 SIZES = [6, 40, 300]  # the last has more features than components are kept
 
@@ -97,3 +97,11 @@ def test_further_targets_choose_together_and_so_are_less_fitted_to_what_they_cho
             square += float((model(features[new])[:, 1:] - above[new][:, at]).square().sum())
         errors.append(square)
     assert errors[1] < errors[0]
+
+
+def test_each_kernel_is_decomposed_once_which_is_most_of_the_time_to_fit(monkeypatch):
+    eigh, decomposed = torch.linalg.eigh, []
+    monkeypatch.setattr(torch.linalg, "eigh", lambda kernel: decomposed.append(len(kernel)) or eigh(kernel))
+    features, scores = torch.randn(60, 5), torch.randn(60)
+    Regressions([2, 3], images=40).fit((features[:40], scores[:40]), (features[40:], scores[40:]))
+    assert decomposed == [40] * 2 * (1 + len(LENGTHS))

@@ -1,6 +1,8 @@
 """Runs of all folds: what each member learns from, and the table over them."""
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +12,7 @@ from scipy import stats
 from pipelines.engine.workload import Evaluation
 from pipelines.workloads.lmol import data, folds, report
 from pipelines.workloads.lmol.config import Config
-from tests.stages import refused, stage
+from tests.stages import ROOT, refused, stage
 from tests.workloads.lmol.test_lmol import TINY, succeeded
 from tests.workloads.lmol.test_lmol_data import user_folder
 
@@ -21,7 +23,7 @@ def test_each_image_is_in_the_test_part_of_one_member_which_sees_what_a_run_of_i
     user_folder(source, {f"{i:02}.png": i % 7 for i in range(40)})
     whole = Config.model_validate({"data": {"source": str(source), "fold": "all", "folds": 4, "size": 16, "theta": 1}})
     facts = data.prepare(whole, tmp_path / "all")
-    members = folds.expand(whole, tmp_path / "all")
+    members = data.expand(whole, tmp_path / "all")
     assert list(members) == ["fold-0", "fold-1", "fold-2", "fold-3"]
     assert [fold["test"]["images"] for fold in facts["folds"]] == [10] * 4
     tested = []
@@ -32,7 +34,7 @@ def test_each_image_is_in_the_test_part_of_one_member_which_sees_what_a_run_of_i
             assert np.array_equal(alone.parts[part], member.parts[part])
             assert np.array_equal(alone.pairs[part], member.pairs[part])
         assert np.array_equal(alone.images, member.images)
-        assert folds.expand(config, tmp_path / name) == {}
+        assert data.expand(config, tmp_path / name) == {}
         tested += member.parts["test"].tolist()
     assert sorted(tested) == list(range(40))
 
@@ -110,3 +112,17 @@ def test_one_command_trains_all_folds_and_one_evaluates_them_into_one_table(tmp_
     assert found["images"] == 1797
     own = json.loads((run / "members/fold-1/evaluations/test.json").read_text())
     assert own["accuracy"] == found["folds"]["fold-1"]["accuracy"]
+
+
+@pytest.mark.slow
+def test_training_does_not_import_what_evaluations_need():
+    program = """
+        import sys
+        from pipelines.workloads.lmol import WORKLOAD
+        assert WORKLOAD.expand(WORKLOAD.config(), None) == {}
+        import pipelines.workloads.lmol.task
+        print("sklearn" in sys.modules)
+    """
+    lines = "\n".join(map(str.strip, program.splitlines()))
+    done = subprocess.run([sys.executable, "-c", lines], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("False\n", "")

@@ -62,7 +62,7 @@ def seen(monkeypatch):
 
 def tasks(config, folder):
     """A task of each fold."""
-    return {name: ComparisonTask(each, folder, CPU) for name, each in folds.expand(config, folder).items()}
+    return {name: ComparisonTask(each, folder, CPU) for name, each in data.expand(config, folder).items()}
 
 
 @pytest.mark.slow
