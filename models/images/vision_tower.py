@@ -220,11 +220,9 @@ class Tower(nn.Module):
         if settings.model_type == "siglip2_vision_model":
             given = _in_patches(given["pixel_values"], settings.patch_size)
         found = self.network(**given, output_hidden_states=True)
-        if "feature_maps" in found:
-            last: Tensor = found.feature_maps[-1]
-            return last
-        hidden: Sequence[Tensor] = found.hidden_states
-        halves = len({each.shape[1:] for each in hidden}) > 1
+        maps = "feature_maps" in found  # of a backbone
+        hidden: Sequence[Tensor] = found.feature_maps if maps else found.hidden_states
+        halves = maps or len({each.shape[1:] for each in hidden}) > 1
         if (tokens := hidden[-1 if halves else LAYER]).dim() == 4:
             return tokens
         patch = None if halves else getattr(settings, "patch_size", None)

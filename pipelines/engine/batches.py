@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -31,14 +32,11 @@ class Order:
         """Return the slice (b,) of item numbers that `rank` of `world` processes handles in update `step`, from 0."""
         size = self.batch_size // world
         start = step * self.batch_size + rank * size
+        numbers = torch.arange(start, start + size)
         if self.size is None:
-            return torch.arange(start, start + size)
-        epoch, offset = divmod(start, self.size)
-        pieces = [self._permute(epoch)[offset : offset + size]]
-        while (missing := size - sum(map(len, pieces))) > 0:
-            epoch += 1
-            pieces.append(self._permute(epoch)[:missing])
-        return torch.cat(pieces)
+            return numbers
+        epochs = numbers // self.size
+        return torch.cat([self._permute(int(each))[numbers[epochs == each] % self.size] for each in epochs.unique()])
 
     def _permute(self, epoch: int) -> Tensor:
         if epoch != self._epoch:
@@ -117,6 +115,17 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Return whether the device's or the host's memory ran out."""
     known = isinstance(error, torch.OutOfMemoryError | MemoryError)
     return known or (isinstance(error, Exception) and should_reduce_batch_size(error))
+
+
+@contextmanager
+def lack_as(make: Callable[[], Exception]) -> Iterator[None]:
+    """Raise what `make` makes where memory runs out within the block."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        raise make() from error
 
 
 def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | None = None) -> MapItems:

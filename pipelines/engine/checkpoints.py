@@ -69,72 +69,57 @@ class Background(ThreadPoolExecutor):
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A checkpoint's content copied to host memory, so that training continues while it is written."""
+    """A checkpoint's content copied to host memory, so that training continues while it is written.
 
-    step: int
-    weights: Mapping[str, Tensor]  # by name
-    averaged: Mapping[str, Tensor] | None
-    moments: Mapping[str, object]  # of the optimizers
-    task: Mapping[str, object]
-    progress: Mapping[str, object]
-    copied = True
-
-    def write(self, folder: Path, keep: int, best: Path) -> None:
-        """Write folder/step-NNNNNN with a copy of `best`; keep only the newest `keep` checkpoints."""
-        with files.folder_at_once(folder_of(folder, self.step)) as temporary:
-            tensors = {"model.safetensors": self.weights, AVERAGE: self.averaged}
-            known = {
-                name: files.write_hashed(temporary / name, safetensors_bytes.pieces(values))
-                for name, values in tensors.items()
-                if values is not None
-            }
-            _write_values(temporary / "optimizer.pt", self.moments)
-            finish(temporary, self.task, self.progress, best, known)
-        prune(folder, keep, self.step)
-
-
-@dataclass(frozen=True)
-class SplitSnapshot:
-    """What a `Snapshot` is, of sharded training: this process's share of it, which all processes write.
-
-    Where memory has no room for a copy, it is the share itself, and training waits until it is written.
+    Of sharded training it is this process's share, which all processes write. Where memory has no room for a copy, it
+    is the share itself, and training waits until it is written.
     """
 
     step: int
-    tensors: Mapping[str, Tensor]
+    weights: Mapping[str, Tensor]  # by name; of sharded training with all else that is trained
+    averaged: Mapping[str, Tensor] | None
+    moments: Mapping[str, object] | None  # of the optimizers; None: of sharded training
     task: Mapping[str, object]
     progress: Mapping[str, object]
-    copied: bool
+    copied: bool = True
 
     def write(self, folder: Path, keep: int, best: Path) -> None:
-        """Write what `Snapshot.write` does."""
+        """Write folder/step-NNNNNN with a copy of `best`; keep only the newest `keep` checkpoints."""
         path = folder_of(folder, self.step)
-        split_checkpoints.write(path, self.tensors, lambda f, known: finish(f, self.task, self.progress, best, known))
-        ranks.on_main(lambda: prune(folder, keep, self.step))
+        if self.moments is None:
+            split_checkpoints.write(path, self.weights, lambda at, known: self._finish(at, best, known))
+            ranks.on_main(lambda: prune(folder, keep, self.step))
+            return
+        with files.folder_at_once(path) as temporary:
+            tensors = {"model.safetensors": self.weights, AVERAGE: self.averaged}
+            known = dict[str, str]()
+            for name, values in tensors.items():
+                if values is not None:
+                    known[name] = files.write_hashed(temporary / name, safetensors_bytes.pieces(values))
+            _write_values(temporary / "optimizer.pt", self.moments)
+            self._finish(temporary, best, known)
+        prune(folder, keep, self.step)
+
+    def _finish(self, folder: Path, best: Path, known: Mapping[str, str]) -> None:
+        """Write what is not tensors of training, and last the manifest; `known` are digests of files."""
+        _write_values(folder / "task.pt", self.task)
+        if self.progress["best"] is not None and best.is_dir():
+            (folder / BEST).mkdir()
+            for file in sorted(path for path in best.glob("[!.]*") if path.is_file()):  # evaluations have folders
+                shutil.copyfile(file, folder / BEST / file.name)
+        # Of a metric a sum may be NaN.
+        files.write_text(folder / "progress.json", json.dumps(self.progress, indent=1))
+        files.write_json(folder / MANIFEST, files.digests(folder, known))
 
 
-def finish(
-    folder: Path, task: Mapping[str, object], progress: Mapping[str, object], best: Path, known: Mapping[str, str]
-) -> None:
-    """Write what is not tensors of training into a checkpoint, and last its manifest; `known` are digests of files."""
-    _write_values(folder / "task.pt", task)
-    if progress["best"] is not None and best.is_dir():
-        (folder / BEST).mkdir()
-        for file in sorted(path for path in best.glob("[!.]*") if path.is_file()):  # evaluations are written there, too
-            shutil.copyfile(file, folder / BEST / file.name)
-    # Of a metric a sum may be NaN.
-    files.write_text(folder / "progress.json", json.dumps(progress, indent=1))
-    files.write_json(folder / MANIFEST, files.digests(folder, known))
-
-
-def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Snapshot | SplitSnapshot:
+def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Snapshot:
     """Copy the state of training. Call it on all ranks; only the main process gets all of it, or each its share."""
     accelerator, averaged, own = trained.accelerator, None, _copied(dict(task), CPU)
     scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
     plain = {**asdict(progress), **scaler}
     if accelerator.distributed_type == DistributedType.FSDP:
         tensors, copied = split_checkpoints.staged(trained.tensors(), accelerator.device)
-        return SplitSnapshot(progress.step, tensors, own, plain, copied)
+        return Snapshot(progress.step, tensors, None, None, own, plain, copied)
     if trained.average is not None:
         with trained.average.in_place():
             averaged, _ = weights_of(accelerator, trained.model)

@@ -59,10 +59,9 @@ def load(word: str) -> Hook:
     except ModuleNotFoundError as error:
         place = "where module is a file of the working folder or an installed one, as in my_hooks:Histograms"
         raise UserError(f"training.hooks: {word}: {error}; give module:Class, {place} for my_hooks.py") from error
-    known = [each for each, value in there.items() if isinstance(value, type) and issubclass(value, Hook)]
+    known = {each: value for each, value in there.items() if isinstance(value, type) and issubclass(value, Hook)}
     if name not in known:
         near = nearest(name, known)
         hint = f"did you mean {module}:{near[0]}?" if near else "give module:Class, a pipelines.engine.hooks.Hook"
         raise UserError(f"training.hooks: {word} is no hook; {hint}")
-    hook: Hook = there[name]()
-    return hook
+    return known[name]()

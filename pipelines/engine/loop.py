@@ -20,7 +20,7 @@ from pipelines.distributed import ranks, sharding
 from pipelines.distributed.watch import Watch
 from pipelines.engine import checkpoints, hooks
 from pipelines.engine.batches import mapper
-from pipelines.engine.checkpoints import BACKLOG, Background, Snapshot
+from pipelines.engine.checkpoints import BACKLOG, Background
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.hooks import Hook, Moment
 from pipelines.engine.split_checkpoints import Trained
@@ -292,7 +292,7 @@ class Loop:
         snapshot = checkpoints.take(self._trained(), state, progress)
         self._write(lambda: snapshot.write(folder, kept, best), snapshot.copied)
         self.roomy = self.roomy and snapshot.copied  # else training beside a copy of the weights may lack the memory
-        if isinstance(snapshot, Snapshot):
+        if not self.updater.split:
             self._write(lambda: self._write_model(self.run.last, snapshot.averaged or snapshot.weights))
         else:
             with self._averaged():

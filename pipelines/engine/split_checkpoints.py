@@ -8,7 +8,7 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +31,8 @@ from common import safetensors_bytes
 from common.disk import files
 from common.errors import UserError
 from pipelines.distributed import ranks
-from pipelines.engine.batches import is_out_of_memory
-from pipelines.engine.stepping import Average
+from pipelines.engine.batches import lack_as
+from pipelines.engine.stepping import Average, LackOfMemoryError
 
 SHARES = "shares"
 AT_ONCE = 2**26  # bytes of a file: whoever reads it maps all of it
@@ -72,11 +72,8 @@ def staged(tensors: Mapping[str, Tensor], device: torch.device) -> tuple[Mapping
     own = [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors.values()]
     sizes = [math.ceil(part.nbytes / ALIGNED) * ALIGNED for part in own]
     memory = None
-    try:  # at once, so that a lack of it shows before any is taken
+    with suppress(LackOfMemoryError), lack_as(LackOfMemoryError):  # at once, so that it shows before any is taken
         memory = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=device.type == "cuda")
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
     if not all(ranks.gather(memory is not None)) or memory is None:
         return tensors, False
     found = dict[str, Tensor]()

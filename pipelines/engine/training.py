@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from common.errors import UserError
 from common.foreign_text import printable
 from models import io
 from pipelines.distributed import ranks
-from pipelines.engine.batches import is_out_of_memory
+from pipelines.engine.batches import lack_as
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.stepping import LARGER
 from pipelines.engine.workload import Workload
@@ -53,17 +52,7 @@ def unsuited(device: torch.device, precision: str) -> list[str]:
     return [note] * (device.type == "cpu" and (slow or precision == "fp16"))
 
 
-@contextmanager
-def _memory() -> Iterator[None]:
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        raise UserError(f"out of memory; {LARGER}") from error
-
-
-@_memory()
+@lack_as(lambda: UserError(f"out of memory; {LARGER}"))
 def train(
     workload: Workload,
     config: BaseConfig,

@@ -21,7 +21,7 @@ from common.random import derive_key
 from common.stopping import StopRequest
 from pipelines.distributed import ranks, sharding
 from pipelines.distributed.watch import OwnTime
-from pipelines.engine.batches import Order, check_divides, is_out_of_memory, smaller, stream
+from pipelines.engine.batches import Order, check_divides, is_out_of_memory, lack_as, smaller, stream
 from pipelines.engine.config import BaseConfig
 from pipelines.engine.optim import set_rates
 from pipelines.engine.stepping import LARGER, Average, HalfMadeError, LackOfMemoryError, NotFiniteError, Stepper
@@ -115,13 +115,9 @@ class Updater:
     def batches(self) -> Iterator[tuple[Tensor, object]]:
         """Yield (items, batch) for every micro-batch of this process from the current step on."""
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
-        size = self.progress.micro_batch_size
-
-        def plan() -> Iterator[Tensor]:
-            for step in range(self.progress.step, self.steps):
-                yield from torch.split(self.order.items(step, rank, world), size)
-
-        return stream(self.task.train, plan(), self.accelerator.device)
+        size, steps = self.progress.micro_batch_size, range(self.progress.step, self.steps)
+        plan = (part for step in steps for part in torch.split(self.order.items(step, rank, world), size))
+        return stream(self.task.train, plan, self.accelerator.device)
 
     def update(self, batches: Iterator[tuple[Tensor, object]], then: Callable[[], None] | None = None) -> int | None:
         """Make one optimizer update, call `then` before gradients are cleared; return the signal of any rank."""
@@ -240,17 +236,10 @@ class Updater:
         scaler = self.accelerator.scaler
         (value if scaler is None else scaler.scale(value)).backward()
 
-    @contextlib.contextmanager
-    def _out_of_memory(self, where: str) -> Iterator[None]:
+    def _out_of_memory(self, where: str) -> contextlib.AbstractContextManager[None]:
         """Raise LackOfMemoryError where memory runs out; of several processes the others have gone on: UserError."""
-        try:
-            yield
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
-                raise
-            if self.accelerator.num_processes > 1:
-                raise self._cannot_agree(where) from error
-            raise LackOfMemoryError from error
+        several = self.accelerator.num_processes > 1
+        return lack_as(lambda: self._cannot_agree(where) if several else LackOfMemoryError())
 
     def _cannot_agree(self, where: str) -> UserError:
         lost = f"out of memory in the {where} of step {self.progress.step + 1}, which cannot be made again"

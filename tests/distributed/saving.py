@@ -17,7 +17,7 @@ import torch
 
 from pipelines import exits
 from pipelines.distributed import ranks
-from pipelines.engine.checkpoints import SplitSnapshot
+from pipelines.engine.checkpoints import Snapshot
 from pipelines.engine.loop import Loop
 from tests.distributed.one_model import shard
 from tests.engine import toy
@@ -37,7 +37,7 @@ class Big(toy.Net):
 
 def measure() -> None:
     """Train, and write this rank's figures into `RANK.json`."""
-    save, write, loops, seconds, beside = Loop.save, SplitSnapshot.write, [], [], []
+    save, write, loops, seconds, beside = Loop.save, Snapshot.write, [], [], []
 
     def timed(loop):
         loops.append(loop)
@@ -52,7 +52,7 @@ def measure() -> None:
         beside.append(loops[0].progress.step > snapshot.step)
         write(snapshot, *given)
 
-    Loop.save, SplitSnapshot.write, toy.Net = timed, late, Big
+    Loop.save, Snapshot.write, toy.Net = timed, late, Big
     toy.train("big", TRAINING, {})
     Path(f"{ranks.rank()}.json").write_text(json.dumps({"seconds": seconds, "beside": beside}))
     print(f"rank {ranks.rank()}: {seconds[1] / 0.24:.2f} s of the training thread a GB; beside training: {beside}")

@@ -116,9 +116,14 @@ def test_a_model_gives_an_older_checkpoint_what_it_lacks(tmp_path):
     saved.save(tmp_path, 3)
     loaded.model = Wider()
     loaded.optimizer = torch.optim.AdamW(loaded.model.parameters(), lr=0.1)
-    loaded.load(tmp_path / "step-000003")
+    progress = tmp_path / "step-000003/progress.json"
+    own = json.loads(progress.read_text())
+    del own["validated"]  # which older ones do not say
+    progress.write_text(json.dumps(own))
+    _, found = loaded.load(tmp_path / "step-000003")
     assert torch.equal(loaded.model.first.weight, saved.model.first.weight)
     assert loaded.model.share.tolist() == [1, 1]
+    assert found.validated == 3
 
 
 def test_saving_changes_nothing_in_training(tmp_path):
@@ -129,6 +134,14 @@ def test_saving_changes_nothing_in_training(tmp_path):
     saving.update()
     other.update()
     assert same(saving.model.state_dict(), other.model.state_dict())
+
+
+def test_numbers_that_a_gpu_leaves_on_the_host_are_copied_before_they_change():
+    step, weight = torch.tensor(1.0), torch.ones(2)
+    kept = checkpoints._copied({"step": step, "weight": weight}, torch.device("cuda"))
+    step += 1  # as optimizers count
+    assert kept["step"] == 1
+    assert kept["weight"] is weight  # which has come from the GPU
 
 
 def test_the_manifest_lists_every_other_file(tmp_path):

@@ -72,8 +72,12 @@ NOSY = f"{__name__}:Nosy"
 
 
 def test_hooks_are_called_with_gradients_values_and_complete_checkpoints_and_change_no_bit(seen):
-    plain, watched = train("plain"), train("watched", NOSY)
+    import torch
+
+    plain, drawn = train("plain"), torch.random.get_rng_state()
+    watched = train("watched", NOSY)
     assert checkpoint(plain) == checkpoint(watched)
+    assert torch.equal(torch.random.get_rng_state(), drawn)
     assert [call[1] for call in seen if call[0] == "update"] == list(range(1, 25))
     assert [call for call in seen if call[0] == "validation"] == [
         ("validation", k, ["val/error"]) for k in (10, 20, 24)

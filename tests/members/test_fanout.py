@@ -144,6 +144,34 @@ def test_a_signal_reaches_a_member_that_is_being_started(tmp_path, monkeypatch):
     assert pool.running["a"].ended
 
 
+def test_after_a_signal_no_member_is_started_and_a_second_kills_what_runs(tmp_path, monkeypatch):
+    started = []
+
+    class Process:
+        """Trains on, whatever it is asked."""
+
+        exitcode = sentinel = None
+
+        def start(self):
+            started.append(self)
+
+        def kill(self):
+            self.killed = True
+
+    def wait(sentinels, timeout):
+        if pool.stop.number:
+            raise KeyboardInterrupt
+        pool.stop.number, pool.at_once = signal.SIGINT, 3
+
+    monkeypatch.setattr(workers, "start_server", lambda modules: SimpleNamespace(Process=lambda **_: Process()))
+    monkeypatch.setattr(fanout.connection, "wait", wait)
+    pool = fanout.Pool(job_of(dict.fromkeys("abc", config_of()), tmp_path), DEVICE)
+    pool.at_once = 1
+    with pytest.raises(KeyboardInterrupt):
+        pool.train(["a", "b", "c"])
+    assert [process.killed for process in started] == [True]
+
+
 def test_a_member_that_cannot_write_its_log_says_so(tmp_path, monkeypatch):
     job = job_of({"a": config_of()}, tmp_path)
     monkeypatch.setattr(processes, "stand_alone", lambda device: None)

@@ -163,12 +163,13 @@ class TowerSiamese(Siamese):
     def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
         """Give the regressions the share in scores that leaves the least error on images (M,) of known score."""
         prior, other = self.prior.cpu(), self.regressions(encoded)[:, 0].cpu().double()
-        errors = []
-        for share in SHARES:
+
+        def error(share: float) -> float:
             mixed = estimates.lerp(other, share)
             scores, _ = reliability.fit(prior, mixed, information, known).scores(prior, mixed, information)
-            errors.append(float((scores - known).square().mean()))
-        self.share[0] = SHARES[errors.index(min(errors))]
+            return float((scores - known).square().mean())
+
+        self.share[0] = min(SHARES, key=error)
 
 
 class TowerEncoder(nn.Sequential):

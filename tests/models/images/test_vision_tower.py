@@ -148,6 +148,8 @@ def test_a_tuned_tower_learns_the_slower_the_lower_and_is_stored(bases, kind, tm
     last, model = make(bases[kind], tune="last"), make(bases[kind], tune="all", references=2)
     assert set(last.rate_factors) < set(model.rate_factors)
     rates = list(model.rate_factors.values())
+    assert len(set(last.rate_factors.values())) == -(-len(set(rates)) // 3)
+    assert all(parameter.grad is None for parameter in model.parameters())  # of which the first update would take some
     assert max(rates) == max(last.rate_factors.values()) == 0.1
     assert rates[0] == min(rates) < min(last.rate_factors.values())
     for each in (last, model):
@@ -338,6 +340,10 @@ def test_efficientnet_halves_its_sides_five_times_and_keeps_odd_ones(monkeypatch
     network = efficientnet.network().eval()
     assert network(torch.rand(1, 3, 64, 64)).shape == (1, efficientnet.CHANNELS, 2, 2)
     assert network(torch.rand(1, 3, 33, 33)).shape == (1, efficientnet.CHANNELS, 2, 2)
+    first, image = efficientnet.Same(1, 1, 3, 2, bias=False), torch.rand(1, 1, 4, 4)
+    with torch.no_grad():
+        first.weight.copy_(torch.eye(9)[0].view(1, 1, 3, 3))
+        assert torch.equal(first(image), image[..., ::2, ::2])  # nothing is added on the left or above
     torch.save(network.state_dict(), tmp_path / "weights.pth")
     monkeypatch.setattr(efficientnet, "weights_file", lambda: tmp_path / "weights.pth")
     model = make("efficientnet-lite0", channels=3)
@@ -463,5 +469,6 @@ def test_levels_that_separate_all_validation_pairs_are_not_sure_of_others(bases)
 def test_a_base_whose_settings_are_damaged_is_named(tmp_path, kind):
     (tmp_path / "config.json").write_text("version https://git-lfs.github.com/spec/v1\n")
     assert tower_size.side(str(tmp_path)) is None
+    assert tower_size.stated({"image_size": 32}, {"crop_size": {"height": 16}}) == 32  # the network's own comes first
     with pytest.raises(ValueError, match=f"base '{tmp_path}' is not a complete folder"):
         vlm_comparator.build({"base": str(tmp_path), "lora": True}) if kind == "vlm" else Tower(str(tmp_path))

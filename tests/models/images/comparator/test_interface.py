@@ -51,6 +51,7 @@ def test_references_are_encoded_once_until_the_model_changes():
         lambda: model.reference_images.copy_(pictures(6)[1:]),
         lambda: (next(model.parameters()).data.mul_(1.5), model.train().eval()),  # which no version tells of
         lambda: model.load_state_dict(make(references=5).state_dict()),
+        lambda: torch.nn.init.constant_(next(model.parameters()), 0.1),
     ]
     for number, change in enumerate(changes):
         change()

@@ -8,7 +8,9 @@ import torch
 from models import io
 from models.images import tower_size
 from models.images.comparator import build as build_small
+from models.images.comparator.interface import pixels
 from models.images.vlm_comparator import bases
+from models.images.vlm_comparator.built import pixel_values
 from models.images.vlm_comparator.config import PRESETS
 from tests import vlms
 from tests.models.images.vlm_comparator.tiny_vlm import make, some_images
@@ -89,6 +91,10 @@ def test_a_base_is_built_anew_from_its_seed_bit_for_bit():
     name = next(name for name in weights[0] if "gate_proj" in name)
     assert torch.equal(weights[0][name], weights[1][name])
     assert not torch.equal(weights[0][name], weights[2][name])
+    images = some_images()
+    (shown,) = pixel_values(pixels(images), one.base.config, torch.float32).values()
+    expected = one.processor.image_processor(list(images.expand(-1, 3, -1, -1)), return_tensors="pt")["pixel_values"]
+    torch.testing.assert_close(shown, expected)
 
 
 @pytest.mark.slow

@@ -77,7 +77,10 @@ def test_answers_to_pairs_are_those_of_the_scores_unless_pairs_are_asked_about_t
         logits, levels = model(images, first, second, with_encodings=True)
         swapped = model(images, second, first)
     assert torch.equal(logits, swapped[:, [1, 0, 2]])
-    means, _ = moments(levels)
+    assert not model(images, first, second).requires_grad  # they teach the levels nothing
+    means, variances = moments(levels)
+    _, information = model.estimates(model.encode(images))
+    torch.testing.assert_close(information.float(), 1 / (4 * variances))
     discrimination = float(model.fitted[0]) * 2  # for each level, of which one is two units
     torch.testing.assert_close(logits[:, 0] - logits[:, 1], discrimination * (means[first] - means[second]))
     both = scored("both")
