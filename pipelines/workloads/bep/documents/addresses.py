@@ -18,25 +18,16 @@ _NAME = (
 )
 _WORD = rf"(?:{_NAME}|\d+\.|No:|D:|[\d#][\w./\u00b0\u00ba\u00aa-]*(?<!\.))"
 _TOWN = rf"(?:St\.|'s-\w+|[{UPPER}][^\W\d_][\w'\u2019/-]*)(?: {_WORD}){{0,5}}"
-# Of Ireland, the United Kingdom, Canada, the United States and Australia.
-_CODES = (
-    r"[A-Z]\d[\dW] [A-Z\d]{4}|[A-Z]{1,2}\d[\dA-Z]? \d[A-Z]{2}|[A-Z]\d[A-Z] ?\d[A-Z]\d"
-    r"|(?:A[KLRZ]|C[AOT]|D[CE]|FL|GA|HI|I[ADLN]|K[SY]|LA|M[ADEINOST]|N[CDEHJMVY]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[AT]|W[AIVY])"
-    r" \d{5}(?:-\d{4})?|(?:NSW|VIC|QLD|ACT|TAS|WA|SA|NT) \d{4}"
-)
 POSTED = re.compile(
     rf"(?:(?<![\w-])(?:(?:{WORDS['country_codes']})-)?"
     rf"(?:\d{{5}}(?:-\d{{3}})?|\d{{7}}|\d{{4}}(?: [A-Z]{{2}})?|\d\d-\d{{3}}|\d{{4}}-\d{{3}}|\d{{3}} \d\d) {_TOWN}"
-    rf"|(?:{_TOWN},? )?(?:{_CODES})|(?:PIN|CEP|C\.P\.)(?: code)?:? ?[\d-]{{5,9}}|S\(\d{{6}}\)"
+    rf"|(?:{_TOWN},? )?(?:{WORDS['post_codes']})|(?:PIN|CEP|C\.P\.)(?: code)?:? ?[\d-]{{5,9}}|S\(\d{{6}}\)"
     rf"|[{UPPER}][a-z]{{2,}}(?: {_WORD}){{0,2}}(?: ?[-\u2013])? (?:\d{{3}} ?\d{{3}}|\d{{7}}))"
     r"(?=$| [(\u2013-]|[,.:;|\n]| [a-z])",
     re.MULTILINE,
 )
 # What is an address by itself: more than four or five figures and a word.
-CERTAIN = re.compile(
-    r"(?:(?!20[12]\d)\d{4} [A-Z]{2}|\d\d-\d{3}|\d{4}-\d{3}) |[a-z],? [A-Z]\d[\dW] [A-Z\d]{4}$"
-    r"|[a-z],? [A-Z]{1,2}\d[\dA-Z]? \d[A-Z]{2}$|[a-z)],? (?:[A-Z]{2} )?[A-Z]\d[A-Z] ?\d[A-Z]\d$"
-)
+CERTAIN = re.compile(WORDS["certain_post_codes"])
 SURE = re.compile(WORDS["sure_streets"])
 BOX = re.compile(rf"(?i:{WORDS['post_boxes']}) ?(?:n[.\u00ba\u00b0o]* ?)?\d[\d. ]*(?:-\w+)?\w?(?: [{UPPER}].*)?")
 PART = re.compile(rf"(?i:{WORDS['address_parts']})|#\d+-\d+(?: [{UPPER}]\w+){{0,4}}")
@@ -50,7 +41,7 @@ NUMBERED = re.compile(
     rf"(?:{_NAME} ){{1,4}}{_NUMBER}|(?i:no?[.\u00ba\u00b0:]* ?)?(?!\d{{5}}){_NUMBER}(?: {_NAME}){{0,5}}"
     rf"|{_NUMBER} (?:bis|ter)|(?i:{WORDS['likely_boxes']})"
 )
-FIRM = re.compile(rf"\b(?:{WORDS['legal_forms']})$")
+LEGAL_FORM = re.compile(rf"\b(?:{WORDS['legal_forms']})$")
 PLACE = re.compile(rf"(?:(?:{WORDS['near_places']}) )?{_TOWN}(?: ?[/\u2013-] ?[A-Z]{{2}})?")
 BETWEEN = re.compile(
     rf", ?\n?| [\u00b7\u2022\u2014] "
@@ -163,4 +154,4 @@ def _kind(piece: str) -> str:
         return ""
     kinds = {"box": BOX, "part": PART, "street": STREET, "numbered": NUMBERED, "place": PLACE}
     kind = next((kind for kind, pattern in kinds.items() if pattern.fullmatch(piece)), "")
-    return "" if kind == "place" and (FIRM.search(piece) or CALLED.fullmatch(piece.split()[0])) else kind
+    return "" if kind == "place" and (LEGAL_FORM.search(piece) or CALLED.fullmatch(piece.split()[0])) else kind

@@ -75,9 +75,8 @@ def _initials(text: str, found: list[Name], expected: bytearray) -> Iterator[tup
     sure = [each for each in found if each.evidence >= STRONG_ENOUGH]
     bare = (patterns.TITLE.sub("", text[each.begin : each.end]) for each in sure)
     firsts = {letters(re.sub(r" (?:[JS]r\.?|I{2,3})$", "", name)) for name in bare}  # "MvdO"
-    firsts |= {letters(" ".join(each.words)) for each in sure}
-    firsts |= {each.words[0][0] + each.words[-1][:2] for each in sure}  # "ALo"
-    firsts |= {"".join(word[0] for word in each.words) for each in sure}
+    for words in (each.words for each in sure):
+        firsts |= {letters(" ".join(words)), words[0][0] + words[-1][:2], "".join(word[0] for word in words)}  # "ALo"
     firsts |= {each[-1:] + each[:-1] for each in firsts}  # a surname before a given name
     firsts |= {"".join(unicodedata.normalize("NFKD", letter)[0] for letter in each) for each in firsts}  # "ROB"
     longer = {each for each in firsts if len(each) > 1}

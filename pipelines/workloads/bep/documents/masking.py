@@ -38,24 +38,21 @@ TELEPHONES = re.compile(
     rf"(?:\(\+\d{{1,3}}\)(?= ?\d\d)|\+\d)(?:{_GAP}\d){{7,14}}+(?:\d{{0,3}}(?:[/-]\d{{1,4}})*+(?!\w))?{_EXTENSION}"
     rf"|(?:{'|'.join(WORDS['telephone_forms'].values())}){_EXTENSION}(?!\w|[.:-]\w))"
 )
-# Nine figures without a label, a zero or a sign, which may be a sum: only behind a name, in its line.
+_MONTH = r"[./ -](?:0?[1-9]|1[012])[./ -]"
+_DATE = rf"(?:(?:19|20)\d\d(?:{_MONTH}[0-3]?\d|(?:0[1-9]|1[012])[0-3]\d)|[0-3]?\d{_MONTH}(?:19|20)\d\d)(?!\d)"
+# Figures without a label, a zero or a sign, which may be a sum: only behind a name, in its line.
 BARE = re.compile(
-    r"(?:[|-] |[^\W\d_] |\()(?P<it>[2-9]\d{2}(?:(?: \d\d){3}|([ .])\d{3}\2(?!000)\d{3}|(?:\.\d\d){3})|[5-9]\d{8}(?=\)))"
-    r"(?= ?(?:[|)\n]|- |$))"
+    rf"(?:[|-] |[^\W\d_],? |\()(?!{_DATE})(?P<it>{'|'.join(WORDS['bare_telephones'])})(?= ?(?:[|)\n]|- |$))"
 )
-LABELLED = re.compile(
-    rf"\b{WORDS['telephone_labels']}(?: (?:(?:de|da|del|der|do|of) [^\W\d]+|arch\.|kierownika)){{0,2}}"
-    r" ?[:.]? ?\|? ?"
-    r"(?!\d\d?[./]\d\d?[./](?:19|20)\d\d|(?:19|20)\d\d[./-]\d\d?[./-]\d)"  # a date
-    rf"(?P<it>[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}{_EXTENSION}(?!\w))",
+LABELLED = re.compile(  # or behind "Call Ada on"
+    rf"\b(?:{WORDS['telephone_labels']}(?: (?:(?:de|da|del|der|do|of) [^\W\d]+|arch\.|kierownika)){{0,2}} ?[:.]? ?\|? ?"
+    rf"|{WORDS['call']})(?!{_DATE})(?P<it>[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}+{_EXTENSION}(?!\w| ?{WORDS['measured']}))",
     re.I,
 )
 CALLED = re.compile(
-    rf"(?:[\w.]+ )?{WORDS['telephone_labels']}(?: ?[/+&] ?{WORDS['telephone_labels']})?|office|line|direkte?"
-    r"|contact(?:s| details| no\.?| number)?",
-    re.I,
+    rf"(?i)(?:[\w.]+ )?{WORDS['telephone_labels']}(?: ?[/+&] ?{WORDS['telephone_labels']})?|{WORDS['contact_headings']}"
 )
-NUMBERS = re.compile(rf"[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}{_EXTENSION}")
+NUMBERS = re.compile(rf"(?P<date>{_DATE})|[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}{_EXTENSION}")
 # What follows a number in a list: another one, or the last digits that differ ("020 7946 0123/24").
 LISTED = re.compile(
     rf"{TELEPHONE} ?(?:[/,;&]|or|and|und|et|og|y|e) ?"
@@ -119,12 +116,12 @@ def mask_secrets(text: str, masker: Masker) -> str:
     """Mask addresses, numbers of accounts and telephones, paths, keys and passwords."""
     for kind, mask, pattern, is_one in RULES:  # in this order: a URL may hold what looks like another kind
         text = masker.matches(text, kind, mask, pattern, is_one)
-    more = -1
-    while more != len(masker.found):  # each pass reaches one further in a list
-        more = len(masker.found)
-        text = masker.matches(text, "telephone", TELEPHONE, LISTED)
-    cells = (cell for heading, *cell in columns(text) if CALLED.fullmatch(heading))
-    numbers = (match.span() for cell in cells for match in NUMBERS.finditer(text, *cell))
+    while (further := masker.matches(text, "telephone", TELEPHONE, LISTED)) != text:  # one further in a list
+        text = further
+    cells = [*columns(text)]
+    called = {heading for heading, *cell in cells if heading and TELEPHONE in (heading, text[slice(*cell)].strip())}
+    reached = (cell for heading, *cell in cells if heading in called or CALLED.fullmatch(heading))
+    numbers = (match.span() for cell in reached for match in NUMBERS.finditer(text, *cell) if not match["date"])
     return masker.spans(text, "telephone", TELEPHONE, numbers)
 
 
@@ -162,10 +159,9 @@ def _is_iban(match: re.Match[str]) -> bool:
 
 def _is_ipv4(match: re.Match[str]) -> bool:
     parts = [int(part) for part in re.findall(r"\d+", match[0])[:4]]
-    if max(parts) > 255:
-        return False
     line = match.string.rfind("\n", 0, match.start()) + 1
-    return max(parts) >= SMALL or NETWORK.search(match.string, max(line, match.start() - 60), match.start()) is not None
+    said = NETWORK.search(match.string, max(line, match.start() - 60), match.start())
+    return max(parts) < 256 and (max(parts) >= SMALL or said is not None)
 
 
 def _is_ipv6(match: re.Match[str]) -> bool:

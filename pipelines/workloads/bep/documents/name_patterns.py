@@ -31,7 +31,7 @@ USERS = re.compile(rf"(?:{WORDS['users']})", re.I)
 LOGIN = re.compile(r"(?<![\w@./\\-])[a-z][\w.-]{2,}\w(?![\w@-]|\.\w)")
 USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<users>[\w.-]{{3,}}(?:, [\w.-]{{3,}})*)")
 FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
-FIRM_BEHIND = re.compile(rf" (?:{FIRM.pattern}|[&+] (?:Partners?|Associates|Sons|Söhne|Co)\b)", re.I)
+FIRM_BEHIND = re.compile(rf" (?:{FIRM.pattern}|(?i:[&+]|{WORDS['ands']}) (?:{WORDS['partners']})\b)", re.I)
 NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})|(?-i:{WORDS['after_names']})", re.I)
 PLACE = re.compile(rf"(?:^|[^\w])(?:{WORDS['before_places']})\.? (?:(?:de|du|des|di|della|la) )?$", re.I)
 INVERTED = re.compile(
@@ -52,7 +52,7 @@ ARTICLE = re.compile(rf"(?:^|\W)(?:(?:{WORDS['articles']}) |l['\u2019]\w* ?)$", 
 _SAID = "|".join(WORDS[kind] for kind in ("before_one_name", "after_persons", "closings"))  # "Hola", "Regards"
 NOUN = re.compile(rf"\w{{5,}}(?:(?:ung|heit|keit|schaft|tion)(?:en|s)?|ción|zione)|(?:{STRONG.pattern})|{_SAID}", re.I)
 _LETTERS = rf"[{UPPER}][{UPPER}a-z]{{0,3}}[{UPPER}]"
-INITIALS = re.compile(rf"(?<![\w@.\\-]){_LETTERS}(?![\w@])")
+INITIALS = re.compile(rf"(?<![\w@.\\-])(?!(?:RE|AW|FWD?|SV|TR|WG):){_LETTERS}(?![\w@])")
 # "AL = Ada Lovelace", "Ada Lovelace (AL)"
 INITIALS_BEFORE = re.compile(rf"({_LETTERS})\)? ?[=:-] ?$")
 INITIALS_BEHIND = re.compile(rf" \(({_LETTERS})\)")
@@ -66,4 +66,4 @@ INITIALS_ALONE = re.compile(
     r" *(?=$|[|:=)\]]|[-\u2013] )",
     re.MULTILINE,
 )
-ACTS = re.compile(r" (?:to|will|shall) [a-z]")  # "AL to check"
+ACTS = re.compile(r"(?: (?:to|will|shall)|:) [a-z]")  # "AL to check", "AL: slab is late"

@@ -54,8 +54,7 @@ class Reader:
                 self.firms.update(range(begin, end))
                 self.employers.update([cell] if " " in (cell := text[begin:end].strip()) else [])
             elif patterns.USERS.fullmatch(heading):
-                logins = patterns.LOGIN.finditer(text, begin, end)
-                self.users += [login.span() for login in logins if login[0] not in terms()]
+                self.users += [it.span() for it in patterns.LOGIN.finditer(text, begin, end) if it[0] not in terms()]
             elif weight := 3 if patterns.STRONG.fullmatch(heading) else 2 * bool(patterns.WEAK.fullmatch(heading)):
                 self._expect(begin, end, weight)
         self._expect_in_lines()
@@ -87,8 +86,9 @@ class Reader:
     def names(self) -> list[tuple[int, int]]:
         """Return (begin, end) of the names, in order."""
         runs = [self._pieces(match) for match in patterns.RUN.finditer(self.text)]
-        firms = {firm for run in runs for firm in self._firms(run)} | self.employers
-        self._leave_out(runs, {firm for firm in firms if not self._is_person(firm)})
+        parts = ((run[0].begin, piece.end) for run in runs for piece in run[1:])  # "Ada Oakes" of "Ada Oakes Group"
+        firms = {self.text[begin:end] for begin, end in parts if patterns.FIRM_BEHIND.match(self.text, end, end + 20)}
+        self._leave_out(runs, {firm for firm in firms | self.employers if not self._is_person(firm)})
         found = [name for run in runs for name in self._in_run(run)]
         behind = {of.end(): ")" * ("(" in of[0]) for each in found if (of := patterns.OF.match(self.text, each.end))}
         inside = {each for each in found if self.text.startswith(behind.get(each.begin, "\0"), each.end)}
@@ -117,13 +117,6 @@ class Reader:
             for first, last in combinations_with_replacement(run, 2):
                 if self.text[first.begin : last.end] in firms:
                     self.firms.update(range(first.begin, last.end))
-
-    def _firms(self, run: list[Piece]) -> Iterator[str]:
-        """Yield the words before one that only firms have in their names: "Nairn Oakes" of "Nairn Oakes Architects"."""
-        for at in range(2, len(run) + 1):
-            following = self.text[run[at - 1].end : run[at - 1].end + 20]
-            if patterns.FIRM_BEHIND.match(following):
-                yield self.text[run[0].begin : run[at - 1].end]
 
     def _is_person(self, said: str) -> bool:
         """Return whether words stand where a person is expected, or behind a title: "Laura Berg Group Director"."""

@@ -5,8 +5,9 @@ What a label names is a number or a name of the project, and is masked wherever 
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 
-from pipelines.workloads.bep.documents.addresses import addresses
+from pipelines.workloads.bep.documents.addresses import LEGAL_FORM, addresses
 from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, sound, terms
 from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker, columns
 from pipelines.workloads.bep.documents.name_patterns import FIRM
@@ -18,7 +19,7 @@ _FORMS = "|".join(WORDS["address_forms"]).replace("~", WORDS["address_word"]).re
 ADDRESSES = re.compile(rf"(?<![\w/-])(?<!\d:)(?:{_FORMS})", re.MULTILINE)
 _BEFORE = r"(?:^|\||(?<=[.;,] ))[ \t#*\d.]{0,8}"
 _AFTER = r"(?=[ \t]*(?:\||$)|\.$|\. (?!\d)|, [a-z<])"
-_ENDING = rf"(?:(?= [(-] ?[a-z]| \([^()\n]*\d)|{_AFTER})"
+_ENDING = rf"(?:(?= [(-] ?[a-z]| \([^()\n]*\d|;| \u00b7)|{_AFTER})"
 _GLOSS = r" \([^()\n]{2,25}\)"  # "Bauherr (Client):"
 _COLON = r"[ .]*(?::? ?\||:) ?"
 _NOUN, _OWNER, _WORD = (rf"(?i:{WORDS[kind]})" for kind in ("project_nouns", "number_owners", "number_words"))
@@ -33,7 +34,6 @@ _ENDS = r"(?=[ \t]*(?:$|[|,;()/\n\u00b7]| - )| (?-i:[A-Z]))"
 _SUM = r"(?!\d{1,3}(?:\.\d{3})+(?![\d-]))"
 _WHOSE = rf"(?: {_OWNER}|(?: (?:del|du))? client\w*| del \w+| agence| MO[AE]| A[GN])?"
 _CODE = r"(?=[\w./-]*\w[./-]\w|\d{7}|(?-i:[A-Z]{1,3})\d{4}|(?-i:[^\W\d_a-z]{1,5}) \d{4})(?=[\w./ -]{5})"
-_GENERIC = r"(?:case|file|bid|site|package|work|order|instruction|enquiry|estimate|offer|bau|objekt)\b"
 _PREFIX = r"(?:(?-i:[^\W\d_a-z]{1,5}) (?=\d{3}))"  # "ALV 0392"
 _NO_DATE = r"(?!\d\d?[./]\d\d?(?:[./]\d|(?!\w))|\d{4}-\d\d-\d\d|[\w./-]*\.[a-z]{3,4}\b)"  # nor the name of a file
 # A number of a project: behind a word for it, or behind "project" alone, where it is no word and no date.
@@ -41,7 +41,7 @@ PROJECTS = re.compile(
     rf"(?<![\w/.-])(?:(?:(?P<sure>{_NUMBER})(?:[.:#]|\(s\))*(?: {_OWNER})?{_IS} ?\|? ?"
     rf"|(?:{WORDS['number_labels']}) (?:{WORDS['number_words']})\.? ?[:|]? ?)|(?:(?:{_NOUN}{_WHOSE}|{_WORD} {_OWNER}"
     rf"|{WORDS['number_labels']}){_COLON}{_SUM}(?={_PREFIX}?(?:{_FIGURES}|(?!(?:19|20)\d\d\b)\d{{4}}\b))(?={_PREFIX}?[\w./-]+{_ENDS})"
-    rf"|(?!{_GENERIC})(?:{_NOUN}|{WORDS['number_labels']}) \(?{_SUM}{_CODE}(?![A-Z]* ?(?:19|20)\d\d(?![\w.]))"
+    rf"|(?!{WORDS['generics']})(?:{_NOUN}|{WORDS['number_labels']}) \(?{_SUM}{_CODE}(?![A-Z]* ?(?:19|20)\d\d(?![\w.]))"
     r"(?=[\d./-]{6}|[\w./-]*?[^\W\d_])(?=(?:[A-Za-z./ -]*\d){3})(?!(?:19|20)\d\d[/-]\d\d(?:\d\d)?\b))"
     rf"(?!{WORDS['no_numbers']}){_NO_DATE})"
     rf"(?P<it>{_PREFIX}?(?=[\w./-]*\d)(?:\d{{3}} (?=\d{{3}}-\d))?[\w./-]{{2,29}}\w(?::\d+)?)(?![\w%])",
@@ -55,7 +55,7 @@ FILED = re.compile(
     r"|(?:[-_][A-Z\d]{1,6}){2,7}[-_]\d{3,6}(?![\w-]))"
 )
 NUMBERED = re.compile(rf"(?:[\w.]+ )?(?=proj|prosj|job|contr|auftr|affaire|comm)(?:{_NUMBER})\.?", re.I)
-_CLIENT = rf"(?=[{UPPER}\d])[^|\n:,]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?"
+_CLIENT = rf"(?=[{UPPER}\d])[^|\n:,;]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?"
 _PART = rf"(?:[{UPPER}][\w'\u2019/-]*|\d{{1,3}}|&)"
 _LINK = rf"(?! (?:und|and|y|e|et) )(?: (?:{WORDS['address_particles']})\b){{0,2}}"
 _LEGAL = rf"(?: (?:{WORDS['legal_forms']})\b\.?)?"
@@ -69,12 +69,23 @@ CALLED = {
     )
     for kind in ("site", "client")
 }
+# "Aula Ost for Ada College, job 2198.04" and "22.4810 Aula Ost, Bauherr Kanton Uri" of a list of works
+_WORK = rf"(?:(?:{_NOUN}|{_WORD})\b\.?:? ?){{1,2}}"
+_CODED = rf"(?!{WORDS['no_numbers']}){_SUM}{_NO_DATE}(?:{_FIGURES}|(?<=[\w.] )(?=(?!19|20)\d{{4}}\b))[\w./-]{{2,29}}\w"
+WORKS = re.compile(
+    rf"(?:^|\(|[,:] )(?:[-\u2013\u2022*] |\d\d?[.)] )?(?:{_WORK})?(?:(?P<first>{_CODED})[:.,]?(?: ?[|\u2013-])? \(?)?"
+    rf"(?!(?i:{_NUMBER}))(?P<site>(?=[^|\n,:;()]+ )[{UPPER}][^|\n,:;()]{{2,60}}?\w)"
+    rf"(?:,? (?:{WORDS['for_words']}) |,? ?\(?(?i:ag:|{WORDS['client_labels']})(?: ?:)? |(?P<bare> ?\| ?| [-\u2013] ))"
+    rf"(?P<client>[{UPPER}](?:[^|\n:;().]|\.(?! [{UPPER}])){{3,60}}?)"
+    rf"(?:(?:,? ?[|(\u2013-]? ?{_WORK}| ?\| ?)(?P<last>{_CODED})|(?(first)|(?!)))(?=[,;|)]| [-\u2013|] |$)",
+    re.MULTILINE,
+)
 LABELS = {
     kind: re.compile(rf"(?m){_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label})|{_GLOSS})?){_COLON}(?P<it>{value}){after}")
     for kind, label, value, after in (
         ("address", WORDS["address_labels"], r"[^|\n]*\d[^|\n]*?", _AFTER),
         ("client", WORDS["client_labels"], _CLIENT, _ENDING),
-        ("site", WORDS["site_labels"], rf"(?=[{UPPER}\d])[^|\n:]{{4,100}}?", _ENDING),
+        ("site", WORDS["site_labels"], rf"(?=[{UPPER}\d])[^|\n:;]{{4,100}}?", _ENDING),
     )
 } | {"project": PROJECTS}
 
@@ -85,8 +96,10 @@ def mask_places(text: str, masker: Masker) -> str:
     text = masker.matches(text, "address", ADDRESS, LABELS["address"])
     text = masker.spans(text, "address", ADDRESS, addresses(text))
     text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
+    works = [*_works(text)]
     for kind, mask in SLOTS.items():
         found = listed if kind == "address" else {match["it"] for match in LABELS[kind].finditer(text)}
+        found |= {value for own, value in works if own == kind}
         if kind == "project":
             cells = (text[begin:end].strip() for heading, begin, end in columns(text) if NUMBERED.fullmatch(heading))
             found |= {cell for cell in cells if re.fullmatch(rf"{_FIGURES}[\w./-]{{4,30}}", cell)}
@@ -96,14 +109,22 @@ def mask_places(text: str, masker: Masker) -> str:
         if named := {each for each in found if _is_own(each, kind)}:
             sure = {match["it"] for match in PROJECTS.finditer(text) if match["sure"]} if kind == "project" else ()
             forms = (_like(each, each in sure) if kind == "project" else re.escape(each) for each in named)
-            # "0576_ARC.ifc" of 2024/0576-KD
             tails = {max(re.findall(r"\d[\d.]*\d", each), key=len, default="") for each in named} - named
             tails = {each for each in tails if kind == "project" and re.match(r"(?!(?:19|20)\d\d$)[\d.]{4}", each)}
-            in_files = (rf"{re.escape(each)}(?=[_-](?-i:[A-Z]))" for each in tails)
+            in_files = (rf"{re.escape(each)}(?=[_-](?-i:[A-Z]))" for each in tails)  # "0576_ARC.ifc" of 2024/0576-KD
             pattern = "|".join([*sorted(forms, key=len, reverse=True), *in_files])
             own = re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I | re.MULTILINE)
             text = masker.matches(text, kind, mask, own)
     return text
+
+
+def _works(text: str) -> Iterator[tuple[str, str]]:
+    """Yield (kind, value) of the projects, clients and sites that stand side by side, as in lists of works."""
+    for match in WORKS.finditer(text):
+        firm = not match["bare"] or LEGAL_FORM.search(match["client"]) or CALLED["client"].search(match["client"])
+        if firm and _is_own(match["site"], "site") and _is_own(match["client"], "client"):
+            named = {"first": "project", "last": "project", "site": "site", "client": "client"}
+            yield from ((kind, match[group]) for group, kind in named.items() if match[group])
 
 
 def _filed(text: str) -> set[str]:

@@ -1,8 +1,8 @@
-"""A hundred and ninety-four made plans, their names drawn by lists or written out, and how much of them masking finds.
+"""A hundred and ninety-eight made plans, their names drawn by lists or written out, and how much of them masking finds.
 
     python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later, sheets, latest, coin, unseen, apart,
         others, judge, first_firms, second_firms, third_firms, fourth_firms, fifth_firms, sixth_firms,
-        seventh_firms, eighth_firms, ninth_firms|all] [--quiet] [--listed]
+        seventh_firms, eighth_firms, ninth_firms, tenth_firms, eleventh_firms|all] [--quiet] [--listed]
 
 With --listed, masking is given what a list of the staff has: the persons' whole names, and what stands for them in one
 word: initials, other codes, and logins. All are the 48 plans without coin and what follows it.
@@ -19,6 +19,8 @@ by a fourth hand, looked at when the rules for persons were done; those for addr
 by it. first_firms.txt to seventh_firms.txt have 84 documents by seven more hands, full of addresses,
 telephones and numbers; each was scored before it was looked at, by rules that were mended by those before it.
 eighth_firms.txt and ninth_firms.txt are eight plans of international firms, written before their author read the rules.
+So were tenth_firms.txt and eleventh_firms.txt, four plans of firms of four countries: rules were mended by the two of
+tenth_firms.txt only.
 """
 
 import random
@@ -34,7 +36,7 @@ from pipelines.workloads.bep.documents import cleaning
 
 FOLDER = Path(__file__).with_name("plans")
 SEED = 34
-KINDS = {"t": "telephone", "a": "address", "p": "project", "c": "client", "s": "site"}
+KINDS = {"t": "telephone", "a": "address", "p": "project", "c": "client", "s": "site", "e": "email"}
 EASTERN = {"zh", "ja_ko"}
 TITLES = frozenset(
     [
@@ -72,7 +74,23 @@ TITLES = frozenset(
         "mevr",
         "Mevr",
         "Engr",
-        *("Shri", "Smt", "Capt", "Alhaji", "Barrister", "Herrn", "MM", "Mmes", "Madame", "Miss", "Sra", "pan", "pani"),
+        *(
+            "Shri",
+            "Smt",
+            "Capt",
+            "Er",
+            "Ar",
+            "Alhaji",
+            "Barrister",
+            "Herrn",
+            "MM",
+            "Mmes",
+            "Madame",
+            "Miss",
+            "Sra",
+            "pan",
+            "pani",
+        ),
         *(
             "DI",
             "BM",
@@ -87,6 +105,8 @@ TITLES = frozenset(
             "Mallam",
             "Surv",
             "QS",
+            "Er",
+            "Ar",
             "Chief",
             "Han\u0131m",
         ),
@@ -181,6 +201,8 @@ def plans(part: str) -> Iterator[Plan]:
         "seventh_firms",
         "eighth_firms",
         "ninth_firms",
+        "tenth_firms",
+        "eleventh_firms",
     ):
         for section in re.split(r"(?m)^=== ", (FOLDER / f"{part}.txt").read_text(encoding="utf-8"))[1:]:
             head, body = section.split("\n", 1)
@@ -276,7 +298,7 @@ def compared(plan: Plan, add: Collection[tuple[str, str]] = ()) -> tuple[Counter
             right = {word for label in labelled for word in words(label.text)}
             wrong = [word for word in words(each.text) if word not in right and word.rstrip(".") not in TITLES]
             kind = {"name": "person", "user": "person"}.get(each.kind, each.kind)
-            if kind != "email":
+            if kind != "email" or any(label.kind == kind for label in plan.labels):
                 counts[kind, "wrong" if wrong else "right"] += 1
                 said += [f"{plan.name} wrong {each.kind} {each.text!r}: {line[:110]}"] if wrong else []
     return counts, said

@@ -316,3 +316,66 @@ def test_letters_of_axes_and_headings_are_no_names(kept):
 )
 def test_a_given_name_beside_a_telephone_is_a_persons_and_an_items_letter_no_initial(said, masked):
     assert clean(said, mask=True, names=True).text == masked.replace("\ue001", TELEPHONE)
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "Contact details | 2027 05 12",
+        "Contacts | 12.05.2027",
+        "Telephone | 12/05/2027 10:30",
+        "Tel. 2027 05 12",
+        "Call Ilse Brandt on 12 05 2027",
+        "Call the desk on 1 250 000 kg",
+        "Marek Lindner | 20270512",
+    ],
+)
+def test_a_date_or_a_weight_is_no_telephone(kept):
+    assert clean(kept, mask=True).text == kept
+
+
+@pytest.mark.parametrize(
+    "number", ["24 55 50 61", "98450 12345", "9845012345", "512 555 0143", "4455 5012", "922 55 061", "(22) 555-08-16"]
+)
+@pytest.mark.parametrize("said", ["Call Ilse on {}.", "Marek Lindner, Lead, {}", "(Marek Lindner - {})"])
+def test_numbers_of_countries_without_a_zero_are_found_behind_a_call_or_a_name(said, number):
+    assert number not in clean(said.format(number), mask=True).text
+
+
+@pytest.mark.parametrize("number", ["1800 555 0123", "03-5555-0123", "(11) 95555-0123", "8 (495) 555-01-23"])
+def test_numbers_of_services_and_of_four_countries_are_found_alone(number):
+    assert number not in clean(f"Helpdesk: {number}.", mask=True).text
+
+
+def test_what_stands_in_a_column_of_telephones_is_one():
+    found = clean("Who | No.\nDesk | +91 20 2444 0111\nGate | 9822012345\nDate | 2027 05 12", mask=True).text
+    assert "9822012345" not in found
+    assert "2027 05 12" in found
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        ("Aula Brindal for Wexcombe College, job 2198.04", "<site> for <client>, job <project>"),
+        ("- Haus Elsterberg, AG: Stadtwerke Birkental, Projekt 3982", "- <site>, AG: <client>, Projekt <project>"),
+        ("22.4810 Haus Elsterberg Nord, Bauherr Stiftung Wexo", "<project> <site>, Bauherr <client>"),
+        ("Elsterberg Substation | Wexo Grid plc | 22-0443 | May", "<site> | <client> | <project> | May"),
+        ("K-1391: Dworzec Brindal, investor Gmina Wexo, manager", "<project>: <site>, investor <client>, manager"),
+        ("Facility: Terminal Brindal; open", "Facility: <site>; open"),
+    ],
+)
+def test_works_beside_their_client_and_number_are_masked(said, left):
+    assert clean(said, mask=True, names=True).text == left
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "A-1012 | Ground Floor Plan | Kettle Marsh Ltd | May",
+        "C22-023 | ARC v ELE | Ops Control Room | New",
+        "Numero progetto del committente: aperto",
+        "IFC 4 for Solibri Office, version 9.13",
+    ],
+)
+def test_rows_of_drawings_and_clashes_are_no_works(kept):
+    assert clean(kept, mask=True, names=True).text == kept

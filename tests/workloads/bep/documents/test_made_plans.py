@@ -286,6 +286,22 @@ def test_most_is_masked_in_plans_of_international_firms(part, count, right, foun
     assert (precision >= right, recall >= found) == (True, True), (precision, recall)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        ("tenth_firms", {"person": (0.95, 1), "telephone": (1, 1), "address": (0.8, 0.9), "project": (1, 1)}),
+        ("eleventh_firms", {"person": (0.92, 0.92), "telephone": (1, 1), "address": (1, 1), "project": (1, 0.75)}),
+    ],
+)
+def test_most_is_masked_in_plans_of_firms_of_four_countries(part, found):
+    """By the rules of before, of the persons 98.4 and 92.9 % were found, of the telephones 100 and 79 %."""
+    shares = measured(part)[0]
+    assert shares["email"][:2] == (1, 1)
+    for kind, (precision, recall) in found.items():
+        assert (shares[kind][0] >= precision, shares[kind][1] >= recall) == (True, True), (kind, shares[kind])
+
+
 @pytest.mark.parametrize(
     ("text", "left"),
     [
@@ -307,6 +323,8 @@ def test_most_is_masked_in_plans_of_international_firms(part, count, right, foun
         ("Heating: Wexo Dral-hun (+82-2-555-0163)", "Heating: <name> (\ue001)"),
         ("Bauherr (Client): Osmer Grelt plc", "Bauherr (Client): <client>"),
         ("Project name: Wexcombe Hall 3      Status: open", "Project name: <site> | Status: open"),
+        ("No | Party | Person\n1 | Termo Sanit | Siobhan Quirke", "No | Party | Person\n1 | Termo Sanit | <name>"),
+        ("Lead: Jo Ann Pruitt\n- JP: trades sign on", "Lead: <name>\n- <name>: trades sign on"),
         ("Wi-Fi PW: Sommer2024!", "Wi-Fi PW: <secret>"),
         ("PW: 1234\nPW = 4471", "PW: <secret>\nPW = <secret>"),
     ],
