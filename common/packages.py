@@ -18,7 +18,14 @@ from common.errors import UserError
 
 NAME = "five-workloads"
 # Packages that are imported by another name than they are installed by.
-INSTALLED_AS = json.loads(Path(__file__).with_suffix(".json").read_text())
+INSTALLED_AS = {
+    "docx": "python-docx",
+    "PIL": "pillow",
+    "pynvml": "nvidia-ml-py",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}
 RECORD = "workload_folder"  # key of a run's provenance.json
 
 

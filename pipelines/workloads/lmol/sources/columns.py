@@ -13,11 +13,15 @@ from common.foreign_text import other_encoding, printable
 from models.images.inputs import ENDINGS
 
 FORMS = json.loads(Path(__file__).with_suffix(".json").read_text())
-NEEDED, ANSWERS, RENAMED, BY_CONFIG = FORMS["said"].values()  # in errors
 # What a column holds, and its usual names, without case, spaces and signs; the first one present counts.
 USUAL: dict[str, list[str]] = FORMS["usual"]
 # The kinds of table, by the columns that each needs, and those that it may have; the first that fits is taken.
 LAYOUTS: dict[str, tuple[list[str], list[str]]] = FORMS["layouts"]
+NEEDED = (
+    "image,score (and group, rater, std, count); img1,img2,label; winner,loser (and tie); or "
+    "img1,img2,score1,score2,label"
+)
+ANSWERS = "answers are img1,img2,label; img1,img2,winner; or winner,loser (and tie)"
 SHEET = ".xlsx"
 WHOLE = (SHEET, *sheets.JSON)  # tables whose columns are known once they are read
 # Lists without a header, by the first row: names of images (N) and numbers (D), as of PIPAL, of TID2013 and of AVA.
@@ -25,7 +29,12 @@ HEADERLESS: dict[str, list[str]] = FORMS["headerless"]
 VOTES = r"(?:c|n|count|votes?|ratings|scores)?[ _]?(\d+)"  # a column of how many gave an image this score
 COUNTED = ["score", "std", "count"]  # columns that are made of such columns
 VERSION = r"(.+?)_\d+_\d+\.\w+"  # in these, the name of a distorted version of an image
+RENAMED = "rename them, or name them as in data.columns.winner=NAME data.columns.loser=NAME"  # of answers
 LONGEST_HEADER = 100_000  # characters
+BY_CONFIG = (
+    "other names are given as data.columns.image=NAME data.columns.score=NAME; of pairs, as data.columns.first=NAME "
+    "data.columns.second=NAME data.columns.label=NAME; several ratings of an image are a row each"
+)
 
 
 def assigned(
