@@ -116,11 +116,16 @@ def load_base(config: VlmComparatorConfig) -> LoadedBase:
     """Return the base that the config names, or build it; ValueError for one that is missing or does not fit."""
     new = loading_limits.for_built_base() if config.lora else contextlib.nullcontext()
     with loading_limits.paused() if config.base else new:
-        if config.base and "family" not in read_json(Path(config.base) / io.CONFIG, dict):  # which `models.io` writes
+        if config.base and not is_ours(config.base):
             return _from_hub(config)
         network, revision = _from_ours(config) if config.base else (built(config), config.revision)
     settings: Any = network.config
     return LoadedBase(network, processor_for(settings), family_of(config.base, settings), True, revision)
+
+
+def is_ours(base: str) -> bool:
+    """Return True for a model folder that `models.io` wrote."""
+    return "family" in read_json(Path(base) / io.CONFIG, dict)
 
 
 def _from_ours(config: VlmComparatorConfig) -> tuple[nn.Module, str]:
