@@ -44,14 +44,8 @@ def test_nothing_of_triton_is_kept_from_being_collected_at_the_end(imported, fro
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        (
-            ["-m", "pipelines", "prepare", "--workload", "tinystories", "data.source=m\xe4r.txt"],
-            "m\xe4r.txt: there is no",
-        ),
-        (
-            [str(ROOT / "pipelines/prepare.py"), "--workload", "tinystories", "data.source=m\xe4r.txt"],
-            "m\xe4r.txt: there",
-        ),
+        (["-m", "pipelines", "prepare", "--workload", "tinystöries"], "tinystöries"),
+        ([str(ROOT / "pipelines/prepare.py"), "--workload", "tinystöries"], "tinystöries"),
         (["-m", "exporters", "onxn", "r\xfcn"], "did you mean onnx?"),
     ],
 )
