@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import shlex
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -91,7 +92,7 @@ def _parted(data: Data, files: Sequence[Path], found: Blocks) -> list[str]:
     if story_blocks.separator(begun) is not story_blocks.SEPARATORS[-1][0]:
         return []
     if len(found) < FEWEST_STORIES:
-        each = f"{data.source}/*.txt" if Path(data.source or "").is_dir() else data.source
+        each = shlex.quote(data.source or "") + "/*.txt" * Path(data.source or "").is_dir()
         book = f"{data.source} is taken for a book and cut into passages; if it is none, {put}"
         return [f"{book} (where each line is a story: sed G {each} > stories.txt)"]
     parted = f"blank lines part {len(found):,} stories of {found.length.mean():.0f} characters on average"

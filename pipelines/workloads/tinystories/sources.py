@@ -122,7 +122,7 @@ def _row_texts(path: Path, source: str) -> Iterator[str | None]:
     """Yield what rows of JSON or CSV hold as `text`, one by one; raises UserError at the first that has none."""
     listed = path.suffix.lower() in sheets.JSON
     for number, row in sheets.objects(path) if listed else sheets.named(path):
-        named = {key.lower(): cell for key, cell in row.items()} if isinstance(row, dict) else {"text": row}
+        named = {**{key.lower(): cell for key, cell in row.items()}, **row} if isinstance(row, dict) else {"text": row}
         if not isinstance(text := named.get("text", named), str | None):
             where = f"{path}, line {number}," if listed else f"{path}: its first row, which names the columns,"
             raise _no_text(source, where, row if isinstance(row, dict) else ())

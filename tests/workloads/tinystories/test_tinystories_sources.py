@@ -39,17 +39,25 @@ def test_blank_lines_between_paragraphs_are_noted(tmp_path):
 
 @pytest.mark.parametrize("folder", [False, True])
 def test_a_story_a_line_is_a_book_and_said_to_be_one_with_what_to_type(tmp_path, folder):
-    (tmp_path / "texts").mkdir()
-    file, told = tmp_path / "texts/lines.txt", [" ".join(story.split()) for story in STORIES]
+    (tmp_path / "my texts").mkdir()
+    file, told = tmp_path / "my texts/lines.txt", [" ".join(story.split()) for story in STORIES]
     file.write_text("".join(f"{story}\n" for story in told))
     facts = data.prepare(config(file.parent if folder else file), tmp_path / "book")
     assert f"{file.parent if folder else file} is taken for a book and cut into passages" in facts["note"]
     command = facts["note"].partition(" (where each line is a story: ")[2].removesuffix(")")
-    given = f"{file.parent}/*.txt" if folder else str(file)
+    given = f"'{file.parent}'/*.txt" if folder else f"'{file}'"
     assert command == f"sed G {given} > stories.txt"
     subprocess.run(command, shell=True, cwd=tmp_path, check=True)
     assert data.prepare(config(tmp_path / "stories.txt"), tmp_path / "parted")["note"] == ""
     assert set(both(tmp_path / "parted")) == set(told)
+
+
+def test_of_columns_that_differ_in_capitals_the_one_called_text_is_read(tmp_path):
+    table = io.StringIO()
+    csv.writer(table).writerows([["text", "Text"], *([story, "a title"] for story in STORIES)])
+    (tmp_path / "a.csv").write_text(table.getvalue())
+    data.prepare(config(tmp_path / "a.csv"), tmp_path / "out")
+    assert set(both(tmp_path / "out")) == set(STORIES)
 
 
 def test_a_column_of_stories_may_be_called_so_in_capitals(tmp_path):

@@ -46,12 +46,14 @@ BARE = re.compile(
 )
 LABELLED = re.compile(  # or behind "Call Ada on"
     rf"\b(?:{WORDS['telephone_labels']}(?: (?:(?:de|da|del|der|do|of) [^\W\d]+|arch\.|kierownika)){{0,2}} ?[:.]? ?\|? ?"
-    rf"|{WORDS['call']})(?!{_DATE})(?P<it>[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}+{_EXTENSION}(?!\w| ?{WORDS['measured']}))",
+    rf"|{WORDS['call']}(?!\d(?:{_WIDE}\d){{5,14}}+ ?{WORDS['measured']}))(?!{_DATE})"
+    rf"(?P<it>[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}{_EXTENSION}(?!\w))",
     re.I,
 )
 CALLED = re.compile(
     rf"(?i)(?:[\w.]+ )?{WORDS['telephone_labels']}(?: ?[/+&] ?{WORDS['telephone_labels']})?|{WORDS['contact_headings']}"
 )
+WORD = re.compile(r"[^\W\d_]{4}")  # in no cell of a column of telephones
 NUMBERS = re.compile(rf"(?P<date>{_DATE})|[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}{_EXTENSION}")
 # What follows a number in a list: another one, or the last digits that differ ("020 7946 0123/24").
 LISTED = re.compile(
@@ -120,6 +122,7 @@ def mask_secrets(text: str, masker: Masker) -> str:
         text = further
     cells = [*columns(text)]
     called = {heading for heading, *cell in cells if heading and TELEPHONE in (heading, text[slice(*cell)].strip())}
+    called -= {heading for heading, *cell in cells if WORD.search(text, *cell)}
     reached = (cell for heading, *cell in cells if heading in called or CALLED.fullmatch(heading))
     numbers = (match.span() for cell in reached for match in NUMBERS.finditer(text, *cell) if not match["date"])
     return masker.spans(text, "telephone", TELEPHONE, numbers)

@@ -26,12 +26,13 @@ PARTED = re.compile(r"[|,;]|^(?:\S+ ){1,3}[-\u2013\u2014] ")  # "ADA LOVELACE - 
 CHECKERS = re.compile(WORDS["checkers"], re.I)  # headings of cells that may hold initials alone
 STRONG = re.compile(rf"(?:(?:project|team|model|key|client|current) )?(?:{WORDS['labels']})(?:\(s\))?", re.I)
 WEAK = re.compile(rf"(?:{WORDS['roles']})|[RACI](?:/[RACI])?", re.I)
-FIRMS = re.compile(rf"(?:{WORDS['firm_labels']})", re.I)
+FIRMS = re.compile(rf"(?P<party>{WORDS['party_labels']})|{WORDS['firm_labels']}", re.I)
 USERS = re.compile(rf"(?:{WORDS['users']})", re.I)
 LOGIN = re.compile(r"(?<![\w@./\\-])[a-z][\w.-]{2,}\w(?![\w@-]|\.\w)")
 USER = re.compile(rf"\b(?i:{WORDS['users']}) ?[:=] ?(?P<users>[\w.-]{{3,}}(?:, [\w.-]{{3,}})*)")
 FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
-FIRM_BEHIND = re.compile(rf" (?:{FIRM.pattern}|(?i:[&+]|{WORDS['ands']}) (?:{WORDS['partners']})\b)", re.I)
+_PARTNERS = rf"[&+] (?:{WORDS['partners']})|(?:{WORDS['ands']}) (?-i:{WORDS['partners']})"  # not "and co-workers"
+FIRM_BEHIND = re.compile(rf" (?:{FIRM.pattern}|(?:{_PARTNERS})(?![\w-]))", re.I)
 NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})|(?-i:{WORDS['after_names']})", re.I)
 PLACE = re.compile(rf"(?:^|[^\w])(?:{WORDS['before_places']})\.? (?:(?:de|du|des|di|della|la) )?$", re.I)
 INVERTED = re.compile(

@@ -50,9 +50,10 @@ class Reader:
         self.cells: dict[str, list[tuple[int, int]]] = {}
         for heading, begin, end in columns(text):
             self.cells.setdefault(heading, []).append((begin, end))
-            if patterns.FIRMS.fullmatch(heading):
+            cell, firm = text[begin:end].strip(), patterns.FIRMS.fullmatch(heading)
+            if firm and not (firm["party"] and known_names()[0] & {*cell.split()}):  # a party may be a person
                 self.firms.update(range(begin, end))
-                self.employers.update([cell] if " " in (cell := text[begin:end].strip()) else [])
+                self.employers.update([cell] if " " in cell else [])
             elif patterns.USERS.fullmatch(heading):
                 self.users += [it.span() for it in patterns.LOGIN.finditer(text, begin, end) if it[0] not in terms()]
             elif weight := 3 if patterns.STRONG.fullmatch(heading) else 2 * bool(patterns.WEAK.fullmatch(heading)):

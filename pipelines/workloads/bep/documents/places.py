@@ -71,7 +71,10 @@ CALLED = {
 }
 # "Aula Ost for Ada College, job 2198.04" and "22.4810 Aula Ost, Bauherr Kanton Uri" of a list of works
 _WORK = rf"(?:(?:{_NOUN}|{_WORD})\b\.?:? ?){{1,2}}"
-_CODED = rf"(?!{WORDS['no_numbers']}){_SUM}{_NO_DATE}(?:{_FIGURES}|(?<=[\w.] )(?=(?!19|20)\d{{4}}\b))[\w./-]{{2,29}}\w"
+_CODED = (
+    rf"(?![\w./-]{{60}})(?!{WORDS['no_numbers']}){_SUM}{_NO_DATE}"
+    rf"(?:{_FIGURES}|(?<=[\w.] )(?=(?!19|20)\d{{4}}\b))[\w./-]{{2,29}}\w"
+)
 WORKS = re.compile(
     rf"(?:^|\(|[,:] )(?:[-\u2013\u2022*] |\d\d?[.)] )?(?:{_WORK})?(?:(?P<first>{_CODED})[:.,]?(?: ?[|\u2013-])? \(?)?"
     rf"(?!(?i:{_NUMBER}))(?P<site>(?=[^|\n,:;()]+ )[{UPPER}][^|\n,:;()]{{2,60}}?\w)"

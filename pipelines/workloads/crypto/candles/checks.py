@@ -84,9 +84,8 @@ def check(
 
 def timeframe_of(table: "pd.DataFrame", where: str) -> str:
     """Return the time from most rows to the next, such as 15m; "" where all differ. Raises UserError."""
-    lengths, counts = np.unique(
-        np.diff(np.unique(times_of(select(table, where)["time"], where)[0])), return_counts=True
-    )
+    times = np.unique(times_of(select(table, where)["time"], where)[0])
+    lengths, counts = np.unique(np.diff(times), return_counts=True)
     return timeframe_name(int(lengths[counts.argmax()])) if counts.max(initial=0) > 1 else ""
 
 

@@ -353,6 +353,16 @@ def test_what_stands_in_a_column_of_telephones_is_one():
     assert "2027 05 12" in found
 
 
+def test_a_column_of_values_of_all_kinds_is_none_of_telephones():
+    found = clean("Item | Value\nDesk | +91 20 2444 0111\nHead | Ilse Brandt\nArea | 1234567", mask=True).text
+    assert "1234567" in found
+
+
+@pytest.mark.parametrize("said", ["Tel. 5550142 IP phone", "Phone: 9845012345 9845012346", "Tel. 555 01 42 total"])
+def test_a_telephone_behind_a_label_is_found_whatever_follows(said):
+    assert not re.search(r"555 ?01|9845012345", clean(said, mask=True).text)
+
+
 @pytest.mark.parametrize(
     ("said", "left"),
     [
@@ -379,3 +389,10 @@ def test_works_beside_their_client_and_number_are_masked(said, left):
 )
 def test_rows_of_drawings_and_clashes_are_no_works(kept):
     assert clean(kept, mask=True, names=True).text == kept
+
+
+@pytest.mark.parametrize("one", ["1", "03-5555-"])
+def test_long_figures_without_a_letter_take_little_time(one):
+    begin = time.process_time()
+    clean(one * (20_000 // len(one)), mask=True, names=True)
+    assert time.process_time() - begin < 3
