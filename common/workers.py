@@ -69,7 +69,7 @@ def pooled(
         lost = f"one of {processes} worker processes was ended, most likely for lack of memory"
         raise UserError(f"{lost}; free some, or {fewer}") from error
     except BaseException:  # of Ctrl-C, too, for which nobody shall wait until tasks are done
-        for process in list(pool._processes.values()) if begin is None else ():
+        for process in list(pool._processes.values()):
             process.terminate()
         raise
     finally:

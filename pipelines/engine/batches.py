@@ -32,11 +32,11 @@ class Order:
         """Return the slice (b,) of item numbers that `rank` of `world` processes handles in update `step`, from 0."""
         size = self.batch_size // world
         start = step * self.batch_size + rank * size
-        numbers = torch.arange(start, start + size)
         if self.size is None:
-            return numbers
-        epochs = numbers // self.size
-        return torch.cat([self._permute(int(each))[numbers[epochs == each] % self.size] for each in epochs.unique()])
+            return torch.arange(start, start + size)
+        epochs = range(start // self.size, (start + size - 1) // self.size + 1)
+        begins = {epoch: start - epoch * self.size for epoch in epochs}  # of the slice in each epoch's permutation
+        return torch.cat([self._permute(epoch)[max(0, begin) : begin + size] for epoch, begin in begins.items()])
 
     def _permute(self, epoch: int) -> Tensor:
         if epoch != self._epoch:

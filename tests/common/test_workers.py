@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -76,8 +77,11 @@ def test_results_come_in_the_order_of_the_tasks_from_other_processes(at_once):
     assert os.getpid() not in found[2:]
 
 
-def test_tasks_that_nobody_waits_for_any_more_are_ended(at_once):
-    found = workers.in_order(time.sleep, [0, 0.01, 0.01, *[60] * 4], "sleeping", processes=2)
+@pytest.mark.parametrize(
+    "spread", [partial(workers.in_order, what="sleeping"), partial(workers.pooled, begin=os.getpid)]
+)
+def test_tasks_that_nobody_waits_for_any_more_are_ended(at_once, spread):
+    found = spread(time.sleep, [0, 0.01, 0.01, *[60] * 4], processes=2)
     for _ in range(3):
         next(found)
     began = time.monotonic()
