@@ -84,8 +84,9 @@ def start_server(modules: Sequence[str]) -> ForkServerContext:
     places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(ROOT) not in places:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, places)])
-    resource_tracker.ensure_running()  # at whose start signals are heard again
-    heard = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)  # one to all processes is for the workers, who save
+    resource_tracker.ensure_running()  # now, as its start unblocks SIGTERM
+    # A signal to the whole process group is for the workers, which save; the server has to outlive them.
+    heard = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         forkserver.ensure_running()
     finally:

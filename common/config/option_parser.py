@@ -19,7 +19,8 @@ class Parser(argparse.ArgumentParser):
     """An ArgumentParser that raises `UserError`; users mistake the dotted keys that `keys` returns for options."""
 
     def __init__(self, keys: Callable[[], Iterable[str]] = tuple, **settings: Any):
-        if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":  # files are, and their names
+        # Files and their names are read as UTF-8, which only an interpreter that starts anew can turn on.
+        if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
             os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
         self.keys = keys
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **settings)

@@ -103,16 +103,16 @@ class _Kind:
         self.own, self.others = ((each - self.mean) / self.deviation for each in (features, others))
         self.size = features.shape[1]
         self.scale = self.size**-0.5  # so that squared distances are means over features
-
-    def kernels(self) -> list[tuple[tuple[Tensor, Tensor], Tensor]]:
-        """Find axes; return each kernel's eigenvalues, -vectors and values of others (n, N), the linear one first."""
-        values, vectors = linear = torch.linalg.eigh(self.own @ self.own.T / self.size)
+        values, vectors = self.linear = torch.linalg.eigh(self.own @ self.own.T / self.size)
         kept = slice(-min(len(values), self.size, COMPONENTS), None)
         self.axes = self.own.T @ (vectors[:, kept] / (values[kept] * self.size).clamp_min(1e-9).sqrt())
+
+    def kernels(self) -> list[tuple[tuple[Tensor, Tensor], Tensor]]:
+        """Return each kernel's eigenvalues (N,), eigenvectors (N, N) and values of others (n, N), the linear first."""
         own, others = (each @ self.axes * self.scale for each in (self.own, self.others))
         near, far = distances(own, own), distances(others, own)
         curved = [(torch.linalg.eigh((-near / length**2).exp()), (-far / length**2).exp()) for length in LENGTHS]
-        return [(linear, self.others @ self.own.T / self.size), *curved]
+        return [(self.linear, self.others @ self.own.T / self.size), *curved]
 
     def store(self, kernels: Kernels, duals: Tensor) -> None:
         """Keep what kernels with weights (N, K T) of images need; what they have room for beyond it is 0."""

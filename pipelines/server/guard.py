@@ -43,7 +43,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         began, status, held = time.perf_counter(), 0, 0
-        scope = {**scope, "path": scope["path"].rstrip("/") or "/"}  # redirected, some clients send no body
+        scope = {**scope, "path": scope["path"].rstrip("/") or "/"}  # a redirect would cost some clients their body
 
         async def sent(message: Message) -> None:
             nonlocal status
