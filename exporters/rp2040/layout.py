@@ -107,10 +107,8 @@ def pack_vocabulary(tokenizer: Described) -> bytes:
     ):
         if count > most:
             raise ValueError(f"the tokenizer has {count} {what}; the most is {most}; train a smaller one")
-    tokens_of_bytes = np.full(256, UNKNOWN)
-    for token, text in enumerate(texts):
-        if len(text) == 1:
-            tokens_of_bytes[text[0]] = token
+    of_bytes = {text[0]: token for token, text in enumerate(texts) if len(text) == 1}
+    tokens_of_bytes = [of_bytes.get(byte, UNKNOWN) for byte in range(256)]
     parts = [struct.pack("<HHI", len(names), len(merges), starts[-1]), _stored("<u2", tokens_of_bytes, "bytes")]
     parts += [_stored("<u2", merges, "merges"), _stored("<u2", starts, "starts")]
     body = b"".join([*parts, *texts])

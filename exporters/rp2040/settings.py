@@ -6,6 +6,7 @@ from pathlib import Path
 from zlib import crc32
 
 from common.config import plain_yaml
+from common.errors import as_user_error
 
 PAGE = 256
 MOST_PROMPT = 232  # bytes
@@ -42,15 +43,13 @@ class Settings:
 
 def of_run(run: Path) -> Settings:
     """The settings that a run's config.yaml has, or a shipped model's run.yaml; else the defaults of this file."""
-    default = Settings()
     path = next((run / name for name in ("config.yaml", "run.yaml") if (run / name).is_file()), None)
-    try:
+    wrong = (AttributeError, TypeError, ValueError, KeyError)
+    with as_user_error(f"{path}: its `evaluation` is no tinystories run's (", "); copy it again", wrong):
         found = (plain_yaml.parse(path.read_bytes() if path else b"") or {}).get("evaluation") or {}
         return Settings(
-            float(found.get("temperature", default.temperature)),
-            int(found.get("top_k", default.top_k)),
-            int(found.get("sample_tokens", default.tokens)),
-            str((found.get("prompts") or [default.prompt])[0]),
+            float(found.get("temperature", Settings.temperature)),
+            int(found.get("top_k", Settings.top_k)),
+            int(found.get("sample_tokens", Settings.tokens)),
+            str((found.get("prompts") or [Settings.prompt])[0]),
         )
-    except (AttributeError, TypeError, ValueError, KeyError) as error:
-        raise ValueError(f"{path}: its `evaluation` is no tinystories run's ({error}); copy it again") from error

@@ -19,6 +19,7 @@
 #define WATCHDOG_CTRL (WATCHDOG + 0x00)
 #define WATCHDOG_LOAD (WATCHDOG + 0x04)
 #define WATCHDOG_REASON (WATCHDOG + 0x08)
+#define WATCHDOG_SCRATCH4 (WATCHDOG + 0x1c)
 #define ROM_TABLE 0x14u
 #define ROM_LOOKUP 0x18u
 #define SYST_CSR 0xe000e010u
@@ -27,6 +28,8 @@
 #define NVIC_ISER 0xe000e100u
 
 #define LED (1u << 25)
+/* The boot ROM also restarts the chip by the watchdog after it has taken a file, but leaves 0. As pico-sdk has it. */
+#define OURS 0x6ab73121u
 /* Some makers' crystals need 64 times the reference board's 1 ms, which is 47 x 256 periods of 12 MHz. */
 #define CRYSTAL_DELAY (47u * 64u)
 
@@ -149,7 +152,11 @@ int uart_put(uint8_t byte) {
     return 1;
 }
 
+static int barked;
+
 void watchdog_start(void) {
+    barked = REGISTER(WATCHDOG_REASON) & 1 && REGISTER(WATCHDOG_SCRATCH4) == OURS;
+    REGISTER(WATCHDOG_SCRATCH4) = OURS;
 #ifdef RP2350
     REGISTER(WATCHDOG_TICK_CYCLES) = 12; /* a microsecond of the crystal */
     REGISTER(WATCHDOG_TICK_CTRL) = 1;
@@ -166,7 +173,7 @@ void watchdog_feed(void) {
 }
 
 int watchdog_barked(void) {
-    return REGISTER(WATCHDOG_REASON) & 1;
+    return barked;
 }
 
 /* The boot ROM's functions are found by two letters, data sheet 2.8.3, or 5.4 of the RP2350. */

@@ -65,7 +65,7 @@ uint32_t random_number(void);
 void watchdog_start(void);
 void watchdog_feed(void);
 
-/* Whether it was the watchdog that started the chip. */
+/* Whether the chip was restarted because nothing had fed the watchdog for a second. */
 int watchdog_barked(void);
 
 /* To the boot ROM's drive, as with BOOTSEL held. */

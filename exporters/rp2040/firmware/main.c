@@ -16,6 +16,7 @@
 #define FLASH_END 0x11000000u /* of the largest flash that can be read directly, 16 MB */
 #define LINE_BYTES 240
 #define BLINK_POLLS (1u << 17)
+#define INSIDE 28 /* a byte that is no text */
 
 extern uint8_t image_start[], image_end[], arena_end[];
 extern uint32_t stack1_start[], stack_start[], stack_end[];
@@ -193,13 +194,19 @@ static uint8_t next_byte(void) {
     }
 }
 
-/* Reads a line into `line` and echoes it; backspace erases all bytes of a character. */
+/* Reads a line into `line` and echoes it; backspace erases all bytes of a character. What keys without a text send, as
+ * arrows do, is passed over: ESC, [, then up to a byte from 64 on. */
 static size_t get_line(void) {
-    static uint8_t last; /* the byte before: CR LF is one end of a line */
+    static uint8_t last; /* the byte before: CR LF is one end of a line; INSIDE what such a key sends */
     size_t size = 0;
     for (;;) {
         uint8_t byte = next_byte(), before = last;
         last = byte;
+        if (byte >= 32 && (before == INSIDE || (before == 27 && byte == '['))) {
+            if (before == 27 || byte < 64)
+                last = INSIDE;
+            continue;
+        }
         if (byte == '\n' && before == '\r')
             continue;
         if (byte == '\n' || byte == '\r') {

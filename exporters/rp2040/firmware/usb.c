@@ -15,12 +15,13 @@ static struct {
     uint32_t answer_size, answer_open;      /* open: another packet, maybe empty, is to come */
     uint32_t answer_short, coding_expected; /* short: shorter than the host allows */
     uint32_t pid0, pid_in, pid_out;         /* DATA1 or 0 of the next packet */
-    uint32_t sending, collected;            /* a packet is on its way; bytes of the next one */
+    uint32_t sending, collected, full;      /* a packet is on its way; bytes of the next one; the last one had all it can */
     uint32_t received, taken;               /* bytes of the packet from the host */
     uint32_t boot;                          /* 1 once asked for the boot ROM, 2 once that was acknowledged */
     uint8_t next[PACKET];
 } usb;
-static uint8_t coding[8]; /* 7 of line coding, as the host sets it: it means nothing without a wire */
+/* 7 of line coding, 115,200 baud and 8N1 until the host sets it: it means nothing without a wire. */
+static uint8_t coding[8] = {0x00, 0xc2, 0x01, 0, 0, 0, 8};
 static uint8_t reply[2];
 
 /* ---- Endpoint 0 ---- */
@@ -95,20 +96,23 @@ static int is_late_in_frame(void) {
     return since >= 800 && since < 1000;
 }
 
+/* A host may wait for more until a packet is not full: an empty one ends what ends with a full one. */
 static void transmit(void) {
-    if (is_late_in_frame() || usb.sending || !usb.collected || !usb.configured || usb.halted & 1)
+    if (is_late_in_frame() || usb.sending || !(usb.collected || usb.full) || !usb.configured || usb.halted & 1)
         return;
     fill(BUFFER_IN, usb.next, usb.collected);
     arm(2, 0, FULL | usb.pid_in | usb.collected);
     usb.pid_in ^= DATA1;
     usb.sending = 1;
+    usb.full = usb.collected == PACKET;
     usb.collected = 0;
 }
 
-/* Drops what was under way on the data endpoints. */
+/* Drops what was under way on the data endpoints, and what came since the last poll. */
 static void forget(void) {
-    usb.sending = usb.collected = usb.received = usb.taken = usb.halted = 0;
+    usb.sending = usb.collected = usb.full = usb.received = usb.taken = usb.halted = 0;
     usb.pid_in = usb.pid_out = 0;
+    write_register(BUFF_STATUS, 0x3c);
     for (uint32_t number = 1; number <= 2; number++)
         for (uint32_t out = 0; out < 2; out++)
             write_register(BUFFER_CONTROL(number, out), 0);
@@ -134,6 +138,7 @@ static void set_halt(uint32_t bit, uint32_t on) {
     static const uint8_t number[5] = {0, 2, 2, 0, 1};
     uint32_t out = bit == 2;
     write_register(BUFFER_CONTROL(number[bit], out), on ? STALL : 0);
+    write_register(BUFF_STATUS, 1u << (2 * number[bit] + out));
     usb.halted = on ? usb.halted | bit : usb.halted & ~bit;
     if (bit == 1) {
         usb.pid_in = 0;
@@ -179,8 +184,12 @@ static void standard(const struct setup *s) {
         if (known)
             set_halt(bit, s->request == 3);
         break;
-    case 0x010b: /* SET_INTERFACE: there are no other settings of an interface */
-        known = !s->value && s->index <= 1;
+    case 0x010b: /* SET_INTERFACE: there are no other settings of an interface, but its endpoints begin anew */
+        known = !s->value && s->index <= 1 && usb.configured;
+        if (known && s->index) {
+            forget();
+            listen();
+        }
         break;
     case 0x8006: /* GET_DESCRIPTOR */
         describe(s);

@@ -3,6 +3,7 @@
 #define USB_REGISTERS_H
 
 #include "chip.h"
+#include "kernels.h"
 
 #define DPRAM 0x50100000u
 #define ENDPOINT_CONTROL(number, out) (DPRAM + 8 * (number) + 4 * (out))
@@ -50,7 +51,7 @@ static inline uint8_t byte_at(uint32_t place) {
 }
 
 /* DPRAM is written in words. */
-static inline void fill(uint32_t buffer, const uint8_t *bytes, uint32_t size) {
+TT_APART static void fill(uint32_t buffer, const uint8_t *bytes, uint32_t size) {
     for (uint32_t i = 0; i < size; i += 4) {
         uint32_t word = 0;
         for (uint32_t j = 0; j < 4 && i + j < size; j++)

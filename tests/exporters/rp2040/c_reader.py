@@ -37,6 +37,7 @@ void tt_put(struct tt *t, const int32_t *logits) {
     }
 }
 """
+BEHIND = b"\xa5" * 64  # the arena
 RETURNED = {
     "tt_bytes": c_size_t,
     "tt_sums": c_void_p,
@@ -71,14 +72,15 @@ class CReader:
     def __init__(self, model: bytes, vocabulary: bytes, streamed: bool = False):
         """Read both files; a ValueError says in one line why one is refused."""
         c = library()
-        # Copies, as large as the files: they stay where they are for as long as the story needs them.
-        self._files = [create_string_buffer(data, max(len(data), 1)) for data in (model, vocabulary)]
+        # Copies, which stay where they are for as long as the story needs them; what is behind them is not to be read.
+        self._files = [create_string_buffer(data + bytes([255]) * 64) for data in (model, vocabulary)]
         sizes = [c_size_t(len(data)) for data in (model, vocabulary)]
         needed = (c.tt_arena_least if streamed else c.tt_arena_size)(self._files[0], sizes[0])
-        self._arena, self._t = create_string_buffer(needed + 1), create_string_buffer(c.tt_bytes())
+        self._arena, self._t = create_string_buffer(bytes(needed) + BEHIND), create_string_buffer(c.tt_bytes())
         files = (part for file in zip(self._files, sizes, strict=True) for part in file)
         if reason := c.tt_open(self._t, *files, self._arena, c_size_t(needed)):
             raise ValueError(reason.decode())
+        self._needed = needed
         self.size = int.from_bytes(model[16:18], "little")
 
     def encode(self, text: bytes) -> list[int]:
@@ -112,6 +114,7 @@ class CReader:
         c.tt_step(self._t, END, not ids)
         for number, token in enumerate(ids, start=1):
             c.tt_step(self._t, token, number == len(ids))
+        assert self._arena.raw[self._needed : -1] == BEHIND  # which is not the runtime's
         return list((c_int32 * self.size).from_address(c.tt_sums(self._t)))
 
     def choose(self, logits: Sequence[int], temperature: int, top_k: int, state: int) -> tuple[int, int]:

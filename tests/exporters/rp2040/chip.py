@@ -23,7 +23,7 @@ SRAM = 0x20000000
 STAGE2 = 0x20041F00  # where the boot ROM copies the second stage
 PROMPT = b"\n> "
 
-UART, UART_FLAGS = 0x40034000, 0x18
+UART, UART_FLAGS, WHOLE_DIVISOR, DIVISOR_64THS, LINE, CONTROL = 0x40034000, 0x18, 0x24, 0x28, 0x2C, 0x30
 VOLTAGE = 0x40064000
 RECEIVE_EMPTY, TRANSMIT_EMPTY = 1 << 4, 1 << 7
 CPUID, FIFO_STATUS, FIFO_WRITE, FIFO_READ = 0xD0000000, 0xD0000050, 0xD0000054, 0xD0000058
@@ -50,7 +50,8 @@ STATES: dict[int, Callable[[Mapping[int, int]], int]] = {
     0x4002C000: _locked(0x4002C000),
 }
 # Nobody is at the other end of the USB cable; the cycle counter stands still.
-PLAIN = {0x40000000: 2 << 28, 0x40058008: 0, 0x50110050: 0, 0x50110058: 0, 0xE000E018: 0, 0xE000ED08: 0x10000100}
+PLAIN = dict.fromkeys((0x40058008, 0x4005801C, 0x50110050, 0x50110058, 0xE000E018), 0)
+PLAIN |= {0x40000000: 2 << 28, 0xE000ED08: 0x10000100}
 DPRAM = 0x50100000
 PERIPHERALS = (
     (SSI, 0x1000),
@@ -139,7 +140,8 @@ class Core:
             self.chip.write(address, value)
 
     def _invalid(self, machine: Uc, access: int, address: int, size: int, value: int, _: object) -> bool:
-        self.chip.problem = self.chip.problem or f"touches {address:#x}, where nothing is"
+        where = "the boot ROM is, which is not emulated" if address < FLASH else "nothing is"
+        self.chip.problem = self.chip.problem or f"touches {address:#x}, where {where}"
         return False
 
 
@@ -155,6 +157,7 @@ class Chip:
     processor, family, uncached, sram_bytes = UC_CPU_ARM_CORTEX_M0, 0xE48BFF56, UNCACHED, 264 * 1024
     peripherals, states, plain, reset_values = PERIPHERALS, STATES, PLAIN, RESET_VALUES
     uart, ring_bit, force_off, second_core, flash_parts = UART, 0x4006001C, 0x40010004, 1 << 16, (SSI, DMA)
+    pin_functions, system_pll = 0x40014004, 0x40028000
     flash_interface: type[Flash] = Flash
 
     def __init__(
@@ -169,6 +172,7 @@ class Chip:
         image = read_uf2(uf2, self.family)
         self.flash, self.sram, self.dpram = ((ctypes.c_ubyte * n)() for n in (FLASH_BYTES, self.sram_bytes, 0x1000))
         ctypes.memmove(self.flash, image, FLASH_BYTES)
+        ctypes.memset(self.sram, 0xA5, self.sram_bytes)  # what power leaves there
         self.interface = self.flash_interface(image, memoryview(self.sram).cast("B"), quad)
         self.cores = Core(self, 0), Core(self, 1)
         self.boot(image)
@@ -270,6 +274,8 @@ class Chip:
     def write(self, address: int, value: int) -> None:
         """Write a register, which for addresses of peripherals may mean to set or clear bits."""
         if address == self.uart:
+            if not self.connected:
+                self.stop("a byte is sent by a UART that no terminal understands")
             self.output.append(value & 255)
             return
         if 0x40000000 <= address < 0x60000000:
@@ -285,6 +291,17 @@ class Chip:
             self.asked.clear()
         if address == self.force_off:
             self._reset_second(bool(value & self.second_core))
+
+    @property
+    def connected(self) -> bool:
+        """Whether the UART sends and takes 8 bits at 115,200 baud, give or take 1 %, on GPIO 0 and 1."""
+        registers = self.registers
+        feedback, dividers = (registers.get(self.system_pll + at, 1 << 16 | 1 << 12) for at in (8, 12))
+        clock = 12e6 * feedback / (dividers >> 16 & 7) / (dividers >> 12 & 7)
+        sixteenths = registers.get(self.uart + WHOLE_DIVISOR, 0) + registers.get(self.uart + DIVISOR_64THS, 0) / 64
+        chosen = [registers.get(self.pin_functions + 8 * pin, 31) for pin in range(2)]
+        on = registers.get(self.uart + CONTROL, 0) & 0x301, registers.get(self.uart + LINE, 0) & 0x7E
+        return on == (0x301, 0x70) and chosen == [2, 2] and abs(clock / 16 / 115_200 / (sixteenths or 1) - 1) < 0.01
 
     def _flash(self, use: Callable[..., int | None], *given: int) -> int | None:
         try:

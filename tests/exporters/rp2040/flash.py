@@ -55,15 +55,39 @@ class FlashError(Exception):
     """The firmware used the flash in a way that hangs a chip, or that is not emulated."""
 
 
-class Flash:
-    """A flash chip of Winbond's kind, fresh from the factory; without `quad`, one that knows a single line."""
+class Winbond:
+    """A flash chip of this maker's kind, fresh from the factory; without `quad`, one that knows a single line."""
 
     def __init__(self, content: bytes, sram: bytearray | memoryview, quad: bool = True):
         self.content, self.sram, self.quad = content, sram, quad
-        self.registers = dict(SERIAL)
         self.status = bytes(2)  # bit 1 of the second is QE
-        self.writable = self.continuous = False
+        self.writing: list[bytes] = []  # what the status is after each look at it, for as long as it is being written
+        self.writable = False
         self.sent: list[int] = []
+
+    def _answer(self) -> int:
+        command, place = self.sent[0], len(self.sent) - 1
+        if command == 0x05 and place == 1 and self.writing:
+            self.status = self.writing.pop(0)
+        answers = {0x05: (1, self.status[:1]), 0x35: (1, self.status[1:]), 0x4B: (5, IDENTITY)}
+        first, answer = answers.get(command, (0, b""))
+        return answer[place - first] if first <= place < first + len(answer) else 0
+
+    def _end(self) -> None:
+        """The chip is no longer selected."""
+        if self.sent[:1] == [0x01] and self.writable and self.quad:
+            self.writing = [b"\1" + self.status[1:]] * 3 + [bytes(self.sent[1:3])]  # busy at first
+        self.writable = self.sent[:1] == [0x06]
+        self.sent = []
+
+
+class Flash(Winbond):
+    """Such a chip at the RP2040's serial interface."""
+
+    def __init__(self, content: bytes, sram: bytearray | memoryview, quad: bool = True):
+        super().__init__(content, sram, quad)
+        self.registers = dict(SERIAL)
+        self.continuous = False
         self.received: list[int] = []
         self.pending: tuple[int, int] | None = None  # first byte and number of words
         self.streamed = 0  # words so far
@@ -76,8 +100,10 @@ class Flash:
             if not self.received:
                 raise FlashError("the flash interface is read while it is empty")
             value = self.received.pop(0)
-            if not self.received:
-                self._deselect()
+            if not self.received and self.registers[CTRLR0] == COMMAND_FRAMES:
+                self._end()
+            elif not self.received:
+                self.sent = []
             return value
         if address == CONTROL and self.pending:
             self._complete(*self.pending)
@@ -106,18 +132,12 @@ class Flash:
         else:
             raise FlashError("a transfer in a mode that is not emulated")
 
-    def _answer(self) -> int:
-        command, place = self.sent[0], len(self.sent) - 1
-        answers = {0x05: (1, self.status[:1]), 0x35: (1, self.status[1:]), 0x4B: (5, IDENTITY)}
-        first, answer = answers.get(command, (0, b""))
-        return answer[place - first] if first <= place < first + len(answer) else 0
-
-    def _deselect(self) -> None:
-        if self.registers[CTRLR0] == COMMAND_FRAMES:
-            if self.sent[0] == 0x01 and self.writable and self.quad:
-                self.status = bytes(self.sent[1:3])
-            self.writable = self.sent[0] == 0x06
-        self.sent = []
+    @property
+    def readable(self) -> bool:
+        """Whether memory-mapped reads give what the flash has."""
+        frames, spi = self.registers[CTRLR0], self.registers[SPI_CTRLR0]
+        mode = (QUAD_FRAMES, CONTINUOUS) if self.continuous else (SERIAL[CTRLR0], SERIAL[SPI_CTRLR0])
+        return (frames, spi) == mode and not self.pending and not self.registers[CTRLR1]
 
     def _address(self, value: int) -> None:
         self.sent = []

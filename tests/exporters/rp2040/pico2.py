@@ -15,7 +15,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[3])
 
 from tests.exporters.rp2040.chip import SRAM, Chip, main
-from tests.exporters.rp2040.flash import DMA, FLASH, IDENTITY, FlashError
+from tests.exporters.rp2040.flash import DMA, FLASH, FlashError, Winbond
 
 QMI, XIP, STREAM = 0x400D0000, 0x400C8000, 0x50500000
 DIRECT_CSR, DIRECT_TX, DIRECT_RX, TIMING, FORMAT, COMMAND = (QMI + 4 * i for i in range(6))
@@ -31,18 +31,15 @@ RESETS, RESET_DONE, ALL = 0x40020000, 0x40020008, 0x1FFFFFFF
 PADS = 0x40038000
 
 
-class Flash:
-    """A flash chip of Winbond's kind on the QMI, and channel 0 of the DMA; without `quad`, one that knows one line.
+class Flash(Winbond):
+    """A flash chip on the QMI, and channel 0 of the DMA.
 
     What the firmware reads directly is not checked here: the chip's memory holds it in each mode. `readable` says when.
     """
 
     def __init__(self, content: bytes, sram: bytearray | memoryview, quad: bool = True):
-        self.content, self.sram, self.quad = content, sram, quad
+        super().__init__(content, sram, quad)
         self.registers = dict(BOOTED)
-        self.status = bytes(2)  # bit 1 of the second is QE
-        self.writable = False
-        self.sent: list[int] = []
         self.answered: int | None = None
         self.streamed = 0  # words so far
 
@@ -87,7 +84,7 @@ class Flash:
         before = self.registers.get(address, 0)
         self.registers[address] = value
         if address == DIRECT_CSR and before & SELECTED and not value & SELECTED:
-            self._deselect()
+            self._end()
         if address == CONTROL and value & 1:
             self.registers[CONTROL] = value | BUSY
             if value & 0x7E000D != BY_STREAM or self.registers[READ_ADDR] != STREAM:
@@ -99,18 +96,6 @@ class Flash:
                 raise FlashError("no DMA waits for the flash")
             if self.registers[CONTROL] & ONWARD:
                 self._store(b"\xff" * (4 * value))  # until it has come
-
-    def _answer(self) -> int:
-        command, place = self.sent[0], len(self.sent) - 1
-        answers = {0x05: (1, self.status[:1]), 0x35: (1, self.status[1:]), 0x4B: (5, IDENTITY)}
-        first, answer = answers.get(command, (0, b""))
-        return answer[place - first] if first <= place < first + len(answer) else 0
-
-    def _deselect(self) -> None:
-        if self.sent and self.sent[0] == 0x01 and self.writable and self.quad:
-            self.status = bytes(self.sent[1:3])
-        self.writable = bool(self.sent) and self.sent[0] == 0x06
-        self.sent = []
 
     def _store(self, data: bytes) -> None:
         start = self.registers[WRITE_ADDR] - SRAM
@@ -141,7 +126,7 @@ STATES = {
     0x40050000: _locked(0x40050000, 14),
     0x40058000: _locked(0x40058000, 15),
 }
-PLAIN = {0x400D8008: 0, 0x50110050: 0, 0x50110058: 0, 0xE000E018: 0, 0xE000ED08: FLASH}
+PLAIN = {0x400D8008: 0, 0x400D801C: 0, 0x50110050: 0, 0x50110058: 0, 0xE000E018: 0, 0xE000ED08: FLASH}
 RESET_VALUES = {RESETS: ALL, 0x40050004: 0x2D, 0x40058004: 0x2D} | {PADS + 4 * i: 0x116 for i in range(1, 49)}
 
 
@@ -160,6 +145,7 @@ class Pico2(Chip):
     states, plain, reset_values = STATES, PLAIN, RESET_VALUES
     uart, ring_bit, force_off, second_core = 0x40070000, 0x400E8020, 0x40018004, 1 << 24
     flash_parts = QMI, XIP, DMA
+    pin_functions, system_pll = 0x40028004, 0x40050000
     flash_interface = Flash
 
     def boot(self, image: bytes) -> None:
@@ -171,18 +157,11 @@ class Pico2(Chip):
             raise ValueError("there is no image definition: the boot ROM would not start it")
         self.cores[0].start(words[0], words[1])
 
-    def write(self, address: int, value: int) -> None:
-        """As the RP2040 does; a pin that is isolated sends and takes nothing."""
-        if address == self.uart and not self.connected:
-            self.stop("a byte is sent while its pins are isolated")
-        super().write(address, value)
-
     @property
     def connected(self) -> bool:
-        """Whether GPIO 0 and 1 are the UART's, with their pads open and the receiver's input on."""
+        """As on the RP2040, and with pads that are not isolated and the receiver's input on."""
         pads = [self.registers.get(PADS + 4 + 4 * pin, 0x116) for pin in range(2)]
-        chosen = [self.registers.get(0x40028004 + 8 * pin, 31) for pin in range(2)]
-        return chosen == [2, 2] and not (pads[0] | pads[1]) & 1 << 8 and bool(pads[1] & 1 << 6)
+        return super().connected and not (pads[0] | pads[1]) & 1 << 8 and bool(pads[1] & 1 << 6)
 
 
 if __name__ == "__main__":

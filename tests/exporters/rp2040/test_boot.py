@@ -7,6 +7,8 @@ from functools import cache
 from zlib import crc32
 
 import pytest
+from unicorn import UC_HOOK_CODE, Uc
+from unicorn.arm_const import UC_ARM_REG_R0, UC_ARM_REG_R1, UC_ARM_REG_R2, UC_ARM_REG_R3
 
 from exporters import to_rp2040
 from exporters.rp2040 import uf2
@@ -20,6 +22,7 @@ PLLS = {"system": 0x40028000, "USB": 0x4002C000}
 CS, PWR, FEEDBACK, DIVIDERS = 0, 4, 8, 12
 LOCK = 1 << 31
 WATCHDOG_CTRL, WATCHDOG_LOAD, WATCHDOG_REASON, WATCHDOG_TICK = 0x40058000, 0x40058004, 0x40058008, 0x4005802C
+WATCHDOG_SCRATCH4, WATCHDOG_RESETS = 0x4005801C, 0x40010008
 UART_FULL, CYCLES, LED_TOGGLE = 1 << 5, 0xE000E018, 0xD000001C
 UART_DIVISORS = 0x40034024, 0x40034028  # whole, 64ths
 
@@ -142,13 +145,15 @@ def test_what_is_typed_while_a_story_is_told_is_kept():
         # What a terminal sends beside text.
         ("\x7f\b/tokens 7é\x7f", "tokens: 7"),  # the first two have nothing to erase, the last has two bytes
         ("/tok\x1bens 8", "tokens: 8"),
+        ("\x1b[A/tok\x1b[1;5Cens 8\x1b[3~", "tokens: 8"),  # arrows, one with Ctrl, and the key that deletes
+        ("/tok\x1b[", "There are /temperature"),  # the line ends all the same
         ("/seed\t7", "There are /temperature"),  # a tab is text
         ("/tokens 9" + " " * 231 + "xy", "tokens: 9"),  # a line has 240 bytes at most
     ],
 )
 def test_commands_refuse_what_they_do_not_understand(line, said):
     output = run(story_uf2(), [line])
-    erased = re.sub("é?\x7f|[\b\x1b]", lambda typed: "é\b \b" if "é" in typed[0] else "", line)
+    erased = re.sub("é?\x7f|\b|\x1b(\\[[\x20-?]*[@-~]?)?", lambda typed: "é\b \b" if "é" in typed[0] else "", line)
     assert f"> {erased[:240]}{chr(7) * (len(erased) - 240)}\n{said}\n" in output.replace(", /top_k", "\n")
 
 
@@ -282,19 +287,59 @@ def test_firmware_that_is_damaged_says_so_and_again_at_every_key(place):
 
 
 def test_a_chip_that_hung_is_restarted_and_says_so():
-    chip = Chip(story_uf2(), ["/ids on"])
-    chip.registers[WATCHDOG_REASON] = 1  # its timer, not a person
-    chip.run(30)
-    assert "The chip hung and was restarted by its watchdog." in chip.text
-    assert "restarted" not in run(story_uf2(), [])
+    left = 0  # in the scratch register, by the boot ROM, which restarts the chip by its watchdog after it took a file
+    for hung in (False, True):
+        chip = Chip(story_uf2(), ["/ids on"])
+        chip.registers |= {WATCHDOG_REASON: 1, WATCHDOG_SCRATCH4: left}  # its timer, not a person
+        chip.run(30)
+        assert ("The chip hung and was restarted by its watchdog." in chip.text) is hung
+        left = chip.registers[WATCHDOG_SCRATCH4]
+    again = Chip(story_uf2(), [])
+    again.registers[WATCHDOG_SCRATCH4] = left  # and a person, by a button that keeps it
+    again.run(30)
+    assert "restarted" not in again.text
+    assert chip.registers[WATCHDOG_RESETS] == 0x1FFFC  # all but the oscillators
     assert chip.registers[WATCHDOG_CTRL] & 1 << 30
     assert chip.registers[WATCHDOG_LOAD] == 2_000_000  # half microseconds, by erratum RP2040-E1
     assert chip.registers[WATCHDOG_TICK] == 1 << 9 | 12
 
 
+def called_in_the_rom(chip: Chip, table: bytes) -> list[list[int]]:
+    """What a boot ROM with this table, whose look-up is at 0x40 and finds what is at 0x100, was called with."""
+    machine, calls = chip.cores[0].machine, []
+    machine.mem_map(0, 0x1000)
+    look_up = struct.pack("<4H", 0x2001, 0x0200, 0x3001, 0x4770)  # r0 = 1 << 8; r0 += 1; return
+    for place, content in ((0x14, table), (0x40, look_up), (0x100, b"\xfe\xe7")):
+        machine.mem_write(place, content)
+
+    def called(machine: Uc, place: int, *_: object) -> None:
+        calls.append([place, *map(machine.reg_read, (UC_ARM_REG_R0, UC_ARM_REG_R1, UC_ARM_REG_R2, UC_ARM_REG_R3))])
+        if place == 0x100:
+            machine.emu_stop()
+
+    for place in (0x40, 0x100):
+        machine.hook_add(UC_HOOK_CODE, called, begin=place, end=place)
+    with pytest.raises(ChipError):
+        chip.run(30)
+    return calls
+
+
 def test_a_word_leads_to_the_boot_roms_drive():
-    with pytest.raises(ChipError, match=r"touches 0x1[48]"):  # where the boot ROM says how it is asked for that
+    """Data sheet 2.8.3, with the LED's pin and no interface that is off."""
+    look_up, start = called_in_the_rom(Chip(story_uf2(), ["/bootsel"]), struct.pack("<3H", 0x200, 0, 0x41))
+    assert look_up[:3] == [0x40, 0x200, int.from_bytes(b"UB", "little")]
+    assert start[:3] == [0x100, 1 << 25, 0]
+    with pytest.raises(ChipError, match="where the boot ROM is, which is not emulated"):
         run(story_uf2(), ["/bootsel"])
+
+
+def test_interrupts_come_from_usb_and_of_the_first_byte_that_the_uart_takes():
+    chip = Chip(story_uf2(), [])
+    chip.run(30)
+    assert chip.registers[0xE000E100] == 1 << 20 | 1 << 5  # data sheet 2.3.2
+    assert chip.registers[UART + 0x38] == 1 << 6 | 1 << 4  # of a FIFO that fills, and of bytes that wait there
+    assert chip.registers[0x40008054] == 1 << 11  # the clock of USB
+    assert chip.registers[0xE000ED08] == 0x20000000  # by a table in SRAM, as flash cannot always be read
 
 
 def test_picotool_finds_the_programs_name():
@@ -320,6 +365,11 @@ def test_each_line_tells_a_new_story_and_a_seed_repeats_it():
     assert len({story for story, _ in stories}) == 10
     assert {seed for _, seed in stories}.isdisjoint(seed for _, seed in told(2, "", ""))
     assert told(3, f"/seed {stories[4][1]}", "", "", "/seed 0", "")[:2] == [stories[4]] * 2
+
+
+def test_a_quotient_has_its_eight_cycles():
+    """Data sheet 2.3.1.5: four branches to what follows, of two cycles each, which no emulator counts here."""
+    assert to_rp2040.RUNTIME.read_bytes().count(b"\xff\xe7" * 4) == 1
 
 
 def page_of(*numbers: int) -> bytes:

@@ -1,6 +1,6 @@
 """The runtime in C against the reference and the tokenizer, on shapes of every kind and on odd choices."""
 
-from ctypes import c_uint32
+from ctypes import c_size_t, c_uint16, c_uint32
 from dataclasses import replace
 from functools import cache
 
@@ -50,6 +50,16 @@ def assert_same_logits(integers: IntegerTransformer, ids: list[int]) -> None:
         reader = CReader(model, vocabulary, streamed)
         assert reader.logits(ids) == expected.tolist()
         assert next(reader.tokens(ids, 1), END) == expected.argmax()
+
+
+def test_of_equal_logits_the_first_is_chosen():
+    model = make()
+    with torch.no_grad():
+        model.embedding.weight.copy_(model.embedding.weight[:1].expand_as(model.embedding.weight))
+        model.output_bias.zero_()
+        model.output_bias[END] = -50
+    vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
+    assert list(CReader(layout.pack_model(quantize(model), vocabulary), vocabulary).tokens([], 3)) == [1, 1, 1]
 
 
 @pytest.mark.parametrize("size", [100, 10_000])
@@ -186,6 +196,33 @@ def test_capitals_are_read_as_small_letters_where_no_capital_has_a_token(lower):
     for text in ("The CAT sat.", "the cat sat.", "AZ[@`az{ Ää 12"):
         assert reader.encode(text.encode()) == read_back.Vocabulary(packed).encode(text.encode()) == model.encoded(text)
     assert (reader.encode(b"The CAT") == reader.encode(b"the cat")) is model.lower_case is lower
+
+
+def test_letters_of_several_bytes_merge_whatever_their_bytes_are():
+    """Some end with the byte 128, as the Cyrillic er does, the least that belongs to a letter."""
+    text = "рыба рыба рад рыбам"
+    described = trained_tokenizer(18, sentences=[text])
+    packed = layout.pack_vocabulary(described)
+    ids = make_tokenizer(described).encode(text).ids
+    assert len(ids) < len(text)
+    assert CReader(layout.pack_model(quantized(0.0, vocabulary=18), packed), packed).encode(text.encode()) == ids
+
+
+def test_merges_make_way_for_earlier_ones_on_both_sides_and_join_no_spaces():
+    described = trained_tokenizer(32)
+    tokens = ["<|endoftext|>", "<unk>", *"abcdx", "bc", "abc", "abcd", "xabc", "ĉ", "ĉĉ", "y"]  # ĉ: a tab
+    merges = [["b", "c"], ["abc", "d"], ["x", "abc"], ["a", "bc"], ["ĉ", "ĉ"]]
+    described["model"] |= {"vocab": {token: number for number, token in enumerate(tokens)}, "merges": merges}
+    packed = layout.pack_vocabulary(described)
+    reader = CReader(layout.pack_model(quantized(0.0, vocabulary=14), packed), packed)
+    for text, ids in (("abcd", [9]), ("xabc", [10]), ("xabcd", [6, 9]), ("\t\t", [11, 11])):
+        assert reader.encode(text.encode()) == ids == make_tokenizer(described).encode(text).ids
+
+
+def test_a_text_for_whose_tokens_there_is_no_room_is_not_encoded():
+    reader, tokens = tokenizer_and_readers(32)[2], (c_uint16 * 4)(*range(4))
+    assert library().tt_encode(reader._t, b"cat", c_size_t(3), tokens, c_size_t(2)) == -1
+    assert list(tokens) == [0, 1, 2, 3]
 
 
 # Arbitrary text is mostly unknown to a small tokenizer, so half of it is of words, spaces and signs that it knows.

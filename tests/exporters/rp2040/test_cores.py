@@ -35,12 +35,14 @@ def story(shape: str) -> tuple[bytes, str, str]:
     return data, " ".join(map(str, greedy)), " ".join(map(str, drawn))
 
 
-def tell(shape: str, skew: random.Random | None = None, answers: int = -1) -> str:
+def tell(shape: str, skew: random.Random | None = None, answers: int = -1, board: type[Chip] = Chip) -> str:
     data, greedy, drawn = story(shape)
-    chip = Chip(data, [*LINES, "/temperature 0", PROMPT], skew, answers)
+    chip = board(data, [*LINES, "/temperature 0", PROMPT], skew, answers)
     chip.run(60)
     assert f"> {PROMPT}\n{drawn}\n" in chip.text
     assert f"> {PROMPT}\n{greedy}\n" in chip.text
+    held = bool(chip.registers[chip.force_off] & chip.second_core)
+    assert held is (LOST in chip.text)  # so that a core that is late writes nothing
     return chip.text
 
 
@@ -79,6 +81,19 @@ def test_a_thousand_orders_change_no_token():
     for seed in range(1000):
         output = tell(shapes[seed % len(shapes)], random.Random(seed))
         assert LOST not in output
+
+
+class Talkative(Chip):
+    """Its second core's boot ROM says twice that it has emptied its FIFO."""
+
+    def _reset_second(self, held: bool) -> None:
+        super()._reset_second(held)
+        if not held:
+            self.cores[0].inbox.append(0)
+
+
+def test_words_of_before_do_not_keep_the_second_core_from_starting():
+    assert "Cores: 2" in tell("head size 2", board=Talkative)
 
 
 def test_without_a_second_core_one_does_everything_and_says_so():

@@ -38,6 +38,16 @@ def large() -> tuple[bytes, list[str]]:
     return data, [" ".join(map(str, tokens)) for tokens in told]
 
 
+def test_a_model_of_more_bytes_than_a_transfer_has_is_taken_and_flash_can_be_read_after_each_story():
+    data, _ = large()
+    assert len(data) // 2 > 4 * 65536 + 0x10000
+    chip = Chip(data, ["/tokens 1", ""])
+    chip.run(60)
+    assert "slowly" not in chip.text
+    assert chip.interface.streamed
+    assert chip.interface.readable
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("quad", "skew"), [(True, None), (False, None), (True, 1)])
 def test_a_model_larger_than_sram_tells_the_story_of_the_reference(quad, skew):

@@ -18,6 +18,7 @@ from models.stories.integer_transformer import Sampler
 from tests.exporters.rp2040 import chip, files, read_back
 from tests.exporters.rp2040.chip import Chip, ChipError
 from tests.exporters.rp2040.pico2 import PADS, TIMING, Pico2
+from tests.exporters.rp2040.test_boot import called_in_the_rom
 from tests.exporters.rp2040.test_readers import PROMPTS
 from tests.models.tiny import make, trained_tokenizer
 
@@ -115,6 +116,13 @@ def test_the_order_in_which_the_cores_run_changes_no_token(seed):
         board.run(60)
     assert "Cores: 1" in alone.text
     assert alone.text.split("> The cat")[1] == skewed.text.split("> The cat")[1]
+
+
+def test_a_word_leads_to_the_boot_roms_drive():
+    """RP2350's data sheet 5.4: for good, in 10 ms, with the LED's pin."""
+    look_up, start = called_in_the_rom(Pico2(smallest(), ["/bootsel"]), struct.pack("<3H", 0, 0x41, 0))
+    assert look_up[:3] == [0x40, int.from_bytes(b"RB", "little"), 1 << 2]
+    assert start == [0x100, 1 << 8 | 2, 10, 1 << 5, 25]
 
 
 def test_damage_is_named():

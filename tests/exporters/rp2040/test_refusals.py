@@ -4,8 +4,22 @@ import struct
 
 import pytest
 
+from exporters.rp2040 import layout
+from models.stories.quantization import quantize
+from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.c_reader import CReader
-from tests.exporters.rp2040.files import TABLES, counting, model, patched, remembering, u16, vocabulary, with_sum
+from tests.exporters.rp2040.files import (
+    SMALLEST,
+    TABLES,
+    counting,
+    model,
+    patched,
+    remembering,
+    u16,
+    vocabulary,
+    with_sum,
+)
+from tests.models.tiny import make
 
 SHIFT = "a shift of the model is out of range"
 UNUSED = "an unused byte of the model is not 0"
@@ -49,7 +63,8 @@ REFUSED_MODELS = [
     (40 + 1408, u16(65536 - 16384), "the model's table of gelu is out of range"),
     (TABLES + 0, b"\x19", SHIFT),
     (TABLES + 0, b"\0", LEAVE),
-    (TABLES + 1, b"\0", SHIFT),
+    (40 + 1408 + 2046, u16(16384), "the model's table of gelu is out of range"),
+    *((TABLES + place, b"\0", SHIFT) for place in (1, 2, 3, 5, 7, 9)),
     (TABLES + 4, b"\x19", SHIFT),
     (TABLES + 6, b"\0", LEAVE),
     (TABLES + 9, b"\x1f", SHIFT),
@@ -58,7 +73,9 @@ REFUSED_MODELS = [
     (TABLES + 12 + 48, b"\0\0\0\xff", BIAS),
     (TABLES + 12 + 48, b"\0\0\0\x80", BIAS),
     (TABLES + 12 + 96, b"\0\x80", "a multiplier of the model is larger than 32767"),
+    (TABLES + 12 + 96 + 46, b"\0\x80", "a multiplier of the model is larger than 32767"),
     (TABLES + 12 + 96 + 48 + 8, b"\0", "a weight of the model is -128"),
+    (TABLES + 12 + 96 + 48 + 8 + 95, b"\0", "a weight of the model is -128"),
     (-1, b"\0", "a weight of the model is -128"),
 ]
 MEMORY = "the sizes of the model's memory are out of range"
@@ -127,10 +144,35 @@ REFUSED_VOCABULARIES = [
     (536, u16(3) + u16(3), MERGE + "result is not its parts"),
     (STARTS, u16(1), "the vocabulary's tokens do not fill its bytes"),
     (STARTS + 2 * 5, u16(4000), "the vocabulary's tokens are not in order"),
+    (STARTS + 2 * 31, u16(4000), "the vocabulary's tokens are not in order"),
     (STARTS + 2 * 32, u16(4000), "the vocabulary's tokens do not fill its bytes"),
     (STARTS + 2 * 2, u16(1), "the vocabulary's tokens 0 and 1 have bytes"),
     (-1, b"\1", "an unused byte of the vocabulary is not 0"),
 ]
+
+
+def test_tokens_whose_bytes_only_begin_as_they_should_are_refused():
+    read = read_back.Vocabulary(vocabulary())
+    texts = [read.decode([token]) for token in range(read.size)]
+    several = next(token for token, text in enumerate(texts) if len(text) > 1)
+    wrong = patched(vocabulary(), 24 + 2 * texts[several][0], u16(several))
+    assert refusal(belonging(wrong), wrong) == BYTE + "not that byte"
+    left, right, result = struct.unpack_from("<3H", vocabulary(), 536)
+    other = next(token for token, text in enumerate(texts) if len(text) == len(texts[right]) and token != right)
+    wrong = patched(vocabulary(), 536, struct.pack("<3H", left, other, result))
+    assert refusal(belonging(wrong), wrong) == MERGE + "result is not its parts"
+
+
+def test_a_bucket_of_the_counts_has_64_entries_at_most():
+    packed = layout.pack_model(quantize(make(**SMALLEST, counts=100)), vocabulary())
+    buckets = 1 << packed[52]
+    for most in (64, 65):
+        starts = struct.pack(f"<{buckets + 1}I", 0, *[most] * buckets)
+        changed = patched(packed, -4 * (100 + buckets + 1), starts)
+        if most == 64:
+            CReader(changed, vocabulary())
+        else:
+            assert refusal(changed, vocabulary()) == ENTRIES
 
 
 def belonging(vocabulary_file: bytes) -> bytes:
@@ -151,12 +193,13 @@ def test_a_vocabulary_of_another_model_is_refused():
 def test_cut_and_damaged_files_are_refused():
     for data, model_of, cut in (
         (model(), lambda data: (data, vocabulary()), "the model file is cut short"),
+        (counting(), lambda data: (data, vocabulary()), "the model file is cut short"),
         (vocabulary(), lambda data: (model(), data), "the vocabulary file is cut short"),
     ):
-        for length in (*range(45), len(data) // 2, len(data) - 1):
+        for length in (*range(60), len(data) // 2, len(data) - 1):
             found = refusal(*model_of(data[:length]))
-            assert found == cut or (length < 45 and "does not begin with" in found)
-            assert "cut short" not in refusal(*model_of(with_sum(data[:length]))) or length < 45
+            assert found == cut or (length < 40 and "does not begin with" in found)
+            assert "cut short" not in refusal(*model_of(with_sum(data[:length]))) or length < 60
         damaged = data[:-1] + bytes([data[-1] ^ 1])
         assert refusal(*model_of(damaged)).endswith("is damaged: its CRC differs")
         CReader(*model_of(data + bytes(4)))  # what follows in flash
