@@ -144,7 +144,9 @@ def _begin(text: str, begin: int, end: int) -> tuple[int, str]:
             return min([match.start(), *(start for start, kind in kinds if kind == "street")]), "posted"
     if kinds and kinds[0] == (begin, "numbered"):  # "Vossem 15 bus 4"
         return kinds[0]
-    return next((each for kind in BEGINS for each in kinds if each[1] == kind), (begin, ""))
+    start, kind = next((each for kind in BEGINS for each in kinds if each[1] == kind), (begin, ""))
+    parts = (each for each, _ in kinds if each < start and PART.fullmatch(text[each:start].rstrip()))
+    return min(parts, default=start), kind  # "Unit 6 Mill Lane"
 
 
 def _kind(piece: str) -> str:

@@ -129,8 +129,8 @@ def _inflected(name: str) -> Iterator[str]:
 
 
 def letters(name: str) -> str:
-    """Return the first letter of each part of a name."""
-    return "".join(re.findall(r"\b[^\W\d_]", name))
+    """Return the first letter of each part of a name; of McAleese, it is "McA"."""
+    return "".join(re.findall(r"\b(?:Mc(?=[A-Z]))?[^\W\d_]", name))
 
 
 def plain(word: str) -> str:

@@ -45,9 +45,9 @@ BARE = re.compile(
     rf"(?:[|-] |[^\W\d_],? |\()(?!{_DATE})(?P<it>{'|'.join(WORDS['bare_telephones'])})(?= ?(?:[|)\n]|- |$))"
 )
 LABELLED = re.compile(  # or behind "Call Ada on"
-    rf"\b(?:{WORDS['telephone_labels']}(?: (?:(?:de|da|del|der|do|of) [^\W\d]+|arch\.|kierownika)){{0,2}} ?[:.]? ?\|? ?"
-    rf"|{WORDS['call']}(?!\d(?:{_WIDE}\d){{5,14}}+ ?{WORDS['measured']}))(?!{_DATE})"
-    rf"(?P<it>[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}{_EXTENSION}(?!\w))",
+    rf"\b(?:{WORDS['telephone_labels']}(?: (?:(?:de|da|del|der|do|of) [^\W\d]+|arch\.|kierownika)){{0,2}}(?: is)?"
+    rf" ?[:.]? ?\|? ?|{WORDS['call']}(?!\d(?:{_WIDE}\d){{5,14}}+ ?(?:{WORDS['measured']}|{WORDS['counted']})))"
+    rf"(?!{_DATE})(?P<it>[+(]{{0,2}}\d(?:{_WIDE}\d){{5,14}}{_EXTENSION}(?!\w))",
     re.I,
 )
 CALLED = re.compile(
@@ -125,7 +125,11 @@ def mask_secrets(text: str, masker: Masker) -> str:
     called -= {heading for heading, *cell in cells if WORD.search(text, *cell)}
     reached = (cell for heading, *cell in cells if heading in called or CALLED.fullmatch(heading))
     numbers = (match.span() for cell in reached for match in NUMBERS.finditer(text, *cell) if not match["date"])
-    return masker.spans(text, "telephone", TELEPHONE, numbers)
+    text = masker.spans(text, "telephone", TELEPHONE, numbers)
+    known = [re.sub(r"\D", "", each.text) for each in masker.found if each.kind == "telephone"]
+    written = ((it.span(), re.sub(r"^\D*0+|\D", "", it[0])) for it in NUMBERS.finditer(text) if not it["date"])
+    again = (span for span, figures in written if len(figures) > 6 and any(it.endswith(figures) for it in known))
+    return masker.spans(text, "telephone", TELEPHONE, again)
 
 
 def written(*forms: str) -> re.Pattern[str]:

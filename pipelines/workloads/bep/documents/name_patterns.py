@@ -34,7 +34,8 @@ FIRM = re.compile(rf"(?:{'|'.join(WORDS['firms'])})(?!\w)", re.I)
 _PARTNERS = rf"[&+] (?:{WORDS['partners']})|(?:{WORDS['ands']}) (?-i:{WORDS['partners']})"  # not "and co-workers"
 FIRM_BEHIND = re.compile(rf" (?:{FIRM.pattern}|(?:{_PARTNERS})(?![\w-]))", re.I)
 NO_NAME = re.compile(rf"{FIRM.pattern}|(?i:{WORDS['titles']})|(?-i:{WORDS['after_names']})", re.I)
-PLACE = re.compile(rf"(?:^|[^\w])(?:{WORDS['before_places']})\.? (?:(?:de|du|des|di|della|la) )?$", re.I)
+_PLACE = re.compile(rf"(?:^|[^\w])(?:{WORDS['before_places']})\.? (?:(?:de|du|des|di|della|la) )?$", re.I)
+PLACE = lru_cache(256)(_PLACE.search)
 INVERTED = re.compile(
     rf"(?<![\w-])(?<![{UPPER}]\.)((?:(?i:{_PARTICLE}) ){{0,3}}{WORD})"
     rf"(?=, ({WORD}|{_INITIAL})((?: {_PARTICLE})?(?= ?(?:$|[\n|;(]))|)(?! [{UPPER}]|[\w@]))"
@@ -67,4 +68,5 @@ INITIALS_ALONE = re.compile(
     r" *(?=$|[|:=)\]]|[-\u2013] )",
     re.MULTILINE,
 )
-ACTS = re.compile(r"(?: (?:to|will|shall)|:) [a-z]")  # "AL to check", "AL: slab is late"
+# "AL to check", "AL: slab is late", "AL and CB will ask"
+ACTS = re.compile(rf"(?:(?:,| &| /| (?:{WORDS['ands']})) ?{_LETTERS}){{0,3}}(?: (?:to|will|shall)|:) [a-z]")

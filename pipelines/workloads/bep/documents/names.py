@@ -8,6 +8,7 @@ initials.
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from itertools import combinations_with_replacement
 
 from pipelines.workloads.bep.documents import name_patterns as patterns
@@ -36,6 +37,7 @@ class Reader:
 
     def __init__(self, text: str, words: Collection[str], addresses: Iterable[str] = (), persons: Collection[str] = ()):
         self.length, self.words, self.persons = len(text), words, persons
+        self._ordinary = cache(self._is_ordinary)  # each word of a run is judged with up to five beside it
         self.text = text = "\n".join([text, *persons])  # whom the text names by initials alone is in a list behind it
         self.letters = set(map(chr, range(128))).union(*lower_case(text))  # an accent beyond them speaks for a name
         self.expected = bytearray(len(text))  # for each character, evidence that a person is named there
@@ -132,7 +134,7 @@ class Reader:
         before[-1] = pieces[-1][2] in given and pieces[-1][2] not in surnames
         return [Piece(each.start(2 * own), each.end(), each[2]) for each, own in zip(pieces, before, strict=True)]
 
-    def _ordinary(self, word: str) -> bool:
+    def _is_ordinary(self, word: str) -> bool:
         word = word.removesuffix("'s").lower()
         return word not in WORDS["capital_particles"] and all(
             part in terms() or part in self.words or part.removesuffix("s") in terms() or patterns.NOUN.fullmatch(part)
@@ -202,7 +204,7 @@ class Reader:
         evidence = (3 - 2 * weak) * bool(title) + weight
         if len(part) == 1:
             heard = weight and len(titled[0]) > 4 and sound(titled[0]) > LIKELY and self._stands_alone(begin, end)
-            short = words[0].isupper() and len(words[0]) < 4  # "Sr. VDC Manager", "(MOA)"
+            short = words[0].isupper() and (len(words[0]) < 4 or patterns.NO_NAME.fullmatch(words[0]))  # "MOA", "FAIA"
             expected = weight > 0 and (weight == SIGNED or given[0] or family[0] or bool(heard))
             lone = 0 if short or plain[0] else self._lone(run, first, weight, given[0], expected, edges)
             return Name(named, end, words, evidence + lone if lone or (title and not short) else 0)
@@ -253,8 +255,8 @@ class Reader:
             or any(map(patterns.NO_NAME.fullmatch, words[1:]))
             or (self._ordinary(words[-1]) and following.startswith(":"))
             or (patterns.WEAK.fullmatch(" ".join(words)) and len(words) > 1)
-            or (patterns.PLACE.match(f"{words[0]} ") and not part[0].initial)
-            or patterns.PLACE.search(self.text[max(0, begin - 30) : begin])
+            or (patterns.PLACE(f"{words[0]} ") and not part[0].initial)
+            or patterns.PLACE(self.text[max(0, begin - 30) : begin])
         )
 
     def _stands_alone(self, begin: int, end: int) -> bool:

@@ -5,14 +5,17 @@ What a label names is a number or a name of the project, and is masked wherever 
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Set
+from itertools import combinations_with_replacement
 
 from pipelines.workloads.bep.documents.addresses import LEGAL_FORM, addresses
-from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, sound, terms
+from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, listed_names, lower_case, sound, terms
 from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker, columns
 from pipelines.workloads.bep.documents.name_patterns import FIRM
 
 UNLIKELY = -1.5  # the sound of an ordinary word, in a name of two or more
+STRANGE = -2.0  # that of one in a name that is labelled or introduced
+SHORTEST = 5  # letters of a word that stands for a whole name
 SLOTS = {"address": ADDRESS, "project": "<project>", "client": "<client>", "site": "<site>"}
 # In masking.json, ~ stands for a word of an address, and @ for capital letters.
 _FORMS = "|".join(WORDS["address_forms"]).replace("~", WORDS["address_word"]).replace("[@", f"[{UPPER}")
@@ -38,7 +41,7 @@ _PREFIX = r"(?:(?-i:[^\W\d_a-z]{1,5}) (?=\d{3}))"  # "ALV 0392"
 _NO_DATE = r"(?!\d\d?[./]\d\d?(?:[./]\d|(?!\w))|\d{4}-\d\d-\d\d|[\w./-]*\.[a-z]{3,4}\b)"  # nor the name of a file
 # A number of a project: behind a word for it, or behind "project" alone, where it is no word and no date.
 PROJECTS = re.compile(
-    rf"(?<![\w/.-])(?:(?:(?P<sure>{_NUMBER})(?:[.:#]|\(s\))*(?: {_OWNER})?{_IS} ?\|? ?"
+    rf"(?<![\w/.-])(?:(?:(?P<sure>{_NUMBER})(?:[.:#]|\(s\))*(?:{_GLOSS}| {_OWNER})?{_IS} ?\|? ?"
     rf"|(?:{WORDS['number_labels']}) (?:{WORDS['number_words']})\.? ?[:|]? ?)|(?:(?:{_NOUN}{_WHOSE}|{_WORD} {_OWNER}"
     rf"|{WORDS['number_labels']}){_COLON}{_SUM}(?={_PREFIX}?(?:{_FIGURES}|(?!(?:19|20)\d\d\b)\d{{4}}\b))(?={_PREFIX}?[\w./-]+{_ENDS})"
     rf"|(?!{WORDS['generics']})(?:{_NOUN}|{WORDS['number_labels']}) \(?{_SUM}{_CODE}(?![A-Z]* ?(?:19|20)\d\d(?![\w.]))"
@@ -54,15 +57,17 @@ FILED = re.compile(
     r"(?P<more>(?:[-_][^\W_]{1,20}){2,9}(?P<file>(?=\.(?:rvt|ifc|nw[cdf]|dw[gf]|dgn|pdf|docx|xlsx|e57|zip|xml|bcf\w*)\b))"
     r"|(?:[-_][A-Z\d]{1,6}){2,7}[-_]\d{3,6}(?![\w-]))"
 )
+SAID = re.compile(rf"(?<![\w-])(?:{_NOUN}|{_WORD}) (?P<it>[\w./-]+\w)")  # "order 22.4810", as others are written
 NUMBERED = re.compile(rf"(?:[\w.]+ )?(?=proj|prosj|job|contr|auftr|affaire|comm)(?:{_NUMBER})\.?", re.I)
-_CLIENT = rf"(?=[{UPPER}\d])[^|\n:,;]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?"
+_CLIENT = rf"(?=[a-z]?[{UPPER}\d])[^|\n:,;]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?"
 _PART = rf"(?:[{UPPER}][\w'\u2019/-]*|\d{{1,3}}|&)"
 _LINK = rf"(?! (?:und|and|y|e|et) )(?: (?:{WORDS['address_particles']})\b){{0,2}}"
 _LEGAL = rf"(?: (?:{WORDS['legal_forms']})\b\.?)?"
 # "Cloonmore Reservoir", "lyc\u00e9e des Trois-Alouettes"
 CALLED = {
     kind: re.compile(
-        rf"(?<![\w./\\-])(?:(?=[{UPPER}])(?:(?P<own>(?:{_PART} |de |na ){{1,7}})(?:{WORDS[kind + '_last']})"
+        rf"(?<![\w./\\-])(?:(?=[{UPPER}])(?:(?P<own>(?:{_PART} |de |na ){{1,7}})"
+        rf"(?:{WORDS[kind + '_last']})(?: (?:{WORDS['kinds_of_work']}))?"
         rf"|(?P<more>(?!The )(?:{_PART} ){{2,7}})(?:{WORDS[kind + '_weak']})){_LEGAL}"
         rf"|(?:{WORDS[kind + '_first']}){_LINK} ?(?P<behind>{_PART}(?: {_PART}){{0,2}}(?:{_LINK} {_PART})?){_LEGAL})"
         r"(?![\w-])"
@@ -83,14 +88,26 @@ WORKS = re.compile(
     rf"(?:(?:,? ?[|(\u2013-]? ?{_WORK}| ?\| ?)(?P<last>{_CODED})|(?(first)|(?!)))(?=[,;|)]| [-\u2013|] |$)",
     re.MULTILINE,
 )
+_MORE = rf" (?:(?:of|and|the|de|van|&) )?[{UPPER}\d][\w'\u2019-]{{0,40}}"
+_NAMED = rf"(?<![\w./\\-])[{UPPER}][\w'\u2019-]{{1,40}}(?:{_MORE}){{1,7}}"
+NAMED = re.compile(_NAMED + _LEGAL)
+HEADED = {kind: re.compile(WORDS[f"{kind}_headings"], re.I) for kind in CALLED}
+# "Aula Ost (job 2198)" with its number masked, "BIM Execution Plan for Aula Ost"; "the client, Uri Homes". In
+# masking.json, @ stands for the name, and ~ for a label of clients.
+_GIVEN = {kind: "|".join(WORDS[f"{kind}_given"]).replace("@", f"({_NAMED})") for kind in CALLED}
+GIVEN = {kind: re.compile(it.replace("~", f"(?i:{WORDS['client_labels']})"), re.M) for kind, it in _GIVEN.items()}
 LABELS = {
     kind: re.compile(rf"(?m){_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label})|{_GLOSS})?){_COLON}(?P<it>{value}){after}")
     for kind, label, value, after in (
-        ("address", WORDS["address_labels"], r"[^|\n]*\d[^|\n]*?", _AFTER),
+        ("address", WORDS["address_labels"], r"[^|\n]*(?:\d|, (?:Co\.|County) )[^|\n]*?", _AFTER),
         ("client", WORDS["client_labels"], _CLIENT, _ENDING),
         ("site", WORDS["site_labels"], rf"(?=[{UPPER}\d])[^|\n:;]{{4,100}}?", _ENDING),
     )
 } | {"project": PROJECTS}
+_FORM = rf",? (?:{WORDS['legal_forms']}|(?i:company))\b\.?"
+ADDED = re.compile(rf"{_FORM}| [(\u2013-]|, |/")
+# 'Wexcombe Health Trust (hereafter "WHT" or the Client)', "Client (WHT)"
+BEHIND = r"[\"'\u201d]? ?\((?:[a-z]+ )*[\"'\u201c]?(?P<it>[^\W\d_][\w &]{1,9}?)(?=[\"'\u201d)])"
 
 
 def mask_places(text: str, masker: Masker) -> str:
@@ -99,32 +116,66 @@ def mask_places(text: str, masker: Masker) -> str:
     text = masker.matches(text, "address", ADDRESS, LABELS["address"])
     text = masker.spans(text, "address", ADDRESS, addresses(text))
     text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
-    works = [*_works(text)]
+    works, whole, ordinary = [*_works(text)], text, terms().union(lower_case(text), WORDS["generic"])
+    known = {kind: set[str]() for kind in CALLED}
     for kind, mask in SLOTS.items():
         found = listed if kind == "address" else {match["it"] for match in LABELS[kind].finditer(text)}
         found |= {value for own, value in works if own == kind}
-        if kind == "project":
-            cells = (text[begin:end].strip() for heading, begin, end in columns(text) if NUMBERED.fullmatch(heading))
-            found |= {cell for cell in cells if re.fullmatch(rf"{_FIGURES}[\w./-]{{4,30}}", cell)}
-            found |= _filed(text)
+        found |= _numbers(text, found) if kind == "project" else set()
         if kind in CALLED:
-            found |= {match[0] for match in CALLED[kind].finditer(text) if _is_called(match)}
+            called = [match for match in CALLED[kind].finditer(text) if _is_called(match)]
+            found |= {match[0] for match in called}.union(_introduced(text, kind, ordinary))
+            known[kind] = found - {match[0] for match in called if match["more"]}
         if named := {each for each in found if _is_own(each, kind)}:
             sure = {match["it"] for match in PROJECTS.finditer(text) if match["sure"]} if kind == "project" else ()
             forms = (_like(each, each in sure) if kind == "project" else re.escape(each) for each in named)
-            tails = {max(re.findall(r"\d[\d.]*\d", each), key=len, default="") for each in named} - named
-            tails = {each for each in tails if kind == "project" and re.match(r"(?!(?:19|20)\d\d$)[\d.]{4}", each)}
-            in_files = (rf"{re.escape(each)}(?=[_-](?-i:[A-Z]))" for each in tails)  # "0576_ARC.ifc" of 2024/0576-KD
-            pattern = "|".join([*sorted(forms, key=len, reverse=True), *in_files])
-            own = re.compile(rf"(?<![^\W_])(?:{pattern})(?![^\W_])", re.I | re.MULTILINE)
-            text = masker.matches(text, kind, mask, own)
+            groups = {group for each in named for group in re.findall(r"\d[\d.]*\d", each)} - named
+            groups = {each for each in groups if kind == "project" and re.match(r"(?!(?:19|20)\d\d$)[\d.]{4}", each)}
+            # "0576_ARC.ifc" and "AB/0576/12" of 2024/0576-KD
+            in_files = (rf"{it}(?=[_-](?-i:[A-Z]))|(?<=[/_-]){it}(?=[/_-])" for it in map(re.escape, groups))
+            text = masker.matches(text, kind, mask, _standing(forms, *in_files))
+    for kind, names in known.items():
+        said = {it for each in names if _is_own(each, kind) for it in _short_forms(each, kind, whole, ordinary)}
+        short = (re.escape(it) + (rf"(?-i:{_FORM})?" if kind == "client" else "") for it in said)
+        text = masker.matches(text, kind, SLOTS[kind], _standing(short), _is_whole)
     return text
+
+
+def _standing(forms: Iterable[str], *others: str) -> re.Pattern[str]:
+    """Return the pattern of texts where no letters join them, the longest first."""
+    either = "|".join([*sorted(forms, key=len, reverse=True), *others]) or "(?!)"
+    return re.compile(rf"(?<![^\W_])(?:{either})(?![^\W_])", re.I | re.MULTILINE)
+
+
+def _is_whole(match: re.Match[str]) -> bool:
+    """Return whether no given name stands before the one word, which would be a surname."""
+    before = match.string[max(0, match.start() - 30) : match.start()].split()[-1:]
+    return " " in match[0] or listed_names()[0].isdisjoint(before)
+
+
+def _numbers(text: str, labelled: Collection[str]) -> set[str]:
+    """Return the numbers of projects in columns and names of files, and those like others behind a word for one."""
+    cells = (text[begin:end].strip() for heading, begin, end in columns(text) if NUMBERED.fullmatch(heading))
+    found = {cell for cell in cells if re.fullmatch(rf"{_FIGURES}[\w./-]{{4,30}}", cell)}
+    shapes = {re.sub(r"\d", "0", each) for each in found.union(labelled) if re.search(r"\d", each)}
+    said = (match["it"] for match in SAID.finditer(text))
+    return found | _filed(text) | {each for each in said if re.sub(r"\d", "0", each) in shapes}
+
+
+def _introduced(text: str, kind: str, ordinary: Set[str]) -> Iterator[str]:
+    """Yield the clients or sites below a heading or beside what introduces them."""
+    named = {match[match.lastindex or 0] for match in GIVEN[kind].finditer(text)}
+    named |= {text[begin:end].strip() for heading, begin, end in columns(text) if HEADED[kind].fullmatch(heading)}
+    whole = ((name, re.findall(r"[^\W\d_]+", name)) for name in filter(NAMED.fullmatch, named))
+    yield from (name for name, words in whole if any(_is_proper(word, ordinary) for word in words))
 
 
 def _works(text: str) -> Iterator[tuple[str, str]]:
     """Yield (kind, value) of the projects, clients and sites that stand side by side, as in lists of works."""
     for match in WORKS.finditer(text):
-        firm = not match["bare"] or LEGAL_FORM.search(match["client"]) or CALLED["client"].search(match["client"])
+        # A product stands beside its maker and a number, too.
+        built = LEGAL_FORM.search(match["client"]) and CALLED["site"].search(match["site"])
+        firm = built or not match["bare"] or CALLED["client"].search(match["client"])
         if firm and _is_own(match["site"], "site") and _is_own(match["client"], "client"):
             named = {"first": "project", "last": "project", "site": "site", "client": "client"}
             yield from ((kind, match[group]) for group, kind in named.items() if match[group])
@@ -157,6 +208,31 @@ def _like(number: str, sure: bool) -> str:
     return rf"{written}|(?!\d*[/-](?:19|20)\d\d\b){others}" if alike else written
 
 
+def _short_forms(name: str, kind: str, text: str, ordinary: Set[str]) -> Iterator[str]:
+    """Yield what else a text calls a client or a site: a part of its name, its letters, a word in brackets."""
+    whole, *_ = ADDED.split(name)
+    words = re.findall(r"[^\W\d_][\w'\u2019-]*", whole.title() if whole.isupper() else whole)
+    own = [at for at, word in enumerate(words) if _is_proper(word, ordinary)]
+    capitals = [at for at, word in enumerate(words) if word[0].isupper()]
+    for begin, end in combinations_with_replacement(capitals, 2):
+        part = " ".join(words[begin : end + 1])
+        if (begin < end or len(part) >= SHORTEST) and any(begin <= at <= end for at in own):
+            yield part
+    letters = "".join(words[at][0] for at in capitals).upper()
+    label = rf"(?:{re.escape(name)}|{WORDS[kind + '_labels']}){BEHIND}"
+    shown = {match["it"] for match in re.finditer(label, text, re.I)}
+    for each in shown | {it for it in (letters, letters[:-1]) if len(it) > 2}:
+        if each.isupper() and each.lower() not in ordinary and re.search(".*".join(each), whole, re.I):
+            yield each
+
+
+def _is_proper(word: str, ordinary: Set[str]) -> bool:
+    """Return whether a word of a name is no ordinary one."""
+    letters = word.isupper() and len(word) < SHORTEST  # "NHS"
+    plain = letters or not ordinary.isdisjoint([word.lower(), word.lower().removesuffix("s")])
+    return word[0].isupper() and len(word) > 2 and not plain and sound(word) > STRANGE
+
+
 def _is_called(match: re.Match[str]) -> bool:
     """Return whether a word of the name is no ordinary word, given name or abbreviation."""
     words = re.findall(r"[^\W\d_]{3,}", match["own"] or match["more"] or match["behind"])
@@ -167,7 +243,8 @@ def _is_called(match: re.Match[str]) -> bool:
 def _is_own(named: str, kind: str) -> bool:
     """Return whether a value is a name of its own, not a mask, a placeholder or a description by ordinary words."""
     words = re.findall(r"[^\W\d_]{2,}", named)
-    person = 1 < len(words) < 4 and words[0] in known_names()[0] and words[0].lower() not in terms()
+    person = 1 < len(words) < 4 and words[0] in known_names()[0]
+    person = person and terms().isdisjoint([words[0].lower(), words[-1].lower()])
     prose = len(re.findall(r"\b[a-z]{4,}", named)) > (1 if kind == "client" else 3)
     own = any(word.lower() not in terms() for word in words) and not (prose or (person and not FIRM.search(named)))
     return "<" not in named and (kind == "project" or own)

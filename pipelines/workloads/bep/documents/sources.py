@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from pipelines.workloads.bep.documents import too_large
 from pipelines.workloads.bep.documents.markup import read_html, read_odt
 from pipelines.workloads.bep.documents.pdf import read_pdf
@@ -140,7 +140,7 @@ def read(path: Path, name: str, maximum_bytes: int) -> Document:
     Raises UserError, one line with the file's name, for a file that is encrypted, damaged, not of the kind its ending
     says, larger than `maximum_bytes` when expanded, or without text.
     """
-    try:
+    with as_user_error(f"{name}: ", of=UserError), as_user_error("cannot be read: ", of=OSError):
         if (size := path.stat().st_size) > maximum_bytes:
             raise too_large(size, maximum_bytes)
         content = path.read_bytes()
@@ -149,10 +149,6 @@ def read(path: Path, name: str, maximum_bytes: int) -> Document:
         readers = {".pdf": read_pdf, ".md": _read_markdown, ".odt": read_odt, ".rtf": read_rtf}
         readers |= {**dict.fromkeys(WORD_ENDINGS, read_docx), **dict.fromkeys(WEB_ENDINGS, _read_html)}
         text, pages, warnings = readers.get(kind, _read_text)(content, maximum_bytes) if content else ("", None, [])
-    except OSError as error:
-        raise UserError(f"{name}: cannot be read: {error.strerror or error}") from error
-    except UserError as error:
-        raise UserError(f"{name}: {error}") from error
     if not text.strip():
         scanned = f"has {pages} pages but no text (scanned?); run text recognition (OCR) on it" if pages else "is empty"
         raise UserError(f"{name}: {scanned}")

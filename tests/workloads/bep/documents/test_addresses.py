@@ -396,3 +396,67 @@ def test_long_figures_without_a_letter_take_little_time(one):
     begin = time.process_time()
     clean(one * (20_000 // len(one)), mask=True, names=True)
     assert time.process_time() - begin < 3
+
+
+@pytest.mark.parametrize(
+    ("said", "left"),
+    [
+        (
+            'Prepared for Uri and Wexcombe NHS Trust (hereafter "UWT").\nUWT pays; Uri and Wexcombe agreed.',
+            'Prepared for <client> (hereafter "<client>").\n<client> pays; <client> agreed.',
+        ),
+        (
+            "Client: Haw Brindal Land Pte Ltd\nHBL asked; Haw Brindal agreed.",
+            "Client: <client>\n<client> asked; <client> agreed.",
+        ),
+        (
+            "Employer (WXG)\nEmployer: Wexco Gridworks AG\nTell WXG.",
+            "Employer (<client>)\nEmployer: <client>\nTell <client>.",
+        ),
+        ("Our client, Brackwater Homes, pays.", "Our client, <client>, pays."),
+        ("Brackwater Homes (the Client) pays.", "<client> (the Client) pays."),
+        ("The tests follow the Brackwater Homes EIR.", "The tests follow the <client> EIR."),
+        ("Project | Orrin Glen Towers\nWork at Orrin Glen.", "Project | <site>\nWork at <site>."),
+        ("PROJECT: ELSTER BRINDAL RESIDENCES - TOWER B\nAt Elster Brindal now.", "PROJECT: <site>\nAt <site> now."),
+        ("BIM Execution Plan - Northbrook Logistics Park\nAt Northbrook.", "BIM Execution Plan - <site>\nAt <site>."),
+        ("As at Burdick Hall (our job TD-10891).", "As at <site> (our job <project>)."),
+        ("Ref | Project | Client\n1 | Brindal Terraces | Wexo Homes", "Ref | Project | Client\n1 | <site> | <client>"),
+        ("Project number (Employer): WX/CAP/0193", "Project number (Employer): <project>"),
+        ("Order no.: 23.0871\nAs in order 19.0455.", "Order no.: <project>\nAs in order <project>."),
+        ("Project ref. DC-1809\nRef: GMC/TR/1809/0447", "Project ref. <project>\nRef: GMC/TR/<project>/0447"),
+        ("Post: Unit 6 Kestrel Court, Mill Road, Towcester NN12 9ZZ", "Post: <address>"),
+        ("Call 5555 0187 or +974 5555 0187", "Call \ue001 or \ue001"),
+    ],
+)
+def test_what_was_named_once_is_masked_in_its_other_forms(said, left):
+    assert re.sub("[\ue000-\uf8ff]", "\ue001", clean(said, mask=True, names=True).text) == left
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "The index reaches under 1234567 bytes.",
+        "Boiler Vitocrossal | Viessmann GmbH | 7441.203",
+        "BIM Execution Plan, Rev 6",
+        "Project | Review\nModels | LOD 300",
+        "Employer: Acme\nThe NHS and BIM (CDE) standards",
+    ],
+)
+def test_products_counts_and_headings_are_no_clients(kept):
+    assert clean(kept, mask=True, names=True).text.split("\n")[-1] == kept.split("\n")[-1]
+
+
+def test_a_given_name_before_a_client_that_is_named_like_a_person_stays_with_the_person():
+    text = "Project | Brindal Engineering Commons\n\nIt was named after Margaret Brindal."
+    assert "Margaret <site>" not in clean(text, mask=True, names=True).text
+
+
+@pytest.mark.parametrize("words", ["Call Ab ", "Ada Lovelace "])
+def test_runs_of_capitalised_words_take_time_by_their_length_only(words):
+    spent = []
+    for times in (300, 1200):
+        begin = time.process_time()
+        clean(words * times, mask=True, names=True)
+        spent.append(time.process_time() - begin)
+    assert within(spent[1], 6)
+    assert spent[1] < 8 * spent[0]

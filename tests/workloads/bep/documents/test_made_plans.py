@@ -188,6 +188,13 @@ def test_a_person_with_an_ordinary_surname_or_beside_a_firm_is_found_and_nothing
         ("We met on Monday. Emeka called the office.", "We met on Monday. <name> called the office."),
         ("Structure | V. Subramaniam\n\n| Subramaniam\nServices | Revit", "| <name>\nServices | Revit"),
         ("Approved: DR. HARPREET SANDHU", "Approved: <name>"),
+        ("Lead: Tom McAleese\n\nTMcA to send", "<name> to send"),
+        (
+            "Present: Hannah Birk, Ali Petrou\n\nThe lift: HB and AP to resolve",
+            "The lift: <name> and <name> to resolve",
+        ),
+        ("The notes were taken by Hayato.", "The notes were taken by <name>."),
+        ("Name | Role\nIngrid Wren, FAIA | Lead\n\nIngrid Wren, FAIA", "<name>, FAIA"),
         ("Job # BBP-61180\nSee BBP-61180.", "Job # <project>\nSee <project>."),
         ("Project number HRI-S-0288", "Project number <project>"),
         ("Send it to 3, montée des Carmes, 69005 Lyon; soon", "Send it to <address>; soon"),
@@ -291,11 +298,16 @@ def test_most_is_masked_in_plans_of_international_firms(part, count, right, foun
     ("part", "found"),
     [
         ("tenth_firms", {"person": (0.95, 1), "telephone": (1, 1), "address": (0.8, 0.9), "project": (1, 1)}),
-        ("eleventh_firms", {"person": (0.92, 0.92), "telephone": (1, 1), "address": (1, 1), "project": (1, 0.75)}),
+        ("eleventh_firms", {"person": (0.92, 0.92), "telephone": (1, 1), "address": (1, 1), "project": (1, 0.85)}),
+        ("twelfth_firms", {"person": (0.97, 0.98), "telephone": (1, 1), "client": (0.9, 0.98), "site": (0.95, 0.98)}),
+        (
+            "thirteenth_firms",
+            {"person": (0.94, 0.97), "telephone": (1, 1), "project": (0.85, 0.98), "client": (1, 0.75)},
+        ),
     ],
 )
 def test_most_is_masked_in_plans_of_firms_of_four_countries(part, found):
-    """By the rules of before, of the persons 98.4 and 92.9 % were found, of the telephones 100 and 79 %."""
+    """By the rules before each, of the persons 98, 93, 98 and 98 % were found, of the last clients 39."""
     shares = measured(part)[0]
     assert shares["email"][:2] == (1, 1)
     for kind, (precision, recall) in found.items():
