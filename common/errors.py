@@ -17,7 +17,8 @@ def as_user_error(about: str = "", then: str = "", of: Errors = ValueError) -> I
     try:
         yield
     except of as error:
-        raise UserError(f"{about}{error}{then}") from error
+        reason = getattr(error, "strerror", None) or error  # the system's errors without their numbers and files
+        raise UserError(f"{about}{reason}{then}") from error
 
 
 class Stopped(Exception):  # noqa: N818 (it is no error)

@@ -7,6 +7,7 @@ import numpy as np
 
 CONFIDENCE = 0.95
 Z95 = 1.96  # standard errors to either side of a mean
+FEW = 30  # values, up to which Student's t is used, as their own deviation is uncertain
 QUANTILES_95 = (0.025, 0.975)
 BINS = 10  # of confidence, equally wide
 RESAMPLES = 1000  # of a bootstrap, where the caller has no number of its own
@@ -15,17 +16,20 @@ RESAMPLES_AT_ONCE = 100  # bounds the memory that `moving_block_sums` takes
 
 def mean_and_half_width(values: np.ndarray) -> tuple[float, float | None]:
     """Return the mean of values (N,) and half the width of its interval, which is None for a single value."""
-    if len(values) == 1:
-        return float(values[0]), None
-    return float(values.mean()), float(Z95 * values.std(ddof=1) / len(values) ** 0.5)
+    return float(values.mean()), ratio_half_width(values, np.ones(len(values)))
 
 
 def ratio_half_width(values: np.ndarray, weights: np.ndarray) -> float | None:
     """Return half the width of the interval of sum(values) / sum(weights), both (N,); None for a single pair."""
-    if len(values) < 2:
+    if (count := len(values)) < 2:
         return None
     residual = values - values.sum() / weights.sum() * weights
-    return float(Z95 * residual.std(ddof=1) * math.sqrt(len(values)) / weights.sum())
+    errors = Z95
+    if count <= FEW:
+        from scipy.special import stdtrit  # half a second to import
+
+        errors = stdtrit(count - 1, QUANTILES_95[1])
+    return float(errors * residual.std(ddof=1) * math.sqrt(count) / weights.sum())
 
 
 def interval_around(centre: float, half_width: float | None) -> list[float] | None:

@@ -127,7 +127,7 @@ def metadata(model: io.Model, run: Path, provenance: Object, measured: Figures, 
         for figure, predictor, value in headline(content)
     ]
     base = getattr(model.config, "base", "")
-    stated = license or ("other" if foreign or not data else LICENSE)
+    stated = license or ("other" if foreign or not section else LICENSE)
     return ModelCardData(
         license=stated,
         license_name="not-stated" if stated == "other" else None,

@@ -44,7 +44,6 @@ def converted(program: Program) -> bytes:
     """Convert a program to ONNX, leaving out what would tell where it was made."""
     # Torch warns of each library whose operators it could have translated.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
-    example = program.fresh(1)
     sizes: dict[str, torch.export.Dim] = {}
     shapes = [
         {axis: sizes.setdefault(name, torch.export.Dim(name)) for axis, name in axes.items()}
@@ -54,7 +53,7 @@ def converted(program: Program) -> bytes:
         warnings.simplefilter("ignore")  # of torch's own deprecations
         made = torch.onnx.export(
             program.module.eval(),
-            tuple(example),
+            tuple(program.fresh(1)),
             input_names=list(program.inputs),
             output_names=list(program.outputs),
             dynamic_shapes=tuple(shapes),

@@ -20,12 +20,12 @@ from models.stories.config import TinyTransformerConfig
 from models.stories.integer_transformer import IntegerTransformer, Sampler
 from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
-from models.stories.tokens import END, UNKNOWN
+from models.stories.tokens import END
 
 FOLDER = Path(__file__).parent / "rp2040"
 RUNTIME, RUNTIME_RP2350 = FOLDER / "runtime.bin", FOLDER / "runtime_rp2350.bin"
 UF2 = "story.uf2"
-PROMPT, NUM_TOKENS = "Once upon a time", 64  # of the expected story
+NUM_TOKENS = 64  # of the expected story
 SEEDS = range(1, 5)  # of the stories on which the quantisation is measured, besides the model's example
 
 
@@ -64,7 +64,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
         files |= {f"story/{name}": data for name, data in written.items()}
     export_folder.begin(out, files, model_folder)
     error = logit_error(model, integers)
-    sram, prompt = rp2040.sram_bytes(model.config), known_beginning(PROMPT, model)
+    sram, prompt = rp2040.sram_bytes(model.config), model.beginning
     ids = model.encoded(prompt)
     tokens = list(integers.decode(ids, NUM_TOKENS))
     text = model.tokenizer.decode(ids + tokens)
@@ -86,9 +86,8 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
 def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[str, float]:
     """Differences between integer and float logits in nats, on the model's example and on stories of its own."""
     length = 2 * model.config.context
-    rows = [model.example()["tokens"]]
     stories = (integers.decode([], length, Sampler(integers, 256, seed=seed)) for seed in SEEDS)
-    rows += [torch.tensor([[END, *story]]) for story in stories]
+    rows = [model.example()["tokens"], *(torch.tensor([[END, *story]]) for story in stories)]
     with torch.no_grad():
         differences = [(integers.logits(row.numpy()) * integers.nats - model(row).numpy()).ravel() for row in rows]
     difference = np.concatenate(differences)
@@ -98,11 +97,6 @@ def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[st
         "root_mean_square": float(f"{sqrt((difference**2).mean()):.4g}"),
         "num_logits": difference.size,
     }
-
-
-def known_beginning(text: str, model: TinyTransformer) -> str:
-    """`text` up to the first character that has no token."""
-    return next(text[:end] for end in range(len(text), -1, -1) if UNKNOWN not in model.encoded(text[:end]))
 
 
 def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, object]:

@@ -68,15 +68,14 @@ class Limit(TorchDispatchMode):
 @contextlib.contextmanager
 def paused() -> Iterator["Limit | None"]:
     """Lift the limit for what is read from files of the user's own, such as a pretrained base; yield it."""
-    limit = _active.get()
-    before = limit is not None and limit.paused
-    if limit is not None:
-        limit.paused = True
+    if (limit := _active.get()) is None:
+        yield None
+        return
+    before, limit.paused = limit.paused, True
     try:
         yield limit
     finally:
-        if limit is not None:
-            limit.paused = before
+        limit.paused = before
 
 
 @contextlib.contextmanager

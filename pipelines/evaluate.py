@@ -61,7 +61,7 @@ def evaluate(args: argparse.Namespace) -> None:
     from pipelines.tracking import trackers
 
     accelerator = make_accelerator(config, run)
-    folder, manifest = loading.prepare_first(args, workload, config)
+    folder, manifest = loading.prepare_first(args, workload, config, run)
 
     def begin() -> None:
         if not run.provenance():  # not trained here: a shipped model, or a method without weights
@@ -79,7 +79,8 @@ def evaluate(args: argparse.Namespace) -> None:
         with plots.collected(bool(config.tracking.log_with)) as pictures:
             page.write(run, known, workload.report(config, models, known, run))
         if verdict := run.verdict():
-            print(f"verdict: {verdict}\n")
+            earlier = known[0].split not in {each.split for each in evaluations}
+            print(f"verdict{f' of {known[0].split}, evaluated earlier' * earlier}: {verdict}\n")
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for evaluation in evaluations:
             if evaluation.member is None:

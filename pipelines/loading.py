@@ -23,28 +23,37 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-def prepare(name: str, workload: Workload, config: BaseConfig, renew: bool = False) -> tuple[Path, dict[str, Plain]]:
-    """Prepare missing data, and with `renew` changed ones; print their `note`, return their folder and manifest."""
+def prepare(
+    name: str, workload: Workload, config: BaseConfig, run: Run | None = None, renew: bool = False
+) -> tuple[Path, dict[str, Plain]]:
+    """Prepare missing data, and with `renew` changed ones; print their `note`, return their folder and manifest.
+
+    Raises UserError for other data than a `run` was trained on.
+    """
     data = config.data
     folder = prepared.folder_for(workloads.name_of(name), data, data.layout)
-    manifest = prepared.prepare(
-        folder,
-        prepared.section_of(data),
-        lambda temporary: workload.prepare(config, temporary),
-        data.inputs,
-        (lambda temporary: workload.prepare(config, temporary, folder)) if renew and data.renews else None,
-        "pipelines/train.py --resume takes in what has changed" if data.renews else prepared.ANEW,
-    )
+    way = f"; or copy {folder} from where {run.folder} was trained" if run and run.provenance() else ""
+    with as_user_error(then="" if folder.exists() else way, of=UserError):
+        manifest = prepared.prepare(
+            folder,
+            prepared.section_of(data),
+            lambda temporary: workload.prepare(config, temporary),
+            data.inputs,
+            (lambda temporary: workload.prepare(config, temporary, folder)) if renew and data.renews else None,
+            "pipelines/train.py --resume takes in what has changed" if data.renews else prepared.ANEW,
+        )
+    if run and not run.is_blank() and data.settled and not data.renews:
+        run.check_inputs(manifest, folder)
     if manifest.get("note"):
         announce(str(manifest["note"]))
     return folder, manifest
 
 
 def prepare_first(
-    args: argparse.Namespace, workload: Workload, config: BaseConfig, renew: bool = False
+    args: argparse.Namespace, workload: Workload, config: BaseConfig, run: Run | None = None, renew: bool = False
 ) -> tuple[Path, dict[str, Plain]]:
     """Call `prepare` on the main process. Raises UserError if another process has other data on its disk."""
-    folder, manifest = ranks.on_main(lambda: prepare(args.workload, workload, config, renew))
+    folder, manifest = ranks.on_main(lambda: prepare(args.workload, workload, config, run, renew))
     ranks.check_seen(folder / prepared.MANIFEST, f"copy that folder to {folder.absolute()} there")
     return folder, manifest
 

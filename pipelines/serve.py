@@ -141,10 +141,8 @@ def limits_of(args: Namespace) -> Limits:
     """Return the bounds set by the command's options. Raises UserError for an unusable token or bound."""
     token = None
     if args.token_file:
-        try:
+        with as_user_error(f"--token-file {args.token_file}: cannot be read: ", of=OSError):
             token = args.token_file.read_text(errors="replace").strip()
-        except OSError as error:
-            raise UserError(f"--token-file {args.token_file}: cannot be read: {error.strerror}") from error
         if len(token) < 16 or not token.isascii() or not token.isprintable():
             raise UserError(f"--token-file {args.token_file}: a token is 16 or more printable ASCII characters")
     elif not is_local(args.host):

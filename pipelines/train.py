@@ -46,7 +46,7 @@ def train(args: argparse.Namespace, workload: Workload, run: Run, config: BaseCo
     from pipelines.engine import training
 
     accelerator = training.make_accelerator(config, run)
-    folder, manifest = loading.prepare_first(args, workload, config, renew=True)
+    folder, manifest = loading.prepare_first(args, workload, config, run, renew=True)
     words = shlex.join(["--workload", args.workload, "--name", run.name])
     evaluate = f"next: accelerate launch pipelines/evaluate.py {words}\n      which writes {run.report}"
 

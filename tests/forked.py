@@ -22,7 +22,10 @@ from typing import TextIO
 
 SERVER = Path(__file__).with_name("fork_server.py")
 # Variables that are read when they are used. Any other may be read by an import: torch and its like read hundreds.
-READ_LATE = ("ACCELERATE_USE_CPU", "PYTHONPATH", "PYTEST_CURRENT_TEST", "TORCHELASTIC_RESTART_COUNT")
+READ_LATE = (
+    *("ACCELERATE_USE_CPU", "PYTHONPATH", "PYTEST_CURRENT_TEST", "TORCHELASTIC_RESTART_COUNT"),
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE",
+)
 shared: str | None = None  # the address of a server that the workers of a run share
 BASE: dict[str, str] = {}  # the environment in which every test begins; known when tests are collected
 LONG = 600  # seconds, which nothing takes that does not hang, however busy the machine is

@@ -59,7 +59,7 @@ def changed(tmp_path_factory):
     """A copy of the project with all examples."""
     folder = tmp_path_factory.mktemp("changed")
     for name in ("common", "models", "pipelines"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name)  # what is compiled, too, but for what a diff changes
     for diff in examples().values():
         apply(diff, folder)
     return folder

@@ -66,7 +66,7 @@ def test_tests_pass_beside_runs_and_data_that_are_rubbish(tmp_path):
     before = _contents(tmp_path)
     outer = ("CHECKOUT_GUARD", "PYTHONPATH", *(name for name in os.environ if name.startswith("PYTEST_")))
     environment = {name: value for name, value in os.environ.items() if name not in outer}
-    words = ["-m", "pytest", "-n", "2", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/tmp", *BESIDE_DECOYS]
+    words = ["-m", "pytest", "-n", "1", "-p", "no:cacheprovider", f"--basetemp={tmp_path}/tmp", *BESIDE_DECOYS]
     done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-5000:]
     assert _contents(tmp_path) == before

@@ -101,8 +101,8 @@ def test_a_run_that_another_process_trains_is_left_alone(runs):
 def test_two_runs_are_compared_by_pairs_of_examples(runs):
     said = compare.compared(found.find(["cvrp/one", "runs/cvrp/two/"]), runs / "curves.svg")
     assert "test, all examples  one    two\ncost                7.5  6.875" in said
-    # The differences are -0.5, -0.5, -1 and -0.5: their mean -0.625, its standard error 0.125.
-    assert "cost    -0.625  [-0.87, -0.38]" in said
+    # The differences are -0.5, -0.5, -1 and -0.5: their mean -0.625, its standard error 0.125, and t is 3.182.
+    assert "cost    -0.625  [-1.02, -0.227]" in said
     assert "training.steps: 2000, 300" in said
     assert "<svg" in (runs / "curves.svg").read_text()
     (runs / "runs/cvrp/two/evaluations/test.csv").write_text("instance,cost\nother,5\n")

@@ -194,6 +194,18 @@ def test_before_the_first_validation_the_last_model_is_evaluated(trained, tmp_pa
     assert json.loads((tmp_path / "runs/cvrp/default/evaluations/test.json").read_text())["n"] == 8
 
 
+def test_the_verdict_of_an_earlier_evaluation_is_said_to_be_one(trained, tmp_path):
+    shutil.copytree(trained, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "tiny.vrp").write_text(VRP)
+    for words, said in (
+        (["evaluation.instances=tiny.vrp"], "verdict of test, evaluated earlier: Within"),
+        (["evaluation.instances=test"], "verdict: Within"),
+    ):
+        done = stage(tmp_path, "evaluate.py", *words, "evaluation.reference=[]")
+        assert done.returncode == 0, done.stderr
+        assert said in done.stdout
+
+
 def test_a_heuristic_needs_no_training(tmp_path):
     words = ["--name", "savings", "model.kind=savings", "data.customers=6", "data.capacity=12", "data.test_instances=8"]
     done = stage(tmp_path, "evaluate.py", *words, "evaluation.reference_seconds=0")

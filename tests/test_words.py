@@ -69,7 +69,7 @@ def test_every_key_tells_its_type_and_what_it_means():
     assert told["training.ema"].type == "0 < number < 1 / null"
     assert told["data.customers"].type == "{0} / [{0}, {0}]".format("2 <= integer <= 10000")
     assert told["evaluation.reference_seconds"].type == "[number >= 0, ...] / null"
-    assert told["training.betas"].type == "[number, number]"
+    assert told["training.betas"].type == "[{0}, {0}]".format("0 <= number < 1")
     assert told["evaluation.decode"].choices == ("greedy", "sampling", "multistart")
     assert told["tracking.log_with"].choices == ("tensorboard", "trackio", "wandb")
 

@@ -16,7 +16,7 @@ from pydantic_core import core_schema
 from common.config import plain_yaml
 from common.config.mistakes import problems_of, quoted
 from common.config.overrides import patch, tell_repeated
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 
 Config = TypeVar("Config", bound="Section")
 OF_WORDS = "in the words of the command:"  # opens a message
@@ -53,11 +53,8 @@ class Section(BaseModel):
 
 def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str = "", run: object = None) -> Config:
     """`build` from a file; from a run's own, keys gone from the section `outlived` are named and left out."""
-    try:
-        with path.open("rb") as file:
-            tree = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1))
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read the config {path}: {getattr(error, 'strerror', error)}") from error
+    with as_user_error(f"cannot read the config {path}: ", of=(OSError, ValueError)), path.open("rb") as file:
+        tree = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1))
     if not isinstance(tree, dict | None):
         raise UserError(f"{path} must hold a mapping of sections, it holds {quoted(tree)}")
     if outlived and not tree:

@@ -2,7 +2,6 @@
 
 import errno
 import hashlib
-import io
 import json
 import math
 import os
@@ -11,11 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, TypeVar
+from typing import Any, TypeVar
 
 from common.errors import UserError
 
-AT_ONCE = 2**20  # bytes that are worth a write of their own
+AT_ONCE = 2**20  # bytes that are worth a write of their own, which releases Python's lock
 AGAIN = "then give the command again (a training that was begun: with --resume)"
 ABSENT = {  # what passes, or is not the file's fault: a file that cannot be read now may be sound
     errno.ESTALE: f"the network disk has lost it: mount that again, {AGAIN}",
@@ -48,17 +47,10 @@ def explained(path: Path) -> Iterator[None]:
         raise UserError(f"cannot write {path}: {REMEDIES[error.errno]}") from error
 
 
-@contextmanager
-def gathered(path: Path) -> Iterator[IO[bytes]]:
-    """Open `path` for writing; small pieces wait for each other, and large ones release Python's lock."""
-    with path.open("wb", buffering=0) as raw, io.BufferedWriter(raw, AT_ONCE) as file:
-        yield file
-
-
 def write_hashed(path: Path, pieces: Iterable[bytes | memoryview]) -> str:
     """Write `pieces` to `path`, on disk at the end; return their SHA-256 digest."""
     digest = hashlib.sha256()
-    with gathered(path) as file:
+    with path.open("wb", AT_ONCE) as file:
         for piece in pieces:
             digest.update(piece)
             file.write(piece)
@@ -70,7 +62,7 @@ def write_whole(path: Path, *data: bytes | memoryview, more: Iterable[bytes | me
     """Replace `path` with `data` and `more`; whenever the process dies, the old or the new file is there, complete."""
     temporary = _aside(path, "tmp")
     try:
-        with gathered(temporary) as file:
+        with temporary.open("wb", AT_ONCE) as file:
             file.writelines(data)
             file.writelines(more)
         sync(temporary)

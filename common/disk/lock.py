@@ -32,8 +32,8 @@ class Holder(TypedDict):
 def held(path: Path, wait: bool = False) -> Iterator[None]:
     """Hold the lock file `path` within the block; while another process has it, `wait` for it or raise a UserError."""
     made = [folder for folder in path.parents if not folder.exists()]
-    descriptor, announced = _attempt(path), False
-    while descriptor is None:
+    announced = False
+    while (descriptor := _attempt(path)) is None:
         holder = _holder(path)
         if not wait:
             elsewhere = holder is not None and holder["host"] != socket.gethostname()
@@ -43,7 +43,6 @@ def held(path: Path, wait: bool = False) -> Iterator[None]:
             print(f"waiting for {_named(holder)}, which writes in {path.parent}", file=sys.stderr, flush=True)
             announced = True
         time.sleep(0.2)
-        descriptor = _attempt(path)
     try:
         yield
     finally:

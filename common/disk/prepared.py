@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from common.disk.files import digests, folder_at_once, sha256, tidy, write_json
 from common.disk.lock import held
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.plain import Plain
 
 MANIFEST = "manifest.json"
@@ -80,12 +80,10 @@ def _changed(manifest: Mapping[str, Plain], inputs: Callable[[], Sequence[Path]]
 
 
 def _manifest(folder: Path) -> dict[str, Plain]:
-    try:
+    what, wrong = f"{folder / MANIFEST} is not the manifest of prepared data (", (ValueError, KeyError, TypeError)
+    with as_user_error(what, f"); delete {folder} to prepare it anew", wrong):
         manifest = json.loads((folder / MANIFEST).read_bytes())
         missing = [name for name in manifest["sha256"] if not (folder / name).is_file()]
         if missing or (not manifest["sha256"] and len(list(folder.iterdir())) > 1):  # data may need no files
             raise ValueError(f"{missing[0]} is not there" if missing else "it lists none of the files there")
-    except (ValueError, KeyError, TypeError) as error:
-        what = f"{folder / MANIFEST} is not the manifest of prepared data ({error})"
-        raise UserError(f"{what}; delete {folder} to prepare it anew") from error
     return dict(manifest)

@@ -184,25 +184,33 @@ def probabilities(columns: dict[str, np.ndarray], coin: str) -> np.ndarray:
     table = candle_features.compute(candles, settings().features).astype(np.float32)
     windows = np.lib.stride_tricks.sliding_window_view(table, settings().lookback, 0).transpose(0, 2, 1)
     windows = np.ascontiguousarray(windows[np.isfinite(windows).all((1, 2))])  # none in which a candle is missing
+    if not len(windows):
+        raise ValueError("too few candles without a gap, the oldest first")
     coins = np.full(len(windows), settings().coins.index(coin))
     return np.asarray(program("classifier").run(None, {"windows": windows, "coins": coins})[0])
 
 
 def judge_file() -> None:
     """Print the last probabilities for a file with the columns time (ms), open, high, low, close and volume."""
-    table = np.genfromtxt(sys.argv[1], delimiter=",", names=True)
-    columns = {name: table[name] for name in ("open", "high", "low", "close", "volume")}
+    names, *rows = (line.split(",") for line in Path(sys.argv[1]).read_text().replace(", ", ",").splitlines() if line)
+    wanted = ("time", "open", "high", "low", "close", "volume")
+    columns = {name: np.array([row[names.index(name)] or "nan" for row in rows], float) for name in wanted}
     coin = (sys.argv[2:] or settings().coins)[0]
-    found = probabilities({"time": table["time"].astype(np.int64), **columns}, coin)
+    found = probabilities({**columns, "time": columns["time"].astype(np.int64)}, coin)
     print(*settings().classes, *found[-5:], sep="\n")
 
 
 def pixels(image: Image.Image) -> np.ndarray:
-    """Return an opaque image as a square, the middle or the whole of it, scaled, as (C, S, S) uint8."""
-    whole, fit, side = ImageOps.exif_transpose(image).convert("RGB"), settings().fit, (settings().size,) * 2
-    square = ImageOps.fit(whole, side, Image.Resampling.LANCZOS) if fit == "crop" else whole
-    square = ImageOps.pad(whole, side, Image.Resampling.LANCZOS, "white") if fit == "pad" else square
-    square = square.resize(side, Image.Resampling.LANCZOS)  # where it is not yet of this size
+    """Return an image, white where it is transparent, as a square, the middle or the whole of it, (C, S, S) uint8."""
+    image, side, lanczos = ImageOps.exif_transpose(image), (settings().size,) * 2, Image.Resampling.LANCZOS
+    if image.mode in ("I", "F"):
+        raise ValueError("pixels of 32 bits have no known range; save 8 or 16 bits a channel")
+    if image.mode.startswith("I;16"):  # Pillow's own conversion clips at 255
+        image = Image.fromarray((np.asarray(image) / 257).round().astype(np.uint8))
+    white = Image.new("RGBA", image.size, "white")
+    whole = Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
+    square = ImageOps.fit(whole, side, lanczos) if settings().fit == "crop" else whole.resize(side, lanczos)
+    square = ImageOps.pad(whole, side, lanczos, "white") if settings().fit == "pad" else square
     found = np.asarray(square).transpose(2, 0, 1)
     grey = (found * np.array([0.299, 0.587, 0.114], np.float32)[:, None, None]).sum(0, keepdims=True)
     return found if settings().channels == 3 else grey.round().astype(np.uint8)
@@ -235,7 +243,10 @@ EXAMPLES: dict[str, tuple[str, str, str, tuple[Callable[..., object] | str, ...]
     "char_mixture": (
         *_TEXT, (settings, NetworkReader, MixtureReader, "Reader = MixtureReader", complete), complete_prompt
     ),
-    "cnn_lstm": ("Signals from candles", "CANDLES.csv [COIN]", "", (settings, probabilities), judge_file),
+    "cnn_lstm": (
+        "Signals from columns time (ms), open, high, low, close, volume", "CANDLES.csv [COIN]", "",
+        (settings, probabilities), judge_file
+    ),
     "comparator": (
         "Which of two images ranks higher", "FIRST.jpg OTHER.jpg", " pillow", (settings, pixels, compare), compare_files
     ),

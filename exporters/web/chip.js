@@ -47,6 +47,7 @@ class Chip {
     }
     while (typed.length && !uart.rxFIFO.full) uart.feedByte(typed.shift());
     if (core.waiting) throw new Error("the firmware has halted");
+    if (core.PC >>> 0 < FLASH_START) throw new Error("the boot ROM, which /bootsel leads to, is not emulated; boot the chip again");
   }
 }
 
@@ -54,19 +55,25 @@ class Chip {
 function chipPanel(place, backend, about, files) {
   const screen = element("pre", { tabindex: 0, role: "region", "aria-label": "serial port of the emulated chip" }), report = reporting();
   const passed = element("p", { class: "note" });  // not told by screen readers, as it changes all the time
-  const line = Object.assign(element("input", { type: "text", maxlength: 200, disabled: true }), { value: "Once upon a time" });
+  const line = Object.assign(element("input", { type: "text", maxlength: 200, disabled: true }), { value: about.prompt });
   const send = element("button", { class: "main", disabled: true }, "Send"), boot = button("Boot the chip", start);
   const decoder = new TextDecoder();
   let chip = null;
 
   function start() {
+    report.say("");
+    screen.replaceChildren();
     chip = new Chip(flashed(files), byte => {
       const text = decoder.decode(Uint8Array.of(byte), { stream: true }).replaceAll("\r", "");
       if (text) screen.append(text);
     });
-    for (const each of [line, send]) each.disabled = false;
-    boot.disabled = true;
+    power(true);
     turn();
+  }
+
+  function power(on) {
+    for (const each of [line, send]) each.disabled = !on;
+    boot.disabled = on;
   }
 
   // A slice of time for the chip, then one for the page.
@@ -75,6 +82,7 @@ function chipPanel(place, backend, about, files) {
     try {
       while (performance.now() < until) chip.run(20000);
     } catch (error) {
+      power(false);
       return report.fail(error.message);
     }
     passed.textContent = `${(chip.cycles / 1e6).toFixed(0)} million cycles, of which the chip has 125 in a second`;

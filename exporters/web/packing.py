@@ -98,19 +98,18 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
     integers, chosen = quantize(model), settings.of_run(run)
     vocabulary = layout.pack_vocabulary(model.config.tokenizer)
     given = {"length": chosen.tokens, "temperature": chosen.temperature, "top_k": chosen.top_k, "seed": chosen.seed}
-    prompt = to_rp2040.known_beginning(to_rp2040.PROMPT, model)
-    ids, expected = model.encoded(prompt), []
+    ids, expected = model.encoded(model.beginning), []
     for temperature in (0.0, 0.8):
         choose = Sampler(integers, round(256 * temperature), 40, 7) if temperature else None
         tokens = list(integers.decode(ids, MOST_TOKENS, choose))
         asked = {"length": MOST_TOKENS, "temperature": temperature, "top_k": 40, "seed": 7}
         answer = {"prompt_tokens": ids, "tokens": tokens, "text": model.tokenizer.decode(tokens)}
-        expected.append(_asked("predict", {"prompt": prompt}, asked, output=answer))
+        expected.append(_asked("predict", {"prompt": model.beginning}, asked, output=answer))
     return Packed(
         **PAGES[model.family],
         config={"settings": given, "longest_prompt": 4000, "lower_case": model.lower_case},
         about={"stories": True, "settings": given, "unit": "tokens", "longest_prompt": 1000}
-        | {"prompt": chosen.prompt or prompt},
+        | {"prompt": chosen.prompt or model.beginning},
         files={
             "runtime.wasm": RUNTIME.read_bytes(),
             "model.bin": layout.pack_model(integers, vocabulary),

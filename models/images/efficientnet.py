@@ -42,9 +42,7 @@ class Block(nn.Sequential):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (U, channels, H, W) to (U, out, H / stride, W / stride)."""
-        out = x
-        for part in self:
-            out = part(out)
+        out: Tensor = super().forward(x)  # type: ignore[no-untyped-call]
         return x + out if self.adds else out
 
 

@@ -3,7 +3,7 @@
 import functools
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -177,17 +177,18 @@ def near_duplicates(thumbnails: np.ndarray) -> np.ndarray:
     """
     wide = (thumbnails[..., ::2] + np.uint16(1) + thumbnails[..., 1::2]) // 2
     coarse = (wide[:, ::2] + wide[:, 1::2] + 1) // 2  # as Pillow scales and rounds
-    pairs = np.concatenate([_moved_little(coarse), _cut(thumbnails, coarse.reshape(-1, 256).astype(np.float32))])
+    found = (*_moved_little(coarse), *_cut(thumbnails, coarse.reshape(-1, 256).astype(np.float32)))
+    pairs = np.concatenate([np.empty((0, 2), np.int64), *found])
     return np.unique(np.sort(pairs, axis=1), axis=0)
 
 
-def _cut(thumbnails: np.ndarray, coarse: np.ndarray) -> np.ndarray:
-    """Return pairs, (K, 2), of images that are as if 2 % of the first were cut off some sides, of any brightness."""
+def _cut(thumbnails: np.ndarray, coarse: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield pairs, (K, 2), of images that are as if 2 % of the first were cut off some sides, of any brightness."""
     edges = np.array([np.linspace(left, 1 - right, 17) for left in (0, CUT) for right in (0, CUT)]) * FINE
     below = (edges[..., None] - np.arange(FINE)).clip(0, 1)  # (4, 17, 32), shares of pixels before an edge
     shares = (np.diff(below, axis=1) / np.diff(edges)[..., None]).astype(np.float32)
     unit, contrast = _standard(coarse)
-    found, starts = [np.empty((0, 2), np.int64)], range(0, len(unit), AT_ONCE)
+    starts = range(0, len(unit), AT_ONCE)
     for start in progress(starts, len(starts), f"looking for cropped duplicates, {AT_ONCE} images at a time"):
         part = slice(start, start + AT_ONCE)
         rows = shares @ thumbnails[part, None].astype(np.float32)  # (b, 4, 16, 32)
@@ -203,8 +204,7 @@ def _cut(thumbnails: np.ndarray, coarse: np.ndarray) -> np.ndarray:
             bright = (shown * coarse[near]).sum(1) / (shown * shown).sum(1).clip(1)
             apart = np.abs(shown * bright[:, None] - coarse[near]).mean(1)
             near = near[(bright > DARKEST) & (bright < 1 / DARKEST) & (apart <= CUT_LEVELS)]
-            found.append(np.stack([np.full(len(near), start + i), near], axis=1))
-    return np.concatenate(found)
+            yield np.stack([np.full(len(near), start + i), near], axis=1)
 
 
 def _standard(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -213,8 +213,8 @@ def _standard(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return apart / np.linalg.norm(apart, axis=1, keepdims=True).clip(1e-6), np.abs(apart).mean(1)
 
 
-def _moved_little(thumbnails: np.ndarray) -> np.ndarray:
-    """Return pairs of thumbnails (N, 16, 16) of which one is the other moved or scaled by less than a pixel.
+def _moved_little(thumbnails: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield pairs (K, 2) of thumbnails (N, 16, 16) of which one is the other moved or scaled by less than a pixel.
 
     Hashes tell which of two neighbours is brighter (Krawetz 2013); the levels must be close too, once the one is made
     as bright as the other and moved and scaled by as little as fits them best.
@@ -223,7 +223,7 @@ def _moved_little(thumbnails: np.ndarray) -> np.ndarray:
     both = (thumbnails, thumbnails[:, :, ::-1])
     ways = [(each.reshape(-1, 256).astype(np.float32), _hashes(each)) for each in both]
     (own, hashes), starts = ways[0], range(0, len(thumbnails), AT_ONCE)
-    found, means = [np.empty((0, 2), np.int64)], [shown @ CELLS for shown, _ in ways]
+    means = [shown @ CELLS for shown, _ in ways]
     for start in progress(starts, len(starts), f"looking for near duplicates, {AT_ONCE} images at a time"):
         part = slice(start, start + AT_ONCE)
         moved = _moved(thumbnails[part])
@@ -243,8 +243,7 @@ def _moved_little(thumbnails: np.ndarray) -> np.ndarray:
                 alike[alike] = np.abs(moved[i] @ fitted[:, alike] - levels[:, alike]).mean(0) <= most[i]
                 alike[plain] = np.abs(levels[:, plain] - own[start + i, :, None]).mean(0) <= NEAR_LEVELS
                 near = near[alike]
-                found.append(np.stack([np.full(len(near), start + i), near], axis=1))
-    return np.concatenate(found)
+                yield np.stack([np.full(len(near), start + i), near], axis=1)
 
 
 def _moved(thumbnails: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, model_validator
 
 from common.config import Section
+from common.errors import as_user_error
 from models.inputs import Input
 
 ENDINGS = (
@@ -38,11 +39,9 @@ def _image(value: object, info: ValidationInfo) -> object:
     if not isinstance(value, str):
         return value
     if value.startswith("data:") or not (info.context or {}).get("files", True):
-        try:
+        with as_user_error("an image is a data: URL or base64 (", ")"):
             text = value.partition(",")[2] if value.startswith("data:") else value
             return base64.b64decode(re.sub(r"[\r\n]", "", text), validate=True)  # MIME ends lines at 76 characters
-        except ValueError as error:
-            raise ValueError(f"an image is a data: URL or base64 ({error})") from error
     return Path(value)
 
 

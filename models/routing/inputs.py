@@ -147,9 +147,8 @@ def problem_of(given: RoutingInput) -> Problem:
         locs, matrix = local_plane(locs), great_circle(locs[:, None], locs)
     if given.distances is not None:
         matrix = np.array(given.distances, float)
-    further, prizes = [0.0] * len(given.depots), None
-    if given.prizes is not None:
-        prizes = np.array([np.inf, *(np.inf if each is None else each for each in given.prizes), *further])
+    further = [0.0] * len(given.depots)
+    prizes = [np.inf if each is None else each for each in given.prizes or ()]
     problem = Problem(
         given.name or "",
         locs,
@@ -163,7 +162,7 @@ def problem_of(given: RoutingInput) -> Problem:
         fleet=_fleet_of(given),
         depots=1 + len(further),
         open_routes=given.open_routes,
-        prizes=prizes,
+        prizes=None if given.prizes is None else np.array([np.inf, *prizes, *further]),
     )
     if given.speed is not None and given.durations is None:
         return replace(problem, durations=problems.distances(problem) * 60 / given.speed)

@@ -212,12 +212,12 @@ def untaken(problem: Problem, config: RoutingConfig) -> str | None:
     learnt = "acvrp" if config.one_way else "cvrp"
     reasons = {
         "one-way roads: it was not trained on data.problem=acvrp": problem.one_way and not config.one_way,
-        f"windows, limits and open routes: it was trained on data.problem={learnt}": beyond and not config.rules,
         "travel times that are no multiple of the distances": pace_of(problem) is None and config.rules,
         "several depots": problem.depots > 1,
         "several kinds of vehicles": others,
         "vehicles that cost something": first.fixed > 0,
         "customers that may be left out": problem.prizes is not None,
+        f"windows, limits and open routes: it was trained on data.problem={learnt}": beyond and not config.rules,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 

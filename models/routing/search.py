@@ -61,16 +61,11 @@ def best_built(
             guide = plan.guide(items[owner] * SYMMETRIES + symmetry, tours)
             actions = policy.build(cache, turned, len(tours), guide)
             cost, place = tour_length(original, actions).min(1)
-            found = padded(_rows(actions, place), most_steps)
+            found = padded(actions.take_along_dim(place[:, None, None], 1)[:, 0], most_steps)
             best_actions[rows] = found.where((cost < best[rows])[:, None], best_actions[rows])
             best[rows] = best[rows].minimum(cost)
     cost, place = best.view(batch, variants).min(1)
-    return _rows(best_actions.view(batch, variants, most_steps), place), cost
-
-
-def _rows(actions: Tensor, place: Tensor) -> Tensor:
-    """Return row `place` (B,) of actions (B, S, T)."""
-    return actions[torch.arange(len(place), device=place.device), place]
+    return best_actions.view(batch, variants, most_steps).take_along_dim(place[:, None, None], 1)[:, 0], cost
 
 
 def turn(locs: Tensor, symmetry: Tensor) -> Tensor:

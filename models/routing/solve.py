@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from common.config import checked
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.random import derive_key, random_bits
+from common.workers import batched
 from models.routing import fleet, native
 from models.routing.decodes import DECODES
 from models.routing.environment import DEPOT, Instances, Routes, actions_of, routes_of
@@ -168,8 +169,7 @@ def solve_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSett
         alike[each.problem.customers, each.initial is None].append(place)
     found: dict[int, tuple[Routes, float]] = {}
     for places in alike.values():
-        size = at_once(asked[places[0]].problem)
-        for rows in (places[first : first + size] for first in range(0, len(places), size)):
+        for rows in batched(places, at_once(asked[places[0]].problem)):
             chosen = [asked[place] for place in rows]
             problems = [each.problem for each in chosen]
             instances = to_instances(problems, device, policy.config)
@@ -293,11 +293,9 @@ def _measured(problems: Sequence[Problem]) -> native.Measured:
 
 def given_problem(locs: object, demand: object, capacity: object) -> Problem:
     """Return locations (N, 2) and demands (N,) as a problem; raise ValueError if they are not one."""
-    try:
+    with as_user_error("locs and demand must be numbers, the depot first: ", of=(TypeError, ValueError, RuntimeError)):
         given = [torch.as_tensor(each, dtype=torch.float64, device="cpu") for each in (locs, demand, capacity)]
         (depot, *places), (own, *demands), most = (each.tolist() for each in given)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"locs and demand must be numbers, those of the depot first: {error}") from error
     if own != 0:
         raise ValueError(f"demand[0] is {own:g}; it is the depot's and must be 0")
     if not places and not demands:

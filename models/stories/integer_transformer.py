@@ -149,7 +149,7 @@ class IntegerTransformer:
         seen = seen.reshape(-1, 1, *distance.shape)
         distance = distance.clip(0, self.config.context - 1)
         for number, layer in enumerate(self.layers):
-            q, k, v = self._queries_keys_values(layer, x)
+            q, k, v = _queries_keys_values(layer, x)
             if past is not None:
                 pairs = zip(past[number], (k, v), strict=True)
                 k, v = (np.concatenate(pair, 1)[:, -len(places) :] for pair in pairs)
@@ -189,17 +189,6 @@ class IntegerTransformer:
             x = x + np.where(matches[..., None], remembered, 0)
         return saturate(x, LARGEST_RESIDUAL)
 
-    def _queries_keys_values(self, layer: Layer, x: Array) -> list[Array]:
-        """Queries, keys and values, each (B, S, D); keys and values fit 8 bits."""
-        sums = layer.qkv(norm(x)) >> layer.shifts["pre_qkv"]
-        width = self.config.width
-        parts = []
-        for i, (name, most) in enumerate((("q", 32767), ("k", 127), ("v", 127))):
-            rows = slice(i * width, (i + 1) * width)
-            scaled = rescale(sums[..., rows], layer.qkv.multiplier[rows], layer.shifts[f"post_{name}"])
-            parts.append(saturate(scaled, most))
-        return parts
-
 
 class Sampler:
     """Draws tokens as a device does, in its units: temperature in 256ths, top_k (0: all), a seed of 32 bits."""
@@ -226,6 +215,13 @@ class Sampler:
             if not self.top_k or rank[token] < self.top_k:
                 return token
             weights[rank >= rank[token]] = 0
+
+
+def _queries_keys_values(layer: Layer, x: Array) -> list[Array]:
+    """Queries, keys and values, each (B, S, D); keys and values fit 8 bits."""
+    sums = np.split(layer.qkv(norm(x)) >> layer.shifts["pre_qkv"], 3, -1)
+    parts = zip("qkv", sums, np.split(layer.qkv.multiplier, 3), (32767, 127, 127), strict=True)
+    return [saturate(rescale(part, scale, layer.shifts[f"post_{name}"]), most) for name, part, scale, most in parts]
 
 
 def _after_attention(layer: Layer, x: Array, attended: Array) -> Array:
@@ -262,7 +258,7 @@ def attend(q: Array, k: Array, v: Array, bias: Array, seen: NDArray[np.bool_]) -
     """
     scores = (product(q, k.swapaxes(-1, -2)) >> 10) + bias
     below = np.where(seen, scores, -(2**40)).max(-1, keepdims=True) - scores
-    weights = np.where(seen & (below < len(EXP)), EXP[np.minimum(np.maximum(below, 0), len(EXP) - 1)], 0)
+    weights = np.where(seen, _exp(np.maximum(below, 0)), 0)
     reciprocal: Array = 2**31 // weights.sum(-1, keepdims=True)
     return ((product(weights, v) >> 7) * reciprocal) >> 16
 

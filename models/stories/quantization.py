@@ -53,26 +53,21 @@ def _quantize_memory(memory: NgramMemory | None) -> tuple[tuple[Table, ...], int
     """The tables in integers, and the shift that is common to all their multipliers."""
     if memory is None:
         return (), 0
-    tables = [floats(memory.mean(number)) for number in range(len(memory.rows))]
-    scales = [abs(table).max(1) / 127 for table in tables]
-    multiplier, post = _multipliers(np.concatenate(scales) * RESIDUAL, 0, "the memory")
+    tables = [_rows(floats(memory.mean(number)), np.zeros(size), 1) for number, size in enumerate(memory.rows)]
+    multiplier, post = _multipliers(np.concatenate([scale for *_, scale in tables]) * RESIDUAL, 0, "the memory")
     parts = np.split(multiplier, np.cumsum(memory.rows)[:-1])
-    found = []
-    for number, (table, scale, part) in enumerate(zip(tables, scales, parts, strict=True)):
-        rounded = np.round(table / np.where(scale == 0, 1, scale)[:, None]).astype(np.int64)
-        found.append(Table(rounded, part, memory.fingerprint(number).cpu().numpy().astype(np.int64)))
-    return tuple(found), post
+    fingerprints = (memory.fingerprint(number).cpu().numpy().astype(np.int64) for number in range(len(tables)))
+    found = zip(tables, parts, fingerprints, strict=True)
+    return tuple(Table(weights, part, fingerprint) for (weights, *_), part, fingerprint in found), post
 
 
 def _quantize_block(block: Block, config: TinyTransformerConfig) -> Layer:
     """The block in integers, with units of each output per 1.0 put into its multipliers."""
     width, head = config.width, config.width // config.heads
-    wq, wk, wv = np.split(floats(block.qkv.weight), 3)
-    bq, bk, bv = np.split(floats(block.qkv.bias), 3)
-    k_scale, v_scale = _channel_scale(wk, bk), _channel_scale(wv, bv)
+    weight, bias = floats(block.qkv.weight), floats(block.qkv.bias)
+    _, k_scale, v_scale = map(_channel_scale, np.split(weight, 3), np.split(bias, 3))
     # Queries absorb the scales of keys.
     units = {"q": k_scale * (NAT * 1024) / sqrt(head), "k": 1 / k_scale, "v": 1 / v_scale}
-    weight, bias = np.concatenate([wq, wk, wv]), np.concatenate([bq, bk, bv])
     weights, integer_bias, scale = _rows(weight, bias, NORMED)
     shifts = {"pre_qkv": _pre_of_normed(width, integer_bias)}
     multipliers = []

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from common.errors import as_user_error
 from common.plain import Plain
 from models import sampling
 from models.model import asked
@@ -46,6 +47,12 @@ class TinyTransformer(Network):
         """Whether the training text had no capital letters, so that prompts are read in lower case."""
         tokens = [self.tokenizer.decode([token]) for token in range(self.config.vocabulary)]
         return all(token == token.lower() for token in tokens)
+
+    @cached_property
+    def beginning(self) -> str:
+        """The first four words of the likeliest story, up to a character that is cut: what pages begin with."""
+        (told,) = self.predict([{"prompt": ""}], length=16, temperature=0)
+        return " ".join(str(told["text"]).partition("\ufffd")[0].split()[:4]).rstrip(".,!?")
 
     def encoded(self, prompt: str) -> list[int]:
         """Return the tokens of a prompt."""
@@ -129,10 +136,9 @@ def make_tokenizer(described: Mapping[str, object]) -> "Tokenizer":
 
     if not described:
         raise ValueError("this model was saved without its tokenizer; train it again")
-    try:
+    # The library raises nothing narrower.
+    with as_user_error("this model's tokenizer cannot be read (", "); copy its config.json again", Exception):
         tokenizer = tokenizers.Tokenizer.from_str(json.dumps(described))
-    except Exception as error:  # the library raises nothing narrower
-        raise ValueError(f"this model's tokenizer cannot be read ({error}); copy its config.json again") from error
     tokenizer.encode_special_tokens = True
     return tokenizer
 

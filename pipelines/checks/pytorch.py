@@ -36,24 +36,21 @@ def check_gpus() -> Iterator[Finding]:
     cuda = "CUDA version unknown" if driver.cuda_version is None else f"up to CUDA {dotted(driver.cuda_version)}"
     seen = f"the driver (version {driver.version}, {cuda}) sees {names}"
     build = cuda_build(driver.cuda_version, driver.capabilities)
+    remedy = UPDATE_DRIVER if build is None else install_torch(build)
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not torch.version.cuda:
         kind = "a ROCm build" if torch.version.hip else "a CPU-only build"
         message = f"{seen}, but torch {torch.__version__} is {kind}: training would ignore the GPU"
-        if build is None:
-            yield problem(f"{message}; no CUDA build runs on this driver, which must be updated first", UPDATE_DRIVER)
-        else:
-            yield problem(message, install_torch(build))
+        first = "; no CUDA build runs on this driver, which must be updated first" if build is None else ""
+        yield problem(message + first, remedy)
     elif hidden is not None and not torch.cuda.device_count():
         yield warning(
             f"{seen}, but CUDA_VISIBLE_DEVICES={hidden!r} hides every GPU from torch: training runs on the CPU",
             "unset CUDA_VISIBLE_DEVICES",
         )
     elif driver.cuda_version is not None and driver.cuda_version[0] < int(torch.version.cuda.split(".")[0]):
-        yield problem(
-            f"{seen}, but is too old for torch {torch.__version__}, built for CUDA {torch.version.cuda}",
-            UPDATE_DRIVER if build is None else install_torch(build),
-        )
+        old = f"is too old for torch {torch.__version__}, built for CUDA {torch.version.cuda}"
+        yield problem(f"{seen}, but {old}", remedy)
     else:
         yield problem(f"{seen}, but torch cannot use it: {_why_no_cuda()}", install_torch(build or installed_build()))
 

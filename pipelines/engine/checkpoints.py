@@ -159,7 +159,7 @@ def prune(folder: Path, keep: int, step: int) -> None:
 
 
 def _write_values(path: Path, values: object) -> None:
-    with files.gathered(path) as file:
+    with path.open("wb", files.AT_ONCE) as file:
         try:
             torch.save(values, file)
         except RuntimeError as error:  # the library's own about an error of the disk

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from torch import nn
     from torch.optim import Optimizer
 
+Decay = Annotated[float, Field(ge=0, lt=1)]
+
 
 class Training(Section):
     """Settings of the training loop."""
@@ -33,14 +35,16 @@ class Training(Section):
     epochs: float | None = Field(None, gt=0, description="passes over the training data; give this or steps")
     most_epochs: float | None = Field(None, gt=0, description="passes over the training data that end it before steps")
     batch_size: int = Field(64, ge=1, description="examples per update, over all processes")
-    micro_batch_size: int | Literal["auto"] = Field("auto", description="examples of a forward pass; auto: what fits")
+    micro_batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
+        "auto", description="examples of a forward pass; auto: what fits"
+    )
     learning_rate: float = Field(1e-3, gt=0, description="peak learning rate, reached after the warm-up")
     optimizer: Annotated[str, Choice(OPTIMIZERS)] = Field("adamw", description="muon: for matrices, adamw for the rest")
     schedule: Annotated[str, Choice(SCHEDULES)] = Field("cosine", description="wsd: constant, linear in the last fifth")
     final_learning_rate: float = Field(0.0, ge=0, le=1, description="share of the peak where a schedule ends")
     warmup_steps: int = Field(0, ge=0, description="updates over which the rate rises linearly to its peak")
     weight_decay: float = Field(0.01, ge=0, description="decoupled, on matrices only; 0 turns AdamW into Adam")
-    betas: tuple[float, float] = Field((0.9, 0.999), description="decay of AdamW's moments; the first is a momentum")
+    betas: tuple[Decay, Decay] = Field((0.9, 0.999), description="decay of AdamW's moments; the first is a momentum")
     ema: float | None = Field(None, gt=0, lt=1, description="decay of an average of weights to validate and save")
     clip_norm: float | None = Field(1.0, gt=0, description="largest gradient norm; null: no clipping")
     log_steps: int = Field(10, ge=1, description="updates between records in metrics.jsonl")
@@ -58,10 +62,6 @@ class Training(Section):
         if (self.steps is None) == (self.epochs is None):
             given = f"(given steps: {self.steps}, epochs: {self.epochs})"
             raise ValueError(f"give one of training.steps and training.epochs and make the other null {given}")
-        if isinstance(self.micro_batch_size, int) and self.micro_batch_size < 1:
-            raise ValueError(f"training.micro_batch_size must be 1 or more, or auto (given {self.micro_batch_size})")
-        if not all(0 <= decay < 1 for decay in self.betas):
-            raise ValueError(f"training.betas must be 0 or more and below 1 (given {list(self.betas)})")
         return self
 
     def optimizers(self, model: nn.Module) -> list[Optimizer]:

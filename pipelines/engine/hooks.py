@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from common.config.mistakes import nearest
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from pipelines.engine.config import BaseConfig
 from pipelines.run.folder import Run
 from pipelines.tracking import trackers
@@ -54,11 +54,10 @@ def load(word: str) -> Hook:
     module, _, name = word.partition(":")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
-    try:
+    place = "where module is a file of the working folder or an installed one, as in my_hooks:Histograms"
+    way = f"; give module:Class, {place} for my_hooks.py"
+    with as_user_error(f"training.hooks: {word}: ", way, ModuleNotFoundError):
         there = vars(importlib.import_module(module)) if module[:1] not in ("", ".") else {}
-    except ModuleNotFoundError as error:
-        place = "where module is a file of the working folder or an installed one, as in my_hooks:Histograms"
-        raise UserError(f"training.hooks: {word}: {error}; give module:Class, {place} for my_hooks.py") from error
     known = {each: value for each, value in there.items() if isinstance(value, type) and issubclass(value, Hook)}
     if name not in known:
         near = nearest(name, known)

@@ -79,10 +79,9 @@ class Loop:
         try:
             self._validate_if_due()  # where the last process ended in a validation
             batches = self.updater.batches()
-            then = (lambda: self._call(lambda hook, now: hook.on_update(now))) if self.hooks else None
             while not self._is_over():
                 try:
-                    stop = self.updater.update(batches, then)
+                    stop = self.updater.update(batches, lambda: self._call(lambda hook, now: hook.on_update(now)))
                 except LackOfMemoryError as error:
                     self.updater.shrink(error)
                     batches = self.updater.batches()

@@ -119,7 +119,7 @@ class Updater:
         plan = (part for step in steps for part in torch.split(self.order.items(step, rank, world), size))
         return stream(self.task.train, plan, self.accelerator.device)
 
-    def update(self, batches: Iterator[tuple[Tensor, object]], then: Callable[[], None] | None = None) -> int | None:
+    def update(self, batches: Iterator[tuple[Tensor, object]], then: Callable[[], None] = lambda: None) -> int | None:
         """Make one optimizer update, call `then` before gradients are cleared; return the signal of any rank."""
         progress = self.progress
         set_rates(self.optimizers, self.training.rate(progress.step, self.steps))
@@ -141,8 +141,7 @@ class Updater:
             self._check_finite(progress.step + 1, float(norm), float(part.sums["loss"]))
         stepped = self._step(norm)
         progress.step += 1
-        if then is not None:
-            then()
+        then()
         self._zero_grad()
         # The norm is the same on all ranks: its sum is divided by as many updates as there were on all of them.
         norm = norm if stepped else torch.zeros_like(norm)

@@ -256,7 +256,8 @@ def _fit(job: Job, member: str, find: Callable[[], Workload]) -> None:
     run, config = job.run.member(member), job.configs[member]
     workload = find()
     accelerator = make_accelerator(config, run)
-    facts = {"folder": str(job.folder), "content": config.content(job.manifest)}
+    known = {key: job.manifest[key] for key in ("data", "source", "inputs") if key in job.manifest}
+    facts = {**known, "folder": str(job.folder), "content": config.content(job.manifest)}
     with run.held():
         train(workload, config, job.folder, facts, run, accelerator, job.resume)
 

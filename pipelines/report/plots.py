@@ -121,8 +121,7 @@ def comparison(rows: Sequence[Row], own: Sequence[Row], figure: str, spread: str
         axis.plot(row[figure], place, "o", color=colour, markersize=5)
         text = f"{shown(row[name])}: {shown(row[figure])}"
         axis.annotate(text, (0, place), (2, 4), ("axes fraction", "data"), "offset points", fontsize=8)
-    axis.set_ylim(len(rows) - 0.5, -0.9)
-    axis.set_yticks([])
+    axis.set(ylim=(len(rows) - 0.5, -0.9), yticks=[])
     axis.spines[["left", "right", "top"]].set_visible(False)
     axis.set_xlabel(f"{figure} with {spread.strip('± ')} intervals; {better}", fontsize=8)
     axis.tick_params(axis="x", labelsize=8)

@@ -20,6 +20,7 @@ HEADINGS = {
     WORSE: "Worse than the strongest alternative",
     EVEN: "No clear difference from the strongest alternative",
 }
+UNKNOWN = "Too few examples to compare with the strongest alternative"
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Comparison:
     @property
     def heading(self) -> str:
         """Return the verdict in a word or two."""
-        return HEADINGS[self.outcome]
+        return HEADINGS[self.outcome] if self.interval else UNKNOWN
 
     def by(self, unit: str, better: str, worse: str) -> str:
         """Say by how much the model is better or worse, in these words, with the interval if it has a width."""

@@ -128,6 +128,15 @@ class Run:
         """Return whether the run began with this content of the prepared data, if recorded."""
         return self.provenance().get("data", {}).get("content") in (None, content)
 
+    def check_inputs(self, manifest: Mapping[str, Plain], folder: Path) -> None:
+        """Raise UserError if the files behind the data in `folder`, which tell test from training, have changed."""
+        now, known = (facts.get("inputs") for facts in (manifest, self.provenance().get("data", {})))
+        if not isinstance(now, dict) or not isinstance(known, dict) or known == now:
+            return
+        changed = min(path for path in known | now if known.get(path) != now.get(path))
+        way = f"bring the old files back and delete {folder}, or train another --name"
+        raise UserError(f"{changed} has changed since {self.folder} was trained; it may have seen the new test: {way}")
+
     def begin_anew(self) -> None:
         """Remove the results; config, provenance and the process's log stay."""
         kept = (self.config_file, self.provenance_file, self.lock_file, self.folder / "train.log")
@@ -162,12 +171,10 @@ class Run:
         """Return what the last start recorded, {} before one. Raises UserError for a damaged file."""
         if not self.provenance_file.is_file():
             return {}
-        try:
+        remedy = "bring back a copy, or delete it and continue with --resume: no result depends on it"
+        with as_user_error(f"{self.provenance_file} is damaged (", f"): {remedy}", (ValueError, TypeError)):
             found = json.loads(self.provenance_file.read_bytes())
             return {**found, **{key: kind(found.get(key, kind())) for key, kind in FACTS.items()}}
-        except (ValueError, TypeError) as error:
-            remedy = "bring back a copy, or delete it and continue with --resume: no result depends on it"
-            raise UserError(f"{self.provenance_file} is damaged ({error}): {remedy}") from error
 
     def begin(self, config: Section, world_size: int, data: Mapping[str, object], precision: str = "no") -> None:
         """Write the config and the provenance."""

@@ -1,5 +1,6 @@
 """Progress of training as the user sees it, and the records behind it."""
 
+import itertools
 import shutil
 import sys
 import textwrap
@@ -105,9 +106,5 @@ class Monitor:
 
 def fitted(parts: Sequence[str], width: int = WIDTH) -> str:
     """Return as many of the first parts as `width` columns hold, two spaces apart."""
-    line = parts[0]
-    for part in parts[1:]:
-        if len(line) + 2 + len(part) > width:
-            break
-        line += f"  {part}"
-    return line
+    lines = list(itertools.accumulate(parts, "{}  {}".format))
+    return max((line for line in lines if len(line) <= width), key=len, default=lines[0])

@@ -11,9 +11,11 @@ VALUES, WEIGHTS = np.array([6.25, 5.5, 7.125, 6.0, 6.75]), np.array([3, 2, 4, 3,
 
 def test_every_interval_of_a_small_sample_is_known_to_the_last_digit():
     mean, half = statistics.mean_and_half_width(VALUES)
-    assert (mean, half) == (6.325, 0.5565330178884268)
-    assert statistics.interval_around(mean, half) == [5.7684669821115735, 6.881533017888427]
-    assert statistics.ratio_half_width(VALUES, WEIGHTS) == 0.2791253623396387
+    assert (mean, half) == (6.325, pytest.approx(2.7764451051977934 / 1.96 * 0.5565330178884268, rel=1e-12))
+    assert statistics.interval_around(mean, half) == [mean - half, mean + half]
+    assert statistics.ratio_half_width(VALUES, WEIGHTS) == pytest.approx(
+        2.7764451051977934 / 1.96 * 0.2791253623396387, rel=1e-12
+    )
     assert statistics.wilson(1, 10) == pytest.approx([0.017876213095072868, 0.4041500267952385], rel=1e-14)
     assert statistics.percentiles(VALUES) == [5.55, 7.0875]
     assert statistics.percentiles(VALUES.tolist(), (0.25, 0.75)) == [6.0, 6.75]
@@ -32,9 +34,18 @@ def test_too_few_values_have_no_interval():
     assert statistics.mean_and_half_width(one) == (3.5, None)
     assert statistics.interval_around(3.5, None) is None
     assert statistics.ratio_half_width(one, one) is None
-    assert statistics.ratio_half_width(np.array([1.0, 3.0]), np.ones(2)) == pytest.approx(1.96)
+    assert statistics.ratio_half_width(np.array([1.0, 3.0]), np.ones(2)) == pytest.approx(12.7062, abs=1e-4)
     assert statistics.wilson(0, 0) is None
     assert statistics.ratio_percentiles(one, one, statistics.resampled_counts(1, 10, 0)) is None
+
+
+def test_means_of_few_values_have_the_intervals_of_students_t():
+    """The quantiles are those of Student (1908) as tables have them: 4.303, 2.262, 2.045; beyond, the normal one."""
+    for count, errors in ((3, 4.303), (10, 2.262), (30, 2.045), (31, 1.96)):
+        values = np.arange(count) / 1.0
+        half = errors * values.std(ddof=1) / count**0.5
+        assert statistics.mean_and_half_width(values) == (values.mean(), pytest.approx(half, rel=2e-4))
+        assert statistics.ratio_half_width(values, np.full(count, 2.0)) == pytest.approx(half / 2, rel=2e-4)
 
 
 # Newcombe (1998), "Two-sided confidence intervals for the single proportion", table I, method 3.

@@ -11,6 +11,7 @@ from tests.distributed import capped
 from tests.distributed.one_model import CASES, run
 
 FIGURES = {"cvrp": "test", "tinystories": "held_out", "lmol": "test"}  # evaluations, by workload
+FEW = {"lmol": ["data.source=photos", "data.photos_crops=1"]}  # images, of which each is encoded
 WORDS = {
     "cvrp": ["evaluation.milliseconds=0", "evaluation.reference=[]", "evaluation.decode=multistart"],
     "tinystories": ["evaluation.samples=2", "evaluation.sample_tokens=20", "evaluation.heard=2"],
@@ -43,7 +44,7 @@ def lines(value, key=""):
 )
 def test_a_split_model_has_the_figures_of_the_whole_one(tmp_path, case):
     workload = CASES[case].split()[0]
-    run(tmp_path, case, "ddp", 1, {"own": ["training.steps=2"]})
+    run(tmp_path, case, "ddp", 1, {"own": ["training.steps=2", *FEW.get(workload, [])]})
     found, said = [], []
     for spread, processes in (("ddp", 1), ("fsdp", 2)):
         done = evaluate(tmp_path, workload, spread, processes, "own", *WORDS[workload])

@@ -22,15 +22,17 @@ SHORT = {
     "tinystories": "data.generated_characters=60000 model.preset=rp2040-speed model.context=12 model.hidden=16 "
     f"training.sequence=32 {STEPS}",
     "crypto": f"data.symbols=[AAAUSDT,BBBUSDT] data.simulated_candles=1700 data.lookback=16 model.width=8 {STEPS}",
-    "bep": f"model.width=16 model.embedding=8 model.mixing_places=600 training.sequence=20 {STEPS}",
-    "lmol": f"data.size=16 data.photos_crops=2 data.train_pairs=60 data.evaluation_pairs=40 model.width=16 {STEPS}",
+    "bep": "data.sources=my_documents/ model.width=16 model.embedding=8 model.mixing_places=600 training.sequence=20 "
+    f"{STEPS}",
+    "lmol": "data.source=photos data.photos_crops=2 data.size=16 data.train_pairs=60 data.evaluation_pairs=40 "
+    f"model.width=16 {STEPS}",
     "waves": f"data.examples=200 {STEPS}",
 }
 SHORT_EVALUATION = {
     "cvrp": "data.test_instances=4 evaluation.reference_seconds=[0.001]",
     "tinystories": "evaluation.samples=2 evaluation.sample_tokens=20",
     "crypto": "evaluation.repetitions=100",
-    "bep": "evaluation.typed=20 evaluation.clauses=0",
+    "bep": "evaluation.typed=6 evaluation.clauses=0",
     "lmol": "evaluation.comparisons=8",
     "waves": "",
 }

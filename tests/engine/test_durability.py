@@ -154,7 +154,7 @@ def test_torchrun_starts_a_killed_training_again_which_then_resumes(two, tmp_pat
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "true"}
     environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"  # or gloo finds the addresses of the killed processes
     command = [*launcher, *two.command(*WORDS, fault=("kill", number))]
-    done = forked.run(command, tmp_path, environment, fresh=True)
+    done = forked.run(command, tmp_path, environment)
     assert done.returncode == 0, done.stderr
     assert f"resumed from {RUN}/checkpoints/step-000002" in done.stderr
     assert left(tmp_path) == two.left

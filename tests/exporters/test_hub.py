@@ -132,6 +132,7 @@ def test_the_hub_is_told_the_model_at_its_best_and_the_strongest_of_the_others()
         ("Hugging Face dataset owner/stories", {"source": "owner/stories"}),
         ("embedded story generator, seed 0", {"source": None, "base": "owner/model"}),
         ("ccxt", {"exchange": "binance"}),
+        ("not recorded", {}),
     ],
 )
 def test_the_license_of_weights_that_learnt_from_what_others_publish_is_not_this_projects(run, source, section):

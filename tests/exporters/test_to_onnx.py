@@ -5,16 +5,20 @@ import json
 import shutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import numpy as np
 import onnxruntime
 import pytest
 import torch
+from PIL import ExifTags, Image
 from tokenizers import Tokenizer
 
 from exporters import __main__ as exporters
 from exporters import onnx, portable, to_onnx
 from exporters.onnx import cnn_lstm, examples
 from models import io, shipped
+from models.images import image_files
 from models.images.comparator import build
 from models.market.candle_features import NAMES
 from tests import towers
@@ -132,7 +136,10 @@ def test_a_policy_whose_distances_are_scaled_by_the_number_of_customers_is_expor
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "levels"), [("clip", 0), ("resnet", 3)])
+@pytest.mark.parametrize(
+    ("kind", "levels"),
+    [("clip", 3), *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in (("clip", 0), ("resnet", 3)))],
+)
 def test_a_siamese_over_a_tower_is_exported_with_the_tower(kind, levels, tmp_path, monkeypatch):
     few(monkeypatch)
     base = towers.save_tower(kind, tmp_path / "base")
@@ -178,7 +185,9 @@ def test_every_name_in_an_example_is_defined(family, tmp_path):
         ("comparator", [], "not enough values to unpack (expected 2, got 0)"),
         ("comparator", ["example.py", "example.py"], "cannot identify image file 'example.py'"),
         ("cnn_lstm", [], "list index out of range"),
-        ("cnn_lstm", ["candles.csv"], "candles.csv not found."),
+        ("cnn_lstm", ["candles.csv"], "[Errno 2] No such file or directory: 'candles.csv'"),
+        ("cnn_lstm", ["dates.csv"], "could not convert string to float: '2024-01-01'"),
+        ("cnn_lstm", ["titled.csv"], "'time' is not in list"),
         ("routing", ["many"], "invalid literal for int() with base 10: 'many'"),
     ],
 )
@@ -186,12 +195,59 @@ def test_an_example_says_in_a_line_what_it_cannot_use_and_how_it_is_called(famil
     neighbours = portable.copies("models.market.candle_features", prefix="")
     for name, source in {"example.py": examples.script(family), **neighbours}.items():
         (tmp_path / name).write_bytes(source)
+    table = "time,open,high,low,close,volume\n\n2024-01-01,1,1,1,1,1\n"
+    (tmp_path / "dates.csv").write_text(table)
+    (tmp_path / "titled.csv").write_text(f"www.example.org\n{table}")
     command = [sys.executable, "example.py", *words]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 1
     about, taken, *_ = examples.EXAMPLES[family]
     assert done.stderr.startswith(f"error: {text}; {about}: pip install onnxruntime"), done.stderr
     assert done.stderr.endswith(f"python example.py {taken}.\n")
+
+
+def test_the_example_reads_candles_with_spaces_and_cells_that_are_empty(tmp_path, monkeypatch):
+    (file := tmp_path / "candles.csv").write_text("time, open, high, low, close, volume\n60000, 2, 2, 2, , 5\n")
+    read = {}
+    monkeypatch.setattr(examples, "probabilities", lambda columns, coin: read.update(columns) or np.zeros((1, 3)))
+    monkeypatch.setattr(examples, "settings", lambda: SimpleNamespace(coins=["A"], classes=["up"]))
+    monkeypatch.setattr(sys, "argv", ["example.py", str(file)])
+    examples.judge_file()
+    assert (read["time"].tolist(), read["volume"].tolist()) == ([60_000], [5.0])
+    assert np.isnan(read["close"]).all()  # a candle that is missing, whose windows are left out
+
+
+@pytest.mark.parametrize("step", [60_000, -60_000, 60])
+def test_the_example_says_that_candles_are_too_few_or_newest_first(step, monkeypatch):
+    known = SimpleNamespace(timeframe_ms=60_000, features=list(FEATURES), lookback=8, coins=["A"])
+    monkeypatch.setattr(examples, "settings", lambda: known)
+    count = 20 if step == 60_000 else 400  # the features need more candles before the first window
+    columns = {name: np.full(count, 2.0) for name in ("open", "high", "low", "close", "volume")}
+    with pytest.raises(ValueError, match="too few candles without a gap, the oldest first"):
+        examples.probabilities({"time": 1_700_000_040_000 + step * np.arange(count), **columns}, "A")
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16", "I;16B", "I"])
+def test_the_example_reads_images_as_models_do(mode, tmp_path, monkeypatch):
+    monkeypatch.setattr(examples, "settings", lambda: SimpleNamespace(fit="crop", size=16, channels=3))
+    levels = np.random.default_rng(0).integers(0, 256, (16, 16, 4), np.uint8)
+    if mode.startswith("I"):
+        image = Image.fromarray((levels[..., 0] * 257.0).astype({"I;16": "<u2", "I;16B": ">u2", "I": np.int32}[mode]))
+    elif mode == "P":  # with a colour that is transparent
+        image = Image.fromarray(levels[..., :3]).quantize(8)
+        image.info["transparency"] = 0
+    else:
+        image = Image.fromarray(levels).convert(mode)
+        assert mode not in ("LA", "RGBA") or image.getchannel("A").getextrema() != (255, 255)
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    image.save(file := tmp_path / ("image.tif" if mode in ("CMYK", "I;16B", "I") else "image.png"), exif=exif)
+    if mode == "I":
+        with pytest.raises(ValueError, match="32 bits have no known range; save 8 or 16 bits"):
+            examples.pixels(Image.open(file))
+        return
+    found = examples.pixels(Image.open(file)).transpose(1, 2, 0)
+    np.testing.assert_array_equal(found, image_files.decode(file, 16, 1000))
 
 
 def test_copies_import_nothing_of_the_project():

@@ -19,6 +19,7 @@ from models import io
 from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
 from models.stories.quantization import quantize
+from models.stories.tiny_transformer import TinyTransformer
 from tests.exporters.commands import command, refusal
 from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.files import bootable
@@ -138,20 +139,13 @@ def test_two_exports_are_equal(run, tmp_path):
         assert (tmp_path / "again" / name).read_bytes() == (run / "exports" / "rp2040" / name).read_bytes()
 
 
-def test_the_prompt_goes_as_far_as_the_alphabet():
-    model = make(tokenizer=trained_tokenizer(32))
-    assert to_rp2040.known_beginning("The cat zooms", model) == "The cat "
-    assert to_rp2040.known_beginning("The cat", model) == "The cat"
-    assert to_rp2040.known_beginning("Zebra", model) == ""
-
-
-def test_what_a_device_has_to_answer_begins_with_capitals_where_the_stories_had_none(run):
-    io.save(model := make(tokenizer=trained_tokenizer(32, lower=True)), run / "model" / "best")
-    assert to_rp2040.known_beginning("The cat zooms", model) == "The cat "
+@pytest.mark.parametrize("lower", [False, True])
+def test_what_a_device_has_to_answer_begins_with_words_of_the_model(run, lower):
+    io.save(model := make(tokenizer=trained_tokenizer(32, lower=lower)), run / "model" / "best")
     exporters.export("rp2040", run, "best", None)
     expected = json.loads((run / "exports/rp2040/manifest.json").read_text())["expected"]
-    assert expected["prompt"] == "Once "  # its alphabet has no u
-    assert expected["prompt_tokens"] == model.encoded("once ")
+    assert expected["prompt"] == model.beginning
+    assert expected["prompt_tokens"] == model.encoded(model.beginning)
 
 
 def test_a_model_of_another_family_is_refused(run, capsys, monkeypatch):
@@ -219,7 +213,7 @@ def test_no_manifest_vouches_for_files_that_differ(run, monkeypatch, name, damag
         write(path, damage(data) if path.name == name else data)
 
     monkeypatch.setattr(export_folder, "write_whole", write_wrongly)
-    monkeypatch.setattr(to_rp2040, "PROMPT", "The cat")
+    monkeypatch.setattr(TinyTransformer, "beginning", "The cat")
     with pytest.raises(RuntimeError, match=said):
         exporters.export("rp2040", run, "best", None)
     assert not (run / "exports" / "rp2040" / "manifest.json").exists()

@@ -5,12 +5,12 @@ import os
 import random
 import signal
 import subprocess
-import sys
 
 import pytest
 
 from pipelines.answers import trained
 from pipelines.following import drift, loop
+from tests import forked
 from tests.following.replay import COIN, FIRST, NAME, STEP, Exchange, answers, follower, inputs, market
 from tests.stages import PYTHONPATH, ROOT, stage
 
@@ -116,24 +116,25 @@ def die():
 @pytest.mark.parametrize(
     ("candles", "speed", "kills"),
     [
-        pytest.param(32, 1000, 1, marks=pytest.mark.slow),
+        pytest.param(32, 3000, 1, marks=pytest.mark.slow),
         pytest.param(96, 1000, 3, marks=pytest.mark.exhaustive),
         pytest.param(672, 5000, 3, marks=pytest.mark.exhaustive),
     ],
 )
 def test_processes_that_are_killed_answer_as_one_piece_and_as_predict(tmp_path, model, candles, speed, kills):
     whole, chance = in_one_piece(tmp_path / "whole", candles, model), random.Random(2)
-    words = [sys.executable, str(ROOT / "tests/following/replay.py"), tmp_path / "torn", candles, speed]
+    words = [ROOT / "tests/following/replay.py", tmp_path / "torn", candles, speed]
     environment = {**os.environ, "PYTHONPATH": PYTHONPATH, "OMP_NUM_THREADS": "1"}
     killed, process = 0, None
     while process is None or process.returncode:
-        process = subprocess.Popen([*map(str, words), str(killed)], env=environment)
+        process = forked.Process([*map(str, words), str(killed)], ROOT, environment)
         try:
-            process.wait(chance.uniform(5, 25))
+            process.wait(chance.uniform(5000, 25_000) / speed)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
             assert process.wait() == -signal.SIGKILL
             killed += 1
+        process.output()  # which closes what it went to
     assert killed >= kills
     assert answers(tmp_path / "torn") == whole
     (tmp_path / "cut.jsonl").write_text("".join(json.dumps(each) + "\n" for each in inputs(candles)))

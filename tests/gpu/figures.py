@@ -43,11 +43,13 @@ WORKLOADS = {
     "crypto": ["model.coins=[AAAUSDT]", "training.batch_size=64"],
     "lmol": ["training.batch_size=512"],
 }
+STORIES = ["training.sequence=32", "evaluation.samples=2", "evaluation.sample_tokens=20"]
+COINS = ["model.width=8", "training.batch_size=64"]
 TINY = {
     "cvrp": ["data.customers=6", "data.capacity=12", "model.layers=1", "model.width=16", "model.heads=2"],
-    "tinystories": ["data.generated_characters=60000", "model.preset=rp2040-speed"],
+    "tinystories": ["data.generated_characters=60000", "model.preset=rp2040-speed", "model.context=12", *STORIES],
     "bep": ["model.width=16", "model.embedding=8", "model.mixing_places=600", "training.sequence=20"],
-    "crypto": ["model.coins=[AAAUSDT]", "data.simulated_candles=1700", "data.lookback=12", "model.width=8"],
+    "crypto": ["model.coins=[AAAUSDT]", "data.simulated_candles=1700", "data.lookback=12", *COINS],
     "lmol": ["data.size=16", "data.train_pairs=50", "data.evaluation_pairs=30", "model.width=16"],
 }
 ROUTING = {20: 512, 50: 256, 100: 128}  # customers, as many starts, six layers: batch size
@@ -71,7 +73,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 def stage(machine: Machine, script: str, workload: str, *words: str) -> list[str]:
     """Return the words of a stage; in a dry run of a tiny config."""
-    tiny = [*TINY[workload], "training.batch_size=8"] if machine.dry else []
+    tiny = ["training.batch_size=8", *TINY[workload]] if machine.dry else []
     return [str(ROOT / "pipelines" / script), "--workload", workload, *words, *tiny]
 
 

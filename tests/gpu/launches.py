@@ -12,7 +12,6 @@ FIRST updates, and waits for its figures once. Then comes the memory that scorin
 import json
 import os
 import runpy
-import subprocess
 import sys
 import tempfile
 import weakref
@@ -31,7 +30,6 @@ if __name__ == "__main__":
 from tests.test_emulated_device import CASES
 
 FIRST, LAST, BATCH = 5, 25, 64  # updates: in the first ones kernels are compared and other things happen once
-STEPS = [f"training.{name}={LAST}" for name in ("validation_steps", "checkpoint_steps", "steps")]
 ROUTES = [
     *("data.customers=100", "data.labels=0", "training.imitation_steps=0", "training.starts=100", "model.preset=small"),
     *("data.validation_instances=2", "data.test_instances=2", "training.batch_size=2"),
@@ -43,20 +41,19 @@ ROWS: dict[str, list[str]] = {
 }
 
 
-def counted(row: str, folder: Path) -> dict[str, Any]:
-    """Return figures of a row, in a process of its own."""
+def counted(row: str, folder: Path, last: int = LAST) -> dict[str, Any]:
+    """Return figures of a row up to update `last`, in a process of its own."""
+    from tests import forked
     from tests.workloads.bep.firm import prose, written
 
     written(folder / "documents", {str(seed): prose(seed) for seed in range(5)})  # for bep
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    words = [sys.executable, __file__, "--count", row]
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True)
+    done = forked.run([__file__, "--count", row, str(last)], folder)
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
     return json.loads((folder / "counts.json").read_text())
 
 
-def count(row: str) -> None:
+def count(row: str, last: int) -> None:
     """Train on the emulated device and write counts.json."""
     from tests import emulated_device
     from tests.gpu import kernels_on_cpu
@@ -75,13 +72,14 @@ def count(row: str) -> None:
 
     Updater.update = counting
     workload = row.partition(",")[0]
-    sys.argv = ["train.py", "--workload", workload, *ROWS[row], *STEPS, f"training.log_steps={FIRST}"]
+    steps = [f"training.{name}={last}" for name in ("validation_steps", "checkpoint_steps", "steps")]
+    sys.argv = ["train.py", "--workload", workload, *ROWS[row], *steps, f"training.log_steps={FIRST}"]
     sys.path.insert(0, str(ROOT / "pipelines"))
     with emulated_device.EmulatedDevice():
         runpy.run_path(str(ROOT / "pipelines/train.py"), run_name="__main__")
-    (one, waited), (other, after) = seen[FIRST], seen[LAST - 1]
+    (one, waited), (other, after) = seen[FIRST], seen[last - 1]
     operations, waits = other - one, after - waited
-    updates = LAST - 1 - FIRST
+    updates = last - 1 - FIRST
     found = {
         "operations": operations.total() / updates,
         "waits": waits.total() / updates,
@@ -137,7 +135,7 @@ def scoring_memory() -> dict[str, float]:
 
 def main() -> None:
     if sys.argv[1:2] == ["--count"]:
-        count(sys.argv[2])
+        count(sys.argv[2], int(sys.argv[3]))
         return
     print("| workload | operations an update | waits an update |\n|---|---|---|")
     for row in sys.argv[1:] or ROWS:

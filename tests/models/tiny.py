@@ -1,6 +1,7 @@
 """Small models and tokenizers for tests."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def make(seed: int = 0, tokenizer: dict[str, Any] | None = None, **sizes: Any) -
     return model
 
 
-def trained_tokenizer(vocabulary: int, lower: bool = False) -> dict[str, Any]:
+def trained_tokenizer(vocabulary: int, lower: bool = False, sentences: Sequence[str] = SENTENCES) -> dict[str, Any]:
     """A byte-level tokenizer trained on a few sentences, maybe in lower case, as a dictionary."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=False))
     split = pre_tokenizers.Split(Regex(PIECES), "isolated")
@@ -42,7 +43,7 @@ def trained_tokenizer(vocabulary: int, lower: bool = False) -> dict[str, Any]:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([split, level])
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=list(SPECIAL_TOKENS), show_progress=False)
-    tokenizer.train_from_iterator([each.lower() if lower else each for each in SENTENCES], trainer)
+    tokenizer.train_from_iterator([each.lower() if lower else each for each in sentences], trainer)
     assert tokenizer.get_vocab_size() == vocabulary
     return json.loads(tokenizer.to_str())
 

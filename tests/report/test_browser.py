@@ -22,7 +22,7 @@ DOCUMENTS = [
     "data.sources=documents",
     *("model.width=16", "model.embedding=8", "model.mixing_places=600"),
     *("training.sequence=20", "training.batch_size=8"),
-    *("evaluation.typed=30", "evaluation.clauses=3"),
+    *("evaluation.typed=10", "evaluation.clauses=3"),
 ]
 RUNS = {
     "bep": DOCUMENTS,

@@ -54,6 +54,7 @@ def test_an_interval_that_holds_0_or_none_at_all_decides_nothing():
     unknown = compare({"bits": 1.0}, ROWS[2:], "bits", "95 %")
     assert unknown.interval is None
     assert unknown.outcome == EVEN
+    assert unknown.heading == "Too few examples to compare with the strongest alternative"
     assert unknown.by("bits", "less", "more") == "1 bits less (too few examples for an interval)"
 
 

@@ -254,6 +254,7 @@ def test_the_page_and_what_it_needs_are_there_and_nothing_else(port):
     assert facts["crypto"]["coins"] == ["AUSDT"]
     assert facts["crypto"]["candles_needed"] == NEEDED
     assert facts["lmol"]["attribute"] == "score"
+    assert facts["tinystories"]["prompt"] == MODELS["tinystories"]().beginning
     assert facts["bep"]["fields"]["projectScope"] == "The scope of the works includes "
 
 

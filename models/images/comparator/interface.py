@@ -12,6 +12,7 @@ from torch import Tensor
 
 from common import noise
 from common.disk.files import write_whole
+from common.errors import as_user_error
 from common.input_files import files_in
 from common.plain import Plain
 from models import io
@@ -321,11 +322,9 @@ class Comparator(io.Model):
         from models.images import image_files
 
         config = self.config
-        try:
+        with as_user_error(f"{'image' if isinstance(image, bytes) else image}: "):
             source = image if isinstance(image, bytes) else Path(image)
             square = image_files.decode(source, config.size, MOST_PIXELS, config.fit)
-        except ValueError as error:
-            raise ValueError(f"{'image' if isinstance(image, bytes) else image}: {error}") from error
         found = torch.from_numpy(square.copy()).movedim(-1, 0)
         grey = torch.tensor([0.299, 0.587, 0.114])  # the weights by which PIL converts to grey
         return found if config.channels == 3 else (found * grey[:, None, None]).sum(0, keepdim=True).round().byte()

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import linalg
 from scipy.sparse import coo_array, csr_array
-from scipy.special import softmax
 
-from models.images.people.preferences import TIE_VARIANCE, Heard, Posterior, Prior, Uncertainty, laplacian, logits
-from models.images.ranking import FIRST, SECOND, SIMILAR
+from models.images.people.preferences import Heard, Posterior, Prior, Uncertainty, laplacian, logits, newton
 
 MOST_DENSE = 1500  # images whose covariance is kept whole
 LANDMARKS, SAMPLES, FEW_SAMPLES = 200, 192, 16
@@ -80,7 +78,7 @@ def some(pairs: np.ndarray, count: int) -> np.ndarray:
 def fit_many(pairs: np.ndarray, prior: Prior, *, heard: Heard, samples: int = SAMPLES) -> Sampled:
     """Return the posterior of all images' scores given pairs (P, 3): mean + own e + alike w, e and w ~ N(0, 1)."""
     first, second, label = pairs.T
-    generator, count, truth = np.random.default_rng(0), len(prior.mean), np.eye(3)[label]
+    generator, count = np.random.default_rng(0), len(prior.mean)
     own, alike = _factors(prior, generator)
     unknown, tie = np.zeros((count + alike.shape[1], 1)), 0.0
 
@@ -92,11 +90,9 @@ def fit_many(pairs: np.ndarray, prior: Prior, *, heard: Heard, samples: int = SA
 
     for _ in range(NEWTON):
         scores = prior.mean + scored(unknown)[:, 0]
-        chances = softmax(logits(heard.of(scores[first] - scores[second]), tie), axis=1)
-        residual, tilt = truth - chances, chances[:, FIRST] - chances[:, SECOND]
-        slope = heard.factor * (residual[:, FIRST] - residual[:, SECOND]) / 2
+        said = logits(heard.of(scores[first] - scores[second]), tie)
+        slope, information, tie_step = newton(label, said, tie, heard)
         gradient = np.bincount(first, slope, count) - np.bincount(second, slope, count)
-        information = np.square(heard.factor) * (1 - chances[:, SIMILAR] - np.square(tilt)) / 4
         curvature = laplacian(first, second, information, count)
         within = np.concatenate([np.square(own) * curvature.diagonal(), (alike * (curvature @ alike)).sum(0)])
 
@@ -104,9 +100,7 @@ def fit_many(pairs: np.ndarray, prior: Prior, *, heard: Heard, samples: int = SA
             return np.asarray(z + back(curvature @ scored(z)))
 
         step = _solved(system, back(gradient[:, None]) - unknown, 1 + within)
-        unknown = unknown + step
-        spread = (chances[:, SIMILAR] * (1 - chances[:, SIMILAR])).sum() + 1 / TIE_VARIANCE
-        tie += (residual[:, SIMILAR].sum() - tie / TIE_VARIANCE) / spread
+        unknown, tie = unknown + step, tie + tie_step
         if np.abs(scored(step)).max(initial=0) < 1e-3:
             break
     answer, root = np.arange(len(pairs)), np.sqrt(information)

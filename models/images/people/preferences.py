@@ -124,7 +124,7 @@ def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None),
     """
     mean, covariance = prior.mean[rows], prior.covariance(rows)
     first, second, label = pairs.T
-    count, truth = len(mean), np.eye(3)[label]
+    count = len(mean)
     weights, tie, objective = np.zeros(count), 0.0, -math.inf  # scores = mean + covariance @ weights
     step, tie_step, size = np.zeros(count), 0.0, 1.0
     for _ in range(ITERATIONS):
@@ -141,17 +141,11 @@ def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None),
         (weights, tie), objective, size = tried, reached, 1.0
         if rose < 1e-7:
             break
-        chances = softmax(said, axis=1)
-        residual = truth - chances
-        slope = heard.factor * (residual[:, FIRST] - residual[:, SECOND]) / 2
+        slope, information, tie_step = newton(label, said, tie, heard)
         gradient = np.bincount(first, slope, count) - np.bincount(second, slope, count)
-        lean = chances[:, FIRST] - chances[:, SECOND]
-        information = np.square(heard.factor) * (1 - chances[:, SIMILAR] - np.square(lean)) / 4
         curvature = laplacian(first, second, information, count)
         system = np.eye(count) + curvature @ covariance
         step = linalg.solve(system, curvature @ deviation + gradient) - weights
-        tie_curvature = (chances[:, SIMILAR] * (1 - chances[:, SIMILAR])).sum() + 1 / TIE_VARIANCE
-        tie_step = (residual[:, SIMILAR].sum() - tie / TIE_VARIANCE) / tie_curvature
     posterior = linalg.solve(system, covariance, transposed=True)
     evidence = objective - np.linalg.slogdet(system)[1] / 2
     return Posterior(mean + covariance @ weights, (posterior + posterior.T) / 2, tie, float(evidence))
@@ -160,6 +154,16 @@ def fit(pairs: np.ndarray, prior: Prior, rows: np.ndarray | slice = slice(None),
 def logits(difference: np.ndarray, tie: float) -> np.ndarray:
     """Return logits (P, 3) of the answers to pairs whose scores differ by `difference` (P,)."""
     return np.stack([difference / 2, -difference / 2, np.full_like(difference, tie)], axis=1)
+
+
+def newton(label: np.ndarray, said: np.ndarray, tie: float, heard: Heard) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return slope and curvature (P,) of answers' likelihood in differences, by logits (P, 3), and the tie's step."""
+    chances = softmax(said, axis=1)
+    residual, lean = np.eye(3)[label] - chances, chances[:, FIRST] - chances[:, SECOND]
+    slope = heard.factor * (residual[:, FIRST] - residual[:, SECOND]) / 2
+    information = np.square(heard.factor) * (1 - chances[:, SIMILAR] - np.square(lean)) / 4
+    tie_curvature = (chances[:, SIMILAR] * (1 - chances[:, SIMILAR])).sum() + 1 / TIE_VARIANCE
+    return slope, information, (residual[:, SIMILAR].sum() - tie / TIE_VARIANCE) / tie_curvature
 
 
 def laplacian(first: np.ndarray, second: np.ndarray, weights: np.ndarray, count: int) -> csr_array:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from common.disk.files import read_json, write_json
+from common.errors import as_user_error
 from models import io, loading_limits
 from models.images.vision_tower import Base, quietly, unchanged
 from models.images.vlm_comparator.built import built, processor_for
@@ -170,14 +171,12 @@ def load_processor(base: Base) -> "ProcessorMixin":
     given = {key: value for key, value in settings.items() if key in accepted}
     given |= {"tokenizer": tokenizer, "image_processor": images}
     videos = None
-    try:
+    with as_user_error(f"base {base.name}: its processor cannot be made (", ")", (ImportError, TypeError, ValueError)):
         if "video_processor" in accepted:
             given["video_processor"] = None
             with contextlib.suppress(OSError), quietly():  # of a base without any
                 videos = BaseVideoProcessor.get_video_processor_dict(base.name, **base.given)[0]
         processor: ProcessorMixin = without_videos(kind, videos)(**given)
-    except (ImportError, TypeError, ValueError) as error:
-        raise ValueError(f"base {base.name}: its processor cannot be made ({error})") from error
     processor.chat_template = processor.chat_template or tokenizer.chat_template
     return processor
 

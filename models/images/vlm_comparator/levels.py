@@ -17,7 +17,7 @@ from models.images import ranking
 from models.images.reliability import Reliability
 from models.images.vlm_comparator.config import ANSWERS, BOTH, LEVELS
 from models.images.vlm_comparator.model import VlmComparator
-from models.images.vlm_comparator.prompts import Prompt
+from models.images.vlm_comparator.prompt_tokens import Prompt
 
 WORDS = ANSWERS[LEVELS]
 TOP = len(WORDS) - 1

@@ -22,7 +22,7 @@ from models.images.vision_tower import layers_of, leave_out, quietly
 from models.images.vlm_comparator import bases
 from models.images.vlm_comparator.built import pixel_values
 from models.images.vlm_comparator.config import LEVELS, PAIRS, VlmComparatorConfig, check
-from models.images.vlm_comparator.prompts import Prompt, processed
+from models.images.vlm_comparator.prompt_tokens import Prompt, processed
 
 KEPT_AT_ONCE = 64  # at most so many pairs' keys and values are held at once
 KEPT_SHARE = 0.4  # and at most so much of the free memory: those of a pair take 0.6 GiB in a 7B model

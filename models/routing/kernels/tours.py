@@ -33,12 +33,23 @@ def _attend(
 
 
 @triton.jit
+def _allow(waiting, demand, node, load, n):
+    """Return which nodes (M, P) may be next: the depot from any customer, and where there is nothing else."""
+    fits = waiting & (demand[None, :] <= load[:, None])
+    home = (node != 0) | (tl.max(fits.to(tl.int32), 1) == 0)
+    return fits | ((n == 0)[None, :] & home[:, None])
+
+
+@triton.jit
 def _look(
-    query, key, value, pointer, load_weight, distance_weight, away, node, share, allowed, nodes, depth, heads,
-    NODES: tl.constexpr, CHANNELS: tl.constexpr, PRECISION: tl.constexpr,
+    query, key, value, pointer, load_weight, distance_weight, distance, demand, waiting, node, load, full, nodes, depth,
+    heads, NODES: tl.constexpr, CHANNELS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Return the pointer's logits (M, P) before they are clipped."""
+    """Return the pointer's logits (M, P) before they are clipped, where they are allowed, ways (M, P), shares (M)."""
     n, c = tl.arange(0, NODES), tl.arange(0, CHANNELS)
+    allowed = _allow(waiting > 0, demand, node, load, n)
+    away = tl.load(distance + node[:, None] * nodes + n[None, :], mask=(n < nodes)[None, :], other=0.0)
+    share = load.to(tl.float32) / full.to(tl.float32)
     whole = (n < nodes)[:, None] & (c < depth)[None, :]
     logits = -distance_weight * away
     for head in range(heads):
@@ -48,15 +59,7 @@ def _look(
         place = n[:, None] * heads * depth + head * depth + c[None, :]
         pointers = tl.load(pointer + place, mask=whole, other=0.0)
         logits += tl.dot(glimpse, tl.trans(pointers), input_precision=PRECISION)
-    return logits
-
-
-@triton.jit
-def _allow(waiting, demand, node, load, n):
-    """Return which nodes (M, P) may be next: the depot from any customer, and where there is nothing else."""
-    fits = waiting & (demand[None, :] <= load[:, None])
-    home = (node != 0) | (tl.max(fits.to(tl.int32), 1) == 0)
-    return fits | ((n == 0)[None, :] & home[:, None])
+    return logits, allowed, away, share
 
 
 @triton.jit
@@ -96,12 +99,9 @@ def build_tours(
     start = tl.load(first + s, mask=real, other=0).to(tl.int32)
     t, busy = 0, 1
     while busy > 0:
-        allowed = _allow(waiting > 0, wanted, node, load, n)
-        away = tl.load(distance + node[:, None] * nodes + n[None, :], mask=(n < nodes)[None, :], other=0.0)
-        share = load.to(tl.float32) / full.to(tl.float32)
-        logits = _look(
-            query, key, value, pointer, load_weight, weight, away, node, share, allowed, nodes, depth, heads,
-            NODES, CHANNELS, PRECISION,
+        logits, allowed, _, _ = _look(
+            query, key, value, pointer, load_weight, weight, distance, wanted, waiting, node, load, full, nodes,
+            depth, heads, NODES, CHANNELS, PRECISION,
         )  # fmt: skip
         if DRAWN:
             chances, _ = _weigh(logits, allowed)
@@ -198,12 +198,9 @@ def score_tours(
         next = tl.load(actions + row + t, mask=real, other=0).to(tl.int32)
         taken = n[None, :] == next[:, None]
         if t >= begin:
-            allowed = _allow(waiting > 0, wanted, node, load, n)
-            away = tl.load(distance + node[:, None] * nodes + n[None, :], mask=(n < nodes)[None, :], other=0.0)
-            share = load.to(tl.float32) / full.to(tl.float32)
-            logits = _look(
-                query, key, value, pointer, load_weight, weight, away, node, share, allowed, nodes, depth, heads,
-                NODES, CHANNELS, PRECISION,
+            logits, allowed, away, share = _look(
+                query, key, value, pointer, load_weight, weight, distance, wanted, waiting, node, load, full, nodes,
+                depth, heads, NODES, CHANNELS, PRECISION,
             )  # fmt: skip
             chances, slopes = _weigh(logits, allowed)
             meant = taken & allowed

@@ -2,9 +2,9 @@
 
 const WORKLOADS = {
   cvrp: { heading: "Plan routes", panel: routesPanel, about: () => ({ rivals: true, milliseconds: true }) },
-  tinystories: { heading: "Tell a story", panel: textPanel, about: () => ({
+  tinystories: { heading: "Tell a story", panel: textPanel, about: ({ prompt }) => ({
     said: "By the chip's own integer code: the same tokens as on the chip.", always: { arithmetic: "integer" },
-    stories: true, unit: "tokens", prompt: "Once upon a time", longest_prompt: 1000, settings: { length: 200, temperature: 0.6, top_k: 40, seed: 0 } }) },
+    stories: true, unit: "tokens", prompt, longest_prompt: 1000, settings: { length: 200, temperature: 0.6, top_k: 40, seed: 0 } }) },
   bep: { heading: "Complete a form", panel: formPanel, about: ({ form }) => ({
     said: "Each field has clauses of the firm's documents, with their places; where nothing fits, none is shown. Tab takes one, and what stands as <name> is to be typed over.",
     form, longest_prompt: 10000, settings: { length: 200, temperature: 0.5, seed: 0 } }) },

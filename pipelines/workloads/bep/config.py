@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from common.config import Section
+from common.errors import as_user_error
 from pipelines.engine.config import BaseConfig, LoadedData, Training
 from pipelines.workloads.bep.documents import sources
 
@@ -51,10 +52,8 @@ class Data(LoadedData):
     @field_validator("projects")
     @classmethod
     def _is_a_pattern(cls, projects: str | None) -> str | None:
-        try:
+        with as_user_error(f"data.projects={projects} is no regular expression: ", of=re.error):
             re.compile(projects or "")
-        except re.error as error:
-            raise ValueError(f"data.projects={projects} is no regular expression: {error}") from error
         return projects
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from common import sheets
 from common.disk.files import write_json
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.foreign_text import to_csv
 from common.plain import Plain
 from models.plans.characters import COPIED, MASKS, UNKNOWN, Characters
@@ -166,12 +166,10 @@ def _reviewed(reviewed: str | None) -> set[tuple[str, str, str, str]]:
     """Return (document, kind, text, decision) of the lines of a reviewed masked.csv. Raises UserError."""
     if reviewed is None:
         return set()
-    try:
+    with as_user_error(f"data.reviewed={reviewed}: no table of the columns {', '.join(REVIEWED)} (", ")", KeyError):
         # A spreadsheet may have saved it, with semicolons.
         rows = [row for _, row in sheets.named(Path(reviewed)) if row["text"].strip()]
         lines = {(row.get("document", ""), row["kind"], row["text"], row["decision"].lower()) for row in rows}
-    except KeyError as error:
-        raise UserError(f"data.reviewed={reviewed}: no table of the columns {', '.join(REVIEWED)} ({error})") from error
     if wrong := {decision for *_, decision in lines} - {"mask", "keep", "add"}:
         raise UserError(f"data.reviewed={reviewed}: a decision is mask, keep or add, not {min(wrong)!r}")
     if wrong := {kind for _, kind, _, decision in lines if decision == "add"} - {*MASK_OF}:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.foreign_text import other_encoding
 from common.input_files import Given, Inputs, each_file, lines_of, prompt
 from common.plain import Plain
@@ -27,10 +27,8 @@ def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
         way = 'give field=NAME or prompt="...", lines in a .txt or a form in a .json'
         learn = "To learn from documents: pipelines/train.py --workload bep data.sources=FOLDER"
         raise UserError(f"{path}: a document is no text to complete; {way}. {learn}")
-    try:
+    with as_user_error(f"{path}: this is not JSON: ", of=(ValueError, RecursionError)):
         form = json.loads(path.read_bytes().decode(other_encoding(path) or "utf-8-sig"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: this is not JSON: {error}") from error
     if not isinstance(form, dict):
         raise UserError(f'{path}: a form is an object, {{"projectScope": "the text so far", ...}}')
     for number, (field, text) in enumerate(form.items()):

@@ -117,6 +117,8 @@ class Mixer:
         size = max(1, min(PIECE, sum(map(len, texts)) // FOLDS))
         pieces = [(index, text[at : at + size]) for index, text in enumerate(texts) for at in range(0, len(text), size)]
         self.pieces = [between_ends(piece) for _, piece in pieces]
+        # Of pieces from all over the text, to fit weights to.
+        self.chosen = np.unique(np.linspace(0, len(pieces) - 1, MOST_PIECES).astype(int))
         self.owners = owners[[document for document, _ in pieces]]
         # Left out together: a family of documents, or a piece of the only document.
         self.groups = self.owners if owners.any() else np.arange(len(pieces))
@@ -161,21 +163,16 @@ class Mixer:
         said = {"frozen": self.model.fit(FROZEN, frozen), "adapting": self.model.fit(ADAPTING, adapting)}
         return said, [table.cpu() for table in self.model.weights()]
 
-    def _chosen(self) -> np.ndarray:
-        """Return the numbers of pieces from all over the text, to fit weights to."""
-        return np.unique(np.linspace(0, len(self.pieces) - 1, MOST_PIECES).astype(int))
-
     def _left_out(self) -> Iterator[tuple[int, chains.Counts, np.ndarray]]:
         """Yield chosen pieces with the counts of others and the places (n,) to fit weights to."""
-        chosen = self._chosen()
-        total = sum(len(self.pieces[number]) - 1 for number in chosen)
+        total = sum(len(self.pieces[number]) - 1 for number in self.chosen)
         num_places = min(self.num_places, MOST_BYTES // (8 * FEATURES * len(self.model.characters)))
         generator = np.random.default_rng(derive_key(self.seed, "mixture") % 2**63)
-        groups = np.unique(self.groups[chosen])
+        groups = np.unique(self.groups[self.chosen])
         for fold in (groups[first::FOLDS] for first in range(min(FOLDS, len(groups)))):
             others = np.flatnonzero(~np.isin(self.groups, fold))
             known = self._count([self.pieces[number] for number in others], self.owners[others])
-            for number in chosen[np.isin(self.groups[chosen], fold)]:
+            for number in self.chosen[np.isin(self.groups[self.chosen], fold)]:
                 size = len(self.pieces[number]) - 1
                 yield number, known, np.sort(generator.permutation(size)[: max(1, num_places * size // total)])
 
@@ -231,17 +228,17 @@ class Mixer:
         return {number: values for part in parts for number, values in part.items()}
 
     def _own_predictions(self) -> dict[int, np.ndarray]:
-        chosen, groups = self._chosen(), np.unique(self.groups)
+        groups = np.unique(self.groups)
         found: dict[int, np.ndarray] = {}
         if self.learn is None:
-            return {number: predicted(self.model, self.pieces[number]) for number in chosen if ranks.is_main()}
+            return {number: predicted(self.model, self.pieces[number]) for number in self.chosen if ranks.is_main()}
         count = min(NETWORKS, len(groups))
         for first in range(ranks.rank(), count, ranks.world()):
             hidden = np.isin(self.groups, groups[first::count])
             network = _untrained(self.untrained).to(self.model.output.weight.device)
             said = f"learning without a part of the text, to fit the mixture ({first + 1} of {count})"
             self.learn(network, [self.pieces[number][1:-1] for number in np.flatnonzero(~hidden)], said)
-            found |= {number: predicted(network, self.pieces[number]) for number in chosen[hidden[chosen]]}
+            found |= {number: predicted(network, self.pieces[number]) for number in self.chosen[hidden[self.chosen]]}
         return found
 
 

@@ -71,7 +71,7 @@ def answered(
         headings[-1] += f", {gain.by('points', 'more', 'fewer')} than by TF-IDF alone"
         outcome = outcome if saved else gain.outcome
     if (new := evaluations[0].summary.get("new_text")) and round(100 * new["share"]) < 100:
-        headings.append(f"{100 * (1 - new['share']):.0f} % of the held-out text stands in other plans as well")
+        headings.append(f"{100 * (1 - new['share']):.0f} % of the held-out text also stands in the text learnt from")
     if files := facts.get("files"):
         masked = ", ".join(f"{count:,} x {kind}" for kind, count in facts["masked"].items()) or "nothing"
         kept = sum(each["kept"] for each in files.values())

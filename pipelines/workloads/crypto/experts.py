@@ -229,8 +229,7 @@ def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> int:
             "value": np.where(inner, 0, each["value"]),
         }
         for name, column in table.items():
-            held = getattr(trees, name)
-            held[number, : len(each)] = torch.from_numpy(column.astype(np.float64)).to(held.dtype)
+            getattr(trees, name)[number, : len(each)] = torch.from_numpy(column)
     return best
 
 

@@ -82,9 +82,9 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
     recalibration, (validation, test) = _recalibrated(config, coin, place.fold, logits)
     rivals, all_moves, volatility = _rivals(config, place.model, coin, place.fold)
     ends = np.concatenate([coin.folds[place.fold][part] for part in PARTS])
-    returns = np.diff(np.log(coin.candles.close), prepend=np.log(coin.candles.close[0]))
+    series = (coin.candles, *coin.candles.context.values())
+    returns, *theirs = (np.diff(np.log(each.close), prepend=np.log(each.close[0])) for each in series)
     columns = np.column_stack([coin.features, coin.candles.volume])[ends]
-    theirs = [np.diff(np.log(each.close), prepend=np.log(each.close[0])) for each in coin.candles.context.values()]
     rows, probabilities = strategy.traded(validation.probabilities, validation.ends, config.data.horizon)
     choice, tried = strategy.choose_threshold(probabilities, strategy.market(config, coin, rows))
     rows, probabilities = strategy.traded(test.probabilities, test.ends, config.data.horizon)
@@ -114,8 +114,8 @@ def _rivals(
     """Return the test probabilities of simple models with the inputs that the model has; all moves; the volatility.
 
     "window" are the features of the last row, the returns of the window, the context's among them, and the sizes of
-    every fourth. The location-scale
-    model is the linear expert of a model of this coin alone, which saw what the rivals see, else fitted.
+    every fourth. The location-scale model is the linear expert of a model of this coin alone, which saw what the rivals
+    see, else fitted.
     """
     shell = PooledExperts(PooledExpertsConfig(**vars(description(config, [coin], fold))))
     parts = {part: pooled([coin], fold, part, shell.stretch) for part in PARTS}

@@ -48,7 +48,8 @@ def sections(config: Config, models: Mapping[str, nn.Module], evaluations: Seque
         {"without a model": name, "why": run.member(name).outcome().get("reason", why)}
         for name, why in summary["failed"].items()
     ]
-    verdict += _gains(summary, pages) + _statistics(summary, pages)
+    compared = {page["symbol"]: _compared(page) for page in pages}
+    verdict += _gains(summary, compared) + _statistics(summary, compared)
     verdict += table(untrained, "members without a model") if untrained else Markup("")
     return [(summary["headline"], verdict), ("Coin by coin", Markup("\n").join(_coin(page, logged) for page in pages))]
 
@@ -59,25 +60,22 @@ def _compared(page: Page) -> Comparison:
     return Comparison({}, {"predictor": row["against"]}, row["gain"], interval(row))
 
 
-def _gains(summary: Row, pages: Sequence[Page]) -> Markup:
+def _gains(summary: Row, compared: Mapping[str, Comparison]) -> Markup:
     """Plot the log loss gained on the strongest simple model of each coin."""
-    gain, spread = "nats gained", f"{100 * summary['interval_confidence']:.3g} %"
-    compared = {page["symbol"]: _compared(page) for page in pages}
+    gain, spread = "nats gained on the best rival", f"{100 * summary['interval_confidence']:.3g} %"
     drawn = {name: {"coin": name, gain: each.gain, spread: each.interval} for name, each in compared.items()}
     rows, clear = list(drawn.values()), [row for name, row in drawn.items() if compared[name].outcome != EVEN]
-    return comparison(rows, clear, gain, spread, "above 0 beats every rival")
+    return comparison(rows, clear, gain, spread, "above 0 wins")
 
 
-def _statistics(summary: Row, pages: Sequence[Page]) -> Markup:
+def _statistics(summary: Row, rows: Mapping[str, Comparison]) -> Markup:
     """Return in sentences what the likelihoods say."""
-    rows = {page["symbol"]: _compared(page) for page in pages}
     coins = {each: [name for name, row in rows.items() if row.outcome == each] for each in (BETTER, EVEN, WORSE)}
     rivals = Counter(row.rival["predictor"] for row in rows.values()).most_common()
     by_gain = sorted(rows, key=lambda name: rows[name].gain)
     ends = {name: rows[name] for name in (by_gain[0], by_gain[-1])}
-    better, even, worse = len(coins[BETTER]), _listed(coins[EVEN]), _listed(coins[WORSE])
-    words = {"better": better, "even": even, "worse": worse, "rivals": rivals, "ends": ends}
-    return beside(__file__, "statistics.html", summary=summary, **words)
+    words = {"better": len(coins[BETTER]), "even": _listed(coins[EVEN]), "worse": _listed(coins[WORSE])}
+    return beside(__file__, "statistics.html", summary=summary, rivals=rivals, ends=ends, **words)
 
 
 def _listed(names: Sequence[str]) -> str:

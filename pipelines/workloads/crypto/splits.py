@@ -99,10 +99,8 @@ class Scaler(NamedTuple):
     @classmethod
     def fit(cls, features: np.ndarray, ends: np.ndarray, lookback: int) -> "Scaler":
         """Fit on the rows of `features` (N, F) in windows that end at `ends`, counting each row once."""
-        edges = np.zeros(len(features) + 1, np.int64)
-        np.add.at(edges, np.asarray(ends) - lookback + 1, 1)
-        np.add.at(edges, np.asarray(ends) + 1, -1)
-        rows = features[np.cumsum(edges)[:-1] > 0]
+        begin, end = (np.bincount(ends + step, minlength=len(features) + 1) for step in (1 - lookback, 1))
+        rows = features[np.cumsum(begin - end)[:-1] > 0]
         constant = rows.max(0) == rows.min(0)
         mean, std = rows.mean(0, dtype=np.float64), rows.std(0, dtype=np.float64)
         return cls(np.where(constant, rows[0], mean), np.where(constant, 1.0, std))

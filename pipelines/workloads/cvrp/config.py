@@ -163,18 +163,12 @@ class EvaluationSettings(SearchSettings, defaults={"augment": True}):
     )
     reference_instances: int = Field(100, ge=1, description="first instances, which these solvers solve, for the gaps")
 
-    @field_validator("reference", mode="before")
+    @field_validator("reference", "reference_seconds", mode="before")
     @classmethod
-    def _known(cls, given: object) -> object:
-        """Leave out solvers of older runs that are no more."""
-        return [name for name in given if name not in OUTLIVED] if isinstance(given, list | tuple) else given
-
-    @field_validator("reference_seconds", mode="before")
-    @classmethod
-    def _some(cls, given: object) -> object:
-        """Accept a single number as a list, and drop zeros."""
+    def _listed(cls, given: object) -> object:
+        """Accept a single number as a list; drop zeros, and solvers of older runs that are no more."""
         given = [given] if isinstance(given, int | float) else given
-        return [seconds for seconds in given if seconds != 0] if isinstance(given, list | tuple) else given
+        return [each for each in given if each not in (0, *OUTLIVED)] if isinstance(given, list | tuple) else given
 
 
 class Config(BaseConfig):

@@ -11,7 +11,7 @@ from torch import nn
 
 from pipelines.engine.workload import Evaluation, Sections
 from pipelines.report.markup import beside, shown
-from pipelines.report.plots import PANEL, panels, svg
+from pipelines.report.plots import PANEL, panel, panels, svg
 from pipelines.report.verdict import Comparison, Row, at_cost, compare, divide, interval_of
 from pipelines.run.folder import Run
 from pipelines.workloads.cvrp.config import Config
@@ -59,14 +59,11 @@ def _against(own: Row, rival: Row) -> Comparison:
 
 def _cost_against_time(table: Sequence[Row]) -> Markup:
     """Plot every method's mean gap over its time per instance."""
-    figure = Figure(figsize=(PANEL[0], PANEL[1] + 0.18 * len(table)), layout="constrained")
-    axis = figure.subplots()
+    figure, axis = panel("milliseconds of CPU time per instance,\nof all threads together", NAME)
+    figure.set(figheight=PANEL[1] + 0.18 * len(table), layout_engine="constrained")
     for row in table:
         axis.plot(row[COST], row[GAP], "o", label=row["method"])
     axis.set(xscale="log", yscale="log" if all(row[GAP] > 0 for row in table) else "linear")
-    axis.set_xlabel("milliseconds of CPU time per instance,\nof all threads together", fontsize=8)
-    axis.set_ylabel(NAME, fontsize=8)
-    axis.tick_params(labelsize=8)
     axis.grid(alpha=0.5)
     figure.legend(fontsize=8, loc="outside lower left", frameon=False)
     figures = "; ".join(f"{row['method']}: {shown(row[GAP])} in {row[COST]:.3g} ms" for row in table)

@@ -15,14 +15,13 @@ from pipelines.engine.workload import Evaluation, Sections
 from pipelines.report.markup import beside
 from pipelines.report.plots import panel, panels, reliability, svg
 from pipelines.report.tables import matrix, table
-from pipelines.report.verdict import BETTER, EVEN, WORSE, Comparison, divide
+from pipelines.report.verdict import BETTER, EQUAL_COST, EVEN, WORSE, Comparison, divide
 from pipelines.run.folder import Run
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.data import CLASSES
 from pipelines.workloads.lmol.evaluation import COST, LEAD
 
 MEANS = {BETTER: "", EVEN: ", which may serve as well", WORSE: ", which would serve better"}
-UNEQUAL = 1.25  # times the other's cost, from which on a comparison says both
 
 
 def sections(config: Config, models: Mapping[str, nn.Module], evaluations: Sequence[Evaluation], run: Run) -> Sections:
@@ -64,9 +63,9 @@ def heading(found: Comparison, few: str = "") -> str:
     """Return the verdict and what it means, after what both cost, if that is unequal; or why there is none."""
     if few:
         return re.sub(", of which[^;]*", "", few).capitalize()
-    verdict = f"{found.heading}: {found.rival['predictor']}{MEANS[found.outcome]}"
+    verdict = f"{found.heading}: {found.rival['predictor']}{MEANS[found.outcome] * bool(found.interval)}"
     own, rival = found.own.get(COST), found.rival.get(COST)
-    if own and rival is not None and not 1 / UNEQUAL <= rival / own <= UNEQUAL:
+    if own and rival is not None and not 1 / EQUAL_COST <= rival / own <= EQUAL_COST:
         return f"At {own:.2g} ms for two new images against {rival:.2g}, {verdict[0].lower()}{verdict[1:]}"
     return verdict
 

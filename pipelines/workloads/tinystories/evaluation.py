@@ -24,7 +24,7 @@ from models.stories.tokens import END, UNKNOWN
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.config import Config
-from pipelines.workloads.tinystories.listening import Listener, row
+from pipelines.workloads.tinystories.story_quality import Listener, row
 from pipelines.workloads.tinystories.task import Windows, text_only, unseen
 
 WINDOWS_AT_ONCE = 16

@@ -71,10 +71,7 @@ def tell(rng: random.Random) -> str:
     beats = [lists["openings"], lists["pastimes"], *plot.beats, lists["afterwards"], lists["endings"]]
     spoken = [text for beat in beats if (text := phrase(rng, world, rng.choice(beat)))]
     new_paragraph = rng.choice((0.0, 0.0, 0.2, 0.45))  # the chance that a beat begins one
-    story = spoken[0]
-    for text in spoken[1:]:
-        story += ("\n" if rng.random() < new_paragraph else " ") + text
-    return story
+    return spoken[0] + "".join(("\n" if rng.random() < new_paragraph else " ") + text for text in spoken[1:])
 
 
 def cast(rng: random.Random, plot: Plot) -> World:

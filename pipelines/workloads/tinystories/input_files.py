@@ -9,5 +9,6 @@ INPUTS = Inputs(
     read=lambda paths: each_file(paths, [".txt"], lambda path: lines_of(path, prompt)),
     line=prompt,
     served={"length": 1000},
+    about=lambda models: {"prompt": models[0].beginning},
     at_once=lambda settings: 4 if settings.arithmetic == "integer" else 64,  # in integers one after the other
 )

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.workers import in_order
 from models.stories.tokens import SPECIAL_TOKENS
 
@@ -107,11 +107,9 @@ def _stretches(path: Path, whole: bool) -> list[tuple[Path, int, int, re.Pattern
 
     Each is the file, where the stretch starts and ends, and what separates the blocks.
     """
-    try:
-        with FileIO(path) as file:
-            text = _mapped(file)
-    except OSError as error:
-        raise UserError(f"cannot read data.source={path}: {error.strerror}; give a file that can be read") from error
+    unreadable = as_user_error(f"cannot read data.source={path}: ", "; give a file that can be read", OSError)
+    with unreadable, FileIO(path) as file:
+        text = _mapped(file)
     between, end = SEPARATORS[0][0] if whole else separator(text), len(text)
     cuts = [len(codecs.BOM_UTF8) if text[: len(codecs.BOM_UTF8)] == codecs.BOM_UTF8 else 0]
     while end - cuts[-1] > STRETCH:

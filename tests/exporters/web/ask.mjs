@@ -13,11 +13,15 @@ const { openModel, unpacked, proof, chipTalk } = vm.runInContext(`${script}\n({ 
 const bytes = await unpacked(files);
 const backend = await openModel(config, bytes);
 
-// What the emulated chip prints when it is booted, and answers to lines.
+// What the emulated chip prints when it is booted, and answers to lines; last the error that ends it, if one does.
 backend.talk = (lines) => {
   const said = [""], chip = new chipTalk.Chip(chipTalk.flashed(bytes), (byte) => said.push(said.pop() + String.fromCharCode(byte)));
   while (said.length <= lines.length || !said.at(-1).endsWith("\n> ")) {
-    chip.run(20000);
+    try {
+      chip.run(20000);
+    } catch (error) {
+      return [...said, error.message];
+    }
     if (said.length <= lines.length && said.at(-1).endsWith("\n> ")) chip.type(lines[said.push("") - 2]);
   }
   return said;

@@ -68,6 +68,11 @@ def test_the_emulated_chip_tells_the_story_of_the_kernel(answers):
     assert next(model.predict([{"prompt": prompt}], arithmetic="integer", **settings))["text"] == answer["text"]
 
 
+def test_the_emulated_chip_says_where_it_ends(answers):
+    _, (talk,) = answers("tinystories", ["talk", ["/tokens 5", "/bootsel", "The cat"]])
+    assert talk[-1] == "the boot ROM, which /bootsel leads to, is not emulated; boot the chip again"
+
+
 def test_a_prompt_that_is_too_long_is_an_error_in_its_answer(answers):
     _, (answer,) = answers("tinystories", ["predict", {"prompt": "x" * 5000}, {}])
     assert answer == {"error": "the prompt has 5000 bytes; give at most 4000"}

@@ -42,6 +42,16 @@ def test_a_page_carries_all_that_it_needs(workload, tmp_path, capsys):
     ]
 
 
+def test_a_page_of_stories_begins_in_the_language_of_its_model(tmp_path):
+    run = run_of("tinystories", tmp_path)
+    (run / "config.yaml").write_text("evaluation: {prompts: ['']}")
+    model = io.load(run / "model/best")
+    model.beginning = "Es war einmal"
+    assert packing.pack(model, run).about["prompt"] == "Es war einmal"
+    (run / "config.yaml").write_text("evaluation: {prompts: [A prompt]}")
+    assert packing.pack(model, run).about["prompt"] == "A prompt"
+
+
 def test_two_pages_of_a_model_are_equal_and_the_report_links_to_its_own(tmp_path):
     run = run_of("cvrp", tmp_path)
     exporters.export("web", run, "best", tmp_path / "elsewhere")

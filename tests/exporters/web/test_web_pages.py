@@ -83,7 +83,9 @@ def test_the_page_of_stories_opens_with_one_tells_a_new_one_at_each_enter_and_re
 
 
 def test_the_firmware_itself_boots_in_the_page_of_stories(found):
-    assert "Tiny transformer: vocabulary 32" in found["tinystories"]["played"]["chip"]
+    played = found["tinystories"]["played"]
+    assert "Tiny transformer: vocabulary 32" in played["chip"]
+    assert played["typed"] == MODELS["tinystories"]().beginning
 
 
 def test_suggestions_are_taken_by_tab_and_closed_by_escape(found):

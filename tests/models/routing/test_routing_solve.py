@@ -83,9 +83,9 @@ def test_solve_knows_trivial_problems():
     [
         (([[0, 0], [1, 1]], [0, 1, 1], 5), "demands must have 1 rows"),
         (([[0, 0, 0], [1, 1, 1]], [0, 1], 5), "depot: "),
-        (([], [], 5), "locs and demand must be numbers, those of the depot first: "),
-        (([[0, 0], [1]], [0, 1], 5), "locs and demand must be numbers, those of the depot first: "),
-        (([["a", "b"]], [0], 5), "locs and demand must be numbers, those of the depot first: "),
+        (([], [], 5), "locs and demand must be numbers, the depot first: "),
+        (([[0, 0], [1]], [0, 1], 5), "locs and demand must be numbers, the depot first: "),
+        (([["a", "b"]], [0], 5), "locs and demand must be numbers, the depot first: "),
         (([[0, 0], [1, float("nan")]], [0, 1], 5), "customers: Input should be"),
         (([[0, 0], [1, 1]], [2, 1], 5), r"demand\[0\] is 2; it is the depot's and must be 0"),
         (([[0, 0], [1, 1]], [0, 1.5], 5), "demands: Input should be a valid integer"),

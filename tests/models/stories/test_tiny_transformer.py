@@ -73,6 +73,23 @@ def test_prompts_keep_their_capitals_where_the_stories_had_some():
     assert model.encoded("The") != model.encoded("the")
 
 
+def test_a_page_begins_with_the_first_words_of_the_likeliest_story(monkeypatch):
+    tokenizer = train_tokenizer(["es war einmal ein bär."], 40)
+    model = make(vocabulary=tokenizer.get_vocab_size(), tokenizer=json.loads(tokenizer.to_str()))
+    (told,) = model.predict([{"prompt": ""}], length=16, temperature=0)
+    assert model.beginning == " ".join(told["text"].split()[:4]).rstrip(".,!?")
+    cut = "从前有一个小女孩"  # the 16th token may be a part of a character
+    for text, begun in (
+        (" es war einmal ein. bär", "es war einmal ein"),
+        ("war", "war"),
+        ("", ""),
+        (f"{cut}\ufffd", cut),
+    ):
+        del model.beginning
+        monkeypatch.setattr(model, "predict", lambda given, text=text, **_: iter([{"text": text}]))
+        assert model.beginning == begun
+
+
 def test_a_stop_of_capitals_ends_stories_that_have_none():
     tokenizer = train_tokenizer(["the cat sat on the mat.", "a dog met a frog!"], 40)
     model = make(vocabulary=tokenizer.get_vocab_size(), tokenizer=json.loads(tokenizer.to_str()))

@@ -89,6 +89,11 @@ def test_what_a_model_came_from_is_written_down(trained):
     assert len(provenance["commit"]) == 40
     assert provenance["devices"]
     assert provenance["versions"]["torch"]
+    known = json.loads((run / "provenance.json").read_text())["data"]
+    # By these an export states whose data they are.
+    learnt = {name: provenance["data"][name] for name in ("data", "source", "inputs")}
+    assert learnt == {name: known[name] for name in learnt}
+    assert any(path.startswith("market/") for path in learnt["inputs"])
     for config in (run / "config.yaml", run / "members/AUSDT/config.yaml"):
         assert "\nseed: 0\n" in "\n" + config.read_text()
     assert json.loads((run / "provenance.json").read_text())["data"]["coins"]["AUSDT"]["hash"]

@@ -17,6 +17,7 @@ from pipelines.workloads.crypto.untrained import load_base
 
 SMALL = {"symbols": ("AAAUSDT",), "simulated_candles": 3000, "lookback": 12, "signal": 1.0}
 TRAINING = {"steps": 6, "epochs": None, "batch_size": 4, "validation_steps": 2, "checkpoint_steps": 2, "ema": 0.5}
+TRAINING |= {"log_steps": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -42,6 +43,10 @@ def config_of(**words):
 def trained(config, folder, run, resume=False):
     accelerator = training.make_accelerator(config, run)
     return training.train(workloads.find("crypto"), config, folder, {}, run, accelerator, resume)
+
+
+def rates_of(run):
+    return [record["learning_rate"] for record in run.metrics() if "learning_rate" in record]
 
 
 def test_what_was_chosen_on_validation_holds_and_its_rows_are_learnt(prepared):
@@ -84,6 +89,10 @@ def test_the_fit_that_ships_is_put_in_place_after_kills_and_the_judged_one_is_as
             patch.setattr(training, name, fails)
             with pytest.raises(KeyboardInterrupt):
                 trained(config_of(), prepared, killed, resume=killed.started())
+        if name == "_ship":
+            rates = [rates_of(Run("crypto", "killed", within=within)) for within in ("", "again")]
+            assert len(rates[0]) == 6
+            assert rates[1] == rates[0][: progress.best_step]
     trained(config_of(), prepared, killed, resume=True)
     assert digests(killed.best.parent) == digests(whole.best.parent)
     assert not (killed.folder / "again").exists()

@@ -221,6 +221,10 @@ def test_problems_are_read_with_their_own_costs_and_the_others_refused_by_name()
     for parts in ({"windows": late}, {"open_routes": True}, {"fleet": (Vehicles(20, longest=9.0),)}):
         with pytest.raises(ValueError, match=r"windows, limits and open routes: it was trained on data\.problem=acvrp"):
             start_of(policy, Asked(replace(problem, **parts)), from_policy)
+    two = replace(problem, depots=2, fleet=(Vehicles(20), Vehicles(20, depot=1)), matrix=None)
+    for reads in (policy, plain):  # what such a problem has, not what others that are no plain CVRP would have
+        with pytest.raises(ValueError, match="not read several depots; give"):
+            start_of(reads, Asked(two), from_policy)
     few = replace(problem, fleet=(Vehicles(20, 7),), durations=np.arange(64.0).reshape(8, 8))
     check(few, start_of(policy, Asked(few), from_policy))  # times that limit nothing
     longer = replace(problem, rounding="round", matrix=problem.matrix * 10)

@@ -32,7 +32,8 @@ TINY = [
     "training.validation_steps=4",
     "training.checkpoint_steps=4",
 ]
-VLM = [*TINY, "model.kind=vlm", "model.layers=2", "model.heads=2"]
+CROPS = ["data.source=photos", "data.photos_crops=1"]  # a tenth of the images, each of which large models look at
+VLM = [*TINY, *CROPS, "model.kind=vlm", "model.layers=2", "model.heads=2"]
 
 
 def weights(run, which="last"):
@@ -133,7 +134,7 @@ def test_images_read_by_workers_end_in_the_same_bits_and_figures(trained):
 @pytest.mark.slow
 def test_a_siamese_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_exported(trained):
     base = towers.save_tower("dinov2", trained / "base")
-    words = [*TINY, "model.base=base"]
+    words = [*TINY, *CROPS, "model.base=base"]
     done = succeeded(stage(trained, "train.py", *words, "--name", "tower"))
     assert "trial steps: " in done.stdout
     assert "features of" in done.stdout
@@ -154,7 +155,7 @@ def test_a_siamese_over_the_tower_of_a_base_trains_resumes_and_is_evaluated_and_
 @pytest.mark.slow
 def test_a_tuned_tower_ends_in_the_same_bits_when_resumed_and_is_evaluated_and_exported(trained):
     towers.save_tower("vit", trained / "vit")
-    words = [*TINY, f"model.base={trained / 'vit'}", "model.tune=last", "evaluation.network_steps=4"]
+    words = [*TINY, *CROPS, f"model.base={trained / 'vit'}", "model.tune=last", "evaluation.network_steps=4"]
     done = succeeded(stage(trained, "train.py", *words, "--name", "tuned"))
     assert "trial steps: " in done.stdout
     train_in_two(trained, "tuned-resumed", words)
@@ -193,7 +194,8 @@ def test_a_stopped_and_resumed_vlm_ends_in_the_same_bits(trained, words):
 
 @pytest.mark.slow
 def test_a_vlm_of_both_questions_scores_by_levels_in_one_pass_and_tells_what_comparisons_give(trained):
-    words = [*VLM, "model.question=both", "model.attention=eager", "model.lora=true"]
+    digits = [word for word in VLM if word not in CROPS]  # whose levels are 0 to 9
+    words = [*digits, "model.question=both", "model.attention=eager", "model.lora=true"]
     succeeded(stage(trained, "train.py", *words, "--name", "both"))
     run = trained / "runs/lmol/both"
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]

@@ -3,8 +3,6 @@
 import errno
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -18,7 +16,8 @@ from models.images.vision_tower import Tower
 from pipelines.workloads.lmol import data, features, folds
 from pipelines.workloads.lmol.config import Config
 from pipelines.workloads.lmol.task import ComparisonTask
-from tests import towers
+from tests import forked, towers
+from tests.stages import ROOT
 from tests.workloads.lmol.brightness import map_items
 from tests.workloads.lmol.small import CPU
 
@@ -148,7 +147,6 @@ import sys
 from pathlib import Path
 import torch
 from tests.workloads.lmol import test_tower_features as these
-print("began", flush=True)
 found, _, _ = these.stored(these.of(Path(sys.argv[1])), Path(sys.argv[2]))
 print(found.double().sum().item())
 """
@@ -157,20 +155,22 @@ print(found.double().sum().item())
 @pytest.mark.slow
 def test_two_processes_at_once_and_one_that_is_killed_leave_whole_features(made, tmp_path):
     data.prepare(of(made), tmp_path / "whole")
-    command = [sys.executable, "-c", ALONE, str(made), str(tmp_path / "whole")]
+    command = ["-c", ALONE, str(made), str(tmp_path / "whole")]
 
     def start():
         threads = {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # on which the bits depend
-        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **threads})
+        return forked.Process(command, ROOT, {**os.environ, **threads})
 
-    killed = start()
-    killed.stdout.readline()
-    end = time.monotonic() + 60
+    killed, end = start(), time.monotonic() + 60
     while killed.poll() is None and time.monotonic() < end and not list(tmp_path.glob("*features-*")):
         time.sleep(0.002)
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.communicate()
-    printed = [each.communicate()[0] for each in [start(), start()]]
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    killed.output()  # which closes what it went to
+    both = [start(), start()]
+    ended = [(each.finish(), *each.output()) for each in both]
+    assert ended[0][0] == ended[1][0] == 0, ended
+    printed = [said for _, said, _ in ended]
     assert len(set(printed)) == 1
     found, at, _ = stored(of(made), tmp_path / "whole")
     assert printed[0].split()[-1] == str(found.double().sum().item())

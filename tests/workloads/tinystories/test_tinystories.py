@@ -4,6 +4,7 @@ import json
 import math
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ import torch
 from common.config import load
 from common.errors import UserError
 from models import io
-from pipelines import loading
+from pipelines import evaluate, loading, train
+from pipelines.run.folder import Run
 from pipelines.workloads.tinystories import WORKLOAD
 from tests import stages
 from tests.report.pages import checked
@@ -163,6 +165,40 @@ def test_a_book_can_be_trained_on_and_is_not_exchanged_unnoticed(tmp_path, monke
     book.write_text("Another text.")
     with pytest.raises(UserError, match=re.escape("book.txt has changed since")):
         loading.prepare("tinystories", WORKLOAD, config)
+
+
+@pytest.mark.parametrize(("stage", "words"), [(evaluate, []), (train, ["--resume"])])
+def test_data_prepared_anew_from_changed_files_neither_judge_a_run_nor_go_on_with_it(
+    stage, words, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (book := Path("book.txt")).write_text("".join(f"On day {i} the hen went {i * i} steps.\n" for i in range(900)))
+    run = Run("tinystories", "mine")
+    config = load(CONFIG, WORKLOAD.config, [*TINY[2:], f"data.source={book}", "model.vocabulary=80"])
+    folder, manifest = loading.prepare("tinystories", WORKLOAD, config)
+    run.begin(config, 1, manifest)
+    run.record({"step": 1})
+    book.write_text(book.read_text() + "At last the hen came to the sea.\n")
+    shutil.rmtree(folder)
+    monkeypatch.setattr(sys, "argv", ["stage.py", "--workload", "tinystories", "--name", "mine", *words])
+    with pytest.raises(UserError) as caught:
+        stage.main()
+    assert str(caught.value) == (
+        f"book.txt has changed since {run.folder} was trained; it may have seen the new test: "
+        f"bring the old files back and delete {folder}, or train another --name"
+    )
+    book.unlink()
+    shutil.rmtree(folder)
+    with pytest.raises(UserError, match=f"; or copy {folder} from where {run.folder} was trained$"):
+        stage.main()
+    book.write_text("".join(f"The hen went {i} steps.\n" for i in range(900)))
+    run.metrics_file.unlink()  # of a run that has learnt nothing, a first try for instance
+    assert loading.prepare("tinystories", WORKLOAD, config, run)[0] == folder
+    book.unlink()
+    shutil.rmtree(folder)
+    run.provenance_file.unlink()
+    with pytest.raises(UserError, match=r"or leave data\.source out for the embedded stories$"):
+        stage.main()
 
 
 @pytest.mark.parametrize(

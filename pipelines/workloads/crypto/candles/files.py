@@ -138,17 +138,13 @@ def _table(path: Path, symbol: str, growing: bool = False) -> tuple["pd.DataFram
     readers = {".csv": _csv, ".json": _json, ".gz": _json, ".parquet": _arrow, ".feather": _arrow, ".zip": _zipped}
     if path.suffix.lower() not in readers:
         raise UserError(f"{path}: {symbol}: {path.suffix} files cannot be read; give {', '.join(SUFFIXES)}")
-    try:
+    with as_user_error(f"{path}: {symbol}: ", of=UserError), as_user_error("cannot be read: ", of=OSError):
         if not path.stat().st_size:
             raise UserError("the file is empty; download it again")
         if growing and path.suffix.lower() == ".csv":
             text = path.read_bytes()
             return _csv(io.BytesIO(text[: max(text.rfind(b"\n"), text.rfind(b"\r")) + 1] or b"\n"))
         return readers[path.suffix.lower()](path)
-    except OSError as error:
-        raise UserError(f"{path}: {symbol}: cannot be read: {error.strerror or error}") from error
-    except UserError as error:
-        raise UserError(f"{path}: {symbol}: {error}") from error
 
 
 def _zipped(path: Path) -> tuple["pd.DataFrame", int]:
@@ -225,11 +221,9 @@ def _beginning(file: IO[bytes]) -> tuple[int, str]:
 def _json(path: Path) -> tuple["pd.DataFrame", int]:
     import pandas as pd
 
-    try:
-        with path.open("rb") as file, gzip.open(file) if path.suffix.lower() == ".gz" else file as unpacked:
-            rows = json.loads(_limited(unpacked).decode("utf-8-sig"))
-    except (ValueError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise UserError(f"this is not JSON: {error}") from error
+    bad = as_user_error("this is not JSON: ", "", (ValueError, RecursionError, EOFError, zlib.error, gzip.BadGzipFile))
+    with bad, path.open("rb") as file, gzip.open(file) if path.suffix.lower() == ".gz" else file as unpacked:
+        rows = json.loads(_limited(unpacked).decode("utf-8-sig"))
     width, wanted = len(VALUES) + 1, "[time, open, high, low, close, volume]"
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
         table = pd.DataFrame(rows, dtype=object)

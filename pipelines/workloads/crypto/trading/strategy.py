@@ -11,7 +11,6 @@ from pipelines.workloads.crypto.data import Coin
 from pipelines.workloads.crypto.trading import backtest
 
 THRESHOLDS = tuple(round(0.35 + 0.05 * i, 2) for i in range(12))  # 0.35 to 0.90; 1/3 excludes little among 3 classes
-
 FUNDED = 8 * 3_600_000  # ms from one payment of funding to the next, at 0, 8 and 16 h UTC
 
 

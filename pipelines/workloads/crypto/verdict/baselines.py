@@ -58,8 +58,7 @@ def rolling_priors(
 
     `labels` (N,) are a coin's, below 0 where there is none; that of a row is known `horizon` rows later.
     """
-    total = np.zeros((len(labels) + 1, NUM_CLASSES))
-    total[1:] = np.cumsum(labels[:, None] == np.arange(NUM_CLASSES), axis=0)
+    total = np.cumsum(np.pad(labels[:, None] == np.arange(NUM_CLASSES), [(1, 0), (0, 0)]), axis=0)
     end = np.maximum(rows - horizon + 1, 0)
     counts = [total[end] - total[np.maximum(end - round(days * candles_per_day), 0)] for days in SPANS]
     found = np.stack(counts, 1) + IMAGINED * prior

@@ -105,9 +105,7 @@ def judge(
     bases = [name for name in BASES if name in predictors]
     base = min(bases, key=lambda name: log_losses(predictors[name], labels).mean())
     differences = {
-        name: block_bootstrap(
-            probabilities, predictors[name], labels, horizon, resamples=resamples, confidence=confidence, seed=seed
-        )
+        name: block_bootstrap(probabilities, predictors[name], labels, horizon, resamples, confidence, seed)
         for name in {base, rival}
     }
     p = p_value(np.diff(np.log(np.maximum(equity, 1e-9))), max(horizon, ACCOUNT_BLOCK // 3))  # of growth per candle

@@ -108,6 +108,4 @@ def holm(p_values: Sequence[float], family: int = 0) -> np.ndarray:
     given = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(given, kind="stable")
     adjusted = np.maximum.accumulate(given[order] * (max(family, len(given)) - np.arange(len(given))))
-    result = np.empty(len(given))
-    result[order] = np.minimum(adjusted, 1.0)
-    return result
+    return np.asarray(np.minimum(adjusted, 1.0)[order.argsort()])

@@ -164,15 +164,15 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
         confidence=confidence,
         seed=settings.seed,
     )
-    metrics = classification.metrics(probabilities, labels, priors)
     traded = performance.metrics(result, per_day)
     delayed = backtest.run(signal=np.concatenate([[0], signals[:-1]]), **market)
     traded["net_return_one_candle_later"] = float(delayed.equity[-1] - 1)
-    compared = {
-        "model": metrics,
-        judge.PRIOR: classification.metrics(priors, labels, priors),
-        **{name: classification.metrics(rows, labels, priors) for name, rows in baselines.items()},
-    }
+    compared = {"model": probabilities, judge.PRIOR: priors, **baselines}
+    figures = {name: classification.metrics(each, labels, priors) for name, each in compared.items()}
+    # The model, its baselines, and the two returns that need no predictor.
+    predictors = [{"predictor": name, **_picked(each, COMPARED)} for name, each in figures.items()]
+    predictors[0]["net_return"] = traded["net_return"]
+    predictors.append({"predictor": "buy-and-hold", "net_return": traded["buy_and_hold_return"]})
     return {
         "symbol": coin.candles.symbol,
         "timeframe": coin.facts["timeframe"],
@@ -184,20 +184,12 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
         "candles": hashlib.sha256(np.diff(np.log(market["close"])).round(6).tobytes()).hexdigest(),
         "comparisons": judged["comparisons"],
         "interval_confidence": confidence,
-        "figures": metrics,
-        "predictors": _predictors(compared, traded),
+        "figures": figures["model"],
+        "predictors": predictors,
         "backtest": traded,
         "folds": [_fold_entry(config, coin, fold, per_day) for fold in folds],
         "equity": performance.equity_curves(coin.candles.time[rows], result),
     }
-
-
-def _predictors(compared: Mapping[str, Metrics], traded: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return the table of the model (first), its baselines, and the two returns that need no predictor."""
-    table = [{"predictor": name, **_picked(metrics, COMPARED)} for name, metrics in compared.items()]
-    table[0]["net_return"] = traded["net_return"]
-    table.append({"predictor": "buy-and-hold", "net_return": traded["buy_and_hold_return"]})
-    return table
 
 
 def _picked(figures: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:

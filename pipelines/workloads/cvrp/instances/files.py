@@ -53,7 +53,7 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
     line, for anything missing, damaged or contradictory, and for problems beyond the CVRP.
     """
     found: dict[str, list[Problem]] = {}
-    try:
+    with as_user_error(f"{path}: cannot be read (", "); check the path and its permissions", OSError):
         for file in _instance_files(path):
             # Results are named after the stem: those of one file would overwrite the other's.
             if file.stem in found:
@@ -67,9 +67,6 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
             with as_user_error(f"{file}: "):
                 given = completed({**table.as_input(), **({} if capacity is None else {"capacity": capacity})})
             found[file.stem] = [problem_of(checked(RoutingInput, given, str(file)))]
-    except OSError as error:
-        why = error.strerror or error
-        raise UserError(f"{path}: cannot be read ({why}); check the path and its permissions") from error
     if rounding is not None:
         # A best known cost is of the usual rounding.
         found = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from common import sheets
-from common.errors import UserError
+from common.errors import UserError, as_user_error
 from common.foreign_text import other_encoding, printable
 from models.images.inputs import ENDINGS
 
@@ -169,9 +169,7 @@ def _first_row(table: Path) -> list[str]:
             return next((row for _, row in _cells(table)[0]), [])
         except UserError:
             return []  # a damaged one, which another table may lie beside
-    try:
-        with table.open(encoding=other_encoding(table) or "utf-8-sig", errors="replace") as file:
-            text = re.sub(r"\A\s*(?:sep=.*\s*)?", "", file.read(LONGEST_HEADER)).partition("\n")[0]
-    except OSError as error:
-        raise UserError(f"cannot read {table}: {error.strerror}") from error
+    unreadable = as_user_error(f"cannot read {table}: ", of=OSError)
+    with unreadable, table.open(encoding=other_encoding(table) or "utf-8-sig", errors="replace") as file:
+        text = re.sub(r"\A\s*(?:sep=.*\s*)?", "", file.read(LONGEST_HEADER)).partition("\n")[0]
     return next(csv.reader([text], delimiter=sheets.divider(text, " ")), [])

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 from models.stories.inputs import StorySettings
 from pipelines.workloads.tinystories.config import Config
 from pipelines.workloads.tinystories.evaluation import _listened
-from pipelines.workloads.tinystories.listening import Heard, Listener, row
+from pipelines.workloads.tinystories.story_quality import Heard, Listener, row
 from tests.models.tiny import make, trained_tokenizer
 
 TRAINING = (

@@ -8,6 +8,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
+from common.errors import as_user_error
 from models.images.comparator.interface import pixels
 from models.images.vision_tower import quietly
 from models.images.vlm_comparator.bases import LoadedBase
@@ -92,10 +93,8 @@ def inputs_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str) -> dic
     if base.ours:
         return {"input_ids": prompt_ids(base.network.config, prompt)}
     grey = torch.full((2, 1, config.size, config.size), 128, dtype=torch.uint8)
-    try:
+    with as_user_error(f"base {config.base}: its processor takes no two images with this prompt: "):
         return processed(base.processor, prompt, grey)
-    except ValueError as error:
-        raise ValueError(f"base {config.base}: its processor takes no two images with this prompt: {error}") from error
 
 
 def answers_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str, kind: str) -> list[int]:

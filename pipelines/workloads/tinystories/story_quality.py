@@ -58,10 +58,8 @@ class Listener:
     def beginning(self, story: str) -> str | None:
         """Return the first sentence of a story, or the first two, so that they name a hero; None if they do not."""
         sentences = SENTENCE_END.split(story)
-        for count in (1, 2):
-            if self._named(" ".join(sentences[:count]).lower()):
-                return " ".join(sentences[:count])
-        return None
+        begins = (" ".join(sentences[:count]) for count in (1, 2))
+        return next((begin for begin in begins if self._named(begin.lower())), None)
 
     def _named(self, part: str) -> list[str]:
         return [word for word in re.findall(r"\w+", part) if word in self.names]
