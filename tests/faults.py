@@ -112,8 +112,10 @@ class Faults:
             return None
         return found
 
-    def opened(self, file, mode="r", *arguments, **options):
-        opened = self.open(file, mode, *arguments, **options)
+    def opened(self, file, mode="r", buffering=-1, *arguments, **options):
+        if buffering > 1 and "b" in mode:  # what is gathered first is one change
+            return io.BufferedWriter(self.opened(file, mode, 0), buffering)
+        opened = self.open(file, mode, buffering, *arguments, **options)
         return Written(opened, self) if set(mode) & set("wxa+") and not isinstance(file, int) else opened
 
 

@@ -80,8 +80,8 @@ def _changed(manifest: Mapping[str, Plain], inputs: Callable[[], Sequence[Path]]
 
 
 def _manifest(folder: Path) -> dict[str, Plain]:
-    what, wrong = f"{folder / MANIFEST} is not the manifest of prepared data (", (ValueError, KeyError, TypeError)
-    with as_user_error(what, f"); delete {folder} to prepare it anew", wrong):
+    what = f"{folder / MANIFEST} is not the manifest of prepared data ("
+    with as_user_error(what, f"); delete {folder} to prepare it anew", (ValueError, KeyError, TypeError)):
         manifest = json.loads((folder / MANIFEST).read_bytes())
         missing = [name for name in manifest["sha256"] if not (folder / name).is_file()]
         if missing or (not manifest["sha256"] and len(list(folder.iterdir())) > 1):  # data may need no files
