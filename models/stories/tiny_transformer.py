@@ -52,7 +52,8 @@ class TinyTransformer(Network):
     def beginning(self) -> str:
         """The first four words of the likeliest story, up to a character that is cut: what pages begin with."""
         (told,) = self.predict([{"prompt": ""}], length=16, temperature=0)
-        return " ".join(str(told["text"]).partition("\ufffd")[0].split()[:4]).rstrip(".,!?")
+        text = " ".join(str(told["text"]).partition("\ufffd")[0].split()[:4]).rstrip(".,!?")
+        return text.capitalize() if self.lower_case else text
 
     def encoded(self, prompt: str) -> list[int]:
         """Return the tokens of a prompt."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 Decay = Annotated[float, Field(ge=0, lt=1)]
+Count = Annotated[int, Field(ge=1)]
 
 
 class Training(Section):
@@ -35,9 +36,7 @@ class Training(Section):
     epochs: float | None = Field(None, gt=0, description="passes over the training data; give this or steps")
     most_epochs: float | None = Field(None, gt=0, description="passes over the training data that end it before steps")
     batch_size: int = Field(64, ge=1, description="examples per update, over all processes")
-    micro_batch_size: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        "auto", description="examples of a forward pass; auto: what fits"
-    )
+    micro_batch_size: Count | Literal["auto"] = Field("auto", description="examples of a forward pass; auto: what fits")
     learning_rate: float = Field(1e-3, gt=0, description="peak learning rate, reached after the warm-up")
     optimizer: Annotated[str, Choice(OPTIMIZERS)] = Field("adamw", description="muon: for matrices, adamw for the rest")
     schedule: Annotated[str, Choice(SCHEDULES)] = Field("cosine", description="wsd: constant, linear in the last fifth")
