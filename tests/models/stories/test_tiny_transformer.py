@@ -77,17 +77,22 @@ def test_a_page_begins_with_the_first_words_of_the_likeliest_story(monkeypatch):
     tokenizer = train_tokenizer(["es war einmal ein bär."], 40)
     model = make(vocabulary=tokenizer.get_vocab_size(), tokenizer=json.loads(tokenizer.to_str()))
     (told,) = model.predict([{"prompt": ""}], length=16, temperature=0)
-    assert model.beginning == " ".join(told["text"].split()[:4]).rstrip(".,!?")
+    assert model.lower_case
+    assert model.beginning == " ".join(told["text"].split()[:4]).rstrip(".,!?").capitalize()
     cut = "从前有一个小女孩"  # the 16th token may be a part of a character
     for text, begun in (
-        (" es war einmal ein. bär", "es war einmal ein"),
-        ("war", "war"),
+        (" es war einmal ein. bär", "Es war einmal ein"),
+        ("war", "War"),
         ("", ""),
         (f"{cut}\ufffd", cut),
     ):
         del model.beginning
         monkeypatch.setattr(model, "predict", lambda given, text=text, **_: iter([{"text": text}]))
         assert model.beginning == begun
+    del model.beginning
+    model.lower_case = False  # of stories with capitals it is as the model has it
+    monkeypatch.setattr(model, "predict", lambda given, **_: iter([{"text": "“Wer da?” rief Ina"}]))
+    assert model.beginning == "“Wer da?” rief Ina"
 
 
 def test_a_stop_of_capitals_ends_stories_that_have_none():
