@@ -454,9 +454,9 @@ def test_a_given_name_before_a_client_that_is_named_like_a_person_stays_with_the
 @pytest.mark.parametrize("words", ["Call Ab ", "Ada Lovelace "])
 def test_runs_of_capitalised_words_take_time_by_their_length_only(words):
     spent = []
-    for times in (300, 1200):
+    for times in (100, 400):
         begin = time.process_time()
         clean(words * times, mask=True, names=True)
         spent.append(time.process_time() - begin)
-    assert within(spent[1], 6)
+    assert within(spent[1], 2)
     assert spent[1] < 8 * spent[0]
