@@ -4,7 +4,7 @@ import json
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -104,25 +104,35 @@ def map_glyphs(text: str) -> tuple[str, int]:
 def remove_headers_and_footers(text: str) -> tuple[str, int]:
     """Join the pages without the lines at their edges that recur or hold the page number; count those lines.
 
-    A line recurs if, apart from its numbers, it stands at the same edge of at least 3 pages and 30 % of all pages.
+    A line recurs if, apart from its numbers, it stands at the same edge of at least 3 pages and 30 % of all pages; or
+    of two pages, and begins or ends with the page number, as in "42 Chapter 5. Roles".
     """
     pages = [page.split("\n") for page in text.split("\f")]
-    full = [[number for number, line in enumerate(page) if line.strip()] for page in pages]
-    edges = [{*((n, "top") for n in page[:EDGE_LINES]), *((n, "bottom") for n in page[-EDGE_LINES:])} for page in full]
-    keys = Counter(key for page, edge in zip(pages, edges, strict=True) for key in {_key(page, *at) for at in edge})
+    edges: list[list[tuple[int, list[Hashable]]]] = []  # of each page, the lines and their keys
+    for number, page in enumerate(pages):
+        full = [line for line, content in enumerate(page) if content.strip()]
+        sides = (("top", full[:EDGE_LINES]), ("bottom", full[-EDGE_LINES:]))
+        edges.append([(line, _keys(page[line], side, number)) for side, lines in sides for line in lines])
+    counts = Counter(key for edge in edges for key in {key for _, keys in edge for key in keys})
     enough = max(FEWEST_PAGES, PAGE_SHARE * len(pages))
     kept, removed = [], 0
     for page, edge in zip(pages, edges, strict=True):
         gone = {line for line, _ in edge if len(pages) > 1 and PAGE_NUMBER.fullmatch(page[line].strip())}
-        gone |= {line for line, place in edge if keys[_key(page, line, place)] >= enough}
-        gone |= {number for number, line in enumerate(page) if PAGE_OF_PAGES.fullmatch(line)}
-        kept.append("\n".join(line for number, line in enumerate(page) if number not in gone).strip("\n"))
+        gone |= {line for line, (text, *_) in edge if counts[text] >= enough}
+        gone |= {
+            line for line, (text, *paged) in edge if counts[text] > 1 and any(counts[at] >= enough for at in paged)
+        }
+        gone |= {line for line, content in enumerate(page) if PAGE_OF_PAGES.fullmatch(content)}
+        kept.append("\n".join(content for line, content in enumerate(page) if line not in gone).strip("\n"))
         removed += len(gone)
     return "\n".join(kept), removed
 
 
-def _key(page: list[str], line: int, edge: str) -> tuple[str, str]:
-    return edge, re.sub(r"\s*\d+\s*", "#", page[line].strip())
+def _keys(line: str, side: str, page: int) -> list[Hashable]:
+    """Return a line's text without numbers, and by how much a number at its beginning or end exceeds the page."""
+    words = line.split()
+    ends = [(end, word) for end, word in enumerate((words[0], words[-1])) if re.fullmatch(r"\d{1,4}", word)]
+    return [(side, re.sub(r"\s*\d+\s*", "#", line.strip())), *((side, end, int(word) - page) for end, word in ends)]
 
 
 def remove_contents(text: str) -> tuple[str, int]:

@@ -98,6 +98,16 @@ def test_odd_and_even_pages_may_have_headers_of_their_own():
     assert remove_headers_and_footers(text)[0] == "\n".join(f"body {chr(97 + n) * 3}" for n in range(10))
 
 
+def test_a_chapters_running_title_beside_the_page_number_is_removed_and_chapters_that_count_as_pages_do_stay():
+    titles = [f"Chapter {n // 3}. {'abcdef'[n // 3] * 4}" for n in range(18)]  # each on 3 of 18 pages
+    lines = [f"{titles[n]} {n + 41}" if n % 2 else f"{n + 41} {titles[n]}" for n in range(18)]
+    bodies = [f"body {chr(97 + n) * 3}" for n in range(18)]
+    text = "\f".join(f"{line}\n{body}" for line, body in zip(lines, bodies, strict=True))
+    assert remove_headers_and_footers(text)[0].count("Chapter") == 6  # where a title stands alone on its side
+    chapters = "\f".join(f"{n} Part {chr(96 + n) * 3}\nbody {chr(96 + n)}" for n in range(1, 9))
+    assert remove_headers_and_footers(chapters) == (chapters.replace("\f", "\n"), 0)
+
+
 @pytest.mark.parametrize("number", ["Page 7", "page 7 of 9", "- 7 -", "7 / 9", "7 of 9", "p. 7"])
 def test_numbers_of_two_pages_are_known_by_their_form(number):
     text = f"first\n{number}\fsecond\n{number}"
