@@ -3,15 +3,15 @@
 import copy
 import os
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, TypeVar, Unpack
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import core_schema
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic_core import PydanticCustomError, core_schema
 
 from common.config import plain_yaml
 from common.config.mistakes import problems_of, quoted
@@ -49,6 +49,15 @@ class Section(BaseModel):
             cls.model_fields[name].default = value
         if defaults:
             cls.model_rebuild(force=True)
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def refuse_truth(cls, value: object, validate: Callable[[object], object]) -> object:
+        """Refuse true and false for numbers, which pydantic reads as 1 and 0."""
+        checked = validate(value)
+        if isinstance(value, bool) and type(checked) in (int, float):
+            raise PydanticCustomError("number_type", "Input should be a number")
+        return checked
 
 
 def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str = "", run: object = None) -> Config:

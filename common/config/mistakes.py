@@ -51,7 +51,7 @@ def _explain(cls: type[BaseModel], item: ErrorDetails) -> tuple[str, str, str]:
         message += f"; files of your own are given as {files[0]}={printable(str(given), 60)}"
     if item["type"] == "value_error":  # a rule across fields: its message names the keys and values itself
         return "", message, ""
-    if isinstance(given, bool):
+    if isinstance(given, bool) and item["type"] != "number_type":
         message += "; YAML reads a bare yes, no, on or off as true or false: quote it"
     return f"{key}: ", message, f" (given {quoted(given)})"
 

@@ -79,6 +79,7 @@ def test_the_resolved_config_reads_back_the_same(tmp_path):
         ("data: {customer: 20}", [], "did you mean 'data.customers'?"),
         ("", ["trainin.steps=3"], "did you mean 'training"),
         ("", ["zzz=3"], "zzz: unknown key; known keys: seed, training"),
+        ("", ["training.batch_size=yes"], "training.batch_size: Input should be a number (given True)"),
         ("", ["training.batch_size=big"], "training.batch_size: Input should be a valid integer"),
         ("", ["training.batch_size=big"], "(given 'big')"),
         ("", ["training.batch_size=-1"], "greater than or equal to 1 (given -1)"),
