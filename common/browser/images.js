@@ -130,7 +130,7 @@ function imagesPanel(place, backend, about) {
 
   place.append(
     element("p", { class: "note" }, digits
-      ? "Example: handwritten digits, ranked by a model that learnt only which of two is larger; bars are 95 % intervals."
+      ? "Example: handwritten digits, ranked by a model that learnt from others; bars are 95 % intervals."
       : `Drop up to ${MOST_IMAGES} images, and they are ranked by ${attributes.join(" or ")} in a table, with 95 % intervals.`),
     drop, element("div", { class: "row" },
       ...(attributes.length > 1 ? [labelled("ranked by", by)] : []),

@@ -17,8 +17,9 @@ from common.packages import neighbour
 from exporters import to_rp2040
 from exporters.onnx.cnn_lstm import random_candles
 from exporters.rp2040 import layout, settings
-from models.images.comparator import familiarity
+from models.images.comparator import familiarity, scorer
 from models.images.comparator.interface import Comparator
+from models.images.comparator.scorer import Scorer
 from models.images.comparator.siamese import Siamese
 from models.inputs import LONGEST_PROMPT
 from models.io import Model
@@ -249,14 +250,13 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
 
 
 def _images(model: Comparator, run: Path) -> Packed:
-    views = [each for each in model.views.values() if isinstance(each, Siamese)]
-    if not views or views[0].config.texture or views[0].config.base:
-        own = "over a base" if views and views[0].config.base else "of textures"
-        kind = f"a siamese comparator {own}" if views else "a comparator of this kind"
-        raise UserError(f"{kind} has no page; train one with model.kind=siamese, model.texture=false and no model.base")
+    views = [each for each in model.views.values() if isinstance(each, Siamese | Scorer)]
     config, names = views[0].config, list(model.views)
-    # Each attribute has a head of its own, and all have one encoder.
-    shared = dict.fromkeys(name for name in views[0].state_dict() if name.startswith("encoder."))
+    if config.texture or config.base:
+        kind = f"a {config.kind} {'over a base' if config.base else 'of textures'}"
+        raise UserError(f"{kind} has no page; train one with model.texture=false and no model.base")
+    # Attributes share the encoder, and scorers its last layer; what else answers for one is its own.
+    shared = dict.fromkeys(name for name in views[0].state_dict() if name.startswith(("encoder.", "head.")))
     heads = [_head(view, shared if number else {}) for number, view in enumerate(views)]
     return Packed(
         **{**PAGES["comparator"], "said": PAGES["comparator"]["said"].format(attribute=" or ".join(names))},
@@ -272,10 +272,13 @@ def _images(model: Comparator, run: Path) -> Packed:
     )
 
 
-def _head(model: Siamese, left_out: Mapping[str, None]) -> tuple[dict[str, object], bytes, list[dict[str, object]]]:
+def _head(
+    model: Siamese | Scorer, left_out: Mapping[str, None]
+) -> tuple[dict[str, object], bytes, list[dict[str, object]]]:
     """Return what the kernel is told of an attribute, its tensors but some, and what the kernel is asked of it."""
     config, images, references = model.config, model.example()["images"], model.reference_scores.tolist()
-    if references and not model.fitted.any():
+    scores = bool(references) or isinstance(model, Scorer)
+    if scores and not model.fitted.any():
         model.fit_scale()
     with torch.no_grad():
         # One pair with each order, as for `compare`.
@@ -286,9 +289,8 @@ def _head(model: Siamese, left_out: Mapping[str, None]) -> tuple[dict[str, objec
     shown, settings = [{"pixels": image.flatten().tolist()} for image in images], {"attribute": config.attribute}
     answer = {"first_is_higher": one, "second_is_higher": other, "tie": tie}
     expected = [_asked("predict", {"first": shown[0], "second": shown[1]}, settings, output=answer)]
-    if references:
-        scores, _ = model.score(images, BUDGET)
-        rows = sorted(enumerate(scores.tolist()), key=lambda row: -row[1])
+    if scores:
+        rows = sorted(enumerate(model.score(images, BUDGET)[0].tolist()), key=lambda row: -row[1])
         said = familiarity.notes(images, model.reference_images)
         ranking = [{"image": number, "score": score, **said[number]} for number, score in rows]
         expected.append(_asked("predict", {"images": shown}, settings, output={"ranking": ranking}))
@@ -300,6 +302,9 @@ def _head(model: Siamese, left_out: Mapping[str, None]) -> tuple[dict[str, objec
         "fitted": model.fitted.tolist(),
         "prior": model.prior.tolist(),
     }
+    if isinstance(model, Scorer):
+        bounds = scorer.LEAST_LOG_ERROR, scorer.MOST_LOG_ERROR
+        told |= {"place": model.place, "standard": model.standard, "log_errors": bounds}
     return told, _weights(model, {"reference_images": None, **left_out, **carried}), expected
 
 

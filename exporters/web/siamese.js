@@ -1,5 +1,5 @@
-// The siamese comparator (models/images/comparator/siamese.py), and scores from its answers by Davidson's model
-// (models/images/ranking.py), tempered by what is known beforehand (models/images/reliability.py).
+// The siamese comparator (models/images/comparator/siamese.py), scores from its answers by Davidson's model
+// (models/images/ranking.py), and the scorer (scorer.py), tempered by what is known beforehand (models/images/reliability.py).
 
 const FIRST = 0, SECOND = 1, SIMILAR = 2, START = 8, MORE = 4, TOLERANCE = 0.25, FINEST = 1e-3, Z95 = 1.959963984540054;
 
@@ -19,7 +19,7 @@ async function openModel(config, files) {
   };
 
   async function ranking(images, by) {
-    if (!by.count) throw new Unusable("this model has no references of known score; compare two images instead");
+    if (!by.scores) throw new Unusable("this model has no references of known score; compare two images instead");
     const rows = [], errors = [];
     for (const [number, image] of images.entries()) {
       const { encoded, note, error: wrong } = await seen(image, by).catch(error => ({ error }));
@@ -36,7 +36,7 @@ async function openModel(config, files) {
 
   async function comparison({ first, second }, by) {
     const [one, other] = [await seen(first, by), await seen(second, by)];
-    const [is_first, is_second, tie] = answers(by.tensors, one.encoded, other.encoded);
+    const [is_first, is_second, tie] = by.answer(one.encoded, other.encoded);
     return { first_is_higher: is_first, second_is_higher: is_second, tie, ...named(by), ...one.note, ...other.note };
   }
 
@@ -57,12 +57,13 @@ function view(config, tensors) {
   const count = config.references.length, known = config.references.map(units => units * config.unit);
   const rows = ({ data }) => known.map((_, i) => data.subarray(i * data.length / count, (i + 1) * data.length / count));
   const references = count ? rows(tensors.encoded_references) : [];  // by PyTorch
+  const answer = (one, other) => config.standard ? fromScores(tensors, ownScore(config, one), ownScore(config, other), config) : answers(tensors, one, other);
   const noted = config.note ? familiarity(config, rows(tensors.reference_levels)) : () => ({});
   const scored = encoded => {
-    const { score, error } = tempered(config, placed(config, known, i => answers(tensors, encoded, references[i])));
+    const { score, error } = tempered(config, config.standard ? ownScore(config, encoded) : placed(config, known, i => answer(encoded, references[i])));
     return { score, low: score - Z95 * error, high: score + Z95 * error };
   };
-  return { attribute: config.attribute, count, tensors, noted, scored };
+  return { attribute: config.attribute, scores: count || config.standard, answer, noted, scored };
 }
 
 // A function that returns a note on pixels (C, S, S) far from the mean levels of all references, as models/images/comparator/familiarity.py.
@@ -80,7 +81,7 @@ function familiarity({ channels, size, cells, note, farthest }, known) {
   };
 }
 
-// The encoding (D) of pixels (C, S, S) from 0 to 255.
+// The encoding of pixels (C, S, S) from 0 to 255.
 function encode(tensors, { channels, size, layers }, pixels) {
   let x = Float32Array.from(pixels, value => value / 255), side = size;
   for (let layer = 0; layer < layers; layer++) {
@@ -90,7 +91,20 @@ function encode(tensors, { channels, size, layers }, pixels) {
     x = groupNorm(x, channels, of(1, "weight"), of(1, "bias")).map(value => Math.max(value, 0));
   }
   const last = 3 * layers + 1;  // after the flattening
-  return linear(x, tensors[`encoder.${last}.weight`], tensors[`encoder.${last}.bias`]).map(value => Math.max(value, 0));
+  const seen = linear(x, tensors[`encoder.${last}.weight`], tensors[`encoder.${last}.bias`]).map(value => Math.max(value, 0));
+  return tensors["head.weight"] ? linear(seen, tensors["head.weight"], tensors["head.bias"]) : seen;
+}
+
+// A scorer's own score and its information, on the user's scale, from an encoding (2 A).
+function ownScore({ standard: [centre, spread], place, log_errors: [least, most] }, encoded) {
+  const log_error = Math.min(Math.max(encoded[2 * place + 1], least), most);
+  return { score: centre + spread * encoded[2 * place], information: Math.exp(-2 * log_error) / spread ** 2 };
+}
+
+// A scorer's probabilities that one image ranks higher, that the other does, and that they are similar.
+function fromScores(tensors, one, other, { standard: [, spread] }) {
+  const half = Math.exp(tensors.log_discrimination.data[0]) / 2 * (one.score - other.score) / spread;
+  return [...softmax([half, -half, tensors.tie.data[0]])];
 }
 
 // A convolution by 4 x 4 kernels with stride 2 and a border of zeros of width 1.

@@ -92,16 +92,19 @@ def images() -> io.Model:
     return model
 
 
-def both() -> io.Model:
+def both(kind: str = "siamese") -> io.Model:
     """A comparator of two attributes, of which the second has scores from 100 on."""
     torch.manual_seed(0)
+    references = 40 if kind == "siamese" else 0
     each = [
-        {"kind": "siamese", **SMALL, "size": 32, "references": 40, "attribute": name} for name in ("gloss", "shape")
+        {"kind": kind, **SMALL, "size": 32, "references": references, "attribute": name} for name in ("gloss", "shape")
     ]
     model = build({"attributes": each}).eval()
     for turn, view in enumerate(model.views.values()):
-        view.reference_images.copy_(pictures(40, size=32).roll(turn, 0))
-        view.reference_scores.copy_(torch.arange(40).roll(7 * turn) + 100 * turn)
+        view.prior.copy_(100 * turn + torch.arange(len(view.prior)) ** 1.5)
+        if references:
+            view.reference_images.copy_(pictures(40, size=32).roll(turn, 0))
+            view.reference_scores.copy_(torch.arange(40).roll(7 * turn) + 100 * turn)
         view.fit_scale()
     return model
 

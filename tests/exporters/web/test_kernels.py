@@ -212,8 +212,9 @@ def test_images_are_compared_and_scored_as_by_the_model(answers):
     assert list(compared.values())[:3] == pytest.approx(expected.tolist(), abs=LEAST)
 
 
-def test_a_page_of_several_attributes_answers_by_each(tmp_path):
-    model = both()
+@pytest.mark.parametrize("kind", ["siamese", "scorer"])
+def test_a_page_of_several_attributes_answers_by_each(kind, tmp_path):
+    model = both(kind)
     io.save(model, tmp_path / "lmol/both/model/best")
     exporters.export("web", tmp_path / "lmol/both", "best", None)
     squares = np.random.default_rng(0).integers(0, 256, (6, 1, 32, 32)).astype(np.uint8)

@@ -69,8 +69,7 @@ def test_two_pages_of_a_model_are_equal_and_the_report_links_to_its_own(tmp_path
     [
         ("cnn_lstm", "models of the family 'cnn_lstm' have no page; those of tiny_transformer, routing,"),
         ("dgt", "a routing policy of kind 'dgt' has no page; train one with model.kind=gt"),
-        ("texture", "a siamese comparator of textures has no page"),
-        ("scorer", "a comparator of this kind has no page"),
+        ("texture", "a siamese of textures has no page"),
     ],
 )
 def test_a_model_without_a_page_is_refused_by_name(name, said, tmp_path, capsys, monkeypatch):
@@ -83,7 +82,7 @@ def test_a_model_without_a_page_is_refused_by_name(name, said, tmp_path, capsys,
 def test_a_siamese_over_a_base_has_no_page(tmp_path):
     base = towers.save_tower("siglip", tmp_path / "base")
     io.save(build({"kind": "siamese", "size": 16, "width": 8, "base": base}), tmp_path / "run/model/best")
-    with pytest.raises(ValueError, match="a siamese comparator over a base has no page"):
+    with pytest.raises(ValueError, match="a siamese over a base has no page"):
         exporters.export("web", tmp_path / "run", "best", None)
 
 
