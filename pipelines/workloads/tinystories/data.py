@@ -86,15 +86,16 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
 
 
 def _parted(data: Data, files: Sequence[Path], found: Blocks) -> list[str]:
-    """Return a note where blank lines seem to part the paragraphs of stories, or nothing seems to part stories."""
+    """Return a note where stories are cut as a book is, or blank lines seem to part their paragraphs."""
     with files[0].open("rb") as file:
         begun, put = file.read(story_blocks.CHUNK), f"put a line {story_blocks.MARKER.decode()} between stories"
+    book = f"{data.source} is taken for a book and cut into passages"
     if story_blocks.separator(begun) is not story_blocks.SEPARATORS[-1][0]:
-        return []
+        few = 1 < len(found) < FEWEST_STORIES
+        return [f"{book}: {len(found)} stories are too few to hold some out, which takes {FEWEST_STORIES}"] * few
     if len(found) < FEWEST_STORIES:
         each = shlex.quote(data.source or "") + "/*.txt" * Path(data.source or "").is_dir()
-        book = f"{data.source} is taken for a book and cut into passages; if it is none, {put}"
-        return [f"{book} (where each line is a story: sed G {each} > stories.txt)"]
+        return [f"{book}; if it is none, {put} (where each line is a story: sed G {each} > stories.txt)"]
     parted = f"blank lines part {len(found):,} stories of {found.length.mean():.0f} characters on average"
     return [f"{parted}; if these are paragraphs, {put}"] * bool(found.length.mean() < SHORT)
 

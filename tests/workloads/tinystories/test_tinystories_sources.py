@@ -52,6 +52,14 @@ def test_a_story_a_line_is_a_book_and_said_to_be_one_with_what_to_type(tmp_path,
     assert set(both(tmp_path / "parted")) == set(told)
 
 
+def test_few_marked_stories_are_cut_as_a_book_is_and_said_to_be(tmp_path):
+    for number, said in ((19, "taken for a book and cut into passages: 19 stories are too few"), (20, "")):
+        path = written(tmp_path / f"{number}.txt", [f"{story} {story}" for story in STORIES[:number]])
+        note = data.prepare(config(path), tmp_path / str(number))["note"]
+        assert said in note
+        assert bool(note) == bool(said)
+
+
 def test_of_columns_that_differ_in_capitals_the_one_called_text_is_read(tmp_path):
     table = io.StringIO()
     csv.writer(table).writerows([["text", "Text"], *([story, "a title"] for story in STORIES)])
