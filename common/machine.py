@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4  # of malloc.h
 LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 PAGE = os.sysconf("SC_PAGE_SIZE")  # bytes
-GROUPS = Path("/sys/fs/cgroup")  # of Linux: limits on processes
+GROUPS, MEMBERSHIP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")  # of Linux: limits, and this process's groups
 _needed = 0  # largest resident bytes after a batch that began with all freed memory returned
 _returned = True  # whether the present batch did
 
@@ -31,12 +31,19 @@ def cores() -> int:
 
 
 def _quotas() -> Iterator[int]:
-    """Yield the limit on this container's CPU time, in cores, rounded up; its own group is the root of what it sees."""
-    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # control groups of two versions
-        with suppress(OSError, ValueError):  # "max" is no limit, nor is -1
-            quota, period = (int(word) for name in names for word in (GROUPS / name).read_text().split())
-            if quota > 0 and period > 0:
-                yield math.ceil(quota / period)
+    """Yield the limits on the CPU time of this process's control groups, in cores, rounded up.
+
+    A container sees its own group as the root; systemd and Slurm limit groups below that.
+    """
+    lines = MEMBERSHIP.read_text().splitlines() if MEMBERSHIP.exists() else []
+    own = [line.split(":", 2)[1:] for line in lines]  # kinds of limits, and the group's path
+    for root, names in (("", ("cpu.max",)), ("cpu", ("cpu.cfs_quota_us", "cpu.cfs_period_us"))):  # of two versions
+        group = next((GROUPS / root / path[1:] for kinds, path in own if root in kinds.split(",")), GROUPS / root)
+        for folder in (group, *group.parents):
+            with suppress(OSError, ValueError):  # "max" is no limit, nor is -1
+                quota, period = (int(word) for name in names for word in (folder / name).read_text().split())
+                if quota > 0 and period > 0:
+                    yield math.ceil(quota / period)
 
 
 def launched_on_one_thread() -> bool:

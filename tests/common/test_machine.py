@@ -64,16 +64,20 @@ def test_the_processes_of_a_launcher_share_the_cores(monkeypatch, processes, sha
         ({"cpu/cpu.cfs_quota_us": "200000", "cpu/cpu.cfs_period_us": "100000"}, 2),
         ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 6),
         ({"cpu.max": ""}, 6),
+        ({"job_7/step_0/cpu.max": "max 100000", "job_7/cpu.max": "300000 100000", "other/cpu.max": "100000 100000"}, 3),
+        ({"cpu/slice/cpu.cfs_quota_us": "200000", "cpu/slice/cpu.cfs_period_us": "100000"}, 2),
         ({}, 6),
     ],
 )
-def test_cores_are_no_more_than_a_container_has_time_for(monkeypatch, tmp_path, files, share):
+def test_cores_are_no_more_than_control_groups_have_time_for(monkeypatch, tmp_path, files, share):
     allow(monkeypatch, 6)
     monkeypatch.setattr(os, "cpu_count", lambda: 6)
     for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"{text}\n")
+    (tmp_path / "own").write_text("9:name=systemd:/x\n3:cpu,cpuacct:/slice/app:1\n0::/job_7/step_0\n")
     monkeypatch.setattr(machine, "GROUPS", tmp_path)
+    monkeypatch.setattr(machine, "MEMBERSHIP", tmp_path / "own")
     assert machine.cores() == share
     monkeypatch.setenv("GOMP_SPINCOUNT", "1000")
     monkeypatch.setenv("OMP_NUM_THREADS", "5")  # as typed
