@@ -27,15 +27,15 @@ CHAINS = tuple(itertools.starmap(range, itertools.pairwise((0, len(ORDERS), len(
 _SECTION_PLACES, _OWN_PLACES = (np.searchsorted(ORDERS, orders) for orders in (SECTION_ORDERS, OWN_ORDERS))
 WORD, LETTER, LINE_END, CLOSING = 1, 2, 4, 8  # bits of a token's classes
 LONGEST_HEADING = 80  # characters
-# What a count is lowered by: of 1, 2 and more. Those of characters hardly differ from text to text.
+# Discounts of counts of 1, 2 and more. Those of characters hardly differ from text to text.
 DISCOUNTS, OWN_DISCOUNTS = (0.88, 1.1, 1.3), (0.8, 1.0, 1.2)
 _LOWERED = np.diff(np.array([DISCOUNTS] * STORED + [OWN_DISCOUNTS] * len(OWN_ORDERS), np.float32), prepend=0).T
 TOTALS, KINDS = (1.5, 2.5, 4.5, 8.5, 20.5), (1.5, 2.5, 4.5)  # borders between states of a context
 _TOTALS, _KINDS = np.array(TOTALS), np.array(KINDS)
 STATES = 1 + (len(TOTALS) + 1) * (len(KINDS) + 1)  # 0: never seen
-REACH = 128  # tokens that contexts but for headings reach back, if words are no longer than in a language
+REACH = 128  # tokens that contexts, except headings, reach back, if words are as long as in a natural language
 FEW = 100_000  # rows that are sorted at once
-AT_ONCE = 4096  # powers of the hash are made in multiples of so many
+AT_ONCE = 4096  # powers of the hash are computed in multiples of this number
 TAGS = np.arange(1, CONTEXTS + 1, dtype=np.uint64) * np.uint64(0xD6E8FEB86659FD93)  # keep contexts of a kind apart
 _SHIFTS = tuple(np.uint64(places) for places in (30, 27, 31))
 _FACTORS = tuple(np.uint64(factor) for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -72,14 +72,14 @@ def hashes_of(tokens: np.ndarray) -> Hashes:
 
 def classes_of(texts: Sequence[str]) -> np.ndarray:
     """Return the classes (V,) of tokens by their texts."""
-    signs = [text if len(text) == 1 else "\0" for text in texts]  # what is no single character is of no class
+    signs = [text if len(text) == 1 else "\0" for text in texts]  # tokens of several characters have no class
     words = [WORD * (sign.isalnum() or sign in "'\u2019-") | LETTER * sign.isalpha() for sign in signs]
     ends = [LINE_END * (sign == "\n") | CLOSING * (sign in ".,;:|") for sign in signs]
     return np.array([word | end for word, end in zip(words, ends, strict=True)])
 
 
 def contexts(tokens: np.ndarray, classes: np.ndarray, document: int = 0) -> np.ndarray:
-    """Return keys (N, K) int64 of the contexts of each of `tokens` (N,) but the first, whose row says nothing.
+    """Return keys (N, K) int64 of the contexts of each of `tokens` (N,); the first row is meaningless.
 
     `classes` (V,) are those of all tokens, and `document` is the document's number.
     """
@@ -87,7 +87,7 @@ def contexts(tokens: np.ndarray, classes: np.ndarray, document: int = 0) -> np.n
 
 
 def parts(tokens: np.ndarray, classes: np.ndarray, first: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return parts of contexts as `keys_of` takes them, of the tokens from `first` on: pieces, words, words before."""
+    """Return the arguments of `keys_of` for the tokens from `first` on: pieces, words, words before."""
     piece, places = hashes_of(tokens), np.arange(first, len(tokens))
     word, before = words(tokens, classes, piece)
     return piece(np.maximum(places[:, None] - _ORDERS, 0), places[:, None]), word[first:], before[first:]
@@ -292,7 +292,7 @@ def layers(
 ) -> Layers:
     """Look up the contexts (N, K), or some `rows` of them, in the sum of the `known` counts.
 
-    With `chosen` (N, K), the pairs with `tokens` (N,) that count once predicted, later rows see earlier ones too.
+    `chosen` (N, K), if given, are the pairs with `tokens` (N,) that count once predicted: later rows see them too.
     """
     rows = np.arange(len(keys)) if rows is None else rows
     num, depth = len(rows), keys.shape[1]

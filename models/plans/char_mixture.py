@@ -23,7 +23,7 @@ from models.plans.outline import divide, last_heading
 from models.plans.readers import MixtureReader, Readings, single_thread
 from models.plans.suggester import SUGGESTED, Suggester, Suggestion
 
-JUDGED = 20  # characters of a clause that its likelihood is taken of
+JUDGED = 20  # first characters of a clause, which give its likelihood
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,11 @@ class CharMixture(CharLSTM):
         self.register_buffer("by_state", torch.zeros(2, FEATURES, chains.STATES))
         self.common[:, 0] = 1  # the LSTM alone, until the weights are fitted
         self.classes = chains.classes_of(self.characters.texts)
-        # Equal on all processes, so that there is nothing to send with every step.
+        # Equal on all processes, so nothing has to be sent with every step.
         self._ddp_params_and_buffers_to_ignore = [name for name, _ in self.named_buffers()]
 
     def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return whole numbers stored in fewer bytes, and weights in half precision, as they are computed with."""
+        """Return stored tensors in the dtypes of computation: whole numbers had fewer bytes, weights half precision."""
         half = {name: tensor.float() for name, tensor in tensors.items() if tensor.dtype == torch.float16}
         whole = {name: each.dtype for name, each in self.named_buffers() if not each.is_floating_point()}
         narrow = {
@@ -143,7 +143,7 @@ class CharMixture(CharLSTM):
         return [self.common, self.by_length, self.by_lengths, self.by_state]
 
     def tables(self, which: int) -> list[np.ndarray]:
-        """Return one set of weights, as `mixture` takes it."""
+        """Return one set of weights, the `tables` of `mixture`."""
         return [table[which].cpu().numpy() for table in self.weights()]
 
     def fit(self, which: int, examples: Sequence[Examples]) -> float:
@@ -183,14 +183,14 @@ class CharMixture(CharLSTM):
         return [replace(each, replaces=typed_end(typed, each.replaces)) for each in found]
 
     def answers(self, prepared: Sequence[TextInput], settings: TextSettings) -> list[dict[str, Plain]]:
-        """Return clauses for each field or heading; where there are none, or settings are given, what is written."""
+        """Return clauses for each field or heading; with none, or with settings, a written text too."""
         found = [self._clauses(each) for each in prepared]
         tells = [bool(settings.model_fields_set) or not each.get("suggestions") for each in found]
         texts = iter(super().answers([each for each, tell in zip(prepared, tells, strict=True) if tell], settings))
         return [{**each, **next(texts)} if tell else each for each, tell in zip(found, tells, strict=True)]
 
     def _clauses(self, given: TextInput) -> dict[str, Plain]:
-        """Return the clauses that a server suggests; none where a text has neither a field nor a heading."""
+        """Return the `suggestions` of clauses; {} for a text with neither a field nor a heading."""
         before, partial = given.document, given.prompt
         if not given.field:
             before, _, partial = (before + partial)[-LONGEST_DOCUMENT:].rpartition("\n")
@@ -200,7 +200,7 @@ class CharMixture(CharLSTM):
         return {"suggestions": [vars(each) for each in found]}
 
     def read_ahead(self, document: str, most: int) -> bool:
-        """Read at most so many further characters of a document that is asked about next; return whether it is read."""
+        """Read at most `most` further characters of a document in advance; return whether all of it is read."""
         with single_thread():
             self.suggester.topic("")  # the library is made once, before anybody waits for a suggestion
             return self.readings.read(normalise(document)[0].strip("\n"), most)
@@ -236,7 +236,7 @@ class CharMixture(CharLSTM):
 
     @functools.cached_property
     def copies(self) -> str:
-        """The stored documents, whose pieces of some length count as copied."""
+        """The text of the stored documents, which written text must not copy."""
         return self.characters.shown("\n".join(self.characters.signs(each.tolist()) for each in self.stored().values()))
 
     def copied(self, written: str, piece: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 SPECIAL_TOKENS = ("<pad>", "<unk>", "<end>", "<email>", "<telephone>", "<url>")
 PAD, UNKNOWN, END = range(3)  # padding, a character outside the vocabulary, the end of a document
-COPIED = 50  # characters from which a piece of training text counts as copied
+COPIED = 50  # characters of the shortest piece of training text that counts as copied
 # In prepared text these private-use characters stand for masked parts, so that no text can spell a special token.
 MASKS = {"\ue000": 3, "\ue001": 4, "\ue002": 5}
 KEPT_FORMS = ("<super>", "<sub>", "<fraction>")  # m² is not m2
@@ -49,13 +49,13 @@ class Characters:
         return [self.ids.get(each) or self.ids.get(unicodedata.normalize("NFD", each)[0], UNKNOWN) for each in text]
 
     def spelled(self, text: str) -> list[int]:
-        """Return the ids of a text of which nothing is lost: an unknown character is spelled, as in `spelling`."""
+        """Return ids that lose nothing of a text: an unknown character is spelled, as by `spelling`."""
         text = text.lower() if self.lower_case else text
         known = {each: [self.ids[each]] if each in self.ids else self.spelling(each) for each in set(text)}
         return [number for character in text for number in known[character]]
 
     def spelling(self, character: str) -> list[int]:
-        """Return <unk> and the digits of an unknown character's bytes in UTF-8; without digits, as `encode` does."""
+        """Return <unk> and the hexadecimal UTF-8 of an unknown character; if digits are unknown too, as `encode`."""
         if not self.spells:
             return self.encode(character)
         return [UNKNOWN, *(self.ids[digit] for digit in character.encode("utf-8", "surrogatepass").hex())]
@@ -85,7 +85,7 @@ def normalise(text: str) -> tuple[str, int]:
 
 
 def typed_end(text: str, size: int) -> int:
-    """Return how many characters at the end of a text are `size` ones once it is normalised."""
+    """Return how many characters at the end of a text become its last `size` when normalised."""
     before = len(normalise(text)[0]) - size  # counted from the left, as an accent without its letter is a character
     return len(text) - bisect_right(range(1, len(text) + 1), before, key=lambda end: len(normalise(text[:end])[0]))
 

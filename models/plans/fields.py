@@ -13,16 +13,16 @@ import numpy as np
 
 from models.plans.outline import NUMBER
 
-WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+")  # those of clashDetection and of BIM, too
+WORD = re.compile(r"[A-Z]?[^\W\d_A-Z]+|[^\W\d_]+")  # also the two of clashDetection, and BIM
 _WORDS = json.loads(Path(__file__).with_name("words.json").read_text("utf-8"))
 MINOR, SUFFIXES = frozenset(_WORDS["minor"]), _WORDS["suffixes"]
 STRANGE = 0.5  # weight of a word that no field has
-SYNONYM = 0.95  # of a field's synonym, where its name has 1
-FITTING = 0.55  # from which a heading is about a field
+SYNONYM = 0.95  # fit of a field's synonym, relative to its name
+FITTING = 0.55  # least fit of a heading about a field
 LONG = 1.2  # weight of a phrase of several words, which is found in longer headings too, ...
 WITHIN = 0.6  # with a fit of at least this
 AND = re.compile(r",? (?:and|und|&) |, ", re.IGNORECASE)
-PART = 0.85  # of the fit of a heading's part
+PART = 0.85  # factor of the fit of a heading's part
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ _PHRASES = [[significant(one) for one in (name, *field.synonyms, *field.translat
 _FLAT = [phrase for phrases in _PHRASES for phrase in phrases]
 _FIRSTS = np.cumsum([0, *map(len, _PHRASES)])[:-1]
 _OWN = [frozenset().union(*map(significant, (name, *field.synonyms))) for name, field in FIELDS.items()]
-# Words of the first language weigh by its headings alone, others by all.
+# Words of English weigh by English headings alone, others by all.
 _KINDS = {**Counter(word for phrases in _PHRASES for word in set().union(*phrases)), **Counter(chain(*_OWN))}
 WEIGHTS = {word: max(0.25, count**-0.5) for word, count in _KINDS.items()}  # words of many fields say little
 _COLUMNS = {word: column for column, word in enumerate(_KINDS)}

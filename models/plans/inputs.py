@@ -1,4 +1,4 @@
-"""What models of plans are asked: text to continue, and how."""
+"""Inputs of models of plans: text to continue, and settings for that."""
 
 from typing import Annotated
 
@@ -22,10 +22,10 @@ class TextInput(Input):
 
 
 class TextSettings(Sampling):
-    """How text is continued."""
+    """Settings for continuing text."""
 
     length: int = Field(200, ge=1, le=100_000, description="largest number of characters after the prompt")
     temperature: float = Field(0.5, ge=0, le=100, description="sampling temperature; 0: the likeliest character")
     logprobs: int | None = Field(
-        None, ge=0, le=20, description="likeliest characters to tell at each place, with log-probabilities; null: none"
+        None, ge=0, le=20, description="likeliest characters to return at each place with log-probabilities; null: none"
     )

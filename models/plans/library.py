@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 WORD = re.compile(r"<[a-z]+>|[^\W_]+(?:[-'\u2019.,/_][^\W_]+)*")
 SLOT = re.compile(r"<[a-z]+>")
-NEARLY = 0.15  # that another field may fit a heading better by
-FOCUS = 0.2  # share of a clause's words in a field's name from which it is about that, whatever it is below
+NEARLY = 0.15  # most by which another field may fit a heading better
+FOCUS = 0.2  # least share of a field's name in the words of a clause about it, whatever its headings
 DEEPER = 0.9  # factor of a heading's fit for each heading between it and the clause
-ALIKE = 0.6  # overlap of words from which two clauses say the same
+ALIKE = 0.6  # least overlap of the words of clauses that say the same
 PLAIN = 3  # digits; longer numbers, and those with letters, may name a project
 LONGEST = 600  # characters of a clause that is suggested
-BASE = "base/"  # before the projects of a base's documents, and before its documents' names that own ones have, too
+BASE = "base/"  # prefix of the projects of a base's documents, and of its documents' names that own ones have, too
 PUBLIC = json.loads(Path(__file__).with_name("public_names.json").read_text())
 KEPT = frozenset(word.lower() for word in PUBLIC["names"])
-STANDARDS = frozenset(PUBLIC["before_numbers"])  # what numbers that are no project's own follow
+STANDARDS = frozenset(PUBLIC["before_numbers"])  # words before numbers that are no project's own
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a clause stands."""
+    """The place of a clause in a document."""
 
     document: str
     project: str
@@ -107,9 +107,9 @@ class Library:
         self.vectors: csr_matrix = self.vectorizer.fit_transform(texts)  # (N, words)
 
     def fitting(self, heading: str) -> np.ndarray:
-        """Return how well each clause (N,) fits a field or a heading, 0: not at all.
+        """Return the fit of each clause (N,) to a field or a heading, 0 for none.
 
-        Of several headings, joined by " > ", the last counts that anything fits.
+        Of several headings, joined by " > ", the last one with a fitting clause counts.
         """
         for level in reversed(heading.split(" > ")):
             name = fields.field_of(level)
@@ -136,7 +136,7 @@ class Library:
         return best
 
     def mentions(self, name: str) -> np.ndarray:
-        """Return which clauses (N,), whatever they are below, are about a field by its name or a long synonym."""
+        """Return (N,) bool: clauses about a field by its name or a long synonym in them, whatever their headings."""
         phrases = [fields.stems(each) for each in (name, *FIELDS[name].synonyms)]
         telling = [each for each in phrases if len(each) > 1 and fields.weight(frozenset(each)) >= fields.LONG]
         return np.array(
@@ -181,7 +181,7 @@ class _Names:
         pieces, at, before, run = [], 0, "", False
         for number, found in enumerate(WORD.finditer(text)):
             word, low = found[0], found[0].lower()
-            alone = number == 0 and not text[found.end() + 1 : found.end() + 3].istitle()  # begins no name of several
+            alone = number == 0 and not text[found.end() + 1 : found.end() + 3].istitle()  # begins no longer name
             slot = self._slot(project, before, word, alone)
             between = text[at : found.start()]
             if not (slot == "<name>" and run and between == " "):
@@ -202,7 +202,7 @@ class _Names:
 
 
 def places(document: Document) -> Iterator[tuple[int, int, Place]]:
-    """Yield where each clause begins and ends, and its place."""
+    """Yield the begin, the end and the place of each clause."""
     text, rows, line, at = document.text, document.outline.tolist(), 1, 0
     paths: dict[int, tuple[tuple[str, ...], str | None]] = {-1: ((), None)}
     for number, (begin, end, above, kind) in enumerate(rows):

@@ -45,7 +45,7 @@ class CharLSTMConfig:
 
 
 class CharNetwork(io.Model):
-    """An LSTM that reads characters and gives the logits of the next one."""
+    """An LSTM that reads characters and returns the logits of the next one."""
 
     def __init__(self, config: CharLSTMConfig):
         super().__init__()
@@ -89,7 +89,7 @@ class Steps:
 
     @torch.no_grad()
     def __call__(self, token: int, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (V,) after a token more, and the state (2, L, 1, H) after it."""
+        """Return log-probabilities (V,) after one more token, and the state (2, L, 1, H) after it."""
         x, after = self.channels[token : token + 1], []
         for layer, weights in enumerate(self.layers):
             after.append(torch.lstm_cell(x, (state[0, layer], state[1, layer]), *weights))

@@ -22,11 +22,11 @@ Values = TypeVar("Values", np.ndarray, "Tensor")
 
 FEATURES = 1 + CONTEXTS
 BASES = {1: 1, 2: 3}  # the context of the first chain whose distribution the second and the third begin with
-UNIFORM, NETWORK = -1, -2  # what the first chain and the last begin with
+UNIFORM, NETWORK = -1, -2  # distributions that the first and the last chain begin with
 _BEGINS = {0: UNIFORM, **BASES, len(CHAINS) - 1: NETWORK}
 _BEFORE = [each for number, levels in enumerate(CHAINS) for each in (_BEGINS[number], *levels[:-1])]
 SMALLEST = 1e-7  # of a probability that the last chain begins with
-LEAST = -16.0  # log-probability; what is less likely counts as this likely
+LEAST = -16.0  # log-probability at which lower ones are clipped
 ENTROPIES = (0.15, 0.7, 1.5)  # nats, borders of the LSTM's entropy by which weights are looked up, ...
 FINE_ENTROPIES = (0.05, 0.15, 0.4, 0.7, 1.1, 1.5, 2.0, 2.5)  # ... and of its own feature's state
 LENGTHS = [len(levels) + 1 for levels in CHAINS]  # 0: no context of the chain was seen

@@ -33,7 +33,7 @@ class Examples:
 
 
 def mixture(network: Tensor, found: chains.Layers, tables: Sequence[np.ndarray]) -> Tensor:
-    """Return what `mixing.mixture` does, of the LSTM's log-probabilities (N, V) on the CPU."""
+    """Return `mixing.mixture` as a tensor (N, V), from the LSTM's log-probabilities (N, V) on the CPU."""
     return torch.from_numpy(mixing.mixture(network.detach().numpy(), found, tables))
 
 

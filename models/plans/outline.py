@@ -13,7 +13,7 @@ import numpy as np
 
 HEADING, HEADER, SENTENCE, ITEM, ROW = range(5)
 LONGEST_HEADING, MOST_WORDS = 90, 12  # characters and words
-DEEPEST_NUMBERED, PLAIN = 20, 27  # levels; headings without a number stand below those with one
+DEEPEST_NUMBERED, PLAIN = 20, 27  # levels; headings without a number are below those with one
 LABEL_LEVEL = 30
 UPPER = "".join(filter(str.isupper, map(chr, range(0x530))))  # Latin, Greek and Cyrillic letters
 NEAR = 10_000  # characters that a text's last heading is searched for in
@@ -88,7 +88,7 @@ def divide(text: str) -> np.ndarray:
 
 
 def last_heading(text: str) -> str:
-    """Return the headings, joined by " > ", that the end of a text is below, as far as they are near."""
+    """Return the headings above the end of a text, joined by " > ", as far as they are in its last NEAR characters."""
     text = text[-NEAR:]
     rows = divide(text)
     number = len(rows) - 1
@@ -182,7 +182,7 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _table(outline: _Outline, lines: Sequence[Line]) -> None:
-    """Add the rows of a table below its header; a row of two cells stands below its first, which labels it."""
+    """Add the rows of a table below its header; in a row of two cells the first is the second's label."""
     rows = [line for line in lines if not RULE.fullmatch(line.text)]
     above = outline.above
     if len(rows) > 1:

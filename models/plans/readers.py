@@ -20,9 +20,9 @@ from models.plans.lstm_network import CharNetwork, Steps
 from models.plans.mixture_weights import mixture
 
 FORGOTTEN = 4000  # tokens after which a state has nothing of what was read before; trained models forget in 600
-AT_ONCE = 4000  # tokens that are predicted in one piece, which takes some 40 kB each
-COUNTED_AT_ONCE = 65_536  # tokens that are counted in one piece, which takes some 1 kB each
-MOST_KEPT = 3_000_000  # characters of documents whose readers are kept, whose counts take some 0.2 kB each
+AT_ONCE = 4000  # tokens predicted in one piece, at some 40 kB each
+COUNTED_AT_ONCE = 65_536  # tokens counted in one piece, at some 1 kB each
+MOST_KEPT = 3_000_000  # characters of documents whose readers are kept, with counts of some 0.2 kB each
 
 
 class Reader:
@@ -62,7 +62,7 @@ class Reader:
     @classmethod
     def go_on(cls, readers: "Sequence[Self]", tokens: Sequence[int]) -> None:
         """Read a token of each of several texts, independently of one another."""
-        for reader, token in zip(readers, tokens, strict=True):  # each alone: rounding is the same in any company
+        for reader, token in zip(readers, tokens, strict=True):  # one by one, as rounding depends on the batch
             reader.next, reader.state = reader.steps(token, reader.state)
 
     def fork(self) -> Self:
@@ -185,16 +185,16 @@ class MixtureReader(Reader):
         return mixed
 
     def _count(self, keys: np.ndarray, tokens: np.ndarray, chosen: np.ndarray) -> None:
-        self.recent = [*self.recent, chains.count(keys, tokens, chosen)]  # anew: a fork has the list, too
+        self.recent = [*self.recent, chains.count(keys, tokens, chosen)]  # a new list, as forks share the old one
         while len(self.recent) > 1 and len(self.recent[-2].keys) < 2 * len(self.recent[-1].keys):
-            self.recent[-2:] = [chains.added(self.recent[-2:])]  # so that a long text is not added to with every word
+            self.recent[-2:] = [chains.added(self.recent[-2:])]  # so that long texts are seldom added to
 
     def _keys(self, tokens: np.ndarray) -> np.ndarray:
         """Return the keys (N, K) of the contexts of the next `tokens`; K covers those that can have been seen."""
         return chains.keys_of(*self._parts(tokens))[:, : self.depth]
 
     def _parts(self, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the parts of the contexts of the next `tokens`, as `keys_of` takes them."""
+        """Return the arguments of `keys_of` for the next `tokens`."""
         found = chains.parts(np.concatenate([self.tail, tokens]), self.classes, len(self.tail))
         return (*found, self._sections(tokens)[:-1], np.full(len(tokens), self.document))
 
@@ -227,14 +227,14 @@ def single_thread() -> Iterator[None]:
 
 
 class Readings:
-    """Readers of the documents asked for last."""
+    """Readers of recent documents, kept to read on where these have grown."""
 
     def __init__(self, begun: Callable[[], MixtureReader], characters: Characters):
         self.begun, self.characters = begun, characters
         self.readers: dict[str, MixtureReader] = {}  # the last used last
 
     def read(self, document: str, most: int | None = None) -> bool:
-        """Read a document from where it has grown since, at most so many characters; return whether it is read."""
+        """Read what a document has grown by, at most `most` characters; return whether all of it is read."""
         known = max((each for each in self.readers if document.startswith(each)), key=len, default="")
         reader = self.readers.pop(known) if known else self.begun()
         until = len(document) if most is None else min(len(document), len(known) + most)

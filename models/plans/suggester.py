@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 SUGGESTED = 3  # suggestions shown at a time
 RANKED = 6  # clauses that the model ranks
-SAID = 0.8  # overlap of words from which a clause has been written already
-TELLING = 3  # stems of a sentence that was begun, from which a clause must have one of them
+SAID = 0.8  # least overlap of words of a clause with a sentence that says it already
+TELLING = 3  # least stems of a begun sentence with which clauses must have one in common
 FEWEST = 4  # stems of a clause; shorter ones say little
-# What a clause's fit to the heading, 0.55 to 1, is added to; FOREIGN where only a base's documents have it.
+# Weights, beside a clause's fit to the heading, 0.55 to 1; FOREIGN where only a base's documents have it.
 TYPICAL, TYPED, BEGINNING, SHARED, SHORT, SLOTTED, SAME, FOREIGN = 2.0, 5.0, 3.0, 0.1, 0.2, 1.0, 0.1, 1.5
-LIKELY = 0.1  # of the mean log-probability of its first characters, by the model
+LIKELY = 0.1  # weight of the mean log-probability of its first characters, by the model
 
 Judge = Callable[[Sequence[str]], Sequence[float]]  # mean log-probabilities of the beginnings of continuations
 
@@ -33,7 +33,7 @@ class Suggestion:
     """A clause of stored documents, with the first of its places."""
 
     text: str  # with slots such as <name>
-    replaces: int  # characters at the end of the text typed that it stands for; 0: it follows them
+    replaces: int  # characters at the end of the typed text that it replaces; 0: it follows them
     likelihood: float  # of a character, the geometric mean over the first ones
     count: int  # projects that have it
     document: str
@@ -59,7 +59,7 @@ class Suggester:
     def __init__(self, library: Library):
         self.library = library
         self.topic = functools.lru_cache(maxsize=512)(self._topic)
-        # What each clause (N,) has before anything is typed.
+        # Scores of each clause (N,) before anything is typed.
         self.priors = [
             np.array([SHARED * math.log(one.projects) - SHORT * (len(one.words) < FEWEST) for one in library.clauses]),
             np.array([-SLOTTED * len(SLOT.findall(one.text)) / (one.text.count(" ") + 1) for one in library.clauses]),
@@ -79,7 +79,7 @@ class Suggester:
         return Topic(numbers, fits[numbers], vectors, vectors @ (mean / max(float(np.linalg.norm(mean)), 1e-9)))
 
     def spelled(self, heading: str) -> str:
-        """Return the heading of most clauses that fit a field, as documents spell it; else the heading itself."""
+        """Return the commonest heading of a field in the documents; for another heading, or without any, itself."""
         topic = self.topic(heading)
         best = topic.numbers[topic.fits >= topic.fits.max()] if topic and heading in FIELDS else ()
         paths = [self.library.clauses[number].places[0].headings for number in best]
@@ -101,7 +101,7 @@ class Suggester:
             score += TYPED * alike + [BEGINNING * (clause.text.lower().startswith(low)) for clause in clauses]
             if len(typed) >= TELLING:
                 score[alike <= 0] = -np.inf
-        else:  # a word alone is no clause, unless it goes on with what was begun
+        else:  # a word alone is no clause, unless it continues a begun sentence
             score[self.is_word[topic.numbers]] = -np.inf
         before = [stems_of(each) for _, each in outline.sentences(partial[:begin])]
         for row, clause in enumerate(clauses):
@@ -136,7 +136,7 @@ class Suggester:
 
 
 def last_sentence(text: str) -> tuple[int, str]:
-    """Return where the sentence begins that a text ends with, and the sentence; "" after the end of one."""
+    """Return the begin and the text of the unfinished sentence at the end of a text, "" if there is none."""
     line = text.rfind("\n") + 1
     parts = list(outline.sentences(text[line:]))
     if not parts or (text[-1:].isspace() and text.rstrip()[-1:] in ".!?"):
@@ -145,7 +145,7 @@ def last_sentence(text: str) -> tuple[int, str]:
 
 
 def continuation(clause: Clause, begun: str) -> tuple[str, int]:
-    """Return what to insert for a clause after a sentence that was begun, and how much of that it replaces."""
+    """Return the text to insert for a clause after a begun sentence, and how many characters of that it replaces."""
     if begun and clause.text.lower().startswith(begun.lower()):
         return clause.text[len(begun) :], 0
     return clause.text[:1].upper() + clause.text[1:], len(begun)

@@ -39,7 +39,7 @@ class Text:
         self.number, self.left, self.ended = 0, settings.length, False
         self.written = self.text = ""
         self.num_taken = 0  # characters of `text`
-        self.told: list[dict[str, Plain]] = []  # each piece, and what was likely in its place, if that is asked for
+        self.told: list[dict[str, Plain]] = []  # pieces and what was likely in their place, if asked for
         self.log_prob = 0.0  # of the tokens since the last piece
 
     def draw(self) -> float:
@@ -48,7 +48,7 @@ class Text:
         return first_uniform(key, 0) if self.settings.temperature else 0.0
 
     def narrow(self, logits: torch.Tensor) -> None:
-        """Rule out tokens (V,) that are no text: <unk> may begin, and digits go on with, only what has been read."""
+        """Rule out tokens (V,) that are no text: <unk> and digits after it spell only characters that were read."""
         logits[PAD] = -torch.inf
         if self.spelling:
             size = len(self.spelling)
@@ -60,7 +60,7 @@ class Text:
             logits[UNKNOWN] = -torch.inf
 
     def spell(self, token: int) -> str:
-        """Return the character that a token completes the spelling of, or ""."""
+        """Return the character whose spelling a token completes, or ""."""
         self.spelling += (token,)
         found = self.spellings.get(self.spelling, "")
         self.spelling = () if found else self.spelling
@@ -145,7 +145,7 @@ class Writer:
             readers[0].go_on(*zip(*going, strict=True))
 
     def _tell(self, text: Text, piece: str, log_probs: torch.Tensor, token: int) -> None:
-        """Note a piece with its log-probability and the likeliest tokens in the place of its last one."""
+        """Record a piece with its log-probability and the likeliest tokens in the place of its last one."""
         if text.settings.logprobs is None:
             return
         text.log_prob += float(log_probs[token])

@@ -1,4 +1,4 @@
-"""One folder per workload: what its data, model, loss and report are. A workload is found by its folder's name."""
+"""One folder per workload, with its data, model, loss and report. A workload is found by its folder's name."""
 
 import importlib
 import importlib.util
@@ -23,7 +23,7 @@ def names() -> list[str]:
 
 
 def name_of(word: str) -> str:
-    """Return the name of the workload that --workload gives, by its name or by its folder."""
+    """Return the name of the workload that --workload gives by name or by folder."""
     return Path(os.path.abspath(word)).name
 
 
@@ -36,18 +36,15 @@ def own_folder(word: str) -> Path | None:
 
 
 def find(word: str) -> Workload:
-    """Return the workload of this name, or in this folder, whose name is then the workload's.
-
-    Raises UserError where there is none.
-    """
+    """Return the workload of this name or in this folder, which names it. Raises UserError if there is none."""
     workload: Workload = _package(word).WORKLOAD
     return workload
 
 
 def inputs(word: str) -> Inputs:
-    """Return what the models of this workload answer: INPUTS in the module `input_files` of its package.
+    """Return INPUTS, the inputs that the models answer, of the module `input_files` in the workload's package.
 
-    Raises UserError where there is no such workload, or its models have no predictions.
+    Raises UserError if there is no such workload, or its models have no predictions.
     """
     module = f"{_package(word).__name__}.input_files"
     found = getattr(importlib.import_module(module), "INPUTS", None) if importlib.util.find_spec(module) else None
@@ -79,10 +76,7 @@ def _package(word: str) -> ModuleType:
 
 
 def _recorded(name: str) -> Path | None:
-    """Return the folder that runs of this workload were trained from, as they record it; None without such runs.
-
-    Raises UserError for several, and where it is gone.
-    """
+    """Return the folder that a workload's runs record, None without runs; UserError for several, or if it is gone."""
     known = {folder for run in Path("runs", name).glob("*/") if (folder := recorded_folder(run))}
     there = [folder for folder in sorted(known) if (folder / "__init__.py").is_file()]
     if len(there) > 1 or (known and not there):

@@ -79,7 +79,7 @@ def test_routes_are_not_planned_by_a_run_that_learnt_other_problems_or_is_worse_
     evaluated('{"shipped_saves": [0.1, 0.34]}')
     name, said = answering()
     assert name == trained.ALL
-    assert "plain has tours that are 0.1 to 0.34 % longer than those of what ships; --name plain takes" in said
+    assert "plain has tours that are 0.1 to 0.34 % longer than the shipped policies'; --name plain takes" in said
     assert "cvrp/shipped" in serve.usual_runs()
     assert "plain has tours that are 0.1 to 0.34 % longer" in capsys.readouterr().err
     for damaged in ("{", "[]", '{"shipped_saves": 3}', '{"shipped_saves": [null, null]}'):

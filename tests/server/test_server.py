@@ -346,7 +346,7 @@ def test_the_problems_of_a_request_share_half_of_the_seconds_and_longer_ones_are
         assert time.monotonic() - began < 4
         asked = {**many, "settings": {"milliseconds": 400}}
         status, found = ask(port, "/runs/cvrp/small/predict", asked)
-        said = "milliseconds is 400: 12 of them take all of the 4 s of an answer or more; give less than 333.333"
+        said = "milliseconds is 400: for 12 inputs this is all the 4 s of an answer or more; give less than 333.333"
         assert (status, found["error"]) == (422, f"{said}, or fewer inputs at a time")
         asked = {"inputs": many["inputs"][:2], "settings": {"milliseconds": 50}}
         assert ask(port, "/runs/cvrp/small/predict", asked)[0] == 200

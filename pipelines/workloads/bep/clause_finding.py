@@ -1,8 +1,8 @@
-"""How often a suggested clause says what a plan says in that place, when the other plans are the library.
+"""Hit rate of suggested clauses on held-out plans, with the other plans as the library.
 
-Each project's plans are held out in turn, and asked for by headings, and three words or none. A suggestion is on the
-topic if a heading above it is about the same field, or has the same words where the heading is about none. It is a hit
-if it also shares at least 0.6 of the stems of the shorter one of the two clauses, and at least two.
+Each project's plans are held out in turn, and their clauses searched for by heading, with three words or none. A
+suggestion is on the topic if a heading above it is about the same field or, where the clause's is about none, has the
+same words. It is a hit if it also shares at least 0.6 of the stems of the shorter of the two clauses, and at least two.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +26,7 @@ FIGURES = ("hit@1, %", "hit@3, %", "silent, %")
 
 
 class Asked(NamedTuple):
-    """A clause of a held-out plan, and what is known before it is written."""
+    """A clause of a held-out plan, and the query to find it by."""
 
     headings: tuple[str, ...]
     topic: str  # the field, or the heading
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
 
 
 def measure(documents: Sequence[Document], most: int, seed: int) -> tuple[dict[str, Plain], list[dict[str, Plain]]]:
-    """Ask for `most` clauses of each document at most; return figures for a summary, and a table."""
+    """Search for at most `most` clauses of each document; return figures for a summary, and a table."""
     held_out: dict[str, list[Asked]] = {}
     for document in documents:
         held_out.setdefault(document.project, []).extend(asked(document, most))
@@ -72,7 +72,7 @@ def measure(documents: Sequence[Document], most: int, seed: int) -> tuple[dict[s
 
 
 def asked(document: Document, most: int) -> list[Asked]:
-    """Return clauses from all over a document that say something, `most` of them at most."""
+    """Return at most `most` clauses of FEWEST stems or more, spread over a document."""
     found = []
     for begin, end, place in places(document):
         text = document.text[begin:end]
@@ -111,7 +111,7 @@ def _ways(library: Library, generator: np.random.Generator) -> dict[str, Callabl
 
 
 def _judged(given: Asked, found: Sequence[Clause]) -> np.ndarray:
-    """Return 1, hit@1, hit@3, whether nothing was suggested, and how many were off the topic and in all."""
+    """Return (6,): 1, hit@1, hit@3, 1 for no suggestion, suggestions off the topic, and all suggestions."""
     about = fields.field_of if given.topic in FIELDS else fields.significant
     above = [{about(heading) for place in clause.places for heading in place.headings} for clause in found]
     on = [not clause.places or about(given.topic) in own for clause, own in zip(found, above, strict=True)]

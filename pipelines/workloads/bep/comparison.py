@@ -43,7 +43,7 @@ def gain(
 
 
 def verdict(gain: float, interval: Sequence[float] | None, baseline: str) -> str:
-    """Say whether the model is worth it, by the interval of its gain on the baseline in percent."""
+    """Return in words whether the model is better, by the interval of its gain on the baseline in percent."""
     if interval is None or interval[0] <= 0:
         return f"not better than {baseline}: add documents"
     return f"better than {baseline} by {gain:.1f} % [{interval[0]:.1f}, {interval[1]:.1f}]"
@@ -55,7 +55,7 @@ def together(evaluations: Sequence[Evaluation], seed: int) -> Evaluation:
     for each in evaluations:
         for name, values in each.examples.items():
             columns.setdefault(re.sub(r", order \d+", "", name), []).extend(values)
-    columns.pop(f"{BITS}{LSTM}", None)  # it has read what the others must not have
+    columns.pop(f"{BITS}{LSTM}", None)  # it has read documents that the others must not have
     bits = {name.removeprefix(BITS): np.array(each) for name, each in columns.items() if name.startswith(BITS)}
     characters = np.array(columns["characters"])
     drawn = resampled_counts(len(characters), RESAMPLES, seed)

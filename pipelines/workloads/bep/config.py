@@ -16,7 +16,7 @@ from pipelines.workloads.bep.documents import sources
 class Data(LoadedData):
     """The documents, and how they are cleaned and divided."""
 
-    sources: str | None = Field(None, description="a folder of documents, or one; null: the embedded ones")
+    sources: str | None = Field(None, description="folder of documents, or one document; null: the embedded ones")
     skip_bad: bool = Field(False, description="leave out files that cannot be read instead of stopping")
     mask: bool = Field(True, description="mask e-mail addresses, telephone and account numbers, URLs, paths, secrets")
     mask_names: bool = Field(
@@ -31,12 +31,12 @@ class Data(LoadedData):
         "for its path, whose first group is the project; null: a project number in its name, if there is one",
     )
     labels: Literal["file", "project", "hidden"] = Field(
-        "file", description="what suggestions show of a source: its file, its project with a number, or only a number"
+        "file", description="name of a source in suggestions: its file, its project with a number, or only a number"
     )
     lower_case: bool = Field(False, description="lower-case all text, for a smaller vocabulary")
-    duplicates: float = Field(0.8, gt=0, le=1, description="Jaccard similarity from which documents are of one family")
-    validation: float = Field(0.1, gt=0, lt=0.5, description="share of the characters that the best model is chosen by")
-    test: float = Field(0.1, ge=0, lt=0.5, description="share of the characters that nothing is chosen by; 0: none")
+    duplicates: float = Field(0.8, gt=0, le=1, description="lowest Jaccard similarity of versions, which form a family")
+    validation: float = Field(0.1, gt=0, lt=0.5, description="share of the characters to choose the best model by")
+    test: float = Field(0.1, ge=0, lt=0.5, description="share of the characters to test on alone; 0: none")
     hold_out: bool | None = Field(
         None,
         description="hold text out of training; null: with fewer than 5 families of documents, train on all of the "
@@ -46,7 +46,7 @@ class Data(LoadedData):
     seed: int = Field(0, ge=0, description="seed of the split")
 
     def inputs(self) -> Sequence[Path]:
-        """Return the documents that can be read, those that were skipped among them."""
+        """Return the documents that can be read, skipped ones included, and the reviewed table."""
         return [*sources.readable(self.sources), *([Path(self.reviewed)] if self.reviewed else [])]
 
     @field_validator("projects")
@@ -60,9 +60,7 @@ class Data(LoadedData):
 class Model(Section):
     """Sizes of the network: a preset, and keys that override it."""
 
-    kind: Literal["mixture", "lstm"] = Field(
-        "mixture", description="mixture: an LSTM and counted contexts; lstm: without these"
-    )
+    kind: Literal["mixture", "lstm"] = Field("mixture", description="mixture: LSTM and counted contexts; lstm: alone")
     base: str | None = Field(None, description="a run to start from, as runs/bep/default: its counts, LSTM and sizes")
     preset: Literal["default", "wide"] = Field("default", description="wide: 384 units; default: 256")
     context_rows: int = Field(2_000_000, ge=1, description="largest number of contexts that a mixture stores")
@@ -73,9 +71,7 @@ class Model(Section):
         "2 keeps the text of single documents and their versions out of the counts, but not out of model.base's",
     )
     mixing_places: int = Field(90_000, ge=1, description="most places of training text to fit a mixture's weights to")
-    stored_characters: int = Field(
-        10_000_000, ge=0, description="most characters of training documents that are stored for suggestions; 0: none"
-    )
+    stored_characters: int = Field(10_000_000, ge=0, description="most characters stored for suggestions; 0: none")
     width: int | None = Field(None, ge=1, description="units per LSTM layer; null: the preset's")
     layers: int | None = Field(None, ge=1, description="LSTM layers; null: the preset's")
     embedding: int | None = Field(None, ge=1, description="channels of a character's embedding; null: the preset's")
@@ -113,7 +109,7 @@ class EvaluationSettings(Section):
     """Measurements on the held-out documents."""
 
     typed: int = Field(1000, ge=0, description="held-out characters that a simulated typist types with suggestions")
-    clauses: int = Field(120, ge=0, description="clauses of a document that others' clauses are suggested for; 0: none")
+    clauses: int = Field(120, ge=0, description="clauses of a document to look for in other projects' plans; 0: none")
 
 
 class Config(BaseConfig):

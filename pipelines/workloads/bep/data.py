@@ -2,7 +2,7 @@
 
 <folder>/              Arrow: a row per document, or per block of one: name, family, part, text, outline
 <folder>/corpus.json   the vocabulary and the facts
-<folder>/masked.csv    what was masked, for review: a copy that is changed is given as data.reviewed
+<folder>/masked.csv    what was masked, for review; data.reviewed takes a changed copy
 """
 
 import json
@@ -183,16 +183,16 @@ def _save_masked(path: Path, cleaned: Mapping[str, Cleaned]) -> None:
         times = Counter((part.kind, part.text) for part in each.masked)
         first = {(part.kind, part.text): part for part in reversed(each.masked)}
         rows += ((name, *key, times[key], first[key].line, first[key].context, "mask") for key in times)
-    path.write_text(to_csv(REVIEWED, rows), encoding="utf-8-sig")  # with the mark from which Excel knows UTF-8
+    path.write_text(to_csv(REVIEWED, rows), encoding="utf-8-sig")  # the byte order mark tells Excel that it is UTF-8
 
 
 def _without_effect(reviewed: str | None, cleaned: Mapping[str, Cleaned]) -> Iterator[str]:
-    """Yield a line on decisions to keep what stands in no document, such as what a spreadsheet took for a number."""
+    """Yield a line on decisions to keep text that no document has, such as a number that a spreadsheet has changed."""
     texts = {name: each.text.lower() for name, each in cleaned.items()}
     kept = {(name, text) for name, _, text, decision in _reviewed(reviewed) if decision == "keep"}
     if lost := [text for name, text in kept if not any(text.lower() in texts[at] for at in texts if name in ("", at))]:
         some = ", ".join(sorted(lost)[:5])
-        yield f"data.reviewed={reviewed}: decisions to keep what no document has: {len(lost)}, such as {some}"
+        yield f"data.reviewed={reviewed}: decisions to keep text that no document has: {len(lost)}, such as {some}"
 
 
 def _prose(document: Document, data: Data, words: Collection[str], said: Collection[tuple[str, str, str]]) -> Cleaned:

@@ -30,8 +30,8 @@ from pipelines.workloads.bep.task import Windows, held_out, scored
 
 SPLITS, LEFT_OUT = ("validation", "test"), "left_out"
 WINDOWS_AT_ONCE = 32
-FIRST = 0x100  # character that stands for token 0 where copies are searched for
-PROMPT = 2000  # characters that are read before a block, and nothing else of the document
+FIRST = 0x100  # character of token 0 in the search for copies
+PROMPT = 2000  # characters of a document read before a block, instead of all
 BLOCK = 500  # characters; neighbouring characters are not independent evidence
 
 
@@ -145,7 +145,7 @@ def _bits_after_prompts(model: CharMixture, documents: Sequence[data.Text]) -> f
 
 
 def _new_text(training: Sequence[data.Text], documents: Sequence[data.Text], nats: np.ndarray) -> dict[str, Plain]:
-    """Return the share of characters outside pieces of training text, and their bits under the model's first row."""
+    """Return the share of characters not copied from training text, and their bits per character by `nats` (N,)."""
     known, wanted = (
         "\0".join("".join(map(chr, each.tokens.astype(int) + FIRST)) for each in texts)
         for texts in (training, documents)

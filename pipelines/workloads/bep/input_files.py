@@ -36,7 +36,7 @@ def _texts(path: Path) -> Iterator[tuple[str, Mapping[str, object]]]:
 
 
 def completed(given: Mapping[str, object]) -> Mapping[str, object]:
-    """Return an input with the usual beginning of its field, where it has a field of the form and no prompt."""
+    """Return an input with the usual beginning of its field as prompt, if it has a field of the form and no prompt."""
     field = given.get("field")
     if given.get("prompt") or not isinstance(field, str):
         return given

@@ -85,10 +85,7 @@ def _families(documents: Sequence[Text]) -> np.ndarray:
 
 
 def _predictable(documents: Sequence[Text]) -> list[Text]:
-    """Return the documents to predict from others: all, or of a single family the longest, piece by piece.
-
-    Its other versions hold the same text word for word.
-    """
+    """Return the documents to predict: all, or of a single family the longest, as its versions hold the same text."""
     several = _families(documents).any()
     return list(documents) if several else [max(documents, key=lambda document: len(document.tokens))]
 
@@ -110,14 +107,14 @@ class Mixer:
     ):
         self.seed, self.num_places = config.seed, config.model.mixing_places
         self.min_documents = config.model.min_documents
-        self.rows = None if base else config.model.context_rows  # with a base's, contexts may have more
+        self.rows = None if base else config.model.context_rows  # a base's counts are added before any are cut
         whole = [between_ends(document.tokens) for document in documents]
         predicted = _predictable(documents)
         texts, owners = [document.tokens for document in predicted], _families(predicted)
         size = max(1, min(PIECE, sum(map(len, texts)) // FOLDS))
         pieces = [(index, text[at : at + size]) for index, text in enumerate(texts) for at in range(0, len(text), size)]
         self.pieces = [between_ends(piece) for _, piece in pieces]
-        # Of pieces from all over the text, to fit weights to.
+        # Pieces from all over the text, to fit weights to.
         self.chosen = np.unique(np.linspace(0, len(pieces) - 1, MOST_PIECES).astype(int))
         self.owners = owners[[document for document, _ in pieces]]
         # Left out together: a family of documents, or a piece of the only document.
@@ -144,10 +141,10 @@ class Mixer:
             for name, parameter in self.model.named_parameters():
                 parameter.data[: len(stored_weights[name])] = stored_weights[name].data
         self.learn, self.untrained = learn, _untrained(self.model)
-        self.fitted: dict[str, float] = {}  # the nats per token that the weights leave, once they are fitted
+        self.fitted: dict[str, float] = {}  # nats per token by the weights, once these are fitted
 
     def fit(self) -> dict[str, float]:
-        """Fit the weights, once; return the nats per token that they leave.
+        """Fit the weights, once; return the nats per token by them.
 
         Each process trains some of the networks, then the main one fits the weights for all.
         """
@@ -296,7 +293,7 @@ def _stored(documents: Sequence[Text], most: int, base: CharMixture | None) -> l
 
 
 def _begun(text: Text, size: int) -> Text:
-    """Return the first tokens of a text, with the nodes of its outline that are whole among them."""
+    """Return the first tokens of a text, with the nodes of its outline that lie within them."""
     cut = np.flatnonzero(text.outline[:, 1] > size)
     return replace(text, tokens=text.tokens[:size], outline=text.outline[: cut[0] if len(cut) else None])
 

@@ -28,7 +28,7 @@ def sections(config: Config, models: Mapping[str, CharLSTM], evaluations: Sequen
         if "typing" in evaluation.summary:
             parts.append((f"Keystrokes saved: {evaluation.split}", _measured(evaluation, "typing")))
         if evaluation.summary.get("clauses"):
-            parts.append(("Clauses: how often they say what a plan says next", _measured(evaluation, "clauses")))
+            parts.append(("Clauses: how often suggestions match the plan", _measured(evaluation, "clauses")))
     fields: list[list[dict[str, str]]] = []
     for evaluation in evaluations:
         if (suggested := evaluation.files.get(f"{evaluation.split}.suggestions.csv")) is not None:
@@ -40,7 +40,7 @@ def sections(config: Config, models: Mapping[str, CharLSTM], evaluations: Sequen
     found = compare(min(own, key=lambda row: row[BITS]), others, BITS, "95 %")
     found = found.in_percent(found.rival[BITS])
     if found.rival["predictor"] == first.summary["strongest_baseline"]:
-        found = replace(found, interval=first.summary["gain_percent_interval"])  # both read one text: narrower
+        found = replace(found, interval=first.summary["gain_percent_interval"])  # paired on one text, so narrower
     unseen = beside(__file__, "verdict.html", summary=first.summary, found=found, bits=BITS, split=first.split)
     unseen += comparison(first.table, own, BITS, "95 %", "lower is better")
     heading = f"Likelihood of unseen text: {found.heading.lower()}, {found.rival['predictor']}"
@@ -52,7 +52,7 @@ def sections(config: Config, models: Mapping[str, CharLSTM], evaluations: Sequen
 def answered(
     evaluations: Sequence[Evaluation], fields: Sequence[Sequence[Mapping[str, str]]], run: Run
 ) -> tuple[str, Markup]:
-    """Return what the model saves, where it is silent, and what it read and masked, with its heading."""
+    """Return the heading and the answer: what the model saves, where it is silent, and what it read and masked."""
     facts = run.provenance().get("data", {})
     silent = [each[0]["field"] for each in fields if each[0]["rank"] == "0"]
     saved = next((each.summary for each in evaluations if "keystrokes_saved" in each.summary), None)
@@ -71,7 +71,7 @@ def answered(
         headings[-1] += f", {gain.by('points', 'more', 'fewer')} than by TF-IDF alone"
         outcome = outcome if saved else gain.outcome
     if (new := evaluations[0].summary.get("new_text")) and round(100 * new["share"]) < 100:
-        headings.append(f"{100 * (1 - new['share']):.0f} % of the held-out text also stands in the text learnt from")
+        headings.append(f"{100 * (1 - new['share']):.0f} % of the held-out text is also in the training text")
     if files := facts.get("files"):
         masked = ", ".join(f"{count:,} x {kind}" for kind, count in facts["masked"].items()) or "nothing"
         kept = sum(each["kept"] for each in files.values())
@@ -83,6 +83,6 @@ def answered(
 
 
 def _measured(evaluation: Evaluation, what: str) -> Markup:
-    """Return what was measured of suggestions, `typing` or `clauses`, with its table."""
+    """Return a measurement of suggestions, `typing` or `clauses`, in words and as a table."""
     said = beside(__file__, f"{what}.html", summary=evaluation.summary)
     return said + table(evaluation.summary[what], CAPTIONS[what])

@@ -151,7 +151,7 @@ def described_overlap(
 
 
 def overlap(parts: Mapping[str, Rows], held: bool, family: Mapping[str, str]) -> tuple[float, dict[str, float]]:
-    """Return the share of held-out characters in pieces of 50 that training also contains: in all, and by document.
+    """Return the share of held-out characters copied from training, in pieces of 50: in all, and by document.
 
     If nothing is `held` out, documents are compared with those of other families.
     """

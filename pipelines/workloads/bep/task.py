@@ -25,8 +25,8 @@ from pipelines.workloads.bep.config import Config
 from pipelines.workloads.bep.mixing import Mixer, fewest_counted, load_base, sizes_of
 
 LEARNING_SHARE = 0.4  # of the updates, to train the networks that weights are fitted by
-FEW = 50_000  # characters to train on, to which a base's plans add more than they have themselves
-FROM_BASE = "model.base=models/pretrained/bep-plans training.steps=600 begins with what other plans say, and takes less"
+FEW = 50_000  # training characters below which a base's plans add more than they say themselves
+FROM_BASE = "model.base=models/pretrained/bep-plans training.steps=600 starts from other plans, and takes less time"
 
 
 class Windows:
@@ -80,9 +80,9 @@ class CharTask(Task):
             raise UserError(f"model.kind={config.model.kind} is judged by held-out text; add data.hold_out=true")
         least, most = config.model.min_documents, fewest_counted(corpus.parts["train"], held_out_text)
         if self.mixing and least > max(most, 1):
-            given = f"model.min_documents={least}: of {len(corpus.parts['train'])} training documents, no more than"
-            counted = f"{max(most, 0)} that are not versions of one another are counted where another is predicted"
-            raise UserError(f"{given} {counted}, so nothing would be; give a smaller number, or more documents")
+            given = f"model.min_documents={least}: of {len(corpus.parts['train'])} training documents, at most"
+            counted = f"{max(most, 0)} (versions of a document being one) are counted to predict another"
+            raise UserError(f"{given} {counted}, so no context would be; give a smaller number, or more documents")
         sizes = sizes_of(corpus, config, base)
         corpus = data.load(folder, sizes.vocabulary) if base else corpus
         self.sequence, self.unknown = training.sequence, training.unknown

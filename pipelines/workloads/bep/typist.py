@@ -38,7 +38,7 @@ class Piece(NamedTuple):
 
 
 class NextWords:
-    """The likeliest words by a model, which are no suggestions: a page shows them as written by it."""
+    """The likeliest next words by a model, which a page shows as the model's writing, not as suggestions."""
 
     def __init__(self, reader: Reader):
         self.reader, self.ahead = reader, list[int]()
@@ -64,7 +64,7 @@ class NextWords:
 
 
 class Clauses:
-    """Clauses of stored documents that begin with the sentence that was begun."""
+    """Clauses of stored documents that continue the sentence begun."""
 
     def __init__(self, model: CharMixture, text: str, heading: str):
         self.model, self.heading, self.text = model, heading, text[text.rfind("\n") + 1 :]
@@ -84,7 +84,7 @@ Kinds = Sequence[NextWords | Clauses]  # of suggestions, shown beside one anothe
 
 
 def systems(model: CharLSTM) -> dict[str, Callable[[Reader, str, str], Kinds]]:
-    """Return what stands beside a reader's text below a heading, by the names in the table, the model's first."""
+    """Return the suggestions beside a reader's text below a heading, by their names in the table, the model's first."""
     if not isinstance(model, CharMixture):
         return {"next words by the LSTM": lambda reader, text, heading: [NextWords(reader)]}
     return {
@@ -132,7 +132,7 @@ def pieces(texts: Sequence[str], most: int) -> list[Piece]:
 def typed(
     model: CharLSTM, documents: Sequence[Text], texts: Sequence[str], chosen: Sequence[Piece]
 ) -> dict[str, np.ndarray]:
-    """Return the keystrokes (n,) that each piece takes with each kind of suggestions."""
+    """Return the keystrokes (n,) for each piece with each kind of suggestions, by its name."""
     taking = systems(model)
     keys = {name: np.zeros(len(chosen), int) for name in taking}
     reader, document, at = model.reader(), 0, 0
@@ -149,7 +149,7 @@ def typed(
 
 
 def keystrokes(kinds: Kinds, tokens: Sequence[int], characters: Characters) -> int:
-    """Return how many keys it takes to type `tokens` with suggestions."""
+    """Return the number of keys to type `tokens` with suggestions."""
     at = keys = 0
     while at < len(tokens):
         left = tokens[at:]

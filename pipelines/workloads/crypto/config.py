@@ -34,9 +34,7 @@ class Data(DataSection):
     )
     timeframe: str = Field("15m", description="length of a candle: 1m, 5m, 15m, 1h, ...")
     days: int = Field(365, ge=1, description="days of history to download; ccxt only")
-    exchange: str = Field(
-        "binance", description="exchange whose fees count and that ccxt downloads from, by ccxt's name"
-    )
+    exchange: str = Field("binance", description="exchange, by ccxt's name, for fees and for downloads by ccxt")
     minimum_rows: int = Field(500, ge=1, description="smallest number of candles that a coin must have")
     fill: int = Field(0, ge=0, description="largest gap, in candles, filled at the last close, without volume; 0: none")
     lookback: int = Field(60, ge=4, le=100_000, description="number of candles in a window")
@@ -84,7 +82,7 @@ class Data(DataSection):
             raise ValueError("data.source=files needs data.folder, the folder with the files of candles")
         if self.source not in (None, "files") and self.folder:
             raise ValueError(f"data.folder={self.folder} has no effect with data.source={self.source}; leave one out")
-        for each in self.timeframes:  # which are multiples
+        for each in self.timeframes:  # an error unless they are multiples
             other_candles.factor(each, candle_tables.milliseconds(self.timeframe))
         return self
 
@@ -138,27 +136,25 @@ class Model(Section):
         description="pooled_experts: a linear model, a network and boosted trees, pooled; cnn_lstm: a network "
         "over each window",
     )
-    preset: Literal["default"] | None = Field(
-        None, description="older name of model.kind: default is cnn_lstm; null: model.kind counts"
-    )
+    preset: Literal["default"] | None = Field(None, description="older key: default is kind cnn_lstm; null: as in kind")
     width: int | None = Field(None, ge=4, description="number of channels; null: 24 of pooled_experts, 64 of cnn_lstm")
     dropout: float = Field(0.2, ge=0, lt=1, description="share of activations dropped in training")
-    pooled: bool = Field(False, description="train one model, told the coin, for all coins instead of one per coin")
+    pooled: bool = Field(False, description="train one model of all coins, with the coin as input, instead of one each")
     coins: tuple[str, ...] | None = Field(
         None, min_length=1, description="train one model, of these coins; null: the run has one model per coin"
     )
     fold: int = Field(0, ge=0, description="fold of the walk-forward, counted from 0, for the model of model.coins")
     base: str | None = Field(
         None,
-        description="a run of one model for several coins, as in runs/crypto/shared, that each model goes on from: its "
-        "network, its linear model and its trees; pooled_experts only",
+        description="run of one model for several coins, as in runs/crypto/shared, whose network, linear model and "
+        "trees each model starts from; pooled_experts only",
     )
 
     @model_validator(mode="after")
     def _a_base_has_its_sizes(self) -> "Model":
         if self.base is not None and (self.chosen != "pooled_experts" or self.width is not None):
             wrong = f"model.width={self.width}" if self.width is not None else f"model.kind={self.chosen}"
-            raise ValueError(f"model.base={self.base} is of pooled_experts with a size of its own; leave out {wrong}")
+            raise ValueError(f"model.base={self.base} sets the width and takes pooled_experts only; leave out {wrong}")
         return self
 
     @property
@@ -175,10 +171,8 @@ class SignalTraining(Training):
         description="weights of the classes in the loss; balanced: inverse to their counts in training; null: none for "
         "pooled_experts, else balanced",
     )
-    refit: bool = Field(False, description="fit again on training and validation, and ship that; the first is judged")
-    window: int | None = Field(
-        None, ge=1, description="candles that a model learns from, the newest before its validation part; null: all"
-    )
+    refit: bool = Field(False, description="fit again on training and validation, to use; the first fit is judged")
+    window: int | None = Field(None, ge=1, description="newest candles before validation to learn from; null: all")
 
 
 class EvaluationSettings(Section):
@@ -223,18 +217,18 @@ class Config(BaseConfig):
 
     @property
     def stacks(self) -> bool:
-        """True for kinds of models of which several can be computed as one; an LSTM of a library cannot."""
+        """True if several models of the kind can be computed as one; those with a library's LSTM cannot."""
         return self.model.chosen == "pooled_experts"
 
     def content(self, manifest: Mapping[str, Any]) -> object:
-        """Return of each coin the candles, as a hash, and the times at which they are cut into parts."""
+        """Return the hash of each coin's candles, and the times at which they are cut into parts."""
         coins = manifest["coins"]
         return {
             name: [coins[name][key] for key in ("hash", "cuts")] for name in self.model.coins or () if name in coins
         }
 
     def costs(self, coin: str = "") -> Costs:
-        """Return what trading a coin costs: as given, else by the table. Raises UserError for an unknown exchange."""
+        """Return the costs of trading a coin: as given, else by the table. Raises UserError for an unknown exchange."""
         rules = candle_tables.RULES
         of_futures = (*(2 * quote for quote in rules.quotes), *rules.contracts)  # as in XRPUSDTUSDT and BTCUSDTPERP
         table, given, exchange = json.loads(FEES.read_text()), self.evaluation, self.data.exchange

@@ -4,9 +4,9 @@
                             scaled), label, and for each fold the number of the part in which a window ends
 <folder>/BTCUSDT-15m.json   the order of the features, scalers, class counts, checks
 
-Coins are cut into parts at the same times, but those that were listed late or have ended by their own. When files have
-changed, what was prepared of other coins is taken over as it is, with its cuts; a coin whose candles now reach further
-moves on by itself: its own longer time is divided.
+Coins are cut into parts at the same times; those that were listed late or have ended, by their own time. When files
+have changed, the prepared data of other coins are taken over with their cuts; a coin whose candles now reach further
+is cut by its own, longer time.
 """
 
 import json
@@ -73,15 +73,15 @@ class Coin:
 def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mapping[str, object]:
     """Write every coin that can be used; return facts for the manifest, with the unusable coins under "failed".
 
-    What is in the folder `earlier`, prepared by the same settings, is taken over for coins whose files are the same or
-    gone. Raises UserError for settings that are not allowed, and if no coin can be used.
+    Coins whose files are the same or gone are taken over from the folder `earlier`, prepared by the same settings.
+    Raises UserError for settings that are not allowed, and if no coin can be used.
     """
     import datasets
 
     datasets.disable_progress_bars()
     data = config.data
     source, wanted = data.origin, data.coins()
-    milliseconds(data.timeframe)  # which is known
+    milliseconds(data.timeframe)  # an error if it is unknown
     own, target = own_features.load(data.features), own_features.load(data.label, "data.label")
     find = files.finder(data.candles_folder) if source == "files" else None
     known = json.loads((earlier / MANIFEST).read_text()) if earlier else {}
@@ -150,7 +150,7 @@ def _unchanged(data: Data, known: Mapping[str, Any], find: files.Find) -> list[s
     def is_same(symbol: str) -> bool:
         try:
             paths = find(symbol, data.timeframe)
-        except UserError:  # several files match, as `prepare` will tell
+        except UserError:  # several files match, which `prepare` reports
             return False
         names = known["coins"][symbol]["checks"]["file"]
         return [path.name for path in paths] == ([names] if isinstance(names, str) else names) and are_same(paths)
@@ -174,7 +174,7 @@ def _take_over(earlier: Path, folder: Path, name: str) -> None:
 
 
 def _note(data: Data, symbols: Sequence[str], apart: Mapping[str, Sequence[Sequence[int]]]) -> str:
-    """Name the files passed over, or say that candles are simulated, and how to give real ones; name coins apart."""
+    """Return a note on files passed over, or on simulated candles and how to give real ones; and on coins apart."""
     cut = [f"{symbol} ({iso(cuts[0][0])} to {iso(cuts[-1][-1])})" for symbol, cuts in apart.items()]
     own = [f"listed late or ended, and cut by their own time: {', '.join(cut)}"] if cut else []
     if data.origin == "files":
@@ -242,10 +242,10 @@ def _coin(
 
 
 def _divide(data: Data, times: Mapping[str, np.ndarray], known: tuple[int, int] | None) -> tuple[Folds, list[str]]:
-    """Return the folds of each coin that has all parts, and the coins that others' cuts leave no part for.
+    """Return the folds of each coin that has all parts, and the coins of which the common cuts leave a part empty.
 
     These were listed late or have ended, and are cut by their own time. `times` (n,) are the ends of windows, `known`
-    is the time that earlier folds divided, if there are any.
+    is the span of earlier folds, if there are any.
     """
     divide = partial(splits.divide, data=data)
     folds, apart = Folds() if known else splits.together(times, divide), list[str]()
@@ -301,7 +301,7 @@ def load(folder: Path, symbol: str) -> Coin:
 
     datasets.disable_progress_bars()
     symbol = canonical(symbol)
-    pages = [page for each in TIMEFRAMES if (page := folder / f"{symbol}-{each}.json").is_file()]  # none is listed
+    pages = [page for each in TIMEFRAMES if (page := folder / f"{symbol}-{each}.json").is_file()]  # without a listing
     if not pages:
         known = ", ".join(page.stem for page in sorted(folder.glob("*-*.json"))) or "none"
         raise UserError(f"{folder}: {symbol} is not among the prepared coins ({known}); see manifest.json for why")

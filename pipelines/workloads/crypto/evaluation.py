@@ -117,7 +117,7 @@ def _examine(
     device: torch.device,
     map_items: MapItems,
 ) -> tuple[Page, list[CoinFold]]:
-    """Return what is found out about a coin by itself: its page, and what it was judged by in each fold."""
+    """Return a coin's page, without the verdict among all coins, and the results of its folds."""
     symbol, places = job
     coin = data.load(folder, symbol).newest(config.training.window)
     folds = [evaluate_fold(config, coin, place, device, map_items) for place in places]
@@ -125,7 +125,7 @@ def _examine(
 
 
 def _rule(config: Config, model: SignalModel, first_line: str, member: str, pages: Sequence[Page]) -> dict[str, str]:
-    """Return the file of a model's rule: how its coins are traded, and what that is worth."""
+    """Return {file name: text} of a model's trading rule, with the verdicts on its coins."""
     coins = {}
     for page in pages:
         fold = next(fold for fold in page["folds"] if fold["member"] == member)

@@ -1,4 +1,4 @@
-"""Fits of what pooled experts do not learn by gradients: the linear expert, the trees, and the weights of the pool."""
+"""Fits of the parts of pooled experts that gradients do not train: the linear expert, the trees, the pool's weights."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +22,15 @@ from pipelines.workloads.crypto.windows import IGNORED, Windows
 # lag, as in the Minnesota prior (Litterman 1986): old lags are many and seldom matter.
 PENALTIES = (0.25, 6e-2, 1.6e-2, 4e-3, 1e-3, 3e-4)
 LOCATION = 10.0
-AGEING = 0.5  # of that, added by each candle of a lag
+AGEING = 0.5  # share of that cost added by each candle of a lag
 ITERATIONS = 30  # of L-BFGS for each penalty, from where the stronger one ended
 LOGISTIC = 0.55  # scale of a logistic variable whose deviation is 1
 LEAST_SIZE = 1e-6  # deviation below which an input counts as constant
 LARGEST_WEIGHT = 1.5  # of an expert in the pool
-DISTANCE = 30.0  # nats, over all rows, that the squares of the weights' distances from those expected cost
+DISTANCE = 30.0  # nats, over all rows, per squared distance of the weights from their centre
 BLOCK, RESAMPLES = 64, 500  # rows that are resampled together
 AT_ONCE = 32  # stretches
-THEIRS = -1  # rounds of boosting, where the trees are a base's
+THEIRS = -1  # in place of the rounds of boosting if the trees are a base's
 Base: TypeAlias = "PooledExperts | None"
 Known: TypeAlias = "tuple[bool, float] | None"
 
@@ -52,7 +52,7 @@ def rows_of(source: Windows) -> Tensor:
 
 
 def fixed(model: PooledExperts, source: Windows) -> Tensor:
-    """Return for every row of the source's table (N, 2, 3) what `model.fixed` says, 0 where no window ends."""
+    """Return `model.fixed` for every row of the source's table (N, 2, 3), 0 where no window ends."""
     (found,) = over(source, lambda windows, coins: (model.fixed(windows, coins),))
     table = found.new_zeros(len(source.labels), *found.shape[1:])
     table[rows_of(source)] = found
@@ -96,7 +96,7 @@ class _Linear:
         return mean, log_scale, class_log_probabilities(mean, log_scale, thresholds)
 
     def fit(self, rows: _Rows, moves: Tensor, penalty: float) -> None:
-        """Go on to the lowest loss under a penalty: of the classes, and of the moves (M,) as logistic variables."""
+        """Minimise, from the present weights, the penalised loss of the classes and of the logistic moves (M,)."""
         weights = self.weights
         optimizer = torch.optim.LBFGS(
             weights.values(), max_iter=ITERATIONS, history_size=10, line_search_fn="strong_wolfe"
@@ -121,9 +121,9 @@ def fit_linear(
 ) -> tuple[bool, float]:
     """Set the linear expert by maximum likelihood of the classes and of the return over the horizon.
 
-    `returns` (N,) are those after each row of the table, in units of the deviation of so many candles. The penalty is
-    the one of PENALTIES with the lowest log loss on the validation windows, on the distance from 0 or, with a `base`,
-    from the weights of that. Returns whether from those, and the penalty, which may be `known` from an earlier fit.
+    `returns` (N,) are those after each row of the table, in deviations of such returns. The penalty, one of PENALTIES,
+    is on the distance from 0 or from the weights of a `base`: what has the lowest log loss on the validation windows.
+    Returns (True for the base's weights, penalty), which may be `known` from an earlier fit.
     """
     seen = [over(source, model.linear_inputs) for source in (train, validation)]
     moments = [(each.mean(0), each.std(0).clamp(min=LEAST_SIZE)) for each in seen[0][:2]]
@@ -154,7 +154,7 @@ def fit_linear(
 
 
 def _centre(base: PooledExperts | None, moments: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
-    """Return the weights that a linear expert is drawn towards, for inputs of mean 0 and deviation 1: 0 or a base's."""
+    """Return the weights that a linear expert is shrunk towards, for standardised inputs: 0 or a base's."""
     (_, location), (_, scale) = moments
     if base is None:
         return {"location": torch.zeros_like(location), "scale": torch.zeros_like(scale), "slopes": torch.zeros(2)}
@@ -162,7 +162,7 @@ def _centre(base: PooledExperts | None, moments: list[tuple[Tensor, Tensor]]) ->
 
 
 def _set_linear(model: PooledExperts, weights: Mapping[str, Tensor], moments: list[tuple[Tensor, Tensor]]) -> None:
-    """Give the model weights for inputs as they are, from those for inputs of mean 0 and deviation 1."""
+    """Set the model's weights for raw inputs, from those for standardised inputs."""
     biases = {"location": weights["bias"], "scale": torch.zeros(())}
     for (name, bias), (mean, std) in zip(biases.items(), moments, strict=True):
         own = weights[name] / std
@@ -212,7 +212,7 @@ def _boosted(
 
 
 def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> int:
-    """Copy the trees of a HistGradientBoostingClassifier, which has no public way to them; return the best round."""
+    """Copy the trees of a HistGradientBoostingClassifier, which are not public; return the best round."""
     trees.start.copy_(torch.from_numpy(boosted._baseline_prediction.ravel()))
     # It keeps the rounds after the best one too. The first score is that before any round.
     best = int(np.argmax(boosted.validation_score_)) if boosted.do_early_stopping_ else len(boosted._predictors)
@@ -236,8 +236,8 @@ def set_trees(trees: Trees, boosted: HistGradientBoostingClassifier) -> int:
 def pool_weights(log_probabilities: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the weights (K,), 0 to LARGEST_WEIGHT, by which a pool of experts (M, K, 3) has the lowest log loss.
 
-    They are drawn towards weights of which half are equal, and half the shares of resamples of blocks of rows in which
-    an expert by itself is the best (Yao et al. 2018).
+    They are shrunk towards the mean of equal weights and the shares of resamples, of blocks of rows, in which an expert
+    by itself is the best (Yao et al. 2018).
     """
     rows, count = np.arange(len(labels)), log_probabilities.shape[1]
     chosen = log_probabilities[rows, :, labels]

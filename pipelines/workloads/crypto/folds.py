@@ -111,11 +111,11 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
 def _rivals(
     config: Config, model: SignalModel, coin: Coin, fold: int
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Return the test probabilities of simple models with the inputs that the model has; all moves; the volatility.
+    """Return test probabilities (n, 3) of simple models on the model's inputs, all moves (N,), and volatility (n,).
 
     "window" are the features of the last row, the returns of the window, the context's among them, and the sizes of
-    every fourth. The location-scale model is the linear expert of a model of this coin alone, which saw what the rivals
-    see, else fitted.
+    every fourth. The location-scale model is the model's linear expert if that learnt this coin alone, without a base;
+    else it is fitted.
     """
     shell = PooledExperts(PooledExpertsConfig(**vars(description(config, [coin], fold))))
     parts = {part: pooled([coin], fold, part, shell.stretch) for part in PARTS}
@@ -191,7 +191,7 @@ def _predict(config: Config, coin: Coin, place: Place, device: torch.device, map
 
 
 def _recalibrated(config: Config, coin: Coin, fold: int, logits: np.ndarray) -> tuple[int, list[Predictions]]:
-    """Return how many labels correct the probabilities, 0 unless that helps on validation, and those of both parts."""
+    """Return the labels that recalibrate, 0 unless that helps on validation, and the predictions of both parts."""
     tried = {}
     for window in (0, WINDOW):
         logs = recalibrated(logits, coin.labels, coin.candles.segments(), config.data.horizon, window)

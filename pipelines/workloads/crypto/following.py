@@ -23,22 +23,22 @@ from pipelines.workloads.crypto.candles.cells import NEWEST
 from pipelines.workloads.crypto.config import Config, Data
 from pipelines.workloads.crypto.input_files import as_input
 
-FAR = 5.0  # deviations, beyond which a feature is no stranger
+FAR = 5.0  # deviations at which a feature is clipped
 MARGIN = 20  # candles that are downloaded again
-LONGEST = 64  # looks that an exchange without anything new is left alone at most
+LONGEST = 64  # looks after which an exchange without new candles is asked again at the latest
 SETTLING = 0.5  # seconds in which a file that was changed may still be written to
 PATIENCE = 10.0  # seconds of changes without a pause, after which a file is read all the same
 
-Read = Callable[[str, int], Candles]  # (coin, now in ms) -> all that is known of it, in order of time
+Read = Callable[[str, int], Candles]  # (coin, now in ms) -> all its candles, in order of time
 
 
 class CandleFeed:
-    """Candles of coins; `read` may also return such that are not yet closed, or from the future."""
+    """Closed candles of coins; `read` may also return open ones, or ones from the future."""
 
     def __init__(self, config: Config, folder: Path, read: Read):
         self.data, self.folder, self.read = config.data, folder, read
         self.series, self.step, self.every = self.data.coins(), milliseconds(self.data.timeframe), 1.0
-        self.settings = {"now": "newest"}  # what has closed is decided here
+        self.settings = {"now": "newest"}  # this feed decides which candles have closed
         kept = {"source": "files", "folder": str(folder), "symbols": tuple(self.series)}
         self.config = config.model_copy(update={"data": self.data.model_copy(update=kept)})
         self.closed: dict[str, Candles] = {}
@@ -46,12 +46,12 @@ class CandleFeed:
         self.used, self.fill = 0, 0  # candles of an input; largest gap that is filled
 
     def fit(self, models: Mapping[str, object]) -> None:
-        """Let inputs have the candles that signals of these models depend on, too, and fill the gaps that these do."""
+        """Extend inputs to the candles that signals of these models depend on, and fill gaps as their training did."""
         own = [each for each in models.values() if isinstance(each, SignalModel)]
         self.used, self.fill = max(self.used, most_used(own)), max([0, *(each.config.fill for each in own)])
 
     def new(self, series: str, after: int | None, now: int) -> Iterator[Moment]:
-        """Yield the candles that have closed, each with as many before it as count, up to the newest gap.
+        """Yield newly closed candles, each with those before it that models use, back to the newest gap.
 
         Gaps that the models' training filled are filled, but have no answers of their own.
         """
@@ -76,7 +76,7 @@ class CandleFeed:
                 yield Moment(int(part.time[row]), as_input(seen), learnt)
 
     def strangeness(self, model: object, series: str, after: int, until: int) -> dict[int, float]:
-        """Return the mean square of the scaled features of candles, those without features left out."""
+        """Return {time: mean square of the scaled features} of candles; those without features are left out."""
         assert isinstance(model, SignalModel)
         known, past = self.known[series], model.candles_needed - model.config.lookback
         first, last = np.searchsorted(known.time, [after, until], "right")
@@ -88,13 +88,13 @@ class CandleFeed:
         return {when: value for when, value in found.items() if when > after}
 
     def save(self) -> None:
-        """Write the candles that have closed: files that grow while a training reads them would be refused."""
+        """Write the closed candles for training, which would refuse files that grow while it reads them."""
         for candles in self.closed.values():
             write(candles, self.folder, self.data.timeframe)
 
 
 class Downloads:
-    """Candles of an exchange, of which those in `folder` are not downloaded again."""
+    """Candles of an exchange; those in `folder` are not downloaded again."""
 
     def __init__(self, config: Config, folder: Path):
         self.data, self.folder, self.every = config.data, folder, 1.0  # seconds
@@ -102,7 +102,7 @@ class Downloads:
         self.waits: dict[str, tuple[float, float]] = {}  # coin -> when to ask again, and how long to wait then
 
     def __call__(self, coin: str, now: int) -> Candles:
-        """Return the candles kept and what is new; an exchange that has nothing new is asked ever more seldom."""
+        """Return kept and new candles; an exchange without new ones is asked ever less often."""
         data, old, since = self.data, self.kept.get(coin), None
         if old is None:
             with suppress(UserError):  # there is none, or it is damaged
@@ -126,17 +126,17 @@ class Downloads:
 
 
 class Growing:
-    """Candles of files to which others write, of which only lines that have ended are read."""
+    """Candles of files that others append to; only complete lines are read."""
 
     def __init__(self, data: Data):
         self.data = data
         self.kept: dict[str, tuple[object, Candles]] = {}  # coin -> what was read, and its candles
         self.look: int | None = None  # at which the folder was listed
         self.find: files.Find
-        self.restless: dict[str, float] = {}  # coin -> since when its files were changed in every look
+        self.restless: dict[str, float] = {}  # coin -> when its files began to change in every look
 
     def __call__(self, coin: str, now: int) -> Candles:
-        """Return the candles known when the files were last at rest; UserError where some of these are gone."""
+        """Return the candles as of when the files last were at rest; UserError if some of these are gone."""
         if now != self.look:
             self.find, self.look = files.finder(self.data.candles_folder), now
         paths = self.find(coin, self.data.timeframe)
@@ -158,7 +158,7 @@ class Growing:
 
 
 def write(candles: Candles, folder: Path, timeframe: str) -> None:
-    """Write the candles of a coin into the folder's file of it."""
+    """Write a coin's candles to its file in the folder."""
     import pyarrow as pa
     from pyarrow import feather
 
@@ -170,7 +170,7 @@ def write(candles: Candles, folder: Path, timeframe: str) -> None:
 
 
 def feed(config: Config, folder: Path) -> CandleFeed:
-    """Return the feed of a run's coins, which keeps what it has read in `folder`; UserError for simulated ones."""
+    """Return the feed of a run's coins, which stores candles in `folder`; UserError for a simulated market."""
     if config.data.origin == "simulate":
         ccxt = "data.source=ccxt with data.symbols=[BTCUSDT,...] and data.exchange"
         raise UserError(f"a simulated market has no new candles; give data.folder=FOLDER, whose files grow, or {ccxt}")

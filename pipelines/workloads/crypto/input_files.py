@@ -45,7 +45,7 @@ def _newest(paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, object]]]
 
 
 def as_input(candles: Candles) -> dict[str, object]:
-    """Return candles, and those of other coins beside them, as models take them."""
+    """Return candles, and their context of other coins, as an input of models."""
     lists = [
         {name: column.tolist() for name, column in each.columns().items()}
         for each in (candles, *candles.context.values())
@@ -54,9 +54,9 @@ def as_input(candles: Candles) -> dict[str, object]:
 
 
 def fitted(given: Given, models: Sequence[object]) -> Mapping[str, object]:
-    """Return the input of a file as models take it: as many candles as count, since the newest gap that is not filled.
+    """Return a file's input for the models: as many candles as they use, after the newest gap that is not filled.
 
-    Those of other coins that the models take come from the files beside it; UserError where one is missing.
+    Candles of the models' context come from the files beside it; UserError if one is missing.
     """
     from models.market.signal_model import SignalModel, most_used
 
@@ -81,14 +81,14 @@ def _beside(folder: Path, coin: str, timeframe: str, fill: int) -> Candles:
 
 
 def about(models: Sequence[object]) -> dict[str, Plain]:
-    """Return what a page of the models has to know."""
+    """Return the facts for the models' page."""
     from models.market.signal_model import SignalModel, facts
 
     return facts([model for model in models if isinstance(model, SignalModel)])
 
 
 def code(config: Mapping[str, Mapping[str, str]]) -> None:
-    """Load functions of the user's own. Raises UserError where their file is gone or has changed since training."""
+    """Load the user's own functions. Raises UserError if their file is gone or has changed since training."""
     from models.market.own_features import load
 
     load(config["data"].get("features", "default"))

@@ -69,7 +69,7 @@ def _gains(summary: Row, compared: Mapping[str, Comparison]) -> Markup:
 
 
 def _statistics(summary: Row, rows: Mapping[str, Comparison]) -> Markup:
-    """Return in sentences what the likelihoods say."""
+    """Return sentences on the comparison of log losses."""
     coins = {each: [name for name, row in rows.items() if row.outcome == each] for each in (BETTER, EVEN, WORSE)}
     rivals = Counter(row.rival["predictor"] for row in rows.values()).most_common()
     by_gain = sorted(rows, key=lambda name: rows[name].gain)
@@ -114,7 +114,7 @@ def _calibration(page: Page, logged: Logged) -> Figure:
 
 
 def _account(page: Page, logged: Logged) -> Figure:
-    """Plot the accounts of the model and of buy-and-hold; what the model's has fallen below its peak is shaded."""
+    """Plot the accounts of the model and of buy-and-hold, with the model's drawdown shaded."""
     figure, axis = panel("", "account, multiples of its start", "account on the test, costs paid")
     curve = page["equity"]
     for name, label in (("model", "model"), ("buy_and_hold", "buy-and-hold")):

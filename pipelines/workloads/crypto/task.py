@@ -1,4 +1,4 @@
-"""Classification of the next move: what the model of each coin is, and what is minimised."""
+"""Classification of the next move: the model of each coin and its loss."""
 
 import json
 import math
@@ -66,7 +66,7 @@ def expand(config: Config, folder: Path) -> dict[str, Config]:
 
 
 def task(config: Config, folder: Path, device: torch.device, first: "SignalTask | None" = None) -> "SignalTask":
-    """Return the task of the configured kind of model; to fit again, after a `first` one, which has the best model."""
+    """Return the task of the configured kind of model; the refit's, given the `first` task with the best model."""
     return (ExpertsTask if config.model.chosen == "pooled_experts" else SignalTask)(config, folder, device, first)
 
 
@@ -79,7 +79,7 @@ class SignalTask(Task):
 
     model: SignalModel
     usual_weights = "balanced"
-    judged_by: tuple[str, ...] = ("windows", "coins")  # parts of a batch from which the model gives logits
+    judged_by: tuple[str, ...] = ("windows", "coins")  # parts of a batch that the model's logits depend on
     learns_by: Mapping[str, bool] = MappingProxyType({})  # further arguments of the model in training
 
     def __init__(self, config: Config, folder: Path, device: torch.device, first: "SignalTask | None" = None):
@@ -129,7 +129,7 @@ class SignalTask(Task):
         labels = batch["labels"].flatten()
         nats = F.cross_entropy(logits + self.class_weights.log(), labels, ignore_index=IGNORED, reduction="none")
         right = (logits.argmax(-1) == labels).float()
-        weights = self.class_weights[labels.clamp(min=0)]  # of what is ignored, any: it has 0 nats
+        weights = self.class_weights[labels.clamp(min=0)]  # any for ignored labels, which have 0 nats
         return Loss((nats * weights).sum(), (labels != IGNORED).sum(), {"accuracy": right.sum()})
 
     def score(self, model: nn.Module, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -187,7 +187,7 @@ class ExpertsTask(SignalTask):
 
 
 def horizon_moves(coin: data.Coin, horizon: int, model: PooledExperts) -> np.ndarray:
-    """Return the log return (N,) after each row over the horizon, in units of the deviation of so many candles."""
+    """Return the log return (N,) after each row over the horizon, in deviations of such returns."""
     deviation = model.config.scalers[coin.candles.symbol]["std"][model.return_place]
     moves = np.zeros(len(coin.labels))
     moves[:-horizon] = np.log(coin.candles.close[horizon:] / coin.candles.close[:-horizon])

@@ -28,7 +28,7 @@ class Base(NamedTuple):
 
 
 def untrained(config: Config, coins: Sequence[Coin], fold: int, base: Base | None = None) -> SignalModel:
-    """Return a model of the configured kind, of its base's size and with its network, and all that using it needs."""
+    """Return an untrained model of the configured kind; with a base, of its sizes and with its network."""
     known = description(config, coins, fold)
     size: dict[str, float] = {"dropout": config.model.dropout}
     if config.model.width:
@@ -46,7 +46,7 @@ def untrained(config: Config, coins: Sequence[Coin], fold: int, base: Base | Non
 
 
 def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfig:
-    """Describe what a model of these coins is given, and for readers, where that comes from."""
+    """Describe the inputs of a model of these coins and, for readers, their origin."""
     first = coins[0]
     return SignalConfig(
         features=first.names,
@@ -82,15 +82,15 @@ def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfi
 
 
 def load_base(config: Config, member: str) -> Base | None:
-    """Return the model that `model.base` names, if any: a folder, a run of one, or `member` of a run of many.
+    """Load `model.base`, if given: a model's folder, a run of one model, or `member` of a run of many.
 
-    Raises UserError where there is no model of pooled experts.
+    Raises UserError if there is no model of pooled experts.
     """
     if config.model.base is None:
         return None
     run = Path(config.model.base)
     folders = (each / "model" for each in (run / "members" / member, run))
-    # Not a fit that has seen its validation part, in which coins here may begin to be judged.
+    # Not the refit: it has seen its validation part, within which the judging of coins here may begin.
     folder = next((each / name for each in folders for name in ("judged", "best") if (each / name).is_dir()), run)
     command = f"accelerate launch pipelines/train.py --workload crypto --name {run.name} model.pooled=true"
     such = "give a run of one model for several coins, which this command trains"
@@ -102,10 +102,10 @@ def load_base(config: Config, member: str) -> Base | None:
 
 
 def check_base(base: SignalConfig, own: SignalConfig, name: str) -> None:
-    """Raise UserError unless a base has learnt what a model is to learn, from earlier candles than judge the model.
+    """Raise UserError unless a base has a model's inputs and labels, and saw only candles before those that judge it.
 
-    `own` describes the model. What a base was trained on must end before the model's validation
-    begins, and what it was validated on before the model's test, of all coins: they move together.
+    `own` describes the model. The base's training must end before the model's validation begins, and its validation
+    before the model's test, over all coins, as these move together.
     """
     for key, theirs, ours in (
         ("features", base.features, own.features),

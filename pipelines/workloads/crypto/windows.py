@@ -25,7 +25,7 @@ class Windows:
         self.size = len(starts)
         self.table, self.labels, self.starts, self.coins = table, labels, starts, coins
         self.past, self.ahead = torch.arange(1 - lookback, stretch), torch.arange(stretch)
-        self.fixed: Tensor | None = None  # (N, ...) what a model knows of each row beforehand, part of each batch
+        self.fixed: Tensor | None = None  # (N, ...) a model's precomputed outputs by row, part of each batch
 
     def to(self, device: torch.device) -> "Windows":
         """Move everything to the device."""
@@ -70,7 +70,7 @@ def pooled(coins: Sequence[data.Coin], fold: int, part: str, stretch: int = 1, f
 
 
 def below_each_other(columns: Sequence[np.ndarray], stretch: int) -> np.ndarray:
-    """Return the tables of coins (N, ...) float32 as one, in the order of `Windows`, with 0 for what is not finite.
+    """Return the tables of coins (N, ...) float32 as one, in the order of `Windows`, with 0 for non-finite values.
 
     A row that no window holds may lack features; it must not be NaN times 0 in some later gather.
     """

@@ -24,9 +24,7 @@ class Data(DataSection):
 
     settled: ClassVar[bool] = False
 
-    customers: Size | tuple[Size, Size] = Field(
-        20, description="customers per instance; [20, 200]: a size drawn from 20 to 200 for each batch"
-    )
+    customers: Size | tuple[Size, Size] = Field(20, description="customers per instance; [20, 200]: drawn per batch")
     capacity: int | None = Field(
         None,
         ge=1,
@@ -38,12 +36,12 @@ class Data(DataSection):
     problem: Annotated[str, Choice(PROBLEMS)] = Field(
         "cvrp",
         description="what instances have beyond capacities: vrptw (time windows and services), vrpl (a limit on the "
-        "length of routes), ovrp (open routes), mixed (each of these and a limit on durations, or not), acvrp (one-way "
-        "roads: costs that differ there and back), cvrp (nothing)",
+        "length of routes), ovrp (open routes), mixed (each of these and a limit on durations at random), acvrp "
+        "(one-way roads: costs there and back differ), cvrp (nothing)",
     )
     validation_instances: int = Field(1000, ge=1, description="instances on which the best model is chosen")
     test_instances: int = Field(1000, ge=1, le=10_000, description="instances of the test set to evaluate on")
-    labels: int = Field(0, ge=0, description="instances that HGS solves first, to imitate; as many as updates read")
+    labels: int = Field(0, ge=0, description="instances to imitate, solved first by HGS; as many as updates read")
 
     @model_validator(mode="after")
     def _capacity_fits(self) -> "Data":
@@ -110,7 +108,7 @@ class Model(Section):
         return self
 
     def resolved(self, many_sizes: bool = False, **reads: bool) -> RoutingConfig:
-        """Return the config of the network, for `many_sizes` or one, which `reads` so: the preset with overrides."""
+        """Return the network's config, for `many_sizes` or one and what it `reads`: the preset with overrides."""
         sizes = {**PRESETS[self.preset], **{k: v for k in ("width", "heads", "layers") if (v := getattr(self, k))}}
         return RoutingConfig(kind=self.kind, neighbors=self.neighbors, spacing=many_sizes, **reads, **sizes)
 
@@ -124,9 +122,7 @@ class CvrpTraining(Training):
         "rollout: greedy tour of a frozen copy (Kool et al. 2019)",
     )
     starts: int | None = Field(
-        None,
-        ge=2,
-        description="tours per instance with baseline multistart; null: one per customer, of the smallest instance",
+        None, ge=2, description="tours per instance with multistart; null: one per customer, of the smallest instance"
     )
     best_of: int | None = Field(
         None,
@@ -135,7 +131,7 @@ class CvrpTraining(Training):
         "2025); 1: the mean; null: 4, or the number of starts if smaller",
     )
     imitation_steps: int = Field(0, ge=0, description="updates that first imitate the tours of data.labels instances")
-    challenge_instances: int = Field(2000, ge=100, description="instances on which the model is tested against it")
+    challenge_instances: int = Field(2000, ge=100, description="instances that test the model against rollout")
 
 
 class EvaluationSettings(SearchSettings, defaults={"augment": True}):
@@ -149,9 +145,9 @@ class EvaluationSettings(SearchSettings, defaults={"augment": True}):
     capacity: int | None = Field(None, ge=1, description="capacity of a vehicle in tables; null: their column capacity")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] | None = Field(
         None,
-        description="of each distance of instances from files: round, exact, trunc (cut) or dimacs (cut to one "
-        "decimal); null: by the usual one of the set, exact for CMT, Golden, tai and .npz files, dimacs with time "
-        "windows, else round",
+        description="rounding of each distance in files: round, exact, trunc (cut) or dimacs (cut to one decimal); "
+        "null: the usual one of the set, exact for CMT, Golden, tai and .npz files, dimacs with time windows, else "
+        "round",
     )
     reference: tuple[Annotated[str, Choice(SOLVERS)], ...] = Field(
         tuple(SOLVERS), description="solvers beside the model and our own searches: hgs, pyvrp (iterated local search)"
@@ -161,7 +157,7 @@ class EvaluationSettings(SearchSettings, defaults={"augment": True}):
         description="CPU seconds per instance for each of these solvers, a row each; 0: none; null: as long as the "
         "model's search",
     )
-    reference_instances: int = Field(100, ge=1, description="first instances, which these solvers solve, for the gaps")
+    reference_instances: int = Field(100, ge=1, description="number of first instances for these solvers and gaps")
 
     @field_validator("reference", "reference_seconds", mode="before")
     @classmethod
@@ -193,7 +189,7 @@ class Config(BaseConfig):
             begun = found["run"].get("data", {}).get("labels")
             if begun == self.data.labels or begun in range(0, labels + 1, self.training.batch_size):
                 labels = begun  # a run's data stay, though more updates would read more
-        object.__setattr__(self, "data", self.data.model_copy(update={"labels": labels}))  # it is frozen from now on
+        object.__setattr__(self, "data", self.data.model_copy(update={"labels": labels}))  # the config is frozen
         return self
 
     @model_validator(mode="after")

@@ -61,7 +61,7 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
     config, problems, improved, saves = bench.config, bench.problems, None, None
     if not all(problem.plain for problem in problems):
         if config.evaluation.milliseconds is None:
-            print(f"{name}: a millisecond a customer, of which answers take {BEYOND} by default", file=sys.stderr)
+            print(f"{name}: a millisecond per customer, of which answers take {BEYOND} by default", file=sys.stderr)
         reasons = (untaken(problem, model.config) for problem in problems if model is not None)
         if (reason := next(filter(None, reasons), None)) or model is None:
             why = f", as it does not read {reason}" if model is not None else ""
@@ -141,10 +141,7 @@ def _evaluation(
 
 
 def _bounded(name: str, bench: Bench, model: RoutingPolicy | None) -> Bench:
-    """Return the bench without the methods that hold all distances, if there are too many customers for them.
-
-    Raises UserError if the model itself is among them.
-    """
+    """Return the bench without methods that hold all distances, if customers are too many; UserError for a network."""
     settings, sizes = bench.config.evaluation, {problem.customers for problem in bench.problems}
     if (largest := max(sizes)) <= MOST_CUSTOMERS:
         for customers in sizes if model is not None else ():
@@ -201,10 +198,9 @@ def _row(solved: Solved, reference: Reference) -> dict[str, Plain]:
 
 
 def _longer(costs: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return by how many per cent costs exceed others, instance by instance, so that their difficulty cancels.
+    """Return the excess of costs over others in percent, instance by instance, so that their difficulty cancels.
 
-    Equal costs, 0 among them, do by 0, and costs above 0 do by 100 % where the others are 0, of which no share is one.
-    Rounded, since sums in another order differ in their last digits.
+    It is 0 for equal costs, and 100 where others are 0. Rounded, since sums in another order differ in last digits.
     """
     few = min(len(costs), len(others))
     more, whole = costs[:few] - others[:few], np.where(others[:few], others[:few], costs[:few])

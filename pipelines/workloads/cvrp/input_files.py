@@ -115,9 +115,9 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
 
 
 def timed(given: Sequence[RoutingInput], settings: RoutingSettings, seconds: float) -> RoutingSettings:
-    """Return settings of equal times for problems that would by default take over half of a server's seconds together.
+    """Return settings with equal times for problems that by default would together take over half of `seconds`.
 
-    Raises UserError for times that are asked for and take all of the seconds or more.
+    Raises UserError if the times asked for take all of `seconds` or more.
     """
     from models.routing.solve import default_milliseconds
 
@@ -126,7 +126,7 @@ def timed(given: Sequence[RoutingInput], settings: RoutingSettings, seconds: flo
         whole, most = sum(default_milliseconds(problem_of(each)) for each in given), 500 * seconds
         return settings.model_copy(update={"milliseconds": most / count}) if whole > most else settings
     if count * asked >= 1000 * seconds:
-        all_of_it = f"milliseconds is {asked:g}: {count} of them take all of the {seconds:g} s of an answer or more"
+        all_of_it = f"milliseconds is {asked:g}: for {count} inputs this is all the {seconds:g} s of an answer or more"
         raise UserError(f"{all_of_it}; give less than {1000 * seconds / count:g}, or fewer inputs at a time")
     return settings
 
@@ -143,15 +143,15 @@ def shipped(given: Mapping[str, object]) -> str:
 
 
 def worse(run: Path) -> str:
-    """Say why the shipped policies answer in place of a run: it learnt other problems, or its evaluation shows it."""
+    """Return why shipped policies answer in place of a run, if so: it learnt other problems, or evaluated worse."""
     judged, weights = run / "evaluations/test.json", run / "model/best/config.json"
     try:
         if (learnt := plain_yaml.parse((run / "config.yaml").read_bytes())["data"].get("problem", "cvrp")) != "cvrp":
             return f"learnt data.problem={learnt}"
-        known = judged.is_file() and judged.stat().st_mtime >= weights.stat().st_mtime  # else of former weights
+        known = judged.is_file() and judged.stat().st_mtime >= weights.stat().st_mtime  # else of earlier weights
         low, high = (json.loads(judged.read_bytes()) if known else {}).get("shipped_saves") or (0, 0)
-        return f"has tours that are {low:.2g} to {high:.2g} % longer than those of what ships" if low > 0 else ""
-    except (OSError, ValueError, TypeError, AttributeError, LookupError):  # damaged, which is told where it is loaded
+        return f"has tours that are {low:.2g} to {high:.2g} % longer than the shipped policies'" if low > 0 else ""
+    except (OSError, ValueError, TypeError, AttributeError, LookupError):  # damaged: loading the run says so
         return ""
 
 

@@ -45,7 +45,7 @@ def labelled(data: "Data", parts: Path) -> dict[str, Tensor]:
     if reason := lacking():
         print(f"{reason}: instances to imitate are solved by {other}", file=sys.stderr)
     items = torch.arange(data.labels)
-    parts /= other.partition(",")[0] if reason else "HGS"  # whose tours are not mixed with another's
+    parts /= other.partition(",")[0] if reason else "HGS"  # tours of different solvers are not mixed
     parts.mkdir(parents=True, exist_ok=True)
     begun = "going on to solve" if any(parts.glob("*.tours")) else "solving"
     what = f"{begun} the {data.labels:,} instances to imitate of data.labels, {INSTANCES_AT_ONCE} at a time"
@@ -61,7 +61,7 @@ def _tours(data: "Data", parts: Path, items: Tensor) -> np.ndarray:
         return np.frombuffer(kept.read_bytes(), np.int64).reshape(len(items), -1)
     fields = generate(data, stream_key(0, "labels"), items)
     if "rules" in fields:
-        fields["rules"][..., [1, 3, 4]] -= 2 * MARGIN  # limits that policies, which keep away from them, reach
+        fields["rules"][..., [1, 3, 4]] -= 2 * MARGIN  # tighter, as policies keep a margin from limits
     tours = torch.stack([actions_of(to_imitate(each), 2 * data.sizes[-1]) for each in problems_of(fields)]).numpy()
     write_whole(kept, tours.tobytes())
     return tours

@@ -41,7 +41,7 @@ def _verdict(evaluation: Evaluation) -> tuple[str, Markup]:
     own, others = divide(evaluation.table, last)
     own = sorted(own, key=lambda row: row["method"] != last)
     judged = at_cost(own[0], others, COST, lambda rival: _against(own[0], rival))
-    longer = evaluation.summary["cost"] / own[0]["cost"] - 1  # than after a search, which may owe it nothing
+    longer = evaluation.summary["cost"] / own[0]["cost"] - 1  # than after a search, which may not build on it
     poor = f"; the network's own tours are {longer:.0%} longer" if longer >= POOR else ""
     values = {"own": own[0], "judged": judged, "interval": interval_of(own[0], "cost", "± 95 %"), "time": COST}
     saved = evaluation.summary.get("shipped_saves") or (0, 0)

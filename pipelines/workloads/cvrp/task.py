@@ -147,7 +147,7 @@ class CvrpTask(Task):
         return {"baseline": self.baseline.state_dict(), "replacements": self.replacements}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take the rollout baseline back."""
+        """Restore the rollout baseline."""
         if self.baseline is not None:
             self.baseline.load_state_dict(state["baseline"])
             self.replacements = state["replacements"]

@@ -30,7 +30,7 @@ from pipelines.workloads.lmol.sources.tables import Listed, passed_over, read_ta
 
 SIDE = 64  # pixels, of the squares described by texture if there is no model
 PROPOSED = "answers.csv"  # name of the table of answers
-MOST_IMAGES = 20_000  # whose squares are in memory at once
+MOST_IMAGES = 20_000  # their squares are in memory at once
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class PeoplesRanking:
     notes: Sequence[str]
     folder: Path  # of the images
     table: Path | None  # of the answers
-    columns: Mapping[str, int | str]  # of that table, or of a new one -> a number in a pair, or what stands in all rows
+    columns: Mapping[str, int | str]  # of that table or of a new one -> place of an image in its pair, or constant cell
     then: str  # what to do with the next pairs
 
     def write_ranking(self, path: Path, following: Path | None = None) -> str:
@@ -82,9 +82,9 @@ class _Asked(Section):
 
 
 def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: Sequence[str] = ()) -> PeoplesRanking:
-    """Rank images by answers in or at `source`; UserError without answers or images, or if `outputs` lose some.
+    """Rank images by answers in or at `source`; UserError for unusable input, or if writing `outputs` loses answers.
 
-    `words` name columns of the answers, as data.columns.winner=PICKED, and one of several attributes.
+    `words` name columns of the answers, as data.columns.winner=PICKED, and the attribute, as data.attribute=NAME.
     """
     tell_repeated(words)
     asked = config.build(_Asked, {}, words, "of answers").data
@@ -92,8 +92,8 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     if not source.exists():
         raise UserError(f"{source}: there is no such file or folder; give a folder of images, or a CSV of answers")
     table, unknown_tables = find_answers(source, columns)
-    folder = table.parent if table else source  # that names are relative to
-    of_model = model and table and not _about(rows_of(table)[0])  # the attribute, as the table is about one
+    folder = table.parent if table else source  # names are relative to it
+    of_model = model and table and not _about(rows_of(table)[0])  # the attribute, as the table names none
     about = [asked.attribute] if asked.attribute and not of_model else []
     listed = by_attribute(table, columns, about)[0] if table else Listed()
     if table and listed.scored:
@@ -133,7 +133,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     posterior, doubts = ranked(answers, found)
     notes += doubts
     layout, used, _ = layout_of(table, columns) if table else ("", {}, "")
-    written: dict[str, int | str] = {"img1": 0, "img2": 1, "label": ""}  # unless the table goes on in its own form
+    written: dict[str, int | str] = {"img1": 0, "img2": 1, "label": ""}  # unless the table has its own form
     then = f"add who won and who lost to {table}" if table else f"save it as {folder / PROPOSED}"
     if table and layout == "pairs":
         written = dict.fromkeys(rows_of(table)[0], "") | {used["first"]: 0, used["second"]: 1}
@@ -144,7 +144,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
 
 
 def _check_nothing_is_lost(path: Path, table: Path, columns: Mapping[str, str] | None) -> None:
-    """Raise UserError if a file to write to is not of this command, or has answers that the table has not."""
+    """Raise UserError if writing to `path` would lose answers that the table lacks, or a file of another kind."""
     given = columns if columns and path.is_file() and layout_of(path, columns)[0] else None  # else the usual names
     if not path.is_file() or not path.stat().st_size or (kind := kind_of(path, given)) in (RANKING, UNLABELLED):
         return
@@ -158,7 +158,7 @@ def _check_nothing_is_lost(path: Path, table: Path, columns: Mapping[str, str] |
 
 
 def _known(table: Path, columns: Mapping[str, str] | None, root: Path) -> Counter[tuple[str, str, str, int]]:
-    """Count answers by names below `root`, each pair in one order, as winners and losers do not keep that asked."""
+    """Count answers by image names below `root`, in sorted order: winners and losers do not keep the order asked."""
     of = {line: "".join(row[name] for name in _about(row)) for line, row in rows_of(table)[1]}
     pairs = read_table(table, columns, root).pairs
     return Counter((of[n], *((a, b, label) if a < b else (b, a, SWAPPED[label]))) for n, a, b, label in pairs)
@@ -183,7 +183,7 @@ def _comparator(folder: Path, attribute: str | None) -> Comparator:
 def _read(
     folder: Path, files: Sequence[Path], model: Comparator | None
 ) -> tuple[list[str], list[np.ndarray], list[str]]:
-    """Return names and squares (C, S, S) or (S, S, 3) of the images that can be read, and why others cannot."""
+    """Return names and squares (C, S, S) or (S, S, 3) of readable images, and why the others cannot be read."""
     names, squares, aside = [], [], []
     for path in files:
         try:

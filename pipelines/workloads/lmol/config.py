@@ -24,9 +24,9 @@ class Columns(Section):
     score2: str | None = Field(None, description="column of the second image's score")
     label: str | None = Field(None, description="column of labels: First, Second or Similar")
     winner: str | None = Field(None, description="column of the image that was preferred")
-    loser: str | None = Field(None, description="column of the image that was not")
+    loser: str | None = Field(None, description="column of the image that was not preferred")
     tie: str | None = Field(None, description="column that is 1 where neither was preferred")
-    rater: str | None = Field(None, description="column of who answered; ratings of one image are averaged")
+    rater: str | None = Field(None, description="column of raters; ratings of one image are averaged")
     std: str | None = Field(None, description="column of the standard deviation of an image's ratings")
     count: str | None = Field(None, description="column of the number of an image's ratings, or of equal answers")
 
@@ -45,19 +45,19 @@ class Data(LoadedData):
     )
     columns: Columns = Columns()
     attribute: str | None = Field(
-        None, description="what is ranked by: a column, or a word for scores; null: columns.score, else the source's"
+        None, description="attribute to rank by: a column, or a name for scores; null: columns.score, else the source's"
     )
-    attributes: tuple[Annotated[str, Field(pattern=r"^\w[\w -]*$")], ...] = Field(  # files are named by them
+    attributes: tuple[Annotated[str, Field(pattern=r"^\w[\w -]*$")], ...] = Field(  # they name files
         (),
         exclude_if=lambda names: not names,  # so that data prepared before keep their folders
-        description="what one siamese or scorer ranks by: columns of scores, or what a column `attribute` says of each "
-        "row; empty: one attribute",
+        description="several attributes for one siamese or scorer: columns of scores, or values of a column "
+        "`attribute`; empty: one attribute",
     )
-    theta: float | None = Field(None, ge=0, description="largest difference of similar scores; null: the source's")
-    folds: int = Field(5, ge=3, description="parts that groups are split into: a test, a validation, the others train")
-    fold: int | Literal["all"] = Field(0, description="number of the part that is the test, from 0; all: each in turn")
-    size: int = Field(32, ge=8, le=4096, description="side of images, in pixels; over a tower its own if not given")
-    fit: Literal["crop", "pad", "stretch"] = Field("crop", description="how images that are no squares become some")
+    theta: float | None = Field(None, ge=0, description="largest score difference called Similar; null: the source's")
+    folds: int = Field(5, ge=3, description="parts that groups are split into: test, validation, and training parts")
+    fold: int | Literal["all"] = Field(0, description="number of the test part, from 0; all: each in turn")
+    size: int = Field(32, ge=8, le=4096, description="side of images in pixels; if not given, a tower's own, else 32")
+    fit: Literal["crop", "pad", "stretch"] = Field("crop", description="how oblong images are made square")
     train_pairs: int = Field(15_000, ge=1, description="maximum number of training pairs of each answer")
     evaluation_pairs: int = Field(3_000, ge=1, description="maximum number of validation and of test pairs")
     degree: int = Field(200, ge=1, description="maximum number of training pairs that contain the same image")
@@ -73,7 +73,7 @@ class Data(LoadedData):
     layout: ClassVar[int] = 5
 
     def inputs(self) -> Sequence[Path]:
-        """Return the files that the images come from; none for the embedded ones."""
+        """Return a user's source files; [] for embedded images."""
         from pipelines.workloads.lmol.sources.finding import files_of
 
         return files_of(self.source, self.columns.given(), self.attributes or self.attribute)
@@ -85,8 +85,8 @@ class Data(LoadedData):
         for key, value in of_one.items() if names else ():
             if value and (key != "source" or value in ("digits", "photos")):
                 other = "give a table of your own" if key == "source" else "leave it out"
-                raise ValueError(f"data.{key}={value} is of one attribute; {other}, or leave data.attributes out")
-        if len({folded(name) for name in names}) < len(names):  # which are the same rows, and files are named by them
+                raise ValueError(f"data.{key}={value} has one attribute; {other}, or leave data.attributes out")
+        if len({folded(name) for name in names}) < len(names):  # they select the same rows and name the same files
             raise ValueError(f"data.attributes=[{','.join(names)}] names one twice; give each once")
         if self.fit != "crop" and self.source in ("digits", "photos"):
             raise ValueError(f"data.fit={self.fit} does nothing for {self.source}, which are squares; leave it out")
@@ -106,10 +106,7 @@ class Model(Section):
     width: int | None = Field(None, ge=4, description="channels; null: the default of the kind")
     layers: int | None = Field(None, ge=1, description="blocks; null: the default of the kind")
     heads: int | None = Field(None, ge=1, description="attention heads of vlm; null: the default of the kind")
-    texture: bool | None = Field(
-        None,
-        description="siamese: judge by fine detail wherever it is, not by shapes; null: true if data.source is photos",
-    )
+    texture: bool | None = Field(None, description="siamese: judge by fine detail, not shapes; null: true for photos")
     base: str | None = Field(
         None,
         description="folder or hub id of a pretrained model; siamese: a vision model of transformers, or a model that "
@@ -118,7 +115,7 @@ class Model(Section):
         "trained on, null: a LLaVA built from the config",
     )
     tune: Literal["none", "head", "last", "all"] | None = Field(
-        None, description="of a base's tower trains: nothing (none, head, null), its last blocks, or all, by depth"
+        None, description="tower blocks that train: none (none, head, null), the last, or all; lower ones learn slower"
     )
     preset: Literal["small", "llava-1.5-7b"] = Field(
         "small",
@@ -136,8 +133,8 @@ class Model(Section):
     lora_dropout: float = Field(0.05, ge=0, lt=1, description="vlm: share of the adapters' inputs that is dropped")
     prompt: str | None = Field(
         None,
-        description="vlm: the prompt, with {question}, or words of its own for an attribute, and twice the base's mark "
-        "for an image; null: by the base's chat template",
+        description="vlm: prompt with {question}, or a question of your own, and the base's image token twice; null: "
+        "the base's chat template",
     )
     question: Literal["pairs", "levels", "both"] = Field(
         "pairs",
@@ -146,8 +143,8 @@ class Model(Section):
     )
     attention: Literal["sdpa", "flash_attention_2", "eager"] = Field(
         "sdpa",
-        description="vlm: how attention is computed in training, by transformers' names; flash_attention_2 needs CUDA "
-        "and the package flash-attn; a stored model answers by sdpa",
+        description="vlm: implementation of attention in training, by transformers' names; flash_attention_2 needs "
+        "CUDA and the package flash-attn; stored models use sdpa",
     )
     four_bit: bool = Field(False, description="vlm: keep the base's weights in 4 bits; needs bitsandbytes and CUDA")
 
@@ -160,9 +157,9 @@ class Model(Section):
                 other = f"leave it out, or set model.kind={' or '.join(having)}"
                 raise ValueError(f"model.{name}={value} does nothing for model.kind={self.kind}; {other}")
         if self.tune and not self.base:
-            raise ValueError(f"model.tune={self.tune} is of the tower of a base; give a model.base, or leave it out")
+            raise ValueError(f"model.tune={self.tune} needs a base with a tower; give a model.base, or leave it out")
         if self.kind == "siamese" and self.base and self.texture:
-            raise ValueError(f"model.texture=true is an encoder of its own; leave it or model.base={self.base} out")
+            raise ValueError(f"model.texture=true is another encoder than model.base={self.base}; leave one out")
         if self.kind == "vlm" and self.base and not self.lora:
             way = "set model.lora=true too (or leave model.base out to train a whole model from random weights)"
             raise ValueError(f"model.base={self.base} needs adapters to be trained on it; {way}")
@@ -177,11 +174,9 @@ class ComparisonTraining(Training):
 
     consistency: float = Field(1.0, ge=0, description="weight of train/order_loss, how far a pair's two orders differ")
     shift: int | None = Field(None, ge=0, description="largest shift in pixels; null: 3; tower: 0, tuned size / 16")
-    validation_pairs: int | None = Field(None, ge=1, description="pairs asked at each validation; null: all drawn")
+    validation_pairs: int | None = Field(None, ge=1, description="pairs answered at each validation; null: all drawn")
     projector_rate: float = Field(
-        1.0,
-        gt=0,
-        description="learning rate of the projector of a vlm with model.lora, as a share of training.learning_rate",
+        1.0, gt=0, description="vlm with lora: learning rate of the projector, as a share of training.learning_rate"
     )
 
 
@@ -189,7 +184,7 @@ class EvaluationSettings(Section):
     """Scores made from answers."""
 
     comparisons: int = Field(32, ge=2, description="maximum number of references that an image is compared with")
-    network_steps: int | None = Field(None, ge=0, description="of the single-image network; null: the model's; 0: none")
+    network_steps: int | None = Field(None, ge=0, description="single-image network's steps; null: training's; 0: none")
 
 
 class Config(BaseConfig):
@@ -241,7 +236,7 @@ class Config(BaseConfig):
     def _training_fits_the_model(self) -> "Config":
         kind, names = self.model.kind, self.data.attributes
         if len(names) > 1 and kind == "vlm":
-            raise ValueError(f"model.kind={kind} takes one attribute: give data.attributes=[{names[0]}], a run each")
+            raise ValueError(f"model.kind={kind} takes one attribute: give data.attributes=[{names[0]}], one per run")
         if self.training.projector_rate != 1 and not self.model.lora:
             way = "is for a projector that trains beside adapters; set model.lora=true, or leave it out"
             raise ValueError(f"training.projector_rate={self.training.projector_rate} {way}")

@@ -5,8 +5,8 @@
 <folder>/pairs/             Arrow, a row per pair: part, first, second, label
 <folder>/comparisons.json   unit, theta, attribute, facts
 
-With data.fold=all, each fold has a folder of its own in it, fold-0, fold-1, ..., with all but the images; so has in
-it each of data.attributes, attribute-0, ..., if there are several: an image without its score is in none of its parts.
+With data.fold=all, each fold has a subfolder, fold-0, fold-1, ..., with all but the images. Within these, each of
+several data.attributes has one, attribute-0, ...; an image without a score in it is in none of its parts.
 """
 
 import json
@@ -54,14 +54,14 @@ class Comparisons(Scored):
 
     @property
     def answered(self) -> list[float]:
-        """Shares of First, Second and Similar among training pairs; none is 0, so that all have a logarithm."""
+        """Shares of First, Second and Similar among training pairs, add-one smoothed so that all have a logarithm."""
         counts = np.bincount(self.pairs["train"][:, 2], minlength=len(CLASSES)) + 1.0
         counts[[FIRST, SECOND]] = counts[[FIRST, SECOND]].mean()  # the same answer in two orders
         return list(map(float, counts / counts.sum()))
 
 
 class Images:
-    """Some of the images, read from their file when they are used, by worker processes if there are any."""
+    """A subset of the images, read from their file on use, by worker processes if there are any."""
 
     def __init__(self, images: np.ndarray, rows: np.ndarray, workers: int = 0):
         self.images, self.rows, self.workers, self.size = images, rows, workers, len(rows)
@@ -76,9 +76,9 @@ class Images:
 
 
 def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
-    """Write images, decoded by all cores, as they come, and pairs; returns facts for the manifest.
+    """Write images, decoded by all cores, and pairs; return facts for the manifest.
 
-    Raises UserError for a source that cannot be used, and for one that is too small or too uniform to compare.
+    Raises UserError for a source that cannot be used, or is too small or too uniform to compare.
     """
     found = sources.read(config.data, folder / IMAGES)
     groups, merged = grouped(found)
@@ -95,7 +95,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, Plain]:
 
 
 def _together(name: str, each: Sequence[dict[str, Plain]]) -> dict[str, Plain]:
-    """Return the facts of one, or those that all have, a note, and under `name` what is each one's own."""
+    """Merge facts: those that all share, one note, and under `name` a list of each one's own."""
     if len(each) == 1:
         return each[0]
     notes = [str(fact) for facts in each if (fact := facts.pop("note", None))]
@@ -119,7 +119,7 @@ def expand(config: Config, folder: Path) -> dict[str, Config]:
 
 
 def _prepare_fold(data: Data, fold: int, found: ImageSet, folder: Path) -> dict[str, Plain]:
-    """Write all but the images, for the fold as test part; return the facts that hold for it."""
+    """Write all but the images, with `fold` as test part; return the fold's facts."""
     parts = pairs.split(found.groups, data.folds, fold, data.seed)
     if found.known is not None:
         parts = {name: rows[found.known[rows]] for name, rows in parts.items()}
@@ -139,7 +139,7 @@ def _prepare_fold(data: Data, fold: int, found: ImageSet, folder: Path) -> dict[
 
 
 def load(folder: Path, fold: int | str = 0, attribute: int | None = None) -> Comparisons:
-    """Return the images and pairs that `prepare` wrote, of its only fold or attribute, or of these if it wrote all."""
+    """Return prepared images and pairs, of the given fold and attribute where `prepare` wrote several."""
     import datasets
 
     images = folder / IMAGES
@@ -167,7 +167,7 @@ def load(folder: Path, fold: int | str = 0, attribute: int | None = None) -> Com
 
 
 def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> dict[str, np.ndarray]:
-    """Return the pairs (P, 3) of each part, labelled by scores; those that people labelled are trained on as given."""
+    """Return the pairs (P, 3) of each part, labelled by scores; people's labels are trained on as given."""
     train = pairs.training(found.scores, parts["train"], found.theta, data.train_pairs, data.degree, data.seed)
     if found.labels is not None:
         given = found.labels[np.isin(found.labels[:, :2], parts["train"]).all(1)]
@@ -185,11 +185,11 @@ def _drawn(found: ImageSet, parts: Mapping[str, np.ndarray], data: Data) -> dict
 def _preferred(
     found: ImageSet, parts: Mapping[str, np.ndarray], data: Data
 ) -> tuple[ImageSet, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the images with scores, the images of each part, and its pairs (P, 3), labelled as people did.
+    """Return the images with scores, the images of each part, and its pairs (P, 3), labelled by people.
 
     An answer belongs to the last part that one of its images is in: of a test pair at least one image was not trained
     on. The scores of training images are fitted to the training answers alone, those of the others to all answers.
-    Training images about which there are only answers of other parts are left out. UserError for an empty part.
+    Training images without a training answer are left out. UserError for an empty part.
     """
     assert found.labels is not None, "preferences are labels"
     part = np.argmax([np.isin(np.arange(len(found.scores)), parts[name]) for name in PARTS], axis=0)
@@ -226,7 +226,7 @@ def _preferred(
 
 
 def grouped(found: ImageSet) -> tuple[list[str], list[list[str]]]:
-    """Return the group of each image, and the names of near duplicates that were put into one group."""
+    """Return the group of each image, and pairs of names of near duplicates whose groups were merged."""
     _, number = np.unique(found.groups, return_inverse=True)
     near = image_files.near_duplicates(found.thumbnails)
     near = near[number[near[:, 0]] != number[near[:, 1]]]

@@ -30,8 +30,8 @@ from pipelines.workloads.lmol.pairs import too_few
 
 STRIP, MISTAKES = 36, 12  # images in the report, at most
 PASSES = "passes an image"  # column of a vlm's passes for a score, beside encoding it
-LEAD = "lead in"  # before the columns of what the model is ahead by
-COST = "ms a pair"  # column of the time that it takes to look at two new images and to answer
+LEAD = "lead in"  # prefix of the columns of the model's lead
+COST = "ms a pair"  # column of the time to encode two new images and to answer
 Orders = tuple[np.ndarray, np.ndarray]  # (P, 3) in the order given, and swapped, both in terms of the order given
 
 
@@ -49,7 +49,7 @@ class Findings:
 def evaluate(
     config: Config, name: str, model: Comparator, folder: Path, device: torch.device, map_items: MapItems
 ) -> Evaluation:
-    """Evaluate what answers for an attribute on the test part, used neither to train nor to choose a model."""
+    """Evaluate an attribute's comparator on the test part, which neither trained nor selected a model."""
     began = time.perf_counter()
     several = config.data.attributes if len(config.data.attributes) > 1 else ()
     comparisons = data.load(folder, config.data.fold, several.index(name) if several else None)
@@ -99,7 +99,7 @@ def evaluate(
         "parameters": sum(p.numel() for p in model.parameters()),
         "seconds": time.perf_counter() - began,
     }
-    details = {  # which only the report reads
+    details = {  # for the report alone
         "confusion": found.averaged["confusion"],
         "reliability": found.averaged["reliability"],
         "margins": figures.by_margin(comparisons, found.probabilities),
@@ -113,7 +113,7 @@ def evaluate(
 
 
 def _ask(answers: ModelAnswers, comparisons: Comparisons, budget: int) -> Findings:
-    """Ask about the test pairs in both orders, and about scores as the model gives them to a user."""
+    """Return the answers to the test pairs in both orders, and scores as a user gets them."""
     first, second, labels = comparisons.pairs["test"].T
     orders = answers(first, second), answers(second, first)[:, SWAPPED]
     test = comparisons.parts["test"]
@@ -145,7 +145,7 @@ def _against_one_image(found: Findings, others: Sequence[Baseline]) -> dict[str,
 
 
 def _errors(scores: np.ndarray, placed: Placed) -> dict[str, float | None]:
-    """Return the columns of the table about scores (n,) of the test images; correlations are None if undefined."""
+    """Return the table's error columns for scores (n,) of the test images; correlations are None if undefined."""
     found = {name: float(value) for name, value in figures.agreement(scores, placed.known).items()}
     same = np.ptp(scores) == 0  # constant scores: correlation undefined, whatever rounding makes of it
     pearson, spearman = (None if same or np.isnan(found[name]) else found[name] for name in ("pearson", "spearman"))
@@ -153,7 +153,7 @@ def _errors(scores: np.ndarray, placed: Placed) -> dict[str, float | None]:
 
 
 def _passes(answers: ModelAnswers, placed: Placed, config: Config) -> dict[str, Plain]:
-    """Return how many passes of a vlm a score took, and what comparisons give where it was trained on both."""
+    """Return a vlm's passes per score and, if it was trained on both questions, the errors of scores by comparisons."""
     if config.model.kind != "vlm":
         return {}
     own: dict[str, Plain] = {"passes_per_image": answers.passes}
@@ -164,7 +164,7 @@ def _passes(answers: ModelAnswers, placed: Placed, config: Config) -> dict[str, 
 
 
 def _table(config: Config, found: Findings, others: Sequence[Baseline], milliseconds: float) -> list[dict[str, Plain]]:
-    """Return a row for the model and each other predictor, with intervals over images, of the model's lead too."""
+    """Return a row for the model and each baseline, with intervals over images of accuracy and of the model's lead."""
     pairs, placed = found.comparisons.pairs["test"], found.placed
     first, second, labels = pairs.T
     table = [_row(config.model.kind, found.averaged, found.orders, milliseconds) | _errors(placed.scores, placed)]
@@ -190,7 +190,7 @@ def _row(name: str, found: Figures, orders: Orders, cost: float | None, soft: bo
     return {
         "predictor": name,
         "accuracy": found["accuracy"],
-        "95 %": None,  # of all predictors together
+        "95 %": None,  # filled in by `_table`, from resamples that all predictors share
         **{name: found["classes"][name]["accuracy"] for name in CLASSES},
         "macro-F1": found["macro_f1"],
         "NLL": found["nll"] if soft else None,
@@ -227,7 +227,7 @@ def _strip(comparisons: Comparisons, placed: Placed) -> list[dict[str, Plain]]:
 
 
 def _mistakes(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[str, Plain]]:
-    """Return wrong answers, the surest first, with no image in two of them."""
+    """Return the most confident wrong answers, each image in one at most."""
     pairs, answers = comparisons.pairs["test"], probabilities.argmax(axis=1)
     wrong = np.flatnonzero(answers != pairs[:, 2])
     surest: list[int] = []
@@ -246,7 +246,7 @@ def _mistakes(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[
 
 
 def _shown(comparisons: Comparisons, number: int) -> dict[str, Plain]:
-    """Return the name and the known score of an image (S, S, C) uint8, and itself as PNG in Base64."""
+    """Return an image's name, known score, and PNG in Base64."""
     buffer, image = io.BytesIO(), comparisons.images[number]
     Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image).save(buffer, "PNG")
     png = base64.b64encode(buffer.getvalue()).decode()

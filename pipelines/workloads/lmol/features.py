@@ -1,7 +1,7 @@
-"""What a frozen tower sees of all prepared images: computed once for images and tower, and kept beside the data.
+"""Features of all prepared images by a frozen tower: computed once for images and tower, and kept beside the data.
 
-The bits depend on how many images a pass takes and on the number of threads, so all images are encoded in their order,
-and what decides the bits is in the name. Folds, runs and evaluations of the same images map the same file.
+The bits depend on the images per pass and on the number of threads, so all images are encoded in their order, and all
+that decides the bits is hashed into the name. Folds, runs and evaluations of the same images map the same file.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from models.images.comparator.siamese import TowerSiamese
 from pipelines.distributed import deferred, ranks
 from pipelines.workloads.lmol import data
 
-FEATURES, LAYOUT = "features.npy", 1  # LAYOUT grows when `TowerSiamese.encode` computes something else
+FEATURES, LAYOUT = "features.npy", 1  # count LAYOUT up when `TowerSiamese.encode` computes something else
 
 
 def home(model: Comparator, folder: Path, device: torch.device) -> Path | None:
@@ -39,10 +39,10 @@ def home(model: Comparator, folder: Path, device: torch.device) -> Path | None:
 def of_all(
     model: Comparator, sets: Sequence[data.Comparisons], folder: Path, device: torch.device, together: bool = False
 ) -> tuple[Tensor, float] | None:
-    """Return features (N, F) of all images, and the seconds that each took; None without a frozen tower.
+    """Return features (N, F) of all images, and seconds per image; None without a frozen tower.
 
-    None as well where nothing is kept and nothing can be. References among the images are not encoded again. Processes
-    that could encode `together` get what all of them see.
+    None as well where none are stored and none can be. The model's references take their features from these. Several
+    processes that could encode `together` use only stored features that all of them see.
     """
     if (at := home(model, folder, device)) is None:
         return None
@@ -68,7 +68,7 @@ def of_all(
 
 
 def in_parts(function: Callable[[Tensor], Tensor], count: int, kept_on: torch.device) -> Tensor:
-    """Return function(items) (N, ...) of all items below `count`, computed a part at a time, on a device."""
+    """Return function(items) (N, ...) of all items below `count`, computed in batches and kept on a device."""
     whole = torch.empty(0)
     for items in torch.arange(count).split(AT_ONCE):
         part = function(items).to(kept_on)

@@ -23,7 +23,7 @@ from pipelines.workloads.lmol.data import expand
 
 WITH_INTERVALS = ("accuracy", "Pearson", f"{evaluation.LEAD} accuracy", f"{evaluation.LEAD} Pearson")  # columns
 MEANS = ("Spearman", "RMSE", "MAE")
-# What figures cannot exceed, though a mean of few folds, give or take t times its error, may.
+# Ranges of figures, which the t interval over few folds may exceed.
 BOUNDS = {"accuracy": (0, 1), "coverage": (0, 1)} | dict.fromkeys(("pearson", "spearman", "kendall"), (-1, 1))
 
 
@@ -41,7 +41,7 @@ def evaluate(
 
 
 def joined(found: Mapping[str, Evaluation], folds: int) -> Evaluation:
-    """Return the figures of the members' evaluations, of `folds` folds, together: means, and intervals over folds."""
+    """Join the members' evaluations, of `folds` folds, into one: means, and intervals over folds."""
     each = list(found.values())
     first = each[0].summary
     numbers = [name for name, value in first.items() if isinstance(value, float) and name != "seconds"]
@@ -62,7 +62,7 @@ def joined(found: Mapping[str, Evaluation], folds: int) -> Evaluation:
 
 
 def _means(rows: Sequence[Row], folds: int) -> dict[str, Plain]:
-    """Return a predictor's row of the table, the means of its rows (k) of the folds; the model's own has no leads."""
+    """Return the means over a predictor's rows of the folds; the model's own row has no leads."""
     found: dict[str, Plain] = {"predictor": rows[0]["predictor"]}
     for name in WITH_INTERVALS:
         found[name], found[f"{name} 95 %"] = _over_folds(name, [row.get(name) for row in rows], folds)
@@ -70,7 +70,7 @@ def _means(rows: Sequence[Row], folds: int) -> dict[str, Plain]:
 
 
 def _over_folds(name: str, values: Sequence[float | None], folds: int) -> tuple[float | None, list[float] | None]:
-    """Return the mean of a figure (k,) of k of the `folds`, and its interval; None where one lacks it or is alone."""
+    """Return the mean of a figure (k,) over k of the `folds`, and its interval; None if a fold lacks it or is alone."""
     from scipy.stats import t  # a second to import
 
     known = np.array([value for value in values if value is not None])

@@ -1,4 +1,4 @@
-"""Images for a trained model to rank: those of a folder, or the files that are named, each group in one ranking."""
+"""Images for a trained model to rank: those of each folder, and all files named, in a ranking each."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def read(paths: Sequence[Path]) -> Iterator[Given]:
-    """Yield one ranking of all files that are named, and one of each folder."""
+    """Yield one ranking of all files named, and one of each folder."""
     if files := [path for path in paths if not path.is_dir()]:
         yield Given(" ".join(map(str, files)), {"images": list(map(str, files))})
     for folder in (path for path in paths if path.is_dir()):
@@ -25,8 +25,8 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
 
 
 def about(models: "Sequence[Comparator]") -> dict[str, Plain]:
-    """Return what images are ranked by, whether the embedded digits were learnt, the only grey images; votes count."""
-    views = list(models[0].views)  # by the first, unless another is asked for
+    """Return the attributes, whether the embedded digits (the only grey images) were learnt, and that votes count."""
+    views = list(models[0].views)  # the first is the default
     return {"attribute": views[0], "attributes": views, "digits": models[0].config.channels == 1, "votes": True}
 
 

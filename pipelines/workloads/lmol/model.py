@@ -22,13 +22,13 @@ from pipelines.run.folder import Run
 from pipelines.workloads.lmol import data
 from pipelines.workloads.lmol.config import Config
 
-MOST_LEVELS = 20  # different scores, into which predictors sort images; none do where there are more
+MOST_LEVELS = 20  # distinct scores up to which predictors may classify images by score
 
 
 def make_model(config: Config, comparisons: data.Comparisons, *others: data.Comparisons) -> Comparator:
-    """Return the config's comparator for these images, holding the references by which it will score others.
+    """Return the config's comparator for these images, with the references by which it scores others.
 
-    With `others`, the same images by further attributes, it is one for all of them.
+    With `others`, the same images by further attributes, one comparator serves all attributes.
     """
     model, question = config.model, _question(config, comparisons)
     if model.base:
@@ -62,11 +62,11 @@ def _sizes(config: Config, comparisons: data.Comparisons, kind: str) -> dict[str
 
 
 def _check_named(base: str, kind: str) -> None:
-    """Raise UserError for a base that is no folder and cannot be on the hub, before the hub is asked."""
+    """Raise UserError for a base that is neither a folder nor a possible id on the hub."""
     if base == efficientnet.NAME or os.path.exists(base) or hub.NAME.fullmatch(base):
         return
     known = {efficientnet.NAME: efficientnet.NAME}
-    if kind == "vlm":  # whose base may be a run's
+    if kind == "vlm":  # its base may be a run's model
         runs = [Run("lmol", name) for name in Run("lmol", "any").names()]
         known = {word: str(run.best) for run in runs if run.best.is_dir() for word in (run.name, str(run.best))}
     found = nearest(base, known, 3) or list(known)[:6]
@@ -76,7 +76,7 @@ def _check_named(base: str, kind: str) -> None:
 
 
 def check_unseen(base: str | None, comparisons: data.Comparisons) -> None:
-    """Raise UserError for a base whose references, training images of its own, are in validation or test here."""
+    """Raise UserError for a base trained on images of validation or test here, as its stored references show."""
     if not base or not (Path(base) / io.WEIGHTS).is_file():
         return
     with safe_open(Path(base) / io.WEIGHTS, "numpy") as stored:

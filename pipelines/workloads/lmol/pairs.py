@@ -1,7 +1,7 @@
 """Pairs of images with labels: images are split into parts first, then pairs are drawn within each part.
 
 Two images whose scores differ by at most `theta` are SIMILAR; otherwise the one with the larger score ranks higher. A
-pair is drawn once, in one of its two orders, but for similar ones to train on where these are few.
+pair is drawn once, in one of its two orders; only similar training pairs repeat, where they are few.
 """
 
 import bisect
@@ -73,7 +73,7 @@ def training(scores: np.ndarray, images: np.ndarray, theta: int, each: int, degr
     similar = _similar_after(scores[order], theta)
     most = min(each, len(order) * degree // 6)
     same = draw(similar, after, most * CANDIDATES, generator)
-    same = np.resize(same, (max(len(same), most * bool(len(same))), 2))  # few come again, for all that the others tell
+    same = np.resize(same, (max(len(same), most * bool(len(same))), 2))  # few similar ones repeat, to keep the others
     other = draw(len(order) - after - similar, after + similar, 2 * most * CANDIDATES, generator)
     chosen = _threes(same, other, most, degree, len(order))
     lower, higher = order[chosen[..., 0]], order[chosen[..., 1]]  # (K, 3)
@@ -96,22 +96,22 @@ def evaluation(scores: np.ndarray, images: np.ndarray, theta: int, count: int, s
 
 
 def too_few(images: int, labels: np.ndarray, folds: int) -> str:
-    """Say that so many test `images` are too few for a verdict, and how many would do; "" if they are enough.
+    """Return why so many test `images` are too few for a verdict, and how many would do; "" if they are enough.
 
-    They are if an accuracy half way between guessing and perfect has an interval above guessing, by pairs of them with
-    labels (P,) that share no image.
+    They are enough if an accuracy half way between guessing and perfect, over as many of the pairs, labels (P,), as
+    share no image, has an interval above guessing.
     """
     if (guessing := float(np.bincount(labels).max() / len(labels))) == 1:
         return f"too few different scores for a verdict: all {len(labels)} test pairs have the same answer"
 
-    def told(count: int) -> bool:
+    def suffices(count: int) -> bool:
         interval = wilson(int(count * (1 + guessing) / 2), count)
         return interval is not None and interval[0] > guessing
 
     free = min(images // 2, len(labels))
-    if told(free):
+    if suffices(free):
         return ""
-    enough = bisect.bisect_left(range(2**40), True, key=told)
+    enough = bisect.bisect_left(range(2**40), True, key=suffices)
     few = f"{images} are for testing, of which at most {free} pairs share no image"
     told_apart = f"a model half way between guessing ({guessing:.0%} right) and perfect could not be told from guessing"
     return f"too few images for a verdict: {few}, and by these {told_apart}; give some {2 * enough * folds} in all"

@@ -60,7 +60,7 @@ def _of_attribute(config: Config, test: Evaluation) -> list[tuple[str, Markup]]:
 
 
 def heading(found: Comparison, few: str = "") -> str:
-    """Return the verdict and what it means, after what both cost, if that is unequal; or why there is none."""
+    """Return the verdict and its meaning, preceded by both costs if unequal; or why there is none."""
     if few:
         return re.sub(", of which[^;]*", "", few).capitalize()
     verdict = f"{found.heading}: {found.rival['predictor']}{MEANS[found.outcome] * bool(found.interval)}"

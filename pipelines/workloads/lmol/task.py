@@ -33,17 +33,17 @@ SCORED = 200  # validation images that measure the reliability of scores
 
 
 class ComparisonTask(Task):
-    """Task of learning the answers as frequent as among unselected pairs; each is a third of the training pairs."""
+    """Learns from pairs, a third per answer, to answer with the frequencies of unselected pairs."""
 
     def __init__(self, config: Config, folder: Path, device: torch.device):
         numbers = range(len(config.data.attributes)) if len(config.data.attributes) > 1 else [None]
         self.config, self.sets = config, [data.load(folder, config.data.fold, number) for number in numbers]
         self.comparisons, self.folder = self.sets[0], folder
         began = time.perf_counter()
-        based = bool(config.model.base)  # which is read whole
+        based = bool(config.model.base)  # a base is read whole
         self.model = deferred.made(lambda: make_model(config, *self.sets), device, whole=based)
         most = {"train": None, "validation": config.training.validation_pairs}
-        parts = {  # of several attributes, the number of its own follows in each
+        parts = {  # first, second, label and, if there are several, the attribute's number
             name: torch.cat([functional.pad(pairs, (0, len(self.sets) > 1), value=n) for n, pairs in enumerate(each)])
             for name, end in most.items()
             for each in [[torch.as_tensor(own.pairs[name][:end]).long() for own in self.sets]]
@@ -88,11 +88,11 @@ class ComparisonTask(Task):
             self.model.rate_factors = dict.fromkeys(self.model.projectors, config.training.projector_rate)
             if config.hardware.gradient_checkpointing:
                 self.model.gradient_checkpointing = True  # before the trial steps, which must fit in memory too
-        if not any(parameter.is_meta for parameter in self.model.parameters()):  # as a trial takes them all
+        if not any(parameter.is_meta for parameter in self.model.parameters()):  # a trial needs all of them
             self.notes.append(check_trains(self.model, self.train, self.loss))
 
     def _encoded(self) -> Tensor:
-        """Return encodings (n, ...) of the images in use, to which the regressions over a tower are fitted."""
+        """Return encodings (n, ...) of the images in use, and fit a tower's regressions to them."""
         if kept := features.of_all(self.model, self.sets, self.folder, self.device):
             found = kept[0][self.used].to(self.home)
         else:
@@ -113,11 +113,10 @@ class ComparisonTask(Task):
         return torch.from_numpy(found.scores)[self.used[rows]] * float(found.unit)
 
     def _likely(self, found: data.Comparisons) -> Tensor | None:
-        """Return probabilities (P, 3) of the answers to pairs of images (P, 2) whose scores are known up to an error.
+        """Return target probabilities (P, 3) of the answers to training pairs whose scores have standard errors.
 
-        None where no errors are known; of several attributes, certain ones. The errors of two images are independent
-        and normal. What people answered is mixed with what all their answers make likely, as far as who answered is not
-        to be trusted.
+        Errors are taken as independent and normal. Without them None or, for several attributes, one-hot labels. A
+        person's answer is mixed with the probabilities by everybody's, the more the less that rater is trusted.
         """
         pairs = torch.from_numpy(found.pairs["train"])
         ends, given = pairs[:, :2], functional.one_hot(pairs[:, 2], 3)
@@ -146,7 +145,7 @@ class ComparisonTask(Task):
         if (source := self.config.data.source) in EMBEDDED and Path(source).is_dir():
             notes.append(f"data.source={source} is the embedded data; the folder of that name is ./{source}")
         if found.attribute == "score" and self.config.data.attribute is None:
-            notes.append("pages will say 'score' for what images are ranked by; give data.attribute=quality, say")
+            notes.append("pages will call the attribute 'score'; to name it, give data.attribute=quality or the like")
         tower = getattr(self.model.of(None), "tower", None)
         if isinstance(tower, Tower) and self.config.data.size < tower.sight.size:
             notes.append(
@@ -201,7 +200,7 @@ class ComparisonTask(Task):
         """Fit the scale that turns answers into scores, and measure on validation images how reliable these are."""
         encoded, figures = self.validation.encoded, dict[str, float]()
         if encoded is None and isinstance(self.model.of(None), TowerSiamese):
-            encoded = self._encoded()  # a tuned tower sees otherwise than before
+            encoded = self._encoded()  # a tuned tower's features have changed
         for number, (model, own) in enumerate(zip(self.model.views.values(), self.sets, strict=True)):
             pairs = self.validation.pairs[self.validation.pairs[:, 3:].sum(1) == number, :3]  # all, of one attribute
             rows = self._of_part("validation", own)
@@ -229,7 +228,7 @@ def logits_of_orders(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return logits (b, 3) of the pairs in the order given, and swapped, both in terms of the order given.
 
-    What a forward pass returns `with_encodings` comes third; if that is not wanted, the logits again.
+    Third, what a forward pass returns `with_encodings`, else the logits again.
     """
     first, second = batch["first"], batch["second"]
     both = torch.cat([first, second]), torch.cat([second, first])
@@ -239,7 +238,7 @@ def logits_of_orders(
     found = model(batch.get("images"), *both, **given, **({"with_encodings": True} if with_encodings else {}))
     logits, told = found if with_encodings else (found, found)
     one, other = logits.float().chunk(2)
-    # An index by a list would be copied to the device, which waits for it.
+    # Indexing by a list would copy it to the device and wait for it.
     return one, torch.stack([other[:, answer] for answer in SWAPPED], -1), told
 
 

@@ -29,12 +29,10 @@ class Data(DataSection):
     )
     percent: int = Field(100, ge=1, le=100, description="percent of the stories to use; 20 contains the stories of 10")
     vocabulary: int = Field(512, ge=4, description="number of tokens of the tokenizer; taken from the model")
-    base: str | None = Field(None, description="a trained model whose tokens are used; taken from the model")
+    base: str | None = Field(None, description="trained model whose tokens are used; taken from the model")
     seed: int = Field(0, ge=0, description="seed of the embedded stories and of the split")
-    test_stories: int = Field(1000, ge=1, description="stories that are held out, at most; of all, a tenth at most")
-    validation_stories: int = Field(
-        2000, ge=1, description="stories that pick the best model, at most; of all, a twentieth at most"
-    )
+    test_stories: int = Field(1000, ge=1, description="most stories to hold out; at most a tenth of all")
+    validation_stories: int = Field(2000, ge=1, description="most stories to validate on; at most a twentieth of all")
     generated_characters: int = Field(4_400_000, ge=10_000, description="total characters of the embedded stories")
     passage_characters: int = Field(2000, ge=100, description="largest length of the passages that a book is cut into")
 
@@ -77,8 +75,8 @@ class Model(Section):
 
     base: str | None = Field(
         None,
-        description="a model to go on from, such as models/pretrained/tinystories-real or runs/tinystories/default, by "
-        "its tokens, its sizes and its weights",
+        description="model to start from, such as models/pretrained/tinystories-real or runs/tinystories/default, with "
+        "its tokens, sizes and weights",
     )
     preset: Annotated[str, Choice(PRESETS)] = Field("rp2040-story", description="sizes; the keys below override them")
     flash_megabytes: Literal[2, 4, 8, 16] = Field(2, description="flash of the board: 2 on a Raspberry Pi Pico")
@@ -117,14 +115,14 @@ class StoriesTraining(Training):
 
 
 class EvaluationSettings(Section):
-    """Measurements on the held-out stories, and the stories that are told."""
+    """Measurements on the held-out stories, and stories told by the model."""
 
     samples: int = Field(8, ge=1, description="number of stories to tell")
     sample_tokens: int = Field(200, ge=1, le=10_000, description="largest number of tokens of a told story")
     temperature: float = Field(0.6, ge=0, le=100, description="sampling temperature of the told stories; 0: greedy")
     top_k: int = Field(40, ge=0, description="number of likeliest tokens that are sampled from; 0: all tokens")
     heard: int = Field(200, ge=1, description="stories told from held-out beginnings and judged by their words")
-    heard_tokens: int = Field(150, ge=1, le=10_000, description="tokens of such a story after its beginning, at most")
+    heard_tokens: int = Field(150, ge=1, le=10_000, description="most tokens of such a story after its beginning")
     prompts: tuple[str, ...] = Field(("",), min_length=1, description="beginnings of the told stories, used in turn")
 
 
@@ -152,7 +150,7 @@ class Config(BaseConfig):
             way = "set model.vocabulary (neither can change in an existing run: train under another --name)"
             raise ValueError(f"data.vocabulary={given} is not the model's {vocabulary}; leave it out and {way}")
         object.__setattr__(self, "data", self.data.model_copy(update={"vocabulary": vocabulary}))
-        self.sequence(self.model.resolved().context)  # which it holds twice
+        self.sequence(self.model.resolved().context)  # an error unless it holds the context twice
         return self
 
     def sequence(self, context: int) -> int:

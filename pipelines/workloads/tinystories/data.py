@@ -69,10 +69,10 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
         notes += ["each file is a story, but for those with markers"] if whole else _parted(config.data, files, found)
         sizes = _write(folder, parts, bpe, lower)
         if base and (unknown := sum(size["unknown_bytes"] for size in sizes.values())):
-            notes.append(f"{unknown:,} bytes of the text are no tokens of {config.data.base}, which cannot tell them")
+            notes.append(f"{unknown:,} bytes of the text are no tokens of {config.data.base}, which cannot write them")
     finally:
         if scratch.exists():
-            shutil.rmtree(scratch)  # an error here is one: what stayed would be a part of the data
+            shutil.rmtree(scratch)  # errors are raised, as leftovers would be part of the data
     return {
         "source": source,
         "files": [path.name for path in config.data.texts()],
@@ -86,7 +86,7 @@ def prepare(config: Config, folder: Path) -> Mapping[str, object]:
 
 
 def _parted(data: Data, files: Sequence[Path], found: Blocks) -> list[str]:
-    """Return a note where stories are cut as a book is, or blank lines seem to part their paragraphs."""
+    """Return a note if few stories are cut like a book, or blank lines seem to separate paragraphs within stories."""
     with files[0].open("rb") as file:
         begun, put = file.read(story_blocks.CHUNK), f"put a line {story_blocks.MARKER.decode()} between stories"
     book = f"{data.source} is taken for a book and cut into passages"
@@ -96,7 +96,7 @@ def _parted(data: Data, files: Sequence[Path], found: Blocks) -> list[str]:
     if len(found) < FEWEST_STORIES:
         each = shlex.quote(data.source or "") + "/*.txt" * Path(data.source or "").is_dir()
         return [f"{book}; if it is none, {put} (where each line is a story: sed G {each} > stories.txt)"]
-    parted = f"blank lines part {len(found):,} stories of {found.length.mean():.0f} characters on average"
+    parted = f"blank lines separate {len(found):,} stories of {found.length.mean():.0f} characters on average"
     return [f"{parted}; if these are paragraphs, {put}"] * bool(found.length.mean() < SHORT)
 
 
@@ -157,7 +157,7 @@ def divided(
 
 
 def cut(pieces: Iterable[str], characters: int) -> Iterator[str]:
-    """Cut the text that the pieces make into passages of at most `characters` and, but for the last, half of that.
+    """Cut the text that the pieces make into passages of at most `characters` and, but the last, at least half of that.
 
     A passage ends at the last end of a line in that range that also ends a sentence, else at any end of a line, else at
     a space, else at its largest length. Its white space at both ends is removed.
@@ -178,7 +178,7 @@ def cut(pieces: Iterable[str], characters: int) -> Iterator[str]:
 
 
 def load_base(base: str) -> TinyTransformer:
-    """Return the model that `model.base` names. Raises UserError where there is none that tells stories."""
+    """Load the model that `model.base` names. Raises UserError if there is no model of stories."""
     with as_user_error(f"model.base={base}: ", f"; give a model of stories, such as {SHIPPED}"):
         model = io.load(base)
     if not isinstance(model, TinyTransformer):
@@ -189,10 +189,7 @@ def load_base(base: str) -> TinyTransformer:
 def _write(
     folder: Path, parts: Mapping[str, Blocks], bpe: tokenizers.Tokenizer, lower: bool
 ) -> dict[str, dict[str, int]]:
-    """Write a dataset with a split for each part, and the tokenizer; return the sizes of each.
-
-    All cores write files of the dataset, which therefore does not go through the library's own way of saving one.
-    """
+    """Write a dataset, its files by all cores in place of the library, and the tokenizer; return sizes by split."""
     datasets.disable_progress_bars()
     empty = datasets.Dataset(SCHEMA.empty_table())
     datasets.DatasetDict(dict.fromkeys(parts, empty)).save_to_disk(folder)
@@ -205,7 +202,7 @@ def _write(
         tasks += [(shard, folder / name / file) for shard, file in zip(shards, names, strict=True)]
         state = json.loads((folder / name / "state.json").read_text())
         state["_data_files"] = [{"filename": file} for file in names]
-        # By this the library tells datasets apart where it keeps what was computed from them.
+        # The library's cache tells datasets apart by this.
         state["_fingerprint"] = hashlib.sha256(part.digest.tobytes() + described.encode()).hexdigest()[:16]
         (folder / name / "state.json").write_text(json.dumps(state, indent=2, sort_keys=True))
         (folder / name / STREAM).unlink(missing_ok=True)  # of a preparation that was killed: it is appended to below
@@ -251,7 +248,7 @@ def tokens(folder: Path, split: str) -> np.ndarray:
 
 
 def numbers(stream: np.ndarray) -> np.ndarray:
-    """Return the story (N,) int32 of each token of a stream, by its number; of one that was cut, the first has -1."""
+    """Return the number of each token's story (N,) int32; -1 for a story cut at the beginning of the stream."""
     begins = stream == 0
     begins[1:] &= stream[:-1] == 0  # of two zeros in a row, the first one ends a story
     return np.cumsum(begins, dtype=np.int32) - 1

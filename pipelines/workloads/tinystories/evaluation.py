@@ -28,7 +28,7 @@ from pipelines.workloads.tinystories.story_quality import Listener, row
 from pipelines.workloads.tinystories.task import Windows, text_only, unseen
 
 WINDOWS_AT_ONCE = 16
-# Of training text, its end, that n-grams are fitted to, which takes some 100 bytes each per order.
+# Units at the end of the training text that n-grams are fitted to; each takes some 100 bytes per order.
 MOST_COUNTED = {"tokens": 5_000_000, "characters": 2_000_000}
 OTHER = 0  # a character that the training text does not have
 
@@ -131,7 +131,7 @@ def _token_nats(model: TinyTransformer, tokens: np.ndarray, stories: HeldOut) ->
 
 
 def _character_nats(training: str, stories: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the nats (n,) of each story under n-grams of characters; a line end stands before each story."""
+    """Return the nats (n,) of each story under n-grams of characters; a line end precedes each story."""
     alphabet = {character: number for number, character in enumerate(sorted(set(training) | {"\n"}), OTHER + 1)}
 
     def numbered(text: str) -> np.ndarray:
@@ -162,7 +162,7 @@ def _rows(
 
 
 def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, object]:
-    """Return what the summary says about prediction beside the strongest baseline, and the size of the text."""
+    """Return the summary's figures of prediction, its gains on the strongest baselines, and the size of the text."""
     bits, num_tokens = {name: _bits(found, stories) for name, found in nats.items()}, int((stories.tokens != END).sum())
     others = sorted((name for name in nats if name not in ("float", "int8")), key=lambda name: bits[name])
     strongest, frozen = others[0], next(name for name in others if not name.endswith("adapting"))
@@ -176,7 +176,7 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, obje
 
 
 def _gain(nats: Mapping[str, np.ndarray], stories: HeldOut, rival: str, name: str) -> dict[str, object]:
-    """Return, by its name, how many bits per character the int8 model needs less than a rival, and the interval."""
+    """Return, as `name`, the bits per character that the int8 model saves over a rival, and their interval."""
     saved = nats[rival] - nats["int8"]
     gain, half = _bits(saved, stories), ratio_half_width(saved * text.BITS_PER_NAT, stories.characters)
     return {name: gain, f"{name}_interval": interval_around(gain, half)}
@@ -185,10 +185,7 @@ def _gain(nats: Mapping[str, np.ndarray], stories: HeldOut, rival: str, name: st
 def _listened(
     config: Config, model: TinyTransformer, stories: Sequence[str], listener: Listener
 ) -> list[dict[str, object]]:
-    """Return rows for stories told from the beginnings of held-out ones, which name a hero, and for those themselves.
-
-    Both are cut after the same number of tokens. Without a hero in any held-out story, there are no rows.
-    """
+    """Return rows for stories told from held-out beginnings that name a hero, and for the held-out ones, cut alike."""
     settings, found = config.evaluation, [(story, listener.beginning(story)) for story in stories]
     if not (begun := [(story, begin) for story, begin in found if begin is not None][: settings.heard]):
         return []
@@ -204,7 +201,7 @@ def _listened(
 
 
 def _told(config: Config, model: TinyTransformer, beginnings: Sequence[str], most: int) -> tuple[list[str], list[bool]]:
-    """Tell a story from each beginning, of any length, in at most so many tokens; return both, and whether it ended."""
+    """Tell a story from each beginning in at most `most` tokens; return beginning and story, and whether it ended."""
     settings = config.evaluation
     how = StorySettings(length=most, temperature=settings.temperature, top_k=settings.top_k, seed=config.seed)
     found = model.answers([StoryInput.model_construct(prompt=begin, item=i) for i, begin in enumerate(beginnings)], how)

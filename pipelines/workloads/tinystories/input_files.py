@@ -1,4 +1,4 @@
-"""Beginnings of stories for a trained model to go on with: the lines of text files."""
+"""Beginnings of stories for a trained model to continue: the lines of text files."""
 
 from common.input_files import Inputs, each_file, lines_of, prompt
 from models.stories.inputs import StoryInput, StorySettings

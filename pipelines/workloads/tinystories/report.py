@@ -22,7 +22,7 @@ def sections(config: Config, models: Mapping[str, nn.Module], evaluations: Seque
     own, others = divide(found.table)
     judged = compare(own[-1], others, BITS, SPREAD)  # the model as on the chip
     if judged.rival["predictor"].startswith(found.summary["strongest_baseline"]):
-        judged = replace(judged, interval=found.summary["gain_interval"])  # of both on the same stories: narrower
+        judged = replace(judged, interval=found.summary["gain_interval"])  # paired by story, so narrower
     interval = interval_of(judged.own, BITS, SPREAD)
     said = beside(__file__, "verdict.html", summary=found.summary, found=judged, bits=BITS, interval=interval)
     picture = comparison(found.table, own, BITS, SPREAD, "lower is better")

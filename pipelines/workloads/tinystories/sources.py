@@ -72,7 +72,7 @@ def text_files(data: Data, scratch: Path) -> tuple[str, list[Path], list[Path]]:
 
 
 def _in_utf8(path: Path, copy: Path) -> Path:
-    """Return a text file, or a copy in UTF-8 of one in UTF-16 or Windows-1252; damaged UTF-8 is refused by others."""
+    """Return a text file, or a copy in UTF-8 of one in UTF-16 or Windows-1252; damaged UTF-8 is refused later."""
     encoding = None
     with contextlib.suppress(OSError):
         encoding = other_encoding(path) if path.stat().st_size <= MOST_CONVERTED else None
@@ -86,15 +86,15 @@ def _in_utf8(path: Path, copy: Path) -> Path:
 
 
 def left_out(source: str | None) -> list[str]:
-    """Return, for each kind of file in the folder `source` that is not read, a line that says how many and why."""
+    """Return a line with number and reason for each kind of file in the folder `source` that is not read."""
     if source is None or not Path(source).is_dir() or is_dataset(Path(source)):
         return []
     read = {file for files in source_files(source) for file in files}
     others = (path for path in Path(source).rglob("*") if path.is_file() and path not in read)
     passed = Counter(path.suffix.lower() for path in others if not path.name.startswith("."))
     why = {
-        PARQUET: "the files named train are read alone, and those of a test",
-        **dict.fromkeys(LISTS, "may be none of stories; name the one to read, as in data.source=FOLDER/FILE"),
+        PARQUET: "only the files named train are read, and those of a test",
+        **dict.fromkeys(LISTS, "may hold no stories; name the one to read, as in data.source=FOLDER/FILE"),
         **dict.fromkeys((".txt", LINES), "those in subfolders are not read; move them, or give their folder"),
     }
     other = f"stories are read from .txt, {LINES} and {PARQUET} files; save it as one of them"
@@ -157,7 +157,7 @@ def _no_text(source: str, what: str, names: Iterable[str]) -> UserError:
 def _download(name: str) -> datasets.DatasetDict:
     offline = datasets.config.HF_HUB_OFFLINE
     try:
-        # Without a network the library tries again for minutes; told so, it still finds what was downloaded before.
+        # Without a network the library retries for minutes; in its offline mode it still finds earlier downloads.
         datasets.config.HF_HUB_OFFLINE = offline or not _hub_answers()
         return datasets.load_dataset(name)
     except Exception as error:  # the libraries on the way to the network raise a dozen unrelated types
@@ -170,7 +170,7 @@ def _download(name: str) -> datasets.DatasetDict:
 
 
 def _hub_answers() -> bool:
-    """Ask the hub once whether it is there, with no more patience than for a slow line."""
+    """Return whether the hub answers a single request within PATIENCE seconds."""
     answered: list[bool] = []
 
     def ask() -> None:

@@ -2,7 +2,7 @@
 
 A block is what lies between two markers or, in a file without a marker, between lines that hold "%" alone, if there are
 two or more, as in collections of fortunes, else between two blank lines. Its story is its text, stripped, with "\\n" as
-line end and without NUL characters; a block whose story is empty counts for nothing.
+line end and without NUL characters; a block whose story is empty is ignored.
 """
 
 import codecs
@@ -27,7 +27,7 @@ from models.stories.tokens import SPECIAL_TOKENS
 MARKER = SPECIAL_TOKENS[0].encode()
 BLANK = rb"(?>\r\n?|\n)[ \t]*(?=[\r\n])"  # a line end is taken whole, so that "\r\n" is never half a blank line
 FORTUNES = rb"(?:\A|(?<=\A\xef\xbb\xbf)|(?<=[\r\n]))%[ \t]*(?=[\r\n]|\Z)"
-# The first of these that a file has so often parts its stories: a single line of % may be text.
+# With their least number: the first that a file has so often separates its stories. A single line of % may be text.
 SEPARATORS = [(re.compile(re.escape(MARKER)), 1), (re.compile(FORTUNES), 2), (re.compile(BLANK), 0)]
 STRETCH = 1 << 24  # bytes of a file that are searched for blocks at a time, by one process
 CHUNK = 1 << 20  # bytes that are read at a time
@@ -90,7 +90,7 @@ def find(files: Sequence[Path], seed: int, whole: bool = False, lower: bool = Fa
 
 
 def write(path: Path, stories: Iterable[str | None]) -> Path:
-    """Write stories that are not None to a file of marked blocks, half characters of JSON as ?; return its path."""
+    """Write stories that are not None to a file of marked blocks, lone surrogates of JSON as ?; return its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as file:
         file.writelines(MARKER + story.encode(errors="replace") for story in stories if story is not None)
@@ -103,10 +103,7 @@ def _mapped(file: FileIO) -> mmap.mmap | bytes:
 
 
 def _stretches(path: Path, whole: bool) -> list[tuple[Path, int, int, re.Pattern[bytes]]]:
-    """Cut a file between blocks into stretches of at least STRETCH bytes, but for the last.
-
-    Each is the file, where the stretch starts and ends, and what separates the blocks.
-    """
+    """Return (file, start, end, separator) of stretches of STRETCH bytes or more, but the last, cut between blocks."""
     unreadable = as_user_error(f"cannot read data.source={path}: ", "; give a file that can be read", OSError)
     with unreadable, FileIO(path) as file:
         text = _mapped(file)
@@ -121,7 +118,7 @@ def _stretches(path: Path, whole: bool) -> list[tuple[Path, int, int, re.Pattern
 
 
 def separator(text: mmap.mmap | bytes) -> re.Pattern[bytes]:
-    """Return what parts the stories of a text: the first of SEPARATORS that is in it often enough."""
+    """Return the separator of a text's stories: the first of SEPARATORS that is in it often enough."""
     return next(each for each, fewest in SEPARATORS if len([*itertools.islice(each.finditer(text), fewest)]) == fewest)
 
 

@@ -1,4 +1,4 @@
-"""Told stories as one hears them: whether heroes keep their names, and what is said twice or is no word."""
+"""Quality of told stories: whether heroes keep their names, repetitions, and unknown words."""
 
 import re
 from collections import Counter
@@ -21,7 +21,7 @@ GRAM = 4  # words
 
 @dataclass(frozen=True)
 class Heard:
-    """What a story's first words have: None or 0 where no hero is named at the beginning or there are no words."""
+    """Counts in a story's first words; None or 0 for names and sentences if its beginning names no hero."""
 
     from_nowhere: int | None  # names that nothing introduces
     hero_again: int  # sentences after the beginning that name the hero, and of these
@@ -78,7 +78,7 @@ def row(label: str, stories: Sequence[Heard], ended: Sequence[bool]) -> dict[str
         "hero named again": again / len(heroes) if heroes else None,
         "hero named again, 95 %": wilson(again, len(heroes)),
         "hero twice in a sentence": twice / max(1, sum(story.hero_again for story in heroes)),
-        "words that are none": sum(story.unknown for story in stories) / words,
+        "unknown words": sum(story.unknown for story in stories) / words,
         "repeated 4-grams": sum(story.repeated for story in stories) / words,
         "ended": float(np.mean(ended)) if len(ended) else None,
     }

@@ -20,12 +20,12 @@ from pipelines.engine.workload import Loss, MapItems, Task
 from pipelines.workloads.tinystories import data
 from pipelines.workloads.tinystories.config import Config
 
-MOST_REMEMBERED = 1 << 25  # tokens, the first ones, that a memory counts
-VALIDATED = 0.25  # windows that are judged for each one trained, at most; without gradients they take a third as long
+MOST_REMEMBERED = 1 << 25  # first training tokens, which a memory counts
+VALIDATED = 0.25  # most windows validated for each one trained; without gradients they take a third of the time
 FEWEST_VALIDATED = 256  # windows
-FEW = 100_000  # characters to train on, from which a model makes up words and loses its thread
+FEW = 100_000  # training characters below which a model makes up words and loses its thread
 FROM_BASE = (
-    f"model.base={data.SHIPPED} training.steps=60 training.learning_rate=3e-3 training.validation_steps=10 goes on "
+    f"model.base={data.SHIPPED} training.steps=60 training.learning_rate=3e-3 training.validation_steps=10 starts "
     "from other stories"
 )
 ROOM = 4  # a stream is kept on a GPU whose free memory is this many times its size
@@ -104,7 +104,7 @@ class StoriesTask(Task):
             base, remembered = data.load_base(config.model.base), training[:0]
             self.model = TinyTransformer(replace(base.config, dropout=config.model.dropout)).to(device)
             self.model.load_state_dict(base.state_dict())
-            if self.model.memory is not None:  # what followed in its text is not known any more, but for the means
+            if self.model.memory is not None:  # of the base's text only the means are known
                 self.model.memory.requires_grad_(False)
         sequence = config.sequence(self.model.config.context)
         self.train = Windows(training, sequence, sequence, device, len(remembered))
@@ -153,7 +153,7 @@ class StoriesTask(Task):
         return {"loss": nats, "bits_per_character": nats * per_character, "count": counted.sum(1)}
 
     def refit(self, map_items: MapItems) -> Mapping[str, float]:
-        """Set the memory's rows to the means under the vectors as they are, and fit the counts' levels to them."""
+        """Set the memory's rows to the means under the present vectors, and fit the counts' levels to them."""
         model = self.model
         if model.memory is not None:
             model.memory.refit()

@@ -22,7 +22,7 @@ SCHEMA = pa.schema({"text": pa.string()})
 TOKENS = ".uint16"  # the ending of a file of tokens
 BOUNDARY = np.uint16(END).tobytes()  # before and after each story
 PIECE = re.compile(PIECES)
-KEPT_PIECES, KEPT_CHARACTERS = 1 << 18, 64  # of an encoder's memory: how many pieces, and how long each may be
+KEPT_PIECES, KEPT_CHARACTERS = 1 << 18, 64  # of an encoder's cache: pieces, and the length of each, at most
 TEXTS_AT_ONCE = 1000  # rows of a record batch
 
 
@@ -57,7 +57,7 @@ def train_tokenizer(texts: Iterable[str], vocabulary: int) -> tokenizers.Tokeniz
 
 
 class Encoder(dict[str, bytes]):
-    """A tokenizer with a memory: the tokens of each piece of text that it has met, as uint16.
+    """A tokenizer with a cache: the tokens of each piece of text that it has met, as uint16.
 
     Merges stay within pieces, and a text has far fewer different ones than pieces: looking them up is ten times as fast
     as encoding whole texts.
@@ -81,7 +81,7 @@ class Encoder(dict[str, bytes]):
 
 
 def write_encoded(tokenizer: str, schema: pa.Schema, lower: bool, task: tuple[Blocks, Path]) -> Counter[str]:
-    """Write blocks to an Arrow file of SCHEMA, and their tokens beside it; return counts of what is in them.
+    """Write blocks to an Arrow file of SCHEMA, and their tokens beside it; return counts of their contents.
 
     `tokenizer` is as the library `tokenizers` writes it, `schema` has the file's metadata, `lower` asks for lower case,
     `task` has the blocks and the file.
@@ -108,5 +108,5 @@ def write_encoded(tokenizer: str, schema: pa.Schema, lower: bool, task: tuple[Bl
 
 @functools.lru_cache(maxsize=1)
 def _encoder(tokenizer: str) -> Encoder:
-    """Return the encoder of this process, whose memory serves all files that the process writes."""
+    """Return the encoder of this process, whose cache serves all files that the process writes."""
     return Encoder(make_tokenizer(json.loads(tokenizer)))

@@ -141,7 +141,7 @@ def test_the_report_begins_with_what_clauses_are_worth_and_how_much_text_is_know
     heading, said = report.answered([Evaluation("test", found), Evaluation("validation", {})], [], run)
     assert heading == (
         "42 % of held-out clauses found from three words, 3.2 points fewer [-1.5, 8] than by TF-IDF alone; "
-        "38 % of the held-out text also stands in the text learnt from"
+        "38 % of the held-out text is also in the training text"
     )
     assert 'class="answer even"' in said
     better = {"clauses_gain_words": 9.6, "clauses_gain_words_interval": [2.1, 17.3], "new_text": {"share": 1.0}}

@@ -164,7 +164,7 @@ def test_decisions_that_keep_nothing_are_told(firm, tmp_path):
     rows = ["roles.txt,name,Priya Sharma,keep", "old.txt,name,Tom Barlow,keep", ",telephone,4.42E+11,keep"]
     reviewed.write_text("\n".join(["document,kind,text,decision", *rows]))
     facts = data.prepare(config(firm, reviewed=str(reviewed), lower_case=True), tmp_path / "out")
-    said = f"data.reviewed={reviewed}: decisions to keep what no document has: 2, such as 4.42E+11, Tom Barlow"
+    said = f"data.reviewed={reviewed}: decisions to keep text that no document has: 2, such as 4.42E+11, Tom Barlow"
     assert said in facts["note"].split("\n")
 
 
@@ -267,7 +267,7 @@ def test_files_that_cannot_be_used_are_left_out_on_demand(firm, tmp_path):
     facts = data.prepare(config(firm, skip_bad=True), tmp_path / "out")
     assert set(facts["skipped"]) == set(expected)
     assert all(reason in facts["skipped"][name] for name, reason in expected.items())
-    assert facts["ignored"] == {"table.xlsx": "tables are not read; save what is prose in them as .docx or .txt"}
+    assert facts["ignored"] == {"table.xlsx": "tables are not read; save their prose as .docx or .txt"}
     assert "not read: table.xlsx: tables are not read; " in facts["note"]
     assert all(f"not read: {name}: " in facts["note"] for name in expected)
     assert facts["files"] == clean["files"]

@@ -177,7 +177,7 @@ def test_problems_of_several_sizes_are_compared_each_with_the_policy_that_ships_
 
 def test_an_evaluation_beyond_the_plain_problem_says_that_answers_have_more_time(tmp_path, capsys):
     path = vrp(tmp_path, SMALL.replace("CAPACITY", "DISTANCE : 107\nCAPACITY"))
-    said = ": a millisecond a customer, of which answers take 10 by default"
+    said = ": a millisecond per customer, of which answers take 10 by default"
     evaluated(path)
     assert said in capsys.readouterr().err
     evaluated(path, milliseconds=2)

@@ -66,7 +66,7 @@ def test_the_page_shows_images_by_score_and_mistakes_as_pairs(shown):
     sure = [float(value) for value in re.findall(r"\(([\d.]+) %\)", mistakes)]
     assert sure == sorted(sure, reverse=True)
     assert len(set(sure)) > 1
-    assert all(said != label for said, label in re.findall(r"says <b>(\w+) .*?labelled <b>(\w+)</b>", mistakes))
+    assert all(said != label for said, label in re.findall(r"answered <b>(\w+) .*?labelled <b>(\w+)</b>", mistakes))
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_bytes_that_the_base_cannot_tell_are_named(base, monkeypatch):
     monkeypatch.chdir(base)
     (base / "dear.txt").write_text("\n<|endoftext|>\n".join(f"{story} Ω" for story in OWN))
     *_, manifest = task_of("data.source=dear.txt", "model.base=base")
-    assert "54 bytes of the text are no tokens of base, which cannot tell them" in manifest["note"]
+    assert "54 bytes of the text are no tokens of base, which cannot write them" in manifest["note"]
 
 
 @pytest.mark.parametrize(

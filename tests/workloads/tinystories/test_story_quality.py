@@ -89,5 +89,5 @@ def test_a_row_has_shares_of_the_stories_with_a_hero():
     assert found["with a hero"] == 4
     assert (found["no name from nowhere"], found["hero named again"], found["ended"]) == (1 / 4, 1 / 2, 4 / 5)
     assert found["hero twice in a sentence"] == 1 / 4
-    assert (found["words that are none"], found["repeated 4-grams"]) == (1 / 40, 2 / 40)
+    assert (found["unknown words"], found["repeated 4-grams"]) == (1 / 40, 2 / 40)
     assert row("told", stories[4:], [])["hero named again"] is None

@@ -31,7 +31,7 @@ def test_blank_lines_separate_stories_only_where_no_marker_does(tmp_path):
 def test_blank_lines_between_paragraphs_are_noted(tmp_path):
     paragraphs = [" ".join(story.split()[:20]) + f" That was {number}." for number, story in enumerate(STORIES)]
     facts = data.prepare(config(written(tmp_path / "blank.txt", paragraphs, "\n\n")), tmp_path / "blank")
-    assert facts["note"].startswith(f"blank lines part {len(paragraphs)} stories of 1")
+    assert facts["note"].startswith(f"blank lines separate {len(paragraphs)} stories of 1")
     assert facts["note"].endswith("; if these are paragraphs, put a line <|endoftext|> between stories")
     facts = data.prepare(config(written(tmp_path / "marked.txt", paragraphs)), tmp_path / "marked")
     assert facts["note"] == ""
@@ -157,7 +157,7 @@ def test_parquet_files_are_a_source_and_what_else_lies_there_is_named(tmp_path):
     assert facts["note"].splitlines() == [
         f"left out of {folder}: 1 .md ({other})",
         f"left out of {folder}: 2 .odt ({other})",
-        f"left out of {folder}: 1 .parquet (the files named train are read alone, and those of a test)",
+        f"left out of {folder}: 1 .parquet (only the files named train are read, and those of a test)",
         f"left out of {folder}: 1 .txt (those in subfolders are not read; move them, or give their folder)",
     ]
     data.prepare(config(folder / "data" / "train-00000.parquet"), tmp_path / "one")
@@ -236,7 +236,7 @@ def test_of_a_folder_endings_count_in_any_case_and_lists_are_named(tmp_path):
     (folder / "b.csv").write_text("id,text\n1,Once.\n")
     facts = data.prepare(config(folder), tmp_path / "out")
     assert set(both(tmp_path / "out")) == set(STORIES)
-    why = "may be none of stories; name the one to read, as in data.source=FOLDER/FILE"
+    why = "may hold no stories; name the one to read, as in data.source=FOLDER/FILE"
     assert facts["note"] == f"left out of {folder}: 1 .csv ({why})"
 
 

@@ -1,4 +1,4 @@
-"""A folder of documents: what is read, refused, cleaned and masked of them, and how they are divided."""
+"""Documents of a folder: read or refused, cleaned, masked, and grouped into families."""
 
 import contextlib
 import io
@@ -24,7 +24,7 @@ def too_large(size: int, maximum_bytes: int) -> UserError:
 
 @contextlib.contextmanager
 def refusing(kind: str, way: str) -> Iterator[None]:
-    """Raise UserError for whatever a damaged file makes the libraries below raise, dozens of unrelated types."""
+    """Turn whatever libraries raise about a damaged file, of dozens of unrelated types, into UserError."""
     try:
         yield
     except UserError:
@@ -35,7 +35,7 @@ def refusing(kind: str, way: str) -> Iterator[None]:
 
 
 def unpacked(content: bytes, maximum_bytes: int, parts: tuple[str, ...]) -> io.BytesIO:
-    """Return the same archive, stored without compression; `parts` are what it should be, and what it must hold.
+    """Return the same archive, stored without compression; `parts` are its kind and the members it must hold.
 
     The sizes that the archive declares are added up before anything is expanded, and no member is expanded beyond its
     declared size. A library that reads a member in a single call would expand all of it, whatever it declares.

@@ -31,7 +31,7 @@ LONGEST_ENTRY = 300  # characters of an entry in a table of contents
 FEWEST_TABBED = 3  # successive lines with page numbers that never fall; fewer may be an ordinary table
 CONTENTS = re.compile(r"\W*(?:\d+\.?\s*)?(?:table of contents|contents|list of (?:figures|tables))\W*", re.I)
 
-FIELD_ERRORS = re.compile(rf"[ \t]*\bError! (?:{'|'.join(ERRORS)})\.")  # in place of a reference that leads nowhere
+FIELD_ERRORS = re.compile(rf"[ \t]*\bError! (?:{'|'.join(ERRORS)})\.")  # in place of a broken reference
 
 MASK_OF = {**{kind: mask for kind, mask, *_ in RULES}, **SLOTS, "name": NAME}
 
@@ -61,8 +61,8 @@ def clean(
     """Return the prose of a text whose pages are separated by form feeds.
 
     `mask` masks addresses, numbers and secrets; `names` masks persons, clients and projects, but no `words`, which the
-    firm's documents write in lower case. What is to `keep`, and to `add` to what is masked, is given as (kind, text), a
-    kind of MASK_OF. `wrapped` text has the line ends of paper.
+    firm's documents write in lower case. `keep` and `add` are (kind, text), kinds of MASK_OF, to leave as they are and
+    to mask too. `wrapped` text has lines broken by the width of the paper.
     """
     counts: dict[str, int] = {}
     masker = Masker(keep)
@@ -82,7 +82,7 @@ def clean(
     if names:
         text = mask_places(text, masker)
         mail = [each.text for each in masker.found if each.kind == "email"]
-        there = set(re.findall(r"\w+", text.lower()))  # whom no word there names would only give initials
+        there = set(re.findall(r"\w+", text.lower()))  # names without a word in it would only add initials
         persons = [it for kind, it in sorted(add) if kind == "name" and there & {*re.findall(r"\w\w+", it.lower())}]
         reader = Reader(text, lower_case(text).union(words), mail, persons)
         text = masker.spans(text, "name", NAME, reader.names())
@@ -158,7 +158,7 @@ def remove_contents(text: str) -> tuple[str, int]:
 
 
 def part_cells(text: str) -> str:
-    """Put bars between cells parted by tabs or three spaces: in a line beside another, or labels with their values."""
+    """Put bars between cells divided by tabs or three spaces, in neighbouring rows or labels with their values."""
     lines = text.split("\n")
     full = [number for number, line in enumerate(lines) if line.strip()]
     rows = [[] if "|" in lines[number] else re.split(r" *\t *| {3,}", lines[number].strip()) for number in full]

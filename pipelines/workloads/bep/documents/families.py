@@ -27,7 +27,7 @@ def projects(names: Iterable[str], how: str | None) -> dict[str, str]:
 
 
 def labels(names: Iterable[str], project: Mapping[str, str], how: str) -> dict[str, str]:
-    """Return what is shown of each document as a source: its file, its project with a number, or only a number."""
+    """Return each document's name as a source: its file, its project with a number, or only a number."""
     counts: Counter[str] = Counter()
     found = {}
     for name in names:
@@ -42,8 +42,8 @@ def group(
 ) -> tuple[list[list[str]], dict[tuple[str, str], float]]:
     """Return families of names, in order, and the pairs of texts whose Jaccard similarity is `threshold` or more.
 
-    Texts are compared as sets of 5-word sequences. A family is all that such pairs, and a common `project`, connect,
-    even if its most distant members are less similar.
+    Texts are compared as sets of 5-word sequences. Such pairs, and a common `project`, connect a family, even if its
+    most distant members are less similar.
     """
     from sklearn.feature_extraction.text import CountVectorizer
 

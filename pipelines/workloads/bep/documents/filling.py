@@ -28,9 +28,9 @@ UNWRITABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  
 
 
 def exchanged(content: bytes, plan: str | None) -> dict[str, Plain]:
-    """Return the fields' texts in a Word document; or, of a plan, the filled `document` and the headings `left`.
+    """Return the texts in a Word document by `fields`; or, given a plan, the filled `document` and the headings `left`.
 
-    A document is in base64; without `content`, it has no more than the plan. Raises UserError for what is no document.
+    The filled document is in base64; without `content` it holds the plan alone. Raises UserError for another file.
     """
     if plan is None:
         said = [(field_of(heading), line) for heading, *_, there in _places(_opened(content)) for line in there]
@@ -43,7 +43,7 @@ def exchanged(content: bytes, plan: str | None) -> dict[str, Plain]:
 def filled(template: bytes, plan: str) -> tuple[bytes, list[str]]:
     """Return the filled document, and the headings of the plan that the template has no place for.
 
-    Lines that stand in their place already are not repeated. Raises UserError for what is no Word document.
+    Lines that are in their place already are not repeated. Raises UserError for a file that is no Word document.
     """
     document = _opened(template)
     plan = UNWRITABLE.sub("", re.sub("[\v\f]", "\n", f"{plan}\n").lstrip("\ufeff"))
@@ -53,14 +53,14 @@ def filled(template: bytes, plan: str) -> tuple[bytes, list[str]]:
     for heading in () if template else dict.fromkeys(parts[::2]):
         document.add_heading(heading)
     texts: dict[str, tuple[str, str]] = {}
-    for heading, text in zip(parts[::2], parts[1::2], strict=True):  # a heading may stand twice
+    for heading, text in zip(parts[::2], parts[1::2], strict=True):  # a heading may occur twice
         texts[_topic(heading)] = heading, texts.get(_topic(heading), ("", ""))[1] + text
     places = list(_places(document))
     said = {(_topic(heading), line) for heading, *_, there in places for line in there}
     for heading, place, style, there in places:
         lines = [line.strip() for line in texts.get(_topic(heading), ("", ""))[1].splitlines()]
         new = [line for line in lines if line and (_topic(heading), line) not in said]
-        if not (style is None and any(there) and new):  # what stands in a cell is not added to
+        if not (style is None and any(there) and new):  # nothing is added to a filled cell
             texts.pop(_topic(heading), None)
         if style is None and not any(there):
             place.add_run("\n".join(new))
@@ -79,7 +79,7 @@ def _opened(content: bytes) -> "Document":
 
 
 def _places(document: "Document") -> Iterator[tuple[str, "Paragraph", "ParagraphStyle | str | None", list[str]]]:
-    """Yield each heading, itself, the style of texts below it, and the lines there; each label, its cell's, None."""
+    """Yield (heading, its paragraph, style of the text below, lines there) and (label, its cell's, None, lines)."""
     from docx.table import Table, _Cell
     from docx.text.paragraph import Paragraph
 
@@ -93,7 +93,7 @@ def _places(document: "Document") -> Iterator[tuple[str, "Paragraph", "Paragraph
                 cells = [cell for cell in cells if not continues(cell._tc)]
                 for label, cell in itertools.pairwise(cells):
                     there, found = _lines(cell), cell._element.xpath(f"./w:p | ./w:sdt[not({HINT})]/w:sdtContent/w:p")
-                    if len(cells) == 2 or not any(there):  # in wider rows, what stands there is no answer
+                    if len(cells) == 2 or not any(there):  # in wider rows, a filled cell is no answer
                         yield _text(label), Paragraph(found[0], cell) if found else cell.add_paragraph(), None, there
         elif _is_heading(block):
             below = list(itertools.takewhile(lambda each: not _is_heading(each), blocks[number + 1 :]))

@@ -27,7 +27,7 @@ COMMENT = re.compile(r"mso-element:comment")
 
 ODT_PARTS = "an OpenDocument text", "content.xml", "mimetype"
 TEXT, OFFICE, STYLE = (f"{{urn:oasis:names:tc:opendocument:xmlns:{name}:1.0}}" for name in ("text", "office", "style"))
-# Elements of OpenDocument by those of HTML, by the text that they stand for, and by what the report calls them.
+# Elements of OpenDocument -> those of HTML, the text that they stand for, and the report's words for omitted ones.
 NAMES, SIGNS, OMITTED = (TABLES["odt"][kind] for kind in ("names", "signs", "omitted"))
 
 
@@ -75,15 +75,15 @@ class Form:
     """How a kind of document is written, in terms of HTML."""
 
     name: "Callable[[etree._Element], str]"  # of an element in HTML
-    signs: Mapping[str, str]  # tag -> what it stands for
-    omitted: "Callable[[etree._Element], str | None]"  # what is left out, as the report calls it, or ""; else None
+    signs: Mapping[str, str]  # tag -> its text
+    omitted: "Callable[[etree._Element], str | None]"  # the report's words for an omitted element, or ""; else None
     texts: Collection[str] = ()  # tags that hold text; (): all
-    layout: bool = True  # whether a row with one cell is no table's
+    layout: bool = True  # True if a row of one cell is not a table's
 
     def read(
         self, body: "etree._Element", left_out: Mapping[str, int] = MappingProxyType({})
     ) -> tuple[str, int | None, list[str]]:
-        """Return the text, None as the number of pages, and warnings, also of what else is `left_out`."""
+        """Return the text, None as the number of pages, and warnings, with those on `left_out`."""
         from lxml import etree
 
         blocks, counts = _Blocks(self.layout), Counter[str]()
@@ -105,7 +105,7 @@ class Form:
 
 
 class _Blocks:
-    """Blocks made of begins and ends of elements, by their names in HTML, and of the text between them."""
+    """Makes blocks of the starts and ends of elements, by their names in HTML, and of the text between them."""
 
     def __init__(self, layout: bool) -> None:
         self.layout = layout
@@ -179,7 +179,7 @@ def grouped(blocks: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _omitted(element: "etree._Element") -> str | None:
-    """Return what an element is called in the report if its text is left out: "" for what is no text, else None."""
+    """Return the report's words for an omitted element, "" if it has no text of the page; None for any other."""
     style = re.sub(r"\s", "", element.get("style", "")).lower()
     if (what := TABLES["html"]["omitted"].get(element.tag)) is not None:
         return str(what)

@@ -78,7 +78,7 @@ def _text(page: "PageObject") -> str:
 
 
 def _by_columns(layout: str) -> str | None:
-    """Return text, laid out by spaces, with two columns of running text in turn; None if it has none."""
+    """Return text, laid out by spaces, with its two columns of running text in turn; None without such columns."""
     lines = [line.rstrip() for line in layout.split("\n")]
     rights = [line.rfind(parts[-1]) for line in lines if len(parts := GAP.split(line.strip())) == 2]
     done: list[str] = []
@@ -105,7 +105,7 @@ def _by_columns(layout: str) -> str | None:
 
 
 def _halves(line: str, middle: float, within: bool) -> tuple[str, str] | None:
-    """Return what a line has in the left and in the right column, or None if it spans both or ends them.
+    """Return a line's text in the left and in the right column, or None if it spans both or ends them.
 
     A line of one column alone counts to the left only `within` a pair of columns.
     """

@@ -14,7 +14,7 @@ from pipelines.workloads.bep.documents.markup import grouped
 TOKEN = re.compile(rb"\\([a-z]{1,32})(-?\d{1,10})? ?|\\'([0-9a-f]{2})|\\([^a-z])|([{}])|[\r\n]+|([^\\{}\r\n]+)", re.I)
 TABLES = json.loads(Path(__file__).with_suffix(".json").read_text())
 SIGNS: dict[str, str] = TABLES["signs"]  # control words -> text
-OMITTED: dict[str, str] = TABLES["omitted"]  # groups that are no text of the document -> what the report calls them
+OMITTED: dict[str, str] = TABLES["omitted"]  # groups that are no text of the document -> the report's words for them
 FONTS = {int(number): page for number, page in TABLES["fonts"].items()}  # character sets of fonts -> code pages
 PARAGRAPH = {"par", "sect", "page", "\n", "\r"}
 NUMBER = re.compile(r"\d|\w[.)]")  # else it is a sign, such as the "o" of a list's second level
@@ -30,7 +30,7 @@ class _Group:
     note: bool = False
     mark: bool = False
     page: str = "cp1252"
-    after_unicode: int = 1  # signs that stand for a Unicode one where that is not known
+    after_unicode: int = 1  # characters of fallback behind a Unicode one
 
 
 def read_rtf(content: bytes, maximum_bytes: int) -> tuple[str, int | None, list[str]]:
@@ -60,7 +60,7 @@ class _Reader:
             if word == b"bin":
                 place += max(int(number or 0), 0)
             elif word or sign:
-                self.skipped = 0  # what stands in for a Unicode sign is text; where it is missing, nothing is lost
+                self.skipped = 0  # fallback of a Unicode sign is text; if missing, nothing is skipped
                 if (name := (word or sign).decode("latin-1")) in PARAGRAPH or name == "row":
                     yield from self._ended(name)
                 else:
@@ -143,7 +143,7 @@ class _Reader:
             self.raw.clear()
 
     def _ended(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yield the paragraph or the row that ends, and its footnotes; within a cell or a note, a space goes on."""
+        """Yield the paragraph or the row that ends, and its footnotes; within a cell or a note, add a space."""
         self._decode()
         if self.now.omitted:
             return

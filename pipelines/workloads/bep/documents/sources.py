@@ -45,7 +45,7 @@ UNREAD = "files of this kind cannot be read"
 # Endings of other files -> what to do about them.
 REASONS: dict[str, str] = json.loads(Path(__file__).with_suffix(".json").read_text())
 DECLARED = re.compile(rb"""charset\s*=\s*["']?([\w.:-]+)""", re.I)
-# What browsers read in place of what pages declare, which has fewer signs.
+# Encodings that browsers use in place of the declared ones, which have fewer characters.
 WIDER = {"iso8859-1": "cp1252", "iso8859-9": "cp1254", "gb2312": "gb18030", "euc_kr": "cp949", "shift_jis": "cp932"}
 FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n.*?^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 # ![words](data:image/png;base64,...), [name]: data:..., and <img src="data:...">

@@ -14,7 +14,7 @@ WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 WORD_PARTS = "a Word document", "[Content_Types].xml", "word/document.xml"
 NOTES = ("footnote", "endnote")
 SYMBOLS = 0xF000  # where Unicode's private use has the glyphs of symbol fonts
-# Signs of equations stand before their parts; a fallback is omitted, as it repeats what precedes it.
+# Signs of equations precede their parts; a fallback is omitted, as it repeats the text before it.
 NAMES, SIGNS, OMITTED, TEXTS = (TABLES["word"][kind] for kind in ("names", "signs", "omitted", "texts"))
 
 
@@ -70,7 +70,7 @@ def _put_notes(body: "BaseOxmlElement", notes: dict[tuple[str, str], "BaseOxmlEl
 
 
 def bases(style: Any, most: int = 20) -> list[Any]:
-    """Return a style and those that it is based on, which may be each other, so `most` of them."""
+    """Return a style and its bases, at most `most` of them, as these may be a cycle."""
     base = getattr(style, "base_style", None)
     return [style] if base is None or not most else [style, *bases(base, most - 1)]
 
@@ -96,7 +96,7 @@ def _is_item(paragraph: "BaseOxmlElement", lists: Mapping[str | None, bool | Non
 
 def _is_heading(properties: "BaseOxmlElement | None") -> bool:
     level = None if properties is None else properties.find(f"{WORD}outlineLvl")
-    return level is not None and level.get(f"{WORD}val") != "9"  # which is body text
+    return level is not None and level.get(f"{WORD}val") != "9"  # 9 is body text
 
 
 def _is_list(properties: "BaseOxmlElement | None") -> bool | None:

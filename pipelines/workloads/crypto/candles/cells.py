@@ -1,4 +1,4 @@
-"""What the cells of a table of candles say: its columns by their usual names, numbers, and times with their units.
+"""Reads the cells of a table of candles: columns by their usual names, numbers, and times with their units.
 
 Whether they make sense together is for `checks`.
 """
@@ -43,7 +43,7 @@ def select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
         if len(_present(hours)) and _present(days).str.fullmatch(RULES.times["days"]).all():
             if not len(wrong := hours[~hours.str.fullmatch(RULES.times["clock"])]):
                 table = table.assign(time=days + " " + hours)
-            elif days.duplicated().any():  # else a day says it all, whatever stands beside it
+            elif days.duplicated().any():  # else the date is the time, and the other column not
                 cell = f"row {wrong.index[0]}, column {names[found['clock']]}: {wrong.iloc[0]!r}"
                 raise UserError(f"{where}: {cell} is no time of day; give one like 13:45:00 or 01:45 PM")
     return table
@@ -52,7 +52,7 @@ def select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
 def with_points(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
     """Return the table with 41,718.2, 42.000,50 and a volume of 1.2M as 41718.2, 42000.50 and 1.2e6.
 
-    Raises UserError where all commas may be decimal ones and may divide thousands.
+    Raises UserError if the commas may be decimal ones or may separate thousands.
     """
     import pandas as pd
 
@@ -88,7 +88,7 @@ def numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
 def times_of(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], int]:
     """Return (N,) int64 ms, 0 where missing; the units found; and the number of times without a zone.
 
-    Dates such as 31.01.2024 or 01/31/24 are read where one form fits all of them, and no other of the past.
+    Dates such as 31.01.2024 or 01/31/24 are read if one form alone fits all of them, or one alone without future dates.
     Raises UserError for cells that are not times.
     """
     import pandas as pd

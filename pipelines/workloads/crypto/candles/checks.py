@@ -83,7 +83,7 @@ def check(
 
 
 def timeframe_of(table: "pd.DataFrame", where: str) -> str:
-    """Return the time from most rows to the next, such as 15m; "" where all differ. Raises UserError."""
+    """Return the commonest time between rows, such as 15m; "" if all differ. Raises UserError."""
     times = np.unique(times_of(select(table, where)["time"], where)[0])
     lengths, counts = np.unique(np.diff(times), return_counts=True)
     return timeframe_name(int(lengths[counts.argmax()])) if counts.max(initial=0) > 1 else ""
@@ -140,9 +140,9 @@ def _is_open(candles: Candles, last: "pd.DataFrame", now: int, written: int | No
     closes = opens + candles.timeframe_ms
     if closes > now or (written is not None and opens <= written < closes):
         return True
-    with suppress(KeyError, UserError):  # a missing or unreadable closing time tells nothing, and nothing else needs it
+    with suppress(KeyError, UserError):  # a missing or unreadable closing time is ignored, as nothing else needs it
         stated = int(times_of(last["close_time"], "")[0][0])
-        return opens <= stated < closes - 1000  # exchanges give the last second, the last millisecond or the end
+        return opens <= stated < closes - 1000  # exchanges state the last second, the last millisecond or the end
     return False
 
 

@@ -8,8 +8,8 @@ from models.market.candle_tables import RULES, canonical, letters_and_digits, mi
 from models.market.candles import DAY, VALUES, Candles
 from pipelines.workloads.crypto.candles.checks import check
 
-PAGE, LEAST_PAGE = 1000, 100  # candles per request, and what each exchange gives at least
-CLIENT = functools.cache(lambda kind: kind({"enableRateLimit": True}))  # which keeps the markets it has loaded
+PAGE, LEAST_PAGE = 1000, 100  # candles per request: asked for, and the fewest an exchange gives
+CLIENT = functools.cache(lambda kind: kind({"enableRateLimit": True}))  # a client keeps the markets it has loaded
 
 
 def download(
@@ -32,7 +32,7 @@ def download(
         market = _market(symbol, client.load_markets())
         now = int(client.milliseconds())
         if client.has.get("fetchTime") is True:
-            # A clock that is fast here must not take an open candle for a closed one.
+            # With a fast local clock, an open candle would pass for a closed one.
             now = min(now, int(client.fetch_time()))
         rows: list[list[float]] = []
         start = now - days * DAY if since is None else since

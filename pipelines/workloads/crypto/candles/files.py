@@ -25,8 +25,8 @@ Paths = Path | Sequence[Path]
 Find = Callable[[str, str], list[Path]]  # (coin, timeframe) -> its files
 SUFFIXES = (".csv", ".json", ".json.gz", ".parquet", ".feather", ".zip")
 KLINES = 12  # columns of Binance's public klines, which may lack a header; Kraken's table has 7, the last counts trades
-NAMED = 3  # files in a line on what is passed over
-MOST_BYTES = 2**31  # that a compressed file may hold
+NAMED = 3  # files named in a line on those passed over
+MOST_BYTES = 2**31  # of a file once it is decompressed
 TIMEFRAME = functools.cache(lambda path, changed: timeframe_of(_table(path, "", True)[0], ""))  # read once
 
 
@@ -69,9 +69,9 @@ def coins(folder: Path | str, timeframe: str) -> list[str]:
 
 
 def in_folder(folder: Path, timeframe: str | None = None) -> tuple[list[tuple[Path, FileName]], list[str]]:
-    """Return the files of candles in a folder, and a line for each kind of what is passed over, with the reason.
+    """Return the files of candles in a folder, and a line for each reason for which others are passed over.
 
-    With a `timeframe` the files of others are passed over. Raises UserError if there is no such folder.
+    With a `timeframe`, files of other timeframes are, too. Raises UserError if there is no such folder.
     """
     if not folder.is_dir():
         raise UserError(f"data.folder={folder}: no such folder; give the one that holds the files of candles")
@@ -93,7 +93,7 @@ def in_folder(folder: Path, timeframe: str | None = None) -> tuple[list[tuple[Pa
 
 
 def named(path: Path) -> FileName:
-    """Return what a file's name says of its candles, or its rows of the timeframe; or why it is not read."""
+    """Return coin and timeframe by a file's name, a missing timeframe by its rows; or why it is not read."""
     suffix = max((each for each in SUFFIXES if path.name.lower().endswith(each)), key=len, default=None)
     if path.is_dir():
         return FileName(reason="folders are not looked into")
@@ -123,7 +123,7 @@ def read(
 
     paths = [paths] if isinstance(paths, Path) else list(paths)
     tables, num_repeated_headers = zip(*(_table(path, symbol, growing) for path in paths), strict=True)
-    if len({tuple(each.columns) for each in tables}) > 1:  # as months with and without a header
+    if len({tuple(each.columns) for each in tables}) > 1:  # such as months with and without a header
         tables = tuple(select(each, f"{path}: {symbol}") for each, path in zip(tables, paths, strict=True))
     table = tables[0] if len(tables) == 1 else pd.concat(tables)
     shown = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
@@ -149,7 +149,7 @@ def _table(path: Path, symbol: str, growing: bool = False) -> tuple["pd.DataFram
 
 def _zipped(path: Path) -> tuple["pd.DataFrame", int]:
     unusable = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error)
-    with as_user_error("this is no zip file that can be read: ", of=unusable), zipfile.ZipFile(path) as archive:
+    with as_user_error("this is no readable zip file: ", of=unusable), zipfile.ZipFile(path) as archive:
         inside = [each for each in archive.infolist() if each.filename.lower().endswith(".csv")]
         if len(inside) != 1:
             raise UserError(f"there are {len(inside)} CSV files in it; one is needed")
@@ -158,7 +158,7 @@ def _zipped(path: Path) -> tuple["pd.DataFrame", int]:
 
 
 def _limited(file: IO[bytes] | gzip.GzipFile) -> bytes:
-    """Read what a compressed file holds. Raises UserError where that is more than any candles take."""
+    """Return a compressed file's content. Raises UserError for more than MOST_BYTES, which no candles take."""
     found = file.read(MOST_BYTES + 1)
     if len(found) > MOST_BYTES:
         raise UserError(f"it holds more than {MOST_BYTES} bytes; unpack it if that is right")
@@ -188,7 +188,7 @@ def _csv(source: Path | io.BytesIO) -> tuple["pd.DataFrame", int]:
     if not len(table):
         raise UserError("the file holds no rows; download it again")
     if not first:
-        raise UserError("no line has several columns, which commas, semicolons or tabs divide; save it as CSV")
+        raise UserError("no line has several columns, separated by commas, semicolons or tabs; save it as CSV")
     if cells[0][:1].isdigit():
         moment = ["date", "time"] if ":" in "".join(cells[1:2]) else ["time"]  # MetaTrader's are two columns
         if (further := len(cells) - len(moment) - len(VALUES)) not in (0, 1, KLINES - 1 - len(VALUES)):

@@ -73,7 +73,7 @@ def sharpe_error(daily: np.ndarray) -> float | None:
 
 
 def deflated_sharpe(sharpe: float, error: float, trials: int) -> float:
-    """Return the probability that a Sharpe is above what the best of so many trials without skill reaches on average.
+    """Return the probability that a Sharpe is above the expected best of so many trials without skill.
 
     Bailey and Lopez de Prado 2014, with independent trials whose Sharpes err as much as this one.
     """

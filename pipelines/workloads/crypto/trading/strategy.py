@@ -15,7 +15,7 @@ FUNDED = 8 * 3_600_000  # ms from one payment of funding to the next, at 0, 8 an
 
 
 def market(config: Config, coin: Coin, rows: np.ndarray) -> backtest.Market:
-    """Return the rows (m,) and the config's rules as `backtest.run` takes them.
+    """Return the candles at `rows` (m,) and the config's rules, for `backtest.run`.
 
     Rows that do not follow each other in time have a gap.
     """
@@ -37,7 +37,7 @@ def market(config: Config, coin: Coin, rows: np.ndarray) -> backtest.Market:
 
 
 def traded(probabilities: np.ndarray, ends: np.ndarray, horizon: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows (m,) from the first of `ends` (n,) to the last label, and their probabilities (m, 3) by (n, 3).
+    """Return the rows (m,) from the first of `ends` (n,) to the last label, and their probabilities (m, 3).
 
     Rows where no window ends, as after a gap, are certain to be NO_TRADE. No other part shares the rows.
     """

@@ -13,7 +13,7 @@ from pipelines.workloads.crypto.verdict.classification import NUM_CLASSES, class
 
 PENALTY = 0.02  # inverse strength; with 100 inputs no weaker one does better
 SPANS = (0.25, 1, 3, 7)  # days of a rolling prior
-IMAGINED = 10  # labels at the training shares that it begins with
+IMAGINED = 10  # pseudo-labels at the training shares that it begins with
 STOPPING_SHARE = 0.15  # of the training rows, the latest, by which boosting stops
 STOPPING_ROWS = 1000  # with fewer training rows boosting runs a small, fixed number of rounds instead
 

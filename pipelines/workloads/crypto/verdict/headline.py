@@ -34,11 +34,11 @@ def coin_line(page: Page) -> str:
 
 
 def too_short(pages: Sequence[Page]) -> str:
-    """Return words that open a verdict with no interval for want of candles, or as few trades as blocks, else ""."""
+    """Return the opening of a verdict on too few candles for an interval, or fewer trades than blocks, else ""."""
     traded = [page["backtest"] for page in pages]
     trades, days = sum(each["num_trades"] for each in traded), max(each["days"] for each in traded)
     lacking = "too few trades" * (0 < trades < MIN_BLOCKS) if net_return_interval(pages) else "too short"
-    worths = {_worth(page) for page in pages}  # by tests of their own, which ask for enough
+    worths = {_worth(page) for page in pages}  # by tests of their own, with minima of their own
     if not lacking or judge.PAYS in worths or judge.NO_SKILL not in worths:
         return ""
     return f"{lacking} for a verdict ({days} day{'s' * (days != 1)}, {trades or 'no'} trade{'s' * (trades != 1)}): "
@@ -52,7 +52,7 @@ def _worth(page: Page) -> str:
 
 
 def money(pages: Sequence[Page]) -> str:
-    """Say what an account that is spread evenly over the coins came to after all costs."""
+    """Return in words the net return of an account spread evenly over the coins."""
     traded = [page["backtest"] for page in pages]
     trades, days = sum(each["num_trades"] for each in traded), max(each["days"] for each in traded)
     held = np.mean([each["buy_and_hold_return"] for each in traded])
@@ -61,7 +61,7 @@ def money(pages: Sequence[Page]) -> str:
     if not trades or too_short(pages):
         return f"net return {100 * net:+.1f} %, {said}" if trades else f"no trade, {said}"
     between = f" [{100 * ends[0]:+.1f}, {100 * ends[1]:+.1f}]" if ends else ""
-    # A fee earns nothing where what all trades earn without one equals their turnover times the fee.
+    # At the break-even fee, what all trades earn without a fee equals their turnover times the fee.
     known = [each for each in traded if each["break_even_fee"] is not None]
     turnover = sum(each["turnover"] for each in known)
     fee = sum(each["break_even_fee"] * each["turnover"] for each in known) / turnover if turnover else None
@@ -90,7 +90,7 @@ def net_return_interval(pages: Sequence[Page]) -> list[float] | None:
 
 
 def predictability(pages: Sequence[Page]) -> str:
-    """Say in words of a trader how often the models had the side right."""
+    """Return in a trader's words how often the models had the side right."""
     if not (figures := [page["figures"] for page in pages if page["figures"]["directional_n"]]):
         return "The models leaned to neither side."
     rates = [each["directional_hit_rate"] or 0.0 for each in figures]

@@ -29,7 +29,7 @@ PRIOR, AUTOREGRESSION, ROLLING, BLENDED = "prior", "autoregression", "rolling pr
 BASES = (PRIOR, AUTOREGRESSION, ROLLING, BLENDED)  # a gain is over the best of them
 NOT_TRADABLE = "predictable, not tradable"
 LEVEL = 0.025  # chance that any of the coins without skill gets a grade
-LARGEST_MOVE = 4.0  # volatilities that a return counts at most
+LARGEST_MOVE = 4.0  # volatilities at which a return is clipped
 ACCOUNT_BLOCK = 60  # candles at least; a position is held for several
 # Too good to be true for moves a few candles ahead. Published models of six coins that predicted 45 minutes ahead had a
 # balanced accuracy of 0.33 to 0.41 (guessing: 1/3) and the right sign in 48 to 53 % of cases. Only a future that leaked
@@ -45,7 +45,7 @@ LEAK_ROWS = 30  # fewer rows prove nothing
 
 
 class Finding(TypedDict):
-    """What is found out about a grade: its p-value, before any correction, and a sentence."""
+    """The test of a grade: its p-value, before any correction, and a sentence."""
 
     p: float
     found: str
@@ -56,11 +56,11 @@ class Comparison(Gain):
 
     figure: str
     against: str
-    rival: bool  # the strongest of all simple models, else the best of BASES
+    rival: bool  # True against the strongest of all simple models, False against the best of BASES
 
 
 class Judged(TypedDict):
-    """What is found out about a coin by itself."""
+    """Tests of a coin by itself."""
 
     tests: dict[str, Finding]
     leaks: list[str]
@@ -69,7 +69,7 @@ class Judged(TypedDict):
 
 
 class Verdict(TypedDict):
-    """What a coin among others is worth."""
+    """The verdict on a coin among others."""
 
     verdict: str
     grades: dict[str, bool]
@@ -133,11 +133,11 @@ def leaking(
     horizon: int,
     theirs: Sequence[np.ndarray] = (),
 ) -> list[str]:
-    """Name each of the features (N, F) at the rows `ends` (N,) that goes with what comes more than with what was.
+    """Describe each of the features (N, F) at the rows `ends` (N,) that correlates more with the future than the past.
 
-    What is computed from past candles knows them better than the next. Both are the rank correlation with the move over
-    the horizon, or the largest with one of `returns` (M,): a leak of the next candle alone is small in a long move.
-    What was includes the returns of other coins that features are of, `theirs`, (M,) each.
+    A feature computed from past candles knows them better than the next. Correlations are of ranks, with the move over
+    the horizon and with single `returns` (M,): a leak of the next candle alone is small in a long move. The past
+    includes the returns of other coins that features are of, `theirs`, (M,) each.
     """
     own, series = _ranks(features), (returns, *theirs)
     sums = [each.cumsum() for each in series]
@@ -151,7 +151,7 @@ def leaking(
         ahead, behind = (np.abs(12 * own.T @ each / len(ends)).max(1) for each in columns)
         least = max(LEAK_CORRELATION, 5 * np.sqrt(candles / len(ends)))  # by chance there is more in a short test
         for place in np.flatnonzero(ahead > np.maximum(least, LEAK_RATIO * behind)).tolist():
-            said = f"{names[place]} goes with the coming {'move' if candles > 1 else 'candle'} (rank correlation"
+            said = f"{names[place]} correlates with the coming {'move' if candles > 1 else 'candle'} (by ranks,"
             found[names[place]] = f"{said} {ahead[place]:.2f}) more than with the last ones ({behind[place]:.2f})"
     return list(found.values())
 
@@ -162,7 +162,7 @@ def _ranks(columns: np.ndarray) -> np.ndarray:
 
 
 def _lean(probabilities: np.ndarray, priors: np.ndarray) -> np.ndarray:
-    """Return by how much more a model expects LONG than SHORT (N,), beside its mean."""
+    """Return how much more a model than the priors expects LONG over SHORT (N,), less the mean."""
     lean = (probabilities - priors)[:, LONG] - (probabilities - priors)[:, SHORT]
     return np.asarray(lean - lean.mean())
 

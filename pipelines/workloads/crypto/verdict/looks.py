@@ -1,4 +1,4 @@
-"""The ledger of looks at tests: every evaluation counts against all others of the same time."""
+"""The ledger of looks at tests: every evaluation counts against all others of the same period."""
 
 import hashlib
 import json
@@ -23,10 +23,10 @@ class Looks(NamedTuple):
 
 
 def look(config: Config, folder: Path, coins: Mapping[str, str], pages: Sequence[Page]) -> Looks:
-    """Record a look at the tests in `pages`; return how many there were at any part of that time, this one included.
+    """Record a look at the tests in `pages`; return how many overlapped their period, this one included.
 
-    `coins` maps those that were prepared together to the hash of their candles: a coin that is evaluated alone is among
-    all of them. The same settings and candles count once. A later test is a new one.
+    `coins` maps all that were prepared together to the hash of their candles: a coin evaluated alone counts among them.
+    The same settings and candles count once. A later test is a new one.
     """
     spans = [fold for page in pages for fold in page["folds"]]
     # What a forecast and its trades depend on, beside the candles.

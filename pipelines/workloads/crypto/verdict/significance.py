@@ -101,9 +101,9 @@ def fitted_block(values: np.ndarray) -> int:
 
 
 def holm(p_values: Sequence[float], family: int = 0) -> np.ndarray:
-    """Return p-values (K,) that may each be compared with the level of all of them together (Holm 1979).
+    """Return p-values (K,) adjusted for comparison with the level of all of them together (Holm 1979).
 
-    With a larger `family`, the others of it were tested before.
+    The rest of a larger `family` was tested before.
     """
     given = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(given, kind="stable")

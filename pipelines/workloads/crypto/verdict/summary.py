@@ -1,4 +1,4 @@
-"""What an evaluation says: a page for each coin, and a summary of all, as plain values for JSON."""
+"""Results of an evaluation: a page for each coin, and a summary of all, as plain values for JSON."""
 
 import hashlib
 import math
@@ -35,7 +35,7 @@ METRICS = (
 
 
 class Page(judge.Judged):
-    """All that is found out about a coin, as its file holds it."""
+    """All results of a coin, as its file holds them."""
 
     symbol: str
     timeframe: str
@@ -159,7 +159,7 @@ def coin_page(config: Config, coin: Coin, folds: Sequence[CoinFold], confidence:
         horizon=config.data.horizon,
         later=later,
         last=last,
-        # More where a wide interval would end at its luckiest resamples.
+        # More where the ends of a wide interval would be extreme resamples.
         resamples=max(settings.repetitions, math.ceil(2 * TAIL_DRAWS / (1 - confidence))),
         confidence=confidence,
         seed=settings.seed,

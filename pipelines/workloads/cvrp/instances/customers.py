@@ -34,7 +34,7 @@ MARKS = USUAL.pop("marks")  # of the depot, in the column of that name
 CLOCK, DASH, HOUR, OTHER_UNIT = (re.compile(form) for form in USUAL.pop("forms"))
 MINUTES = re.compile(r"(?!0\d)\d+\.?\d*|")  # 0830 is a time of day
 WRITTEN = (".routes.csv", ".routes.geojson")  # endings of what `write_routes` writes
-TITLES, HEADED = 10, {*USUAL["lat"], *USUAL["y"]}  # rows that may stand above the header, and how that is known
+TITLES, HEADED = 10, {*USUAL["lat"], *USUAL["y"]}  # rows searched for the header, and columns that tell it
 TIMES = dict.fromkeys(("open", "close"), "a time, such as 8:30") | {"service": "minutes, such as 15"}  # what to type
 WIDEST = 10  # degrees that columns x and y span at most to be taken for longitude and latitude
 FAR = 10  # degrees; a table with a place farther from 0, 0 has none there
@@ -96,7 +96,7 @@ def completed(given: Mapping[str, object]) -> Mapping[str, object]:
 def whole_numbers(amounts: Sequence[float]) -> list[int]:
     """Return amounts times the least power of ten that makes all of them whole, such as [25, 1000] for [2.5, 100].
 
-    Raises UserError if that takes more than a vehicle may carry here.
+    Raises UserError if one of them is above MOST_CAPACITY.
     """
     exact = [Decimal(repr(float(amount))) for amount in amounts]
     digits = max(0, *(-int(each.normalize().as_tuple().exponent) for each in exact))
@@ -120,7 +120,7 @@ def _read_csv(path: Path) -> Rows:
 
 
 def _read_points(path: Path) -> Rows:
-    """Read points as rows, numbered from 1 as the features are, their properties under lon and lat as columns."""
+    """Read points as rows, numbered from 1 as the features are, with columns lon, lat and their properties."""
     try:
         found = json.loads(path.read_bytes().decode("utf-8-sig"))
         # Lines are roads or tours; of a place that is an area, its row says so.
@@ -200,7 +200,7 @@ def read_table(path: Path) -> Customers:
 
 
 def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequence[object]]]) -> dict[str, int]:
-    """Return the number of the column of each thing that a table holds."""
+    """Return {what a column holds: its position} of a table."""
     plain = {_plain(column): at for at, column in reversed(list(enumerate(header)))}
     guesses = ((what, next((plain[name] for name in names if name in plain), None)) for what, names in USUAL.items())
     found = {what: at for what, at in guesses if at is not None}
@@ -219,7 +219,7 @@ def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequen
 
 
 def _plain(column: str) -> str:
-    """Return a column's name without case, accents, spaces, signs and what stands in brackets, such as its unit."""
+    """Return a column's name without case, accents, spaces, signs and brackets, such as its unit's."""
     bare = unicodedata.normalize("NFKD", re.sub(r"[(\[].*", "", column)).casefold()
     return re.sub(r"[^0-9a-z]", "", bare)
 
@@ -265,7 +265,7 @@ def _hours(path: Path, row: int, cells: Row) -> tuple[float, float]:
 
 
 def _capacity(path: Path, rows: Mapping[int, Row]) -> float | None:
-    """Return what the column capacity holds, wherever it is filled in."""
+    """Return the value of the column capacity, which rows may repeat or leave empty; None if all do."""
     given = {row: cells["capacity"] for row, cells in rows.items() if cells.get("capacity") not in (None, "")}
     values = {row: _number(path, row, "capacity", cell) for row, cell in given.items()}
     (first, most), *others = values.items() or [(0, None)]

@@ -141,8 +141,8 @@ DISTRIBUTIONS = {
 
 HOURS = 4.6  # of the depot
 SERVICE, WINDOW = (0.15, 0.18), (0.18, 0.20)  # least and most
-LONGEST = 3.0  # limit on routes at most; at least, it allows a route to the farthest customer alone
-SPARE = 0.01  # at least, of such a route
+LONGEST = 3.0  # largest limit on routes; the smallest allows a route to the farthest customer alone
+SPARE = 0.01  # least slack of such a route
 
 
 class Drawn(NamedTuple):
@@ -195,14 +195,14 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Roads:
-    """Roads between places in the plane that are of other lengths there than back.
+    """Roads between places in the plane, with different lengths there and back.
 
     Each direction of a pair of places draws a factor of the straight line; then every way is the shortest, also over
     other places. Independent entries closed by shortest paths are the class tmat of Cirasella et al. (2001), on which
     MatNet (Kwon et al. 2021) learnt; here they are factors, so that near places stay near, as in RRNCO's cities.
     """
 
-    longer: float = 0.6  # at most, by which a road is longer than the straight line
+    longer: float = 0.6  # largest excess of a road over the straight line, as a share
     closed: float = 0.2  # share of directions that are closed
     detour: float = 3.0  # factor of these
 

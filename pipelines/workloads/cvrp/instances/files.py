@@ -41,7 +41,7 @@ def read_solomon(path: Path) -> list[Problem]:
 
 
 READERS: dict[str, Callable[[Path], list[Problem]]] = {".npz": read_npz, ".vrp": read_vrp, ".txt": read_solomon}
-INSTANCE = re.compile(rb"VEHICLE|DIMENSION|\A[\d\s.-]+\n")  # begins a text that is no notes: titles, or numbers alone
+INSTANCE = re.compile(rb"VEHICLE|DIMENSION|\A[\d\s.-]+\n")  # in instances, not in notes: titles, or numbers alone
 ENDINGS = (*READERS, *TABLES)
 NAMED = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
 

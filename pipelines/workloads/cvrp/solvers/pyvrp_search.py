@@ -57,7 +57,7 @@ def pyvrp_plan(problem: Problem, seconds: float, seed: int) -> Plan | None:
 def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
     """Return PyVRP's data and parameters, without its Model class, which makes an object of each of the n**2 edges.
 
-    All that is rounded is rounded so that no route exceeds an exact limit.
+    All rounding is such that no route exceeds an exact limit.
     """
     import pyvrp as solver
     from pyvrp.solve import SolveParams

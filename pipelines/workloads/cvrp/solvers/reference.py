@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Individuals that HGS keeps and makes per generation: first tours within a millisecond at 20 customers, where the usual
 # population of 25 and 40 takes ten.
 SMALL = (2, 4)
-ITERATIONS = 10  # without improvement, after which HGS leaves an instance to imitate
+ITERATIONS = 10  # without improvement, after which HGS ends with an instance to imitate
 
 
 def lacking() -> str:
@@ -68,13 +68,13 @@ def _solver(iterations: int, seconds: float, seed: int, sizes: tuple[int, int]) 
     return hygese.Solver(parameters, verbose=False)
 
 
-ROUNDS = 50  # of ruin and recreate for each customer, where HGS solves no instance to imitate
+ROUNDS = 50  # of ruin and recreate per customer of an instance to imitate, in place of HGS
 
 
 def to_imitate(problem: Problem) -> Routes:
     """Return routes to learn from, a pure function of the problem: HGS's, if it is installed and the problem plain.
 
-    Otherwise they are those of ruin and recreate, of plain problems without native code PyVRP's.
+    Otherwise ruin and recreate's or, for plain problems without native code, PyVRP's.
     """
     from models.routing import native
     from models.routing.fleet import plan
@@ -86,7 +86,7 @@ def to_imitate(problem: Problem) -> Routes:
     return pyvrp(problem, math.inf, 0)  # until it has long found nothing better
 
 
-# The label of each, and the function of a problem, seconds of CPU time and a seed.
+# {name: (function that returns a label, function of a problem, seconds of CPU time and a seed)}.
 SOLVERS: dict[str, tuple[Callable[[], str], Callable[[Problem, float, int], Routes]]] = {
     "hgs": (lambda: "HGS", lambda problem, seconds, seed: hgs(problem, seconds=seconds, seed=seed)),
     "pyvrp": (pyvrp_label, pyvrp),

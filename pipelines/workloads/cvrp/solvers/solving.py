@@ -54,11 +54,11 @@ class Bench:
     map_items: MapItems
 
     def few(self) -> "Bench":
-        """Return the first problems, which are all that other solvers are given."""
+        """Return the bench of the first problems, the only ones that other solvers solve."""
         return replace(self, problems=self.problems[: self.config.evaluation.reference_instances])
 
     def times(self, milliseconds: float) -> Sequence[float]:
-        """Return the milliseconds that each solver has, where the model's search takes `milliseconds`."""
+        """Return the solvers' budgets in milliseconds: the configured ones, else the model's search's."""
         asked = self.config.evaluation.reference_seconds
         return (milliseconds,) if asked is None else [round(1000 * seconds, 6) for seconds in asked]
 
@@ -68,7 +68,7 @@ class Bench:
         """Return the model's tours, or those found from them in `milliseconds`."""
         asked, seed = self.config.evaluation, self.config.seed
         way: dict[str, object] = {"decode": decode, "augment": augment, "milliseconds": milliseconds}
-        if decode != "multistart" or (milliseconds and asked.starts_from == "mix"):  # knows best what it holds
+        if decode != "multistart" or (milliseconds and asked.starts_from == "mix"):  # these choose their starts
             way["starts"] = None
         settings, kind = asked.model_copy(update=way), self.config.model.kind
         tours = f"{decode}({settings.samples})" if decode == "sampling" else decode
@@ -86,7 +86,7 @@ class Bench:
         return self._batches(label, solve, device, model.config if isinstance(model, RoutingPolicy) else None)
 
     def from_savings(self, milliseconds: float, ruin: bool) -> Solved:
-        """Return tours of a local search from randomised savings, or of ruin and recreate that goes on from there."""
+        """Return tours of a local search from randomised savings, or of ruin and recreate after it."""
         label = "savings, then ruin and recreate" if ruin else "randomised savings + local search"
         share, seconds = None if ruin else 1.0, milliseconds / 1000
 
@@ -103,9 +103,9 @@ class Bench:
         return [self.from_savings(budget, ruin) for ruin in (False, True) for budget in budgets]
 
     def fleets(self, model: RoutingPolicy | None) -> list[Solved]:
-        """Return plans of more than the plain CVRP: our own, and others of the first problems in the same times.
+        """Return plans for problems beyond the plain CVRP: our own, and others for the first problems in equal times.
 
-        A `model` that reads them builds starts, of our own if `starts_from` asks for it, else of another row.
+        A `model` that reads these builds starts: of our own method if `starts_from` is policy, else in a further row.
         """
         settings, seed, found = self.config.evaluation, self.config.seed, list[Solved]()
         own = settings.milliseconds or max(problem.customers for problem in self.problems)
@@ -207,5 +207,5 @@ class Bench:
 
 
 def _plan(found: Routes | Plan | None) -> Plan:
-    """Return routes as a plan of vehicles of the first kind; the empty one where none was found."""
+    """Return routes as a plan of vehicles of the first kind; an empty plan for None."""
     return found if isinstance(found, Plan) else Plan(found or [], [0] * len(found or []))

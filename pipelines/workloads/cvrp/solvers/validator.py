@@ -60,7 +60,7 @@ def check(problem: Problem, routes: Sequence[Sequence[int]], kinds: Sequence[int
 
 
 def _fault(problem: Problem, route: Sequence[int], kind: int, hours: Sequence[Sequence[float]] | None) -> str | None:
-    """Return what a route of a vehicle of this kind breaks first: its load, a window, or a limit; None if nothing.
+    """Return the first fault of a route of a vehicle of this kind: its load, a window, or a limit; None without one.
 
     `hours` are opening, closing and service times of the nodes, None where neither they nor lengths are limited.
     """

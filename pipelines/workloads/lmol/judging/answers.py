@@ -15,11 +15,11 @@ from pipelines.workloads.lmol.judging.baselines import Answer
 
 IMAGES_AT_ONCE = 64
 PAIRS_AT_ONCE = 512
-Known = tuple[Tensor, float] | None  # features, and the seconds that an image took
+Known = tuple[Tensor, float] | None  # features, seconds per image
 
 
 class ModelAnswers:
-    """Answers of a comparator about the images of `source`, which are encoded when this is made, if not before."""
+    """Answers of a comparator about the images of `source`, which the constructor encodes unless they are `known`."""
 
     def __init__(
         self, model: Comparator, source: data.Images, device: torch.device, map_items: MapItems, known: Known = None
@@ -50,7 +50,7 @@ class ModelAnswers:
     def scores(self, numbers: np.ndarray, budget: int, compared: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Return scores (N,) and standard errors (N,) of images (N,), from comparisons alone if `compared`.
 
-        `passes` is then how many each image took after it was encoded: comparisons, or one if its level was asked.
+        Sets `passes`, the passes per image after encoding: its comparisons, or one if its level was asked.
         """
         encoded = self.features[self.row[numbers].to(self.features.device)].to(self.device)
         self.model.compared = 0
@@ -59,7 +59,7 @@ class ModelAnswers:
         return scores.numpy(), errors.numpy()
 
     def _compare(self, batch: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        # A comparator may do work for each encoding it is handed, so it is handed only those of the pairs.
+        # A comparator may do work for each encoding that it gets, so it gets only those of the pairs.
         rows, (first, second) = torch.stack([batch["first"], batch["second"]]).unique(return_inverse=True)
         features = self.features[rows.to(self.features.device)].to(self.device)
         return {"logits": self.model.compare_encoded(features, first, second).float()}
@@ -73,6 +73,6 @@ class ModelAnswers:
         return lambda first, _: np.tile(answer, (len(first), 1))
 
     def cost(self) -> dict[str, float]:
-        """Return the number of comparisons, and the wall clock of one and of encoding an image."""
+        """Return the number of comparisons, and the wall-clock time of one and of encoding an image."""
         each = {"comparison_ms": 1000 * self.seconds / self.comparisons, "encode_ms": 1000 * self.encode_seconds}
         return {"comparisons": self.comparisons, **each}

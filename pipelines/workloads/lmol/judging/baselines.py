@@ -1,8 +1,8 @@
-"""Baselines: the majority, the sharper image, and scores of one image each, compared.
+"""Baselines: the majority class, the sharper image, and the comparison of scores predicted from single images.
 
-Scores are by constants, ridge, neighbours, an SVM and a network, fitted to the training images. Choices, such as which
-features they see, are made by the error on the validation images, to which thresholds on the difference of two scores
-are fitted too, as predictors know the scores of training images too well.
+Constants, ridge, neighbours, an SVM and a network are fitted to the scores of training images. Hyperparameters and
+features are chosen by the error on validation images, to which thresholds on the difference of two scores are fitted
+too, as predictors know the scores of training images too well.
 """
 
 import itertools
@@ -40,7 +40,7 @@ SHARPNESS = "sharpness rule"
 AT_ONCE = 512  # images encoded by the network
 
 Maker = Callable[[], Any]  # makes an untrained model of scikit-learn
-# What is made of all images, (N,) scores on the user's scale or (N, F) features, and the milliseconds an image takes.
+# Scores (N,) on the user's scale or features (N, F) of all images, and milliseconds per image.
 Timed = tuple[np.ndarray, float]
 
 Answer = Callable[[np.ndarray, np.ndarray], np.ndarray]  # numbers of images (P,), (P,) -> probabilities (P, 3)
@@ -52,13 +52,13 @@ class Baseline:
 
     name: str
     answer: Answer
-    scores: np.ndarray | None = None  # (N,) of all images, if it gives scores
+    scores: np.ndarray | None = None  # (N,) of all images, if it predicts scores
     soft: bool = True  # False if its probabilities are 0 and 1 only
-    milliseconds: float | None = None  # that an image takes, where it is looked at
+    milliseconds: float | None = None  # per image; None if it sees none
 
 
 def baselines(comparisons: Comparisons, seed: int, tower: Sequence[Timed] = ()) -> list[Baseline]:
-    """Return the baselines; those that predict scores see what the model's `tower` does, kinds of features (N, F)."""
+    """Return the baselines; predictors of scores also see features (N, F) of the model's `tower`."""
     train, shares = comparisons.parts["train"], comparisons.shares
     grey = (image.mean(-1, dtype=np.float32) for image in comparisons.images)
     sharpness, looking = timed(lambda: np.log1p([laplace(image).var() for image in grey]))
@@ -90,14 +90,14 @@ def threshold_rule(values: np.ndarray, comparisons: Comparisons) -> Answer:
 
 
 def timed(compute: Callable[[], np.ndarray]) -> Timed:
-    """Return what is computed of some images, and the milliseconds that each of them took."""
+    """Return what `compute` returns of some images, and milliseconds per image."""
     began = time.perf_counter()
     found = compute()
     return found, 1000 * (time.perf_counter() - began) / len(found)
 
 
 def shallow_scores(comparisons: Comparisons, tower: Sequence[Timed], seed: int) -> Mapping[str, Timed]:
-    """Return the scores by predictors without a network, by name."""
+    """Return scores (N,) predicted without a network, by the predictor's name."""
     train, part = comparisons.parts["train"], comparisons.parts["validation"]
     known = comparisons.scores * comparisons.unit
     every = np.arange(len(known))
@@ -147,7 +147,7 @@ CONSTANTS: Mapping[str, Callable[[np.ndarray], float]] = {
 
 
 def _fitted(model: Any, described: Timed, comparisons: Comparisons, train: np.ndarray) -> Timed:
-    """Return the scores (N,) that a model of scikit-learn, fitted to the training images, gives all images."""
+    """Fit a model of scikit-learn to the images `train`; return its scores (N,) of all images."""
     features, milliseconds = described
     scores, unit = comparisons.scores, comparisons.unit
     mean, spread = (0, 1) if is_classifier(model) else (scores[train].mean(), max(scores[train].std(), 1e-9))
@@ -163,7 +163,7 @@ def network_scores(
     siamese: Siamese | None = None,
     encoded: Tensor | None = None,
 ) -> Timed:
-    """Return the scores (N,) of a network that sees one image, or what the tower of a siamese does, `encoded` (N, F).
+    """Train a network on single images, or a siamese's tower features `encoded` (N, F); return its scores (N,).
 
     It has a siamese comparator's encoder and sees in each step the images, shifted and turned alike, of as many pairs
     as the comparator does, but learns from their scores. The weights are those of the step that was best on validation.
@@ -222,6 +222,6 @@ def _scores_of(model: Scorer, images: Images | Tensor, numbers: np.ndarray, devi
 
 
 def _in_parts(describe: Callable[[Tensor], Tensor], images: Images | Tensor, numbers: np.ndarray) -> np.ndarray:
-    """Return what is made of the images `numbers` (N, ...), float64, a part at a time."""
+    """Return `describe` of the images `numbers` (N, ...), float64, in batches."""
     parts = torch.from_numpy(numbers).split(AT_ONCE)
     return np.concatenate([describe(images[part]).double().numpy() for part in parts])

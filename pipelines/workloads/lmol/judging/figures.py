@@ -1,4 +1,4 @@
-"""Figures of answers about pairs, and of the scores of test images that are made from them."""
+"""Figures of answers about pairs, and of the test images' scores made from them."""
 
 import itertools
 import warnings
@@ -27,10 +27,10 @@ Figures = dict[str, Any]  # of answers, by name
 def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> Figures:
     """Return figures of probabilities (P, 3) for labels (P,), `nll` in nats.
 
-    The calibration error is that of the answer given, over ten bins of its probability (Guo et al. 2017), which are
-    `reliability` as far as they are not empty.
+    The calibration error is over ten bins of the given answer's probability (Guo et al. 2017); `reliability` lists
+    those that are not empty.
     """
-    probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)  # exact, which those of float32 are not
+    probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)  # in float32 the sums are not exactly 1
     answers = probabilities.argmax(axis=1)
     right = answers == labels
     precision, recall, f1, counts = precision_recall_fscore_support(
@@ -52,9 +52,9 @@ def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> Figures:
 
 
 def accuracies_over_images(right: np.ndarray, pairs: np.ndarray, seed: int) -> np.ndarray:
-    """Return accuracies (B, R) of resamples of images, for R predictors that are right (R, P) about pairs (P, ...).
+    """Return bootstrap accuracies (B, R) over images of R predictors, from `right` (R, P) about pairs (P, ...).
 
-    A pair counts the product of its images' counts.
+    A pair weighs the product of its images' counts.
     """
     images, rows = np.unique(pairs[:, :2], return_inverse=True)
     first, second = rows.reshape(-1, 2).T
@@ -70,7 +70,7 @@ def swap_consistency(given: np.ndarray, swapped: np.ndarray) -> float:
 
 
 def position_bias(given: np.ndarray, swapped: np.ndarray) -> tuple[float, list[float]]:
-    """Return the share of First less Second in both orders of each pair, 0 without a bias, and its 95 % interval."""
+    """Return the share of First minus that of Second over both orders (0: no bias), and its 95 % interval."""
     sign = np.array([1, -1, 0])
     lean = (sign[given.argmax(axis=1)] - sign[swapped.argmax(axis=1)]) / 2
     half = statistics.Z95 * lean.std() / len(lean) ** 0.5
@@ -78,7 +78,7 @@ def position_bias(given: np.ndarray, swapped: np.ndarray) -> tuple[float, list[f
 
 
 def by_margin(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[str, float]]:
-    """Return the accuracy by the distance of the two scores: of each distance if they are few, else of equal bins."""
+    """Return the accuracy by the distance of the two scores: per distance if these are few, else in equal bins."""
     first, second, labels = comparisons.pairs["test"].T
     distance = np.abs(comparisons.scores[first] - comparisons.scores[second])
     values = np.unique(distance)
@@ -124,7 +124,7 @@ def by_family(comparisons: Comparisons, answers: Mapping[str, np.ndarray]) -> di
 
 
 def transitivity(ask: Answer, images: np.ndarray, theta: int, seed: int) -> dict[str, float]:
-    """Return the share of sampled triples whose three answers fit no scores at all, and that of random answers."""
+    """Return the share of sampled triples whose three answers contradict all scores, and that of random answers."""
     if len(images) < 3:
         return {}
     generator = np.random.default_rng(seed)
@@ -142,7 +142,7 @@ def transitivity(ask: Answer, images: np.ndarray, theta: int, seed: int) -> dict
 
 
 def possible_answers(tolerant: bool) -> set[tuple[int, ...]]:
-    """Return the answers to (a, b), (b, c), (a, c) that some scores give, with theta above 0 if `tolerant`."""
+    """Return the answers to (a, b), (b, c), (a, c) that follow from some scores, with theta above 0 if `tolerant`."""
     theta, values = (2, range(7)) if tolerant else (0, range(3))
     a, b, c = np.array(list(itertools.product(values, repeat=3))).T
     return set(zip(*(label(*each, theta).tolist() for each in ((a, b), (b, c), (a, c))), strict=True))

@@ -1,4 +1,4 @@
-"""The columns of a user's table: what each of them holds, as the config says or as it is usually called."""
+"""The columns of a user's table: what each holds, by the config or by its usual names."""
 
 import csv
 import itertools
@@ -23,12 +23,12 @@ NEEDED = (
 )
 ANSWERS = "answers are img1,img2,label; img1,img2,winner; or winner,loser (and tie)"
 SHEET = ".xlsx"
-WHOLE = (SHEET, *sheets.JSON)  # tables whose columns are known once they are read
+WHOLE = (SHEET, *sheets.JSON)  # tables that are read whole to know their columns
 # Lists without a header, by the first row: names of images (N) and numbers (D), as of PIPAL, of TID2013 and of AVA.
 HEADERLESS: dict[str, list[str]] = FORMS["headerless"]
-VOTES = r"(?:c|n|count|votes?|ratings|scores)?[ _]?(\d+)"  # a column of how many gave an image this score
-COUNTED = ["score", "std", "count"]  # columns that are made of such columns
-VERSION = r"(.+?)_\d+_\d+\.\w+"  # in these, the name of a distorted version of an image
+VOTES = r"(?:c|n|count|votes?|ratings|scores)?[ _]?(\d+)"  # a column of the number of votes for a score
+COUNTED = ["score", "std", "count"]  # columns computed from those of votes
+VERSION = r"(.+?)_\d+_\d+\.\w+"  # name of a distorted version of an image in lists without a header
 RENAMED = "rename them, or name them as in data.columns.winner=NAME data.columns.loser=NAME"  # of answers
 LONGEST_HEADER = 100_000  # characters
 BY_CONFIG = (
@@ -72,7 +72,7 @@ def plain(column: str) -> str:
 
 
 def rows_of(table: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
-    """Return a table's columns and (line, {column: value}) of each row; the header's commonest separator is taken.
+    """Return a table's columns and (line, {column: value}) of each row, split at the header's commonest separator.
 
     A folder of lists without a header is one table.
     """
@@ -114,13 +114,13 @@ def _objects(table: Path) -> list[tuple[int, list[object]]]:
     found = list(sheets.objects(table))
     objects = {line: row for line, row in found if isinstance(row, dict)}
     if len(objects) < len(found):
-        raise UserError(f'{table}: its rows are no objects; give a list of such as {{"image": "a.png", "score": 3}}')
+        raise UserError(f'{table}: its rows are not objects; give some such as {{"image": "a.png", "score": 3}}')
     columns = list(dict.fromkeys(key for row in objects.values() for key in row))
     return [(0, columns), *((line, [row.get(key) for key in columns]) for line, row in objects.items())]
 
 
 def levels_of(columns: Sequence[str]) -> dict[str, int]:
-    """Return the columns that count how many gave each score, from 0 or 1 on, {column: score}; {} if there are none."""
+    """Return the columns of votes per score, from 0 or 1 up, as {column: score}; {} if there are none."""
     found = {name: int(level[1]) for name in columns if (level := re.fullmatch(VOTES, name.lower()))}
     first, scored = min(found.values(), default=0), any(plain(name) in USUAL["score"] for name in columns)
     whole = sorted(found.values()) == list(range(first, first + len(found)))
@@ -146,14 +146,14 @@ def lists_in(folder: Path) -> list[Path]:
 
 
 def headed(first: Sequence[str]) -> list[str]:
-    """Return the columns that a table's first row names, or else those that its values are of."""
+    """Return the columns that a table's first row names or, in a list without a header, those that its values imply."""
     cells = [cell.strip() for cell in first]
     kinds = ["N" if c.lower().endswith(ENDINGS) else "D" if re.fullmatch(r"-?\d[\d.,]*", c) else "?" for c in cells]
     return HEADERLESS.get("".join(kinds), cells)
 
 
 def layout_of(table: Path, columns: Mapping[str, str] | None) -> tuple[str, dict[str, str], str]:
-    """Return a table's layout and columns by its first line; for what is no table an empty layout, and why."""
+    """Return a table's layout and columns by its first line; an empty layout and the reason if it is no table."""
     header = headed(_first_row(next(iter(lists_in(table)), table) if table.is_dir() else table))
     header = header + COUNTED if levels_of(header) else header
     try:
@@ -168,7 +168,7 @@ def _first_row(table: Path) -> list[str]:
         try:
             return next((row for _, row in _cells(table)[0]), [])
         except UserError:
-            return []  # a damaged one, which another table may lie beside
+            return []  # damaged; another table may lie beside it
     unreadable = as_user_error(f"cannot read {table}: ", of=OSError)
     with unreadable, table.open(encoding=other_encoding(table) or "utf-8-sig", errors="replace") as file:
         text = re.sub(r"\A\s*(?:sep=.*\s*)?", "", file.read(LONGEST_HEADER)).partition("\n")[0]

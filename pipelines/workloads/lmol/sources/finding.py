@@ -1,6 +1,6 @@
-"""The table of a user's images: found in their folder, one folder above, or made of a folder for each rank.
+"""The table of a user's images: found in their folder, one folder above, or made of a folder per rank.
 
-Of several attributes it has a column of scores for each, or a column that says which one a row is about.
+For several attributes it has a column of scores each, or a column that names the attribute of each row.
 """
 
 import contextlib
@@ -18,20 +18,20 @@ from pipelines.workloads.lmol.sources.scores import SCALE, number
 from pipelines.workloads.lmol.sources.tables import EMBEDDED, WAYS, Listed, Rows, home, ranks, read_table, within
 
 TABLES = (".csv", ".tsv", *WHOLE)  # and lists in .txt
-# Of tables, by what they hold: answers about pairs, scores, and what `ask.py` writes, a ranking and pairs to label.
+# Kinds of table: answers about pairs, scores, `ask.py`'s ranking and its pairs to label, and others.
 ANSWERS, SCORES, RANKING, UNLABELLED, UNKNOWN = "answers", "scores", "ranking", "unlabelled", "unknown"
 Wanted = Sequence[str] | str | None  # data.attributes, else data.attribute
 
 
 def find_table(source: str, columns: Mapping[str, str], attributes: Wanted = ()) -> Path:
-    """Return the table of `data.source`: itself, one in the folder or above it, or a folder that holds one per rank."""
+    """Return the table of `data.source`: the file, one in the folder or above it, or a folder with one per rank."""
     columns = {**columns, "score": attributes[0]} if attributes and not isinstance(attributes, str) else columns
     path = Path(source)
     if path.is_dir():
         kinds = {each: kind_of(each, columns) for each in _tables(path)}
         tables = [each for each, kind in kinds.items() if kind in (ANSWERS, SCORES)]
         of_ranks = ranks(path)
-        if not tables and not (of_ranks and all(of_ranks.values())):  # below, where a data set has a folder of them
+        if not tables and not (of_ranks and all(of_ranks.values())):  # some data sets keep tables in a subfolder
             inner = (table for each in sorted(path.iterdir()) if each.is_dir() for table in _tables(each))
             tables = [table for table in inner if kind_of(table, columns) in (ANSWERS, SCORES)]
         if not tables and of_ranks and (all(of_ranks.values()) or not kinds):
@@ -53,9 +53,9 @@ def find_table(source: str, columns: Mapping[str, str], attributes: Wanted = ())
 
 
 def find_answers(source: Path, columns: Mapping[str, str] | None) -> tuple[Path | None, list[str]]:
-    """Return the table of answers about pairs: the file itself, or the one in the folder, where there may be none.
+    """Return the table of answers about pairs, None if there is none, and notes on unknown tables.
 
-    Without one in a folder, a table of answers about its images may lie one folder above. Notes name unknown tables.
+    It is the file itself, or in the folder, or one folder above if it has answers about the folder's images.
     """
     if not source.is_dir():
         return source, []
@@ -71,7 +71,7 @@ def find_answers(source: Path, columns: Mapping[str, str] | None) -> tuple[Path 
 
 
 def kind_of(table: Path, columns: Mapping[str, str] | None) -> str:
-    """Return what a table holds, by its header and whether a pair has a label."""
+    """Return the kind of a table, by its header and whether a pair has a label."""
     layout, used, _ = layout_of(table, columns)
     if layout in ("choices", "scored pairs"):
         return ANSWERS if layout == "choices" else SCORES
@@ -90,7 +90,7 @@ def files_of(source: str, columns: Mapping[str, str], attributes: Wanted = ()) -
     root = home(table, Path(source))
     each = by_attribute(table, columns, attributes, root)
     for name in dict.fromkeys(name for listed in each for name in listed.scores):
-        with contextlib.suppress(ValueError):  # of one that lies elsewhere
+        with contextlib.suppress(ValueError):  # of an image outside the folder
             found += [path] if (path := within(root, name)).is_file() else []
     return [*(lists_in(table) if table.is_dir() else [table]), *found]
 
@@ -131,9 +131,9 @@ def _mentions(table: Path, images: AbstractSet[str]) -> bool:
 def by_attribute(
     table: Path, columns: Mapping[str, str] | None, attributes: Wanted, root: Path | None = None, rows: Rows = ()
 ) -> list[Listed]:
-    """Return what a table lists, as `read_table` does, for each attribute; once, of the only one, if none is named.
+    """Return what `read_table` lists for each attribute, or for the only one if none is named.
 
-    An image without a score in one of them is not listed for it. UserError for an attribute that is not there.
+    An image without a score in an attribute is not listed for it. UserError for an unknown attribute.
     """
     word, named = (attributes, ()) if isinstance(attributes, str) else (None, attributes or ())
     if table.is_dir() and not rows and not lists_in(table):
@@ -147,12 +147,12 @@ def by_attribute(
     usual = next((name for each in USUAL["score"] for name in header if plain(name) == each), None)
 
     def column_of(name: str) -> str:
-        """Return the column of scores that is called so, or else nearly so; "" if there is none."""
+        """Return the column of scores with this name, else one with the same folded name; "" if there is none."""
         alike = [each for each in header if folded(each) == folded(name) and each not in given.values()]
         likely = [each for each in alike if (each == name and not word) or _holds_scores(each, rows)]
         return min(likely, key=lambda each: each != name, default="")
 
-    # A word is a column of scores, or what rows are about, or else only what the table's scores are called.
+    # A word names a column of scores, or the attribute of some rows, or else merely the table's scores.
     if word and "score" not in given:
         spoken = any(about and folded(row[about]) == folded(word) for _, row in rows)
         named = [word] if spoken or column_of(word) else []
@@ -165,7 +165,7 @@ def by_attribute(
     found, columns_of = [], {name: column_of(name) for name in named}
     for name, column in columns_of.items():
         if column:
-            # Other attributes, and what is of the usual scores, are left out.
+            # Leave out other attributes, and the deviations of the usual scores.
             other = {*columns_of.values()} - {column} | (set() if word and usual in (column, None) else spread)
             own = [(n, {k: v for k, v in row.items() if k not in other}) for n, row in rows if row[column] or word]
         else:
@@ -179,7 +179,7 @@ def by_attribute(
 
 
 def _holds_scores(name: str, rows: Rows) -> bool:
-    """Return True for a column with numbers, unless it is called as one that says something else of images."""
+    """Return True for a column with numbers whose name is not a usual one for anything but scores."""
     others = {each for holds, names in USUAL.items() if holds != "score" for each in names}
     cells = (SCALE.sub("", row[name]).replace(",", ".") for _, row in rows)
     return plain(name) not in others and any(number(cell) is not None for cell in cells)

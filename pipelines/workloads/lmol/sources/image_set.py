@@ -36,7 +36,7 @@ class ImageSet(Scored):
     unit: Fraction
     labels: np.ndarray | None = None  # (P, 3) int64 first, second, label: pairs that people labelled
     raters: np.ndarray | None = None  # (P,) names of those who labelled the pairs
-    known: np.ndarray | None = None  # (N,) whether an image is scored or compared, where some are not
+    known: np.ndarray | None = None  # (N,) True if an image is scored or compared; None if all are
     others: "tuple[ImageSet, ...]" = ()  # the same images by further attributes
 
 

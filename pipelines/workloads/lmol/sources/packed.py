@@ -20,7 +20,7 @@ def files(source: Path) -> list[Path]:
         return [source] if source.suffix.lower() == ".parquet" else []
     found = []
     for path in sorted([*source.glob("*.parquet"), *source.glob("*/*.parquet")]):
-        with contextlib.suppress(pyarrow.ArrowException, OSError):  # of files of something else
+        with contextlib.suppress(pyarrow.ArrowException, OSError):  # of other files
             found += [path] if _of_images(parquet.read_schema(path)) else []
     return found
 
@@ -32,7 +32,7 @@ def _of_images(schema: pyarrow.Schema) -> list[str]:
 
 
 def opened(source: Path, column: str | None, cache: str) -> tuple[str, Rows, Callable[[str], bytes]]:
-    """Return the column of images, the rows of all files, whose images are called row-N, and what reads those."""
+    """Return the column of images, the rows of all files with images named row-N, and a function that reads one."""
     import datasets
 
     datasets.disable_progress_bars()
@@ -40,10 +40,11 @@ def opened(source: Path, column: str | None, cache: str) -> tuple[str, Rows, Cal
         whole = datasets.Dataset.from_parquet([glob.escape(str(path)) for path in files(source)], cache_dir=cache)
     except Exception as error:  # the library raises its own for files without rows, of several schemas, damaged
         reason = " ".join(str(error.__cause__ or error).split())[:300]
-        raise UserError(f"data.source={source}: no data set of parquet files that are alike: {reason}") from error
+        raise UserError(f"data.source={source}: its parquet files are no data set of one schema: {reason}") from error
     images = _of_images(whole.data.schema)
     if (column := column or next(iter(images), "the data set")) not in images:
-        raise UserError(f"data.source={source}: {column} has no images' bytes; {', '.join(images) or 'none'} has")
+        such = ", ".join(images) or "none"
+        raise UserError(f"data.source={source}: {column} is no column of image bytes; such columns: {such}")
     others = whole.remove_columns(images).to_list()
     texts = [{key: "" if value is None else str(value) for key, value in row.items()} for row in others]
     rows = [(n, {column: f"row-{n}", **text}) for n, text in enumerate(texts)]
@@ -52,7 +53,7 @@ def opened(source: Path, column: str | None, cache: str) -> tuple[str, Rows, Cal
 
 
 def _file(whole: Any, column: str, numbers: Mapping[str, int], name: str) -> bytes:
-    """Return an image's file; ValueError for a name of no row, or if the data set holds but its path."""
+    """Return the bytes of an image's file; ValueError for an unknown name, or if only a path is stored."""
     if (content := (whole[numbers[name]][column] or {}).get("bytes") if name in numbers else None) is None:
         raise ValueError("the data set has no bytes of it; save it with its images")
     return bytes(content)

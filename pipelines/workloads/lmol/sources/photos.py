@@ -114,7 +114,7 @@ def _photo_crops(size: int, seed: int, crop: tuple[str, int]) -> tuple[np.ndarra
     from skimage.metrics import structural_similarity
 
     name, number = crop
-    generator = np.random.default_rng([seed, 2, *name.encode(), number])  # of no other crop
+    generator = np.random.default_rng([seed, 2, *name.encode(), number])  # independent of other crops
     whole = _crop(_photo(name), size, generator)
     images = {("pristine", 0): whole, **dict(_degraded(whole, generator))}
     # SSIM of luminance with the window and constants of Wang et al. (2004).

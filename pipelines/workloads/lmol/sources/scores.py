@@ -1,4 +1,4 @@
-"""The scores of a table: whole numbers of an exact unit, and means of people's ratings with how sure these are.
+"""The scores of a table: whole numbers of an exact unit, and means of people's ratings with standard errors.
 
 In whole numbers, differences of exactly theta do not depend on rounding. The unit is a hundredth where a table has two
 decimals, and a sixtieth where its decimals are those of sixtieths. Of ratings,
@@ -25,7 +25,7 @@ LabelledPair = tuple[int, str, str, int]  # line of the CSV, names of the first 
 LONE_SCORE, LONE_RATING = 0.25, 0.7  # standard errors where nothing is rated twice, as shares of the scores' deviation
 ROUNDS = 30
 SCALE = re.compile(r"(?<!\s)\s*(%|/\s*[1-9]\d{0,2})?$")  # behind a score: 76%, 7.6/10
-FEW = 4.0  # ratings' worth of the pooled variance, and of no level, that a rater begins with
+FEW = 4.0  # weight, in ratings, of a rater's prior: the pooled variance and level 0
 
 
 def number(text: str) -> Fraction | None:
@@ -73,7 +73,7 @@ def fit_theta(pairs: Sequence[LabelledPair], score: Mapping[str, int]) -> int:
 def averaged(image: np.ndarray, rater: np.ndarray, rating: np.ndarray) -> tuple[np.ndarray, ...]:
     """Return scores (N,) and their errors (N,) from ratings (K,), by image and rater (K,), and levels and noises (R,).
 
-    A rater's noise is drawn towards that of all.
+    A rater's noise is shrunk towards that of all.
     """
     raters = rater.max() + 1
     levels, variances = np.zeros(raters), np.ones(raters)
@@ -82,7 +82,7 @@ def averaged(image: np.ndarray, rater: np.ndarray, rating: np.ndarray) -> tuple[
         total = np.bincount(image, weights)
         scores = np.bincount(image, weights * (rating - levels[rater])) / total
         off = rating - scores[image]
-        free = 1 - weights / total[image]  # of a rating, what its own score does not follow
+        free = 1 - weights / total[image]  # one minus a rating's leverage on its score
         heard = np.bincount(rater, free, raters)
         levels = np.bincount(rater, off, raters) / (heard + FEW)
         levels -= levels[rater].mean()
@@ -91,7 +91,7 @@ def averaged(image: np.ndarray, rater: np.ndarray, rating: np.ndarray) -> tuple[
         pooled = square.sum() / max(free.sum(), 1e-12)
         variances = (np.bincount(rater, square, raters) + FEW * pooled) / (heard + FEW)
         variances = np.maximum(variances, 1e-12 + 0.01 * pooled)
-    own = np.bincount(image, weights * square) / np.maximum(np.bincount(image, free), 1e-9)  # 1 where as all expect
+    own = np.bincount(image, weights * square) / np.maximum(np.bincount(image, free), 1e-9)  # 1: as expected
     several = np.bincount(image)
     errors = standard_errors(1 / np.sqrt(total), np.sqrt(own), several, LONE_RATING * scores.std())
     return scores, errors, levels, np.sqrt(variances)

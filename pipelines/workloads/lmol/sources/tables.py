@@ -31,8 +31,8 @@ TRUE, FALSE = ("1", "true", "yes", "tie"), ("0", "false", "no", "")
 NAMES = {"image", "first", "second", "winner", "loser"}  # what columns of images hold
 SCORES = {"score", "score1", "score2"}
 Rows = Sequence[tuple[int, dict[str, str]]]  # (line, {column, or what it holds: value})
-COMMA = re.compile(r"[-+]?(?:0?,|\d+,(?!\d{3}$))\d+")  # a decimal one: 1,234 may be a thousand
-MOST_VOTES = 1000  # that one row may stand for
+COMMA = re.compile(r"[-+]?(?:0?,|\d+,(?!\d{3}$))\d+")  # a decimal comma; 1,234 may be a thousand
+MOST_VOTES = 1000  # answers per row
 
 
 @dataclass
@@ -41,16 +41,16 @@ class Listed:
 
     scores: dict[str, str] = field(default_factory=dict)  # as written, by the image's name; "" if there are none
     groups: dict[str, str] = field(default_factory=dict)
-    errors: dict[str, float] = field(default_factory=dict)  # standard errors of scores, where ratings tell them
+    errors: dict[str, float] = field(default_factory=dict)  # standard errors of scores, if known
     refused: dict[str, str] = field(default_factory=dict)  # reason by name
     pairs: list[LabelledPair] = field(default_factory=list)
-    answered_by: list[str] = field(default_factory=list)  # raters of `pairs`, "" if nobody says
+    answered_by: list[str] = field(default_factory=list)  # raters of `pairs`, "" if unknown
     scored: bool = True  # False if there are preferences only
     notes: list[str] = field(default_factory=list)  # on guesses
-    raters: list[dict[str, Any]] = field(default_factory=list)  # what was found out about each
+    raters: list[dict[str, Any]] = field(default_factory=list)  # of each: ratings, level, noise
 
     def add(self, name: str, score: str) -> None:
-        """Note an image's score; a score that is not a number, or a second, different one makes the image unusable."""
+        """Add an image's score; one that is not a number, or differs from an earlier one, makes the image unusable."""
         if number(score) is None:
             self.refused[name] = f"its score is {score!r}, which is not a number; write one, as 7.6"
         elif name in self.scores and number(self.scores[name]) != number(score):
@@ -59,9 +59,9 @@ class Listed:
 
 
 def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None = None, rows: Rows = ()) -> Listed:
-    """Return what a table lists, its columns as named or as usual; UserError if columns or labels make no sense.
+    """Return what a table lists, its columns by given or usual names; UserError if columns or labels make no sense.
 
-    Names are relative to the folder `root`, else to the table's. Its `rows` are read from it, unless given.
+    Image names are relative to `root`, by default the table's folder. `rows`, if given, replace the file's.
     """
     root = root or home(table)
     if not rows and table.is_dir() and not lists_in(table):
@@ -91,7 +91,7 @@ def read_table(table: Path, columns: Mapping[str, str] | None, root: Path | None
 
 
 def _without_scale(rows: Sequence[dict[str, str]]) -> list[str]:
-    """Write scores with a decimal point, and without the one scale that may stand behind each; return a note on it."""
+    """Give scores a decimal point and strip a scale, as /10, that all of them end in; return a note on the scale."""
     cells = [(row, name) for row in rows for name in SCORES & row.keys() if row[name]]
     scales = {match[1] for row, name in cells if (match := SCALE.search(row[name]))}
     texts = [SCALE.sub("", row[name]) if len(scales) == 1 else row[name] for row, name in cells]
@@ -115,7 +115,7 @@ def _plain(root: Path, name: str) -> str:
 
 
 def _images(listed: Listed, table: Path, rows: Rows) -> None:
-    """Note images with their scores and how sure these are; ratings of one image are averaged."""
+    """Add images with their scores and standard errors; ratings of one image are averaged."""
     given: dict[str, list[tuple[str, str]]] = {}  # rater and score
     spreads: dict[str, tuple[float, float]] = {}  # deviation and number of an image's ratings, as the table says
     for line, row in rows:
@@ -140,11 +140,11 @@ def _images(listed: Listed, table: Path, rows: Rows) -> None:
     elif sound:
         _averaged(listed, {name: given[name] for name in sound})
     if rows and "std" in rows[0][1] and "count" not in rows[0][1]:
-        listed.notes.append("std is of no use without a column count, as it does not tell how sure a score is")
+        listed.notes.append("std is ignored: without a column count it does not give the standard error of a score")
 
 
 def _stated(listed: Listed, spreads: Mapping[str, tuple[float, float]]) -> None:
-    """Note the errors of scores that stand once each, from the deviations and numbers of ratings in the table."""
+    """Add standard errors of scores given once each, from the table's deviations and numbers of ratings."""
     names = [name for name in listed.scores if name not in listed.refused]
     scores = np.array([float(listed.scores[name]) for name in names])
     deviations, counts = np.array([spreads.get(name, (math.nan, 1.0)) for name in names]).reshape(-1, 2).T
@@ -159,13 +159,13 @@ def _stated(listed: Listed, spreads: Mapping[str, tuple[float, float]]) -> None:
         errors = share * lone / np.sqrt(counts)
         listed.notes.append(
             f"no image has two ratings, so the standard error of {'a rating' if spreads else 'a score'} is taken to be "
-            f"{share:g} of the scores' deviation, {share * lone:.3g}; columns std and count can say it, 0 and 1: exact"
+            f"{share:g} of the scores' deviation, {share * lone:.3g}; columns std and count state it (0 and 1: exact)"
         )
     listed.errors |= dict(zip(names, errors.tolist(), strict=True))
 
 
 def _averaged(listed: Listed, given: Mapping[str, Sequence[tuple[str, str]]]) -> None:
-    """Note the means of ratings, by image: (rater, score), each rater's level and noise taken into account."""
+    """Add the means of ratings {image: [(rater, score)]}, corrected for each rater's level and noise."""
     flat = [(i, rater, score) for i, each in enumerate(given.values()) for rater, score in each]
     raters, number_of = np.unique([rater for _, rater, _ in flat], return_inverse=True)
     values = np.array([float(score) for *_, score in flat])
@@ -187,11 +187,11 @@ def _averaged(listed: Listed, given: Mapping[str, Sequence[tuple[str, str]]]) ->
 
 
 def _pairs(listed: Listed, table: Path, rows: Rows, root: Path) -> None:
-    """Note pairs with their labels, and scores where the rows have them."""
+    """Add pairs with their labels, and scores where the rows have them."""
     if open_rows := [line for line, row in rows if not row["label"]]:
         pairs = "1 pair has" if len(open_rows) == 1 else f"{len(open_rows):,} pairs have"
         listed.notes.append(f"{pairs} no label yet, the first in line {open_rows[0]}")
-    others: dict[str, int] = {}  # labels of ALSO, with the line of the first
+    others: dict[str, int] = {}  # first line of each label of ALSO
     rows = [(line, row) for line, row in rows if row["label"]]
     stems = [{Path(row[each]).stem.lower(): LABELS[each] for each in ("second", "first")} for _, row in rows]
     bare = all(row["label"].lower() in own for (_, row), own in zip(rows, stems, strict=True))  # names without endings
@@ -220,7 +220,7 @@ def _pairs(listed: Listed, table: Path, rows: Rows, root: Path) -> None:
 
 
 def _as_pair(table: Path, line: int, row: Mapping[str, str]) -> dict[str, str]:
-    """Return a choice of a winner as a pair with its label, in an order that says nothing of who won."""
+    """Return a winner and a loser as a labelled pair, in an order independent of who won."""
     if (tie := row.get("tie", "").lower()) not in (*TRUE, *FALSE):
         raise UserError(f"{table}, line {line}: tie is {row['tie']!r}; it must be 1 or 0")
     names = sorted((row["winner"], row["loser"]))
@@ -231,7 +231,7 @@ def _as_pair(table: Path, line: int, row: Mapping[str, str]) -> dict[str, str]:
 
 
 def _votes(table: Path, line: int, row: Mapping[str, str]) -> int:
-    """Return how many answers a row stands for. Raises UserError for an image compared with itself."""
+    """Return the number of answers in a row. Raises UserError for an image compared with itself."""
     if row["first"] == row["second"]:
         raise UserError(f"{table}, line {line}: {row['first']!r} is compared with itself; give two images")
     count = _number(table, line, "count", row["count"]) if row.get("count") else 1.0
@@ -271,10 +271,10 @@ def _images_in(folder: Path) -> list[Path]:
 
 
 def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[str]]:
-    """Return the paths below a folder of named images that are not where their names say, and notes about them.
+    """Return {name: path below `folder`} of images that are not where their names say, and notes about them.
 
     A name may have other folders, case or accents, no ending, be a URL or Label Studio's; it must fit one file alone,
-    and that file must fit no other image's name: a.png may be either of x/a.png and y/a.png.
+    and that file no other image's name: a.png may be either of x/a.png and y/a.png.
     """
     inside = (name for name in names if name and ".." not in PurePosixPath(name).parts)
     if not (missing := [name for name in inside if not (folder / name).is_file()]):
@@ -301,7 +301,7 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
 
 
 def passed_over(folder: Path, used: Collection[Path], images: str) -> list[str]:
-    """Return a line that counts, by kind, a folder's files not `used`, except hidden ones; `images` names images."""
+    """Return a note with counts by kind of a folder's unused files, but hidden ones; `images` is the kind of images."""
     known = {path.absolute() for path in used}
     endings = (path.suffix.lower() for path in shown_in(folder) if path.is_file() and path.absolute() not in known)
     kinds = Counter(images if each in ENDINGS else printable(each, 20) or "without an ending" for each in endings)

@@ -25,7 +25,7 @@ from pipelines.workloads.lmol.sources.tables import LABELS, Listed, home, passed
 
 SIMILAR_SHARE = 0.2  # of all pairs at most, where theta is not given
 NAMED = 10  # examples of contradictory labels in the facts
-LATENT = Fraction(1, 1000)  # unit of scores that are made of preferences
+LATENT = Fraction(1, 1000)  # unit of scores fitted to preferences
 FILES_AT_ONCE = 32  # decoded by one process before it hands them over
 Find = Callable[[str], Path | bytes]  # an image's file, by its name
 
@@ -78,7 +78,7 @@ def _image_set(data: Data, path: Path, table: Path, each: Sequence[Listed], find
 def _of_attribute(
     data: Data, table: Path, images: np.ndarray, thumbnails: np.ndarray, found: Usable, listed: Listed, attribute: str
 ) -> ImageSet:
-    """Return the images with what a table lists of one attribute."""
+    """Return the images with a table's scores or answers for one attribute."""
     refused = {**listed.refused, **{name: why for name, why in found.refused.items() if name in listed.scores}}
     count = len(listed.scores) + len(listed.refused)
     rows = {name: row for row, name in enumerate(found.names) if name in listed.scores}
@@ -127,7 +127,7 @@ def _of_attribute(
 
 
 def _decoded(names: Sequence[str], find: Find, data: Data, found: Usable) -> Iterator[np.ndarray]:
-    """Yield the images of these names that can be used; `found` learns which these are, and why others cannot be."""
+    """Yield usable images (n, S, S, C); their names, and reasons for refusing the others, are added to `found`."""
     some = [names[start : start + FILES_AT_ONCE] for start in range(0, len(names), FILES_AT_ONCE)]
     decode = partial(_decode, find, data)
     for squares, part in in_order(decode, some, f"decoding images, {FILES_AT_ONCE} at a time"):
@@ -168,7 +168,7 @@ def _theta(
 def _check_labels(
     labelled: Sequence[LabelledPair], score: Mapping[str, int], theta: int, unit: Fraction, table: Path, all_pairs: int
 ) -> dict[str, Plain]:
-    """Return counts of the CSV's labels, which are trained on as given, by its scores; UserError if most contradict."""
+    """Count the CSV's labels, and those that contradict its scores; UserError if most do."""
     names = {value: name.capitalize() for name, value in LABELS.items()}
     expected = [int(pairs.label(score[a], score[b], theta)) for _, a, b, _ in labelled]
     contradictory = [

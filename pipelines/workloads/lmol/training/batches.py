@@ -40,7 +40,7 @@ class Pairs:
         """Return first and second (b,), rows of images (U, C, S, S) or of encoded (U, ...), and label (b,).
 
         Each different image of the batch is in it once; numbers (U,) tell images and their views apart. If given, known
-        (U, ...) are their scores, target (b, 3) the probabilities of the answers, and attribute (b,) what is asked.
+        (U, ...) are their scores, target (b, 3) probabilities of the answers, and attribute (b,) attributes' numbers.
         """
         first, second, label, *about = self.pairs[items].T
         # Computed on the CPU, where the pairs are, so as not to wait for the device.

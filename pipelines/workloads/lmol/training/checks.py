@@ -57,9 +57,9 @@ def check_trains(model: Comparator, pairs: Pairs, loss: Callable[[nn.Module, Map
 
 @torch.no_grad()
 def _check_reload(model: Comparator) -> None:
-    """Raise UserError if the model, saved and loaded again, does not give the same logits.
+    """Raise UserError if the model, saved and loaded again, has other logits.
 
-    A large base is not built twice: what is stored is taken away from it, and read back from the file.
+    A large base is not built twice: its stored tensors are set to zero and read back from the file.
     """
     expected = model(**model.example())
     device = expected.device
@@ -75,7 +75,7 @@ def _check_reload(model: Comparator) -> None:
             if isinstance(model, VlmComparator) and isinstance(again, VlmComparator):
                 again.attention = model.attention
             found = again(**model.example())
-    # On a CPU the same kernels give the same bits; a GPU may choose others.
+    # On a CPU the same kernels compute the same bits; a GPU may choose others.
     tolerance = 0.0 if device.type == "cpu" else 1e-3
     if not (difference := float((found - expected).abs().max())) <= tolerance:
         why = "either something that trains or the base is not restored; choose another model.kind or model.base"

@@ -83,7 +83,7 @@ def test_a_folder_is_read_with_all_below_it_and_the_rest_is_named(tmp_path):
         ".git/": "hidden",
         ".hidden.txt": "hidden",
         "again.txt": "a symbolic link within the folder",
-        "f.xlsx": "tables are not read; save what is prose in them as .docx or .txt",
+        "f.xlsx": "tables are not read; save their prose as .docx or .txt",
         "g": "files of this kind cannot be read",
         "~$c.docx": "hidden",
     }
@@ -139,7 +139,7 @@ def test_the_folder_itself_may_be_a_link_and_a_file_a_source(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [("no/where", "no such folder or file"), ("a.xlsx", "tables are not read; save what")]
+    ("name", "message"), [("no/where", "no such folder or file"), ("a.xlsx", "tables are not read; save their prose")]
 )
 def test_a_source_that_is_none_is_refused(tmp_path, name, message):
     (tmp_path / "a.xlsx").write_text("x")

@@ -99,7 +99,7 @@ def test_the_last_candle_is_dropped_if_it_was_open_when_the_file_was_written(tmp
         ("a.csv", b"PK\x03\x04\xff\xfe", "not UTF-8 text; save it as UTF-8; if it is an archive"),
         ("a.json", b"{", "not JSON"),
         ("a.json.gz", b"[[1, 2]]", "not JSON"),
-        ("a.zip", b"PK\x03\x04 and more", "no zip file"),
+        ("a.zip", b"PK\x03\x04 and more", "no readable zip file"),
         ("a.json", b"[[1, 2]]", r"an array of rows \[time, open"),
         ("a.json", b"[" * 100_000, "not JSON"),
         ("a.parquet", b"PAR1 and more", "not a parquet file"),
@@ -172,7 +172,7 @@ def test_months_of_which_some_have_a_header_are_read_as_one_file(tmp_path, heade
 @pytest.mark.parametrize("separator", [" ", "|"])
 def test_a_table_of_other_separators_is_refused_with_those_that_are_read(tmp_path, separator):
     table().to_csv(path := tmp_path / "BTCUSDT-15m.csv", index=False, sep=separator)
-    with pytest.raises(UserError, match="no line has several columns, which commas, semicolons or tabs divide"):
+    with pytest.raises(UserError, match="no line has several columns, separated by commas, semicolons or tabs"):
         read(path)
 
 

@@ -236,7 +236,7 @@ def test_a_feature_that_holds_part_of_the_coming_move_is_a_leak_and_a_signal_is_
     volume = generator.normal(size=len(rows))
     features = np.stack([past + generator.normal(size=len(rows)), volume, 0.35 * coming / coming.std() + volume], 1)
     (found,) = leaking(("return", "volume", "spoilt volume"), features, returns, rows, 3)
-    assert found.startswith("spoilt volume goes with the coming candle (rank correlation 0.")
+    assert found.startswith("spoilt volume correlates with the coming candle (by ranks, 0.")
     # A market that goes on as it went before is no leak, though its returns are worth as much.
     for t in range(1, 5003):
         returns[t] += 0.6 * returns[t - 1]

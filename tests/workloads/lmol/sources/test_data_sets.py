@@ -56,7 +56,7 @@ def test_a_data_set_without_images_or_scores_is_refused_by_name(tmp_path):
     written(tmp_path, "parquet", width=list(range(12)))
     with pytest.raises(UserError, match="has the columns picture, width; it must have image,score"):
         sources.read(Data(source=str(tmp_path)), tmp_path / "images.npy")
-    with pytest.raises(UserError, match="width has no images' bytes; picture has"):
+    with pytest.raises(UserError, match="width is no column of image bytes; such columns: picture"):
         sources.read(Data(source=str(tmp_path), columns={"image": "width"}), tmp_path / "images.npy")
 
 
@@ -97,7 +97,7 @@ def test_parquet_files_of_something_else_leave_a_folder_as_it_was(tmp_path):
 
 def test_what_cannot_be_read_as_a_data_set_is_refused_in_a_line(tmp_path):
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 torn")
-    with pytest.raises(UserError, match=r"torn\.parquet: no data set of parquet files that are alike: "):
+    with pytest.raises(UserError, match=r"torn\.parquet: its parquet files are no data set of one schema: "):
         sources.read(Data(source=str(tmp_path / "torn.parquet")), tmp_path / "images.npy")
     with pytest.raises(UserError, match=r"none\.parquet"):
         sources.read(Data(source=str(tmp_path / "none.parquet")), tmp_path / "images.npy")

@@ -60,7 +60,7 @@ def test_a_table_is_read_in_the_encoding_that_a_spreadsheet_saves(tmp_path, enco
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("votes.json", '["a.png", "b.png"]', 'its rows are no objects; give a list of such as {"image": "a.png", '),
+        ("votes.json", '["a.png", "b.png"]', 'its rows are not objects; give some such as {"image": "a.png", '),
         ("votes.jsonl", '{"winner": "a.png"', "line 1 is no JSON"),
         ("votes.csv", "from;to\na.png;b.png\n", "votes.csv has the columns from, to; it must have image,score"),
     ],
@@ -99,7 +99,7 @@ def test_a_standard_deviation_needs_a_count(tmp_path):
     (tmp_path / "scores.csv").write_text("image,score,std\na.png,1,0.5\nb.png,2,0.8\n")
     found = read(data(tmp_path))
     assert found.errors == pytest.approx([0.125, 0.125])  # as of any score that stands alone
-    assert any("std is of no use without a column count" in note for note in found.facts["columns"])
+    assert any("std is ignored: without a column count" in note for note in found.facts["columns"])
 
 
 @pytest.mark.parametrize(
