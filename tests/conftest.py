@@ -22,26 +22,26 @@ TOUCHED = tempfile.NamedTemporaryFile("r", prefix="touched-")  # noqa: SIM115 (o
 
 
 def pytest_configure(config):
-    """Set up the processes that run tests; the one that hands them out to workers runs none."""
+    """Set up the processes that run tests; xdist's controller runs none."""
     if config.getoption("numprocesses", None):
         share_imports(config)
         return
     forked.shared = os.environ.pop("TEST_SERVER", None)
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-        # As nohup has it. Commands of tests would ignore it, too; what is caught here and does nothing, they hear.
+        # Ignored, as under nohup: the tests' commands would inherit that, but they do not inherit an empty handler.
         signal.signal(signal.SIGHUP, lambda *_: None)
     os.environ["CHECKOUT_GUARD"] = TOUCHED.name
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (guard.FOLDER, os.environ.get("PYTHONPATH"))))
     guard.watch(TOUCHED.name)
-    gc.disable()  # until tests are collected: hardly anything of what imports make is garbage
+    gc.disable()  # until tests are collected: imports make hardly any garbage
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # tests compare bits with those of a CPU
     import hypothesis
     import torch
 
     torch.set_num_threads(1)  # pytest runs one worker per core
-    # The same examples in every run, so that a failure belongs to the change at hand, and a quarter of them where the
-    # gate takes all, as HYPOTHESIS_PROFILE=same; HYPOTHESIS_PROFILE=fresh looks for new ones. How long an example takes
-    # is a matter of the machine.
+    # The same examples in every run, so that a failure belongs to the change at hand: a quarter of them, or all with
+    # HYPOTHESIS_PROFILE=same, as in the gate; HYPOTHESIS_PROFILE=fresh looks for new ones. There is no deadline, as the
+    # time of an example depends on the machine.
     same = hypothesis.settings(derandomize=True, database=None, deadline=None)
     hypothesis.settings.register_profile("few", same, max_examples=25)
     hypothesis.settings.register_profile("same", same)
@@ -50,7 +50,7 @@ def pytest_configure(config):
 
 
 def share_imports(config):
-    """Let workers be forked from a server that has imported for all of them, and for the commands of their tests."""
+    """Fork workers, and the commands of their tests, from one server that has already imported everything."""
     if not config.option.tx or sys.platform != "linux" or os.environ.get("TEST_PROCESSES") == "fresh":
         return
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # as below
@@ -63,16 +63,16 @@ def share_imports(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Let `-m slow` leave out what is exhaustive, such as a case of a slow fixture or of a slow module."""
+    """Leave exhaustive tests out of `-m slow`, such as a case of a slow fixture or of a slow module."""
     if config.option.markexpr == "slow":
         items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
 
 
 def pytest_collection_finish():
-    threadpool_limits(1)  # those of numpy, scipy and scikit-learn, which collecting has imported, wait by spinning
+    threadpool_limits(1)  # threads of numpy, scipy and scikit-learn, imported by the collection, wait by spinning
     forked.BASE.update(os.environ)
     gc.collect()
-    gc.freeze()  # what is imported stays: no collection of garbage has to visit it
+    gc.freeze()  # imports stay: no garbage collection has to visit them
     gc.enable()
 
 
@@ -80,7 +80,7 @@ def pytest_collection_finish():
 def pytest_runtest_protocol():
     """Undo what a test, or a library that it imports, does to the environment: the next test begins like the first.
 
-    A training in this process may have left products to oneDNN, which rounds otherwise than MKL, or in bf16 nothing.
+    A training in this process may have left products to oneDNN, which rounds differently from MKL, or disabled oneDNN.
     """
     before = dict(os.environb)
     result = yield
@@ -103,12 +103,12 @@ def touched():
 
 @pytest.fixture(scope="session")
 def once(tmp_path_factory):
-    """A function for what takes long and is the same in every worker: the first one makes it, others wait for it.
+    """A function that computes a slow result once for all workers: the first one computes it, the others wait.
 
-    `once(NAME, MAKE)` returns what MAKE() does, which JSON must be able to hold.
+    `once(NAME, MAKE)` returns the result of MAKE(), which JSON must be able to hold.
     """
     common = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:  # each worker's folder is one in that of the session
+    if "PYTEST_XDIST_WORKER" in os.environ:  # each worker's folder lies in the session's
         common = common.parent
 
     def made(name, make):

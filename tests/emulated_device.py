@@ -1,12 +1,12 @@
-"""A device in Python, for machines without a GPU: its tensors say that they are elsewhere, and compute on the CPU.
+"""A device in Python, for machines without a GPU: its tensors claim to be elsewhere, but compute on the CPU.
 
     python tests/emulated_device.py WAITS.json pipelines/train.py --workload cvrp ...
 
 runs a script on the device "emulated". As on a GPU, an operation on tensors of two devices raises RuntimeError.
 Everything that would make the host wait for a GPU is counted: a value that is read (item, tolist, cpu, a condition), a
 shape that depends on values (nonzero, unique, an index by a mask), and a copy from or to the host that is not
-non_blocking. Native code takes the places of Triton's kernels. WAITS.json lists [what, the lines of the project that
-led there, innermost first, how often].
+non_blocking. Native code stands in for Triton's kernels. WAITS.json lists [what, the lines of the project that led
+there, innermost first, how often].
 """
 
 import collections
@@ -49,7 +49,7 @@ ALLOCATING = ("empty", "new_empty", "_unsafe_view", "_local_scalar_dense")
 
 
 class EmulatedTensor(torch.Tensor):
-    """A tensor of the device; `values`, on the CPU, are what it holds."""
+    """A tensor of the device; `values` are its data, on the CPU."""
 
     values: torch.Tensor
 
@@ -84,7 +84,7 @@ class EmulatedTensor(torch.Tensor):
 
 
 class EmulatedDevice(TorchDispatchMode):
-    """Within it, tensors can be made on the device."""
+    """Context in which tensors can be made on the device."""
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         return execute(function, args, kwargs or {})
@@ -96,14 +96,14 @@ def install() -> None:
     torch.accelerator.synchronize = lambda *_: None  # operations have ended when they return
     getattr(torch, NAME).get_amp_supported_dtype = lambda: [torch.bfloat16, torch.float16]
 
-    # Norms of gradients and the like are then taken over whole lists, as on CUDA.
+    # So that norms of gradients and the like run over whole lists, as on CUDA.
     torch.utils._foreach_utils._foreach_supported_types.append(EmulatedTensor)
 
     whole = torch._VF.lstm
 
     def lstm(*args: Any) -> Any:
         mine = any(isinstance(x, EmulatedTensor) for x in tree_iter(args))
-        if mine and not torch.is_grad_enabled():  # a kernel of CUDA's, whose gradient alone is taken by its parts
+        if mine and not torch.is_grad_enabled():  # one kernel on CUDA; only for gradients is it taken apart
             OPERATIONS["aten.lstm"] += 1
             return tree_map(
                 EmulatedTensor, whole(*tree_map(lambda x: x.values if isinstance(x, EmulatedTensor) else x, args))
@@ -112,7 +112,7 @@ def install() -> None:
             return torch.ops.aten.lstm(*args)
 
     torch._VF.lstm = lstm
-    # What torch.tensor calls for numbers that go to a device: it hides its calls from modes and classes.
+    # torch.tensor calls these to move numbers to a device, and hides its calls from modes and classes.
     kernels = torch.library.Library("aten", "IMPL", "PrivateUse1")
     kernels.impl("empty_strided", lambda *sizes, dtype, **_: EmulatedTensor(torch.empty_strided(*sizes, dtype=dtype)))
     kernels.impl("_copy_from", copy_from)
@@ -169,7 +169,7 @@ def values_of(x: Any) -> Any:
 
 
 def waits_not(args: Any, kwargs: dict[str, Any], to_device: bool) -> bool:
-    """Return whether a copy is one that CUDA does beside the host's work; to memory that is not pinned it is none."""
+    """Return whether CUDA does a copy without the host waiting; never one to the host, whose memory is not pinned."""
     return to_device and bool(kwargs.get("non_blocking", args[2] if len(args) > 2 else False))
 
 
@@ -212,7 +212,7 @@ def project_lines() -> Iterator[str]:
 
 @functools.cache
 def project_path(file: str) -> str:
-    """Return a file's path in the project; nothing for one of a library, and for this one."""
+    """Return a file's path in the project; an empty text for one of a library, and for this one."""
     path = Path(file)
     is_ours = path.is_relative_to(ROOT) and ".venv" not in path.parts and path != Path(__file__)
     return str(path.relative_to(ROOT)) if is_ours else ""
@@ -236,6 +236,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
-    from tests import emulated_device  # so that a script that imports this module finds what counts
+    from tests import emulated_device  # so that a script that imports this module shares its counters
 
     emulated_device.main()

@@ -1,16 +1,16 @@
-"""Runs a script and lists its changes to the disk, keeps what is there at each, or disturbs one of them.
+"""Runs a script and lists its changes to the disk, keeps the disk's state at each, or disturbs one of them.
 
     python tests/faults.py kill 12 pipelines/train.py --workload cvrp
     python tests/faults.py ENOSPC 12 pipelines/train.py --workload cvrp
     python tests/faults.py list FILE pipelines/train.py --workload cvrp
     python tests/faults.py keep FOLDER pipelines/train.py --workload cvrp
 
-Changes are those below the working folder: opening a file for writing, a write (of which half is made), fsync,
+Changes are those below the working folder: opening a file for writing, a write (half of which is made), fsync,
 renaming, deleting, making and removing a folder. Of several processes only the first one is disturbed, and only once
 where a launcher starts it again; members' processes are forked, one by one, and count as the one that starts them.
-`list` writes a line for each change, with a digest of the lines of code that it comes from. `keep` copies the working
-folder before each change, and in the midst of each write: what a process leaves that is killed there. Native code, such
-as Arrow's, that writes by itself is not seen.
+`list` writes a line for each change, with a digest of the stack of code lines that make it. `keep` copies the working
+folder before each change, and halfway through each write: what a process killed there leaves. Writes by native code,
+such as Arrow's, are not seen.
 """
 
 import builtins
@@ -63,7 +63,7 @@ class Faults:
             self.change(event.removeprefix("os."), self.path_of(arguments[0], folder))
 
     def change(self, what: str, path: str, half=lambda: None) -> None:
-        """Note a change that is about to be made; `half` makes half of it."""
+        """Count a change that is about to be made, and list, keep or disturb it; `half` makes half of it."""
         if self.spared or not path.startswith(self.folder + os.sep):
             return
         line = f"{what} {os.path.relpath(path, self.folder)}"
@@ -81,7 +81,7 @@ class Faults:
                 self.disturb(line, path)
 
     def disturb(self, line: str, path: str) -> None:
-        print(f"disturbed: {line}", file=sys.stderr, flush=True)  # threads do not always take turns alike
+        print(f"disturbed: {line}", file=sys.stderr, flush=True)  # threads take turns differently each time
         if self.kind == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         number = getattr(errno, self.kind)
@@ -99,7 +99,7 @@ class Faults:
                 file.write(line)
 
     def tree(self) -> dict[str, str] | None:
-        """What is in the working folder, {path: digest}; None if that was changed while it was read."""
+        """The content of the working folder, {path: digest}; None if it was changed while it was read."""
         found = {}
         try:
             for path in Path(self.folder).rglob("*"):
@@ -113,7 +113,7 @@ class Faults:
         return found
 
     def opened(self, file, mode="r", buffering=-1, *arguments, **options):
-        if buffering > 1 and "b" in mode:  # what is gathered first is one change
+        if buffering > 1 and "b" in mode:  # what the buffer gathers is one change
             return io.BufferedWriter(self.opened(file, mode, 0), buffering)
         opened = self.open(file, mode, buffering, *arguments, **options)
         return Written(opened, self) if set(mode) & set("wxa+") and not isinstance(file, int) else opened
@@ -150,23 +150,23 @@ class Written:
 
 
 def key(tree: dict[str, Any]) -> str:
-    """A digest of what is in a folder, of temporary files and folders only whether they are there and hold something.
+    """A digest of a folder's content; of temporary files and folders, only of whether they exist and hold something.
 
-    The next start removes these unread, by their names alone (`common.disk.files.tidy`), so their content is no case.
+    The next start removes these unread, by name (`common.disk.files.tidy`), so their content makes no case of its own.
     """
     found = {standing_for(name): None if is_temporary(name) else content for name, content in tree.items()}
     return hashlib.sha256(repr(sorted(found.items())).encode()).hexdigest()[:16]
 
 
 def standing_for(name: str | Path) -> str:
-    """The name itself; the same name for all that is in one temporary folder."""
+    """The name itself, or one name for everything in a temporary folder."""
     parts = Path(name).parts
     depth = next((depth for depth, part in enumerate(parts, 1) if is_temporary(part)), len(parts))
     return str(Path(*parts[:depth], *["..."] * (depth < len(parts))))
 
 
 def origin() -> str:
-    """A digest of the lines of code that are being executed, of all that have called each other."""
+    """A digest of the call stack, line by line."""
     frame, places = sys._getframe(2), []
     while frame is not None:
         places.append((frame.f_code.co_filename, frame.f_lineno))

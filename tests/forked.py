@@ -1,8 +1,8 @@
-"""Runs commands without their seconds of imports: in children forked from a server that has imported for all of them.
+"""Runs commands without their seconds of imports: in children forked from a server that has already imported all.
 
 A forked command behaves as one that `subprocess` starts: it has a process id, a folder, an environment and standard
-streams of its own, its script runs as `__main__`, and it ends with the same status. Where a fork cannot be as good as
-a new interpreter (see `_can_fork`), and everywhere under TEST_PROCESSES=fresh, the command is a new interpreter.
+streams of its own, its script runs as `__main__`, and it ends with the same status. Where a fork may differ from a new
+interpreter (see `_can_fork`), and everywhere under TEST_PROCESSES=fresh, the command is a new interpreter.
 """
 
 import json
@@ -28,7 +28,7 @@ READ_LATE = (
 )
 shared: str | None = None  # the address of a server that the workers of a run share
 BASE: dict[str, str] = {}  # the environment in which every test begins; known when tests are collected
-LONG = 600  # seconds, which nothing takes that does not hang, however busy the machine is
+LONG = 600  # seconds; only what hangs takes longer, however busy the machine is
 GRACE = 30  # seconds from SIGTERM to SIGKILL for the other ranks when one has failed, as under torch.distributed.run
 
 
@@ -40,7 +40,7 @@ def run(
     timeout: float = LONG,
     fresh: bool = False,
 ) -> subprocess.CompletedProcess:
-    """Run `python *words` to its end, where `processes` says so as the ranks of one group.
+    """Run `python *words` to its end; several `processes` are the ranks of one group.
 
     `fresh` asks for new interpreters. Raises subprocess.TimeoutExpired after `timeout` seconds.
     """
@@ -55,7 +55,7 @@ def run(
 
 
 class Process:
-    """A running `python *words`, to be used as a subprocess.Popen whose output goes to files."""
+    """A running `python *words`, used like a subprocess.Popen whose output goes to files."""
 
     def __init__(self, words: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None, fork: bool | None = None):
         env = _environment(env)
@@ -133,7 +133,7 @@ def _environment(env: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def _can_fork(env: Mapping[str, str]) -> bool:
-    """Whether a child of the server is as good as a new interpreter: it is if nothing differs that imports may read."""
+    """Whether a forked child equals a new interpreter: it does if no variable differs that imports may read."""
     if sys.platform != "linux" or os.environ.get("TEST_PROCESSES") == "fresh":
         return False
     base = _server()[2]
@@ -142,9 +142,9 @@ def _can_fork(env: Mapping[str, str]) -> bool:
 
 @cache
 def _server() -> tuple[socket.socket, subprocess.Popen | None, Mapping[str, str]]:
-    """Start the server of this process, unless one is shared, whose process is None here.
+    """Start the server of this process, or connect to the shared one.
 
-    Returns a socket to it, itself, and the environment that its imports read.
+    Returns a socket to it, its process (None for the shared one), and the environment that its imports read.
     """
     base = {**(BASE or os.environ), "OMP_NUM_THREADS": "1"}
     if shared is not None:
@@ -153,7 +153,7 @@ def _server() -> tuple[socket.socket, subprocess.Popen | None, Mapping[str, str]
 
 
 def share(env: Mapping[str, str]) -> tuple[str, Callable[[], None]]:
-    """Start a server for several processes; returns its address for `connect`, and what ends it."""
+    """Start a server for several processes; returns its address for `connect`, and a function that ends it."""
     address = f"tests-{os.getpid()}-{secrets.token_hex(8)}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         listening.bind(f"\0{address}")
@@ -177,8 +177,8 @@ def connect(address: str) -> socket.socket:
 def start_server(
     env: Mapping[str, str], listening: socket.socket | None = None
 ) -> tuple[socket.socket, subprocess.Popen]:
-    """Start a server that imports in `env`, of one client or of those of `listening`; returns its socket and itself."""
-    # Arrow's allocator would start a thread, which forks do not take along. Children are guarded one by one.
+    """Start a server that imports in `env`, for one client and those of `listening`; returns its socket and process."""
+    # Arrow's allocator would start a thread, which forks would lose. Children are guarded one by one.
     env = {**env, "JE_ARROW_MALLOC_CONF": "background_thread:false"}
     env.pop("CHECKOUT_GUARD", None)
     mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -196,7 +196,7 @@ def start() -> tuple[socket.socket, subprocess.Popen | None]:
 
 
 def stop() -> None:
-    """End the server of this process, if there is one, and what it still runs."""
+    """End the server of this process, if there is one, and its children."""
     if _server.cache_info().currsize:
         requests, server, _ = _server()
         requests.close()
@@ -206,7 +206,7 @@ def stop() -> None:
 
 
 class Forked:
-    """A child of a server, with the part of subprocess.Popen that does not concern streams."""
+    """A child of a server, with the interface of subprocess.Popen except for streams."""
 
     def __init__(
         self,

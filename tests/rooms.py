@@ -68,7 +68,7 @@ ROOMS = {
 
 
 def room_of(name: str) -> str:
-    """Return the room of a module, or of a name in one: that of the longest name."""
+    """Return the room of a module, or of a name in one: the longest room name that begins it."""
     while name not in ROOMS:
         name = name.rpartition(".")[0]
     return name

@@ -14,7 +14,7 @@ PYTHONPATH = os.pathsep.join([str(ROOT), str(ROOT / "tests/guard")])  # of a com
 
 
 def stage(folder, script, *words, processes=1, fresh=False, **environment):
-    """Run a stage of the workload in `folder`, in a new interpreter if it is to be `fresh`; returns what came of it."""
+    """Run a stage of the workload in `folder`, in a new interpreter if `fresh`; returns the finished process."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **environment}
     return forked.run(command(script, *words)[1:], folder, environment, processes, fresh=fresh)
 
@@ -26,7 +26,7 @@ def export(form, *words, folder=ROOT):
 
 
 def copy_checkout(folder):
-    """Copy what git keeps, or would, into `folder`."""
+    """Copy the files that git tracks or does not ignore into `folder`."""
     listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
     for name in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines():
         if (ROOT / name).is_file():
@@ -35,13 +35,13 @@ def copy_checkout(folder):
 
 
 def command(script, *words):
-    """The stage as a list of words that starts a new interpreter."""
+    """The command line of a stage in a new interpreter."""
     workload = [] if "--workload" in words or script == "ask.py" else ["--workload", "cvrp"]
     return [sys.executable, str(ROOT / "pipelines" / script), *workload, *words]
 
 
 def refused(done, *texts):
-    """Exit status 2, no traceback, a few lines, and all of `texts` among them."""
+    """Assert exit status 2 and an error of a few lines, without a traceback, that contains all `texts`."""
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
     message = done.stderr[done.stderr.index("error: ") :]

@@ -1,8 +1,8 @@
-"""Stands for the interpreter of a worker of pytest-xdist, forked from a shared server that has imported already.
+"""Stands in for the interpreter of a pytest-xdist worker, which is forked from a shared server that has imported all.
 
     python tests/worker.py ADDRESS -u -c CODE
 
-Importing torch and the project, then, costs its seconds once, not once a worker and once more for commands of tests.
+So the imports of torch and the project take their seconds once, not once per worker and again for the tests' commands.
 """
 
 import json

@@ -36,7 +36,7 @@ function reporting() {
   };
 }
 
-// Awaits an answer and returns it; an error, in it or on the way, is shown, and undefined returned.
+// Awaits an answer and returns it; shows an error, whether answered or thrown, and then returns undefined.
 async function asked(report, compute) {
   try {
     const found = await compute();

@@ -1,11 +1,11 @@
 // A panel for comparators: drop or choose images to rank them in a table; two are also compared, and people can vote.
 
 const MOST_IMAGES = 500, LARGEST_FILE = 5e6;  // bytes
-const AT_ONCE = 32, AT_ONCE_LENGTH = 6e6;  // images of a request, and characters of their URLs unless it is one
+const AT_ONCE = 32, AT_ONCE_LENGTH = 6e6;  // most images of a request, and most characters of their URLs if there are several
 const SHOWN_DIGITS = 8, NAMED = 5;
 
 // `about.attributes`: what higher-ranked images have more of, to choose from; `about.digits`: the model learnt from the embedded digits;
-// `about.votes`: the backend ranks by votes too, and says which pair tells most.
+// `about.votes`: the backend also ranks by votes, and returns the most informative pair.
 function imagesPanel(place, backend, about) {
   const report = reporting(), shown = element("div"), answer = element("p"), ballot = element("div", { class: "row" }), { digits, attributes } = about;
   const by = element("select", { change: chosen }, ...attributes.map(name => element("option", { value: name }, name)));
@@ -25,7 +25,7 @@ function imagesPanel(place, backend, about) {
     if (count > MOST_IMAGES) return report.fail(`that makes ${count} images; give at most ${MOST_IMAGES}`);
     try {
       const read = await Promise.all(files.map(async each => ({ name: each.name, url: await dataUrl(each) })));
-      images = [...example ? [] : images, ...read];  // those of now, as others may have been given meanwhile
+      images = [...example ? [] : images, ...read];  // not `before`, as images may have been added meanwhile
     } catch (error) {  // of a folder, for instance
       return report.fail(error.message);
     } finally {
@@ -35,18 +35,18 @@ function imagesPanel(place, backend, about) {
     await rank();
   }
 
-  // Images are compared with the model's own, not with each other, so each is asked about once, some at a time.
+  // Images are compared with the model's references, not with each other, so each is sent once, some at a time.
   async function rank() {
     const own = ++turn, wrong = [];
     answer.textContent = "";
     close();
     for (let waiting; (waiting = images.filter(each => !each.row)).length;) {
       report.say(`comparing: ${images.length - waiting.length} of ${images.length} images are ranked`);
-      await new Promise(resolve => setTimeout(resolve));  // in which the line is shown
+      await new Promise(resolve => setTimeout(resolve));  // lets the line be shown
       const some = together(waiting), left = new Set(some), found = await reply({ images: some.map(each => each.url) });
       if (own != turn) return;  // images were given or cleared meanwhile
       if (found.error) wrong.push(found.error);
-      if (found.later) break;  // the server did not judge these images, which are asked about again with the next ones
+      if (found.later) break;  // the server did not judge these images; they are sent again with the next ones
       for (const row of found.ranking ?? []) {
         some[row.image].row = row;
         left.delete(some[row.image]);
@@ -67,7 +67,7 @@ function imagesPanel(place, backend, about) {
     return waiting.slice(0, AT_ONCE).filter(({ url }, number) => (length += url.length) <= AT_ONCE_LENGTH || !number);
   }
 
-  // A row of the ranking with score and interval of the chosen attribute; of several, it has those of all.
+  // A row of the ranking with the chosen attribute's score and interval; with several attributes, it has those of all.
   const byAttribute = row => row.scores ? { ...row, score: row.scores[by.value], low: row.lows[by.value], high: row.highs[by.value] } : row;
 
   function chosen() {
@@ -85,7 +85,7 @@ function imagesPanel(place, backend, about) {
       rankingTable(`Ranked by ${by.value}, with 95 % intervals`, rows));
     const unlike = ranked.filter(each => each.row.note).map(each => each.name);
     report.say(`${ranked.length} images, by ${by.value}, highest first` + (unlike.length
-      ? `. Unlike the images that the model was trained on, so that these scores mean little: ${unlike.slice(0, NAMED).join(", ")}${unlike.length > NAMED ? ` and ${unlike.length - NAMED} more` : ""}` : ""));
+      ? `. Unlike the training images, so that their scores mean little: ${unlike.slice(0, NAMED).join(", ")}${unlike.length > NAMED ? ` and ${unlike.length - NAMED} more` : ""}` : ""));
   }
 
   // The ranking begins as the model's, whose errors say how far votes can move it, and settles with each vote.
@@ -105,7 +105,7 @@ function imagesPanel(place, backend, about) {
     const width = rows.reduce((sum, row) => sum + row.high - row.low, 0) / rows.length;
     report.say(`${votes.length} votes; the intervals are ${width.toFixed(2)} wide on average`);
     const stop = button("Back to the model's ranking", () => { close(); show(); });
-    if (!found.next) return ballot.replaceChildren("All pairs were voted on.", stop);
+    if (!found.next) return ballot.replaceChildren("Every pair has a vote.", stop);
     const [first, second] = found.next, say = said => () => vote([first, second, said]);
     const side = (image, text, said) => element("figure", {}, element("img", { src: of[image].url, alt: of[image].name, class: "voted" }), button(text, say(said)));
     ballot.replaceChildren(element("span", {}, `Which has more ${by.value}?`), side(first, "The first", "First"),
@@ -169,7 +169,7 @@ function rankingTable(caption, rows) {
   return element("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "ranking" }, made);
 }
 
-// The ranking as a table for spreadsheets, which must not take an image's name for a formula.
+// The ranking as CSV for spreadsheets, which must not take an image's name for a formula.
 function asCsv(rows) {
   const cell = value => {
     const text = typeof value == "string" && /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/.test(value) ? `'${value}` : String(value ?? "");

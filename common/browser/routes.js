@@ -8,8 +8,8 @@ const EXAMPLE = [  // x, y, demand
 const ALWAYS = [0, 1e9];  // minutes
 const FAR = 10;  // degrees; a table with a place farther from 0, 0 has none there
 const WIDEST = 10;  // degrees that columns x and y span at most to be taken for longitude and latitude
-// What a column holds, and its usual names without case, accents, spaces and signs; the first one present counts. As JSON,
-// which pipelines/workloads/cvrp/instances/customers.py reads here. Marks stand in the column depot.
+// Each column's usual names, without case, accents, spaces and signs; the first one present counts. As JSON, which
+// pipelines/workloads/cvrp/instances/customers.py reads here. `marks` are the entries of the column depot that mark one.
 const { marks: MARKS, forms: FORMS, ...COLUMNS } = {
   "lon": ["lon", "lng", "long", "longitude", "laengengrad", "langengrad", "laenge", "lange", "longitud", "longitudine", "geolon", "geolng"],
   "lat": ["lat", "latitude", "breitengrad", "breite", "latitud", "latitudine", "geolat"],
@@ -35,7 +35,7 @@ const { marks: MARKS, forms: FORMS, ...COLUMNS } = {
   "forms": ["(?=.*\\D|0\\d{3}$)(\\d{1,2})(?:[:h]?([0-5]\\d)?(?::00)?)? ?(?:uhr|([ap])\\.?m\\.?)?", "\\s*(?:[-–—~]|to|bis|à)\\s*",
     "^(?:(1?\\d|2[0-4])|(\\d\\d?)\\.([0-5]\\d)|([0-2]\\d)([0-5]\\d))(?= ?uhr|$)", "[(\\[]\\s*(?:s|secs?|seconds?|sekunden|h|hrs?|hours?|std|stunden)\\.?\\s*[)\\]]"]
 };
-// A time of day, what divides two, an hour or 8.30 or 0830 of two, and the unit of a column of times that is not minutes.
+// Forms of: a time of day; the dash between two; an hour, 8.30 or 0830 in such a span; a column's unit other than minutes.
 const [CLOCK, DASH, HOUR, OTHER_UNIT] = FORMS.map((form, i) => new RegExp(i ? form : `^(?:${form})$`));
 
 // `about.rivals`: the backend has `rivals(input, milliseconds)`; `about.milliseconds`: the user may choose that time, which is
@@ -120,7 +120,7 @@ function routesPanel(place, backend, about) {
     draw();
   }
 
-  // Asks once customers stop changing, and drops answers to earlier questions.
+  // Asks once customers stop changing; drops outdated answers.
   async function solve() {
     const mine = ++wanted;
     await new Promise(resolve => setTimeout(resolve, 150));
@@ -134,7 +134,7 @@ function routesPanel(place, backend, about) {
     if (!ways.some(([name]) => name == chosen)) chosen = "model";
     const length = ({ cost }) => `${shortNumber(cost * 100 * where.scale)}${where.unit}`;
     const least = Math.min(...ways.map(([, way]) => way.cost ?? Infinity));
-    results.replaceChildren(table(`Tours through ${customers.length} customers; choose whose are in colour`,
+    results.replaceChildren(table(`Tours through ${customers.length} customers; choose which to colour`,
       ["solver", "length", "longer by", "routes", "ms"],
       ways.map(([name, way]) => [choice(name), ...(way.error ? [way.error, "", "", ""] : [
         length(way), `${(100 * (way.cost / least - 1)).toFixed(1)}\u00a0%`, way.routes.length, way.milliseconds === undefined ? "" : shortNumber(way.milliseconds)])])));
@@ -152,16 +152,16 @@ function routesPanel(place, backend, about) {
     const order = [...ways].sort(([a], [b]) => (a == chosen) - (b == chosen));
     tours.replaceChildren(...order.map(([name, way]) => tour(name, way, depotsOf(where), customers, name == chosen)));
     const { routes, arrivals, left_out } = ways.find(([name]) => name == chosen)?.[1] ?? {};
-    times.replaceChildren(...(left_out ? [element("p", {}, `Not worth their detour: ${left_out.map(each => customers[each - 1].name || each).join(", ") || "none"}`)] : []), ...(arrivals ? [table("Times: leave the depot, serve customers, come back", ["route", "leaves", "customers", "is back"], routes.map((route, i) =>
+    times.replaceChildren(...(left_out ? [element("p", {}, `Not worth their detour: ${left_out.map(each => customers[each - 1].name || each).join(", ") || "none"}`)] : []), ...(arrivals ? [table("Times of departure, service and return", ["route", "leaves", "customers", "returns"], routes.map((route, i) =>
       [i + 1, clock(arrivals[i][0]), route.map((each, k) => `${customers[each - 1].name || each} ${clock(arrivals[i][k + 1])}`).join(", "), clock(arrivals[i].at(-1))]))] : []));
   }
 
-  // No policy has learnt hours, prizes or several depots: the native search alone keeps to them.
+  // No policy has learnt hours, prizes or several depots: only the native search handles them.
   const beyond = () => Boolean(where.hours || where.prizes || where.depots?.length);
 
   const dropped = event => { event.preventDefault(); if (event.dataTransfer.files[0]) opened(event.dataTransfer.files[0]); };
   place.append(
-    element("p", {}, "Vehicles serve all customers from the square and carry no more than their capacity: the chosen solver's tours are in colour, those of the others faint beneath. With opening hours, prizes or several depots a search answers, without the trained policy."),
+    element("p", {}, "Vehicles start from the square, serve all customers and carry no more than their capacity. The chosen solver's tours are in colour, those of the others faint beneath. With opening hours, prizes or several depots, a search answers instead of the trained policy."),
     element("div", { class: "row" },
       labelled("vehicle's capacity", capacity),
       labelled("km/h, for opening hours", speed),
@@ -170,7 +170,7 @@ function routesPanel(place, backend, about) {
       button("Place at random", () => replaced({ customers: Array.from({ length: Math.min(Number(count.value), MOST_SHOWN) }, random) }, `${count.value} customers`), { class: "main" }),
       button("Clear", () => replaced({ customers: [] }, "no customers")),
       labelled("your customers (CSV)", file)),
-    element("p", { class: "note" }, "Click on the map to add a customer with a demand of 1 to 9. A CSV, opened or dropped on the map, has columns lon and lat (or x and y) and demand; its first row is the depot, or those with 1 in a column depot. Columns open and close (8:30) and service (minutes) are kept to, and a customer with a prize is left out where the detour costs more."),
+    element("p", { class: "note" }, "Click on the map to add a customer with a demand of 1 to 9. A CSV, opened or dropped on the map, has columns lon and lat (or x and y) and demand; its first row is the depot, or every row with 1 in a column depot. Columns open, close (8:30) and service (minutes) set opening hours and service times; a customer with a prize is left out if the detour costs more."),
     ...report.parts,
     element("div", { class: "tours", dragover: event => event.preventDefault(), drop: dropped }, map, results), times);
   draw();
@@ -184,7 +184,7 @@ function wholeNumbers(amounts) {
   return amounts.map(each => Math.round(each * 10 ** decimals));
 }
 
-// A file's text in UTF-8, else as Windows writes it.
+// A file's text, decoded as UTF-8, else as windows-1252.
 function decoded(bytes) {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
@@ -270,7 +270,7 @@ function clock(minutes) {
   return `${Math.floor(whole / 60)}:${String(whole % 60).padStart(2, "0")}`;
 }
 
-// The places of all depots: a route of `way.depots[k]` begins and ends at that one.
+// The places of all depots; `way.depots` numbers the one at which each route begins and ends.
 function depotsOf(where) {
   return [where.depot, ...(where.depots ?? []).map(each => each.at)];
 }

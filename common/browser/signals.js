@@ -6,7 +6,7 @@ const SIGNAL_COLOURS = { SHORT: "var(--bad)", NO_TRADE: "var(--muted)", LONG: "v
 const OF_THE_EXAMPLE = "These candles are simulated, with a planted signal that no real market gives";
 
 // `about`: `headline`, the run's verdict, `coins`, `timeframe_ms`, `candles_needed` for a signal, `horizon` of a signal in
-// candles, `note` to be said with every answer, and the `rules` of files and columns (models/market/candle_tables.py).
+// candles, a `note` shown with every answer, and the `rules` of files and columns (models/market/candle_tables.py).
 function signalsPanel(place, backend, about) {
   const report = reporting(), drawn = element("div");
   const coin = element("select", {}, ...about.coins.map(name => element("option", { value: name }, name || "any coin")));
@@ -25,7 +25,7 @@ function signalsPanel(place, backend, about) {
 
   let wanted = 0;
 
-  // Shows no answer to an earlier question.
+  // Drops outdated answers.
   async function judge(event) {
     event?.preventDefault();
     const mine = ++wanted;
@@ -54,7 +54,7 @@ function signalsPanel(place, backend, about) {
 
   place.append(
     element("p", { class: "verdict" }, about.headline),
-    element("p", {}, `The chart shows candles, and below the last ${SIGNALS_SHOWN} of them what the model would have answered as each closed; the table has its probabilities.`),
+    element("p", {}, `The chart shows candles and, below the last ${SIGNALS_SHOWN}, the model's signal as each closed; the table has its probabilities.`),
     ...report.parts, drawn,
     element("form", { submit: judge },
       ...(about.coins.length > 1 ? [labelled("coin", coin)] : []),
@@ -65,13 +65,13 @@ function signalsPanel(place, backend, about) {
   simulate();
 }
 
-// By how much the price had moved so many candles later; empty where that is not known yet.
+// The price's move after `horizon` candles; empty while it is unknown.
 function moveAfter({ time, close }, when, horizon) {
   const place = time.indexOf(when), later = close[place + horizon];
   return later === undefined ? "" : `${later < close[place] ? "−" : "+"}${Math.abs(100 * (later / close[place] - 1)).toFixed(2)}\u00a0%`;
 }
 
-// The pair in the name of a file; an error for a file that is not read.
+// The pair and timeframe in the name of a file; throws for a file that cannot be read here.
 function namedCandles(name, { timeframe_ms, rules }) {
   const [, stem, ending] = name.match(/^(.*?)(\.[^.]*)?$/), minute = 60000;
   if (![".csv", ".json"].includes(ending?.toLowerCase()))
@@ -178,7 +178,7 @@ function candleTable(text, rules) {
   return { rows: body, places: candleColumns(head, rules) };
 }
 
-// An error where rows are of several coins or timeframes, as _select of checks.py.
+// Throws if rows are of several coins or timeframes, as _select of checks.py.
 function ofOneCoin(rows, head, { alike }) {
   for (const [i, name] of head.entries()) {
     if (!alike.includes(name.trim().toLowerCase())) continue;
@@ -202,7 +202,7 @@ function candleColumns(head, { columns, volume_of, ending, zone }) {
   return places;
 }
 
-// A function that reads 41,718.2, 42.000,50 and a volume of 1.2M, as _with_points of checks.py; an error where commas may be decimal ones or divide thousands.
+// Returns a function that reads 41,718.2, 42.000,50 and a volume of 1.2M, as _with_points of checks.py; throws where commas may be decimal or thousands separators.
 function candleNumbers(rows, places, { marks, units }) {
   const written = (cell, name) => {
     const text = String(cell ?? "").trim(), unit = name == "volume" && text.match(/^(.*\d) ?([KMB])$/i);
@@ -219,19 +219,19 @@ function candleNumbers(rows, places, { marks, units }) {
   };
 }
 
-// The cells of times; a date and a time of day in columns of their own together, as _select of checks.py.
+// The cells of times, joined if date and time of day have a column each, as _select of checks.py.
 function candleDays(rows, places, { times: { days, clock }, missing }) {
   const trimmed = name => rows.map(([, cells]) => String(cells[places[name]] ?? "").trim()), found = trimmed("time");
   if (!(places.clock >= 0) || places.clock == places.time) return found;
   const hours = trimmed("clock"), present = cells => cells.filter(cell => !missing.includes(cell.toLowerCase()));
   if (!present(hours).length || present(found).some(day => !day.match(days))) return found;
   const form = new RegExp(clock), wrong = hours.findIndex(hour => !form.test(hour));
-  if (wrong >= 0 && new Set(found).size == found.length) return found;  // a day says it all, whatever stands beside it
+  if (wrong >= 0 && new Set(found).size == found.length) return found;  // the dates are unique: no time of day is needed
   if (wrong >= 0) throw new Error(`row ${rows[wrong][0]}, column time: ${JSON.stringify(hours[wrong])} is no time of day; give one like 13:45:00 or 01:45 PM`);
   return found.map((day, i) => `${day} ${hours[i]}`);
 }
 
-// ms since 1970 of times; 31.01.2024, 01/31/2024 and the like are read where one form fits all of them, and no other of the past.
+// ms since 1970 of times; 31.01.2024, 01/31/2024 and the like are read if just one form fits all of them, or just one without future times.
 function candleTimes(given, { plain, dates, hours, times: { day } }) {
   const forms = Object.entries(plain).map(([form, other]) => [new RegExp(form, "i"), other]);
   const cells = given.map(cell => forms.reduce((text, [form, other]) => text.replace(form, other), cell));
@@ -256,7 +256,7 @@ function strptime(form) {
   };
 }
 
-// ms since 1970 of a moment that there is, else NaN. Without a zone it is UTC.
+// ms since 1970, NaN for an impossible date or time. Without a zone it is UTC.
 function moment(parts, zone = "Z") {
   const [year, month, day, hour, minute, second] = parts.map(Number), midnight = new Date(Date.UTC(year, month - 1, day));
   if (midnight.getUTCMonth() != month - 1 || midnight.getUTCDate() != day || hour > 23 || minute > 59 || second >= 60) return NaN;

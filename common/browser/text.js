@@ -3,7 +3,7 @@
 const FIELD_NAMES = { length: "length", temperature: "temperature", top_k: "top k (0: all)", seed: "seed" };
 
 // `about`: settings with their defaults, `unit` of lengths, the initial `prompt`;
-// `stories` are told another one with each click, and aloud. The panel opens with its prompt continued.
+// `stories`: each click tells another, which can be read aloud. The panel opens with its prompt continued.
 function textPanel(place, backend, about) {
   const report = reporting(), written = element("output", { class: "written", "aria-label": "continued text", "aria-live": "off" });
   const prompt = Object.assign(element("textarea", { rows: 3, maxlength: about.longest_prompt }), { value: about.prompt });
@@ -19,7 +19,7 @@ function textPanel(place, backend, about) {
   async function run(event) {
     event?.preventDefault();
     const heard = aloud?.silence();
-    // A seed that was typed counts once; the next text has a new one, of those that a chip's /seed takes too.
+    // A typed seed counts once; later texts get new ones, small enough for a chip's /seed, too.
     if (inputs.seed.value === seedOfLast) inputs.seed.value = crypto.getRandomValues(new Uint32Array(1))[0] % 100_000_000;
     seedOfLast = inputs.seed.value;
     const settings = Object.fromEntries(Object.entries(inputs).map(([name, input]) => [name, Number(input.value)]));
@@ -33,7 +33,7 @@ function textPanel(place, backend, about) {
       for await (const piece of backend.stream(input, settings)) {
         if (running != mine) break;
         written.append(piece);
-        // Lets the page be drawn and keys be handled.
+        // Lets the browser draw the page and handle keys.
         if (++pieces % 8 == 1) await new Promise(resolve => setTimeout(resolve));
       }
       if (running && running != mine) return;  // the next story has begun
@@ -51,7 +51,7 @@ function textPanel(place, backend, about) {
       labelled("prompt", prompt, { class: "whole" }), ...(proposed?.parts ?? []),
       ...controls, go, stop, ...(aloud ? [aloud.button] : [])),
     written, ...report.parts);
-  setTimeout(run);  // after what else opens the page
+  setTimeout(run);  // after the rest of the page has opened
 }
 
 // A button that reads a text aloud by the browser's speech synthesis, sentence by sentence; hidden where there are no voices.
@@ -79,7 +79,7 @@ function reader(text) {
   return { button: toggle, silence, read };
 }
 
-// Where a clause stands, and in how many projects; a way without a document is the model's own.
+// The source of a clause, and its number of projects; one without a document is the model's own.
 function sourceOf({ document: name, line, heading, count, header }) {
   if (!name) return "written by the model";
   const where = `${name}, line ${line}: ${heading || "no heading"}${header ? ` (${header})` : ""}`;
@@ -87,12 +87,12 @@ function sourceOf({ document: name, line, heading, count, header }) {
 }
 
 // A list of continuations below a text field, renewed while a person types. Tab takes the marked one, the arrows mark
-// another, and Escape closes the list until the next key; where nobody has typed, Tab leaves the field as ever.
-// `slots`: those of a clause that was taken, such as <name>, are marked one by one, to be typed over.
+// another, and Escape closes the list until the next key; before any typing, Tab leaves the field as usual.
+// `slots`: placeholders of the clause taken, such as <name>, are selected one by one, to be typed over.
 function proposals(field, ask, slots = false) {
   const id = `proposals${proposals.count = (proposals.count ?? -1) + 1 || ""}`, option = id.replace("proposals", "proposal");
   const list = element("ul", { role: "listbox", id, class: "proposals", "aria-label": "suggestions", hidden: true });
-  const hint = element("p", { class: "note proposals-hint", hidden: true }, "Tab takes the marked suggestion, the arrows mark another, Escape closes.");
+  const hint = element("p", { class: "note proposals-hint", hidden: true }, "Tab takes the marked suggestion, the arrow keys mark another, Escape closes the list.");
   let found = [], marked = 0, turn = 0, waiting = 0, typed = false;
 
   function show(ways) {
@@ -147,7 +147,7 @@ function proposals(field, ask, slots = false) {
   for (const [name, value] of Object.entries({ "aria-autocomplete": "list", "aria-controls": id })) field.setAttribute(name, value);
   field.addEventListener("input", () => {
     typed = true;
-    turn++;  // what is on its way is for another text
+    turn++;  // pending suggestions are for another text
     show([]);
     clearTimeout(waiting);
     waiting = setTimeout(renew, 150);

@@ -1,4 +1,4 @@
-// The default set of features of candles without a gap (models/market/candle_features.py), by name; NaN before the warm-up.
+// The default set of features of candles without a gap (models/market/candle_features.py), by name; NaN during the warm-up.
 
 const TAIL = 1e-3, DAY = 86400000;
 
@@ -34,7 +34,7 @@ function candleFeatures({ time, open, high, low, close, volume }) {
   };
 }
 
-// Applies a function to all windows of so many rows that hold no leading NaN.
+// Applies a function to every window of `rows` values, after the leading NaNs.
 function windowed(values, rows, compute) {
   const start = values.findIndex(value => !Number.isNaN(value));
   return values.map((_, i) => start >= 0 && i >= start + rows - 1 ? compute(values, i - rows + 1, i) : NaN);

@@ -1,5 +1,5 @@
-// Contexts of characters, their hashes and counts, and what they make of a distribution (models/plans/chains.py). Hashes are
-// whole numbers modulo 2^64. `constants` are those of models/plans/chains.py and models/plans/char_mixture.py.
+// Contexts of characters, their hashes and counts (models/plans/chains.py). Hashes are integers modulo 2^64. `constants` are
+// those of models/plans/chains.py and models/plans/char_mixture.py.
 
 const wrap = value => BigInt.asUintN(64, value);
 
@@ -17,15 +17,15 @@ function hashed(tokens, begin, end, base) {
   return hash;
 }
 
-const HASH_BITS = 43n, SIGN = 1n << 63n;  // of the leading bits of hashes, which a page carries, in the order of signed numbers
+const HASH_BITS = 43n, SIGN = 1n << 63n;  // a page carries the leading bits of hashes, sorted as signed numbers
 
-// Sums of what a page carries in place of ascending numbers: the first, and what each is more than the one before it.
+// Ascending numbers from what a page carries instead: the first, and each one's difference from the one before it.
 function summed(differences) {
   let sum = 0;
   return Float64Array.from(differences, each => sum += Number(each));
 }
 
-// The place of a hash among sorted ones, -1 if it is none of them.
+// The place of a hash among sorted ones, -1 if it is not there.
 function placeOf(hash, sorted) {
   const wanted = Number((hash ^ SIGN) >> (64n - HASH_BITS));
   let low = 0, high = sorted.length;
@@ -77,7 +77,7 @@ class Chains {
     return hashes;
   }
 
-  // The hash of a line, without its end, that is a heading, by its letters; null if it is none.
+  // The hash of a heading's letters, given a line without its end; null if the line is no heading.
   heading(line) {
     const letters = line.filter(token => this.is(token, "letter"));
     const closed = line.length && this.is(line.at(-1), "closing");
@@ -85,7 +85,7 @@ class Chains {
   }
 }
 
-// How often tokens followed contexts: those of the model, and those that were read.
+// How often tokens followed contexts: in the model's training text, and in what was read since.
 class Counts {
   constructor(tensors) {
     this.stored = tensors;

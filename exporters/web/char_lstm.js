@@ -1,4 +1,4 @@
-// A character LSTM that continues a text (models/plans/char_lstm.py), by itself or mixed with counted contexts.
+// A character LSTM that continues a text (models/plans/char_lstm.py), alone or mixed with counted contexts.
 
 const PAD = 0, UNKNOWN = 1, END = 2, LEAST = -16;
 const LONGEST_SUGGESTION = 24;
@@ -22,7 +22,7 @@ async function openModel(config, files) {
         token = drawn(logProbs, temperature, random);
         piece = config.texts[token];
         if (token == END || count + piece.length > length) return;
-        logProbs[token] = -Infinity;  // where another one must be drawn
+        logProbs[token] = -Infinity;  // in case another one must be drawn
       } while (copied(tensors.copies, config.powers, [...written, ...piece], [...piece].length));
       yield piece;
       reader.follow(token);
@@ -35,7 +35,7 @@ async function openModel(config, files) {
     predict: (input, settings) => answered(() => ({ prompt: input.prompt, text: [...continued(input, settings)].join("") })),
     stream: continued,
 
-    // The likeliest ways on from a text, up to the end of a word.
+    // The likeliest continuations of a text, up to the end of a word.
     suggest({ prompt }) {
       const [first, ...others] = encoded(config, prompt.slice(-config.longest_suggested)), reader = begin(first);
       reader.skim(others);
@@ -49,7 +49,7 @@ async function openModel(config, files) {
       return ways.sort((a, b) => b.likelihood - a.likelihood);
     },
 
-    // Log-probabilities of what may follow a text, by character, as proof of equality.
+    // Log-probabilities of the next character after a text, as proof of equality.
     ahead(text) {
       const [first, ...others] = encoded(config, text), reader = begin(first);
       reader.skim(others);
@@ -58,7 +58,7 @@ async function openModel(config, files) {
   };
 }
 
-// The word that begins with a token, character by character the likeliest one, and the likelihood of a character of it.
+// The word that begins with a token, continued greedily, and its likelihood per character, the geometric mean.
 function wordFrom(token, logProb, reader, texts) {
   let text = texts[token], length = 1;
   while (!/\s$/.test(text) && length < LONGEST_SUGGESTION) {
@@ -77,8 +77,8 @@ function encoded({ texts, ids, lower_case }, text) {
   return [...(lower_case ? text.toLowerCase() : text)].map(character => ids[character] ?? UNKNOWN);
 }
 
-// Whether one of the last `fresh` characters makes what is written a copy of stored documents, by sorted, mixed hashes of all
-// their pieces of as many characters as there are powers. A page without such documents has no hashes.
+// Whether one of the last `fresh` characters ends a piece copied from stored documents; `copies` are the sorted, mixed hashes
+// of all their pieces, of as many characters as there are powers. A page without such documents has no hashes.
 function copied(copies, powers, written, fresh) {
   if (!copies) return false;
   const codes = written.map(character => BigInt(character.codePointAt(0))), span = powers.length;
@@ -104,7 +104,7 @@ function logSoftmax(logits) {
   return Float64Array.from(logits, each => each - largest - Math.log(total));
 }
 
-// What the network has read of a text, and what it expects next.
+// The network's state after the text read so far, and its prediction of the next token.
 class Reader {
   constructor(tensors, config, first) {
     Object.assign(this, { tensors, config });
@@ -126,12 +126,12 @@ class Reader {
     this.network = null;
   }
 
-  // A reader that goes on from here by itself; counts stay shared, as following a token counts nothing.
+  // An independent reader that goes on from here; counts stay shared, as following a token counts nothing.
   copy() {
     return Object.assign(Object.create(Object.getPrototypeOf(this)), this, { state: this.state.map(each => ({ ...each })), line: [...this.line ?? []] });
   }
 
-  // The network's log-probabilities of the next token, which are made when they are asked for.
+  // The network's log-probabilities of the next token, computed on first use.
   expected() {
     return this.network ??= logSoftmax(linear(this.state.at(-1).h, this.tensors["output.weight"], this.tensors["output.bias"]));
   }
@@ -164,7 +164,7 @@ class MixtureReader extends Reader {
     for (let start = 0; start < tokens.length; start += this.config.mixture.at_once) this.count(tokens.slice(start, start + this.config.mixture.at_once));
   }
 
-  // Reads a piece, counting for each token its longest context, and shorter ones where it is new after the next longer.
+  // Reads a piece, counting each token after its longest context, and after a shorter one if it is new after the next longer.
   count(piece) {
     const whole = [...this.tail, ...piece], seen = new Set(), added = [];
     piece.forEach((token, i) => {
@@ -189,7 +189,7 @@ class MixtureReader extends Reader {
     this.tail = [...this.tail, token].slice(-this.config.mixture.reach);
   }
 
-  // Keeps the heading that the next token stands below, and the current line.
+  // Keeps the heading above the next token, and the current line.
   pass(token) {
     this.step(token);
     if (this.chains.is(token, "line_end")) {
@@ -198,7 +198,7 @@ class MixtureReader extends Reader {
     } else this.line.push(token);
   }
 
-  // Log-probabilities of the next token: of what each context changes in its chain, a product of powers.
+  // Log-probabilities of the next token: a product of powers of the network's probabilities and of each context's change.
   ahead() {
     const network = this.expected(), { mixture } = this.config;
     const keys = this.chains.keys([...this.tail, 0], this.tail.length, this.section);
@@ -208,7 +208,7 @@ class MixtureReader extends Reader {
     return logSoftmax(network.map((_, token) => weights.reduce((sum, weight, i) => sum + weight * features[i][token], 0)));
   }
 
-  // What a context makes of a distribution p that it is given: own + share p.
+  // How a context changes a distribution p: to own + share p.
   layer(key, [once, twice, more], size) {
     const { mixture } = this.config, own = new Float64Array(size), lowered = count => [0, once, twice][count] ?? more;
     this.counts.after(key, (token, count) => own[token] += count);
@@ -235,7 +235,7 @@ class MixtureReader extends Reader {
     return ratios;
   }
 
-  // A weight for each feature: looked up by the longest contexts that were seen, the entropy, and what each has seen.
+  // A weight for each feature, looked up by the longest contexts that were seen, the entropy, and the feature's state.
   weights(network, states) {
     const { chains, entropies, fine_entropies, lengths } = this.config.mixture, num = 1 + states.length;
     const entropy = -network.reduce((sum, each) => sum + Math.exp(each) * Math.max(each, LEAST), 0);

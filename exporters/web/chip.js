@@ -1,5 +1,5 @@
-// The firmware itself on an emulated RP2040, as proof that the page and the chip tell the same: the flash holds what
-// story.uf2 writes into it. One core of two is emulated, without which the firmware works, at half its speed.
+// The firmware itself on an emulated RP2040, as proof that the page and the chip tell the same story: the flash holds what
+// story.uf2 writes into it. Only one of the two cores is emulated; the firmware works with it alone, at half its speed.
 
 const FLASH_START = 0x10000000, STAGE2 = 0x20041f00, VECTORS = 0x10000100, SEND_EVENT = 0xbf40;
 const FIFO_STATUS = 0x50, READY = 2, FIFO_WRITE = 0x54, NANOSECONDS = 8;  // a cycle
@@ -54,7 +54,7 @@ class Chip {
 // A terminal at the chip's serial port, below the panel of stories.
 function chipPanel(place, backend, about, files) {
   const screen = element("pre", { tabindex: 0, role: "region", "aria-label": "serial port of the emulated chip" }), report = reporting();
-  const passed = element("p", { class: "note" });  // not told by screen readers, as it changes all the time
+  const passed = element("p", { class: "note" });  // not announced by screen readers, as it changes all the time
   const line = Object.assign(element("input", { type: "text", maxlength: 200, disabled: true }), { value: about.prompt });
   const send = element("button", { class: "main", disabled: true }, "Send"), boot = button("Boot the chip", start);
   const decoder = new TextDecoder();
@@ -85,13 +85,13 @@ function chipPanel(place, backend, about, files) {
       power(false);
       return report.fail(error.message);
     }
-    passed.textContent = `${(chip.cycles / 1e6).toFixed(0)} million cycles, of which the chip has 125 in a second`;
+    passed.textContent = `${(chip.cycles / 1e6).toFixed(0)} million cycles; the chip runs 125 million a second`;
     setTimeout(turn);
   }
 
   place.append(element("details", {}, element("summary", {}, "The firmware itself, on an emulated chip, slowly"),
-    element("p", { class: "note" }, "The emulator's flash holds what story.uf2 writes into that of a Raspberry Pi Pico. " +
-      "A line is a prompt; /temperature 0 makes it greedy, as /help tells."),
+    element("p", { class: "note" }, "The emulated flash holds what story.uf2 writes to that of a Raspberry Pi Pico. " +
+      "A line is a prompt, or a setting such as /temperature 0 (greedy); /help lists them."),
     boot, screen,
     element("form", { submit: event => { event.preventDefault(); chip.type(line.value); } },
       labelled("a line for the chip", line), send),

@@ -1,12 +1,12 @@
 // The flash of an emulated RP2040, and what reads it: the serial interface (SSI, data sheet 4.10) and channel 0 of the DMA with
-// its sniffer (2.5), as far as the firmware uses them. The chip of the flash is one of Winbond's, fresh from the factory.
+// its sniffer (2.5), as far as the firmware uses them. The flash chip is one of Winbond's, fresh from the factory.
 
 const QUAD_FRAMES = 0x5f0300, SERIAL_FRAMES = 0x1f0300, COMMAND_FRAMES = 0x70000;
 const EXPECTING_COMMAND = 0x2221, CONTINUOUS = 0xa0002022, SERIAL_READ = 0x03000218, MODE = 0xa0;
 const DMA_ENABLED = 1, DMA_BUSY = 1 << 24, SNIFFED = 1 << 23, SWAPPED = 1 << 22, ONWARD = 1 << 5;
 
 class FlashInterface {
-  // `store(address, word)` writes SRAM, `now()` is the time in cycles; without `quad`, the chip knows one line only.
+  // `store(address, word)` writes SRAM, `now()` is the time in cycles; without `quad`, the chip has one data line only.
   constructor(flash, store, now, { quad = true, id = [0xe6, 0x61, 0x38, 0x21, 0xab, 0xcd, 0x12, 0x34] } = {}) {
     Object.assign(this, { flash, store, now, quad, id });
     this.status = [0, 0];  // of the flash chip; bit 1 of the second is QE
@@ -42,8 +42,8 @@ class FlashInterface {
     return registers[0x00] == QUAD_FRAMES && registers[0xf4] == CONTINUOUS && this.continuous;
   }
 
-  // Cycles that a line of the cache costs, of two words of 32 bits: on one line 8 bits of command and 24 of address, on four 32
-  // of address and mode and 4 cycles.
+  // Cycles to fill a cache line of two 32-bit words: on one data line after 8 bits of command and 24 of address, on four after
+  // 32 bits of address and mode and 4 dummy cycles.
   lineCycles() {
     const clocks = this.registers[0x00] == QUAD_FRAMES ? 8 + 4 + 8 : 64;
     return 2 * (clocks * this.registers[0x14] + 16);
@@ -79,7 +79,7 @@ class FlashInterface {
     return this.quad && (this.status[1] & 2) != 0;
   }
 
-  // What the chip says while it takes the newest byte.
+  // The chip's reply while it takes the newest byte.
   answer() {
     const { sent } = this, place = sent.length - 1;
     if (sent[0] == 0x05 && place) return this.status[0];
@@ -109,7 +109,7 @@ class FlashInterface {
     if (!(this.registers[0x4c] & 1) || !(dma[0x0c] & DMA_ENABLED) || dma[0x08] != words) throw new Error("no DMA waits for the flash");
     if (this.pending) throw new Error("a transfer from flash begins during another one");
     this.pending = { start, words, end: this.now() + this.registers[0x14] * (8 + 4 + 8 * words) };
-    if (dma[0x0c] & ONWARD) for (let i = 0; i < words; i++) this.store(dma[0x04] + 4 * i, 0xffffffff);  // until it has come
+    if (dma[0x0c] & ONWARD) for (let i = 0; i < words; i++) this.store(dma[0x04] + 4 * i, 0xffffffff);  // until the data have come
   }
 
   complete() {
@@ -135,7 +135,7 @@ class FlashInterface {
   }
 }
 
-// The CRC-32 after more bytes, from and to its inner state.
+// The inner state of a CRC-32 after more bytes.
 function sniffed(bytes, start, count, state) {
   sniffed.table ??= Uint32Array.from({ length: 256 }, (_, byte) => {
     for (let bit = 0; bit < 8; bit++) byte = byte & 1 ? (byte >>> 1) ^ 0xedb88320 : byte >>> 1;

@@ -43,7 +43,7 @@ function transposed(plane, width, height) {
   return Uint8Array.from({ length: plane.length }, (_, i) => plane[(i % height) * width + Math.floor(i / height)]);
 }
 
-// The columns from `left` on, `span` of them, as `size` columns: Lanczos' filter in fixed point.
+// Resamples the columns from `left` to `left + span` to `size` columns, by Lanczos' filter in fixed point.
 function resampled(plane, width, height, left, span, size) {
   if (span == size && width == size) return plane;
   const scale = span / size, stretch = Math.max(scale, 1), out = new Uint8Array(size * height);

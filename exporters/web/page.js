@@ -2,7 +2,7 @@
 
 const TOLERANCE_OF_NUMBERS = 1e-4;
 
-// {name: bytes} of files that are compressed and written in base64.
+// {name: bytes} of files that are gzipped and in base64.
 async function unpacked(files) {
   const names = Object.keys(files), contents = await Promise.all(names.map(async name => {
     const binary = atob(files[name]), bytes = new Uint8Array(binary.length);
@@ -12,8 +12,8 @@ async function unpacked(files) {
   return Object.fromEntries(names.map((name, i) => [name, new Uint8Array(contents[i])]));
 }
 
-// The largest difference between numbers of two answers, in units of those above 1; Infinity where whole numbers, texts or
-// what else is expected differ.
+// The largest difference between numbers of two answers, relative for those above 1; Infinity where integers, texts or
+// anything else expected differ.
 function difference(expected, found) {
   const same = expected === found ? 0 : Infinity;
   if (typeof expected == "number" && typeof found == "number")
@@ -38,8 +38,8 @@ async function main() {
   const opened = performance.now(), largest = await proof(backend, expected), done = performance.now();
   Object.assign(said.dataset, { difference: largest, seconds: done / 1000 });  // since the page was asked for
   said.textContent = largest <= TOLERANCE_OF_NUMBERS
-    ? `Opened in ${Math.round(opened - began)} ms. Its answers to ${expected.length} questions are PyTorch's` + (largest ? `, up to ${largest.toExponential(1)}.` : ", exactly.")
-    : "This browser computes something else than PyTorch did: do not rely on what you see, and try another browser.";
+    ? `Opened in ${Math.round(opened - began)} ms. Its answers to ${expected.length} questions match PyTorch's` + (largest ? ` within ${largest.toExponential(1)}.` : " exactly.")
+    : "This browser's answers differ from PyTorch's: do not rely on what you see, and try another browser.";
 }
 
 // After the page has been drawn.

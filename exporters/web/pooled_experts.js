@@ -1,4 +1,4 @@
-// Three experts on a window of market features, pooled (models/market/pooled_experts.py), from candles on.
+// Three experts on a window of market features, pooled (models/market/pooled_experts.py), starting from candles.
 
 const CLASSES = ["SHORT", "NO_TRADE", "LONG"], COLUMNS = ["time", "open", "high", "low", "close", "volume"];
 
@@ -67,7 +67,7 @@ function checkedCandles(config, { coin = config.coins.length == 1 ? config.coins
   return { coin, candles };
 }
 
-// Features (N, F) of the candles that have a whole warm-up before them, in units of their deviation.
+// Standardised features (N, F) of the candles that have a whole warm-up before them.
 function scaledRows({ coins, features, scalers, memory }, coin, candles) {
   const columns = candleFeatures(candles), { mean, std } = scalers[coins[placeOf({ coins }, coin)]];
   return Float32Array.from({ length: (candles.time.length - memory + 1) * features.length }, (_, i) => {

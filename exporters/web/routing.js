@@ -58,7 +58,7 @@ function solve(tensors, config, instance, settings) {
   return finished(instance, best.routes);
 }
 
-// Coordinates as the policy was trained on them; those that lie in the unit square already are not moved.
+// Coordinates scaled to the unit square, as in training; those that all lie in it already are not changed.
 function inUnitSquare(locs) {
   const bounds = most => [0, 1].map(axis => most(...locs.map(each => each[axis])));
   const low = bounds(Math.min), high = bounds(Math.max), extent = Math.max(high[0] - low[0], high[1] - low[1]) || 1;
@@ -121,7 +121,7 @@ function prepare(tensors, { width }, nodes, places) {
   };
 }
 
-// Routes of one tour: always on to the likeliest node, at first to `first` if it is given.
+// The routes of one greedy tour, with `first` as its first customer if given.
 function build(tensors, config, cache, { demand, capacity }, first) {
   const waiting = demand.map((_, node) => node > 0), routes = [[]];
   let node = 0, load = capacity, left = demand.length - 1;
@@ -161,7 +161,7 @@ function likeliest(tensors, { width, heads }, { parts, graph, distance }, here, 
   for (const node of nodes) {
     let score = 0;
     for (let c = 0; c < width; c++) score += parts[at(node, 3) + c] * glimpse[c];
-    // In single precision, in which large logits are equal and the first node is taken.
+    // In single precision: large logits tie there, and the first node is taken.
     const logit = Math.fround(Math.tanh(score / Math.sqrt(width) - tensors["decoder.distance"].data[0] * distance[here][node]));
     if (logit > most) [best, most] = [node, logit];
   }

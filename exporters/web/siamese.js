@@ -52,7 +52,7 @@ async function openModel(config, files) {
   };
 }
 
-// What answers for one attribute, from its head, references and scale.
+// Answers and scores for one attribute, by its head, references and scale.
 function view(config, tensors) {
   const count = config.references.length, known = config.references.map(units => units * config.unit);
   const rows = ({ data }) => known.map((_, i) => data.subarray(i * data.length / count, (i + 1) * data.length / count));
@@ -66,7 +66,7 @@ function view(config, tensors) {
   return { attribute: config.attribute, scores: count || config.standard, answer, noted, scored };
 }
 
-// A function that returns a note on pixels (C, S, S) far from the mean levels of all references, as models/images/comparator/familiarity.py.
+// Returns a function that gives a note on pixels (C, S, S) far from the mean levels of all references, as models/images/comparator/familiarity.py.
 function familiarity({ channels, size, cells, note, farthest }, known) {
   const borders = Array.from({ length: cells }, (_, i) => [Math.floor(i * size / cells), Math.ceil((i + 1) * size / cells)]);
   const levels = pixels => Array.from({ length: channels }, (_, channel) => borders.flatMap(([top, bottom]) => borders.map(([left, right]) => {
@@ -152,11 +152,11 @@ function answers(tensors, one, other) {
   const dot = (x, { data }) => x.reduce((sum, value, i) => sum + value * data[i], 0);
   const similar = dot(forwards.map((value, i) => value + backwards[i]), tensors.similar) + tensors.similar_bias.data[0];
   const [, gain, more] = tensors.share?.data ?? [0, 0, 0];  // older models have none
-  // In the other order the same sums answer the other way round, so both orders agree.
+  // The other order swaps the first two sums, so both orders agree.
   return [...softmax([(1 + gain) * dot(forwards, tensors.higher), (1 + gain) * dot(backwards, tensors.higher), (1 + gain) * similar + more])];
 }
 
-// The most likely score of an image and its information from comparisons with the references that say most about it.
+// The most likely score of an image and its Fisher information, from comparisons with the most informative references.
 function placed({ fitted: [discrimination, tie], theta, unit, budget }, known, answer) {
   const moments = difference => {
     const [first, second] = softmax([discrimination / 2 * difference, -discrimination / 2 * difference, tie]);
@@ -181,7 +181,7 @@ function placed({ fitted: [discrimination, tie], theta, unit, budget }, known, a
   return found;
 }
 
-// Mean and standard error of the posterior, whose prior is a mixture of as many normal distributions as quantiles.
+// Mean and standard error of the posterior, whose prior is a mixture of one normal distribution per quantile.
 function tempered({ fitted: [, , offset, slope, floor, dispersion, factor], prior }, { score, information }) {
   const noise = floor + dispersion / information, last = prior.length - 1, gap = i => prior[i + 1] - prior[i];
   const parts = prior.map((value, i) => {

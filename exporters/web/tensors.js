@@ -1,4 +1,4 @@
-// Tensors as flat arrays, a row after the other, and what all kernels do with them. Sums are made in double precision.
+// Tensors as flat, row-major arrays, and the operations that all kernels share. Sums are in double precision.
 
 // {name: {data, shape}} of the bytes of a safetensors file.
 function readTensors(bytes) {
@@ -18,7 +18,7 @@ function linear(x, weight, bias) {
     for (let out = 0; out < outputs; out++) {
       let sum = bias ? bias.data[out] : 0, a = row * columns, b = out * columns, second = 0, third = 0, fourth = 0;
       const end = a + columns;
-      for (; a + 3 < end; a += 4, b += 4) {  // four sums, as none waits for another
+      for (; a + 3 < end; a += 4, b += 4) {  // four sums, so that none waits for another
         sum += x[a] * w[b];
         second += x[a + 1] * w[b + 1];
         third += x[a + 2] * w[b + 2];
@@ -42,7 +42,7 @@ function layerNorm(x, weight, bias) {
   return y;
 }
 
-// Probabilities of logits, of which -Infinity is that of probability 0.
+// Probabilities of logits; -Infinity has probability 0.
 function softmax(logits) {
   const largest = logits.reduce((a, b) => Math.max(a, b), -Infinity);
   const weights = Float64Array.from(logits, each => Math.exp(each - largest));
@@ -66,7 +66,7 @@ function randomNumbers(seed) {
   };
 }
 
-// The answer to an input that cannot be used is its error; anything else that goes wrong is the page's own.
+// An unusable input is answered with its error; any other error is a fault of the page.
 class Unusable extends Error {}
 
 function answered(compute) {

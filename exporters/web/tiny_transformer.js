@@ -22,7 +22,7 @@ async function openModel(config, files) {
   const refusal = runtime.open(model, files["model.bin"].length, vocabulary, files["vocabulary.bin"].length, arena, size);
   if (refusal) throw new Error(new TextDecoder().decode(bytes().subarray(refusal, bytes().indexOf(0, refusal))));
   const text = reserve(3 * config.longest_prompt), newDecoder = () => new TextDecoder("utf-8", { ignoreBOM: true });
-  let newest = 0;  // number of the story that the runtime is at; it holds one at a time
+  let newest = 0;  // number of the story in the runtime, which holds one at a time
 
   function begin({ prompt }, { seed, temperature }) {
     const encoded = new TextEncoder().encode(config.lower_case ? prompt.toLowerCase() : prompt);

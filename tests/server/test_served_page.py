@@ -112,7 +112,7 @@ def test_a_form_is_filled_with_clauses_and_says_where_nothing_fits(found):
 
 def test_a_word_document_is_read_filled_and_downloaded(found):
     played = found["bep"]["played"]
-    assert played["read"] == ["template.docx: 1 fields read; it will be filled with the others", "All works."]
+    assert played["read"] == ["template.docx: 1 fields read; the download fills in the others", "All works."]
     document = docx.Document(streams.BytesIO(base64.b64decode(played["filled"])))
     assert [(each.text, each.style.name) for each in document.paragraphs] == [
         ("4.2 Clash Detection", "Heading 1"),

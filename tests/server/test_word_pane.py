@@ -57,7 +57,7 @@ def test_clauses_are_written_where_the_cursor_stands_over_https(tmp_path, certif
     io.save(with_clause(MODELS["bep"]()), tmp_path / "small")
     with serving([f"bep={tmp_path / 'small'}", "--certificate", *certificate], tmp_path) as port:
         found = driven("word.mjs", tmp_path, "word", f"https://127.0.0.1:{port}/")
-    assert found["said"] == "Clash detection: take one with a click"
+    assert found["said"] == "Clash detection: click one to insert it"
     assert found["source"] == "plan.md, line 3: Clash detection"
     assert found["written"] == ["Plan", "Clash detection", "The cat checks the model with care."]
     assert found["silent"] == "Catering: nothing of yours fits"

@@ -1,5 +1,5 @@
 /* tt_scores_1, _2 and tt_gather_1, _2 of kernels.h, for heads of width 1 and 2 on a Cortex-M0+. The ring is walked in
- * two straight runs, in each positions go one at a time until a multiple of four is left. The scores are not
+ * two straight runs; in each, positions go one at a time until a multiple of four is left. The scores are not
  * overwritten, which is allowed. */
     .syntax unified
     .cpu cortex-m0plus
@@ -45,7 +45,7 @@
     cmp \sum, r9
     blt 11f
 12:
-    .subsection 1                       /* rare; out of the way, the others do not take a branch */
+    .subsection 1                       /* rare, and out of line so that the usual case takes no branch */
 11: mov r9, \sum
     b 12b
     .previous
@@ -194,7 +194,7 @@
 .endm
 
 .macro function name, body, width
-    .section .time_critical.\name, "ax" /* of its own, so that what is out of the way stays in reach */
+    .section .time_critical.\name, "ax" /* of its own, so that branches reach what is out of line */
     .global \name
     .type \name, %function
     .thumb_func

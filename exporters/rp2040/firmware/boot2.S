@@ -1,6 +1,6 @@
 /* Second stage of the boot: the ROM copies these 256 bytes to 0x20041f00, checks the CRC in the last word and jumps
  * here with LR = 0. Makes the flash readable with the one command that every flash chip has, 03h, then goes through the
- * vector table at 0x10000100. Independent of its place, and no stack. */
+ * vector table at 0x10000100. Position-independent, without a stack. */
     .syntax unified
     .cpu cortex-m0plus
     .thumb

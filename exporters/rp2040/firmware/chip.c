@@ -28,7 +28,7 @@
 #define NVIC_ISER 0xe000e100u
 
 #define LED (1u << 25)
-/* The boot ROM also restarts the chip by the watchdog after it has taken a file, but leaves 0. As pico-sdk has it. */
+/* Marks a restart by our watchdog: the boot ROM uses it too, after it has taken a file, but leaves 0. As in pico-sdk. */
 #define OURS 0x6ab73121u
 /* Some makers' crystals need 64 times the reference board's 1 ms, which is 47 x 256 periods of 12 MHz. */
 #define CRYSTAL_DELAY (47u * 64u)
@@ -73,7 +73,7 @@ static void start_pll(uint32_t pll, uint32_t feedback, uint32_t divider1, uint32
 
 static void start_clocks(void) {
 #if CLOCK_MHZ > 133 && !defined(RP2350)
-    REGISTER(VREG) = 0xcu << 4 | 1; /* 1.15 V, which settle while the crystal does */
+    REGISTER(VREG) = 0xcu << 4 | 1; /* 1.15 V, which settles while the crystal does */
 #endif
     REGISTER(CLK_SYS_RESUS_CTRL) = 0;
     REGISTER(XOSC_STARTUP) = CRYSTAL_DELAY;
@@ -81,7 +81,7 @@ static void start_clocks(void) {
     SET(XOSC_CTRL) = 0xfab000;
     wait_for(XOSC_STATUS, 1u << 31);
 
-    /* Away from the PLLs, first the clock's own switch, which is free of glitches. */
+    /* Switches away from the PLLs, first by the system clock's own switch, which is free of glitches. */
     CLEAR(CLK_SYS_CTRL) = 1;
     wait_for(CLK_SYS_SELECTED, 1u << 0);
     CLEAR(CLK_REF_CTRL) = 3;
@@ -128,7 +128,7 @@ void chip_start(void) {
     REGISTER(SIO_GPIO_OUT_SET) = LED;
 
 #ifdef RP2350
-    /* A pin is isolated until it is told otherwise: input on, 4 mA; the receiver is pulled up. */
+    /* Pins start isolated. Now: input on, 4 mA; the receiver is pulled up. */
     REGISTER(PADS_BANK0 + 4) = 1u << 6 | 1u << 4 | 1u << 1;
     REGISTER(PADS_BANK0 + 4 + 4 * 1) = 1u << 6 | 1u << 4 | 1u << 3 | 1u << 1;
     REGISTER(PADS_BANK0 + 4 + 4 * 25) = 1u << 6 | 1u << 4 | 1u << 1;
@@ -185,7 +185,7 @@ void boot_drive(void) {
     __asm__("" : "+r"(table)); /* a compiler holds so low an address for a mistake */
     const volatile uint16_t *rom = (const volatile uint16_t *)table;
     lookup_function *lookup = (lookup_function *)(uintptr_t)rom[1];
-    lookup('R' | 'B' << 8, 4)(0x102, 10, 0x20, 25); /* to the drive, for good; a pin is given */
+    lookup('R' | 'B' << 8, 4)(0x102, 10, 0x20, 25); /* to the drive, without return; a pin is given */
     halt();
 }
 #else
@@ -210,7 +210,7 @@ void led_toggle(void) {
     REGISTER(SIO_GPIO_OUT_XOR) = LED;
 }
 
-/* The ring oscillator runs on beside the crystal; its bits are not even, and many make one number. */
+/* The ring oscillator runs on beside the crystal; its bits are biased, so many are hashed into one number. */
 uint32_t random_number(void) {
     uint32_t number = 0x811c9dc5;
     for (uint32_t i = 0; i < 1024; i++)

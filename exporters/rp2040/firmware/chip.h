@@ -11,12 +11,12 @@
 #endif
 
 #define REGISTER(address) (*(volatile uint32_t *)(address))
-#define SET_BITS 0x2000u /* what is written at this distance sets bits, */
-#define CLEAR_BITS 0x3000u /* or clears them, at once */
+#define SET_BITS 0x2000u /* offset of a register's alias that sets bits atomically, */
+#define CLEAR_BITS 0x3000u /* and of the one that clears them */
 #define SET(address) REGISTER((address) + SET_BITS)
 #define CLEAR(address) REGISTER((address) + CLEAR_BITS)
 
-/* For code that tests run without a chip, with registers of their own. */
+/* Tests run some of the code without a chip, on registers of their own. */
 #ifdef TT_FIRMWARE
 static inline uint32_t read_register(uint32_t address) {
     return REGISTER(address);
@@ -58,7 +58,7 @@ static inline void interrupts_on(void) {
 }
 #endif
 
-/* Another one after each power cycle. */
+/* Differs after each power cycle. */
 uint32_t random_number(void);
 
 /* Restarts the chip unless it is fed again within a second. */
@@ -68,7 +68,7 @@ void watchdog_feed(void);
 /* Whether the chip was restarted because nothing had fed the watchdog for a second. */
 int watchdog_barked(void);
 
-/* To the boot ROM's drive, as with BOOTSEL held. */
+/* Restarts into the boot ROM's drive, as with BOOTSEL held. */
 __attribute__((noreturn)) void boot_drive(void);
 
 /* a / b, rounded down. */

@@ -16,12 +16,12 @@ uint32_t tt_seed(uint32_t seed) {
     return state ? state : 1;
 }
 
-/* A share of a vocabulary is cut at `place`, from where on equal logits count as worse. */
+/* Where a share of the vocabulary is cut: from `place` on, equal logits count as worse. */
 static inline uint32_t clamp(uint32_t place, uint32_t from, uint32_t to) {
     return place < from ? from : place > to ? to : place;
 }
 
-/* The sum of the weights, which go to t->candidates. */
+/* Writes the weights to t->candidates and returns their sum. */
 static int32_t share_chances(const struct tt_work *w, uint32_t from, uint32_t to) {
     const struct tt *t = w->t;
     const struct tt_field *f = w->field;
@@ -36,7 +36,7 @@ static int32_t share_chances(const struct tt_work *w, uint32_t from, uint32_t to
     return total;
 }
 
-/* How many logits are better than that of w->field. */
+/* How many logits are better than the one at w->field->place. */
 TT_HOT static int32_t share_better(const struct tt_work *w, uint32_t from, uint32_t to) {
     const struct tt_field *f = w->field;
     int32_t logit = w->t->sums[f->place];
@@ -50,8 +50,8 @@ TT_HOT static int32_t share_better(const struct tt_work *w, uint32_t from, uint3
     return (int32_t)(to - from - worse);
 }
 
-/* Whether fewer than top_k logits are better than that of `token`. As no weight grows with the distance, that is certain
- * where top_k tokens of its weight have all of it. */
+/* Whether fewer than top_k logits are better than that of `token`. Better ones weigh no less, so that is certain if top_k
+ * times its weight reaches the total. */
 static int is_among(struct tt_work *w, uint32_t top_k, uint32_t token, uint32_t total) {
     struct tt *t = w->t;
     if (top_k == 0 || token == t->best || t->candidates[token] * top_k >= total)
@@ -61,8 +61,8 @@ static int is_among(struct tt_work *w, uint32_t top_k, uint32_t token, uint32_t 
     return (uint32_t)(w->first + w->second) < top_k;
 }
 
-/* Draws from all tokens; where one comes that is none of the top_k, again from those that are better than it, until one
- * of the top_k comes. Their chances are as if they alone were drawn from, and nothing is sorted. */
+/* Draws from all tokens; rejects one outside the top_k and draws again, from the tokens better than it only, until one of
+ * the top_k comes. Their probabilities are the same as if only the top_k were drawn from, and nothing is sorted. */
 uint32_t tt_sample(struct tt *t, uint32_t temperature, uint32_t top_k, uint32_t *state) {
     struct tt_field f;
     struct tt_work w;

@@ -10,7 +10,7 @@
 #define PATIENCE (1u << 16) /* polls for a host that does not read, tens of ms */
 
 static uint8_t kept[KEPT];
-static volatile uint32_t first, end; /* places, counted up for ever */
+static volatile uint32_t first, end; /* positions, modulo KEPT when used */
 static volatile int interrupted;
 static int host_reads = 1;
 
@@ -29,7 +29,7 @@ TT_HOT static void drain_uart(void) {
         keep((uint8_t)byte);
 }
 
-/* Bytes arrive in bursts of 32 in 3 ms, a token takes longer. */
+/* Up to 32 bytes arrive within 3 ms; a token takes longer. */
 void uart_interrupt(void);
 TT_HOT void uart_interrupt(void) {
     drain_uart();

@@ -1,4 +1,4 @@
-/* What a person types and sees: over the UART and over USB, both at once. */
+/* The user's terminal: over the UART and over USB, both at once. */
 #ifndef CONSOLE_H
 #define CONSOLE_H
 
@@ -7,7 +7,7 @@
 
 #define CONSOLE_INTERRUPT 3 /* Ctrl-C */
 
-/* Takes what has arrived; to be called often. What is typed ahead is kept, 512 bytes of it. */
+/* Collects input, keeping up to 512 bytes typed ahead, and feeds the watchdog; to be called often. */
 void console_poll(void);
 
 /* The next byte, or -1 if there is none. */
@@ -16,7 +16,7 @@ int console_get(void);
 /* True once for each Ctrl-C, which also drops what was typed before it. */
 int console_interrupted(void);
 
-/* Waits for room on the UART, and a while for a host on USB that reads. */
+/* Waits for room on the UART, and for a limited time for a USB host to read. */
 void console_put(uint8_t byte);
 
 /* As text, with CR before LF. */

@@ -1,7 +1,7 @@
 /* See cores.h; data sheet chapters 2.3.1 (SIO) and 2.8.2 (launching code on processor core 1).
  *
  * The two FIFOs between the cores carry the address of the work one way and its result the other, so nobody polls
- * shared memory. SRAM has no caches and an M0+ makes its accesses in order; the barriers say what is relied on. */
+ * shared memory. SRAM has no caches and an M0+ makes its accesses in order; the barriers mark where this matters. */
 #include "cores.h"
 
 #include "chip.h"
@@ -44,7 +44,7 @@ TT_HOT static uint32_t receive(void) {
     return word;
 }
 
-/* What the second core does. It sleeps while the FIFO is empty; SEV wakes it. */
+/* The second core's loop. It sleeps while the FIFO is empty; SEV wakes it. */
 TT_HOT __attribute__((noreturn)) static void serve(void) {
     for (;;) {
         while (!(REGISTER(FIFO_ST) & VALID))
@@ -88,7 +88,7 @@ static int launch(void) {
 }
 
 void cores_start(void) {
-    /* Into its boot ROM, wherever a debugger or an earlier program left it; the ROM then says 0. */
+    /* Resets core 1 into its boot ROM, wherever a debugger or an earlier program left it; the ROM then sends 0. */
     SET(PSM_FRCE_OFF) = PSM_PROC1;
     for (uint32_t polls = BOOT_PATIENCE; polls && !(REGISTER(PSM_FRCE_OFF) & PSM_PROC1); polls--)
         ;

@@ -1,4 +1,4 @@
-/* See flash.h. While a copy runs, nothing can be read from flash: all that runs then lies in SRAM, interrupts included. */
+/* See flash.h. While a copy runs, flash cannot be read: all code that runs then, interrupts included, lies in SRAM. */
 #include "flash.h"
 
 #include "chip.h"
@@ -25,8 +25,8 @@
 #define SNIFF_CTRL 0x50000434u
 #define SNIFF_DATA 0x50000438u
 #define DMA_BUSY (1u << 24)
-/* On, with priority, words, paced by the SSI's receiver, chained to itself, that is to nothing. Bytes swapped: the first
- * one of the flash is the highest of a frame. */
+/* Enabled, high priority, words, paced by the SSI's receiver, chained to itself, that is to nothing. Bytes swapped: the
+ * first one of the flash is the highest of a frame. */
 #define TAKE (1u << 22 | 39u << 15 | 2u << 2 | 1u << 1 | 1u << 0)
 #define ONWARD (1u << 5)
 #define SNIFFED (1u << 23)
@@ -62,7 +62,7 @@ TT_HOT TT_APART static void transfer(uint32_t to, uint32_t from, uint32_t words,
     REGISTER(WRITE_ADDR) = to;
     REGISTER(TRANS_COUNT) = words;
     REGISTER(CTRL_TRIG) = TAKE | control;
-    REGISTER(DR0) = from << 8 | 0xa0; /* 24 bits of address; the next one comes without a command too */
+    REGISTER(DR0) = from << 8 | 0xa0; /* 24 bits of address; the next read has no command either */
 }
 
 TT_HOT void tt_fetch(void *to, const uint8_t *from, uint32_t size) {
@@ -117,8 +117,8 @@ STARTUP static void configure(uint32_t baud, uint32_t control, uint32_t spi) {
     REGISTER(SSIENR) = 1;
 }
 
-/* Sends bytes, and puts what comes back in their place. They fit the FIFO, which is filled faster than it empties: the
- * chip stays selected. */
+/* Sends bytes and overwrites them with the reply. They fit the FIFO, which is filled faster than it empties: the chip
+ * stays selected. */
 STARTUP static void exchange(uint8_t *bytes, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         REGISTER(DR0) = bytes[i];
@@ -137,7 +137,7 @@ STARTUP static uint8_t status(uint8_t command) {
     return bytes[1];
 }
 
-/* The unique id, and the bit that gives the chip four lines, QE, which it keeps for ever. Returns 0 without that bit. */
+/* Reads the unique id, and sets the chip's non-volatile bit QE, which enables four lines. Returns 0 if it stays unset. */
 STARTUP static int prepare_chip(void) {
     volatile uint8_t bytes[16];
     for (uint32_t i = 0; i < 16; i++)
@@ -160,7 +160,7 @@ STARTUP static int prepare_chip(void) {
     return status(0x35) & 2;
 }
 
-/* Whether words read now are those that serial reads gave. */
+/* Whether words read now equal those of serial reads. */
 STARTUP static int matches(const volatile uint32_t *found, const uint32_t *expected) {
     for (uint32_t i = 0; i < PROBE; i++)
         if (found[i] != expected[i])
@@ -174,7 +174,7 @@ STARTUP __attribute__((noinline)) static int start_quad(const uint32_t *expected
         CLEAR(PADS_QSPI + line) = 1u << 1; /* no Schmitt trigger, which delays */
     REGISTER(SSIENR) = 0;
     REGISTER(RX_SAMPLE_DLY) = 1;
-    /* Words, quad; a read by EBh: address and the mode A0h, which leaves out the next one's command, and 4 cycles to wait. */
+    /* Words, quad; a read by EBh: address and the mode A0h, by which the next read has no command, and 4 dummy cycles. */
     configure(2, 0x005f0300, 0x00002221);
     REGISTER(DR0) = 0xeb;
     REGISTER(DR0) = 0xa0;
@@ -212,7 +212,7 @@ STARTUP void flash_start(void) {
     }
     if (mode == FLASH_SERIAL)
         configure(4, control, spi);
-    /* A sum that is not the one computed here would refuse a good model. */
+    /* A sniffer with another sum than the one computed here would refuse a good model. */
     if (mode == FLASH_STREAM && sniffed(FLASH, PROBE) != ~tt_crc32_of(0xffffffff, (const uint8_t *)expected, sizeof expected))
         mode = FLASH_QUAD;
 }

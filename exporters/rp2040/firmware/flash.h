@@ -8,11 +8,11 @@
 enum flash_mode {
     FLASH_SERIAL, /* the one command that every flash chip has, as the second stage of the boot set it up */
     FLASH_QUAD,   /* EBh on four lines, without a command from the second read on */
-    FLASH_STREAM, /* and many words after one address, taken by DMA, whose sniffer computes the CRC */
+    FLASH_STREAM, /* the same, with many words per address, taken by DMA, whose sniffer computes the CRC */
 };
 
-/* Sets up the fastest mode that reads what the slowest one reads; reads the chip's unique id first. To be called once,
- * before the arena is in use, where this function lies. */
+/* Reads the chip's unique id, then sets up the fastest mode that reads the same as the slowest one. To be called once,
+ * before the arena is in use: this function lies there. */
 void flash_start(void);
 
 enum flash_mode flash_mode(void);

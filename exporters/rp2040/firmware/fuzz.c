@@ -1,7 +1,6 @@
-/* A libFuzzer target. An input is 4 bytes of the model's length, 1 byte of repairs, the model, the vocabulary. With bit
- * 0 of the repairs the size and CRC fields are made right, so that inputs pass those checks; with bit 1 the
- * vocabulary is made the one that belongs to the model; with bit 2 matrices stay in the file. Models that open are also
- * run. */
+/* A libFuzzer target. An input is 4 bytes of the model's length, 1 byte of repairs, the model, the vocabulary. Bit 0 of
+ * the repairs corrects the size and CRC fields, so that inputs pass those checks; bit 1 makes the vocabulary the one
+ * that belongs to the model; bit 2 leaves the matrices in the file. Models that open are also run. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* A libFuzzer target for usb.c: the input says what a host does, and this file plays the controller. It stops where the
+/* A libFuzzer target for usb.c: the input says what a host does, and this file plays the controller. It aborts where the
  * driver leaves its buffers or breaks a rule of the controller. */
 #include <stdlib.h>
 #include <string.h>
@@ -95,7 +95,7 @@ static void request(const char *setup) {
     usb_poll();
 }
 
-/* Whatever came before: after a reset the device can be set up, sends what it is given and takes what it is sent. */
+/* Whatever came before, after a reset the device can be set up, sends and receives. */
 static void check_life(void) {
     now += 2000;
     frame = now;

@@ -2,9 +2,9 @@
  *
  *     host MODEL VOCABULARY [--tokens N] [--temperature T256] [--top-k K] [--seed S] [--ids] [--logits] [--check] [--stream]
  *
- * Each line of standard input is a prompt, in which \n \t \r \\ and \xHH stand for such bytes. Each gives one line of
- * output: the generated text, escaped in the same way; with --ids the generated tokens; with --logits the logits after
- * the prompt. With --stream the matrices stay in the file.
+ * Each line of standard input is a prompt, with the escapes \n \t \r \\ and \xHH. Each gives one line of output: the
+ * generated text, escaped in the same way; with --ids the generated tokens; with --logits the logits after the prompt.
+ * With --stream the matrices stay in the file.
  * Exits with 2 and the reason if a file is refused; with --check it only checks the files. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>

@@ -76,7 +76,7 @@ TT_HOT static void embed(struct tt *t, uint32_t token) {
         t->x[i] = scale(weights[2 * i] - 128, multiplier, t->post_embedding);
 }
 
-/* Adds to t->x what the memory holds about the contexts that end with the newest token. */
+/* Adds to t->x the memory's rows of the contexts that end with the newest token. */
 TT_APART static void remember(struct tt *t) {
     /* Not constant, so that it lies in SRAM. */
     static uint32_t factor[1 + TT_MOST_TABLES] = {0x9e3779b1, 0x85ebca6b, 0xc2b2ae35, 0x27d4eb2f, 0x165667b1};
@@ -113,7 +113,7 @@ TT_HOT TT_APART static void keep(uint8_t *cache, const int32_t *values, uint32_t
 
 /* ---- Shares of a step: what one core or two do ---- */
 
-/* Sums of the rows, as queries, keys and values, in t->sums. */
+/* Rows of queries, keys and values, rescaled, into t->sums. */
 TT_HOT static int32_t share_qkv(const struct tt_work *w, uint32_t from, uint32_t to) {
     const struct tt_matrix *matrix = w->matrix;
     uint32_t width = w->t->width;
@@ -183,8 +183,7 @@ TT_HOT static int32_t share_heads(const struct tt_work *w, uint32_t from, uint32
     return total;
 }
 
-/* Rows of a matrix times w->x into t->query. They are added to the residual stream later, so that a share can be done
- * anew. */
+/* Rows of a matrix times w->x into t->query. They are added to the residual stream later, so that a share can be redone. */
 TT_HOT static int32_t share_sums(const struct tt_work *w, uint32_t from, uint32_t to) {
     const struct tt_matrix *matrix = w->matrix;
     tt_matvec(w->t->query + from, w->weights + (from - w->start) * w->columns, matrix->bias + from, w->x, to - from,
@@ -245,7 +244,7 @@ TT_HOT TT_APART static void fetch_ahead(struct tt *t) {
     s->part++;
 }
 
-/* Fetches biases and multipliers, then begins with the matrices: a layer's four from part 0 on, or the embedding as 4. */
+/* Fetches biases and multipliers, then begins with the matrices: a layer's four, parts 0 to 3, or the embedding, part 4. */
 TT_HOT TT_APART static void begin_stream(struct tt *t, const struct tt_matrix *first, uint32_t part) {
     struct tt_stream *s = &t->stream;
     uint32_t size = part ? 6 * t->vocabulary : s->head_bytes;
@@ -257,7 +256,7 @@ TT_HOT TT_APART static void begin_stream(struct tt *t, const struct tt_matrix *f
     fetch_ahead(t);
 }
 
-/* Multiplies portion by portion, with the same outcome as all rows at once. */
+/* Multiplies portion by portion, with the same result as all rows at once. */
 TT_HOT TT_APART static int32_t multiply_streamed(struct tt *t, struct tt_work *w, uint32_t count, uint32_t columns,
                                                  uint32_t unit) {
     uint32_t most = t->stream.rows[columns != t->width];
@@ -269,7 +268,7 @@ TT_HOT TT_APART static int32_t multiply_streamed(struct tt *t, struct tt_work *w
         fetch_ahead(t);
         tt_both(w, rows, unit);
         total += w->first + w->second;
-        if (w->share == share_logits) { /* they return places */
+        if (w->share == share_logits) { /* whose results are tokens, not sums */
             best = t->sums[w->first] > t->sums[best] ? w->first : best;
             best = t->sums[w->second] > t->sums[best] ? w->second : best;
         }
@@ -280,7 +279,7 @@ TT_HOT TT_APART static int32_t multiply_streamed(struct tt *t, struct tt_work *w
     return total;
 }
 
-/* Does the rows of a matrix; returns the sum of what the shares return. */
+/* Runs w->share over the rows of a matrix; returns the sum of its results. */
 INLINE int32_t multiply(struct tt *t, struct tt_work *w, const struct tt_matrix *matrix, uint32_t count, uint32_t columns,
                         uint32_t unit) {
     w->matrix = matrix;
@@ -301,7 +300,7 @@ TT_APART static int32_t logarithm(uint32_t value) {
     return (int32_t)((power >> 4) * 2839 >> 17);
 }
 
-/* Mixes what the counts say of the newest tokens into the logits, whose weights are `total`. */
+/* Mixes the counts of the newest tokens' contexts into the logits, whose weights sum to `total`. */
 TT_APART static void sharpen(struct tt *t, uint32_t total) {
     int32_t *logits = t->sums, largest = logits[t->best], whole = logarithm(total) - ONE;
     uint32_t post = t->post_logits, code = 0;
@@ -366,7 +365,7 @@ void tt_start(struct tt *t) {
 }
 
 TT_HOT void tt_step(struct tt *t, uint32_t token, int want_logits) {
-    struct tt_work w; /* each share finds set what it reads */
+    struct tt_work w; /* what a share reads is set before it runs */
     uint32_t width = t->width;
     w.t = t;
     w.start = 0;

@@ -27,7 +27,7 @@ static inline uint32_t pack(int32_t low, int32_t high) {
     return (uint32_t)(uint16_t)low | (uint32_t)high << 16;
 }
 
-/* Two columns of a pair of rows: a word has the even row's bytes and the odd row's, by turns. */
+/* Two columns of a pair of rows: the bytes of a word alternate between the even row and the odd row. */
 #define TWO_COLUMNS(word, x, even, odd) \
     "uxtb16 %[part], %[" word "]\n smlad %[" even "], %[part], %[" x "], %[" even "]\n" \
     "uxtb16 %[part], %[" word "], ror #8\n smlad %[" odd "], %[part], %[" x "], %[" odd "]\n"
@@ -39,7 +39,7 @@ static inline uint32_t pack(int32_t low, int32_t high) {
     "ldrd %[w0], %[w1], [%[second]], #8\n" \
     TWO_COLUMNS("w0", "x0", "sum2", "sum3") TWO_COLUMNS("w1", "x1", "sum2", "sum3")
 
-/* In one piece, as a compiler runs out of registers. */
+/* In one asm statement, as a compiler runs out of registers otherwise. */
 #define MULTIPLY(instructions) \
     __asm__(instructions \
             : [first] "+r"(first), [second] "+r"(second), [xs] "+r"(xs), [sum0] "+r"(sum0), [sum1] "+r"(sum1), \
@@ -48,8 +48,8 @@ static inline uint32_t pack(int32_t low, int32_t high) {
             : [end] "r"(end) \
             : "cc", "memory")
 
-/* Whatever a matrix multiplies fits 16 bits: norms by the limits of FORMAT.md, attended values below 32,768 in size, hidden
- * units below 16,384. Two pairs of rows share each loaded x; a pair that is left goes with itself. */
+/* All inputs of matrices fit 16 bits: norms by the limits of FORMAT.md, attended values below 32,768 in size, hidden units
+ * below 16,384. Two pairs of rows share each loaded x; a last single pair is computed twice. */
 TT_HOT void tt_matvec(int32_t *out, const uint8_t *weights, const int32_t *bias, const int32_t *x, uint32_t rows,
                       uint32_t columns, int32_t sum) {
     TT_SCRATCH uint32_t packed[512];

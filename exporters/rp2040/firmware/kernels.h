@@ -17,10 +17,10 @@
 #elif defined(TT_FIRMWARE)
 #define TT_ASSEMBLY
 #endif
-#define TT_APART __attribute__((noinline)) /* its loops need all of the few registers, or it is small in one place */
+#define TT_APART __attribute__((noinline)) /* its loops need all of the few registers, or one copy saves space */
 
 /* State of one head's attention, shared by its loops; attention.S relies on the offsets. In order of time, the ring of
- * positions holds `old` ones, which begin after the newest, then `recent` ones from its start to the newest. */
+ * positions holds `old` ones, stored after the newest one, then `recent` ones, stored from its start to the newest. */
 struct tt_attention {
     const uint16_t *exp;
     const int32_t *query; /* [d], negated */
@@ -36,10 +36,10 @@ struct tt_attention {
 void tt_matvec(int32_t *out, const uint8_t *weights, const int32_t *bias, const int32_t *x, uint32_t rows,
                uint32_t columns, int32_t sum);
 
-/* scores[u] = distance[u] + sum of query[i] keys[u][i], in the order of time, and the lowest of them. */
+/* scores[u] = distance[u] + sum of query[i] keys[u][i], in order of time; the lowest goes to a->lowest. */
 typedef void tt_scores(struct tt_attention *a, const uint8_t *keys, const int32_t *distance, int32_t *scores);
 
-/* sums[i] = sum of weight[u] values[u][i], and the total of the weights. The scores may be overwritten. */
+/* sums[i] = sum of weight[u] values[u][i]; the weights' sum goes to a->total. The scores may be overwritten. */
 typedef void tt_gather(struct tt_attention *a, const uint8_t *values, int32_t *scores, uint32_t *sums);
 
 tt_scores tt_scores_any;
@@ -52,19 +52,19 @@ tt_scores tt_scores_1, tt_scores_2;
 tt_gather tt_gather_1, tt_gather_2;
 #endif
 
-/* In what rows of a matrix are shared: interleaved pairs, or fours, which tt_gelu takes at a time. As bits. */
+/* Units in which rows of a matrix are shared, as powers of two: interleaved pairs, or the fours that tt_gelu takes. */
 #define PAIRS 1
 #define FOURS 2
 #define SINGLY 0 /* heads */
 
-/* Work on a step that two cores can share. What a share reads no other share of it writes, and it begins by overwriting
- * what it writes, so that it can be done anew. */
+/* Work on a step that two cores can share. A share reads nothing that the other share writes, and begins by overwriting
+ * its own output, so that it can be redone. */
 struct tt;
 struct tt_layer;
 struct tt_matrix;
 
-/* What is drawn from: the logits less than `reach` below the largest and, at places before `place`, those at this
- * distance. */
+/* The candidates to draw from: logits less than `reach` below the largest and, at places before `place`, also those at
+ * exactly this distance. */
 struct tt_field {
     uint32_t reach, place, factor; /* factor: of a distance, in 256ths */
 };
@@ -81,11 +81,11 @@ struct tt_work {
     const struct tt_field *field;
     uint32_t columns;
     int32_t total;         /* of x */
-    uint32_t middle, end;  /* of what the second core does */
+    uint32_t middle, end;  /* of the second core's share */
     int32_t first, second; /* what the shares return; 0 if there is no second one */
 };
 
-/* Does start .. start + count - 1 of the work, in shares of multiples of 1 << unit. */
+/* Runs the work on start .. start + count - 1, in shares of multiples of 1 << unit. */
 void tt_both(struct tt_work *work, uint32_t count, uint32_t unit);
 
 /* Begins to copy a part of the model file, of whole words. Until tt_fetch_end nothing else of the file can be read. */
@@ -100,10 +100,10 @@ void tt_fetch_end(void);
 int32_t tt_gelu(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uint32_t pre, uint32_t post,
                 const int16_t *table);
 
-/* In place: sums[i] = (sums[i] >> pre) multiplier[i]. Returns the index of the largest, of equal ones the first. */
+/* In place: sums[i] = (sums[i] >> pre) multiplier[i]. Returns the index of the largest, the first of equal ones. */
 uint32_t tt_logits(int32_t *sums, const uint16_t *multiplier, uint32_t rows, uint32_t pre);
 
-/* Puts weights by the distance below `largest` where it is less than `reach`, else 0, and returns their sum. */
+/* Writes the logits' weights, by their distance below `largest` and 0 from `reach` on, and returns their sum. */
 int32_t tt_chances(const int32_t *logits, uint16_t *weights, uint32_t count, int32_t largest, uint32_t reach,
                    uint32_t factor, uint32_t post, const uint16_t *exp);
 

@@ -10,13 +10,13 @@
 
 #define SETTINGS 0x1000ff00u
 #define MODEL 0x10010000u
-#define RUNTIME_BYTES (VECTORS + 4 * SUM_VECTOR) /* two words of the vector table that have no vectors; see checksum.py */
+#define RUNTIME_BYTES (VECTORS + 4 * SUM_VECTOR) /* in two unused entries of the vector table; see checksum.py */
 #define RUNTIME_SUM (RUNTIME_BYTES + 4)
 #define RUNTIME_SUMMED (RUNTIME_BYTES + 8)
 #define FLASH_END 0x11000000u /* of the largest flash that can be read directly, 16 MB */
 #define LINE_BYTES 240
 #define BLINK_POLLS (1u << 17)
-#define INSIDE 28 /* a byte that is no text */
+#define INSIDE 28 /* stands for a byte within an escape sequence */
 
 extern uint8_t image_start[], image_end[], arena_end[];
 extern uint32_t stack1_start[], stack_start[], stack_end[];
@@ -105,9 +105,9 @@ static void obey(void) {
 /* ---- Stories ---- */
 
 static uint32_t state; /* of the random generator */
-static uint32_t noise; /* what the seeds of new stories come from */
+static uint32_t noise; /* from which new stories get their seeds */
 
-/* The seed that is set, or a new one, by the ring oscillator and by when the line was typed. */
+/* The seed that is set, or a new one from the ring oscillator and the time at which the line was typed. */
 static uint32_t choose_seed(void) {
     if (settings.seed)
         return settings.seed;
@@ -180,7 +180,7 @@ static void tell(const uint8_t *text, size_t size) {
 
 /* ---- Lines ---- */
 
-/* The next byte that is typed, or Ctrl-C. A terminal that was just opened is greeted. */
+/* The next typed byte, or Ctrl-C. Greets a terminal that was just opened. */
 static uint8_t next_byte(void) {
     for (;;) {
         if (console_interrupted())
@@ -194,10 +194,10 @@ static uint8_t next_byte(void) {
     }
 }
 
-/* Reads a line into `line` and echoes it; backspace erases all bytes of a character. What keys without a text send, as
- * arrows do, is passed over: ESC, [, then up to a byte from 64 on. */
+/* Reads a line into `line` and echoes it; backspace erases all bytes of a character. Escape sequences of keys such as
+ * arrows are skipped: ESC, [, then up to a byte from 64 on. */
 static size_t get_line(void) {
-    static uint8_t last; /* the byte before: CR LF is one end of a line; INSIDE what such a key sends */
+    static uint8_t last; /* the previous byte, as CR LF is one end of a line; INSIDE within an escape sequence */
     size_t size = 0;
     for (;;) {
         uint8_t byte = next_byte(), before = last;
@@ -249,7 +249,7 @@ static const char *open_files(void) {
                    (size_t)(arena_end - image_end));
 }
 
-/* Blinks, and says why: now, to every terminal that opens, and to every key. */
+/* Blinks, and prints the reason: now, to every terminal that opens, and at every key. */
 __attribute__((noreturn)) static void lament(const char *reason) {
     put_refusal(reason);
     for (uint32_t polls = 0;; polls++) {
@@ -281,7 +281,7 @@ int main(void) {
             tell(line, size);
         } else {
             if (!settings.ids)
-                put_bytes(settings.prompt, settings.prompt_size); /* nobody has typed how the story begins */
+                put_bytes(settings.prompt, settings.prompt_size); /* the story's beginning, which nobody has typed */
             tell(settings.prompt, settings.prompt_size);
         }
         put("> ");

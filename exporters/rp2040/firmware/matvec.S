@@ -1,7 +1,7 @@
 /* tt_matvec of kernels.h for a Cortex-M0+.
  *
- * Weights are stored + 128, as only unsigned bytes load with an immediate offset, so -128 x the sum of x starts every
- * row. Two rows go together: their weights lie interleaved, so one pointer and one loaded x serve both. A weight costs
+ * Weights are stored + 128, as only unsigned bytes load with an immediate offset, so every row starts at -128 x the sum of
+ * x. Two rows go together: their weights are interleaved, so one pointer and one loaded x serve both. A weight costs
  * 4 cycles (load 2, multiply 1, add 1) and half of loading an x.
  *
  *     r0 weights   r2, r3 sums of the two rows   r4 a weight   r5 .. r7 x

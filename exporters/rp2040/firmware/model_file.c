@@ -122,7 +122,7 @@ static void *copied(struct copy *c, size_t size) {
     return to;
 }
 
-/* What a matrix has: in the arena, or where it is. */
+/* Data of matrices: copied to the arena, or left in the file if they are streamed. */
 static const void *matrices(struct copy *c, size_t size) {
     const uint8_t *from = c->from;
     if (!c->streamed)

@@ -23,7 +23,7 @@
 #define SNIFF_CTRL 0x50000454u
 #define SNIFF_DATA 0x50000458u
 #define DMA_BUSY (1u << 26)
-/* On, with priority, words, paced by the stream, chained to itself, that is to nothing. */
+/* Enabled, high priority, words, paced by the stream, chained to itself, that is to nothing. */
 #define TAKE (49u << 17 | 2u << 2 | 1u << 1 | 1u << 0)
 #define ONWARD (1u << 6)
 #define SNIFFED (1u << 25)
@@ -90,7 +90,7 @@ uint32_t tt_crc32(const uint8_t *bytes, size_t size) {
 
 /* ---- Once ---- */
 
-/* Sends bytes, and puts what comes back in their place. */
+/* Sends bytes and overwrites them with the reply. */
 STARTUP static void exchange(uint8_t *bytes, uint32_t count) {
     REGISTER(DIRECT_CSR) = DIRECT | SELECTED;
     for (uint32_t i = 0; i < count; i++) {
@@ -108,7 +108,7 @@ STARTUP static uint8_t status(uint8_t command) {
     return bytes[1];
 }
 
-/* The unique id, and the bit that gives the chip four lines, QE, which it keeps for ever. Returns 0 without that bit. */
+/* Reads the unique id, and sets the chip's non-volatile bit QE, which enables four lines. Returns 0 if it stays unset. */
 STARTUP __attribute__((noinline)) static int prepare_chip(void) {
     volatile uint8_t bytes[16];
     REGISTER(DIRECT_CSR) = DIRECT; /* from here on nothing can be read from flash, */
@@ -136,7 +136,7 @@ STARTUP __attribute__((noinline)) static int prepare_chip(void) {
     return second & 2;
 }
 
-/* Whether words read now are those that were read before. */
+/* Whether words read now equal those read before. */
 STARTUP static int matches(const volatile uint32_t *found, const uint32_t *expected) {
     for (uint32_t i = 0; i < PROBE; i++)
         if (found[i] != expected[i])
@@ -144,7 +144,7 @@ STARTUP static int matches(const volatile uint32_t *found, const uint32_t *expec
     return 1;
 }
 
-/* EBh on four lines at half of the clock: address and the mode A0h, which leaves out the next one's command, 4 cycles to wait. */
+/* EBh on four lines at half of the clock: address and the mode A0h, by which the next read has no command, 4 dummy cycles. */
 STARTUP __attribute__((noinline)) static int start_quad(const uint32_t *expected) {
     REGISTER(PADS_QSPI + 0x04) = 0x21; /* the clock's line: 8 mA, fast */
     for (uint32_t line = 0x08; line <= 0x14; line += 4)
@@ -183,7 +183,7 @@ STARTUP void flash_start(void) {
         REGISTER(READ_COMMAND) = command;
         REGISTER(READ_FORMAT) = format;
     }
-    /* A sum that is not the one computed here would refuse a good model. */
+    /* A sniffer with another sum than the one computed here would refuse a good model. */
     if (mode == FLASH_STREAM && sniffed(FLASH, PROBE) != ~tt_crc32_of(0xffffffff, (const uint8_t *)expected, sizeof expected))
         mode = FLASH_QUAD;
 }

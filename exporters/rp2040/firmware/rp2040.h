@@ -1,4 +1,4 @@
-/* Where the RP2040 has what the firmware uses; names as in its data sheet. */
+/* Addresses and bits of the RP2040 that the firmware uses; names as in its data sheet. */
 #ifndef RP2040_H
 #define RP2040_H
 
@@ -43,6 +43,6 @@
 #define USB_INTERRUPT 5
 #define INTERRUPTS 32
 #define VECTORS 0x10000100u
-#define SUM_VECTOR 7 /* of two that are none, in the first table */
+#define SUM_VECTOR 7 /* the first of two unused entries of the first vector table */
 
 #endif

@@ -1,4 +1,4 @@
-/* Where the RP2350 has what the firmware uses; names as in its data sheet. */
+/* Addresses and bits of the RP2350 that the firmware uses; names as in its data sheet. */
 #ifndef RP2350_H
 #define RP2350_H
 
@@ -47,6 +47,6 @@
 #define USB_INTERRUPT 14
 #define INTERRUPTS 52
 #define VECTORS 0x10000000u
-#define SUM_VECTOR 8 /* of two that are none, in the first table */
+#define SUM_VECTOR 8 /* the first of two unused entries of the first vector table */
 
 #endif

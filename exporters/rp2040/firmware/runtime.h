@@ -16,7 +16,7 @@
 #define TT_MODEL_HEADER 40 /* of version 1; 8 bytes more in version 2, 16 in version 3 */
 #define TT_MOST_TABLES 4
 #define TT_LONGEST_BUCKET 64 /* of counts */
-#define TT_COUNTED 4         /* contexts of 1 to so many tokens have counts */
+#define TT_COUNTED 4         /* tokens of the longest context with counts */
 #define TT_VOCABULARY_HEADER 24
 #define TT_END 0     /* the boundary of stories */
 #define TT_UNKNOWN 1 /* stands for a byte without a token */
@@ -34,19 +34,19 @@ struct tt_layer {
     uint8_t *keys, *values;  /* [H][C][d], each + 128 */
 };
 
-/* Matrices that stay in the file come in portions of rows, through two buffers: one is multiplied, the other filled. */
+/* Matrices that stay in the file come in portions of rows, through two buffers: one is filled while the other is used. */
 #define TT_PORTION 4096 /* bytes */
 struct tt_stream {
     uint8_t *buffer[2];
     void *head;                    /* biases and multipliers of the layer at work, or those of the embedding */
     uint32_t head_bytes;           /* of a layer */
-    uint32_t gap;                  /* bytes of the file from them to the layer's weights */
-    uint32_t rows[2];              /* of a portion, with as many columns as the width or the hidden width */
-    const struct tt_matrix *next;  /* the matrix that the next portion is of, ... */
-    uint32_t part, row, turn;      /* ... which of its layer's it is, where the portion begins, and its buffer */
+    uint32_t gap;                  /* bytes of the file from the start of these to the layer's weights */
+    uint32_t rows[2];              /* of a portion, for matrices of `width` columns and of `hidden` columns */
+    const struct tt_matrix *next;  /* the matrix of the next portion, ... */
+    uint32_t part, row, turn;      /* ... its number in the layer, the portion's first row and its buffer */
 };
 
-/* Rows of the memory, which stay where the file is: a fingerprint, 0, u16 multiplier, D weights + 128. */
+/* Rows of the memory, which stay in the file: a fingerprint, 0, u16 multiplier, D weights + 128. */
 struct tt_table {
     const uint8_t *rows;
     uint32_t shift; /* of a context's hash to its row */
@@ -69,7 +69,7 @@ struct tt {
     uint32_t tables, post_memory;
     struct tt_table table[TT_MOST_TABLES];
     uint32_t recent[1 + TT_MOST_TABLES]; /* tokens, the newest first */
-    const uint8_t *buckets, *entries;    /* of the counts, where the file is: u32 each; NULL if there are none */
+    const uint8_t *buckets, *entries;    /* of the counts, in the file: u32 each; NULL if there are none */
     uint32_t bucket_shift;               /* of a context's hash to its bucket */
 
     const uint8_t *byte_tokens, *merges, *token_starts, *token_bytes; /* in the vocabulary file */
@@ -80,12 +80,12 @@ struct tt {
 /* Bytes of arena that the model with this header needs; 0 if the header is invalid. The vocabulary is not copied. */
 size_t tt_arena_size(const uint8_t *model, size_t model_size);
 
-/* The same for a model whose matrices stay in the file, from which each step copies them bit by bit. */
+/* The same for a model whose matrices stay in the file, from which each step copies them portion by portion. */
 size_t tt_arena_least(const uint8_t *model, size_t model_size);
 
 /* Checks both files and copies the model without its memory and counts into the arena, which must be aligned like a pointer;
- * its matrices only if they fit there. The sizes are the bytes that may be read. Returns NULL, or the reason for a refusal in
- * one line. Both files have to stay in place. */
+ * its matrices only if they fit there. The sizes are the bytes that may be read. Returns NULL, or one line that says why the
+ * files are refused. Both files have to stay in place. */
 const char *tt_open(struct tt *t, const uint8_t *model, size_t model_size, const uint8_t *vocabulary,
                     size_t vocabulary_size, void *arena, size_t arena_size);
 
@@ -101,7 +101,7 @@ void tt_start(struct tt *t);
 /* Runs one more position. Leaves the logits in t->sums[0 .. V - 1] if they are wanted. */
 void tt_step(struct tt *t, uint32_t token, int want_logits);
 
-/* The token with the largest logit, of equal ones the first. */
+/* The token with the largest logit, the first of equal ones. */
 uint32_t tt_greedy(const struct tt *t);
 
 /* The random generator's first state for a seed. */
@@ -113,7 +113,7 @@ uint32_t tt_sample(struct tt *t, uint32_t temperature, uint32_t top_k, uint32_t 
 /* The CRC-32 of zlib and Ethernet. */
 uint32_t tt_crc32(const uint8_t *bytes, size_t size);
 
-/* Its state after more bytes; 0xffffffff before the first, and inverted after the last. */
+/* The CRC's state after more bytes; 0xffffffff before the first, and inverted after the last. */
 uint32_t tt_crc32_of(uint32_t state, const uint8_t *bytes, size_t size);
 
 /* a / b, rounded down. */

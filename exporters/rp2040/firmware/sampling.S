@@ -37,7 +37,7 @@ tt_chances:                             /* r0 logits, r1 weights, r2 count, r3 l
     ldr r4, [sp, #36]
     ldr r6, [sp, #40]
     movs r7, #3
-    ands r7, r2                         /* what is left of fours goes first, one at a time */
+    ands r7, r2                         /* the remainder of fours goes first, one at a time */
     subs r2, r2, r7
     lsls r2, r2, #2
     lsls r7, r7, #2

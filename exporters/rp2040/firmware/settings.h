@@ -1,4 +1,4 @@
-/* What a person can set; the export's own choices are in a page of flash. */
+/* Settings that a user can change; the export's defaults are in a page of flash. */
 #ifndef SETTINGS_H
 #define SETTINGS_H
 
@@ -10,7 +10,7 @@
 struct settings {
     uint32_t temperature, top_k, seed, tokens, ids; /* seed: 0 for a new one in each story */
     uint32_t prompt_size;
-    const uint8_t *prompt; /* told when a line is empty */
+    const uint8_t *prompt; /* continued when a line is empty */
 };
 
 /* Reads FORMAT.md's page of settings; NULL, or the reason for a refusal. */
@@ -18,7 +18,7 @@ const char *settings_read(struct settings *settings, const uint8_t *page);
 
 void settings_show(const struct settings *settings);
 
-/* Obeys a line that begins with a slash, except for those that ask for something: 0 if there is no such setting. */
+/* Obeys a line that changes a setting, such as /seed 7. Returns 0 if there is no such setting. */
 int settings_change(struct settings *settings, const uint8_t *line);
 
 /* Whether the line is this command and nothing else. */

@@ -43,15 +43,15 @@ void reset(void) {
 
 typedef void (*handler)(void);
 
-/* The boot goes through the first table, in flash. Interrupts of UART and USB come at times when flash cannot be
- * read: their handlers are found in SRAM, where the second table is the first thing. */
+/* The boot uses the first table, in flash. Interrupts of UART and USB may come while flash cannot be read: they use the
+ * second table, at the start of SRAM. */
 #define EXCEPTIONS (handler)(uintptr_t)stack_end, reset, halt, halt, [11] = halt, [14] = halt, [15] = halt
 __attribute__((section(".vectors"), used)) static const handler vectors[16 + INTERRUPTS] = {EXCEPTIONS};
 __attribute__((section(".data.vectors"), used)) static handler vectors_in_sram[16 + UART_INTERRUPT + 1] = {
     EXCEPTIONS, [16 + USB_INTERRUPT] = usb_interrupt, [16 + UART_INTERRUPT] = uart_interrupt,
 };
 
-/* What picotool tells of the program: pico-sdk's binary_info, found within 256 bytes of the second stage. */
+/* What picotool shows of the program: pico-sdk's binary_info, found within 256 bytes of the second stage. */
 struct fact {
     uint16_t type, tag;
     uint32_t id;

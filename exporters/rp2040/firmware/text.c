@@ -38,7 +38,7 @@ static uint32_t earlier_merge(const struct tt *t, const uint16_t *tokens, size_t
     return limit;
 }
 
-/* At every step, no merge before `merge` applies anywhere in the piece. */
+/* Loop invariant: no merge before `merge` applies anywhere in the piece. */
 static size_t merge_piece(const struct tt *t, uint16_t *tokens, size_t size) {
     uint32_t merge = 0;
     while (merge < t->num_merges && size > 1) {
@@ -60,7 +60,7 @@ static size_t merge_piece(const struct tt *t, uint16_t *tokens, size_t size) {
     return size;
 }
 
-/* Whether no capital letter has a token: the stories were in lower case, and prompts are read so. */
+/* Whether no capital letter has a token: the stories were in lower case, and prompts are read in it. */
 static int knows_no_capitals(const struct tt *t) {
     for (uint32_t byte = 'A'; byte <= 'Z'; byte++)
         if (get16(t->byte_tokens + 2 * byte) != TT_UNKNOWN)

@@ -15,12 +15,12 @@ static struct {
     uint32_t answer_size, answer_open;      /* open: another packet, maybe empty, is to come */
     uint32_t answer_short, coding_expected; /* short: shorter than the host allows */
     uint32_t pid0, pid_in, pid_out;         /* DATA1 or 0 of the next packet */
-    uint32_t sending, collected, full;      /* a packet is on its way; bytes of the next one; the last one had all it can */
+    uint32_t sending, collected, full;      /* a packet is on its way; bytes of the next one; the last one was full */
     uint32_t received, taken;               /* bytes of the packet from the host */
     uint32_t boot;                          /* 1 once asked for the boot ROM, 2 once that was acknowledged */
     uint8_t next[PACKET];
 } usb;
-/* 7 of line coding, 115,200 baud and 8N1 until the host sets it: it means nothing without a wire. */
+/* 7 bytes of line coding, 115,200 baud and 8N1 until the host sets it: it means nothing without a wire. */
 static uint8_t coding[8] = {0x00, 0xc2, 0x01, 0, 0, 0, 8};
 static uint8_t reply[2];
 
@@ -44,7 +44,7 @@ static void accept(void) {
     send0(reply, 0);
 }
 
-/* At most what the host asks for; an answer that is shorter than that ends with a packet below 64 bytes. */
+/* Sends at most what the host asks for; a shorter answer ends with a packet below 64 bytes. */
 static void answer(const uint8_t *bytes, uint32_t size, uint32_t asked) {
     if (!asked) {
         accept();
@@ -96,7 +96,7 @@ static int is_late_in_frame(void) {
     return since >= 800 && since < 1000;
 }
 
-/* A host may wait for more until a packet is not full: an empty one ends what ends with a full one. */
+/* A host may wait for more until a packet is not full: an empty packet follows when the last one was full. */
 static void transmit(void) {
     if (is_late_in_frame() || usb.sending || !(usb.collected || usb.full) || !usb.configured || usb.halted & 1)
         return;
@@ -129,7 +129,7 @@ static void configure(uint32_t on) {
         listen();
 }
 
-/* The bit of `halted` for an endpoint's address; 0 for one that there is not. */
+/* The bit of `halted` for an endpoint's address; 0 for an unknown one, or before configuration. */
 static uint32_t halt_bit(uint32_t address) {
     return !usb.configured ? 0 : address == 0x82 ? 1 : address == 0x02 ? 2 : address == 0x81 ? 4 : 0;
 }
@@ -184,7 +184,7 @@ static void standard(const struct setup *s) {
         if (known)
             set_halt(bit, s->request == 3);
         break;
-    case 0x010b: /* SET_INTERFACE: there are no other settings of an interface, but its endpoints begin anew */
+    case 0x010b: /* SET_INTERFACE: an interface has no alternate settings, but its endpoints are reset */
         known = !s->value && s->index <= 1 && usb.configured;
         if (known && s->index) {
             forget();
@@ -284,7 +284,7 @@ static void control_received(void) {
 }
 
 /* Erratum RP2040-E5 of the first two revisions: after a reset the controller waits for 800 us without traffic, which a hub
- * that serves others may never leave it. The line's idle state is fed to it through GPIO15's input for as long. */
+ * with other devices may never grant. Until it connects, it is fed an idle line through GPIO15's input. */
 static void leave_reset(void) {
 #ifndef RP2350
     uint32_t start = cycle_counter();
@@ -327,7 +327,7 @@ void usb_start(const uint8_t *id) {
         write_register(DPRAM + place, 0);
     unplugged();
     write_register(USB_MUXING, 1u << 3 | 1u << 0); /* to the pins of the chip's own transceiver */
-    write_register(USB_PWR, 1u << 3 | 1u << 2);    /* no pin detects VBUS: it counts as there */
+    write_register(USB_PWR, 1u << 3 | 1u << 2);    /* no pin detects VBUS: it counts as present */
     write_register(MAIN_CTRL, 1);
     write_register(INTE, FRAME_STARTS);
     write_register(SIE_CTRL, EP0_INTERRUPT);

@@ -1,10 +1,10 @@
-/* USB: the board as a serial port (CDC ACM). Polled; the hardware answers for it in between. */
+/* USB: the board as a serial port (CDC ACM). Polled; between polls the hardware answers on its own. */
 #ifndef USB_H
 #define USB_H
 
 #include <stdint.h>
 
-/* The port's serial number is made of 8 bytes. */
+/* Starts the port; the 8 bytes of `id` become its serial number. */
 void usb_start(const uint8_t *id);
 
 /* Serves the bus: at least every 50 ms while a host sets the device up, and often for speed. */

@@ -60,7 +60,7 @@ TT_APART static void fill(uint32_t buffer, const uint8_t *bytes, uint32_t size) 
     }
 }
 
-/* The controller may look at AVAILABLE only once the rest is there: it runs on another clock (chapter 4.1.2.5.1). */
+/* AVAILABLE follows once the rest has arrived at the controller, which runs on another clock (chapter 4.1.2.5.1). */
 static inline void arm(uint32_t number, uint32_t out, uint32_t control) {
     write_register(BUFFER_CONTROL(number, out), control);
     for (volatile uint32_t i = 0; i < 3; i++) /* a dozen cycles or more */

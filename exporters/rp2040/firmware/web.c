@@ -19,7 +19,7 @@ EXPORT(open) const char *web_open(const uint8_t *file, size_t size, const uint8_
     return tt_open(&model, file, size, vocabulary, vocabulary_size, arena, arena_size);
 }
 
-/* Begins a story with a text, of which `tokens` has room for as many tokens as it has bytes. Returns their number. */
+/* Begins a story with a text; `tokens` has room for one token per byte. Returns the number of tokens. */
 EXPORT(begin) int web_begin(const uint8_t *text, size_t size, uint16_t *tokens, uint32_t seed) {
     int count = tt_encode(&model, text, size, tokens, size);
     state = tt_seed(seed);
@@ -30,7 +30,7 @@ EXPORT(begin) int web_begin(const uint8_t *text, size_t size, uint16_t *tokens, 
     return count;
 }
 
-/* Chooses the next token, at a temperature of 0 greedily, and goes on with it; 0 is the story's end. */
+/* Chooses the next token, greedily at a temperature of 0, and runs its step; token 0 ends the story. */
 EXPORT(next) uint32_t web_next(uint32_t temperature, uint32_t top_k) {
     uint32_t token = temperature ? tt_sample(&model, temperature, top_k, &state) : tt_greedy(&model);
     if (token != TT_END)

@@ -1,4 +1,4 @@
-// What the native parts of a routing policy share: work spread over threads.
+// Shared by all native routing code: work spread over threads.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-// Calls work(i) for i in [0, count), by at most `threads` threads of which this is one.
+// Calls work(i) for i in [0, count) on at most `threads` threads, this one included.
 template <class Work> void spread(int threads, int count, Work work) {
     std::atomic<int> next{0};
     auto run = [&] { for (int i; (i = next++) < count;) work(i); };

@@ -1,6 +1,6 @@
-// Threads that anneal one problem together. The time is cut into spells. In a spell of a large problem each thread anneals
-// a part of the routes that lie together, cut anew each time; in one of a small problem, all routes, and the worst are
-// then given up for the best.
+// Threads that anneal one problem together, in spells. In a spell of a large problem each thread anneals a group of adjacent
+// routes, divided anew each time; of a small problem, each anneals all routes, and the worst tour is then replaced by the
+// best.
 #pragma once
 #include "ruin.h"
 #include "starts.h"
@@ -11,7 +11,7 @@ class Crew {
   public:
     Crew(const Problem& problem, Random& random, int members) : p(problem), random(random), members(members) {}
 
-    // Returns the best routes of so many seconds of each thread's CPU time, from the tours given.
+    // Anneals the given tours for `seconds` of each thread's CPU time; returns the best routes found.
     Routes anneal(std::vector<Routes> tours, double seconds, double hot, double cold) {
         for (const Routes& tour : tours) consider(tour);
         const bool divided = p.has_places() && p.customers / members >= PART && (int)best.size() >= 2 * members;
@@ -26,7 +26,7 @@ class Crew {
 
   private:
     static constexpr int SPELLS = 12;
-    static constexpr int PART = 100;  // customers a thread from which problems are divided
+    static constexpr int PART = 100;  // customers per thread from which a problem is divided
 
     void consider(const Routes& found) {
         if (const double sum = length(p, found); sum < least) least = sum, best = found;
@@ -50,13 +50,13 @@ class Crew {
         tours[worst] = best;
     }
 
-    struct Part {  // of the problem: some routes, their customers numbered from 1
+    struct Part {  // a subproblem: some routes, their customers renumbered from 1
         std::vector<int> nodes{0};
         std::vector<double> demand, places, matrix;
         Routes routes, best, last;
     };
 
-    // Anneals parts of the routes `now`; returns them as they are last. By direction from the depot, or across the plane.
+    // Anneals `now` in parts, cut by direction from the depot or `across` the plane; returns the last state, not the best.
     Routes divide(const Routes& now, double seconds, double hot, double cold, bool across) {
         std::vector<std::pair<double, size_t>> order;
         const double turn = 2 * M_PI * random.uniform();

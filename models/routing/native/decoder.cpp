@@ -1,4 +1,4 @@
-// The loop of RoutingPolicy.build without Python: tours of the pointer decoder, step by step, in float32.
+// RoutingPolicy.build without Python: the pointer decoder builds tours step by step, in float32.
 #include "decoder.h"
 
 #include <unordered_map>
@@ -9,9 +9,9 @@ class Builder : Query {
   public:
     using Query::Query;
 
-    // Writes one tour (T,): greedy, or drawn by `uniform` (T,); returns its number of steps. Weights that are not finite
-    // leave customers out, which every check of a tour finds, and so do rules that a customer cannot be served by.
-    // `log_prob` is then that of the steps drawn.
+    // Writes one tour (T,), greedy or sampled by `uniform` (T,), and returns its number of steps. Non-finite weights, and
+    // rules under which a customer cannot be served, leave customers out, which every check of a tour detects.
+    // `log_prob` becomes that of the sampled steps.
     int build(int first, const float* uniform, int64_t* actions) {
         waiting.resize(s.nodes - 1);
         std::iota(waiting.begin(), waiting.end(), 1);
@@ -27,7 +27,7 @@ class Builder : Query {
             const int next = t == 0 && first > 0 ? first : choose(state, uniform ? uniform + t : nullptr);
             if (next < 0 || next == state.node) {
                 if (next < 0) log_prob = NAN;
-                continuations.clear();  // of tours that do not end
+                continuations.clear();  // some are of this unfinished tour
                 break;
             }
             actions[t++] = next;
@@ -41,7 +41,7 @@ class Builder : Query {
     float log_prob;
 
   private:
-    // Writes what an earlier tour did from the depot on, with the same customers left; returns how many steps that were.
+    // Copies the steps of an earlier tour that left the depot with the same customers to visit; returns their number.
     int repeat(const int64_t* earlier, int64_t* actions) const {
         int t = 0;
         for (size_t visits = waiting.size(); visits > 0 || earlier[t - 1] != 0; t++) {
@@ -55,7 +55,7 @@ class Builder : Query {
         if (allow(state, waiting) == 1) return allowed[0];
         look(state, waiting);
         if (std::isnan(logits[allowed[0]])) return -1;
-        // tanh and the softmax after it are monotone: the greedy choice does without.
+        // tanh and softmax are monotone: the greedy choice needs neither.
         return uniform ? draw(*uniform) : best();
     }
 
@@ -75,17 +75,17 @@ class Builder : Query {
         return allowed[i];
     }
 
-    std::vector<bool> unserved;  // which customers are to be visited
-    std::unordered_map<std::vector<bool>, const int64_t*> continuations;  // of greedy tours, by who was left at the depot
-    std::vector<int> waiting;  // customers to visit
+    std::vector<bool> unserved;  // per node; the depot stays true
+    std::unordered_map<std::vector<bool>, const int64_t*> continuations;  // of greedy tours from the depot, by `unserved`
+    std::vector<int> waiting;  // unserved customers, ascending
 };
 
 }  // namespace
 
-// Writes actions (B, S, T), which the caller has filled with the depot, and returns the steps of the longest tour.
+// Writes actions (B, S, T), which the caller has filled with the depot; returns the number of steps of the longest tour.
 // query (B, D, N), key (B, H, N, D/H), value (B, H, D/H, N), pointer (B, N, D), distance (B, N, N), demand (B, N),
 // capacity (B); rules (B, N, RULES) and ways (B, N, N), or null; load_weight, distance_weight and dynamic as in
-// `Weights`; first (S) or null, uniform (B, S, T) or null. log_prob (B, S) or null, of tours drawn.
+// `Weights`; first (S) or null, uniform (B, S, T) or null. log_prob (B, S) of sampled tours, or null.
 extern "C" int build_tours(
     int threads, int batch, int nodes, int width, int heads, int tours, int steps, int factors, const float* query,
     const float* key, const float* value, const float* pointer, const float* load_weight,

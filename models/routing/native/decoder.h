@@ -1,7 +1,7 @@
-// One query of the pointer decoder in float32, shared by the loop that builds tours and by their gradients.
+// One query of the pointer decoder in float32, shared by the construction of tours and its gradients.
 //
-// Nodes are the innermost axis where channels are summed, padded to whole vectors; a query costs some 3 * nodes * width
-// multiplications. Letters are those of models/routing/environment.py: N nodes, D width, H heads, S tours, T steps.
+// Where channels are summed, nodes are the innermost axis, padded to whole vectors; a query costs some 3 * nodes * width
+// multiplications. Shapes as in models/routing/environment.py: N nodes, D width, H heads, S tours, T steps.
 #pragma once
 #include "policy_rules.h"
 
@@ -10,7 +10,7 @@
 
 namespace {
 
-// As many as a register holds: a vector of several registers goes through memory, which takes ten times as long.
+// As many as one register holds: a vector of several registers goes through memory, which takes ten times as long.
 #if defined(__AVX512F__)
 constexpr int LANES = 16;
 #elif defined(__AVX__)
@@ -22,8 +22,8 @@ constexpr float CLIP = 10, NEVER = -1e30f;
 typedef float Vector __attribute__((vector_size(4 * LANES), aligned(4)));
 typedef int32_t Whole __attribute__((vector_size(4 * LANES), aligned(4)));
 
-// e**x for x <= 0, to 2e-7 of itself: 2**whole by the exponent's bits, e**part by its series. ln 2 is taken off in two
-// parts, of which the first is exact.
+// e**x for x <= 0, to a relative 2e-7: 2**whole by the exponent's bits, e**part by its series. ln 2 is subtracted in two
+// parts, the first of them exact.
 inline Vector exponential(Vector x) {
     x = x < -87.f ? x * 0 - 87.f : x;
     const Vector y = x * 1.44269504f;
@@ -92,7 +92,7 @@ struct Shape {
           padded((nodes + LANES - 1) / LANES * LANES) {}
 };
 
-// What a query reads of a tour, beside where it is, by weights: the load and, of a policy that reads rules, the clock.
+// A tour's weighted inputs to a query, beside its node: the load and, for a policy that reads rules, the clock.
 constexpr int FACTORS = 4;
 
 // The decoder's weights: load (K, D) for K factors; distance (1), or (3) with those of waiting and of the time left;
@@ -121,7 +121,7 @@ template <class Number> struct Dynamic {
     static int size(int width) { return CHANNELS * (FEATURES + 2 + 3 * width); }
 };
 
-// The parts of a Cache of one instance, each stored as the loop reads it.
+// One instance's part of a Cache, in the layout that queries read.
 struct Instance {
     std::vector<float> query, key, value, pointer, distance;  // (N, D), (D, N'), (N, D), (D, N'), (N, N')
 
@@ -141,7 +141,7 @@ struct Instance {
     }
 };
 
-// Who may come next in a tour, the attention over them and the pointer's logits.
+// The feasible next nodes of a tour, the attention over them and the pointer's logits.
 class Query {
   public:
     Query(const Shape& shape, const Instance& instance, const Weights& weights, const float* demand, float capacity,
@@ -160,8 +160,8 @@ class Query {
         return {next, state.load - demand[next], rules.all ? rules.after(state.clock, state.node, next) : state.clock};
     }
 
-    // Writes which of the customers in `waiting`, or the depot, may be next, the depot where nobody else. Returns their
-    // number.
+    // Lists in `allowed` the customers of `waiting`, and the depot, that may be next; the depot alone if none may. Returns
+    // their number.
     int allow(const State& state, const std::vector<int>& waiting) {
         many = state.node != 0;
         allowed[0] = 0;
@@ -174,8 +174,8 @@ class Query {
         return many = 1;
     }
 
-    // The attention over nodes, and the pointer's logits before they are slopes. Each step is done for all heads before
-    // the next one, as a head alone would wait for its own numbers.
+    // Computes the attention over nodes and the pointer's logits before clipping. Each step runs for all heads before the
+    // next one: a single head would wait for its own results.
     void look(const State& state, const std::vector<int>& waiting) {
         std::fill(blocked.begin(), blocked.end(), NEVER);
         for (int i = 0; i < many; i++) blocked[allowed[i]] = 0;
@@ -214,7 +214,7 @@ class Query {
         if (s.factors > 1) wait(state);
     }
 
-    // By how much each node that may be next makes the route wait, and the time left there, as the pointer reads them.
+    // Subtracts from the logits, weighted, how long each feasible node makes the route wait and the time left there.
     void wait(const State& state) {
         std::fill(waited.begin(), waited.end(), 0.f);
         std::fill(left.begin(), left.end(), 0.f);
@@ -228,7 +228,7 @@ class Query {
         }
     }
 
-    // The channels of all nodes, and `added`: what they and `blocked` add to the attention of every head.
+    // Computes the channels of all nodes, and `added`, the bias that they and `blocked` add to every head's attention.
     void change(int node, float share, const std::vector<int>& waiting) {
         const float *away = &at.distance[node * s.padded], *home = &at.distance[0];
         const float part = 1 / capacity;
@@ -253,7 +253,7 @@ class Query {
             const float bias = dynamic.bias[m];
             for (int n = 0; n < s.padded; n += LANES) {
                 const Vector found = *(Vector*)(channel + n) + bias;
-                *(Vector*)(channel + n) = found < 0.f ? Vector{} : found;  // what is no number stays none
+                *(Vector*)(channel + n) = found < 0.f ? Vector{} : found;  // NaN stays NaN
             }
         }
         read(query, dynamic.key, nullptr, asking);
@@ -261,7 +261,7 @@ class Query {
         for (int n = 0; n < s.padded; n++) added[n] += blocked[n];
     }
 
-    // Adds to the glimpse what the heads see of the channels, all together.
+    // Adds to the glimpse the channels under the heads' mean attention.
     void watch() {
         std::fill(mean.begin(), mean.end(), 0.f);
         for (int h = 0; h < s.heads; h++) {
@@ -274,7 +274,7 @@ class Query {
         }
     }
 
-    // Writes a number for each channel: state (D) times `by` (D, M), and `more` (M) or nothing.
+    // Writes state (D) times `by` (D, M), plus `more` (M) unless null.
     void read(const std::vector<float>& state, const float* by, const float* more, float* out) const {
         Channels sums[2] = {};
         if (more) sums[0] = *(const Channels*)more;
@@ -288,7 +288,7 @@ class Query {
         return total(sum);
     }
 
-    // The glimpse's channels from d on, so many vectors of them: sums over nodes of attention[n] * value[n][d].
+    // Computes VECTORS vectors of the glimpse from channel d on: sums over nodes of attention[n] * value[n][d].
     template <int VECTORS> void mix(int d) {
         const int depth = s.width / s.heads;
         const float* weights[VECTORS];
@@ -302,8 +302,8 @@ class Query {
         for (int v = 0; v < VECTORS; v++) *(Vector*)&glimpse[d + v * LANES] = sum[v] / sums[(d + v * LANES) / depth];
     }
 
-    // Clips the logits and makes them chances, e**(CLIP * (tanh - the largest)); returns their sum. The slope of tanh,
-    // 1 - tanh**2, is computed so that it is exact for large logits too.
+    // Turns the logits into unnormalised probabilities, e**(CLIP * (tanh - the largest)); returns their sum. The slope of
+    // tanh, 1 - tanh**2, is computed so that it is exact for large logits too.
     float weigh() {
         for (int n = 0; n < s.padded; n += LANES) {
             const Vector logit = *(Vector*)&logits[n], most = logit < 0.f ? logit : -logit;
@@ -319,7 +319,7 @@ class Query {
     const Weights by;
     const float *demand, capacity;
     const Rules rules;
-    std::vector<int> allowed;  // nodes that may be next: the first `many` of them
+    std::vector<int> allowed;  // the first `many` are the feasible next nodes
     int many;
     float factors[FACTORS];
     std::vector<float> blocked, query, glimpse, attention, sums, logits, slopes, chances, waited, left;

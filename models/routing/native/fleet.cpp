@@ -1,11 +1,11 @@
 // Plans for fleets, found by one thread or by several together.
 #include "fleet_crew.h"
 
-// Writes the cheapest plan found to `visits` (2 * customers), the depot between routes and after the last, which the caller has
-// filled with it, and the kinds of the routes' vehicles to `chosen` (customers). It goes on from `given`, laid out alike
-// with the kinds `given_kinds`, if these are not null. Takes `rounds`, or `seconds` of the CPU time of each of `crew` threads if
-// that is not 0. The arrays are those of Fleet, `kind` (kinds, 7) is laid out as Kind. Returns the number of customers that must be served and are not, or
-// if one of them can be served by no vehicle even alone, minus its number, and writes nothing.
+// Writes the cheapest plan found to `visits` (2 * customers), which the caller has filled with the depot, as routes each
+// followed by the depot, and the routes' vehicle kinds to `chosen` (customers). Starts from `given` and `given_kinds`, in the
+// same layouts, unless these are null. Runs `rounds`, or `seconds` of the CPU time of each of `crew` threads if that is not 0.
+// The arrays are those of Fleet; `kind` (kinds, 7) is laid out as Kind. Returns the number of required customers left
+// unserved; if no vehicle could serve one of them even alone, returns minus its number and writes nothing.
 extern "C" int plan_fleet(int nodes, int customers, int kinds, int64_t rounds, double seconds, int64_t seed, int crew,
                           const double* distance, const double* duration, const double* demand, const double* open,
                           const double* close, const double* service, const double* prize, const double* kind,
@@ -34,7 +34,7 @@ extern "C" int plan_fleet(int nodes, int customers, int kinds, int64_t rounds, d
         bool explained = served[c] || !data.required(c);
         double cost;
         for (int k = 0; k < kinds; k++) explained = explained || empty.fits(k, {c}, cost);
-        if (!explained) return -c;  // served by no plan found, and by no vehicle alone
+        if (!explained) return -c;  // not served in the plan found, nor servable by any vehicle alone
     }
     for (size_t r = 0; r < best.routes.size(); r++) {
         visits = std::copy(best.routes[r].begin(), best.routes[r].end(), visits) + 1;

@@ -1,10 +1,10 @@
-// Routes of a fleet under everything that a problem may ask beside capacities: one-way roads, travel times that are not the
+// Routes of a fleet under all constraints that a problem may have beside capacities: one-way roads, travel times apart from
 // distances, time windows, limits on the length and the duration of routes, vehicles of several kinds and depots, and
 // customers that may be left out at a price.
 //
 // Nodes 1 to n are customers, node 0 and those above n are depots. Stop `nodes + r` is the depot of route r, a ring: its
 // successor is the first customer of the route and its predecessor the last. All routes keep to all limits at all times;
-// what does not fit is in no route, and is paid for.
+// customers that do not fit are in no route, at their price.
 #pragma once
 #include "common.h"
 
@@ -37,7 +37,7 @@ inline double thread_seconds() {
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-struct Kind {  // of vehicles: how many there are, and what they may do
+struct Kind {  // of vehicle: number, depot, limits and costs
     double count, capacity, depot, fixed, rate, longest, limit;
 };
 
@@ -48,7 +48,7 @@ struct Fleet {
     const Kind* kind;
     bool limited = false;                                // whether a kind has a limit on the duration of routes
     std::vector<double> distance_into = {}, duration_into = {};// the matrices, from column to row
-    double dear = 0;                                     // more than a vehicle for one customer costs
+    double dear = 0;                                     // above the cost of a route for one customer
 
     void prepare() {
         const auto size = (size_t)nodes;
@@ -71,7 +71,7 @@ struct Fleet {
     bool required(int c) const { return prize[c] == INFINITE; }
 };
 
-// A part of a route: its duration with the least waiting, and when it may begin for that (Vidal et al. 2013).
+// A part of a route: its duration with the least waiting, and when it must begin for that (Vidal et al. 2013).
 struct Span {
     double duration, early, late;
     Span then(const Span& next, double travel) const {
@@ -84,7 +84,7 @@ struct Span {
 struct Stop {
     int next, prev, route = -1, site;  // -1: in no route
     double leave;  // earliest end of its service
-    double due;    // latest begin of it at which all that comes behind is in time
+    double due;    // latest start of its service that keeps all later stops in time
     double leg;    // distance to the next
 };
 
@@ -125,7 +125,7 @@ class State {
         return r;
     }
 
-    // Puts customer c behind stop u, without renewing the route; absent customers leave `absent` elsewhere.
+    // Inserts customer c after stop u; the caller renews the route and removes c from `absent`.
     void put(int c, int u) {
         const int v = stops[u].next, r = stops[u].route;
         link(u, c), link(c, v);
@@ -142,7 +142,7 @@ class State {
         cost += price[c], missing += f.required(c);
     }
 
-    // Renews what is known along a route, and its share of the cost; gives the vehicle back if it is not needed.
+    // Recomputes the state along a route and its share of the cost; an empty route gives its vehicle back.
     void renew(int r) {
         Route& route = routes[r];
         const Kind& kind = f.kind[route.kind];
@@ -178,7 +178,7 @@ class State {
         cost += kind.rate * length;
     }
 
-    // Whether a route that was renewed keeps to its limits: without a customer it may take longer, where detours are short cuts.
+    // Whether a renewed route keeps to its limits: removing a customer may lengthen it, where detours are short cuts.
     bool sound(int r) const {
         const int head = base + r, v = stops[head].next;
         const double travel = f.t(stops[head].site, stops[v].site);
@@ -191,7 +191,7 @@ class State {
         return {f.service[site], f.open[site], f.close[site]};
     }
 
-    // Remembers a route as it was at the beginning of the round, to which `restore` returns.
+    // Saves a route as it was at the beginning of the round, for `restore`.
     void touch(int r) {
         if (touched[r] == round) return;
         touched[r] = round;
@@ -222,7 +222,7 @@ class State {
         cost = cost_before, missing = missing_before;
     }
 
-    // Empties a route for `fill`, without a word on its customers' prices.
+    // Empties a route for `fill`, without charging its customers' prices.
     void clear(int r) {
         touch(r);
         cost -= kind_of(r).rate * routes[r].length;
@@ -230,7 +230,7 @@ class State {
         vacate(r);
     }
 
-    // Gives customers that are in no route to a vehicle of kind k on an empty route.
+    // Puts customers that are in no route onto the empty route r, with a vehicle of kind k.
     void fill(int r, int k, const int* begin, const int* end) {
         free.erase(std::find(free.rbegin(), free.rend(), r).base() - 1);  // it is near the end
         occupy(r, k);
@@ -245,7 +245,7 @@ class State {
         renew(r);
     }
 
-    // Whether a vehicle of kind k can serve these customers in this order, and the cost of that.
+    // Whether a vehicle of kind k can serve these customers in this order; `total` becomes the cost.
     bool fits(int k, const std::vector<int>& order, double& total) const {
         const Kind& kind = f.kind[k];
         const int depot = (int)kind.depot;
@@ -285,10 +285,10 @@ class State {
     const int n, base;
     std::vector<Stop> stops;
     std::vector<Route> routes;
-    std::vector<int> used, active, free, absent;  // vehicles of every kind; routes in use and not; customers in no route
-    std::vector<double> price;                    // of every customer that is absent
-    std::vector<Span> until, from;                // of every stop, what lies before and behind it and itself
-    double cost = 0;                              // of vehicles and distances, and the prices of those absent
+    std::vector<int> used, active, free, absent;  // vehicles in use per kind; routes in use and not; customers in no route
+    std::vector<double> price;                    // of leaving out each customer
+    std::vector<Span> until, from;                // per stop, the route up to it and from it on, itself included
+    double cost = 0;                              // of vehicles and distances, and the prices of absent customers
     int missing = 0;                              // customers that must be served and are not
 
   private:
@@ -317,7 +317,7 @@ class State {
         free.push_back(r);
     }
 
-    std::vector<int64_t> touched;  // of every slot, the round in which it was remembered
+    std::vector<int64_t> touched;  // per slot, the round in which it was saved
     std::vector<Saved> saved;
     std::vector<int> path;
     int64_t round = 0;

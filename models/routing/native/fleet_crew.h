@@ -1,6 +1,6 @@
-// Threads that anneal one fleet's problem together. The time is cut into spells. In a spell of a large problem each thread
-// anneals a part of the routes that lie together, cut anew each time; in one of a small problem, all routes, and the worst
-// are then given up for the best.
+// Threads that anneal one fleet's problem together, in spells. In a spell of a large problem each thread anneals a group of
+// adjacent routes, divided anew each time; of a small problem, each anneals all routes, and the worst plan is then replaced
+// by the best.
 #pragma once
 #include "fleet_ruin.h"
 
@@ -10,7 +10,7 @@ class Crew {
   public:
     Crew(const Fleet& fleet, const Near& near, uint64_t seed, int members) : f(fleet), near(near), random{seed}, members(members) {}
 
-    // Returns the best plan of so many seconds of each thread's CPU time, from the routes given.
+    // Anneals the given routes for `seconds` of each thread's CPU time; returns the best plan found.
     Kept anneal(const Routes& routes, const std::vector<int>& kinds, double seconds) {
         std::vector<Kept> plans(members);
         for (Kept& each : plans) each.routes = routes, each.kinds = kinds;
@@ -26,14 +26,14 @@ class Crew {
 
   private:
     static constexpr int SPELLS = 12;
-    static constexpr int PART = 100;  // customers a thread from which problems are divided
+    static constexpr int PART = 100;  // customers per thread from which a problem is divided
 
     static bool less(const Kept& one, const Kept& other) {
         return one.missing < other.missing || (one.missing == other.missing && one.cost < other.cost);
     }
 
-    // Anneals each of the plans, from the `first` part of the time to the `last`; returns what has passed then. Afterwards the
-    // first plan is the best as they are last.
+    // Anneals each plan from the fraction `first` of the time to `last`; returns the fraction then spent. Afterwards
+    // plans[0] is the best of the plans' last states.
     double compete(std::vector<Kept>& plans, double seconds, double first, double last) {
         std::vector<Kept> found(members);
         std::vector<double> passed(members);
@@ -51,8 +51,8 @@ class Crew {
         return *std::max_element(passed.begin(), passed.end());
     }
 
-    struct Part {                // of the problem: some customers, numbered from 1, with their routes
-        std::vector<int> nodes;  // of the whole
+    struct Part {                // a subproblem: some customers, renumbered from 1, with their routes
+        std::vector<int> nodes;  // their numbers in the whole problem
         std::vector<double> distance, duration, demand, open, close, service, prize;
         std::vector<Kind> kinds;
         Routes routes;
@@ -60,13 +60,13 @@ class Crew {
         Kept best, last;
     };
 
-    // Anneals parts of a plan alike, which then is as they are last.
+    // Anneals a plan in parts, likewise; leaves it in their last states.
     void divide(Kept& plan, double seconds, double first, double last) {
         std::vector<char> served(f.nodes);
         for (const auto& route : plan.routes)
             for (int c : route) served[c] = 1;
         const size_t count = plan.routes.size();
-        Routes groups = plan.routes;  // and customers in no route
+        Routes groups = plan.routes;  // and each customer in no route as a group
         for (int c = 1; c <= f.customers; c++)
             if (!served[c]) groups.push_back({c});
         std::vector<int> order(groups.size());
@@ -114,7 +114,7 @@ class Crew {
         if (less(least, best)) best = std::move(least);
     }
 
-    // Cuts groups of customers, order[begin] to order[end], into so many parts of like size, by a line between two places.
+    // Cuts groups of customers, order[begin] to order[end - 1], into `parts` of like size, by lines between two customers.
     void cut(const Routes& groups, std::vector<int>& order, size_t begin, size_t end, int parts,
              std::vector<std::pair<size_t, size_t>>& cuts) {
         if (parts == 1) return cuts.emplace_back(begin, end), void();

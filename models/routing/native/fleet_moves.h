@@ -1,5 +1,5 @@
-// Moves of the local search for fleets. What a move changes of the distances is known from a few legs; only where that
-// gains are the new routes driven through, to see whether they keep to all limits.
+// Moves of the local search for fleets. A move's change of the distances follows from a few legs; only where that gains are
+// the new routes evaluated in full, to see whether they keep to all limits.
 #pragma once
 #include "fleet.h"
 
@@ -7,9 +7,9 @@ namespace fleet {
 
 constexpr int NEAREST = 40;      // customers before and behind which one is inserted
 constexpr double WAITING = 0.1;  // of a unit of time, in units of distance (Vidal et al. 2013)
-constexpr int CHAIN = 3;         // customers that a move takes along at most
+constexpr int CHAIN = 3;         // most customers that a move takes along
 
-// Of each customer, those that may well come straight before and behind it: near, with little waiting in between.
+// Each customer's likely direct predecessors and successors: near, with little waiting in between.
 struct Near {
     std::vector<std::vector<int>> before, behind;
 
@@ -48,7 +48,7 @@ class Moves {
   public:
     Moves(const Fleet& fleet, const Near& near, State& state) : f(fleet), near(near), now(state) {}
 
-    // Improves the routes until no move gains, or until this thread has spent so many seconds.
+    // Improves the routes until no move gains, or until this thread's CPU time passes `end`.
     void descend(Random& random, double end) {
         std::vector<int> order(f.customers);
         std::iota(order.begin(), order.end(), 1);
@@ -65,7 +65,7 @@ class Moves {
         }
     }
 
-    // Gives a route to a vehicle of another kind, which may give its own in exchange, if that costs less.
+    // Gives a route to a vehicle of another kind, possibly in exchange for that vehicle's route, if that costs less.
     bool other_kind(int r) {
         if (f.kinds == 1 || now.routes[r].kind < 0) return false;
         const int own = now.routes[r].kind;
@@ -102,15 +102,15 @@ class Moves {
 
     double d(int u, int v) const { return f.d(now.stops[u].site, now.stops[v].site); }
 
-    // Tries the moves after which u comes straight behind v.
+    // Tries the moves that put u directly after v.
     bool join(int v, int u) {
         if (now.stops[v].next == u) return false;
         const int a = now.stops[v].route, b = now.stops[u].route;
         if (a == b) return within(a, v, u);
         if (cross(a, b, v, u)) return true;
         const double rate_a = now.kind_of(a).rate, rate_b = now.kind_of(b).rate;
-        // Chains of 1 to CHAIN customers from u on change places with 0 to CHAIN behind v, or chains up to v with those
-        // before u.
+        // 1 to CHAIN customers from u on change places with 0 to CHAIN after v, or 1 to CHAIN customers up to v move in
+        // front of u.
         const int y = now.stops[v].next, o = now.stops[u].prev;
         double inner = 0;
         for (int i = 1, x = u; i <= CHAIN && now.is_customer(x); inner += now.stops[x].leg, x = now.stops[x].next, i++) {
@@ -152,7 +152,7 @@ class Moves {
         return adopt(a, b, one, two);
     }
 
-    // 2-opt*: exchanges what comes behind v with u and what comes behind it.
+    // 2-opt*: exchanges the tail after v with the tail from u on.
     bool cross(int a, int b, int v, int u) {
         const int y = now.stops[v].next, o = now.stops[u].prev;
         const double rate_a = now.kind_of(a).rate, rate_b = now.kind_of(b).rate;
@@ -170,7 +170,7 @@ class Moves {
         return adopt(a, b, one, two);
     }
 
-    // Moves a chain within a route, or drives a part of it the other way round, so that u comes straight behind v.
+    // Moves a chain within a route, or reverses a part of it, so that u comes directly after v.
     bool within(int r, int v, int u) {
         const std::vector<int> order = now.order_of(r);
         const auto at = std::find(order.begin(), order.end(), v) - order.begin(), from = std::find(order.begin(), order.end(), u) - order.begin();

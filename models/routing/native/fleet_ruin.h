@@ -6,18 +6,18 @@
 namespace fleet {
 
 constexpr double REMOVED = 10;     // customers at a time, on average, where routes are long enough
-constexpr double LONGEST = 10;     // string that is removed
-constexpr double SPLIT = 0.5;      // probability that a string keeps customers in its midst
+constexpr double LONGEST = 10;     // most customers removed in a string
+constexpr double SPLIT = 0.5;      // probability that a string keeps customers in its middle
 constexpr double ENOUGH = 0.01;    // probability that it keeps no further one
-constexpr double BLINK = 0.01;     // probability that a place for a customer is overlooked
-constexpr double PASSED_OVER = 0.2;  // probability that a kind of vehicle is, for a further one
+constexpr double BLINK = 0.01;     // probability that a place for a customer is skipped
+constexpr double PASSED_OVER = 0.2;  // probability that a kind of vehicle is skipped for a further route
 constexpr int REACHED = 100;       // nearest customers in whose routes strings are removed
 constexpr double HOT = 2, COLD = 0.02;  // first and last temperature, in units of the cost of a customer
-constexpr double STARTING = 0.2;      // of the time, after which no further first plan is tried
+constexpr double STARTING = 0.2;      // share of the time after which no further start plan is tried
 constexpr int64_t CLOCK = 16;      // rounds between two looks at the clock
-constexpr double IMPATIENCE = 0.1; // of the price of a customer that must be served, by which it rises when left out
-constexpr int ORDERS = 7;          // in which customers are inserted
-constexpr int DISCOUNTS = 4;       // on further vehicles, with which the first plan is tried
+constexpr double IMPATIENCE = 0.1; // of `dear`: what a round without a required customer adds to its price
+constexpr int ORDERS = 7;          // of insertion
+constexpr int DISCOUNTS = 4;       // on further vehicles, tried for the start plan
 constexpr double OPENING = 0.1;    // probability that further vehicles have a discount
 
 struct Kept {  // routes and their kinds
@@ -34,8 +34,8 @@ class Annealing {
         overlook();
     }
 
-    // Returns the best plan of so many rounds, or of so many seconds of this thread's CPU time if these are not 0. Several
-    // runs may take turns: each has the part of the rounds or seconds from `first` to `last`.
+    // Anneals for `rounds`, or for `seconds` of this thread's CPU time if these are not 0; returns the best plan. Several
+    // runs may share one schedule: each covers its fraction from `first` to `last`.
     Kept run(const Routes& given, const std::vector<int>& kinds, int64_t rounds, double seconds, double first = 0,
              double last = 1) {
         const double begun = thread_seconds(), end = seconds > 0 ? begun + seconds : INFINITE;
@@ -78,7 +78,7 @@ class Annealing {
     int below(int limit) { return (int)(uniform() * limit); }
     void overlook() { overlooked = 1 + (int64_t)(std::log(1 - uniform()) / std::log(1 - BLINK)); }
 
-    // The customers nearest to u, there and back.
+    // The customers nearest to u by round trip.
     const std::vector<int>& nearest(int u) {
         auto& order = reached[u - 1];
         if (!order.empty()) return order;
@@ -94,7 +94,7 @@ class Annealing {
         return order;
     }
 
-    // Takes over the routes given and inserts all others, in the order that costs least of several.
+    // Takes over the given routes and inserts all other customers, in the cheapest of several orders.
     void start(const Routes& given, const std::vector<int>& kinds, double end) {
         now.begin_round();
         for (size_t i = 0; i < given.size(); i++)
@@ -192,7 +192,7 @@ class Annealing {
         ruined.push_back(r);
     }
 
-    // Inserts what is in no route where that gains, in an order of this kind or of a random one.
+    // Inserts customers in no route where that gains, in an order of this kind or, if negative, of a random one.
     void recreate(int kind = -1) {
         if (kind < 0) {
             static constexpr int SHARES[ORDERS] = {4, 4, 2, 1, 2, 2, 2};
@@ -264,11 +264,11 @@ class Annealing {
     State now;
     Moves moves;
     Kept best;
-    std::vector<std::vector<int>> reached;  // of each customer, others by their distance
+    std::vector<std::vector<int>> reached;  // each customer's nearest others, ascending
     std::vector<int> ruined, left, alone;
     std::vector<std::pair<double, int>> order;
-    double discount = 1;     // on a further vehicle, where routes are compared
-    int64_t overlooked = 0;  // places until the next that is
+    double discount = 1;     // factor on the cost of a further vehicle, where places are compared
+    int64_t overlooked = 0;  // places until the next one skipped
 };
 
 }  // namespace fleet

@@ -1,12 +1,12 @@
 // The log-probabilities of given tours and their gradients: RoutingPolicy.log_prob in float32, query by query.
 //
-// Only nodes that may be next take part, and a step without a choice costs nothing; torch, which scores all steps at
-// once, computes each node of each step. What a query computes is computed again for its gradient, not kept.
+// Only feasible next nodes take part, and a step without a choice costs nothing; torch, which scores all steps at once,
+// computes each node of each step. A query's intermediate results are recomputed for its gradient, not kept.
 #include "decoder.h"
 
 namespace {
 
-// A number or a vector of them; a template forgets that those lie anywhere.
+// Loads a number or an unaligned vector; as a template argument, Vector loses its alignment of 4.
 template <class Number> inline Number get(const float* from) {
     Number found;
     std::memcpy(&found, from, sizeof found);
@@ -18,10 +18,10 @@ template <class Number> inline void add(float* to, Number what) {
     std::memcpy(to, &what, sizeof what);
 }
 
-// The gradients of one instance; rows of nodes where the arguments of `score_tours` may have columns.
+// The gradients of one instance, by rows of nodes even where the arguments of `score_tours` have columns.
 struct Gradients {
     std::vector<float> query, key, value, pointer, load, dynamic;  // (N, D), but the last two as in `Weights`
-    std::vector<double> distance;                                  // as there: sums of many terms that cancel out
+    std::vector<double> distance;                                  // as there; double, as many terms cancel out
 
     Gradients(const Shape& s, bool changes)
         : query(s.nodes * s.width), key(query.size()), value(query.size()), pointer(query.size()),
@@ -29,7 +29,7 @@ struct Gradients {
           distance(s.factors > 1 ? 3 : 1) {}
 };
 
-// The other layouts of an instance, for sums over nodes in place of channels and the other way round.
+// The transposed layouts of an instance, for sums over nodes instead of channels and vice versa.
 struct Turned {
     std::vector<float> key, value;  // (N, D), (D, N')
     const float* pointer;           // (N, D)
@@ -51,8 +51,8 @@ class Scorer : Query {
         : Query(query), turned(turned), to(gradients), d_logits(s.padded), d_glimpse(s.width),
           d_attention(s.heads * s.padded), d_channels(channels.size()) {}
 
-    // Returns the log-probability of the steps of a tour (T,) from `begin` on, or adds to the gradients those of
-    // `upstream` times it. ends (N, S) or null: a step out of the depot to an end is that to any end.
+    // Returns the log-probability of a tour's steps (T,) from `begin` on; adds the gradients of `upstream` times it, if they
+    // are wanted. ends (N, S) or null: a step from the depot to a route's end counts as one to any end.
     float score(const int64_t* actions, int begin, const bool* ends, float upstream) {
         waiting.resize(s.nodes - 1);
         std::iota(waiting.begin(), waiting.end(), 1);
@@ -81,7 +81,7 @@ class Scorer : Query {
         for (int i = 0; i < many; i++) (fits(allowed[i]) ? meant : rest) += chances[allowed[i]];
         if (to) {
             for (int n = 0; n < s.padded; n++) d_logits[n] = -chances[n] / all;
-            for (int i = 0; i < many; i++) {  // 1 / meant - 1 / all would lose most digits where a chance is near 1
+            for (int i = 0; i < many; i++) {  // 1 / meant - 1 / all would lose most digits where a probability is near 1
                 const int n = allowed[i];
                 if (fits(n)) d_logits[n] = chances[n] / meant * (rest / all);
             }
@@ -90,8 +90,8 @@ class Scorer : Query {
         return std::log(meant / all);
     }
 
-    // From the gradients of the chances' logarithms to those of all that they were computed from. What is no choice has
-    // a chance and a weight of next to nothing, so whole vectors may be computed.
+    // Backpropagates from the log-probabilities to all their inputs. Infeasible nodes have next to no probability and
+    // weight, so whole vectors may be computed.
     void back(int node, float upstream) {
         const float* away = &at.distance[node * s.padded];
         Vector farther = {};
@@ -126,8 +126,8 @@ class Scorer : Query {
         if (changes) back_to_changed(node);
     }
 
-    // From the gradients of logits and glimpse to those of the channels where the pointer and `watch` read them, and
-    // `added`: that of the mean attention, a head's share of it.
+    // Backpropagates from logits and glimpse to the channels as the pointer and `watch` read them; leaves in `added` the
+    // gradient that each head's attention gets through the mean.
     void back_to_watched() {
         const Dynamic<float> found(to->dynamic.data(), s.width);
         float d_pointing[CHANNELS], d_seen[CHANNELS];
@@ -149,7 +149,7 @@ class Scorer : Query {
         products(CHANNELS, s.padded, d_seen, channels.data(), added.data());
     }
 
-    // From the gradients of the attention to those of the channels where it reads them, and on to their weights.
+    // Backpropagates from the attention to the channels as it reads them, and on to their weights.
     void back_to_changed(int node) {
         const Dynamic<float> found(to->dynamic.data(), s.width);
         float d_asking[CHANNELS];
@@ -175,7 +175,7 @@ class Scorer : Query {
         }
     }
 
-    // Adds the gradients of what `read` read, `by` what and from which state, given that of what it wrote.
+    // Backpropagates through `read`: adds the gradients of `by` and of the state, given `slope`, that of its output.
     void back_to_read(
         const float* slope, const float* by, float* to_by, const std::vector<float>& state, float* to_state) const {
         const Channels slopes = *(const Channels*)slope;
@@ -186,7 +186,7 @@ class Scorer : Query {
         }
     }
 
-    // The channels from d on: one number, or a vector of them that belong to one head.
+    // Channel d, or a vector of channels from d on that belong to one head.
     template <class Number> void back_to_glimpse(int d) {
         const float *pointer = turned->pointer + d, *slope = d_logits.data();
         float* found = &to->pointer[d];
@@ -218,16 +218,16 @@ class Scorer : Query {
     }
 
     const Turned* turned;
-    Gradients* to;  // null: there are none to compute
+    Gradients* to;  // null: no gradients wanted
     std::vector<int> waiting;
     std::vector<float> d_logits, d_glimpse, d_attention, d_channels;
 };
 
 }  // namespace
 
-// Writes log_prob (B, S) of actions (B, S, T) from step `begin` on. Given the gradient `upstream` (B, S) of it, writes
-// instead those of query, key, value and pointer, in their shapes, and of load_weight, distance_weight and dynamic, these
-// for each instance by itself. Other arguments are those of `build_tours`; ends (B, N, S) or null.
+// Writes log_prob (B, S) of actions (B, S, T) from step `begin` on. Given its gradient `upstream` (B, S), writes instead
+// those of query, key, value and pointer, in their shapes, and of load_weight, distance_weight and dynamic, separately for
+// each instance. Other arguments as in `build_tours`; ends (B, N, S) or null.
 extern "C" int score_tours(
     int threads, int batch, int nodes, int width, int heads, int tours, int steps, int factors, const float* query,
     const float* key, const float* value, const float* pointer, const float* load_weight,

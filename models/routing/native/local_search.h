@@ -2,7 +2,7 @@
 // (Hybrid Genetic Search for the CVRP: Open-Source Implementation and SWAP* Neighborhood), for symmetric distances.
 //
 // Nodes 1 to n are customers; node n + 1 + r is the depot of route r, a ring: its successor is the first customer of
-// the route and its predecessor the last. A route may be overloaded at a price for each unit, which rises until it is not.
+// the route and its predecessor the last. Overload is allowed at a price per unit, which rises until no route has any.
 // Moves are tried between neighbours, SWAP* between routes that hold neighbours, so a pass costs some n log n.
 #pragma once
 #include "sides.h"
@@ -16,7 +16,7 @@ class LocalSearch {
         pair_up(std::min(granular, p.near));
     }
 
-    // Improves the routes until no move gains, at a price for overload that rises until there is none, if it may.
+    // Improves the routes until no move gains, at a price of overload that rises, up to 100-fold, until there is none.
     // Returns whether no route is overloaded.
     bool improve(const Routes& routes) {
         begin((int)std::min<size_t>(routes.size() + SPARE, n));
@@ -45,10 +45,10 @@ class LocalSearch {
     }
 
   private:
-    static constexpr double EPSILON = 1e-9;  // of the longest distance: what a move must gain
-    static constexpr int SPARE = 2;          // routes that stand empty to begin with
+    static constexpr double EPSILON = 1e-9;  // of the longest distance: the least gain of a move
+    static constexpr int SPARE = 2;          // empty routes to begin with
 
-    // Lists the neighbours of each customer: those near it, and those to which it is near.
+    // Lists the neighbours of each customer: those nearest to it, and those it is nearest to.
     void pair_up(int near) {
         auto each = [&](auto visit) {
             for (int u = 1; u <= n; u++)
@@ -84,7 +84,7 @@ class LocalSearch {
     bool empty(int r) const { return next[n + 1 + r] > n; }
     void link(int u, int v) { next[u] = v; prev[v] = u; }
 
-    // Renews what is known of a route along its ring.
+    // Recomputes the state along a route's ring.
     void renew(int r) {
         double sum = 0;
         int u = n + 1 + r, at = 0;
@@ -106,7 +106,7 @@ class LocalSearch {
         std::fill(swapped.begin(), swapped.end(), -1);
         for (int r = 0; r < count; r++) renew(r);
         bool found = true;
-        for (int loop = 0; found || loop < 2; loop++) {  // emptied routes come into play from the second on
+        for (int loop = 0; found || loop < 2; loop++) {  // empty routes are tried from the second on
             found = false;
             random.shuffle(order);
             for (int u : order) found |= around(u, loop);
@@ -129,7 +129,7 @@ class LocalSearch {
         return found;
     }
 
-    // Whether a route is empty; the last of `vacancies` is then one.
+    // Whether any route is empty; if so, vacancies.back() is one.
     bool vacant() {
         while (!vacancies.empty() && !empty(vacancies.back())) vacancies.pop_back();
         return !vacancies.empty();
@@ -148,10 +148,10 @@ class LocalSearch {
         return length < -EPSILON * p.longest;
     }
 
-    // In what follows o, u, x and z are neighbours on a route, and w, v, y and t; the first of two nodes whose distance
-    // is looked up is one of the former, so that few rows of the matrix are read for all neighbours of u.
+    // Below, o, u, x, z follow each other on a route, and w, v, y, t on a route. Distances are looked up from one of the
+    // former, so that few rows of the matrix are read for all neighbours of u.
 
-    // Puts u, or u and its successor x, or x and u, behind v.
+    // Moves u, or u and its successor x, or x and u, after v.
     bool relocate(int u, int v) {
         const int a = route[u], b = route[v], o = prev[u], x = next[u], y = next[v];
         if (u == y) return false;
@@ -205,7 +205,7 @@ class LocalSearch {
         return true;
     }
 
-    // 2-opt: drives what lies between u and v the other way round.
+    // 2-opt: reverses the customers after u up to v.
     bool reverse(int u, int v) {
         if (place[u] >= place[v]) return false;
         const int x = next[u], y = next[v], r = route[u];
@@ -217,7 +217,7 @@ class LocalSearch {
         return true;
     }
 
-    // 2-opt*: exchanges what comes after u and v, or what comes after u with what comes before v.
+    // 2-opt*: exchanges the tails after u and v, or the tail after u with the head up to v.
     bool cross(int u, int v) {
         const int a = route[u], b = route[v], x = next[u], y = next[v], A = n + 1 + a, B = n + 1 + b;
         const double cut = -ahead[u] - ahead[v], after_u = load[a] - before[u], after_v = load[b] - before[v];
@@ -267,7 +267,7 @@ class LocalSearch {
         return found;
     }
 
-    // Exchanges a customer of each route, each put where it then costs least, or moves one to its best place.
+    // Exchanges a customer of each route, each to its cheapest place in the other, or moves one to its best place.
     bool swap_star(int a, int b) {
         lay_out(one, a), lay_out(other, b);
         const auto away = [&](int u, int v) { return d(u, v); };
@@ -331,11 +331,11 @@ class LocalSearch {
     int count = 0, moves = 0;
     Random random;
     double price = 0;
-    std::vector<int> beside, others;                  // where the neighbours of each customer begin; all of them
+    std::vector<int> beside, others;                  // where the neighbours of each customer begin in `others`
     std::vector<int> site, next, prev, route, place;  // of every node
-    std::vector<double> before, ahead;                // load of the route up to and with the node; distance to the next
+    std::vector<double> before, ahead;                // load of the route up to and including the node; distance to the next
     std::vector<int> tested, order;
-    std::vector<double> load, over;  // of every route; its price if overloaded
+    std::vector<double> load, over;  // of every route; the price of its overload
     std::vector<int> changed, swapped, seen, around_route, vacancies;
     Side one, other;
 };

@@ -1,5 +1,5 @@
-// Rules on times and lengths as policies keep to them: the clocks and limits of models/routing/environment.py, in float32
-// and in the order of its sums, so that both allow the same nodes.
+// Rules on times and lengths for policies: the clocks and limits of models/routing/environment.py, in float32 and summed in
+// the same order, so that both allow the same nodes.
 #pragma once
 #include "common.h"
 
@@ -9,17 +9,17 @@ constexpr int RULES = 6;
 constexpr float MARGIN = 1e-5f;
 enum Rule { OPENS, CLOSES, SERVICE, LONGEST, LIMIT, OPENED };
 
-// Where a route stands that left as early as it may, and by how much later it may leave.
+// Progress of a route that left as early as it may, and by how much it could have left later.
 struct Clock {
     float free, length, waited, movable;
 };
 
-// The rules (N, RULES) of one instance and the ways (N, N) between its nodes, in the unit of both; null without rules.
+// The rules (N, RULES) of one instance and the ways (N, N) between its nodes, in one unit; null without rules.
 struct Rules {
     const float *all, *ways;
     int nodes;
 
-    // Those of one instance of a batch.
+    // The rules of one instance of a batch.
     static Rules of(const float* rules, const float* ways, int instance, int nodes) {
         const size_t first = (size_t)instance * nodes;
         return {rules ? rules + first * RULES : nullptr, rules ? ways + first * nodes : nullptr, nodes};
@@ -36,10 +36,10 @@ struct Rules {
 
     float at(int node, Rule rule) const { return all[node * RULES + rule]; }
 
-    // By how much service at a node begins before it closes.
+    // Time from the start of service at a node until it closes.
     float left(const Clock& after, int node) const { return at(node, CLOSES) - (after.free - at(node, SERVICE)); }
 
-    // Whether a route that stands so at a customer served it in time, and can still end as it must.
+    // Whether a route with this clock at a customer served it in time, and can still end within its limits.
     bool allow(const Clock& after, int node) const {
         const float home = ways[(size_t)node * nodes] * (1 - at(node, OPENED)), end = after.free + home;
         return after.free - at(node, SERVICE) <= at(node, CLOSES) - MARGIN && end <= at(0, CLOSES) - MARGIN &&

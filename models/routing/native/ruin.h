@@ -2,8 +2,8 @@
 // customers from neighbouring routes, inserts them greedily, and accepts the result by annealing.
 //
 // Nodes 1 to n are customers; node n + 1 + r is the depot of route r, a ring, as in local_search.h. A round costs the
-// same whatever n is: what it changes is noted, so that a round that is not accepted is taken back and the best tours
-// follow the accepted ones by their changes alone.
+// same whatever n is: its changes are logged, so that a rejected round is undone, and the best tours follow the accepted
+// ones, by those changes alone.
 #pragma once
 #include "tours.h"
 
@@ -31,7 +31,7 @@ class Annealing {
         overlook();
     }
 
-    // Anneals by so many rounds, or for `seconds` of this thread's CPU time if these are more than 0.
+    // Anneals for `rounds`, or for `seconds` of this thread's CPU time if these are above 0.
     void run(int64_t rounds, double seconds, double hot, double cold) {
         const double begun = thread_seconds();
         double kept = now, least = now, temperature = 0;
@@ -62,16 +62,16 @@ class Annealing {
 
   private:
     static constexpr double REMOVED = 8;      // customers at a time, on average, where routes are long enough
-    static constexpr double LONGEST = 8;      // string that is removed
-    static constexpr double SPLIT = 0.5;      // probability that a string keeps customers in its midst
+    static constexpr double LONGEST = 8;      // most customers removed in a string
+    static constexpr double SPLIT = 0.5;      // probability that a string keeps customers in its middle
     static constexpr double ENOUGH = 0.01;    // probability that it keeps no further one
-    static constexpr double BLINK = 0.01;     // probability that a place for a customer is overlooked
+    static constexpr double BLINK = 0.01;     // probability that a place for a customer is skipped
     static constexpr int NEAR = 10;           // neighbours beside which a customer may be inserted
-    static constexpr size_t FURTHER = 10;     // routes than those at the beginning
+    static constexpr size_t FURTHER = 10;     // routes beyond those at the beginning
     static constexpr int64_t CLOCK = 32;      // rounds between two looks at the clock
 
-    struct Node { int next, prev, route; float ahead, back; };  // the route is `count` while in none; distances to the others
-    struct Moved { int customer, behind, route; float before, ahead; };  // what was so before
+    struct Node { int next, prev, route; float ahead, back; };  // route is `count` while in none; distances to next and prev
+    struct Moved { int customer, behind, route; float before, ahead; };  // the state before the move
 
     template <class Next> Routes routes(Next next) const {
         Routes found;
@@ -107,7 +107,7 @@ class Annealing {
         now = kept;
     }
 
-    // Notes whose successors changed in a round that was accepted.
+    // Logs the nodes whose successors changed in an accepted round.
     void note() {
         for (const auto* moved : {&removed, &placed})
             for (const Moved& each : *moved) since.push_back(each.behind), since.push_back(each.customer);
@@ -163,8 +163,8 @@ class Annealing {
         ruined.push_back(r);
     }
 
-    // Inserts what was removed, in a random order of four kinds; returns whether the routes suffice and are shorter
-    // than `limit`. By the triangle inequality they only grow.
+    // Inserts the removed customers, in an order of one of four kinds at random; returns whether all fit with a length
+    // below `limit`. By the triangle inequality the length only grows.
     bool recreate(double limit) {
         const double kind = 11 * random.uniform();
         order.clear();
@@ -178,7 +178,7 @@ class Annealing {
         return true;
     }
 
-    // Puts c behind the node where that costs least; a place is overlooked now and then.
+    // Inserts c where that costs least; now and then the best place is skipped.
     bool insert(int c) {
         float least;
         int behind = cheapest(c, -1, least);
@@ -196,7 +196,7 @@ class Annealing {
         return true;
     }
 
-    // Returns behind which node, other than `not_there`, c costs least, at a neighbour or at an end of a ruined route.
+    // Returns the node, other than `not_there`, after which c costs least, at a neighbour or at an end of a ruined route.
     int cheapest(int c, int not_there, float& least) {
         const float room = capacity - demand[c], home = d(0, c);
         const int* const beside = p.begin(c);
@@ -206,7 +206,7 @@ class Annealing {
             open[some] = beside[i];
             some += load[at[beside[i]].route] <= room;
         }
-        // Costs with the place in the lower half: to compare them needs no branch that is hard to predict.
+        // Costs with the place in the lower half: comparing them needs no branch that is hard to predict.
         const int64_t none = place(HUGE_VALF, 0);
         int64_t best = none;
         for (int i = 0; i < some; i++) {
@@ -246,12 +246,12 @@ class Annealing {
     int used = 0;                        // routes
     const float capacity;
     std::vector<float> demand, load;     // of every customer and route
-    std::vector<int> size, successors;   // customers of every route; of every node in the best tours, the next
+    std::vector<int> size, successors;   // customers of every route; every node's successor in the best tours
     std::vector<Node> at;
     std::vector<Moved> removed, placed;  // in this round
-    std::vector<int> since;              // whose successors changed since the best tours were kept
-    bool stale = false;                  // so many that all are copied
+    std::vector<int> since;              // nodes whose successors changed since the best tours were kept
+    bool stale = false;                  // too many changed: all are copied
     std::vector<int> ruined, vacancies;  // routes
     std::vector<std::pair<float, int>> order;
-    int64_t overlooked = 0;  // places until the next that is
+    int64_t overlooked = 0;  // customers until the next whose best place is skipped
 };

@@ -12,12 +12,12 @@ struct Inserts {  // the three cheapest places for a customer: behind which plac
 // A route; its depot is at place 0 and again at the last.
 struct Side {
     std::vector<int> nodes;
-    std::vector<double> ahead, bridge, cut;  // of each place: distance to the next, between its neighbours; what the
-                                             // removal of its customer changes
+    std::vector<double> ahead, bridge, cut;  // of each place: distance to the next, between its neighbours; change of
+                                             // length without its customer
     std::vector<double> away;                // from each place to each of the other route, row by row
     std::vector<Inserts> inserts;
 
-    // Finds distances to the other route, and the cheapest places there for each customer.
+    // Computes distances to the other route, and each customer's cheapest places there.
     template <class Distance> void measure(const Side& other, Distance distance) {
         const size_t width = other.nodes.size();
         away.resize(nodes.size() * width);
@@ -36,7 +36,7 @@ struct Side {
         }
     }
 
-    // Cost of the best place for customer i in the other route, once its customer j has left, and behind which it is.
+    // Cost of the best place for customer i in the other route once its customer j has left; it goes in after `behind`.
     double insertion(int i, const Side& other, int j, int& behind) const {
         const double* const row = away.data() + (size_t)i * other.nodes.size();
         double best = row[j - 1] + row[j + 1] - other.bridge[j];

@@ -1,4 +1,4 @@
-// Tours of capacitated vehicle routing problems: start tours, then a local search of the best, then ruin and recreate.
+// Tours of capacitated vehicle routing problems: start tours, then local search from the best, then ruin and recreate.
 #include "crew.h"
 #include "local_search.h"
 
@@ -9,12 +9,12 @@ namespace {
 constexpr int GRANULAR = 10;               // neighbours with which the local search tries moves
 constexpr int NEAR = 40;                   // neighbours in whose routes strings are removed
 constexpr double HOT = 0.1, COLD = 0.01;   // first and last temperature, in units of the mean distance
-constexpr int SAMPLE = 1000;               // pairs whose mean distance stands for that of all
+constexpr int SAMPLE = 1000;               // random pairs to estimate the mean distance from
 enum Kind : int { SAVINGS = 1, SWEEP = 2, NEAREST = 4, SHUFFLED = 8 };  // of start tours, as in __init__.py
 
 // The problems of one call, B of N nodes. Distances are a matrix (B, N, N), or null; then they are those of `places`
 // (B, N, 2) in a plane, rounded as `rounding` says. demand (B, N), capacity (B), seeds (B) of random streams. `given`
-// are S tours (B, S, T), T = 2 (N - 1), or null; best (B, T), which the caller has filled with the depot, is written.
+// are S tours (B, S, T), T = 2 (N - 1), or null; the result goes to best (B, T), which the caller has filled with the depot.
 struct Call {
     int threads, batch, nodes, rounding, count;
     const double *distance, *places, *demand, *capacity;
@@ -32,7 +32,7 @@ struct Call {
             std::vector<Routes> tours;
             for (int s = 0; given && s < count; s++) {
                 Routes tour = given_routes(given + (b * (size_t)count + s) * steps, (int)steps);
-                if (!s || tour != tours[0]) tours.push_back(std::move(tour));  // repeated where fewer were found
+                if (!s || tour != tours[0]) tours.push_back(std::move(tour));  // padding repeats the first
             }
             write_routes(solve(p, random, tours, begun), best + b * steps, (int)steps);
         });
@@ -73,7 +73,7 @@ class Shortest {  // of the tours considered
     std::unique_ptr<LocalSearch> search;
 };
 
-// The next start tour of one of `kinds` in turn.
+// The next start tour; `kinds` take turns.
 Routes next_start(const Problem& p, Starts& starts, int kinds, int& turn) {
     for (;; turn++)
         switch (kinds & (1 << turn % 4)) {
@@ -84,7 +84,7 @@ Routes next_start(const Problem& p, Starts& starts, int kinds, int& turn) {
         }
 }
 
-// The shortest tour of the local search of the tours given, and of the best of each `group` of start tours.
+// The shortest tour of a local search from each given tour, and from the best of each `group` of start tours.
 Routes from_starts(const Problem& p, Random& random, const std::vector<Routes>& given, int kinds, int group, double seconds) {
     const double begun = thread_seconds();
     Shortest shortest(p, random(), GRANULAR);
@@ -92,7 +92,7 @@ Routes from_starts(const Problem& p, Random& random, const std::vector<Routes>& 
     int turn = 0;
     for (const Routes& tour : given) shortest.improve(tour);
     const double searching = thread_seconds();
-    // Another search is begun if half of it is expected to fit.
+    // Another search begins if half of it is expected to fit.
     for (int done = 0;; done++) {
         const double now = thread_seconds(), each = done ? (now - searching) / done : 0;
         if (!kinds || ((done || !given.empty()) && now - begun + each / 2 >= seconds)) return std::move(shortest.routes);
@@ -104,8 +104,8 @@ Routes from_starts(const Problem& p, Random& random, const std::vector<Routes>& 
 
 }  // namespace
 
-// Solves each problem in `seconds` of the CPU time of each of `crew` threads: the local search of the tours given, then of
-// the best of each `group` of start tours until the `share` of the time is spent, then ruin and recreate of the shortest.
+// Solves each problem in `seconds` of the CPU time of each of `crew` threads: local search from the given tours, then from
+// the best of each `group` of start tours until a `share` of the time is spent, then ruin and recreate from the shortest.
 // At least one search is made, whatever the time; no tour is longer than those given.
 extern "C" void solve_tours(const Call* call, int kinds, int group, double share, double seconds, int crew) {
     call->each(NEAR, crew, [&](const Problem& p, Random& random, const std::vector<Routes>& given, double begun) {
@@ -127,7 +127,7 @@ extern "C" void solve_tours(const Call* call, int kinds, int group, double share
     });
 }
 
-// Improves the tours given, or `count` random ones, by a local search of moves with `granular` neighbours.
+// Improves the given tours, or `count` random ones, by a local search of moves with `granular` neighbours.
 extern "C" void improve_tours(const Call* call, int granular) {
     call->each(granular, 1, [&](const Problem& p, Random& random, std::vector<Routes> tours, double) {
         Starts starts(p, random);
@@ -138,7 +138,7 @@ extern "C" void improve_tours(const Call* call, int granular) {
     });
 }
 
-// Goes on from the first tour given, or from a random one, by so many rounds of ruin and recreate.
+// Improves the first given tour, or a random one, by `rounds` of ruin and recreate, or `seconds` of them if these are above 0.
 extern "C" void ruin_and_recreate_tours(const Call* call, int64_t rounds, double seconds) {
     call->each(NEAR, 1, [&](const Problem& p, Random& random, const std::vector<Routes>& given, double) {
         Shortest shortest(p, 0, 0);

@@ -5,7 +5,7 @@
 #include <array>
 #include <functional>
 
-// Cuts an order of the customers into routes at the least length (Prins 2004).
+// Cuts a sequence of the customers into routes of the least total length (Prins 2004).
 inline Routes split(const Problem& p, const std::vector<int>& order) {
     const int n = p.customers;
     std::vector<int> begin(n + 1);
@@ -44,7 +44,7 @@ class Starts {
         return split(p, order);
     }
 
-    // Goes on to a near customer that still fits, distances drawn up to NOISE longer, and home where there is none.
+    // Goes on to the nearest neighbour that still fits, each distance drawn up to NOISE longer, and home where none does.
     Routes nearest() {
         std::vector<char> served(p.nodes);
         random.shuffle(order);
@@ -68,8 +68,8 @@ class Starts {
         return routes;
     }
 
-    // Clarke and Wright 1964 on pairs of neighbours; but for the first time with a random weight of the distance
-    // between them (Yellow 1970) and noise on each saving.
+    // Clarke and Wright 1964 on pairs of neighbours; from the second call on with a random weight of the distance between
+    // them (Yellow 1970) and noise on each saving.
     Routes savings() {
         if (pairs.empty()) list_pairs();
         const double weight = drawn ? LIGHT + (HEAVY - LIGHT) * random.uniform() : 1, noise = drawn ? NOISE : 0;
@@ -89,7 +89,7 @@ class Starts {
     static constexpr int BESIDE = 20;  // neighbours with which routes are joined
     struct Pair { int u, v; double apart, between; };
 
-    static uint64_t key(float positive) {  // ordered as the numbers are
+    static uint64_t key(float positive) {  // keeps the order
         uint32_t bits;
         std::memcpy(&bits, &positive, sizeof bits);
         return bits;
@@ -107,9 +107,9 @@ class Starts {
 
     // Joins routes at their ends, in the order of `ranked`.
     Routes join() {
-        std::vector<std::array<int, 2>> beside(p.nodes, {0, 0});  // of each customer, on its route
-        std::vector<int> end(p.nodes);                            // of a route's end, the other one
-        std::vector<double> load(p.demand, p.demand + p.nodes);   // of the route, at both ends
+        std::vector<std::array<int, 2>> beside(p.nodes, {0, 0});  // each customer's neighbours on its route
+        std::vector<int> end(p.nodes);                            // the other end of the route that ends here
+        std::vector<double> load(p.demand, p.demand + p.nodes);   // of the route, kept at both ends
         std::iota(end.begin(), end.end(), 0);
         for (const uint64_t each : ranked) {
             const auto [u, v, apart, between] = pairs[(uint32_t)each];

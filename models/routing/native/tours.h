@@ -29,7 +29,7 @@ inline double thread_seconds() {  // of CPU time, so that a busy machine changes
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-// How distances are had: from a matrix, or from places in a plane, then rounded (numbers as in __init__.py).
+// How distances between places in a plane are rounded (numbers as in __init__.py).
 enum Rounding : int { EXACT, ROUND, TRUNC, DIMACS };  // the last cuts to one decimal
 constexpr int MOST_HELD = 2000;  // customers up to which distances between places are computed once, as a matrix
 
@@ -39,7 +39,7 @@ class Problem {
   public:
     const int customers, nodes;
     const double *const demand, capacity;
-    double longest = 0, price;     // a bound on distances; of a unit of overload, to begin with
+    double longest = 0, price;     // a bound on distances; the first price of a unit of overload
     int near = 0;                  // neighbours of each customer
     const double *const places, *const matrix;
     const Rounding rounding;
@@ -59,7 +59,7 @@ class Problem {
         else Tree(*this).rank();
     }
 
-    // To seven digits, by which searches compare; `exact` is the distance itself.
+    // The distance to seven digits, by which searches compare; `exact` is the distance itself.
     float operator()(int u, int v) const {
         return __builtin_expect(row != nullptr, 1) ? row[(size_t)u * nodes + v] : measured(u, v);
     }
@@ -74,7 +74,7 @@ class Problem {
 
   private:
     std::vector<float> held;
-    const float* row = nullptr;  // of `held`, the first
+    const float* row = nullptr;  // the first of `held`
     std::vector<std::pair<float, int>> others;
 
     static double rounded(double length, Rounding how) {

@@ -6,7 +6,7 @@ const WORKLOADS = {
     said: "By the chip's own integer code: the same tokens as on the chip.", always: { arithmetic: "integer" },
     stories: true, unit: "tokens", prompt, longest_prompt: 1000, settings: { length: 200, temperature: 0.6, top_k: 40, seed: 0 } }) },
   bep: { heading: "Complete a form", panel: formPanel, about: ({ form }) => ({
-    said: "Each field has clauses of the firm's documents, with their places; where nothing fits, none is shown. Tab takes one, and what stands as <name> is to be typed over.",
+    said: "Below each field are clauses of the firm's documents, with their sources, if any fit. Tab takes one; type over placeholders such as <name>.",
     form, longest_prompt: 10000, settings: { length: 200, temperature: 0.5, seed: 0 } }) },
   crypto: { heading: "Judge candles", panel: signalsPanel, about: model => model },
   lmol: { heading: "Rank images", panel: imagesPanel, about: model => model },
@@ -15,10 +15,10 @@ const WORKLOADS = {
 // What the panel shows, in a sentence.
 const SAID = {
   cvrp: "The model and other solvers plan tours through the same customers for vehicles of limited capacity; the shortest wins.",
-  tinystories: "The model goes on with a story, a piece of a word at a time.",
+  tinystories: "The model continues a story, a piece of a word at a time.",
   bep: "A plan for building information management, from clauses of plans that the firm has written.",
-  crypto: "The model says after each candle whether the next move is up, down or too small to trade. This is an exercise, and no advice.",
-  lmol: "The model compares two images at a time; the scores of many are made of such answers.",
+  crypto: "The model says after each candle whether the next move is up, down or too small to trade. This is an exercise, not advice.",
+  lmol: "The model compares two images at a time; the scores of many come from such comparisons.",
 };
 
 let token = null;  // where the server requires one

@@ -1,17 +1,17 @@
 // A panel that is a form: all fields by group, each with clauses of the firm's documents below it while a person types.
 
-// `about.form`: {field: {label, group, question}}; `about.plan`: a session of the server, which reads the plan as it grows.
+// `about.form`: {field: {label, group, question}}; `backend.plan` sends the plan to the server, which reads it as it grows.
 function formPanel(place, backend, about) {
   const report = reporting(), areas = {}, groups = {};
   let read = "";  // the text of the plan that the server knows
-  let reports = 0;  // of what a person asked for: a suggestion that comes later leaves them standing
+  let reports = 0;  // on actions of the user, which a later suggestion must not replace
 
   const ask = compute => {
     reports++;
     return asked(report, compute).finally(() => { reports++; });
   };
 
-  // The plan without a field, which is asked about with its own text.
+  // The plan without a field, whose own text is sent as the prompt.
   const planWithout = name => Object.entries(areas).filter(([other, area]) => other != name && area.value.trim())
     .map(([other, area]) => `# ${about.form[other].label}\n\n${area.value.trim()}\n\n`).join("");
 
@@ -25,7 +25,7 @@ function formPanel(place, backend, about) {
     if (before != read) await known();
     const ways = await found().catch(async error => {
       if (error.status != 404) throw error;
-      await known();  // the server has forgotten it
+      await known();  // the server has forgotten the session
       return found();
     });
     if (reported == reports) report.say(ways.length ? "" : `${about.form[name].label}: nothing of yours fits`);
@@ -39,15 +39,15 @@ function formPanel(place, backend, about) {
       writing.hidden = false;
       proposed.renew();
     });
-    const write = button("Write on", () => ask(async () => {
+    const write = button("Continue", () => ask(async () => {
       let written = "";
       report.say("the model writes");
       for await (const piece of backend.stream({ field: name, prompt: area.value }, about.settings)) written += piece;
       shown.textContent = written;
       report.say("");
-    }), { "aria-label": `write on: ${about.form[name].label}` });
+    }), { "aria-label": `Continue: ${about.form[name].label}` });
     const shown = element("output", { class: "note", "aria-label": `written by the model: ${about.form[name].label}` });
-    const writing = element("p", { class: "note", hidden: true }, write, " what the model would write, which no document says: ", shown);
+    const writing = element("p", { class: "note", hidden: true }, write, " what the model would write, from no document: ", shown);
     (groups[group] ??= []).push(element("div", { class: "field" },
       labelled(`${about.form[name].label}: ${question}`, area, { class: "whole" }), ...proposed.parts, writing));
   }
@@ -63,7 +63,7 @@ function formPanel(place, backend, about) {
     template = held;
     const read = Object.entries(fields).filter(([name]) => !areas[name].value.trim());
     for (const [name, text] of read) areas[name].value = text;
-    report.say(`${file.name}: ${read.length} fields read; it will be filled with the others`);
+    report.say(`${file.name}: ${read.length} fields read; the download fills in the others`);
   }) });
   const keep = button("Download the plan", () => save("plan.md", "text/markdown", planWithout("")));
   const fill = button("Download as Word", () => ask(async () => {
@@ -71,7 +71,7 @@ function formPanel(place, backend, about) {
     save("plan.docx", WORD, Uint8Array.from(atob(document), sign => sign.charCodeAt(0)));
     report.say(left.length ? `the template has no place for: ${left.join(", ")}` : "");
   }));
-  place.append(...report.parts, ...parts, labelled("a Word document to read and to fill", upload), keep, fill);
+  place.append(...report.parts, ...parts, labelled("a Word document to read and fill in", upload), keep, fill);
 }
 
 const WORD = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";

@@ -1,6 +1,6 @@
-// Word's task pane: clauses for the place of the cursor in the document that is being written.
+// Word's task pane: clauses for the cursor's place in the open document.
 
-const PAUSE = 400;  // milliseconds without a key, after which clauses are looked for
+const PAUSE = 400;  // milliseconds after the last key, when clauses are looked up
 const LONGEST = 400000, LONGEST_BEGUN = 10000;  // characters that the server takes
 
 let session = null, read = null, turn = 0, waiting = 0;
@@ -13,13 +13,13 @@ async function exchanged(path, content) {
   return found;
 }
 
-// What stands in the cursor's paragraph before it, as a range.
+// The part of the cursor's paragraph before it, as a range.
 function begunRange(context) {
   const cursor = context.document.getSelection().getRange("Start");
   return cursor.paragraphs.getFirst().getRange("Start").expandTo(cursor);
 }
 
-// The paragraphs before the cursor's, those of headings with a mark; the last heading; and the beginning of the cursor's own.
+// The paragraphs before the cursor's, headings marked with #; the last heading; and the cursor's own paragraph up to the cursor.
 async function placeOf(context) {
   const begun = begunRange(context), paragraphs = context.document.body.getRange("Start").expandTo(begun).paragraphs;
   begun.load("text");
@@ -38,7 +38,7 @@ async function tell(text) {
     ({ session } = await exchanged(session ? `sessions/${session}/text` : "sessions", { text }));
   } catch (error) {
     if (error.status != 404) throw error;
-    ({ session } = await exchanged("sessions", { text }));  // the server has forgotten it
+    ({ session } = await exchanged("sessions", { text }));  // the server has forgotten the session
   }
   read = text;
 }
@@ -51,10 +51,10 @@ async function look() {
     const { suggestions } = await exchanged("suggest", { field_type: heading.slice(0, 200), partial_text: begun, session });
     if (mine != turn) return;  // the cursor has moved since
     wrong.textContent = "";
-    state.textContent = `${heading || "without a heading"}: ${suggestions.length ? "take one with a click" : "nothing of yours fits"}`;
+    state.textContent = `${heading || "without a heading"}: ${suggestions.length ? "click one to insert it" : "nothing of yours fits"}`;
     list.replaceChildren(...suggestions.map(way => element("li", {}, button(way.text, () => take(way, begun)), element("small", {}, sourceOf(way)))));
   } catch (error) {
-    if (error.status == 404) session = null;  // the server has forgotten it
+    if (error.status == 404) session = null;  // the server has forgotten the session
     wrong.textContent = error.message;
   }
 }
@@ -80,7 +80,7 @@ async function take(way, expected) {
 
 Office.onReady(({ host }) => {
   if (host != Office.HostType.Word) {
-    state.textContent = "This page belongs into Word: Insert, My Add-ins.";
+    state.textContent = "Open this page in Word: Insert, My Add-ins.";
     return;
   }
   Office.context.document.addHandlerAsync(Office.EventType.DocumentSelectionChanged, () => {

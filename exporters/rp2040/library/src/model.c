@@ -1,4 +1,4 @@
-/* The files of FORMAT.md in words, of which both consist and some of which the runtime reads in place. */
+/* The files of FORMAT.md, both of whole words; the runtime reads parts of them in place. */
 #include "model.h"
 
 const uint32_t story_model[] = {{ {model} }};

@@ -16,7 +16,7 @@ const char *story_open(void) {
                    sizeof story_vocabulary, arena, sizeof arena);
 }
 
-/* The token after the newest one. */
+/* Chooses the next token. */
 static uint32_t choose(const struct story_settings *s, uint32_t *state) {
     return s->temperature ? tt_sample(&t, s->temperature, s->top_k, state) : tt_greedy(&t);
 }

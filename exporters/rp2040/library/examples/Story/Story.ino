@@ -1,4 +1,4 @@
-// Type a line in the serial monitor: the story goes on from it. An empty line begins with "Once upon a time".
+// Type a line in the serial monitor: the story continues it. An empty line begins with "Once upon a time".
 #include <story.h>
 
 static int print(uint32_t token, const uint8_t *bytes, size_t size, void *where) {

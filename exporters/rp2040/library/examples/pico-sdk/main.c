@@ -1,4 +1,4 @@
-/* Type a line: the story goes on from it. An empty line begins with "Once upon a time". Over USB and UART. */
+/* Type a line: the story continues it. An empty line begins with "Once upon a time". Over USB and UART. */
 #include <stdio.h>
 
 #include "pico/stdlib.h"
