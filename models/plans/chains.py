@@ -87,7 +87,7 @@ def contexts(tokens: np.ndarray, classes: np.ndarray, document: int = 0) -> np.n
 
 
 def parts(tokens: np.ndarray, classes: np.ndarray, first: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the arguments of `keys_of` for the tokens from `first` on: pieces, words, words before."""
+    """Return the first arguments of `keys_of` for the tokens from `first` on: pieces, words, words before."""
     piece, places = hashes_of(tokens), np.arange(first, len(tokens))
     word, before = words(tokens, classes, piece)
     return piece(np.maximum(places[:, None] - _ORDERS, 0), places[:, None]), word[first:], before[first:]

@@ -181,7 +181,7 @@ class _Names:
         pieces, at, before, run = [], 0, "", False
         for number, found in enumerate(WORD.finditer(text)):
             word, low = found[0], found[0].lower()
-            alone = number == 0 and not text[found.end() + 1 : found.end() + 3].istitle()  # begins no longer name
+            alone = number == 0 and not text[found.end() + 1 : found.end() + 3].istitle()  # not of a longer name
             slot = self._slot(project, before, word, alone)
             between = text[at : found.start()]
             if not (slot == "<name>" and run and between == " "):
@@ -202,7 +202,7 @@ class _Names:
 
 
 def places(document: Document) -> Iterator[tuple[int, int, Place]]:
-    """Yield the begin, the end and the place of each clause."""
+    """Yield the start, the end and the place of each clause."""
     text, rows, line, at = document.text, document.outline.tolist(), 1, 0
     paths: dict[int, tuple[tuple[str, ...], str | None]] = {-1: ((), None)}
     for number, (begin, end, above, kind) in enumerate(rows):

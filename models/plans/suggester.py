@@ -136,7 +136,7 @@ class Suggester:
 
 
 def last_sentence(text: str) -> tuple[int, str]:
-    """Return the begin and the text of the unfinished sentence at the end of a text, "" if there is none."""
+    """Return the start and the text of the unfinished sentence at the end of a text, "" if there is none."""
     line = text.rfind("\n") + 1
     parts = list(outline.sentences(text[line:]))
     if not parts or (text[-1:].isspace() and text.rstrip()[-1:] in ".!?"):

@@ -36,7 +36,7 @@ class Data(LoadedData):
     lower_case: bool = Field(False, description="lower-case all text, for a smaller vocabulary")
     duplicates: float = Field(0.8, gt=0, le=1, description="lowest Jaccard similarity of versions, which form a family")
     validation: float = Field(0.1, gt=0, lt=0.5, description="share of the characters to choose the best model by")
-    test: float = Field(0.1, ge=0, lt=0.5, description="share of the characters to test on alone; 0: none")
+    test: float = Field(0.1, ge=0, lt=0.5, description="share of the characters to only test on; 0: none")
     hold_out: bool | None = Field(
         None,
         description="hold text out of training; null: with fewer than 5 families of documents, train on all of the "

@@ -122,7 +122,7 @@ def fit_linear(
     """Set the linear expert by maximum likelihood of the classes and of the return over the horizon.
 
     `returns` (N,) are those after each row of the table, in deviations of such returns. The penalty, one of PENALTIES,
-    is on the distance from 0 or from the weights of a `base`: what has the lowest log loss on the validation windows.
+    is on the distance from 0 or from the weights of a `base`, whichever has the lowest log loss on validation windows.
     Returns (True for the base's weights, penalty), which may be `known` from an earlier fit.
     """
     seen = [over(source, model.linear_inputs) for source in (train, validation)]

@@ -191,7 +191,7 @@ def _predict(config: Config, coin: Coin, place: Place, device: torch.device, map
 
 
 def _recalibrated(config: Config, coin: Coin, fold: int, logits: np.ndarray) -> tuple[int, list[Predictions]]:
-    """Return the labels that recalibrate, 0 unless that helps on validation, and the predictions of both parts."""
+    """Return the number of labels that recalibrate, 0 unless it helps on validation, and both parts' predictions."""
     tried = {}
     for window in (0, WINDOW):
         logs = recalibrated(logits, coin.labels, coin.candles.segments(), config.data.horizon, window)

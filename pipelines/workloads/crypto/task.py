@@ -187,7 +187,7 @@ class ExpertsTask(SignalTask):
 
 
 def horizon_moves(coin: data.Coin, horizon: int, model: PooledExperts) -> np.ndarray:
-    """Return the log return (N,) after each row over the horizon, in deviations of such returns."""
+    """Return the log return (N,) over the horizon after each row, in deviations of a candle's times sqrt(horizon)."""
     deviation = model.config.scalers[coin.candles.symbol]["std"][model.return_place]
     moves = np.zeros(len(coin.labels))
     moves[:-horizon] = np.log(coin.candles.close[horizon:] / coin.candles.close[:-horizon])

@@ -24,7 +24,7 @@ class Data(DataSection):
 
     settled: ClassVar[bool] = False
 
-    customers: Size | tuple[Size, Size] = Field(20, description="customers per instance; [20, 200]: drawn per batch")
+    customers: Size | tuple[Size, Size] = Field(20, description="customers per instance; [low, high]: drawn per batch")
     capacity: int | None = Field(
         None,
         ge=1,

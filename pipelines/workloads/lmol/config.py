@@ -85,7 +85,7 @@ class Data(LoadedData):
         for key, value in of_one.items() if names else ():
             if value and (key != "source" or value in ("digits", "photos")):
                 other = "give a table of your own" if key == "source" else "leave it out"
-                raise ValueError(f"data.{key}={value} has one attribute; {other}, or leave data.attributes out")
+                raise ValueError(f"data.{key}={value} gives one attribute; {other}, or leave data.attributes out")
         if len({folded(name) for name in names}) < len(names):  # they select the same rows and name the same files
             raise ValueError(f"data.attributes=[{','.join(names)}] names one twice; give each once")
         if self.fit != "crop" and self.source in ("digits", "photos"):
@@ -115,7 +115,7 @@ class Model(Section):
         "trained on, null: a LLaVA built from the config",
     )
     tune: Literal["none", "head", "last", "all"] | None = Field(
-        None, description="tower blocks that train: none (none, head, null), the last, or all; lower ones learn slower"
+        None, description="tower blocks that train: none (none, head, null), the last ones, or all; lower ones slower"
     )
     preset: Literal["small", "llava-1.5-7b"] = Field(
         "small",

@@ -5,8 +5,8 @@
 <folder>/pairs/             Arrow, a row per pair: part, first, second, label
 <folder>/comparisons.json   unit, theta, attribute, facts
 
-With data.fold=all, each fold has a subfolder, fold-0, fold-1, ..., with all but the images. Within these, each of
-several data.attributes has one, attribute-0, ...; an image without a score in it is in none of its parts.
+With data.fold=all, each fold has a subfolder, fold-0, fold-1, ..., with all but the images. In it, or else in
+<folder>, each of several data.attributes has one, attribute-0, ...; its parts lack the images without its score.
 """
 
 import json

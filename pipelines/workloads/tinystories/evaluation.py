@@ -185,7 +185,7 @@ def _gain(nats: Mapping[str, np.ndarray], stories: HeldOut, rival: str, name: st
 def _listened(
     config: Config, model: TinyTransformer, stories: Sequence[str], listener: Listener
 ) -> list[dict[str, object]]:
-    """Return rows for stories told from held-out beginnings that name a hero, and for the held-out ones, cut alike."""
+    """Return rows for stories told from held-out beginnings with a hero and for those themselves, cut alike; or []."""
     settings, found = config.evaluation, [(story, listener.beginning(story)) for story in stories]
     if not (begun := [(story, begin) for story, begin in found if begin is not None][: settings.heard]):
         return []

@@ -322,8 +322,8 @@ def test_pairs_to_ask_about_go_on_in_the_form_of_their_table(made, tmp_path):
     ("words", "text"),
     [
         (["model.kind=vlm"], "model.kind=vlm takes one attribute: give data.attributes=[texture]"),
-        (["data.source=digits"], "data.source=digits has one attribute"),
-        (["data.columns.score=texture"], "data.columns.score=texture has one attribute"),
+        (["data.source=digits"], "data.source=digits gives one attribute"),
+        (["data.columns.score=texture"], "data.columns.score=texture gives one attribute"),
         (["data.attributes=[texture,gloss]"], "has no score in 'gloss'; it has file, texture, brightness"),
         (["data.attributes=[texture,../up]"], "data.attributes"),
         (["data.attributes=[texture,texture]"], "each once"),

@@ -43,7 +43,7 @@ def select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
         if len(_present(hours)) and _present(days).str.fullmatch(RULES.times["days"]).all():
             if not len(wrong := hours[~hours.str.fullmatch(RULES.times["clock"])]):
                 table = table.assign(time=days + " " + hours)
-            elif days.duplicated().any():  # else the date is the time, and the other column not
+            elif days.duplicated().any():  # else the dates are the times, and the other column is no clock
                 cell = f"row {wrong.index[0]}, column {names[found['clock']]}: {wrong.iloc[0]!r}"
                 raise UserError(f"{where}: {cell} is no time of day; give one like 13:45:00 or 01:45 PM")
     return table
@@ -52,7 +52,7 @@ def select(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
 def with_points(table: "pd.DataFrame", where: str) -> "pd.DataFrame":
     """Return the table with 41,718.2, 42.000,50 and a volume of 1.2M as 41718.2, 42000.50 and 1.2e6.
 
-    Raises UserError if the commas may be decimal ones or may separate thousands.
+    Raises UserError if all commas may be either decimal ones or separators of thousands.
     """
     import pandas as pd
 

@@ -34,7 +34,7 @@ def coin_line(page: Page) -> str:
 
 
 def too_short(pages: Sequence[Page]) -> str:
-    """Return the opening of a verdict on too few candles for an interval, or fewer trades than blocks, else ""."""
+    """Return the opening of a verdict on too few candles for an interval, or fewer trades than MIN_BLOCKS, else ""."""
     traded = [page["backtest"] for page in pages]
     trades, days = sum(each["num_trades"] for each in traded), max(each["days"] for each in traded)
     lacking = "too few trades" * (0 < trades < MIN_BLOCKS) if net_return_interval(pages) else "too short"

@@ -219,7 +219,7 @@ def _columns(path: Path, header: Sequence[str], body: Sequence[tuple[int, Sequen
 
 
 def _plain(column: str) -> str:
-    """Return a column's name without case, accents, spaces, signs and brackets, such as its unit's."""
+    """Return a column's name without case, accents, spaces, signs and all from a bracket on, such as a unit."""
     bare = unicodedata.normalize("NFKD", re.sub(r"[(\[].*", "", column)).casefold()
     return re.sub(r"[^0-9a-z]", "", bare)
 

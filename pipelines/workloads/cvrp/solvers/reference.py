@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Individuals that HGS keeps and makes per generation: first tours within a millisecond at 20 customers, where the usual
 # population of 25 and 40 takes ten.
 SMALL = (2, 4)
-ITERATIONS = 10  # without improvement, after which HGS ends with an instance to imitate
+ITERATIONS = 10  # without improvement, after which HGS stops on an instance to imitate
 
 
 def lacking() -> str:

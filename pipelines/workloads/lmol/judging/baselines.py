@@ -54,7 +54,7 @@ class Baseline:
     answer: Answer
     scores: np.ndarray | None = None  # (N,) of all images, if it predicts scores
     soft: bool = True  # False if its probabilities are 0 and 1 only
-    milliseconds: float | None = None  # per image; None if it sees none
+    milliseconds: float | None = None  # per image, if measured
 
 
 def baselines(comparisons: Comparisons, seed: int, tower: Sequence[Timed] = ()) -> list[Baseline]:

@@ -124,7 +124,7 @@ def by_family(comparisons: Comparisons, answers: Mapping[str, np.ndarray]) -> di
 
 
 def transitivity(ask: Answer, images: np.ndarray, theta: int, seed: int) -> dict[str, float]:
-    """Return the share of sampled triples whose three answers contradict all scores, and that of random answers."""
+    """Return the share of sampled triples with three answers that no scores could give, and that of random answers."""
     if len(images) < 3:
         return {}
     generator = np.random.default_rng(seed)

@@ -24,7 +24,7 @@ Wanted = Sequence[str] | str | None  # data.attributes, else data.attribute
 
 
 def find_table(source: str, columns: Mapping[str, str], attributes: Wanted = ()) -> Path:
-    """Return the table of `data.source`: the file, one in the folder or above it, or a folder with one per rank."""
+    """Return the table of `data.source`: itself, one in the folder or above it, or a folder with a folder per rank."""
     columns = {**columns, "score": attributes[0]} if attributes and not isinstance(attributes, str) else columns
     path = Path(source)
     if path.is_dir():

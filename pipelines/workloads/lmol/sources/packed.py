@@ -44,7 +44,7 @@ def opened(source: Path, column: str | None, cache: str) -> tuple[str, Rows, Cal
     images = _of_images(whole.data.schema)
     if (column := column or next(iter(images), "the data set")) not in images:
         such = ", ".join(images) or "none"
-        raise UserError(f"data.source={source}: {column} is no column of image bytes; such columns: {such}")
+        raise UserError(f"data.source={source}: {column} has no image bytes; columns with such: {such}")
     others = whole.remove_columns(images).to_list()
     texts = [{key: "" if value is None else str(value) for key, value in row.items()} for row in others]
     rows = [(n, {column: f"row-{n}", **text}) for n, text in enumerate(texts)]

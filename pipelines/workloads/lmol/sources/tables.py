@@ -301,7 +301,7 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
 
 
 def passed_over(folder: Path, used: Collection[Path], images: str) -> list[str]:
-    """Return a note with counts by kind of a folder's unused files, but hidden ones; `images` is the kind of images."""
+    """Return a note with counts by kind of a folder's unused files, except hidden ones; `images` names images."""
     known = {path.absolute() for path in used}
     endings = (path.suffix.lower() for path in shown_in(folder) if path.is_file() and path.absolute() not in known)
     kinds = Counter(images if each in ENDINGS else printable(each, 20) or "without an ending" for each in endings)

@@ -56,7 +56,7 @@ def test_a_data_set_without_images_or_scores_is_refused_by_name(tmp_path):
     written(tmp_path, "parquet", width=list(range(12)))
     with pytest.raises(UserError, match="has the columns picture, width; it must have image,score"):
         sources.read(Data(source=str(tmp_path)), tmp_path / "images.npy")
-    with pytest.raises(UserError, match="width is no column of image bytes; such columns: picture"):
+    with pytest.raises(UserError, match="width has no image bytes; columns with such: picture"):
         sources.read(Data(source=str(tmp_path), columns={"image": "width"}), tmp_path / "images.npy")
 
 
