@@ -13,7 +13,7 @@ class UserError(ValueError):
 
 @contextmanager
 def as_user_error(about: str = "", then: str = "", of: Errors = ValueError) -> Iterator[None]:
-    """Turn errors `of` a kind within the block, of what the user can change, into a UserError between two texts."""
+    """Turn errors `of` these types within the block into a UserError: `about`, the reason, `then`."""
     try:
         yield
     except of as error:
@@ -24,7 +24,7 @@ def as_user_error(about: str = "", then: str = "", of: Errors = ValueError) -> I
 class Stopped(Exception):  # noqa: N818 (it is no error)
     """A signal asked training to stop, and everything is saved. Entry points exit with 128 + the signal's number."""
 
-    def __init__(self, number: int, where: str = "", then: str = "go on with --resume"):
+    def __init__(self, number: int, where: str = "", then: str = "continue with --resume"):
         super().__init__(number, where, then)  # pickle rebuilds it from these on other processes
         self.number, self.where, self.then = number, where, then
 

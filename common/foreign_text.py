@@ -1,4 +1,4 @@
-"""Text that others wrote, such as names of files: shown without effect on a terminal, and kept out of formulas."""
+"""Untrusted text, such as names of files: escaped for terminals and for spreadsheets."""
 
 import codecs
 import csv
@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-# What a spreadsheet takes for a formula. Apostrophes before it belong to it, so that reading can undo the writing.
+# Cells that a spreadsheet would evaluate, with any leading apostrophes, so that `unguarded` undoes `to_csv`.
 FORMULA = re.compile("'*[=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 
 def printable(text: str, most: int | None = None) -> str:
-    """Return `text` with what a terminal does not print, spaces aside, as escapes, in `most` characters or fewer."""
+    """Return `text`, cut to `most` characters, with escapes for those that a terminal does not print."""
     if most is not None and len(text) > most:
         text = f"{text[: most - 3]}..."
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
@@ -31,13 +31,13 @@ def to_csv(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def from_csv(text: str) -> list[dict[str, str]]:
-    """Return the rows, by column, that `to_csv` was given."""
+    """Return the rows of a CSV of `to_csv`, by column."""
     columns, *rows = [[unguarded(cell) for cell in row] for row in csv.reader(io.StringIO(text, newline=""))]
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def unguarded(cell: str) -> str:
-    """Return the text of which `to_csv` made a cell."""
+    """Return a cell's text without the apostrophe that `to_csv` puts before formulas."""
     return cell[1:] if cell.startswith("'") and _is_formula(cell) else cell
 
 
@@ -52,7 +52,7 @@ def _is_formula(cell: str) -> bool:
 
 
 def other_encoding(path: Path) -> str | None:
-    """Return the encoding of a text in UTF-16 or Windows-1252, in which no letter beyond ASCII is UTF-8 by chance."""
+    """Return a text file's encoding: utf-16, by its BOM, cp1252 if no non-ASCII letter is valid UTF-8, else None."""
     decoder, is_ascii = codecs.getincrementaldecoder("utf-8")("ignore"), True
     with path.open("rb") as file:
         if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):

@@ -1,4 +1,4 @@
-"""Readings of NVIDIA GPUs and their driver through NVML, opened once, which costs little; a lack of it is ordinary."""
+"""Readings of NVIDIA GPUs and their driver through NVML, which is opened once and may be absent."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Driver:
-    """The driver and its GPUs in its own order, whether CUDA sees them or not; None is what it does not say."""
+    """The driver and its GPUs in NVML's order, visible to CUDA or not; None: not reported."""
 
     version: str | None
     cuda_version: tuple[int, int] | None  # the newest CUDA it runs
     names: tuple[str | None, ...]
-    capabilities: tuple[tuple[int, int] | None, ...]  # for computing (major, minor)
+    capabilities: tuple[tuple[int, int] | None, ...]  # CUDA compute capability (major, minor)
 
 
 def read_gpu(device: torch.device) -> dict[str, float]:
@@ -82,7 +82,7 @@ def _handle(index: int) -> object | None:
     if driver_fault() is not None:
         return None
     uuid = torch.cuda.get_device_properties(index).uuid
-    found = (_supported(pynvml.nvmlDeviceGetHandleByUUID, f"{kind}-{uuid}") for kind in ("GPU", "MIG"))  # or its slice
+    found = (_supported(pynvml.nvmlDeviceGetHandleByUUID, f"{kind}-{uuid}") for kind in ("GPU", "MIG"))  # or a slice
     return next((handle for handle in found if handle is not None), None)
 
 

@@ -1,4 +1,4 @@
-"""Inputs that trained models answer, read from files without torch, so that a command's words are refused at once."""
+"""Inputs of trained models, read from files without torch, so that mistakes in a command are reported at once."""
 
 import re
 import sys
@@ -20,54 +20,54 @@ class Given(NamedTuple):
     source: str  # where it comes from: a file, or a file and a line
     input: Mapping[str, object] | None
     error: str = ""
-    names: Mapping[str, str] = {}  # of the input's parts, as in errors -> as where it comes from
+    names: Mapping[str, str] = {}  # of the input's parts: in errors -> in its source
 
-    def told(self, error: str) -> str:
-        """Return an error about this input, in the names that its user knows."""
+    def in_names_of_source(self, error: str) -> str:
+        """Return an error about this input with its parts named as in its source."""
         return re.sub(r"\w+ \d+", lambda found: self.names.get(found[0], found[0]), error)
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs of a workload's models, as its users have them."""
+    """How a workload's inputs are read, checked and answered."""
 
     input: type[Section]  # fields of an input, those of the models' `input_type`
     settings: type[Section]
     # Files and folders of the workload's own formats -> inputs. JSON lines are read for every workload.
     read: Callable[[Sequence[Path]], Iterator[Given]]
     line: Callable[[str], Mapping[str, object]] | None = None  # a line of text -> an input; None: it names a file
-    # An input with what users leave out.
+    # Fills in what users leave out of an input.
     completed: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda given: given
-    shared: Sequence[str] = ()  # fields that, given as words beside files, hold for every input in these files
+    shared: Sequence[str] = ()  # fields that, given as words beside files, apply to every input of the files
     # Writes (file, answer, name of the run), in a format of the workload's own, beside the file.
     beside: Callable[[Path, Mapping[str, object], str], None] | None = None
-    # The most that a server takes of fields and settings: of a number, or of the length of a text or a list.
+    # A server's upper bounds on fields and settings: on a number, or on the length of a text or a list.
     served: Mapping[str, float] = field(default_factory=dict)
-    # Inputs that a server answers together, perhaps by their settings: few, as others wait meanwhile.
+    # Batch size of a server, perhaps by settings: small, as other requests wait meanwhile.
     at_once: int | Callable[[Any], int] = 64
-    example: Sequence[str] = ()  # words of a first call of predict, such as a file that ships
+    example: Sequence[str] = ()  # words for a first call of predict, such as a shipped file
     # Fields of an input -> the name of the shipped model that fits it; None: the smallest one answers.
     shipped: Callable[[Mapping[str, object]], str] | None = None
-    worse: Callable[[Path], str] | None = None  # a run's folder -> why what ships answers in its place; "": it need not
-    # (inputs of a request, its settings, a server's seconds) -> settings that keep to these; UserError where none do.
+    worse: Callable[[Path], str] | None = None  # a run's folder -> why the shipped model is preferred; "": it is not
+    # (inputs of a request, its settings, a server's time limit in s) -> settings that keep it; UserError where none do.
     timed: Callable[[Sequence[Any], Any, float], Any] = lambda given, settings, seconds: settings
     about: Callable[[Sequence[Any]], Mapping[str, Plain]] | None = None  # models -> facts that their page needs
-    # (an input, the models) -> its fields as these models take them, with what lies beside it where it comes from
+    # (an input, the models) -> its fields for these models, completed from files beside its source
     beside_it: Callable[[Given, Sequence[Any]], Mapping[str, object]] | None = None
     code: Callable[[Mapping[str, Mapping[str, str]]], None] | None = None  # runs the user's files that a config names
     rivals: Callable[[Any, float], Mapping[str, Plain]] | None = None  # (input, seconds) -> {method: its answer}
-    # (a document's bytes, a text or None) -> the document with the text, or what it says; UserError for an unusable one
+    # (a document's bytes, a text or None) -> the document with the text, or its own; UserError for an unusable one
     document: Callable[[bytes, str | None], Mapping[str, Plain]] | None = None
 
     def together(self, settings: object) -> int:
-        """Return how many inputs a server answers together by some settings."""
+        """Return a server's batch size under these settings."""
         return self.at_once if isinstance(self.at_once, int) else self.at_once(settings)
 
 
 def each_file(
     paths: Sequence[Path], endings: Sequence[str], read: Callable[[Path], Iterable[tuple[str, Mapping[str, object]]]]
 ) -> Iterator[Given]:
-    """Yield what `read` finds in each file or folder's files with these `endings`, or one error for a refused file."""
+    """Yield the inputs that `read` finds in files, or folders' files with these `endings`; an error per bad file."""
     for path in paths:
         try:
             files = files_in(path, endings)
@@ -86,7 +86,7 @@ def each_file(
 
 
 def files_in(path: Path, endings: Sequence[str]) -> list[Path]:
-    """Return `path`, or its files with these `endings`, else UserError; a line on stderr counts what else is there."""
+    """Return `path`, or its files with these `endings`, else UserError; other files are counted on stderr."""
     if not path.is_dir():
         if not path.is_file():
             raise UserError(f"{path}: there is no such file or folder")
@@ -114,7 +114,7 @@ def lines_of(path: Path, line: Callable[[str], Mapping[str, object]]) -> Iterato
     """Yield (file and line number, input) for each line of a text file that is not blank."""
     with path.open(encoding=other_encoding(path) or "utf-8-sig", errors="replace") as file:
         if path.suffix.lower() == ".json" or "\0" in file.read(1 << 16):
-            raise UserError(f"{path}: this is no text of lines; save it as .txt, or objects, one a line, as .jsonl")
+            raise UserError(f"{path}: this is not plain text; save it as .txt, or JSON objects, one a line, as .jsonl")
         file.seek(0)
         for number, text in enumerate(file, 1):
             if text.strip():

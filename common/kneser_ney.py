@@ -1,4 +1,4 @@
-"""Modified Kneser-Ney n-grams (Chen and Goodman 1999), fixed or going on to count what they have predicted."""
+"""Modified Kneser-Ney n-grams (Chen and Goodman 1999), fixed, or adapting by counting what they have predicted."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 HIGHEST_ORDER = 12  # that `chosen` tries
-MOST_FOR_ORDER = 300_000  # ids, the last ones, that an order is chosen on
+MOST_FOR_ORDER = 300_000  # last ids, on which the order is chosen
 LEAST_DISCOUNT = 0.05  # so that nothing has probability 0
-FEW = 64  # look-ups that are made in any order
+FEW = 64  # look-ups that are not worth sorting
 
 
 def baselines(
@@ -142,7 +142,7 @@ def _level(pairs: np.ndarray, counts: np.ndarray, num_contexts: int, vocabulary:
 
 
 def discounts_of(counts: np.ndarray) -> np.ndarray:
-    """Return the discounts of a count of 0, 1, 2 and more that leaving one out estimates (Chen and Goodman 1999)."""
+    """Return the discounts of a count of 0, 1, 2 and more by leave-one-out estimates (Chen and Goodman 1999)."""
     once, twice, thrice, four_times = (max(1, int((counts == n).sum())) for n in range(1, 5))
     share = once / (once + 2 * twice)
     discounts = (1 - 2 * share * twice / once, 2 - 3 * share * thrice / twice, 3 - 4 * share * four_times / thrice)

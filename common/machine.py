@@ -47,7 +47,7 @@ def _quotas() -> Iterator[int]:
 
 
 def launched_on_one_thread() -> bool:
-    """Return whether `accelerate launch` set OMP_NUM_THREADS=1, its default without a GPU, and not whoever typed it."""
+    """Return whether `accelerate launch` set OMP_NUM_THREADS=1, its default without a GPU, rather than the user."""
     if "ACCELERATE_MIXED_PRECISION" not in os.environ or os.environ.get("OMP_NUM_THREADS") != "1":
         return False
     import psutil
@@ -87,7 +87,7 @@ def return_large_tensors() -> None:
 
 
 def return_freed_memory(most: int = 4 * 2**30) -> None:
-    """Return kept memory above 1.5 times the need, that after a batch with nothing kept, and `most` bytes."""
+    """Return kept memory above `most` bytes plus 1.5 times the need, measured after a batch with nothing kept."""
     global _needed, _returned
     if not (trim := getattr(LIBC, "malloc_trim", None)):
         return
@@ -118,7 +118,7 @@ def processor() -> str:
 
 
 def cpus() -> str:
-    """Return what Linux says of the processors; nothing elsewhere."""
+    """Return Linux's /proc/cpuinfo; "" elsewhere."""
     with suppress(OSError):
         return Path("/proc/cpuinfo").read_text()
     return ""

@@ -17,10 +17,10 @@ from common.random import derive_key, random_bits
 LEVELS = 2**16  # probabilities are rounded to multiples of 1 / LEVELS
 
 COPIES = 4  # most rows of an item in a compiled model
-OUTSIDE = torch._C._dispatch_tls_local_exclude_set()  # what the dispatcher leaves out, but inside of operations
+OUTSIDE = torch._C._dispatch_tls_local_exclude_set()  # dispatch keys excluded outside of operations
 
 _items: Tensor | None = None  # (b,) int64: the items to which the rows of a tensor belong
-# A compiled graph holds no generator. It takes what that would draw from a table, and counts.
+# A compiled graph has no generator: it reads the draws from a table, by a counter.
 _num_keys = 0  # rows of the table; 0: nothing is compiled
 _keys: Tensor | None = None  # (K, COPIES) int64
 _num_drawn = torch.zeros(1, dtype=torch.long)
@@ -45,7 +45,7 @@ def begun() -> tuple[int, Tensor | None]:
 
 
 def end() -> None:
-    """End the noise of an update: what follows has torch's own."""
+    """End the noise of an update: later dropout draws from torch's generator."""
     global _items
     _items = None
 
@@ -73,7 +73,7 @@ def drawn(shape: Sequence[int], probability: float, device: torch.device) -> Ten
         return torch.rand(*shape, device=device) < probability
     copies, rest = divmod(shape[0], len(_items))
     if rest:
-        raise ValueError(f"{shape[0]} rows do not belong to {len(_items)} items; say whose they are by noise.rows")
+        raise ValueError(f"{shape[0]} rows do not belong to {len(_items)} items; assign them with noise.rows")
     _items = _items.to(device, non_blocking=True)
     count = math.prod(shape[1:])
     # In whole numbers: inductor gets ceil(count / 4), and views of other types, wrong where sizes are symbolic.
@@ -94,7 +94,7 @@ def _next_keys(copies: int) -> Sequence[int | Tensor]:
         key = int(torch.empty((), dtype=torch.int64).random_())
         return [derive_key(key, copy) for copy in range(copies)]
     if copies > COPIES:
-        raise ValueError(f"{copies} rows an item: with hardware.compile noise is for {COPIES}; set that to false")
+        raise ValueError(f"{copies} rows per item: hardware.compile allows {COPIES}; set it to false")
     keys = _keys.index_select(0, _num_drawn % len(_keys))[0]
     _num_drawn = _num_drawn + 1  # not in place: the backward pass may compute masks again
     return keys[:copies].unbind()
@@ -122,7 +122,7 @@ class LSTM(nn.LSTM):
     def forward(  # type: ignore[override]  # torch's takes packed sequences, too
         self, input: Tensor, hx: tuple[Tensor, Tensor] | None = None
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Compute what nn.LSTM does, batch first, one layer after the other while there is dropout or a graph."""
+        """Compute what nn.LSTM does, batch first, but layer by layer if there is dropout or a graph."""
         compiling, drops = torch.compiler.is_dynamo_compiling(), self.training and self.dropout
         if not compiling and (not drops or self.num_layers == 1):
             return super().forward(input, hx)
@@ -154,19 +154,19 @@ def _layer(
 def _lstm(
     input: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor], settings: list[bool]
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute a layer, as one operation of a graph, which else holds all steps. Results lie as their shapes say."""
+    """Compute a layer as one operation of a graph, not one per step, with contiguous results."""
     output, *states = _layer(input, hidden, cell, weights, settings)
     return output.clone(memory_format=torch.contiguous_format), states[0].clone(), states[1].clone()
 
 
 @torch.library.custom_op("noise::lstm_backward", mutates_args=())
-def _lstm_backward(slopes: list[Tensor], tensors: list[Tensor], settings: list[bool]) -> list[Tensor]:
-    """Compute the layer again, and from the slopes of its results those of its tensors."""
-    # Autograd, which torch leaves out inside of operations.
+def _lstm_backward(gradients: list[Tensor], tensors: list[Tensor], settings: list[bool]) -> list[Tensor]:
+    """Recompute the layer; return the gradients of `tensors` from those of its results."""
+    # With autograd, which torch excludes inside of operations.
     with torch._C._ForceDispatchKeyGuard(torch._C._dispatch_tls_local_include_set(), OUTSIDE), torch.enable_grad():
         leaves = [tensor.detach().requires_grad_() for tensor in tensors]
-        found = torch.autograd.grad(_layer(leaves[0], leaves[1], leaves[2], leaves[3:], settings), leaves, slopes)
-    return [slope.clone(memory_format=torch.contiguous_format) for slope in found]
+        found = torch.autograd.grad(_layer(leaves[0], leaves[1], leaves[2], leaves[3:], settings), leaves, gradients)
+    return [each.clone(memory_format=torch.contiguous_format) for each in found]
 
 
 @_lstm.register_fake
@@ -176,7 +176,7 @@ def _(input: Tensor, hidden: Tensor, cell: Tensor, weights: list[Tensor], settin
 
 
 @_lstm_backward.register_fake
-def _(slopes: list[Tensor], tensors: list[Tensor], settings: list[bool]) -> list[Tensor]:
+def _(gradients: list[Tensor], tensors: list[Tensor], settings: list[bool]) -> list[Tensor]:
     return [tensor.new_empty(tensor.shape) for tensor in tensors]
 
 
@@ -185,12 +185,12 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
     ctx.save_for_backward(*given, *weights)
 
 
-def _slopes(ctx: Any, *slopes: Tensor) -> tuple[Any, ...]:
-    input, hidden, cell, *weights = _lstm_backward(list(slopes), list(ctx.saved_tensors), ctx.settings)
+def _backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+    input, hidden, cell, *weights = _lstm_backward(list(gradients), list(ctx.saved_tensors), ctx.settings)
     return input, hidden, cell, weights, None
 
 
-_lstm.register_autograd(_slopes, setup_context=_keep)
+_lstm.register_autograd(_backward, setup_context=_keep)
 
 BY_ITEM: dict[type[nn.Module], type[nn.Module]] = {nn.Dropout: Dropout, nn.LSTM: LSTM}
 
@@ -200,7 +200,7 @@ def by_item(model: nn.Module, compiled: bool = False) -> None:
     global _num_keys
     layers: list[nn.Module] = [module for module in model.modules() if isinstance(module, nn.Dropout | nn.LSTM)]
     for module in layers:
-        # The class is exchanged in place: copies and saved states stay what they were.
+        # The class is swapped in place, so that copies and state dicts stay valid.
         module.__class__ = BY_ITEM.get(type(module), type(module))
     if compiled:
         import torch._dynamo.config  # late, as it is slow

@@ -17,7 +17,7 @@ from typing import Any
 from common.errors import UserError
 
 NAME = "five-workloads"
-# Packages that are imported by another name than they are installed by.
+# Import name -> name of the package, where they differ.
 INSTALLED_AS = {
     "docx": "python-docx",
     "PIL": "pillow",
@@ -30,7 +30,7 @@ RECORD = "workload_folder"  # key of a run's provenance.json
 
 
 def recorded_folder(run: Path) -> Path | None:
-    """Return the recorded folder of a run's own workload, if any; UserError if within the run, which brings no code."""
+    """Return the recorded folder of a run's own workload, if any; UserError if inside the run, which holds no code."""
     try:
         found = json.loads((run / "provenance.json").read_bytes()).get(RECORD)
     except (OSError, ValueError, AttributeError):
@@ -38,7 +38,7 @@ def recorded_folder(run: Path) -> Path | None:
     if not isinstance(found, str):
         return None
     if Path(found).resolve().is_relative_to(run.resolve()):
-        raise UserError(f"{run} brings code of its own, in {found}: move it elsewhere if you trust it, and name it")
+        raise UserError(f"{run} brings code of its own, in {found}: if you trust it, move it elsewhere and name it")
     return Path(found)
 
 

@@ -1,4 +1,4 @@
-"""The bytes of safetensors files, made without copies and mostly without Python's lock: training goes on meanwhile."""
+"""The bytes of safetensors files, without copies and mostly without the GIL, so that training continues meanwhile."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ TYPES = {**WIDE, **NARROW, torch.bool: "BOOL"}
 
 
 def pieces(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> Iterator[bytes | memoryview]:
-    """Yield what a file of `tensors` consists of; with `metadata`, that and a sum of the tensors are in its header."""
+    """Yield the bytes of a file; `metadata`, if any, go into its header with the SHA-256 of all `tensors`."""
     order, header, end = list(TYPES), dict[str, object](), 0
     ordered = sorted(tensors.items(), key=lambda item: (order.index(item[1].dtype), item[0]))
     for name, tensor in ordered:
@@ -25,7 +25,7 @@ def pieces(tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = N
         for _, tensor in ordered:
             digest.update(_view(tensor))
         header = {"__metadata__": {**metadata, "sha256": digest.hexdigest()}, **header}
-    # The library's own way of writing metadata changes their order from run to run.
+    # The library's own writer changes the order of metadata from run to run.
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8
     yield len(text).to_bytes(8, "little") + text

@@ -1,4 +1,4 @@
-"""The rows of tables as people keep them: spreadsheets in .xlsx files, CSV and JSON."""
+"""Rows of users' tables: .xlsx spreadsheets, CSV and JSON."""
 
 import csv
 import io
@@ -13,7 +13,7 @@ from common.foreign_text import other_encoding, unguarded
 
 JSON = (".json", ".jsonl", ".ndjson")
 DIVIDERS = ",;\t|"
-EXCELS = re.compile(r'\A(\s*)"?sep=([,;|\t])"?[ \t]*(?=\n)', re.I)  # its line, whose end stays for the numbers of lines
+SEP_LINE = re.compile(r'\A(\s*)"?sep=([,;|\t])"?[ \t]*(?=\n)', re.I)  # of Excel; its newline still counts as a line
 NUMBERS = re.compile(r"(\d\d?)|(\d{3})|([1-9]\d{0,2}(?:[.,]\d{3})+)|[\d.,]+")  # the third may be thousands
 csv.field_size_limit(2**31 - 1)  # a story may be longer than the 131,072 characters that Python allows a cell
 
@@ -21,7 +21,7 @@ csv.field_size_limit(2**31 - 1)  # a story may be longer than the 131,072 charac
 def rows(path: Path) -> list[tuple[int, list[object]]]:
     """Return (number, cells) of each row of the first visible sheet that is not blank, formulas by their saved values.
 
-    Raises UserError for a file that is none, and where openpyxl is missing.
+    Raises UserError for any other file, and without openpyxl.
     """
     try:
         import openpyxl
@@ -33,28 +33,28 @@ def rows(path: Path) -> list[tuple[int, list[object]]]:
         sheet.reset_dimensions()  # some programs state fewer rows than they write; rows are padded below
         cells = [list(row) for row in zip(*zip_longest(*sheet.iter_rows(values_only=True)), strict=True)]
         book.close()
-    except Exception as error:  # of the library, and of those for archives and XML that it rests on
+    except Exception as error:  # of openpyxl, or of its libraries for archives and XML
         raise UserError(f"{path}: not an .xlsx file, or damaged ({type(error).__name__}); save it again") from error
     return [(at, row) for at, row in enumerate(cells, 1) if any(cell is not None and str(cell).strip() for cell in row)]
 
 
 def divider(text: str, lone: str = ",") -> str:
-    """Return what the first line that is not blank has most of between its cells, `lone` in want of any."""
+    """Return the commonest delimiter of the first line that is not blank; `lone` if it has none."""
     header = next((line for line in text.splitlines() if line.strip()), "")
     return max(DIVIDERS, key=header.count) if any(each in header for each in DIVIDERS) else lone
 
 
 def cells(path: Path, lone: str = ",", lines: bool = True) -> tuple[list[tuple[int, list[str]]], str]:
-    """Return (number, cells) of each row of a CSV that is not blank, as `to_csv` was given them, and what divides them.
+    """Return (number, cells) of each row of a CSV that is not blank, undoing `to_csv`, and the delimiter.
 
-    Numbers count `lines`, or rows as a spreadsheet does. It is in UTF-8, UTF-16 or Windows-1252, perhaps below
-    Excel's line sep=. Raises UserError for what is none, and for 1.234 beside 850, which may be thousands.
+    Numbers count `lines`, or rows as a spreadsheet does. Reads UTF-8, UTF-16 and Windows-1252, and skips Excel's
+    line sep=. Raises UserError for any other file, and for 1.234 beside 850, which may be thousands.
     """
     try:
         text = path.read_text(encoding=other_encoding(path) or "utf-8-sig")
         lone = "\t" if path.suffix.lower() == ".tsv" else lone
-        between = asked[2] if (asked := EXCELS.match(text)) else divider(text, lone)
-        reader = csv.reader(io.StringIO(EXCELS.sub(r"\1", text), newline=""), delimiter=between, strict=True)
+        between = stated[2] if (stated := SEP_LINE.match(text)) else divider(text, lone)
+        reader = csv.reader(io.StringIO(SEP_LINE.sub(r"\1", text), newline=""), delimiter=between, strict=True)
         rows = [(reader.line_num if lines else at, [cell.strip() for cell in row]) for at, row in enumerate(reader, 1)]
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path} cannot be read, or is not UTF-8 ({error}); save it as CSV in UTF-8") from error
@@ -64,7 +64,7 @@ def cells(path: Path, lone: str = ",", lines: bool = True) -> tuple[list[tuple[i
         numbers = [found for cell in dict.fromkeys(column) if (found := NUMBERS.fullmatch(cell))]
         if {2, 3} <= (kinds := {each.lastindex for each in numbers}) and None not in kinds:
             large = next(each[0] for each in numbers if each.lastindex == 3)
-            raise UserError(f"{path}: {large} among whole numbers may be thousands; write numbers without them")
+            raise UserError(f"{path}: {large} among whole numbers may be thousands; write numbers without separators")
     return [(number, [*map(unguarded, row)]) for number, row in rows if any(row)], between
 
 
@@ -93,5 +93,5 @@ def objects(path: Path) -> Iterator[tuple[int, object]]:
                 if line.strip():
                     yield number, json.loads(line)
         except (ValueError, RecursionError) as error:
-            where = f"line {number} is no JSON ({error})" if number else f"no list in JSON ({error})"
-            raise UserError(f"{path}: {where}; give an object a line, or one list of them") from error
+            where = f"line {number} is not JSON ({error})" if number else f"not a JSON list ({error})"
+            raise UserError(f"{path}: {where}; give one object per line, or a list of objects") from error

@@ -10,7 +10,7 @@ Z95 = 1.96  # standard errors to either side of a mean
 FEW = 30  # values, up to which Student's t is used, as their own deviation is uncertain
 QUANTILES_95 = (0.025, 0.975)
 BINS = 10  # of confidence, equally wide
-RESAMPLES = 1000  # of a bootstrap, where the caller has no number of its own
+RESAMPLES = 1000  # of a bootstrap, by default
 RESAMPLES_AT_ONCE = 100  # bounds the memory that `moving_block_sums` takes
 
 
@@ -54,9 +54,9 @@ def wilson(successes: int, trials: int) -> list[float] | None:
 
 
 def reliability(confidence: np.ndarray, correct: np.ndarray) -> tuple[float, list[dict[str, float]]]:
-    """Return the mean distance of confidence and accuracy, weighted by the rows of each bin, and the bins with rows.
+    """Return the expected calibration error and the bins with rows (Guo et al. 2017).
 
-    Confidence (N,) is the probability of the answer given, which is `correct` (N,) or not (Guo et al. 2017).
+    Confidence (N,) is the probability of the answer given, which is `correct` (N,) or not.
     """
     numbers = np.searchsorted(np.linspace(0, 1, BINS + 1)[1:-1], confidence)
     counts, confidences, hits = (np.bincount(numbers, each, BINS) for each in (None, confidence, correct))

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 from common.errors import Stopped
 
-# Ctrl-C, the end of a job, the end of a terminal, and what Slurm is told to send before a job's time is over.
+# Ctrl-C, the end of a job, a closed terminal, and the signal that Slurm can send before a job's time limit.
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 
 _listening: "StopRequest | None" = None
-_elsewhere: "list[StopRequest]" = []  # which listen in other threads than the main one, the only one that hears signals
+_elsewhere: "list[StopRequest]" = []  # in other threads; only the main one receives signals
 
 
 class StopRequest:
@@ -21,7 +21,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.number: int | None = None
-        self.own = False  # whether this process has heard a signal itself
+        self.own = False  # whether this process has received a signal itself
 
     @contextmanager
     def listening(self, then: Callable[[], None] = lambda: None) -> Iterator[None]:
@@ -55,18 +55,18 @@ class StopRequest:
 
 
 def asked() -> int | None:
-    """Return the signal that a StopRequest has heard, if any."""
+    """Return the signal that a StopRequest has received, if any."""
     return _listening.number if _listening else None
 
 
 def stop_if_asked() -> None:
-    """Raise Stopped if a StopRequest has heard a signal. For work that takes minutes."""
+    """Raise Stopped if a StopRequest has received a signal. For work that takes minutes."""
     if (number := asked()) is not None:
         raise Stopped(number)
 
 
 def attend() -> None:
-    """Let this child of a server hear signals, also those since its start, and end with its parent."""
+    """Unblock signals in this child of a fork server, also those since its start, and let it end with its parent."""
     parent = multiprocessing.parent_process()
     assert parent is not None, "this is no child process"
 

@@ -15,11 +15,11 @@ from common.kneser_ney import lookup
 BITS_PER_NAT = 1 / math.log(2)
 WORD = re.compile(r"[^\W\d_]+(?:['\u2019][^\W\d_]+)*")
 BASE = 0x9E3779B97F4A7C15  # of hashes; odd, so that its powers can be inverted modulo 2^64
-BUCKET = np.uint64(48)  # all but the first bits of a hash
+BUCKET = np.uint64(48)  # shift that leaves the first 16 bits of a hash
 PPMD_ORDERS = (4, 5, 6, 8, 12, 16)
-PPMD_MEMORY = 1 << 28  # bytes; it forgets everything when they are full
-MOST_CHARACTERS = 20_000_000  # of training text, its end, that xz, known words and searches for copies look at
-MOST_FOR_ORDER = 300_000  # characters of the training text, its end, that an order is chosen on
+PPMD_MEMORY = 1 << 28  # bytes; the model restarts when they are full
+MOST_CHARACTERS = 20_000_000  # last ones of the training text that xz, known words and copy searches use
+MOST_FOR_ORDER = 300_000  # last characters of the training text, on which an order is chosen
 
 
 def token_nats(logits: Tensor, targets: Tensor, ignored: int = -100) -> Tensor:
@@ -43,7 +43,7 @@ def longest_copied_span(text: str, training: str) -> str:
 
 
 def copied_characters(text: str, training: str, span: int = 50) -> np.ndarray:
-    """Mark (len(text),) bool the characters in a piece of `span` characters that `training` has, by 64-bit hashes."""
+    """Mark (len(text),) bool the characters in pieces of `span` characters copied from `training`, by 64-bit hashes."""
     if span < 1:
         raise ValueError(f"span must be 1 or more (given {span})")
     pieces, known = hashes(text, span), hashes(training, span)
@@ -68,7 +68,7 @@ def powers(base: int, count: int) -> np.ndarray:
 
 
 def ppmd_baseline(training: str, pieces: Sequence[str]) -> tuple[str, np.ndarray]:
-    """Return a row's name and the bits (n,) of held-out pieces, by the order that predicts the end of training best."""
+    """Return a row's name and the bits (n,) of held-out pieces, with the order best at the end of the training text."""
     searched = training[-MOST_FOR_ORDER:]
     cut = len(searched) - len(searched) // 10
     order = min(PPMD_ORDERS, key=lambda order: ppmd_bits(searched[:cut], [searched[cut:]], order).sum())

@@ -21,8 +21,8 @@ from common.machine import cores
 from common.stopping import STOPPING, attend
 
 ROOT = Path(__file__).resolve().parents[1]
-AHEAD = 2  # tasks handed out for each process: one that it works on, and one that waits for it
-WORTH = 4.0  # seconds of work for which processes are started, which takes about as long
+AHEAD = 2  # tasks handed out per process: one at work and one waiting
+WORTH = 4.0  # seconds of work that justify starting processes, which takes about as long
 SECONDS = 10  # between plain lines of progress; what takes less shows none
 
 Task = TypeVar("Task")
@@ -51,7 +51,7 @@ def _computed(function: Callable[[Task], Result], tasks: Sequence[Task], process
 def pooled(
     function: Callable[[Task], Result], tasks: Iterable[Task], processes: int, begin: Callable[[], None] | None = None
 ) -> Iterator[Result]:
-    """Yield function(task) for each task in order, by as many processes, each of which calls `begin` first."""
+    """Yield function(task) for each task in order, by this many `processes`, each of which calls `begin` first."""
     module = function
     while isinstance(module, functools.partial):
         module = module.func
@@ -66,9 +66,9 @@ def pooled(
             yield waiting.popleft().result()
     except BrokenProcessPool as error:
         fewer = f"let fewer work at a time, as in: taskset --cpu-list 0 python {sys.argv[0]} ..."
-        lost = f"one of {processes} worker processes was ended, most likely for lack of memory"
+        lost = f"one of {processes} worker processes was killed, most likely for lack of memory"
         raise UserError(f"{lost}; free some, or {fewer}") from error
-    except BaseException:  # of Ctrl-C, too, for which nobody shall wait until tasks are done
+    except BaseException:  # Ctrl-C too: do not wait for tasks under way
         for process in list(pool._processes.values()):
             process.terminate()
         raise
@@ -77,10 +77,10 @@ def pooled(
 
 
 def start_server(modules: Sequence[str]) -> ForkServerContext:
-    """Start a server to fork from, which imports `modules` beside the caller; a plain fork copies threads' locks."""
+    """Start a fork server, which imports `modules` in parallel; a plain fork would copy threads' locks."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(modules))
-    # It looks for modules where a new interpreter would, which is not this project.
+    # The server has the module path of a new interpreter, without this project.
     places = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(ROOT) not in places:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, places)])
@@ -96,7 +96,7 @@ def start_server(modules: Sequence[str]) -> ForkServerContext:
 
 def _begin(begin: Callable[[], None] | None) -> None:
     if begin is None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, whose end is theirs
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, with which workers end
     attend()
     if begin is not None:
         begin()  # its tasks are long: Ctrl-C ends them

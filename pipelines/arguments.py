@@ -1,7 +1,4 @@
-"""Command lines: their options, --help with every key of the config, and what a shell completes.
-
-They are parsed before torch is imported, so that help and refusals come at once.
-"""
+"""Command lines: options, help on all keys, completion. Parsed before torch loads: help and errors come at once."""
 
 import argparse
 import contextlib
@@ -35,21 +32,18 @@ def parse(
     argv: Sequence[str] | None = None,
     further: Callable[[Parser], None] = lambda known: None,
 ) -> argparse.Namespace:
-    """Parse a command's words by `parser` and the options that `further` adds.
-
-    --help and --print-config, which prints what `configure` returns, end the program.
-    """
+    """Parse words with `parser` and `further` options; --help and --print-config (what `configure` returns) exit."""
     known = parser(description, resume, steps)
     further(known)
     args = known.completing(complete).parse_intermixed_args(argv)
     if args.help or args.keys is not None:
         show(_help(known, args))
     if not args.workload:
-        raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or the folder of your own")
+        raise UserError(f"--workload is missing; give one of {', '.join(workloads.names())}, or your workload's folder")
     config = workloads.find(args.workload).config
     if resume and args.folds:
         if "data.fold" not in (key.name for group in key_help.groups(config) for key in group.keys):
-            raise UserError(f"--folds {args.folds}: {args.workload} has no data.fold, so its data have no such folds")
+            raise UserError(f"--folds {args.folds}: {args.workload} has no data.fold; leave --folds out")
         args.words.append(f"data.fold={args.folds}")
     configs.check_words(config, args.words)
     args.restarted = any(int(os.environ.get(name, 0)) for name in RESTARTS)
@@ -67,12 +61,12 @@ def show(text: str) -> NoReturn:
 
 
 def end_quietly() -> None:
-    """Let the program end silently when a pager or head has read enough."""
+    """Exit silently when the reader of a pipe, such as head or a pager, closes it."""
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 
 def parser(description: str | None, resume: bool = False, steps: int | None = None) -> Parser:
-    """Return an entry point's parser; `resume` adds --resume and --only, `steps` (a default) a benchmark's options."""
+    """Return an entry point's parser; `resume` adds training's options, `steps` (a default) a benchmark's."""
     made = Parser(
         _known_keys,
         prog=f"python pipelines/{Path(sys.argv[0]).name}",
@@ -81,12 +75,12 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
         usage="%(prog)s --workload W [options] [key=value ...]",
     )
     add = made.add_argument
-    add("--workload", metavar="W", help=f"one of {', '.join(workloads.names())}, or the folder of one of your own")
+    add("--workload", metavar="W", help=f"one of {', '.join(workloads.names())}, or your workload's folder")
     add("--name", metavar="N", default="default", help="the run's name: runs/<workload>/<name>; default")
     add("--config", type=Path, metavar="FILE", help="YAML file instead of pipelines/configs/<workload>.yaml")
     add("words", nargs="*", metavar="key.path=value", help="changes to the config")
-    add("-h", "--help", action="store_true", help="show this, and with --workload every key of its config")
-    add("--keys", nargs="?", const="", metavar="PREFIX", help="show the keys that start with it, such as evaluation")
+    add("-h", "--help", action="store_true", help="show this help, with --workload also its config's keys")
+    add("--keys", nargs="?", const="", metavar="PREFIX", help="show the keys that start with PREFIX, as evaluation")
     add("--print-config", action="store_true", help="print the whole config as YAML and exit")
     if resume:
         add("--resume", action="store_true", help="continue the run from its newest checkpoint")
@@ -94,7 +88,7 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
         add("--only", metavar="NAME,NAME", help="train only these members of a run of many models")
     if steps:
         add("--steps", type=int, default=steps, help=f"steps to time; {steps}")
-        add("--cpu-seconds", type=float, default=600, metavar="S", help="for the same steps on the CPU; 600, 0: none")
+        add("--cpu-seconds", type=float, default=600, metavar="S", help="limit of the same on the CPU; 600, 0: none")
         add("--compare", metavar="WORD", action="append", default=[], help="also time it with this key.path=value")
     return made
 
@@ -108,7 +102,7 @@ def _known_keys() -> list[str]:
 
 
 def _help(known: Parser, args: argparse.Namespace) -> str:
-    """Return the help; keys have the values that hold without words."""
+    """Return the help; keys are shown with their values before any words."""
     options = known.format_help().rstrip()
     if not args.workload:
         if args.keys is not None:
@@ -136,8 +130,8 @@ def _selected(groups: Sequence[key_help.Group], prefix: str) -> list[key_help.Gr
 
 
 def complete(prefix: str, action: argparse.Action, parser: Parser, parsed_args: argparse.Namespace) -> list[str]:
-    """Return the values that an argument can take, as argcomplete's completers do."""
-    with contextlib.suppress(UserError):  # a slip in the words before
+    """Return an argument's completions, as a completer of argcomplete."""
+    with contextlib.suppress(UserError):  # a mistake earlier in the line
         return sorted(_values(action.dest, prefix, parser.prog, parsed_args))
     return []
 
@@ -159,11 +153,11 @@ def _values(argument: str, prefix: str, program: str, args: argparse.Namespace) 
     groups = key_help.groups(workloads.find(args.workload).config)
     if args.keys is None:
         return _of_groups(groups, prefix)
-    return [group.name for group in groups if group.name and argument == "keys"]  # where words may follow, too
+    return [group.name for group in groups if group.name and argument == "keys"]  # argcomplete also asks for words here
 
 
 def _of_groups(groups: Iterable[key_help.Group], prefix: str) -> list[str]:
-    """Return `key=` of every key, or `key=value` where values are to be chosen from."""
+    """Return `key=` for every key; after `key=`, `key=value` for each of its choices."""
     name, equals, _ = prefix.partition("=")
     found = [key for group in groups for key in group.keys]
     if not equals:

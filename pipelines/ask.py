@@ -6,9 +6,9 @@
     python pipelines/ask.py my_pairs/answers.csv --model runs/lmol/preferred/model/best --ranking ranking.csv
 
 SOURCE is a folder of images, with a CSV of answers among them once there are some, or that CSV: img1,img2,label,
-img1,img2,winner or winner,loser; columns of other names are given as in training. Fill in the empty column of next.csv,
-as the last line says, add its answers to yours, and ask again. A ranking has 95 % intervals. A --model, a comparator
-trained on such answers, says where scores lie before people are heard; without one, how alike images look does.
+img1,img2,winner or winner,loser; name other columns as in training. Fill in the empty column of next.csv, as the last
+printed line says, append it to your answers, and run this again. Rankings have 95 % intervals. The prior of the scores
+is a --model, a comparator trained on such answers, or else the images' similarity.
 """
 
 import sys
@@ -30,7 +30,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=100, metavar="N", help="how many pairs to ask about next; 100")
     parser.add_argument("--next", metavar="FILE", type=Path, help="CSV to write these pairs to")
     parser.add_argument("--ranking", metavar="FILE", type=Path, help="CSV to write the ranking to")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the pairs that are considered; 0")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="seed of the candidate pairs; 0")
     args = parser.completing(arguments.complete).parse_intermixed_args()
     if not (args.next or args.ranking):
         parser.error("nothing to write: give --next FILE, --ranking FILE, or both")

@@ -8,11 +8,10 @@
     accelerate launch --mixed_precision bf16 \\
         pipelines/benchmark.py --workload cvrp data.labels=2000
 
-The data of the config are prepared first, as for training; data.labels=2000 are
-enough to time routes, of which training imitates more, solved for minutes.
-With --name the config is that of a run that exists. With a GPU the same steps
-are then timed on the CPU too, in a process of their own that has --cpu-seconds
-for it.
+The config's data are prepared first, as in training; to time routes,
+data.labels=2000 are enough (training imitates more, solved for minutes).
+--name takes the config of an existing run. With a GPU, a second process then
+times the same steps on the CPU, within --cpu-seconds.
 """
 
 import argparse
@@ -64,7 +63,7 @@ def main() -> None:
     result |= {f"targets_per_s, {word}": timed(other)["targets_per_s"] for word, other in changed.items()}
     if not accelerator.is_main_process:
         return
-    show(result)  # the CPU may take minutes, or all of its time
+    show(result)  # now: the CPU may take minutes, or run out of time
     alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
     if alone and args.cpu_seconds and (cpu := on_cpu(args.cpu_seconds)) is not None:
         show({**result, "cpu": cpu, "times_faster_than_cpu": result["examples_per_s"] / cpu["examples_per_s"]})
@@ -93,7 +92,7 @@ def on_cpu(seconds: float) -> dict[str, Any] | None:
         return dict(json.loads(done.stdout.splitlines()[-1]))
     except subprocess.TimeoutExpired:
         print(f"not timed on the CPU: {seconds:g} s are not enough", file=sys.stderr)
-    except subprocess.CalledProcessError as error:  # too little memory, say: no reason to lose what the GPU showed
+    except subprocess.CalledProcessError as error:  # too little memory, say; keep the GPU's result
         print(f"not timed on the CPU, exit status {error.returncode}: {error.stderr[-1000:]}", file=sys.stderr)
     return None
 

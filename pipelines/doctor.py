@@ -27,7 +27,7 @@ def main() -> int:
     if len(sys.argv) > 1:
         print(__doc__)
         return 0 if sys.argv[1:] in (["-h"], ["--help"]) else 2
-    # Of several launched processes the first one speaks and fails: a launcher kills the others once one has failed.
+    # Only rank 0 prints and fails: a launcher kills the other processes once one has failed.
     speaks, num_problems = int(os.environ.get("RANK", 0)) == 0, 0
     for finding in diagnose():
         num_problems += finding.level == "problem"
@@ -41,7 +41,7 @@ def main() -> int:
 
 
 def diagnose() -> Iterator[Finding]:
-    """Yield all findings, each as soon as it is known; without torch, those that need none."""
+    """Yield all findings, each as soon as it is known; without torch, those that do not need it."""
     for check in (check_python, check_packages, check_disk):
         yield from check()
     unusable = list(check_torch_import())

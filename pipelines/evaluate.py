@@ -1,6 +1,6 @@
 """Evaluate a trained run beside its baselines.
 
-It writes evaluations/<split>.json, files with a row per example, report.html.
+Writes evaluations/<split>.json, files with a row per example, and report.html.
 
     accelerate launch pipelines/evaluate.py --workload cvrp
     accelerate launch pipelines/evaluate.py --workload cvrp --name dgt-50 \\
@@ -9,9 +9,9 @@ It writes evaluations/<split>.json, files with a row per example, report.html.
         model.kind=savings
     python pipelines/evaluate.py --workload cvrp --name cvrp-20
 
-A model that needs no training is evaluated under any new --name; one that
-comes with the project (models/pretrained) under its own. Words such as
-evaluation.samples=8 hold for this one evaluation.
+A method without training takes any new --name, a shipped model
+(models/pretrained) its own. Words such as evaluation.samples=8 apply to this
+evaluation only.
 """
 
 import argparse
@@ -46,13 +46,13 @@ def main() -> None:
 
 
 def evaluate(args: argparse.Namespace) -> None:
-    """Evaluate, and write what was found and the report."""
+    """Evaluate, and write the results and the report."""
     workload = workloads.find(args.workload)
     run = run_config.run_of(args)
     config = run_config.decided(lambda: run_config.evaluation_config(args, workload, run))
     exits.announce(f"evaluating {run.folder}")
     if cores() > 1 and len(run.members()) >= processes.FEWEST:
-        # Its imports run beside those below.
+        # It imports in parallel with the imports below.
         workers.start_server([workload.evaluate.__module__, workload.report.__module__, "datasets"])
     from pipelines.engine.batches import mapper
     from pipelines.engine.training import make_accelerator
@@ -66,7 +66,7 @@ def evaluate(args: argparse.Namespace) -> None:
     def begin() -> None:
         if not run.provenance():  # not trained here: a shipped model, or a method without weights
             run.begin(run_config.evaluated_config(args, workload, run), accelerator.num_processes, manifest)
-        with explained(run.folder):  # now rather than at the end of what may take minutes
+        with explained(run.folder):  # fail now, not after minutes of evaluation
             tempfile.TemporaryFile(dir=run.folder).close()
 
     ranks.on_main(begin)

@@ -16,7 +16,7 @@ from common.machine import yield_while_waiting
 from common.packages import missing
 from pipelines.distributed import ranks
 
-REMEDIES = FAULTS | {errno.ENAMETOOLONG: "no file or folder has so long a name; give a shorter one"}
+REMEDIES = FAULTS | {errno.ENAMETOOLONG: "the name is too long for a file or folder; give a shorter one"}
 
 
 def run_main(main: Callable[[], None]) -> None:
@@ -39,7 +39,7 @@ def run_main(main: Callable[[], None]) -> None:
         if error.errno not in REMEDIES:
             raise
         _leave(f"error: {error}: {REMEDIES[error.errno]}", 2)
-    except LostProcessError:  # named by each of the others; those that still wait for it must not keep this one
+    except LostProcessError:  # already printed; this one must not wait for ranks that still do
         sys.stderr.flush()
         os._exit(1)
     except ModuleNotFoundError as error:
@@ -49,7 +49,6 @@ def run_main(main: Callable[[], None]) -> None:
 
 
 def _leave(message: str, status: int) -> None:
-    """Exit; only the first of several processes prints the message."""
     if int(os.environ.get("RANK", 0)) == 0:
         _say(message)
     else:
@@ -64,5 +63,5 @@ def announce(line: str) -> None:
 
 
 def _say(text: str) -> None:
-    """Print lines on stderr; what a user's files put into them cannot steer the terminal."""
+    """Print lines on stderr, with the control characters of users' files escaped."""
     print("\n".join(map(printable, text.split("\n"))), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""Follow a stream: answer what is new, log it, train anew now and then, and say when the model no longer fits.
+"""Follow a stream: answer new items, log the answers, retrain at intervals, and warn when the model no longer fits.
 
     python pipelines/follow.py --workload crypto --name mine
     python pipelines/follow.py --workload crypto --name mine --once
@@ -6,12 +6,12 @@
         data.folder=null data.source=ccxt data.exchange=kraken
 
 The trained run --name answers each new candle of data.folder, or of an
-exchange, as predict.py does. A line of JSON for each goes into
-runs/<workload>/<name>/follow/answers.jsonl, once, whenever the program is
-killed; start it again to go on.
+exchange, as predict.py does. Each answer is a line of JSON in
+runs/<workload>/<name>/follow/answers.jsonl, written exactly once even if the
+program is killed; start it again to continue.
 
-Exit status: 128 + n ended by signal n; with --once 0, or 1 where a file or an
-exchange failed, which else is tried again; 2 a mistake that you can fix.
+Exit status: 128 + n stopped by signal n; with --once 0, or 1 if a file or an
+exchange failed (without it, both are retried); 2 a mistake that you can fix.
 """
 
 import sys
@@ -33,9 +33,9 @@ def main() -> None:
     workload, opened, run = workloads.find(args.workload), workloads.feed(args.workload), run_config.run_of(args)
     config = run.config(workload.config, args.words)
     if not args.refit_hours >= 0 or (args.refit_hours and args.once):
-        raise UserError(f"--refit-hours {args.refit_hours:g}: hours above 0, without --once, which ends before")
+        raise UserError(f"--refit-hours {args.refit_hours:g}: hours above 0, not with --once, which never retrains")
     if "/" in run.name:
-        raise UserError(f"--name {args.name}: a member is followed with its run, --name {run.name.split('/')[0]}")
+        raise UserError(f"--name {args.name}: a member is followed with its run; give --name {run.name.split('/')[0]}")
     folder = run.folder / "follow"
     feed = opened(config, folder)
     exits.announce(f"following {', '.join(feed.series)} into {folder / 'answers.jsonl'}")
@@ -57,13 +57,13 @@ def main() -> None:
                 wake.wait(0 if new or refits.judging else feed.every)
         finally:
             refits.end()
-        raise Stopped(stop.number, then="start it again to go on")
+        raise Stopped(stop.number, then="start it again to continue")
 
 
 def options(known: Parser) -> None:
     """Add the options of this command."""
-    known.add_argument("--once", action="store_true", help="answer what is new, and end")
-    known.add_argument("--refit-hours", type=float, default=0, metavar="H", help="hours between trainings; 0: none")
+    known.add_argument("--once", action="store_true", help="answer what is new, then exit")
+    known.add_argument("--refit-hours", type=float, default=0, metavar="H", help="retrain every H hours; 0: never")
     known.add_argument("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
 
 

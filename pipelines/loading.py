@@ -1,4 +1,4 @@
-"""Prepared data and trained models, as all processes of a command load them; torch is imported only then."""
+"""Loading prepared data and trained models on all processes of a command; torch is imported only on use."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def prepare(
 ) -> tuple[Path, dict[str, Plain]]:
     """Prepare missing data, and with `renew` changed ones; print their `note`, return their folder and manifest.
 
-    Raises UserError for other data than a `run` was trained on.
+    Raises UserError if the data differ from those that `run` was trained on.
     """
     data = config.data
     folder = prepared.folder_for(workloads.name_of(name), data, data.layout)
@@ -86,18 +86,18 @@ def trained_models(
 
 
 def load_model(folder: Path, config: BaseConfig, accelerator: Accelerator) -> nn.Module:
-    """Load a saved model, split if it is launched so, and apply the machine's settings. UserError without a model."""
+    """Load a saved model, sharded under FSDP, and apply the hardware settings. Raises UserError without a model."""
     from models import io
 
     @as_user_error()
     def load() -> nn.Module:
         if accelerator.distributed_type == "FSDP":
-            from pipelines.distributed import sharding  # late, as other launches do without its imports
+            from pipelines.distributed import sharding  # late: other launches need none of its imports
 
             stated, (stored, metadata) = io.described(local), io.stored_weights(local / io.WEIGHTS, mapped=True)
             build = functools.partial(io.builder_of(stated["family"]), stated["config"])
             own = metadata.get("model") in (None, json.dumps(stated, sort_keys=True))  # else it is refused below
-            # A base is read whole in any case.
+            # A base model is always read whole.
             if own and not stated["config"].get("base") and (split := sharding.load(accelerator, build, stored)):
                 return split
         return io.load(local, accelerator.device)

@@ -11,13 +11,13 @@ with the project; a line says which.
 
 An INPUT is a file in one of the workload's formats, a folder of such files, or
 a file of JSON lines (.jsonl, .ndjson). Without any, inputs are read from the
-pipe, one a line: a JSON object, else a prompt for text models, a file name for
-others. Words key=value are settings, or the fields of one input. An unusable
-input gets an error in place of its answer; the others are answered.
+pipe, one per line: a JSON object, else a prompt for text models, a file name
+for others. Words key=value are settings, or the fields of one input. An
+unusable input gets an error in place of its answer; the others are answered.
 
 Exit status: 0 done; 1 some inputs of a folder, a pipe or a file of lines were
-unusable; 2 all were, or one that you named was, or there was another mistake
-that you can fix, which is reported in a few lines.
+unusable; 2 all were, or one that you named was, or another mistake that you
+can fix, reported in a few lines.
 """
 
 import json
@@ -43,10 +43,10 @@ FLAT = (str, int, float, type(None))  # values that a cell can hold
 
 
 class Outcome(NamedTuple):
-    """What came of an input."""
+    """The outcome of an input."""
 
     usable: bool
-    error: str  # also of a usable input's parts; "" without
+    error: str  # also of a usable input's parts; "": none
     failed: Collection[str] = ()  # names of the input or of its parts
 
 
@@ -64,7 +64,7 @@ def main() -> None:
     if args.csv and (args.stream or not args.csv.parent.is_dir()):
         raise UserError(f"--csv {args.csv}: {'leave out --stream' if args.stream else 'there is no such folder'}")
     if args.csv and (args.csv.resolve() in map(Path.resolve, paths) or not replaceable(args.csv)):
-        other = "this is a folder, an input or another file than answers"
+        other = "this is a folder, an input, or a file other than answers"
         raise UserError(f"--csv {args.csv}: {other}; give a new one, as in --csv answers.csv")
     pipe = None if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer
     if not paths and not fields and pipe is None:
@@ -89,7 +89,7 @@ def main() -> None:
         print(f"{many} could not be used, or only in part; the first: {errors[0]}", file=sys.stderr)
     if not any(each.usable for each in found):
         none = f"there is no input{' in ' * bool(paths)}{', '.join(map(str, paths))}"
-        raise UserError("nothing could be answered" if errors else f"{none}; see --help for what is answered")
+        raise UserError("nothing could be answered" if errors else f"{none}; see --help for inputs that are read")
     named = {command_inputs.FIELDS, *map(str, paths)}
     if errors:
         sys.exit(2 if any(not named.isdisjoint(each.failed) for each in found) else 1)
@@ -104,26 +104,25 @@ def parser() -> Parser:
         usage="%(prog)s --workload W [options] INPUT... [key=value]",
     )
     add = made.add_argument
-    add("--workload", metavar="W", help=f"one of {', '.join(workloads.names())}, or the folder of one of your own")
+    add("--workload", metavar="W", help=f"one of {', '.join(workloads.names())}, or your workload's folder")
     one = made.add_mutually_exclusive_group().add_argument
     one("--name", metavar="N", help="a run, RUN/MEMBER of a run of many models, or a model that ships; the newest run")
     one("--model", type=Path, metavar="FOLDER", help="a folder with a model, such as an export, instead of a run")
-    add("words", nargs="*", metavar="INPUT or key=value", help="what to answer, and how")
-    add("--stream", action="store_true", help="print only the text, as it is written; text models")
+    add("words", nargs="*", metavar="INPUT or key=value", help="inputs, their fields and settings")
+    add("--stream", action="store_true", help="print only the text, as it is generated; text models")
     add("--csv", type=Path, metavar="FILE", help="write a table instead of JSON lines, without nested parts")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
-    add("-h", "--help", action="store_true", help="show this, and with --workload fields of an input and settings")
+    add("-h", "--help", action="store_true", help="show this help, with --workload also input fields and settings")
     return made
 
 
 def _answers(
     model: trained.Trained, given: Iterator[Given], settings: dict[str, object], at_once: int, table: "Table | None"
 ) -> Iterator[Outcome]:
-    """Print the answers or add them to the table."""
     batches = (zip(part, model.together(part, settings), strict=True) for part in batched(given, at_once))
     for each, answer in chain.from_iterable(batches):
         if "error" in answer:
-            answer = {**answer, "error": each.told(str(answer["error"]))}
+            answer = {**answer, "error": each.in_names_of_source(str(answer["error"]))}
         if table is None:
             print(json.dumps({"source": each.source, **answer}, ensure_ascii=False), flush=True)
         else:
@@ -143,7 +142,7 @@ def _text(model: trained.Trained, given: Iterator[Given], settings: dict[str, ob
             print(flush=True)
             yield Outcome(True, "")
         except UserError as error:
-            print(said := _located(each, each.told(str(error))), file=sys.stderr)
+            print(said := _located(each, each.in_names_of_source(str(error))), file=sys.stderr)
             yield Outcome(False, said, {each.source})
 
 
@@ -152,7 +151,7 @@ def _located(given: Given, error: str) -> str:
 
 
 def replaceable(path: Path) -> bool:
-    """Return whether a table may be written to a path: what is there is nothing, or an earlier one."""
+    """Return whether a table may replace a path: it is absent, empty, or an earlier table."""
     if not path.is_file():
         return not path.exists()
     with path.open("rb") as file:
@@ -160,7 +159,7 @@ def replaceable(path: Path) -> bool:
 
 
 class Table:
-    """Answers as rows for spreadsheets, with the union of their columns; what is nested deeper has no column."""
+    """Answers as rows for spreadsheets, with the union of their columns; deeper nesting is left out."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, object]] = []
@@ -169,7 +168,7 @@ class Table:
     def add(self, source: str, answer: Mapping[str, object]) -> None:
         """Add an answer: its plain values, else the entries of its lists, which are numbered by rank."""
         flat = self._flat(answer)
-        whole = flat.keys() <= {"note"}  # which is about each entry of the lists
+        whole = flat.keys() <= {"note"}  # a note applies to each entry of the lists
         lists = {name: part for name, part in answer.items() if whole and isinstance(part, list)}
         lists = {name: part for name, part in lists.items() if all(isinstance(entry, Mapping) for entry in part)}
         deeper = (name for name, part in answer.items() if name not in lists and not _columns(name, part))

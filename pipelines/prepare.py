@@ -3,7 +3,7 @@
     python pipelines/prepare.py --workload cvrp
     python pipelines/prepare.py --workload cvrp data.customers=50
 
-Training prepares what is missing by itself; this is for looking at data first.
+Training prepares missing data itself; use this to look at them first.
 """
 
 import re
@@ -16,8 +16,8 @@ from common.config import leaves
 from common.foreign_text import printable
 from pipelines import arguments, exits, loading, run_config, workloads
 
-MOST, FACTS = 5, 30  # elements of a list, and facts, that are shown
-OF_FILES = re.compile(r"files\..*\.(?:kept|pages|sha256)")  # which would hide what follows
+MOST, FACTS = 5, 30  # elements shown of a list, and facts shown
+OF_FILES = re.compile(r"files\..*\.(?:kept|pages|sha256)")  # so many that they would hide the rest
 
 
 def main() -> None:

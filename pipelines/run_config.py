@@ -1,4 +1,4 @@
-"""The config that a command runs with: fresh, that of a run that --resume continues, or that of one evaluated."""
+"""The config of a command: a fresh one, or that of the run to resume or to evaluate."""
 
 import argparse
 import re
@@ -19,7 +19,7 @@ from pipelines.run.folder import Config, Run
 
 CONFIGS = Path(__file__).resolve().parent / "configs"
 GROWING = ("steps", "epochs", "most_epochs")  # of training
-ROUNDING = ("training.micro_batch_size:", "hardware.")  # changes results by rounding alone
+ROUNDING = ("training.micro_batch_size:", "hardware.")  # changes results only by rounding
 
 
 def run_of(args: argparse.Namespace) -> Run:
@@ -34,7 +34,7 @@ def config_file(word: str) -> Path:
 
 
 def fresh_config(args: argparse.Namespace, workload: Workload, run: BaseConfig | None = None) -> BaseConfig:
-    """Build the config from the YAML file, if any, and the words; with `run`, that of a run that goes on by them."""
+    """Build the config from the YAML file, if any, and the words; `run` is the config of a run to continue."""
     path = args.config or config_file(args.workload)
     if not args.config and workloads.own_folder(args.workload) and not path.exists():
         return configs.build(workload.config, {}, args.words, f"of {workloads.name_of(args.workload)}")
@@ -42,7 +42,7 @@ def fresh_config(args: argparse.Namespace, workload: Workload, run: BaseConfig |
 
 
 def decided(decide: Callable[[], Config]) -> Config:
-    """Return on all processes the main one's `decide()`. Raises UserError if the processes did not find each other."""
+    """Return the main process's `decide()` on all. Raises UserError if the processes did not find each other."""
     from pipelines.checks.accelerate_config import check_world
 
     check_world(ranks.join())
@@ -53,7 +53,7 @@ def decided(decide: Callable[[], Config]) -> Config:
 def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[BaseConfig]:
     """Hold the run's lock within the block and yield its `training_config`; UserError if another process holds it.
 
-    A new run's config is written first, for --resume whenever the process dies, and removed where the run is refused.
+    A new run's config is written first, so that --resume works after a crash, and removed if the run is refused.
     """
     with ExitStack() as stack:
 
@@ -75,9 +75,9 @@ def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[Bas
 
 
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return a fresh config, also for a run without results, or with --resume the run's, which may grow and move.
+    """Return a fresh config, or with --resume the run's, patched in length and hardware; blank runs start afresh.
 
-    A launcher may restart with --resume a command whose first process died before there was a run.
+    A launcher's restart implies --resume, also where the first process died before there was a run.
     """
     if args.resume and not run.started() and not args.restarted:
         raise UserError(f"--resume: {run.unknown()} To start it, leave out --resume")
@@ -93,19 +93,19 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     stored = run.config(workload.config)
     asked = fresh_config(args, workload, stored) if args.config else run.config(workload.config, args.words)
     if args.config and (kept := configs.differences(fresh_config(args, workload), asked)):
-        announce("\n  ".join(["the run goes on with the data it began with:", *kept]))
+        announce("\n  ".join(["the run keeps the data it began with:", *kept]))
     lengths = {key: (getattr(stored.training, key), getattr(asked.training, key)) for key in GROWING}
-    # The loop compares what is asked for in the other unit with the updates done.
+    # A length in the other unit is checked by the loop, against the updates done.
     grown = [f"training.{key}" for key, (old, new) in lengths.items() if old is None or new is None or new >= old]
     if not any(key.startswith("val/") for each in (run, *run.members()) for entry in each.metrics() for key in entry):
-        grown.append("training.metric")  # by which nothing was chosen yet
+        grown.append("training.metric")  # no checkpoint was chosen by it yet
     changed = [line for line in _changed(stored, asked) if line.partition(":")[0] not in grown]
     if refused := [line for line in changed if not line.startswith(ROUNDING)]:
         head = f"--resume continues {run.folder} under its own config; only training.steps, epochs and most_epochs may "
         head += "grow, and training.micro_batch_size and hardware.* change. Leave these words out, or begin a run with "
         raise UserError("\n  ".join([f"{head}--name:", *refused]))
     if changed:
-        announce("\n  ".join(["going on with settings that change results by rounding alone:", *changed]))
+        announce("\n  ".join(["continuing with settings that change results only by rounding:", *changed]))
     return asked
 
 
@@ -117,13 +117,13 @@ def evaluation_config(args: argparse.Namespace, workload: Workload, run: Run) ->
     stored = run.config(workload.config, others=shipped.names(run.workload))
     asked = run.config(workload.config, args.words)
     if fixed := [line for line in _changed(stored, asked) if line.startswith(stored.settled)]:
-        head = f"{run.folder} is trained; these keys are settled, train another --name for others:"
+        head = f"{run.folder} is trained, which fixes these keys; train another --name to change them:"
         raise UserError("\n  ".join([head, *fixed]))
     return asked
 
 
 def evaluated_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return the config of a run not trained here: a shipped model's own, or a method's words less `evaluation`."""
+    """Return the config of a run not trained here: a shipped model's, or a fresh one without `evaluation` words."""
     if run.started():
         return run.config(workload.config)
     words = [word for word in args.words if re.split("[.=]", word)[0] != "evaluation"]

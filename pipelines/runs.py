@@ -2,7 +2,7 @@
 
     python pipelines/runs.py
     python pipelines/runs.py compare cvrp/default cvrp/dgt-50
-    python pipelines/runs.py clean                     # shows what would go
+    python pipelines/runs.py clean                     # lists what it would remove
     python pipelines/runs.py clean --yes
     python pipelines/runs.py clean cvrp/dgt-50 --yes   # a whole run; --checkpoints: only these
 
@@ -25,7 +25,7 @@ from pipelines import arguments, exits, workloads
 from pipelines.inventory import found as inventory
 
 DATA = Path("data")
-Waste = tuple[Path, str]  # a file or folder that may go, and why
+Waste = tuple[Path, str]  # a file or folder to remove, and why
 
 
 def main() -> None:
@@ -37,8 +37,8 @@ def main() -> None:
     compared.add_argument("--picture", type=Path, default=Path("runs/comparison.svg"), help="file for the curves")
     cleaned = commands.add_parser("clean", help="remove runs, or what no run needs any more")
     cleaned.add_argument("runs", nargs="*", metavar="RUN", help="to remove; none: what no run needs any more")
-    cleaned.add_argument("--checkpoints", action="store_true", help="also those of done runs; of RUN, only these")
-    cleaned.add_argument("--yes", action="store_true", help="remove it; without, only show it")
+    cleaned.add_argument("--checkpoints", action="store_true", help="also those of finished runs; of RUN, only these")
+    cleaned.add_argument("--yes", action="store_true", help="remove; otherwise only list")
     args = parser.completing(arguments.complete).parse_args()
     arguments.end_quietly()
     if args.command == "compare":
@@ -54,11 +54,11 @@ def main() -> None:
 
 def clean(runs: Sequence[inventory.Found], whole: bool, checkpoints: bool, really: bool) -> str:
     """Remove `runs` as a `whole`, or their `checkpoints` (UserError in training), else what no run needs; list that."""
-    # While the run of a member trains, the member may, or is still to be counted among those that are done.
+    # A member is busy while its run trains: it may be training, or not yet be counted as done.
     locks = {each.name: [each.run.folder.parents[1] / ".lock", *each.run.folder.rglob(".lock")] for each in runs}
     busy = [each for each in runs if any(map(is_held, locks[each.name]))]
     if whole and busy:
-        raise UserError(f"{busy[0].name} is in training or followed; stop that first")
+        raise UserError(f"{busy[0].name} is being trained or followed; stop that first")
     waste = [(each.run.folder, "asked for") for each in runs]
     if not whole:
         waste = [*_unneeded([each for each in runs if each not in busy], checkpoints), *_unused_data(runs)]

@@ -10,8 +10,8 @@ A RUN is WORKLOAD/NAME or its folder, WORKLOAD/NAME/MEMBER for one model of
 several, or WORKLOAD=FOLDER for a model folder, such as an export. Without any,
 each workload's newest run is served, else the model that ships.
 http://127.0.0.1:8000/ is the page, /docs describes the requests. Only this
-machine is answered, unless --host says otherwise. SIGTERM and Ctrl-C let
-requests under way finish.
+machine can connect unless --host is given. SIGTERM and Ctrl-C let requests
+under way finish.
 """
 
 import ipaddress
@@ -59,7 +59,7 @@ def main() -> None:
         ssl_certfile=certificate,
         ssl_keyfile=key,
     )
-    with as_user_error(f"--certificate {certificate} {key}: these are no certificate and its key (", ")", OSError):
+    with as_user_error(f"--certificate {certificate} {key}: not a certificate and its key (", ")", OSError):
         config.load()  # an SSLError is an OSError
     host, port = listener.getsockname()[:2]
     shown = f"http{'s' if certificate else ''}://{f'[{host}]' if ':' in host else host}"
@@ -72,15 +72,15 @@ def parsed() -> Namespace:
     known = Parser(prog="python pipelines/serve.py", description=__doc__)
     add = known.add_argument
     add("runs", nargs="*", metavar="RUN", help="WORKLOAD/NAME, a run's folder, or WORKLOAD=FOLDER")
-    add("--workload", metavar="W", help="in place of RUN: the model of this workload that predict.py takes")
+    add("--workload", metavar="W", help="instead of RUN: the model of this workload that predict.py uses")
     add("--name", metavar="N", help="with --workload: a run or a model that ships; the newest run")
     add("--host", default="127.0.0.1", help="address to listen on; 127.0.0.1")
     add("--port", type=int, default=8000, help="8000; 0: any free one")
-    add("--token-file", type=Path, metavar="FILE", help="file with the token required of requests")
-    add("--certificate", nargs=2, metavar=("CRT", "KEY"), help="files of a certificate: answer by https, as Word needs")
-    add("--body-megabytes", type=float, default=8, metavar="N", help="largest body of a request; 8")
+    add("--token-file", type=Path, metavar="FILE", help="file with the token that requests must carry")
+    add("--certificate", nargs=2, metavar=("CRT", "KEY"), help="certificate and key: serve https, as Word needs")
+    add("--body-megabytes", type=float, default=8, metavar="N", help="largest request body; 8")
     add("--waiting", type=int, default=256, metavar="N", help="most unanswered requests of a run; 256")
-    add("--seconds", type=int, default=60, metavar="N", help="longest time for an answer; 60")
+    add("--seconds", type=int, default=60, metavar="N", help="time limit of an answer; 60")
     add("--device", help="such as cpu or cuda:1; by default a GPU if there is one")
     return known.completing(arguments.complete).parse_args()
 
@@ -88,7 +88,7 @@ def parsed() -> Namespace:
 def named(args: Namespace) -> list[str]:
     """Return the runs to serve; UserError for words that contradict each other."""
     if args.workload and args.runs:
-        raise UserError(f"--workload {args.workload} stands in place of {args.runs[0]}; leave one of them out")
+        raise UserError(f"--workload {args.workload} replaces RUN {args.runs[0]}; leave one of them out")
     if args.workload:
         workloads.inputs(args.workload)  # refuses an unknown workload
         return [f"{workloads.name_of(args.workload)}/{args.name or trained.usual(args.workload, exits.announce)}"]
@@ -162,11 +162,11 @@ def is_local(host: str) -> bool:
 
 
 def hosts(host: str, token: str | None) -> list[str] | None:
-    """Return the names, beside IP addresses, that requests may address; None: any.
+    """Return the host names, besides IP addresses, that requests may use; None: any.
 
-    Otherwise the owner of any name could let it resolve to this machine, and their page read the answers.
+    Against DNS rebinding: any other name could resolve to this machine and let its owner's page read answers.
     """
-    if token:  # no page of another site has it
+    if token:  # which no other site's page has
         return None
     if is_local(host):
         return ["localhost"]

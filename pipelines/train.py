@@ -8,9 +8,9 @@
     accelerate launch pipelines/train.py --workload crypto --only BTCUSDT
     accelerate launch pipelines/train.py --workload lmol --folds all
 
-Exit status: 0 done; 2 something you can mend, said in a few lines; 128 + n
-saved and stopped by signal n; 1 else. `accelerate launch` makes 1 of each but
-0, under a traceback of its own that -q (before the script) leaves out.
+Exit status: 0 done; 2 a mistake you can fix, reported in a few lines; 128 + n
+saved and stopped by signal n; 1 otherwise. `accelerate launch` turns all but 0
+into 1, under a traceback of its own that -q (before the script) leaves out.
 """
 
 import argparse

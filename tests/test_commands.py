@@ -88,4 +88,4 @@ def test_a_name_too_long_for_a_file_is_said_to_be(tmp_path, words):
     done = command(tmp_path, "predict", "--workload", "lmol", *words, *["a.png"] * (len(words) < 3), fresh=False)
     assert done.returncode == 2, done.stderr
     assert "Traceback" not in done.stderr
-    assert "no file or folder has so long a name; give a shorter one" in done.stderr
+    assert "the name is too long for a file or folder; give a shorter one" in done.stderr

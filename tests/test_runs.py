@@ -92,7 +92,7 @@ def test_a_run_that_another_process_trains_is_left_alone(runs):
         process.stdout.readline()
         (two,) = found.find(["cvrp/two"])
         assert two.state == "training"
-        with pytest.raises(UserError, match="cvrp/two is in training or followed; stop that first"):
+        with pytest.raises(UserError, match="cvrp/two is being trained or followed; stop that first"):
             command.clean([two], whole=True, checkpoints=False, really=True)
         process.communicate("\n")
     assert found.find(["cvrp/two"])[0].state == "stopped"
@@ -164,7 +164,7 @@ def test_a_member_is_not_removed_while_it_or_its_run_trains_or_it_is_followed(ru
     held.parent.mkdir(exist_ok=True)
     held.touch()
     monkeypatch.setattr(command, "is_held", lambda path: path == held)
-    with pytest.raises(UserError, match="cvrp/many/A is in training or followed; stop that first"):
+    with pytest.raises(UserError, match="cvrp/many/A is being trained or followed; stop that first"):
         command.clean(found.find(["cvrp/many/A"]), whole=True, checkpoints=False, really=True)
     assert command.clean(found.find(["cvrp/one"]), whole=True, checkpoints=False, really=True).startswith("removed:")
 

@@ -10,5 +10,5 @@ from pathlib import Path
 from jinja2 import Environment, StrictUndefined
 
 FOLDER = Path(__file__).parent
-# Templates in which every value is escaped; their loaders find those of this folder, too.
+# Escapes every value; callers' loaders include this folder.
 TEMPLATES = partial(Environment, autoescape=True, undefined=StrictUndefined, trim_blocks=True)

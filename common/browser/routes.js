@@ -97,7 +97,7 @@ function routesPanel(place, backend, about) {
       const found = readCustomers(decoded(await csv.arrayBuffer()));
       if (found.capacity) capacity.value = found.capacity;
       const unsaid = found.capacity ? "" : `; it names no capacity: a vehicle carries ${capacity.value} unless you type another`;
-      replaced(found, `${csv.name}: ${found.customers.length} customers${found.taken ? "; x and y are taken for longitude and latitude" : ""}${unsaid}${found.unused.length ? `; not used: ${found.unused.join(", ")}` : ""}`);
+      replaced(found, `${csv.name}: ${found.customers.length} customers${found.taken ? "; x and y are read as longitude and latitude" : ""}${unsaid}${found.unused.length ? `; not used: ${found.unused.join(", ")}` : ""}`);
     } catch (error) {
       replaced({ customers: [] }, "no customers");
       report.fail(`${csv.name}: ${error.message}`);
@@ -242,12 +242,12 @@ function readCustomers(text) {
   const columns = divider == "," ? [] : named.map((_, i) => lines.map(([, line]) => cells(line)[i] ?? ""));  // as cells of sheets.py
   for (const column of columns) {
     const numbers = column.filter(cell => /^[\d.,]+$/.test(cell)), large = numbers.find(cell => /^[1-9]\d{0,2}([.,]\d{3})+$/.test(cell));
-    if (large && numbers.some(cell => /^\d{3}$/.test(cell)) && numbers.every(cell => /^(\d{1,3}|[1-9]\d{0,2}([.,]\d{3})+)$/.test(cell))) throw new Error(`${large} among whole numbers may be thousands; write numbers without them`);
+    if (large && numbers.some(cell => /^\d{3}$/.test(cell)) && numbers.every(cell => /^(\d{1,3}|[1-9]\d{0,2}([.,]\d{3})+)$/.test(cell))) throw new Error(`${large} among whole numbers may be thousands; write numbers without separators`);
   }
   const nowhere = degrees && rows.some(({ place }) => place.some(each => Math.abs(each) > FAR)) && rows.find(({ place }) => place.every(each => each == 0));
   if (nowhere) throw new Error(`row ${nowhere.number} is at 0, 0, as no address is; type its lon and lat`);
   const far = degrees && rows.find(({ place: [lon, lat] }) => Math.abs(lon) > 180 || Math.abs(lat) > 90);
-  if (far) throw new Error(`row ${far.number}: ${far.place.join(", ")} is no longitude and latitude; are they exchanged?`);
+  if (far) throw new Error(`row ${far.number}: ${far.place.join(", ")} is not a longitude and latitude; are they swapped?`);
   const bounds = axis => [Math.min(...rows.map(each => each.place[axis])), Math.max(...rows.map(each => each.place[axis]))];
   const [[west, east], [south, north]] = [bounds(0), bounds(1)], km = 6371.0088 * Math.PI / 180;
   // As _looks_like_degrees of customers.py: in range, near each other, fine, off the unit square.

@@ -77,7 +77,7 @@ function namedCandles(name, { timeframe_ms, rules }) {
   if (![".csv", ".json"].includes(ending?.toLowerCase()))
     throw new Error(`${name}: a page reads CSV and JSON; predict.py also reads .json.gz, .zip, .parquet and .feather`);
   const found = candleFileName(stem, rules), length = found.timeframe && found.timeframe.slice(0, -1) * rules.minutes[found.timeframe.at(-1)] * minute;
-  if (length && length != timeframe_ms) throw new Error(`${name}: ${found.timeframe} candles, where the model knows those of ${timeframe_ms / minute} minutes`);
+  if (length && length != timeframe_ms) throw new Error(`${name}: ${found.timeframe} candles; the model needs those of ${timeframe_ms / minute} minutes`);
   return found;
 }
 
@@ -132,7 +132,7 @@ function readCandles(text, { timeframe_ms, rules }) {
     said.push("the newest candle had not closed and is left out");
   }
   const steps = known.slice(1).map((row, i) => row[0] - known[i][0]), least = steps.reduce((a, b) => Math.min(a, b), Infinity);
-  if (steps.length && least != timeframe_ms) throw new Error(`these candles are ${least / 60000} minutes apart; the model knows those of ${timeframe_ms / 60000}`);
+  if (steps.length && least != timeframe_ms) throw new Error(`these candles are ${least / 60000} minutes apart; the model needs ${timeframe_ms / 60000}`);
   const gap = steps.findLastIndex(step => step != timeframe_ms) + 1;
   if (gap) said.push(`${gap} candles before a gap are left out`);
   return { candles: Object.fromEntries(CANDLE_COLUMNS.map((name, column) => [name, known.slice(gap).map(row => row[column])])), said };

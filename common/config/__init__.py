@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError, core_schema
 
 from common.config import plain_yaml
 from common.config.mistakes import problems_of, quoted
-from common.config.overrides import patch, tell_repeated
+from common.config.overrides import patch, warn_of_repeated
 from common.errors import UserError, as_user_error
 
 Config = TypeVar("Config", bound="Section")
@@ -36,7 +36,7 @@ class Section(BaseModel):
     """Part of a config, closed and frozen. `class Own(Training, defaults={"steps": 5})` changes inherited defaults."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
-    one_of: ClassVar[tuple[str, ...]] = ()  # keys of which one is given: a word for it alone makes the others null
+    one_of: ClassVar[tuple[str, ...]] = ()  # exclusive keys: a word for one alone sets the others to null
 
     def __init_subclass__(cls, defaults: Mapping[str, object] | None = None, **kwargs: Unpack[ConfigDict]) -> None:
         super().__init_subclass__(**kwargs)  # `defaults` is for the method below, which runs once fields are known
@@ -61,13 +61,13 @@ class Section(BaseModel):
 
 
 def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str = "", run: object = None) -> Config:
-    """`build` from a file; from a run's own, keys gone from the section `outlived` are named and left out."""
+    """`build` from a file; in a run's own, unknown keys of the section `outlived` are reported and left out."""
     with as_user_error(f"cannot read the config {path}: ", of=(OSError, ValueError)), path.open("rb") as file:
         tree = plain_yaml.parse(file.read(plain_yaml.MOST_BYTES + 1))
     if not isinstance(tree, dict | None):
         raise UserError(f"{path} must hold a mapping of sections, it holds {quoted(tree)}")
     if outlived and not tree:
-        raise UserError(f"{path} is empty: bring back a copy, or begin another run with --name")
+        raise UserError(f"{path} is empty: restore a copy, or begin another run with --name")
     tree = tree or {}
     if outlived in cls.model_fields and isinstance(section := tree.get(outlived), dict):
         known = getattr(cls.model_fields[outlived].annotation, "model_fields", section)
@@ -79,7 +79,7 @@ def load(path: Path, cls: type[Config], words: Sequence[str] = (), outlived: str
 
 
 def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], source: str, run: object = None) -> Config:
-    """Patch a plain tree with `words` and check it; `source` names it in errors. Validators get `run`, gone on with."""
+    """Patch a plain tree with `words` and check it; `source` names it in errors; validators see the `run` continued."""
     before = copy.deepcopy(tree) if words else {}
     patch(cls, tree, words)
     try:
@@ -94,7 +94,7 @@ def build(cls: type[Config], tree: dict[str, object], words: Sequence[str], sour
 
 def check_words(cls: type[Section], words: Sequence[str]) -> None:
     """Raise UserError for words that are wrong whatever config they patch: unknown keys, values of another type."""
-    tell_repeated(words)
+    warn_of_repeated(words)
     tree: dict[str, object] = {}
     patch(cls, tree, words)
     try:
@@ -106,7 +106,7 @@ def check_words(cls: type[Section], words: Sequence[str]) -> None:
 
 
 def checked(cls: type[Config], tree: object, what: str, context: Mapping[str, object] | None = None) -> Config:
-    """Return plain values as a `cls`; a one-line UserError begins with `what` they are. Validators get `context`."""
+    """Validate plain values as a `cls`; UserErrors are a line that begins with `what`. Validators see `context`."""
     if not isinstance(tree, Mapping):
         raise UserError(f"{what}: it must be an object with {', '.join(cls.model_fields)} (given {quoted(tree)})")
     try:

@@ -1,4 +1,4 @@
-"""Keys of a config as a user meets them: name, type, default, what may be given instead, and what it means."""
+"""Help on the keys of a config: name, type, default, choices and meaning."""
 
 import textwrap
 import types
@@ -16,7 +16,7 @@ WIDTH = 80  # columns of a terminal
 NAMES: dict[object, str] = {int: "integer", float: "number", bool: "true / false", str: "text", type(None): "null"}
 CHOICES: dict[object, tuple[str, ...]] = {bool: ("true", "false"), type(None): ("null",)}
 BOUNDS = ("gt", "ge", "lt", "le")
-FIRST = ("data", "model", "training", "evaluation")  # sections in which most of a user's changes are
+FIRST = ("data", "model", "training", "evaluation")  # sections that users change most
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Key:
     name: str  # dotted
     type: str  # with its bounds, or the values to choose from
     default: object
-    choices: tuple[str, ...]  # empty where anything of the type may be given
+    choices: tuple[str, ...]  # empty: any value of the type
     description: str
 
 
@@ -101,7 +101,7 @@ def _bounded(name: str, bounds: Mapping[str, float]) -> str:
 
 
 def shown(value: object) -> str:
-    """Return a value as it is written in a config."""
+    """Return a value as one line of YAML."""
     if isinstance(value, tuple):
         value = list(value)
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6, allow_unicode=True)
@@ -109,7 +109,7 @@ def shown(value: object) -> str:
 
 
 def as_text(found: Sequence[Group], values: Mapping[str, object], width: int = WIDTH) -> str:
-    """Return the keys as a terminal shows them; `values` are those that hold where nothing is given."""
+    """Return the keys as text of `width` columns; `values` are shown in place of the defaults."""
     return "\n\n".join(_group_text(group, values, width) for group in found)
 
 

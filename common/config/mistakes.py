@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 from common.foreign_text import printable
 
 MOST_ERRORS = 20  # in one message
-OWN_FILES = ("folder", "sources", "source", "instances")  # keys for a user's files, by another name in each workload
+OWN_FILES = ("folder", "sources", "source", "instances")  # keys for a user's files, each of some workload
 
 
 def problems_of(cls: type[BaseModel], errors: Sequence[ErrorDetails]) -> list[str]:
@@ -21,7 +21,7 @@ def problems_of(cls: type[BaseModel], errors: Sequence[ErrorDetails]) -> list[st
         within = any(item["loc"] == before["loc"][: len(item["loc"])] for before in errors[:number])
         if item["type"] in ("too_short", "tuple_type") and (key in problems or within):
             continue  # pydantic reports a wrong item as missing, too; a single value was reported before
-        problems.setdefault(key, ([], given))[0].append(message)  # of a union, each member has its say
+        problems.setdefault(key, ([], given))[0].append(message)  # one message per member of a union
     lines = [f"{key}{', or '.join(dict.fromkeys(messages))}{given}" for key, (messages, given) in problems.items()]
     more = len(errors) - MOST_ERRORS
     return [*lines, f"and {more} more"] if more > 0 else lines
@@ -74,12 +74,12 @@ def _message(cls: type[BaseModel], item: ErrorDetails, key: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return a value as it is shown in an error."""
+    """Return a value as errors show it."""
     return printable(repr(value), 200)
 
 
 def nearest(word: str, known: Collection[str], most: int = 1) -> list[str]:
-    """Return up to `most` `known` words that `word` may be a slip of, the likeliest first."""
+    """Return up to `most` of the `known` words that resemble `word`, the nearest first."""
     return difflib.get_close_matches(word, known, most, 0.6)
 
 

@@ -16,10 +16,10 @@ FINISHED = re.compile(r"""\s[\w.]+=("[^"]*"|'[^']*'|[^\s"'])*(?=\s)""")  # words
 
 
 class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that raises `UserError`; users mistake the dotted keys that `keys` returns for options."""
+    """An ArgumentParser that raises `UserError`, with a hint if one of the dotted `keys` was given as an option."""
 
     def __init__(self, keys: Callable[[], Iterable[str]] = tuple, **settings: Any):
-        # Files and their names are read as UTF-8, which only an interpreter that starts anew can turn on.
+        # Files and their names are read as UTF-8, a mode that only a new interpreter can enter.
         if sys.getfilesystemencoding() != "utf-8" and os.environ.get("PYTHONUTF8") != "1":
             os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, "PYTHONUTF8": "1"})
         self.keys = keys
@@ -29,7 +29,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise UserError, for an unknown option with the nearest known one."""
         unknown = [word.partition("=")[0] for word in message.split() if word.startswith("-")]
-        hint = "--help lists what there is"
+        hint = "--help lists the options"
         if message.startswith("unrecognized") and unknown:
             if word := self._as_word(unknown[0]):
                 hint = f"did you mean {word}, without dashes?"
@@ -38,18 +38,18 @@ class Parser(argparse.ArgumentParser):
         raise UserError(f"{printable(message, 200)}; {hint}")
 
     def completing(self, values: Callable[..., list[str]]) -> "Parser":
-        """Return itself; where a shell asks what may end the command line, print what `values` says, and leave."""
+        """Return itself; when a shell asks for completions, print those of the completer `values` and exit."""
         if "_ARGCOMPLETE" in os.environ:
             import argcomplete
 
-            # argcomplete takes options after words key=value for their end, which parse_intermixed_args does not.
+            # For argcomplete, an option ends the words key=value; for parse_intermixed_args it does not.
             line = FINISHED.sub(" ", os.environ["COMP_LINE"])
             os.environ |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
             argcomplete.autocomplete(self, always_complete_options=False, default_completer=values)  # type: ignore[arg-type] # any function will do
         return self
 
     def _as_word(self, option: str) -> str:
-        """Return the word key=value that an option was meant as; "" if none."""
+        """Return the word key=value that the user meant by an option; "" if none."""
         name = option.lstrip("-").replace("-", "_")
         key = next((key for key in self.keys() if name in (key, key.rpartition(".")[2])), None)
         given = [word for word in sys.argv if word.partition("=")[0] == option]

@@ -14,7 +14,7 @@ from common.foreign_text import printable
 
 
 def patch(cls: type[BaseModel], tree: dict[str, object], words: Sequence[str]) -> None:
-    """Put the values of `words` into a plain tree. Raises UserError for a word of another form."""
+    """Put the values of `words` into a plain tree. Raises UserError for a malformed word."""
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         _patch_word(tree, word, following if word in dotted(cls) else "")
     typed = {word.partition("=")[0] for word in words}
@@ -33,7 +33,7 @@ def _patch_word(tree: dict[str, object], word: str, following: str) -> None:
         raise UserError(f"{word!r} is not of the form key.path=value{hint}")
     if not text.strip():
         raise UserError(f"{word} has no value: give one, as in training.steps=100, or null for none")
-    text = os.path.expanduser(text) if text.startswith("~/") else text  # which shells leave as it is in such words
+    text = os.path.expanduser(text) if text.startswith("~/") else text  # shells do not expand it there
     *parents, leaf = key.split(".")
     node = tree
     for name in parents:
@@ -44,8 +44,8 @@ def _patch_word(tree: dict[str, object], word: str, following: str) -> None:
         node[leaf] = plain_yaml.parse(os.fsencode(text))
 
 
-def tell_repeated(words: Iterable[str]) -> None:
-    """Say on standard error which of the values counts that words key=value give a key: the last one."""
+def warn_of_repeated(words: Iterable[str]) -> None:
+    """Warn on stderr of keys that words key=value give several values: the last one counts."""
     given: dict[str, list[str]] = {}
     for key, equals, value in (word.partition("=") for word in words):
         given.setdefault(key, []).extend([value] if equals else [])

@@ -1,4 +1,4 @@
-"""YAML as configs use it: each value written once, no aliases, which stand for gigabytes, no tags, no key twice."""
+"""The subset of YAML for configs: no aliases, which can expand to gigabytes, no tags, and no key twice."""
 
 from collections.abc import Hashable
 from typing import Any
@@ -11,7 +11,7 @@ MOST_BYTES, MOST_NODES, DEEPEST = 2**16, 5000, 16
 
 
 def parse(data: bytes) -> Any:
-    """Return the value that `data` stands for; ValueError says what is wrong with it, and on which line."""
+    """Parse YAML. Raises ValueError with the problem and its line."""
     if len(data) > MOST_BYTES:
         raise ValueError(f"it is larger than the {MOST_BYTES} bytes that a config may have")
     try:
@@ -28,9 +28,9 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
         if isinstance(event, yaml.AliasEvent):
-            _refuse(event, f"*{event.anchor} refers to another place, which configs cannot; write its value again")
+            _refuse(event, f"*{event.anchor} is an alias, which configs cannot have; write its value again")
         if (tag := getattr(event, "tag", None)) is not None:
-            _refuse(event, f"{tag} is a tag, which configs do not have; leave it out")
+            _refuse(event, f"{tag} is a tag, which configs cannot have; leave it out")
         self.nodes, self.depth = self.nodes + 1, self.depth + 1
         if self.nodes > MOST_NODES or self.depth > DEEPEST:
             _refuse(event, f"a config has {MOST_NODES} values or fewer, in {DEEPEST} levels or fewer")
@@ -60,5 +60,5 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
 def _refuse(where: yaml.Event | yaml.Node, why: str) -> None:
-    assert where.start_mark is not None, "what was read has a place"
+    assert where.start_mark is not None, "a parsed node has a position"
     raise ValueError(f"line {where.start_mark.line + 1}: {printable(why, 300)}")

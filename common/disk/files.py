@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 from common.errors import UserError
 
-AT_ONCE = 2**20  # bytes that are worth a write of their own, which releases Python's lock
-AGAIN = "then give the command again (a training that was begun: with --resume)"
-ABSENT = {  # what passes, or is not the file's fault: a file that cannot be read now may be sound
-    errno.ESTALE: f"the network disk has lost it: mount that again, {AGAIN}",
-    errno.ETIMEDOUT: f"the network disk does not answer: see to it, {AGAIN}",
+AT_ONCE = 2**20  # buffer in bytes: few writes, each of which releases the GIL
+AGAIN = "then run the command again (training: with --resume)"
+ABSENT = {  # transient, or not the file's fault: an unreadable file may still be sound
+    errno.ESTALE: f"the network disk has lost it: mount the disk again, {AGAIN}",
+    errno.ETIMEDOUT: f"the network disk does not answer: check it, {AGAIN}",
     errno.EMFILE: f"too many files are open: raise ulimit -n, {AGAIN}",
     errno.EACCES: f"no permission: change that, {AGAIN}",
     errno.ENFILE: f"this machine has too many files open: end other programs, {AGAIN}",
@@ -28,7 +28,7 @@ FAULTS = ABSENT | {
     errno.EDQUOT: f"the disk quota is used up: free some space, {AGAIN}",
     errno.EFBIG: f"the file is larger than ulimit -f or the disk allows: raise that, {AGAIN}",
     errno.EROFS: "the file system is read-only: run from a folder that can be written",
-    errno.EIO: f"the disk reports an error: see to it (dmesg), {AGAIN}",
+    errno.EIO: f"the disk reports an error: check it (dmesg), {AGAIN}",
 }
 DENIED = "no permission to write there: change it, or run from a folder of your own"
 REMEDIES = FAULTS | {errno.EACCES: DENIED, errno.EPERM: DENIED}
@@ -81,8 +81,8 @@ def write_text(path: Path, text: str) -> None:
     """
     with explained(path):
         if path.exists() and not path.is_file():
-            raise UserError(f"cannot write {path}: it is no file, but a folder or a device; give another")
-        path = Path(os.path.realpath(path))  # also of links that lead in a circle
+            raise UserError(f"cannot write {path}: it is a folder or a device, not a file; give another")
+        path = Path(os.path.realpath(path))  # does not fail on circular links
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text.encode(errors="backslashreplace"))  # a file's name need not be UTF-8
 
@@ -117,7 +117,7 @@ def _aside(path: Path, ending: str) -> Path:
 
 
 def tidy(folder: Path, *patterns: str) -> None:
-    """As the only writer, remove what a killed one left half-written, or `patterns`, and restore what it replaced."""
+    """As the only writer, remove a killed one's temporary files (`patterns`), and restore what it was replacing."""
     for path in [path for pattern in patterns or (".*.old", ".*.tmp") for path in folder.glob(pattern)]:
         with explained(path):
             whole = path.with_name(path.stem[1:])
@@ -165,7 +165,7 @@ def digests(folder: Path, known: Mapping[str, str] = MappingProxyType({})) -> di
 
 
 def fault(folder: Path, manifest: str, needed: Collection[str]) -> str | None:
-    """Return how a folder differs from its file `manifest` of SHA-256 sums, which must list the `needed` files."""
+    """Return how a folder differs from its `manifest` of SHA-256 sums, which must list the `needed` files, or None."""
     try:
         listed = json.loads((folder / manifest).read_text())
         if unlisted := sorted(set(needed) - listed.keys()):

@@ -15,9 +15,9 @@ from typing import TypedDict
 from common.disk.files import explained
 from common.errors import UserError
 
-# Errors of file systems without the operating system's locks, such as some shared ones.
+# Errors of file systems without POSIX locks, such as some network ones.
 NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-SETTLING = 0.5  # seconds after which, without such locks, a file that was just written is read again
+SETTLING = 0.5  # seconds after which, without such locks, the file just written is read back
 
 
 class Holder(TypedDict):
@@ -46,7 +46,7 @@ def held(path: Path, wait: bool = False) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):  # a file that stays keeps nobody out once this process has ended
+        with suppress(OSError):  # a leftover file locks nobody out once this process has ended
             path.unlink()
         os.close(descriptor)
         with suppress(OSError):
@@ -96,16 +96,16 @@ def _taken(path: Path, descriptor: int) -> bool:
             return False
         if error.errno not in NO_LOCKS:
             raise
-        if _is_alive(_holder(path)):  # the file's word must do
+        if _is_alive(_holder(path)):  # only the file's content can tell
             return False
         _write(descriptor, mine)
         time.sleep(SETTLING)
         return _holder(path) == mine
     if not _is_at(path, descriptor):
-        return False  # whoever held it has removed it in the meantime
+        return False  # its holder has removed it meanwhile
     if (before := _holder(descriptor)) and before["host"] != mine["host"]:
-        print(f"{path}: {_named(before)} held it and holds it no longer", file=sys.stderr, flush=True)
-    with suppress(OSError):  # of a full disk, which has room for an empty file: whoever holds it will say so
+        print(f"{path}: {_named(before)} has released it", file=sys.stderr, flush=True)
+    with suppress(OSError):  # a full disk has room for an empty file; the holder will report it
         _write(descriptor, mine)
     return True
 

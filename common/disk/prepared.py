@@ -1,4 +1,4 @@
-"""Prepared data: one folder for each set of values that decides them, complete or absent."""
+"""Prepared data: one folder per set of values that determines them, complete or absent."""
 
 import hashlib
 import json
@@ -42,11 +42,11 @@ def prepare(
     """Return the manifest of the data in `folder`; if there are none, `write` makes them and returns facts for it.
 
     `inputs` lists the user's files behind the data. If one has changed, `renew` makes the data as `write` does, reusing
-    those in `folder`; without it UserError ends with `remedy`. Other processes preparing the same data are waited for.
+    those in `folder`; without it UserError ends with `remedy`. Waits for other processes preparing the same data.
     """
-    lock, parts = folder.parent / ".lock", f".{folder.name}.parts"  # what `write` keeps beside its folder until all is
+    lock, parts = folder.parent / ".lock", f".{folder.name}.parts"  # finished parts that `write` keeps until the end
     if lock.exists() and (folder / MANIFEST).exists():
-        with suppress(UserError), held(lock):  # of a process that was killed, if of no other
+        with suppress(UserError), held(lock):  # left by a killed process, unless another is writing
             tidy(folder.parent, ".*.old", ".*.tmp", parts)
 
     def made(by: Callable[[Path], Mapping[str, object]], again: bool = False) -> bool:

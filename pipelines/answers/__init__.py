@@ -1,1 +1,1 @@
-"""Trained models applied to what users give them: which models a run has, and where inputs come from."""
+"""Trained models applied to users' inputs: finding the models of a run, reading the inputs of a command."""

@@ -12,7 +12,7 @@ from typing import IO
 from common.config import Section, checked, plain_yaml
 from common.config.key_help import as_text, groups
 from common.config.mistakes import nearest
-from common.config.overrides import tell_repeated
+from common.config.overrides import warn_of_repeated
 from common.errors import UserError, as_user_error
 from common.input_files import Given, Inputs
 
@@ -23,7 +23,7 @@ WORD = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 
 
 def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[str, object], dict[str, object]]:
-    """Return paths (what exists, or is not key=value), settings and an input's fields; UserError for misfits."""
+    """Sort words into paths (existing, or not key=value), settings and an input's fields; UserError for misfits."""
     paths: list[Path] = []
     settings: dict[str, object] = {}
     fields: dict[str, object] = {}
@@ -40,15 +40,15 @@ def sorted_out(words: Sequence[str], inputs: Inputs) -> tuple[list[Path], dict[s
             if near and near[0] in inputs.input.model_fields:
                 raise UserError(f"{word}: unknown key {found[1]}; did you mean {near[0]}={found[2]}?")
             if found[1] not in inputs.settings.model_fields and os.path.exists(found[2]):
-                raise UserError(f"{word}: unknown key {found[1]}; a file or folder is given as it is: {found[2]}")
+                raise UserError(f"{word}: unknown key {found[1]}; give a file or folder without a key: {found[2]}")
             settings[found[1]] = _value(inputs.settings, *found.groups())
-    tell_repeated(word for word in words if WORD.fullmatch(word) and not os.path.exists(word))
+    warn_of_repeated(word for word in words if WORD.fullmatch(word) and not os.path.exists(word))
     checked(inputs.settings, settings, "settings")
     return paths, settings, fields
 
 
 def described(inputs: Inputs) -> list[tuple[str, str]]:
-    """Return headings, and the fields of an input and the settings as a terminal shows them."""
+    """Return (heading, text) of the help on an input's fields and on settings."""
     shown = (("fields of an input:", inputs.input), ("settings:", inputs.settings))
     return [(head, as_text(groups(cls), {})) for head, cls in shown]
 
@@ -65,9 +65,9 @@ def _value(cls: type[Section], key: str, text: str) -> object:
 def given(
     paths: Sequence[Path], fields: Mapping[str, object], inputs: Inputs, pipe: IO[bytes] | None
 ) -> Iterator[Given]:
-    """Yield the inputs that the words name, else those from the pipe, as they arrive; shared fields are all inputs'."""
+    """Yield the inputs that the words name, else those from the pipe, as they arrive; shared fields apply to each."""
     shared = {key: value for key, value in fields.items() if key in inputs.shared}
-    alone = fields != shared or not (paths or pipe)  # the fields are an input, and not of files or of a pipe
+    alone = fields != shared or not (paths or pipe)  # the fields are an input of their own
     if alone:
         yield Given(FIELDS, fields)
     for each in _from_files(paths or [PIPE] * (not alone), inputs, pipe):
@@ -98,7 +98,7 @@ def of_lines(lines: Iterable[bytes], name: str, inputs: Inputs) -> Iterator[Give
         if not number and line.startswith((b"\xff\xfe", b"\xfe\xff")):
             yield Given(name, None, f"{name}: this is UTF-16; convert it first: iconv -f UTF-16 -t UTF-8")
             return
-        # As in files, no letter beyond ASCII is UTF-8 by chance.
+        # As in `other_encoding`: non-ASCII letters in cp1252 are not valid UTF-8.
         encoding = "cp1252" if not line.isascii() and line.decode("utf-8", "ignore").isascii() else "utf-8-sig"
         source, text = f"{name}:{number + 1}", line.decode(encoding, "replace").strip("\r\n")
         if text.lstrip().startswith(("{", "[")):

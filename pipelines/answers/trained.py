@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from models.io import Model
 
 Pieces: TypeAlias = "Generator[str, None, str | None]"  # of text; returns why it ended, if that is known
-ALL = "shipped"  # the name of all models of a workload that ship, where it chooses one for each input
+ALL = "shipped"  # name of all shipped models of a workload that chooses one per input
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class Trained:
 
     @property
     def first(self) -> Model:
-        """The first model, by which a run of many is described."""
+        """The first model, which stands for a run of many."""
         return next(iter(self.models.values()))
 
     def together(self, given: Sequence[object], settings: Mapping[str, object]) -> list[dict[str, Any]]:
-        """Return the answers to inputs, some of which `read` may have read. Raises UserError for misfit settings."""
+        """Return the answers to inputs, `read` or not. Raises UserError for unusable settings."""
         found: dict[int, dict[str, Plain]] = {}
-        inputs: dict[str, dict[int, Any]] = {}  # of each model, by their places
+        inputs: dict[str, dict[int, Any]] = {}  # model -> {index in `given`: input}
         for place, each in enumerate(given):
             try:
                 read = self.asked(each) if isinstance(each, Given) else each
@@ -48,12 +48,12 @@ class Trained:
             except UserError as error:
                 found[place] = {"error": str(error)}
         for name, own in inputs.items():
-            with as_user_error():  # of settings that this machine or model cannot follow
+            with as_user_error():  # settings that this machine or model does not support
                 found |= zip(own, self.models[name].predict(own.values(), len(own), **settings), strict=True)
         return [found[place] for place in range(len(given))]
 
     def pieces(self, asked: object, settings: Mapping[str, object]) -> Pieces:
-        """Yield an answer piece by piece; UserError, when called, for misfit settings and models that write no text."""
+        """Return an answer's pieces as they are written; UserError for unusable settings, or a model without text."""
         if (stream := getattr(self.models[self.member_for(asked)], "stream", None)) is None:
             raise UserError(f"{self.name} writes no text, so there is nothing to stream")
         with as_user_error():
@@ -61,19 +61,19 @@ class Trained:
         return pieces
 
     def asked(self, given: Given) -> Section:
-        """Return an input as the models take it. Raises UserError for an unusable one."""
+        """Return an input, validated for the models. Raises UserError for an unusable one."""
         if given.input is None:
             raise UserError(given.error)
         suited = self.inputs.beside_it
         return self.read(suited(given, list(self.models.values())) if suited else given.input)
 
     def read(self, given: object, files: bool = True) -> Section:
-        """Return plain values, completed, as an input that names files only if it may; UserError for misfits."""
+        """Return plain values as a complete, valid input, which may name `files` or not; UserError for misfits."""
         whole = self.inputs.completed(given) if isinstance(given, Mapping) else given
         return checked(self.inputs.input, whole, "an input", {"files": files})
 
     def member_for(self, asked: object) -> str:
-        """Return the model for an input: the workload's choice of those that ship, else the last that takes it."""
+        """Return the model's name for an input: the workload's choice of shipped ones, else the last that takes it."""
         if self.name == ALL and self.inputs.shipped and isinstance(asked, Section):
             fitting = self.inputs.shipped(dict(asked))
             if fitting in self.models:
@@ -109,16 +109,13 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
 
 
 def usual(word: str, say: Callable[[str], object] = str) -> str:
-    """Return the newest run with a model no worse than what ships, else the shipped model or ALL; `say` why.
-
-    Raises UserError without any.
-    """
+    """Return the newest run with a model no worse than the shipped one, else that, ALL or UserError; `say` why."""
     workload, inputs = workloads.name_of(word), workloads.inputs(word)
     root, ships = Run(workload, ALL).root, shipped.names(workload)
     models = [path for form in ("*", "*/members/*") for path in root.glob(f"{form}/model/best/config.json")]
     names = [path.relative_to(root).parts[0] for path in sorted(models, key=lambda path: path.stat().st_mtime)]
     runs = [run for name in names if (run := Run(workload, name)).started()]
-    trained = [run for run in runs if run.name not in ships or run.metrics_file.exists()]  # no copy of ours
+    trained = [run for run in runs if run.name not in ships or run.metrics_file.exists()]  # not a copy of ours
     ours = ALL if len(ships) > 1 and inputs.shipped else next(iter(ships), "")
     if not trained and not ours:
         train = f"train one: accelerate launch pipelines/train.py --workload {word}"

@@ -20,7 +20,7 @@ def check_accelerate() -> Iterator[Finding]:
     except ImportError as error:
         yield problem(f"Accelerate cannot be imported: {error}", install_requirements())
         return
-    except (ValueError, RuntimeError) as error:  # a precision that the device lacks, an environment that contradicts
+    except (ValueError, RuntimeError) as error:  # a precision that the device lacks, contradictory variables
         yield problem(f"Accelerate does not start: {first_line(error)}", "accelerate config")
         return
     precision, processes = accelerator.mixed_precision, accelerator.num_processes

@@ -70,7 +70,7 @@ def _visible_gpus() -> Iterator[Finding]:
 def _no_gpu(fault: str | None) -> Finding:
     if torch.backends.mps.is_available():
         return ok("mps: the GPU of this Mac")
-    if fault not in (None, "no driver", "no package"):  # of which `check_packages` speaks
+    if fault not in (None, "no driver", "no package"):  # `check_packages` reports the latter
         updated = "mismatch" in fault
         how = "was updated while it was loaded" if updated else "does not answer"
         return problem(f"the NVIDIA driver {how}: {fault}", "sudo reboot" if updated else UPDATE_DRIVER)

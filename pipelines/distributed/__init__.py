@@ -1,1 +1,1 @@
-"""Training by several processes: what ranks decide together, and weights that are split among them."""
+"""Training by several processes: collective decisions, signs of life, and sharded weights."""

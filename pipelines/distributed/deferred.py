@@ -1,7 +1,7 @@
 """Models made without their weights, for sharded training: each process computes its share of them later.
 
-The model's own code is recorded on the meta device, with the state of random numbers. A weight is what its operations
-give when repeated: the same bits as if the model had been built whole, with one weight in memory at a time.
+The model's own code is recorded on the meta device, with the state of random numbers. Replaying a weight's
+operations yields the same bits as building the model whole, with one weight in memory at a time.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 
 from common.machine import return_large_tensors
 
-ATTRIBUTE = "deferred"  # of a model that lacks its weights
+ATTRIBUTE = "deferred"  # of a model without its weights: their Recorder
 
 AModel = TypeVar("AModel", bound=nn.Module)
 
 
 class _Place:
-    """Where a tensor without memory lies. The tensor itself is not kept: modules refuse to convert one that is."""
+    """Storage and layout of a tensor without memory, not the tensor: modules cannot convert one in use."""
 
     def __init__(self, tensor: Tensor):
         self.storage, self.number = tensor.untyped_storage(), int(tensor.untyped_storage()._cdata)
@@ -43,10 +43,8 @@ class _Place:
 
 @dataclass(frozen=True)
 class _Call:
-    """An operation that was not computed."""
-
     function: Callable[..., object]
-    args: tuple[object, ...]  # with places in place of tensors without memory
+    args: tuple[object, ...]  # with a _Place for each tensor without memory
     kwargs: dict[str, object]
     made: list[_Place]
     reads: set[int]
@@ -56,13 +54,13 @@ class _Call:
 
 
 class Recorder(TorchDispatchMode):
-    """Within the block, new tensors have no memory, and what is done to them is recorded."""
+    """Within the block, new tensors have no memory, and operations on them are recorded."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls: list[_Call] = []
         self.fake = FakeTensorMode(allow_non_fake_inputs=True)
-        self.left: dict[str, Tensor] = {}  # weights, by name, that a model still lacks: recorded, or others to take
+        self.left: dict[str, Tensor] = {}  # name -> weight still to fill in, recorded or loaded
 
     def __torch_dispatch__(
         self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
@@ -87,7 +85,7 @@ class Recorder(TorchDispatchMode):
             return func(*self.valued(args), **self.valued(kwargs))
         if random:
             self.advance(func, args, kwargs)
-        self.fake.fake_tensor_converter.meta_converter.tensor_memo.clear()  # of weak references, as above
+        self.fake.fake_tensor_converter.meta_converter.tensor_memo.clear()  # weak references count, too (see _Place)
         made = [_Place(x) for x in _tensors(found)]
         reads, writes = ({_Place(x).number for x in part if _is_fake(x)} for part in (given, changed))
         args, kwargs = tree_map_only(Tensor, lambda x: _Place(x) if _is_fake(x) else x, (args, kwargs))
@@ -96,16 +94,16 @@ class Recorder(TorchDispatchMode):
         return found
 
     def advance(self, func: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
-        """Draw an operation's random numbers, to no other end than that the generator moves on."""
+        """Draw and discard an operation's random numbers, to advance the generator."""
         func(*tree_map_only(Tensor, lambda x: torch.empty_strided(x.shape, x.stride(), dtype=x.dtype), args), **kwargs)
 
     def valued(self, tree: Any) -> Any:
-        """Return `tree` with tensors that have their values."""
+        """Return `tree` with its recorded tensors computed."""
         return tree_map_only(Tensor, lambda x: self.value(x) if _is_fake(x) else x, tree)
 
     @torch.no_grad()
     def value(self, tensor: Tensor) -> Tensor:
-        """Compute a recorded tensor. The state of random numbers stays as it is."""
+        """Compute a recorded tensor. The generator's state does not change."""
         asked = _Place(tensor)
         needed, calls = {asked.number}, list[_Call]()
         for call in reversed(self.calls):
@@ -166,13 +164,13 @@ def _with_memory(recorder: Recorder, tensor: Tensor, device: torch.device) -> Te
 
 
 def move(model: nn.Module, device: torch.device) -> None:
-    """Move a model to `device`, but for the weights that `made` left out."""
+    """Move a model to `device`, except weights that `made` left on meta."""
     model._apply(lambda x: x if x.is_meta else x.to(device))
 
 
 @contextlib.contextmanager
 def lent(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """Within the block, modules that `made` left without weights have them, whole, from their first call on."""
+    """Within the block, give modules whose weights `made` left on meta their whole weights at their first call."""
     names = {parameter: name for name, parameter in model.named_parameters()}
     taken: list[tuple[nn.Module, str, nn.Parameter]] = []
 
@@ -192,7 +190,7 @@ def lent(model: nn.Module, device: torch.device) -> Iterator[None]:
 
 @torch.no_grad()
 def fill(model: nn.Module, device: torch.device) -> None:
-    """Compute this process's share of the weights that `made` left out."""
+    """Compute this process's share of the weights that `made` left on meta."""
     if not isinstance(recorder := model.__dict__.pop(ATTRIBUTE, None), Recorder):
         return
     model._apply(lambda x: torch.empty_like(x, device=device) if x.is_meta else x)

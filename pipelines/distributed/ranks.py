@@ -1,4 +1,4 @@
-"""Agreement between the processes of one command, by a gloo group that waits; the main one sees to the disk for all."""
+"""Agreement between the processes of a command, over a patient gloo group; the main one accesses the disk for all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from common.stopping import asked
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
-# Where launchers, those of MPI among them, say how many processes they have started.
+# Variables in which launchers, also MPI's, state the number of processes.
 SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 PATIENCE = timedelta(days=30)
 CHUNK = 2**26  # bytes sent at once
@@ -32,7 +32,7 @@ _waiting = 0  # how many `waiting` blocks the main thread is in
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Say that this rank waits for the others within the block."""
+    """Mark this rank as waiting for the others within the block."""
     global _waiting
     counts = not _beside()
     _waiting += counts
@@ -43,7 +43,7 @@ def waiting() -> Iterator[None]:
 
 
 def waits() -> bool:
-    """Return whether this rank's main thread is where it waits for the others."""
+    """Return whether this rank's main thread is waiting for the others."""
     return _waiting > 0
 
 
@@ -58,7 +58,7 @@ def join() -> int:
 
 
 def part() -> None:
-    """Dissolve the group, if one was formed: the threads of one that is left alone may abort the process at its end."""
+    """Destroy the group, if one was formed: its threads might abort the process at exit."""
     if world() > 1:
         sys.modules["torch.distributed"].destroy_process_group()
 
@@ -89,7 +89,7 @@ def agree(function: Callable[[], T]) -> T:
 
 
 def _attempt(function: Callable[[], T]) -> tuple[T | None, UserError | Stopped | str | None, Exception | None]:
-    """Return what a function returns, and the error it raises: as others are told, and as it is."""
+    """Return (result, error as shared with the other ranks, error)."""
     try:
         return function(), None, None
     except Exception as caught:
@@ -98,7 +98,6 @@ def _attempt(function: Callable[[], T]) -> tuple[T | None, UserError | Stopped |
 
 
 def _raise(error: Exception | None, others: Sequence[UserError | Stopped | str | None]) -> None:
-    """Raise this rank's own error, or the first of the others'."""
     if error is not None:
         raise error
     for rank, other in enumerate(others):
@@ -109,7 +108,7 @@ def _raise(error: Exception | None, others: Sequence[UserError | Stopped | str |
 
 
 def stop_if_asked() -> None:
-    """Raise Stopped on all ranks if one of them has heard a signal."""
+    """Raise Stopped on all ranks if one of them has received a signal."""
     number = asked() or 0
     if world() > 1:
         import torch
@@ -135,13 +134,13 @@ def gather(value: T) -> list[T]:
 
 
 def evenly(parts: Sequence[T]) -> Iterator[T]:
-    """Yield the parts, the last of them again until all ranks have had equally many, as sharded models need it."""
+    """Yield the parts, repeating the last until all ranks have yielded equally many, as sharded models require."""
     for number in range(max(gather(len(parts)))):
         yield parts[min(number, len(parts) - 1)]
 
 
 def gather_on_main(value: T) -> list[T]:
-    """Return the `value` of every rank on the main process, and on another its own alone."""
+    """Return the `value` of every rank on the main process, on the others only their own."""
     if world() == 1:
         return [value]
     from torch import distributed
@@ -213,13 +212,13 @@ def _beside() -> bool:
 
 
 def group() -> ProcessGroup:
-    """Return the hosts' group of all processes: a second one beside the main thread, which may be using the first."""
+    """Return the gloo group of all processes; outside the main thread a second one, as the first may be in use."""
     return hosts(int(_beside()))
 
 
 @functools.cache
 def hosts(number: int) -> ProcessGroup:
-    """Return a hosts' group of all processes; the first call for a number makes it, in the main threads of all."""
+    """Return gloo group `number` of all processes; the first call creates it, in the main threads of all."""
     from torch import distributed
 
     made: ProcessGroup = distributed.new_group(backend="gloo", timeout=PATIENCE)

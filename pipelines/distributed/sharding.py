@@ -24,11 +24,11 @@ from pipelines.distributed import deferred
 def prepare(
     accelerator: Accelerator, model: nn.Module, make: Callable[[nn.Module], Sequence[torch.optim.Optimizer]]
 ) -> tuple[nn.Module, list[AcceleratedOptimizer]]:
-    """Return the prepared model and what `make` makes: its optimizers. UserError where results would differ."""
+    """Return the prepared model and its optimizers, from `make`. Raises UserError where results would differ."""
     if accelerator.distributed_type != DistributedType.FSDP:
         model, *wrapped = accelerator.prepare(model, *make(model))
         return model, wrapped
-    return_large_tensors()  # memory counts: between what stays, gathered layers would leave gaps
+    return_large_tensors()  # memory is scarce: gathered layers would fragment it
     plugin = accelerator.state.fsdp_plugin
     _check(plugin, make(model))
     # Weights are gathered and gradients averaged in the type they are stored in, outputs stay what they are, and
@@ -50,9 +50,9 @@ def prepare(
 
 @torch.no_grad()
 def load(accelerator: Accelerator, build: Callable[[], nn.Module], stored: Mapping[str, Tensor]) -> nn.Module | None:
-    """Return what `build` makes, in eval mode, each process with its share of the weights in a file, `stored`.
+    """Return the model of `build` in eval mode, each process with its share of the weights `stored` in a file.
 
-    All but layers stays gathered: ranks may call any method, equally often. None for what has to be loaded whole.
+    Weights outside layers stay gathered: ranks may call any method, equally often. None: it must be loaded whole.
     """
     with torch.random.fork_rng(devices=[]):
         model = deferred.made(build, accelerator.device)
@@ -83,27 +83,27 @@ def _check(plugin: FullyShardedDataParallelPlugin, optimizers: Sequence[torch.op
     ):
         if wrong:
             mended = f"write {key}: {instead} into the file that accelerate launch reads"
-            raise UserError(f"{key}: {given} does not work here: {mended}, as accelerate_configs/fsdp.yaml has it")
+            raise UserError(f"{key}: {given} does not work here: {mended}, as in accelerate_configs/fsdp.yaml")
     if any(isinstance(optimizer, torch.optim.Muon) for optimizer in optimizers):
         instead = "use training.optimizer=adamw, or launch with accelerate_configs/ddp.yaml"
         raise UserError(f"training.optimizer=muon needs whole matrices, which FSDP splits; {instead}")
 
 
 class _Passes:
-    """`done` counts what this rank exchanged in a forward and backward pass; a pass made again leaves that out."""
+    """Counts this rank's collectives (`done`) in a forward and backward pass; a repeated pass skips these."""
 
     done, left_out = 0, 0
 
     def begin_again(self, model: FSDPModule) -> None:
-        """After a pass that broke off, let the next one, of any data, take the rest of this rank's part in it.
+        """After an aborted pass, let the next one, on any data, make only the collectives that it lacked.
 
-        All passes of a model exchange the same, so no other rank is kept waiting. What it computes is of no use.
+        All passes of a model make the same ones, so no other rank is kept waiting. The result is useless.
         """
         model.reset_iter_state()
         self.left_out = self.done
 
     def takes_part(self) -> bool:
-        """Count an exchange; return whether it is to be made."""
+        """Count a collective; return whether to make it."""
         if self.left_out:
             self.left_out -= 1
             return False

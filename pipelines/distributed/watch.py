@@ -1,4 +1,4 @@
-"""Signs of life between ranks, through the store of their group: dead, silent and slow ones are named by all others."""
+"""Signs of life between ranks, through the store of their group: all others report dead, silent and slow ones."""
 
 import json
 import os
@@ -24,7 +24,7 @@ from common.workers import say
 from pipelines.distributed import ranks
 
 BEAT = 1.0  # seconds between signs of life
-SILENT = 60.0  # seconds without one after which a process is named
+SILENT = 60.0  # seconds without one after which a process is reported
 LATE = 20.0  # seconds after a signal in which everything should be saved
 SOON = 8.0  # seconds in which the death of another process shows, where a connection to it has broken
 GRACE = 30.0  # seconds for this process to end by itself once another has died
@@ -38,27 +38,27 @@ class Sign:
 
     beat: int
     host: str
-    place: str  # what numbers the host's processes, as containers of one name may differ
+    place: str  # PID namespace and boot, as containers may share a host name
     pid: int
     at: str
-    signal: int | None  # heard by this rank itself
+    signal: int | None  # received by this rank itself
     ended: bool  # its training, without an error
-    dead: list[int]  # ranks it knows to be
+    dead: list[int]  # ranks it knows to have died
     waits: bool  # its main thread, for the others
 
 
 class Watch:
-    """Watches over the other ranks of a training, and the time after a signal. `at` says where this rank is."""
+    """Watches the other ranks of a training, and the time since a signal. `at` says what this rank is doing."""
 
     def __init__(self, stop: StopRequest, at: Callable[[], str], patience: float):
         self.stop, self.at, self.patience = stop, at, patience
         self.rank, self.world = ranks.rank(), ranks.world()
         self.seen: dict[int, tuple[Sign, float]] = {}  # the last sign of each other rank, and when
-        self.answered = self.now = time.monotonic()  # when the store last did, and this rank last looked
+        self.answered = self.now = time.monotonic()  # when the store last answered, and this rank last looked
         self.asked: float | None = None  # when a signal was first seen
-        self.moved: dict[int, tuple[str, float]] = {}  # where each other rank's main thread is, and since when
-        self.stuck: set[int] = set()  # ranks that were named as such
-        self.lost: dict[int, str] = {}  # ranks that were named, and how
+        self.moved: dict[int, tuple[str, float]] = {}  # what each other rank's main thread is doing, and since when
+        self.stuck: set[int] = set()  # ranks reported as stuck
+        self.lost: dict[int, str] = {}  # rank -> how it was reported
         self.dead: set[int] = set()
         self.ended, self.failed = threading.Event(), False
         self.slow = (0, 0)  # the slowest rank, and in how many records in a row
@@ -68,7 +68,7 @@ class Watch:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch within the block. An error there because of another rank's end becomes a LostProcessError."""
+        """Watch within the block. An error caused by another rank's loss becomes a LostProcessError."""
         threads = [threading.Thread(target=self._look_around, daemon=True)]
         if self.world > 1:
             store = PrefixStore("watch", distributed_c10d._get_default_store().clone())  # type: ignore[attr-defined]
@@ -117,9 +117,9 @@ class Watch:
             try:
                 self._trade(store, beat)
             except DistNetworkError:
-                return  # who kept the store is gone
+                return  # the process with the store is gone
             except RuntimeError:
-                continue  # and here stopped
+                continue  # it is halted
 
     def _trade(self, store: Store, beat: int) -> None:
         store.set(str(self.rank), self._sign(beat))
@@ -184,10 +184,10 @@ class Watch:
 
     def _name(self, rank: int, sign: Sign, how: str, age: float) -> None:
         self.lost[rank] = f"process {rank} on {sign.host} {how}; last seen {age:.0f} s ago, {sign.at}"
-        say(f"{self.lost[rank]}; --resume goes on from the last checkpoint")
+        say(f"{self.lost[rank]}; --resume continues from the last checkpoint")
 
     def straggler(self, seconds: Sequence[float]) -> str | None:
-        """Return a line for a rank whose own `seconds` an update, of all ranks', were much longer in two records."""
+        """Return a line on the slowest rank, if its `seconds` per update were much longer in two records in a row."""
         slowest = max(range(self.world), key=lambda rank: seconds[rank])
         others = statistics.median(value for rank, value in enumerate(seconds) if rank != slowest)
         slow = int(seconds[slowest] > SLOW * others)
@@ -221,7 +221,7 @@ class OwnTime:
             self.seconds += [time.perf_counter() - began] * self.wanted
 
     def mean(self) -> float:
-        """Return the mean seconds since this was last asked."""
+        """Return the mean seconds since the last call."""
         own = [*self.seconds, *(first.elapsed_time(last) / 1000 for first, last in self.events)]
         self.seconds, self.events = [], []
         return statistics.fmean(own) if own else 0.0

@@ -1,4 +1,4 @@
-"""Order of examples and their way to the device: batch k is a function of (seed, k), and each rank takes a slice."""
+"""Order and loading of examples: batch k is a function of (seed, k), and each rank takes a slice."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ from pipelines.engine.workload import MapItems, Source
 
 
 class Order:
-    """Endless stream of item numbers: of a finite source a permutation per epoch, even where batches span two."""
+    """Endless stream of item numbers: for a finite source a permutation per epoch, also where batches span two."""
 
     def __init__(self, size: int | None, batch_size: int, seed: int):
         self.size, self.batch_size, self.seed = size, batch_size, seed
@@ -86,7 +86,7 @@ def stream(source: Source, plan: Iterator[Tensor], device: torch.device) -> Iter
     if not source.workers:
         for items in plan:
             yield items, source.batch(items)
-            return_freed_memory()  # of what was computed of the batch
+            return_freed_memory()  # of the computations on the batch
         return
     loader = DataLoader(
         _Indexed(source),
@@ -119,7 +119,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @contextmanager
 def lack_as(make: Callable[[], Exception]) -> Iterator[None]:
-    """Raise what `make` makes where memory runs out within the block."""
+    """Raise `make()` if memory runs out within the block."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -129,7 +129,7 @@ def lack_as(make: Callable[[], Exception]) -> Iterator[None]:
 
 
 def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | None = None) -> MapItems:
-    """Return a function that maps over a source by all processes, in halved batches where memory runs out."""
+    """Return a function that maps over a source on all processes, halving batches if memory runs out."""
     sharded, part = accelerator.distributed_type == DistributedType.FSDP, itertools.count(1)
 
     @torch.no_grad()
@@ -155,7 +155,7 @@ def mapper(accelerator: Accelerator, default_batch_size: int = 64, what: str | N
                 except (RuntimeError, MemoryError) as error:
                     if sharded or len(items) == 1 or not is_out_of_memory(error):
                         raise
-                fits = math.ceil(len(items) / 2)  # out of the handler, which keeps what did not fit
+                fits = math.ceil(len(items) / 2)  # outside the handler, which keeps tensors alive
             device = accelerator.device
             found = [results(part, send_to_device(source.batch(part), device)) for part in torch.split(items, fits)]
             return {name: torch.cat([part[name] for part in found]) for name in found[0]}

@@ -2,8 +2,8 @@
 
 A checkpoint is a folder step-000500/ with model.safetensors, average.safetensors where weights are averaged,
 optimizer.pt and task.pt (read with weights_only), progress.json, best/ with the best model so far, and manifest.json
-with the SHA-256 of each. The main process alone reads and writes it, but for shares of sharded training
-(`split_checkpoints`). Any number of processes goes on from either, sharded or not.
+with the SHA-256 of each. Only the main process reads and writes it, except for shares of sharded training
+(`split_checkpoints`). Any number of processes, sharded or not, can continue from either.
 """
 
 import io
@@ -52,7 +52,7 @@ class Background(ThreadPoolExecutor):
         self._failed = False
 
     def start(self, work: Callable[[], None]) -> None:
-        """Do `work` after what was started before."""
+        """Queue `work`."""
         self._pending.append(self.submit(self._do, work))
 
     def _do(self, work: Callable[[], None]) -> None:
@@ -76,9 +76,9 @@ class Snapshot:
     """
 
     step: int
-    weights: Mapping[str, Tensor]  # by name; of sharded training with all else that is trained
+    weights: Mapping[str, Tensor]  # by name; in sharded training all tensors of training
     averaged: Mapping[str, Tensor] | None
-    moments: Mapping[str, object] | None  # of the optimizers; None: of sharded training
+    moments: Mapping[str, object] | None  # of the optimizers; None in sharded training
     task: Mapping[str, object]
     progress: Mapping[str, object]
     copied: bool = True
@@ -101,13 +101,13 @@ class Snapshot:
         prune(folder, keep, self.step)
 
     def _finish(self, folder: Path, best: Path, known: Mapping[str, str]) -> None:
-        """Write what is not tensors of training, and last the manifest; `known` are digests of files."""
+        """Write all other files, the manifest last; `known` are digests of files written before."""
         _write_values(folder / "task.pt", self.task)
         if self.progress["best"] is not None and best.is_dir():
             (folder / BEST).mkdir()
             for file in sorted(path for path in best.glob("[!.]*") if path.is_file()):  # evaluations have folders
                 shutil.copyfile(file, folder / BEST / file.name)
-        # Of a metric a sum may be NaN.
+        # A metric's sum may be NaN.
         files.write_text(folder / "progress.json", json.dumps(self.progress, indent=1))
         files.write_json(folder / MANIFEST, files.digests(folder, known))
 
@@ -129,10 +129,7 @@ def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Sn
 
 
 def weights_of(accelerator: Accelerator, model: nn.Module, roomy: bool = True) -> tuple[Mapping[str, Tensor], bool]:
-    """Copy the weights to host memory, on the main process, or `staged` of split ones, where memory is `roomy`.
-
-    Call it on all ranks.
-    """
+    """Copy weights to host memory, on the main process; sharded ones are `staged` if `roomy`. Call it on all ranks."""
     if accelerator.distributed_type == DistributedType.FSDP:
         own: dict[str, Tensor] = states.get_model_state_dict(model)  # type: ignore[assignment]
         return split_checkpoints.staged(own, accelerator.device) if roomy else (own, False)
@@ -162,7 +159,7 @@ def _write_values(path: Path, values: object) -> None:
     with path.open("wb", files.AT_ONCE) as file:
         try:
             torch.save(values, file)
-        except RuntimeError as error:  # the library's own about an error of the disk
+        except RuntimeError as error:  # torch hides errors of the disk behind its own
             raise error.__context__ or error from None
 
 
@@ -196,7 +193,7 @@ def load(path: Path, trained: Trained) -> tuple[dict[str, object], Progress]:
         split_checkpoints.read(path, trained)
     else:
         if trained.average is not None:
-            with trained.average.in_place():  # so that what is loaded ends up in the average
+            with trained.average.in_place():  # so that the loaded weights end up in the average
                 _load_weights(path / AVERAGE, accelerator, model)
         _load_weights(path / "model.safetensors", accelerator, model)
         moments = _from_torch_bytes(ranks.read(path / "optimizer.pt"))
@@ -205,7 +202,7 @@ def load(path: Path, trained: Trained) -> tuple[dict[str, object], Progress]:
     if (scaler := progress.pop("scaler", None)) and accelerator.scaler is not None:
         accelerator.scaler.load_state_dict(scaler)
     task = _from_torch_bytes(ranks.read(path / "task.pt"))
-    # A checkpoint that does not say so, as older ones do not, has its validation behind it.
+    # Older checkpoints, without `validated`, were written after their validation.
     return send_to_device(task, accelerator.device), Progress(**{"validated": progress["step"], **progress})
 
 
@@ -216,12 +213,12 @@ def _load_weights(path: Path, accelerator: Accelerator, model: nn.Module) -> Non
     weights = getattr(own, "renewed", dict)(weights)  # of an older checkpoint
     if accelerator.distributed_type == DistributedType.FSDP:
         states.set_model_state_dict(model, {**weights}, options=OPTIONS)
-    else:  # the model itself knows which of its weights are not saved, as they are those of a base
+    else:  # the model itself leaves out the weights of a base, which are not saved
         own.load_state_dict(weights)
 
 
 def _from_torch_bytes(data: bytes) -> dict[str, Any]:
-    # First to the CPU: to torch.load the device of one of several processes on a CPU, "cpu:0", is none.
+    # To the CPU first: torch.load does not know "cpu:0", the device of several processes on a CPU.
     return dict(torch.load(io.BytesIO(data), weights_only=True, map_location="cpu"))
 
 

@@ -30,11 +30,11 @@ class Training(Section):
     """Settings of the training loop."""
 
     one_of: ClassVar[tuple[str, ...]] = ("steps", "epochs")
-    bounds: ClassVar[tuple[str, ...]] = ("most_epochs",)  # which a word for one of the former makes null too
+    bounds: ClassVar[tuple[str, ...]] = ("most_epochs",)  # set to null, too, by a word for one of these
 
     steps: int | None = Field(None, ge=1, description="number of optimizer updates; give this or epochs")
     epochs: float | None = Field(None, gt=0, description="passes over the training data; give this or steps")
-    most_epochs: float | None = Field(None, gt=0, description="passes over the training data that end it before steps")
+    most_epochs: float | None = Field(None, gt=0, description="limit on passes over the data, if before steps")
     batch_size: int = Field(64, ge=1, description="examples per update, over all processes")
     micro_batch_size: Count | Literal["auto"] = Field("auto", description="examples of a forward pass; auto: what fits")
     learning_rate: float = Field(1e-3, gt=0, description="peak learning rate, reached after the warm-up")
@@ -52,7 +52,7 @@ class Training(Section):
     keep_checkpoints: int = Field(3, ge=1, description="number of checkpoints kept on disk")
     patience: int | None = Field(None, ge=1, description="validations without improvement before stopping; null: never")
     metric: str | None = Field(
-        None, description="what picks the best model, as in val/loss or max:val/accuracy; null: the workload's own"
+        None, description="metric of the best model, as in val/loss or max:val/accuracy; null: the workload's own"
     )
     hooks: tuple[str, ...] = Field((), description="your own classes, module:Class, that are called during training")
 
@@ -69,7 +69,7 @@ class Training(Section):
 
     def rate(self, step: int, steps: int) -> float:
         """Return the learning rate of update `step`, counted from 0, of `steps`."""
-        ended = self.most_epochs and steps < (self.steps or 0)  # sooner than asked for
+        ended = self.most_epochs and steps < (self.steps or 0)  # before training.steps
         warmup = min(self.warmup_steps, steps // 4) if ended else self.warmup_steps
         if step < warmup:
             return self.learning_rate * (step + 1) / warmup
@@ -88,7 +88,7 @@ class Training(Section):
 
 
 class Hardware(Section):
-    """Use of the machine. Accelerate has the device, precision and number of processes: `accelerate config`."""
+    """Use of the machine. Device, precision and processes are Accelerate's: `accelerate config`."""
 
     threads: int | None = Field(None, ge=1, description="CPU threads of a process; null: OMP_NUM_THREADS or its cores")
     memory_fraction: float = Field(1.0, gt=0, le=1, description="largest share of GPU memory for this process")
@@ -97,10 +97,10 @@ class Hardware(Section):
     onednn: bool = Field(True, description="compute products of float32 by oneDNN on AMD's CPUs with AVX-512")
     compile: bool = Field(False, description="compile the model with torch.compile: a slower start, faster steps")
     stack: bool = Field(True, description="on a GPU, train members, such as coins, in one process if configs allow")
-    patience: float = Field(600, gt=60, description="seconds without a sign of another process before training ends")
+    patience: float = Field(600, gt=60, description="seconds without a sign of life of a process before training ends")
     deterministic: bool = Field(False, description="refuse GPU kernels whose results vary from run to run")
     gpu_log_interval: int = Field(10, ge=0, description="updates between readings of GPU figures; 0: never")
-    change_precision: bool = Field(False, description="let --resume go on in another precision, which is recorded")
+    change_precision: bool = Field(False, description="let --resume continue in another precision, which is recorded")
     gradient_checkpointing: bool = Field(False, description="recompute activations to save memory, if the model can")
 
     def apply(self, device: torch.device, say: Callable[[str], None]) -> None:
@@ -123,10 +123,10 @@ class Hardware(Section):
             torch.backends.cudnn.allow_tf32 = self.tf32
         else:
             keep_freed_memory()
-            # Leave to round to bfloat16 sends products to oneDNN, which takes it only where a processor has AMX.
+            # Allowing bfloat16 sends products to oneDNN, which rounds to it only on processors with AMX.
             products = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
             products.fp32_precision = "bf16" if self.onednn and mkl_is_slow() else "ieee"
-            if self.memory_fraction < 1:  # unlike other settings of a GPU, none that is on by default
+            if self.memory_fraction < 1:  # unlike other GPU settings, never on by default
                 say("without a CUDA device hardware.memory_fraction has no effect")
         if self.deterministic:
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS demands it for repeatable results
@@ -134,10 +134,10 @@ class Hardware(Section):
             torch.use_deterministic_algorithms(self.deterministic)
 
     def apply_to(self, model: nn.Module) -> None:
-        """Apply the model's settings. Raises UserError for those it lacks."""
+        """Apply the model's settings. Raises UserError for unsupported ones."""
         if self.gradient_checkpointing:
             if not hasattr(model, "gradient_checkpointing"):
-                cannot = f"{type(model).__name__} cannot do that; set it to false"
+                cannot = f"{type(model).__name__} does not support it; set it to false"
                 raise UserError(f"hardware.gradient_checkpointing: {cannot}")
             setattr(model, "gradient_checkpointing", True)  # noqa: B010 (modules have no such attribute by their type)
         if self.compile:
@@ -187,7 +187,7 @@ class BaseConfig(Section):
         return False
 
     def content(self, manifest: Mapping[str, Plain]) -> object:
-        """Return which of the prepared data a run learns from, which begins anew if it differs; None: it never does."""
+        """Return an id of the prepared data that a run learns from; if it changes, the run starts over. None: never."""
         return None
 
     @property

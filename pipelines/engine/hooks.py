@@ -19,7 +19,7 @@ from pipelines.tracking import trackers
 
 @dataclass(frozen=True)
 class Moment:
-    """Where training stands. Hooks must not change it: a run has the same bits without them."""
+    """The state of training. Hooks must not change it: a run has the same bits without them."""
 
     run: Run
     config: BaseConfig
@@ -34,7 +34,7 @@ class Moment:
 
 
 class Hook:
-    """Base class of hooks, whose methods run on every process but for `on_save`, without gradients."""
+    """Base class of hooks, whose methods run on every process, except `on_save`, without gradients."""
 
     def on_update(self, now: Moment) -> None:
         """After each update: parameters hold its gradients, which are averaged over processes and clipped."""
@@ -43,14 +43,14 @@ class Hook:
         """After each validation, with the values recorded for it."""
 
     def on_save(self, now: Moment, checkpoint: Path) -> None:
-        """After a checkpoint and model/last are written, on the main process, beside training: read the files."""
+        """After a checkpoint and model/last are written, on the main process, during training: read the files."""
 
     def on_end(self, now: Moment) -> None:
         """When training ends, be it done, stopped or failed."""
 
 
 def load(word: str) -> Hook:
-    """Return an object of the class module:Class. Raises UserError where there is none."""
+    """Instantiate the hook module:Class. Raises UserError if there is none."""
     module, _, name = word.partition(":")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
@@ -62,5 +62,5 @@ def load(word: str) -> Hook:
     if name not in known:
         near = nearest(name, known)
         hint = f"did you mean {module}:{near[0]}?" if near else "give module:Class, a pipelines.engine.hooks.Hook"
-        raise UserError(f"training.hooks: {word} is no hook; {hint}")
+        raise UserError(f"training.hooks: {word} is not a hook; {hint}")
     return known[name]()

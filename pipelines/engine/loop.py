@@ -50,7 +50,7 @@ class Loop:
 
     @property
     def progress(self) -> Progress:
-        """Where training stands."""
+        """The progress of training."""
         return self.updater.progress
 
     def fit(self, resume: bool = False) -> Progress:
@@ -77,7 +77,7 @@ class Loop:
 
     def _train(self) -> None:
         try:
-            self._validate_if_due()  # where the last process ended in a validation
+            self._validate_if_due()  # if the last process ended in a validation
             batches = self.updater.batches()
             while not self._is_over():
                 try:
@@ -92,7 +92,7 @@ class Loop:
             sound = checkpoints.found(self.run.checkpoints)
             kept = f"the last good checkpoint is {sound[0]}" if sound else "there is no checkpoint yet"
             advice = "Try a lower training.learning_rate or more training.warmup_steps under another --name"
-            raise UserError(f"{error}; no update from there on is kept and {kept}. {advice}") from error
+            raise UserError(f"{error}; no update from there on is kept, and {kept}. {advice}") from error
         except Stopped:
             self._settle()
             self.monitor.close()
@@ -152,14 +152,14 @@ class Loop:
         self._settle()
 
         def restored() -> list[str]:
-            lines = [f"{last} was not that of {path}: written again"] * (digests(last) != before)
+            lines = [f"{last} was not the model of {path}: rewritten"] * (digests(last) != before)
             if self.progress.best is None:
                 return lines
             name = f"the best model so far, of step {self.progress.best_step},"
             if checkpoints.restore_best(path, best):
                 lines.append(f"{best} was not {name} and is restored from {path}")
             elif not best.is_dir():
-                lines.append(f"{name} is lost, from {best} and from {path}; the next better one will be there")
+                lines.append(f"{name} is lost, in {best} and in {path}; the next better one replaces it")
             return lines
 
         lines = ranks.on_main(restored)
@@ -168,17 +168,17 @@ class Loop:
         return bool(lines)
 
     def check_same_model(self) -> None:
-        """Raise UserError if what the run was trained with has other sizes."""
+        """Raise UserError if the run was trained with a model of another config."""
         known = read_json(self.run.last / io.CONFIG, dict).get("config")
         if not isinstance(known, dict):
-            return  # there is none, or it is damaged, and will be written again
+            return  # missing or damaged: it will be rewritten
         config = self.task.model.config
         now = json.loads(json.dumps(asdict(config)))
         stored = {field.name: field.default for field in fields(config)} | known  # of keys newer than the run
         if stored != now:
             changed = ", ".join(key for key in now | stored if stored.get(key) != now.get(key))
             what = f"{self.run.folder} was trained with another {changed} than the data and code here give"
-            raise UserError(f"{what}; bring the old ones back, or start another run with --name")
+            raise UserError(f"{what}; restore the old ones, or start another run with --name")
 
     def _after_update(self, stop: int | None) -> None:
         progress, training = self.progress, self.training
@@ -231,11 +231,10 @@ class Loop:
             self.monitor.say(line)
 
     def _refit(self) -> None:
-        """Fit what is not learnt by gradients, once per step."""
         progress = self.progress
         if self.refitted[0] == progress.step:
-            return
-        self.updater.sum_up()  # which finds losses that are not finite
+            return  # once per step
+        self.updater.sum_up()  # raises for losses that are not finite
         self.model.eval()
         with self._doing("fitting"), self._averaged(), sharding.gathered(self.model):
             self.refitted = progress.step, self.task.refit(mapper(self.accelerator, progress.micro_batch_size))
@@ -256,7 +255,7 @@ class Loop:
             values |= extra
             if (name := self.metric.name) not in values:
                 hint = f"did you mean {near[0]}? It" if (near := nearest(name, values)) else "it"
-                mend = f"{', '.join(values)}; go on with --resume training.metric=..."
+                mend = f"{', '.join(values)}; continue with --resume training.metric=..."
                 raise UserError(f"training.metric: validation gives no {name}; {hint} gives {mend}")
             value = values[name]
             finite = math.isfinite(value)
@@ -269,7 +268,7 @@ class Loop:
             else:
                 progress.stale += 1
         self.model.train()
-        note = "  (best so far)" if better else "" if finite else f"  ({name} is no number: not the best)"
+        note = "  (best so far)" if better else "" if finite else f"  ({name} is not a number: not the best)"
         self.monitor.validated(progress.step, values, note)
         self._call(lambda hook, now: hook.on_validation(now, {**values}))
 
@@ -285,7 +284,7 @@ class Loop:
         self.updater.sum_up()
         self._settle(self.backlog)
         if self.accelerator.is_main_process:
-            self.writer.start(self.run.sync_metrics)  # which the checkpoint counts on
+            self.writer.start(self.run.sync_metrics)  # the checkpoint relies on it
         state, progress = self.task.state_dict(), self.progress
         folder, kept, best = self.run.checkpoints, self.training.keep_checkpoints, self.run.best
         snapshot = checkpoints.take(self._trained(), state, progress)
@@ -302,7 +301,7 @@ class Loop:
             self.writer.start(functools.partial(hook.on_save, now, path))
 
     def _write(self, work: Callable[[], None], copied: bool = True) -> None:
-        """Do `work` beside training, on all ranks that have a part in it; at once if it is not of a copy."""
+        """Do `work` in the background, on the ranks that take part; at once if it does not use a copy."""
         if not copied:
             self._settle()
             work()
@@ -320,6 +319,6 @@ class Loop:
         return Trained(self.accelerator, self.model, self.updater.stepper.optimizers, self.updater.average)
 
     def _keep_model(self, folder: Path) -> None:
-        """Copy the model's weights, written while training continues; split ones are gathered one by one for that."""
+        """Save the weights, copied if possible, in the background; sharded ones are gathered one by one."""
         weights, copied = checkpoints.weights_of(self.accelerator, self.model, self.roomy)
         self._write(lambda: self._write_model(folder, weights), copied)

@@ -1,7 +1,4 @@
-"""Checkpoints of sharded training: each process writes a copy of its share, on a disk that all see, beside training.
-
-Any number of processes reads them.
-"""
+"""Checkpoints of sharded training: each process writes its share to a shared disk; any number can read them."""
 
 import itertools
 import json
@@ -35,7 +32,7 @@ from pipelines.engine.batches import lack_as
 from pipelines.engine.stepping import Average, LackOfMemoryError
 
 SHARES = "shares"
-AT_ONCE = 2**26  # bytes of a file: whoever reads it maps all of it
+AT_ONCE = 2**26  # bytes of a file; a reader maps all of it
 ALIGNED = 64  # bytes
 
 
@@ -63,16 +60,16 @@ class Trained:
 
 
 def staged(tensors: Mapping[str, Tensor], device: torch.device) -> tuple[Mapping[str, Tensor], bool]:
-    """Return this process's share of `tensors`, and whether it is a copy in host memory: if all ranks have room for it.
+    """Return this process's share of `tensors`, and whether it is a copy in host memory: only if all ranks have room.
 
-    Call it in the main threads of all ranks. Copies belong to the thread beside the main one: what is gathered of them
-    goes over the hosts' second group.
+    Call it in the main threads of all ranks. Copies belong to the background thread: they are gathered over
+    gloo group 1.
     """
     mesh = DeviceMesh.from_group(ranks.hosts(1), "cpu") if ranks.world() > 1 else None
     own = [tensor.to_local() if isinstance(tensor, DTensor) else tensor for tensor in tensors.values()]
     sizes = [math.ceil(part.nbytes / ALIGNED) * ALIGNED for part in own]
     memory = None
-    with suppress(LackOfMemoryError), lack_as(LackOfMemoryError):  # at once, so that it shows before any is taken
+    with suppress(LackOfMemoryError), lack_as(LackOfMemoryError):  # at once: a lack of it shows before any is used
         memory = torch.empty(sum(sizes), dtype=torch.uint8, pin_memory=device.type == "cuda")
     if not all(ranks.gather(memory is not None)) or memory is None:
         return tensors, False
@@ -88,12 +85,12 @@ def staged(tensors: Mapping[str, Tensor], device: torch.device) -> tuple[Mapping
 
 
 class _Writer(HuggingFaceStorageWriter):
-    """Writes this process's share from where it lies; the library would hold Python's lock for two copies of it."""
+    """Writes this process's share without copies; the library would make two while holding the GIL."""
 
     digests: Mapping[str, str] = {}  # of the files, by name
 
     def write_data(self, plan: SavePlan, planner: SavePlanner) -> Future[list[WriteResult]]:
-        """Write the tensors that `plan` gives to this process."""
+        """Write the tensors that `plan` assigns to this process."""
         parts: dict[str, Tensor] = {item.index.fqn: planner.resolve_data(item) for item in plan.items}  # type: ignore[misc]
         places = {item.index.fqn: {SAVED_OFFSETS_KEY: item.tensor_data.chunk.offsets} for item in plan.items}  # type: ignore[union-attr]
         ends = itertools.accumulate(part.nbytes for part in parts.values())
@@ -111,7 +108,7 @@ class _Writer(HuggingFaceStorageWriter):
 
 
 def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mapping[str, str]], None]) -> None:
-    """Write `folder`, whole or not at all, on all ranks; `rest` adds other files on one, given the shares' digests."""
+    """Write `folder`, whole or not at all, on all ranks; on the main one `rest` adds files, given shares' digests."""
     with ExitStack() as stack:
         temporary = ranks.on_main(lambda: stack.enter_context(files.folder_at_once(folder)))
         writer = _Writer(str(temporary / SHARES), save_distributed=True)
@@ -129,7 +126,7 @@ def write(folder: Path, state: Mapping[str, Tensor], rest: Callable[[Path, Mappi
 
 
 def read(folder: Path, trained: Trained) -> None:
-    """Read all tensors of training in place, each process what it holds of them."""
+    """Read all tensors of training in place, each process its share."""
     state, reader = trained.tensors(), HuggingFaceStorageReader(str(folder / SHARES))
     _done(lambda group: load(state, storage_reader=reader, process_group=group))
 

@@ -1,4 +1,4 @@
-"""The end of an update: the step of all optimizers, under fp16's scaler and where memory runs out, and averages."""
+"""The end of an update: the step of all optimizers, with fp16's scaler, retried if memory runs out, and averages."""
 
 import contextlib
 import math
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pipelines.engine.batches import is_out_of_memory
 
-LARGER = (  # what helps where one example at a time does not fit
+LARGER = (  # advice where one example at a time does not fit
     "choose a smaller model, split it over GPUs by accelerate launch --config_file accelerate_configs/fsdp.yaml, or "
     "--resume with hardware.gradient_checkpointing=true or a larger hardware.memory_fraction"
 )
@@ -26,7 +26,7 @@ class LackOfMemoryError(Exception):
 
 
 class HalfMadeError(Exception):
-    """Memory ran out in a step that cannot be made again."""
+    """Memory ran out in a step that cannot be repeated."""
 
 
 class Stepper:
@@ -35,11 +35,11 @@ class Stepper:
     def __init__(self, accelerator: Accelerator, wrapped: Sequence[AcceleratedOptimizer]):
         self.accelerator, self.scaler = accelerator, accelerator.scaler
         self.optimizers = [each.optimizer for each in wrapped]
-        self.short = False  # memory ran out in a step that was made all the same
-        self.unscaled = False  # the gradients at hand
+        self.short = False  # memory ran out in a step, which succeeded when repeated
+        self.unscaled = False  # the present gradients
 
     def rehearse(self) -> None:
-        """Make a step that changes nothing, so that memory holds the optimizers' state as it begins: zeros."""
+        """Make a step that changes nothing, to allocate the optimizers' state as zeros."""
         for optimizer in self.optimizers:
             if optimizer.state:
                 continue  # of a resumed run
@@ -56,7 +56,7 @@ class Stepper:
     def unscale(self) -> None:
         """Divide the gradients by the loss scale."""
         if self.scaler is not None:
-            if self.unscaled:  # memory ran out after that, and the update is made again
+            if self.unscaled:  # memory ran out after that, and the update is repeated
                 self.scaler.update(self.scaler.get_scale())
             self.unscaled = True
             for optimizer in self.optimizers:
@@ -78,7 +78,7 @@ class Stepper:
         return True
 
     def again(self, change: Callable[[], object], tensors: Sequence[Tensor], state: dict[Tensor, object]) -> None:
-        """Call `change` of `tensors`, twice if memory runs out before it changes any. Raises HalfMadeError."""
+        """Call `change`; repeat it if memory ran out before it changed any of `tensors`, else raise HalfMadeError."""
         before, known = [tensor._version for tensor in tensors], set(state)
         for last in (False, True):
             try:
@@ -89,10 +89,10 @@ class Stepper:
                     raise
                 if last or before != [tensor._version for tensor in tensors]:
                     raise HalfMadeError from error
-            for parameter in set(state) - known:  # whose state may be there in part
+            for parameter in set(state) - known:  # its state may be incomplete
                 del state[parameter]
             self.short = True
-            torch.cuda.empty_cache()  # out of the handler, which keeps what did not fit
+            torch.cuda.empty_cache()  # outside the handler, which keeps tensors alive
 
 
 def _tensors_of(optimizer: torch.optim.Optimizer) -> list[Tensor]:

@@ -36,7 +36,7 @@ def make_accelerator(config: BaseConfig, run: Run) -> Accelerator:
         accelerator = Accelerator(log_with=list(config.tracking.log_with) or None, project_config=project)
     except (ValueError, RuntimeError) as error:  # such as a precision, or a way to split, that the device lacks
         if isinstance(error, torch.AcceleratorError):
-            raise  # of a GPU that fails
+            raise  # a failing GPU
         remedy = "python pipelines/doctor.py under the same launcher says what it chooses, accelerate config changes it"
         raise UserError(f"Accelerate does not start: {str(error).rstrip('.')}; {remedy}") from error
     if accelerator.mixed_precision == "bf16" and unsuited(accelerator.device, "bf16"):
@@ -62,7 +62,7 @@ def train(
     accelerator: Accelerator,
     resume: bool,
 ) -> Progress:
-    """Train or resume as `Loop` does, anew if the data's `content` changed; `facts` go into the provenance."""
+    """Train or resume as `Loop` does, from scratch if the data's `content` changed; `facts` go into the provenance."""
     from pipelines.engine.loop import Loop  # late, as its imports take most of a second and an evaluation needs none
 
     config.hardware.apply(accelerator.device, accelerator.print)
@@ -75,7 +75,7 @@ def train(
     more += [f"training.warmup_steps={warmup} is more than the run's {loop.steps} updates"] * (warmup > loop.steps)
     accelerator.print(f"{size:,} parameters on {accelerator.device}", *map(printable, (*task.notes, *more)), sep="\n")
     if resume and not ranks.on_main(lambda: run.learnt_from(facts.get("content"))):
-        accelerator.print("its data have changed: training begins anew")
+        accelerator.print("its data have changed: training starts over")
         ranks.on_main(run.begin_anew)
     ranks.on_main(lambda: _check_start(config, run, accelerator.mixed_precision))
     ranks.on_main(loop.check_same_model)
@@ -113,7 +113,7 @@ def _fit_again(workload: Workload, folder: Path, loop: Loop) -> None:
 
 
 def _ship(run: Run, again: Run) -> None:
-    """Put a model fitted again in the place of the best one, with the files beside that, which is kept to be judged."""
+    """Replace the best model by the one fitted again, with the files beside it; keep the former as `judged`."""
     run.best.rename(run.judged)
     with folder_at_once(run.best) as temporary:
         for folder in (run.judged, again.last):
@@ -122,7 +122,7 @@ def _ship(run: Run, again: Run) -> None:
 
 
 def _reopen(run: Run) -> None:
-    """Forget how training ended; put the best model back in its place, with what evaluations wrote beside the other."""
+    """Remove the outcome; make the judged model the best one again, with the files that evaluations wrote."""
     remove(run.outcome_file)
     if run.judged.is_dir():
         for path in run.best.glob("*"):
@@ -137,6 +137,6 @@ def _check_start(config: BaseConfig, run: Run, now: str) -> None:
     before = run.provenance().get("mixed_precision")
     if before in (None, now) or config.hardware.change_precision or not run.checkpoints.is_dir():
         return
-    either = f"give accelerate launch --mixed_precision {before}, or say hardware.change_precision=true"
-    was = f"{run.folder} was trained with --mixed_precision {before}, and goes on with {now}"
+    either = f"give accelerate launch --mixed_precision {before}, or set hardware.change_precision=true"
+    was = f"{run.folder} was trained with --mixed_precision {before}, and would continue with {now}"
     raise UserError(f"{was}: {either}, which provenance.json records")

@@ -32,7 +32,7 @@ from pipelines.tracking.monitor import Monitor
 
 @dataclass
 class Progress:
-    """Where training stands; with model, optimizers and task this is everything that resuming needs."""
+    """Progress of training; with model, optimizers and task all that resuming needs."""
 
     step: int = 0  # updates made
     best: float | None = None  # the best validation mean of the workload's metric
@@ -53,7 +53,7 @@ class _Part:
 
 
 def _lack(error: Exception) -> Exception:
-    """Return an error that says that memory ran out, without what it keeps there; raise others."""
+    """Return an out-of-memory error without its traceback, which keeps tensors alive; raise others."""
     if not is_out_of_memory(error):
         raise error
     return error.with_traceback(None)
@@ -72,7 +72,7 @@ class Updater:
         self.order = Order(task.train.size, self.training.batch_size, config.seed)
         self.progress = Progress()
         self.monitor = Monitor(accelerator, run, self.steps, config.hardware.gpu_log_interval)
-        # What checkpointing computes again has the noise of torch's generator, which a compiled graph leaves alone.
+        # Recomputed activations take their noise from torch's generator, which compiled graphs do not use.
         noise.by_item(task.model, config.hardware.compile and not config.hardware.gradient_checkpointing)
         self.model, self.optimizers = sharding.prepare(accelerator, task.model, self.training.optimizers)
         self.stepper = Stepper(accelerator, self.optimizers)
@@ -128,7 +128,7 @@ class Updater:
                 part = self._accumulate(batches)
             with ranks.waiting():
                 stop = self._agree(part.failed)
-                if part.flat is not None:  # now that all ranks have theirs: DDP would in a pass, which may then fail
+                if part.flat is not None:  # only now, as DDP would in a pass, which may fail on some rank
                     distributed.all_reduce(part.flat.mul_(1 / self.accelerator.num_processes))
                     gradients = self._gradients()
                     torch._foreach_copy_(gradients, list(_unflatten_dense_tensors(part.flat, gradients)))
@@ -177,14 +177,14 @@ class Updater:
             loss = self._loss(items, batch)
             self._backward(loss)
         if last and alone:
-            part.flat = _flatten_dense_tensors(self._gradients())  # the memory for it may be lacking, too
+            part.flat = _flatten_dense_tensors(self._gradients())  # this may lack memory, too
         part.count = part.count + loss.count
         for name, value in (("loss", loss.value), *loss.metrics.items()):
             value = value.detach()
             part.sums[name] = part.sums[name] + value if name in part.sums else value
 
     def _catch_up(self, passes: int) -> None:
-        """Make the rest of this one and of further `passes` with one example: other ranks wait for this one in them."""
+        """Make the `passes` that are left, the first in part, with one example, as other ranks wait in them."""
         if not isinstance(self.model, FSDPModule):
             return
         world = self.accelerator.num_processes
@@ -211,7 +211,6 @@ class Updater:
         return norm.full_tensor() if isinstance(norm, DTensor) else norm
 
     def _step(self, norm: Tensor) -> bool:
-        """Step all optimizers, or none where a gradient overflows in fp16; return whether they stepped."""
         step = self.progress.step + 1
         try:
             if stepped := self.stepper.step(norm):
@@ -236,14 +235,14 @@ class Updater:
         (value if scaler is None else scaler.scale(value)).backward()
 
     def _out_of_memory(self, where: str) -> contextlib.AbstractContextManager[None]:
-        """Raise LackOfMemoryError where memory runs out; of several processes the others have gone on: UserError."""
+        """Raise LackOfMemoryError if memory runs out; with other processes, which have gone on, UserError."""
         several = self.accelerator.num_processes > 1
         return lack_as(lambda: self._cannot_agree(where) if several else LackOfMemoryError())
 
     def _cannot_agree(self, where: str) -> UserError:
-        lost = f"out of memory in the {where} of step {self.progress.step + 1}, which cannot be made again"
+        lost = f"out of memory in the {where} of step {self.progress.step + 1}, which cannot be repeated"
         smaller = f"--resume training.micro_batch_size={self._smaller() or 1}"
-        return UserError(f"{lost}; go on from the last checkpoint with {smaller}; else {LARGER}")
+        return UserError(f"{lost}; continue from the last checkpoint with {smaller}; else {LARGER}")
 
     def _loss(self, items: Tensor, batch: object) -> Loss:
         noise.begin(self.config.seed, self.progress.step, items, self.accelerator.device)
@@ -253,7 +252,7 @@ class Updater:
             return self.task.loss(self.model, batch)
 
     def _agree(self, failed: BaseException | None) -> int | None:
-        """Tell other ranks, host to host, of lack of memory, which all raise, and of a signal; return that of any."""
+        """Share signals and lack of memory over gloo; raise the latter on all ranks, return a signal of any."""
         flags = torch.tensor([int(failed is not None), self.stop.number or 0])
         if self.accelerator.num_processes > 1:
             distributed.all_reduce(flags, distributed.ReduceOp.MAX, ranks.group())
@@ -271,7 +270,7 @@ class Updater:
         if (size := self._smaller()) is None:
             step = self.progress.step + 1
             raise UserError(f"out of memory at step {step} with one example at a time; {LARGER}") from error
-        going_on = f"going on with {size} (the batch stays {self.training.batch_size})"
+        going_on = f"continuing with {size} (the batch stays {self.training.batch_size})"
         self.monitor.say(f"out of memory with {self.progress.micro_batch_size} examples at once; {going_on}")
         self.progress.micro_batch_size, self.stepper.short = size, False
         torch.cuda.empty_cache()  # which does nothing without a GPU

@@ -1,4 +1,4 @@
-"""The contract between the stages and a workload: a dataclass of callables. Configs are refused before torch loads."""
+"""The contract between the stages and a workload: a dataclass of callables. Configs are checked before torch loads."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Task(Protocol):
     train: Source
     validation: Source  # finite
     notes: Sequence[str] = ()  # what a user should read before training starts, a line each
-    fits_again: bool = False  # on training and validation together, once the best model is chosen; that fit ships
+    fits_again: bool = False  # on training and validation together, once the best model is chosen; model/best is that
 
     def loss(self, model: nn.Module, batch: Any) -> Loss:
         """Return the loss; all differentiable work goes through `model(...)`, which synchronises gradients."""
@@ -91,7 +91,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A workload's findings about a model on one split."""
+    """A workload's results for a model on one split."""
 
     split: str
     summary: Mapping[str, Any]  # numbers with their n, interval and seconds; written to evaluations/<split>.json
@@ -124,7 +124,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Workload:
-    """One workload; `folder` is that of the prepared data, `models` map the run's name, or its members', to models."""
+    """One workload; `folder` holds the prepared data, `models` map the run's name, or its members', to models."""
 
     config: type[BaseConfig]
     # (config, folder) -> facts for the manifest; (config, folder, earlier) if the data section `renews`
@@ -134,23 +134,23 @@ class Workload:
     evaluate: Callable[..., Sequence[Evaluation]]  # (config, models, folder, device, map_items)
     # (config, models, evaluations, run) -> (heading, HTML) sections; the first, the verdict, stands above everything.
     report: Callable[..., Sequence[tuple[str, str]]]
-    # (config, folder) -> {name: config} of a run of many models, each an ordinary run below it; {}: the run is of one.
+    # (config, folder) -> {name: config} of a run of many models, each an ordinary run below it; {}: a single model.
     expand: Callable[..., Mapping[str, BaseConfig]] = lambda config, folder: {}
     metric: Metric = Metric()
 
 
 class Moment(NamedTuple):
-    """What a program that follows a stream asks once of a workload's models."""
+    """One input of a stream that is followed."""
 
-    time: int  # ms since 1970; a later moment of a series has a greater one
+    time: int  # ms since 1970; increasing within a series
     input: Mapping[str, object]  # as the models take it
     outcome: tuple[int, str] | None  # an earlier moment's time, and its class, which is known by now
 
 
 class Feed(Protocol):
-    """Where moments come from."""
+    """A source of moments."""
 
-    config: BaseConfig  # by which a training learns from what was saved
+    config: BaseConfig  # for a training on what `save` wrote
     series: Sequence[str]  # names
     step: int  # ms from one moment to the next
     every: float  # seconds between looks
@@ -162,7 +162,7 @@ class Feed(Protocol):
     def new(self, series: str, after: int | None, now: int) -> Iterator[Moment]:
         """Yield the moments after a time that are complete at `now` (ms since 1970); None: the newest one.
 
-        Raises an error, a UserError if it can, where the series cannot be read at present.
+        Raises an error, preferably UserError, if the series cannot be read at present.
         """
 
     def strangeness(self, model: object, series: str, after: int, until: int) -> dict[int, float]:

@@ -1,1 +1,1 @@
-"""Following a stream: answers as its moments come, a log of them, alarms on drift, and models that are trained anew."""
+"""Following a stream: answers to new moments, their log, alarms on drift, and retrained models."""

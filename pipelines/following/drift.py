@@ -1,7 +1,7 @@
-"""Alarms on drift by sequential tests, each of which bets against nothing having changed.
+"""Alarms on drift by sequential tests, each of which bets that something has changed.
 
 A bet multiplies a capital by a factor that is never negative and at most 1 on average, whatever came before, as long as
-nothing has changed. A test takes up max(capital, 1) times each factor and alarms at CALM: within n answers of a series
+nothing has changed. A test multiplies max(capital, 1) by each factor and alarms at CALM: within n answers of a series
 it does so falsely with a probability of at most n / CALM (an e-detector: Shin, Ramdas and Rinaldo 2022; by Markov's
 inequality, as the capital of Shiryaev and Roberts is larger and n on average). Classes that are known `lag` moments
 later are judged in as many interleaved sequences (Henzi and Ziegel 2022), whose chances add up to the same.
@@ -15,13 +15,13 @@ import numpy as np
 from common.config import Section
 
 CALM = 20_000  # answers
-BLOCK = 96  # moments whose mean strangeness is compared; blocks, unlike moments, are taken for exchangeable
+BLOCK = 96  # moments whose mean strangeness is compared; blocks, unlike moments, count as exchangeable
 SHARPER, TILT = 2.0, 0.7  # bets on a temperature, and on the log odds of a class
 STAKE = 0.5  # on misses
 
 
 class Answered(Section):
-    """What the tests take from a line of the log."""
+    """The fields of a line of the log that the tests use."""
 
     source: str
     time: int
@@ -47,7 +47,7 @@ def begun(strangeness: Sequence[float]) -> Drift:
 
 
 def advanced(drift: Drift, answer: Answered, step: int) -> tuple[Drift, list[str]]:
-    """Return the state after an answer, and the tests that alarm and begin anew; `step`: ms between moments."""
+    """Return the state after an answer, and the tests that alarm and restart; `step`: ms between moments."""
     capital, pending = dict(drift.capital), dict(drift.pending)
     block, blocks, factors = drift.block, drift.blocks, dict[str, tuple[np.ndarray, float]]()
     if answer.outcome and (claimed := pending.get(answer.outcome[0])):
@@ -56,7 +56,7 @@ def advanced(drift: Drift, answer: Answered, step: int) -> tuple[Drift, list[str
         p, known = np.maximum(list(claimed.values()), 1e-9), list(claimed).index(name)
         p = p / p.sum()
         logs, tilts = np.log(p), TILT * np.eye(len(p))
-        # What is bet on in place of p (K,): sharper, flatter, a class more or less likely; (2 + 2 K, K).
+        # Alternatives (2 + 2 K, K) to p (K,): sharper, flatter, one class more or less likely.
         others = np.exp(np.vstack([logs * SHARPER, logs / SHARPER, logs + tilts, logs - tilts]))
         factors[f"calibration {place}"] = (others / others.sum(1, keepdims=True))[:, known] / p[known], CALM
         factors[f"hits {place}"] = np.array([1 - STAKE * ((known == p.argmax()) - p.max())]), CALM
@@ -67,7 +67,7 @@ def advanced(drift: Drift, answer: Answered, step: int) -> tuple[Drift, list[str
         mean, block = sum(block) / BLOCK, ()
         blocks = (*blocks, mean)
         ranks = (sum(other <= mean for other in blocks), sum(other >= mean for other in blocks))
-        chance = min(1.0, 2 * min(ranks) / len(blocks))  # of so strange a block (Vovk, Nouretdinov and Gammerman 2003)
+        chance = min(1.0, 2 * min(ranks) / len(blocks))  # p-value of the block (Vovk, Nouretdinov and Gammerman 2003)
         factors["features"] = np.array([0.5 / math.sqrt(chance)]), CALM / BLOCK
     alarms = []
     for name, (factor, most) in factors.items():

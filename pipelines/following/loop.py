@@ -1,7 +1,7 @@
-"""The loop that follows a feed: look, answer what is new, write it down.
+"""The loop that follows a feed: look, answer new moments, log the answers.
 
-The log is the truth and the state a shortcut to it: whenever the process dies, the lines beyond those in the state are
-taken into it at the next start, and no moment is answered twice.
+The log is authoritative and the state caches it: whenever the process dies, the next start adds the lines that the
+state lacks, and no moment is answered twice.
 """
 
 import itertools
@@ -22,15 +22,15 @@ from pipelines.engine.workload import Feed, Moment
 from pipelines.following.drift import Answered, Drift, advanced, begun
 
 AT_ONCE = 16  # moments of a series in a look
-LONGEST_WAIT = 256  # looks that a failing series is left alone at most
+LONGEST_WAIT = 256  # most looks for which a failing series is skipped
 REFERENCE = 20_000  # moments before the first answer with which later ones are compared
 
 
 class State(Section):
-    """What is known of the past, for the next start."""
+    """The state on disk, for the next start."""
 
     models: tuple[str, ...]  # runs, the one that answers first, then those to fall back to
-    logged: int = 0  # bytes of the log that are in here
+    logged: int = 0  # bytes of the log included here
     answered: dict[str, int]  # series -> its newest moment
     drift: dict[str, Drift]
     refit: str | None = None  # run of the training under way
@@ -43,7 +43,7 @@ def say(text: str) -> None:
 
 
 def mended(path: Path) -> Path:
-    """Return the path of a log of lines, made if there is none, without one that a killed process left torn."""
+    """Create a log if it is missing, cut off a line torn by a crash, and return the path."""
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab+") as file:
@@ -68,27 +68,27 @@ class Follower:
         self.feed, self.load = feed, load
         self.clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000  # ms since 1970
         self.log, self.state_file = mended(folder / "answers.jsonl"), folder / "state.json"
-        self.failing: dict[str, tuple[int, float]] = {}  # series -> looks in vain, and when to look again
+        self.failing: dict[str, tuple[int, float]] = {}  # series -> failed looks, and when to look again
         self.state = self._recovered(name)
-        self.model = self._sound()
+        self.model = self._newest_loadable()
 
     def look(self) -> int:
-        """Answer what is new, the oldest first; return how many answers that were."""
+        """Answer new moments, the oldest first; return their number."""
         now, found = self.clock(), list[tuple[str, Moment]]()
-        self.feed.fit(self.model.models)  # since a comparison, perhaps, with another model
+        self.feed.fit(self.model.models)  # a comparison may have fitted another model
         for series in self.feed.series:
             looks, again = self.failing.get(series, (0, 0.0))
             if time.monotonic() < again:
                 continue
             try:
                 new = [*itertools.islice(self.feed.new(series, self.state.answered.get(series), now), AT_ONCE + 1)]
-            except Exception as error:  # whatever a file or an exchange does, the others are answered
+            except Exception as error:  # whatever a file or an exchange does: answer the others
                 self.failing[series] = looks + 1, time.monotonic() + self.feed.every * min(2**looks, LONGEST_WAIT)
                 if not looks:
-                    say(f"{series}: trying again, ever more seldom: {error or type(error).__name__}")
+                    say(f"{series}: retrying, less and less often: {error or type(error).__name__}")
                 continue
             if self.failing.pop(series, None):
-                say(f"{series}: read again after {looks} looks in vain")
+                say(f"{series}: read again after {looks} failed looks")
             found += [(series, moment) for moment in new[:AT_ONCE]]
             if new and len(new) <= AT_ONCE and (late := now - new[-1].time - self.feed.step) >= self.feed.step:
                 newest = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(new[-1].time / 1000))
@@ -103,23 +103,22 @@ class Follower:
         write_json(self.state_file, self.state.model_dump(mode="json"))
 
     def _recovered(self, name: str) -> State:
-        """Return the state on disk with the lines of the log beyond it, or that of the log alone."""
+        """Return the state on disk plus later lines of the log, or the state from the log alone."""
         self.state, newest = State(models=(), answered={}, drift={}), name
         try:
             self.state = checked(State, json.loads(self.state_file.read_bytes()), "state")
         except FileNotFoundError:
             pass
         except (OSError, ValueError, RecursionError) as error:
-            say(f"{self.state_file} is damaged, going on by the log, with new tests for drift: {error}")
+            say(f"{self.state_file} is damaged, continuing from the log with new drift tests: {error}")
         start = self.state.logged if self.state.logged <= self.log.stat().st_size else 0
         for entry in read_json_lines(self.log, start):
-            with suppress(ValueError):  # of a line that was changed
+            with suppress(ValueError):  # an edited line
                 self._take_in(entry)
                 newest = str(entry.get("model", newest))
         return self.state.model_copy(update={"models": self.state.models or tuple(dict.fromkeys([newest, name]))})
 
-    def _sound(self) -> Trained:
-        """Return the newest model that can be loaded. Raises UserError if none can."""
+    def _newest_loadable(self) -> Trained:
         while True:
             name, *others = self.state.models
             try:
@@ -136,7 +135,7 @@ class Follower:
             if series not in self.state.drift:
                 before = self._strangeness(series, moment.time - REFERENCE * self.feed.step, moment.time - 1, given)
                 self.state.drift[series] = begun(list(before.values()))
-                self.save()  # with which lines of the log begin
+                self.save()  # before any line of the series is logged
         answers = self.model.together(asked, self.feed.settings)
         entries = []
         for (series, moment), given, answer in zip(found, asked, answers, strict=True):
@@ -157,7 +156,7 @@ class Follower:
         return {}
 
     def _take_in(self, entry: Mapping[str, object]) -> list[str]:
-        """Let the state know an answer, unless it does; return the tests for drift that alarm."""
+        """Add an answer to the state, unless it is there; return the drift tests that alarm."""
         known = checked(Answered, {key: entry[key] for key in Answered.model_fields if key in entry}, "answer")
         if known.time <= self.state.answered.get(known.source, -1):
             return []

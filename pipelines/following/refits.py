@@ -1,6 +1,6 @@
-"""Models that are trained while others answer: train.py and evaluate.py in child processes, then a comparison.
+"""Retraining while a model answers: train.py and evaluate.py in child processes, then a comparison.
 
-A training that was killed goes on with --resume at the next start; one that outlived its parent is waited for. A new
+A killed training continues with --resume at the next start; one that outlived its parent is waited for. A new
 model takes over if it answers and its log loss on the newest moments, which neither model learnt from, is not worse.
 """
 
@@ -25,11 +25,11 @@ from pipelines.following.loop import Follower, say
 from pipelines.run.folder import Run
 
 SCRIPTS = Path(__file__).resolve().parents[1]
-MOST_FAILURES = 3  # trainings that were killed, or comparisons in vain, after which a new model is given up
+MOST_FAILURES = 3  # killed trainings, or failed comparisons, after which a new model is given up
 NEWEST = 300  # moments of each series that old and new model are compared on
 AT_ONCE = 16  # answers of each model in a step
 BLOCK = 10  # neighbouring moments that count as one, as their outcomes overlap
-WORSE = 1.645  # standard errors: a model that is as good is turned down once in 20
+WORSE = 1.645  # standard errors: an equally good model is rejected once in 20
 ROUNDING = 1e-4  # of the log loss: less than this is no difference between models
 KEPT = 3  # models: the one that answers, and those to fall back to
 PATIENCE = 60.0  # seconds in which a training saves and ends
@@ -41,15 +41,15 @@ class Refits:
     def __init__(self, follower: Follower, workload: str, run: Run, folder: Path, hours: float):
         self.follower, self.workload, self.run, self.folder, self.hours = follower, workload, run, folder, hours
         self.child: subprocess.Popen[bytes] | None = None
-        self.evaluated, self.kills, self.vain = False, 0, 0  # of the training under way; comparisons in vain
+        self.evaluated, self.kills, self.vain = False, 0, 0  # of the training under way; failed comparisons
         self.judging: Generator[None, None, tuple[Trained | None, str]] | None = None
 
     def step(self) -> None:
-        """Begin a training that is due, or see to the one under way; this takes no longer than a few answers."""
+        """Start a training that is due, or advance the one under way; takes no longer than a few answers."""
         state, now = self.follower.state, self.follower.clock()
         if not state.refit:
             if not 0 <= now - state.tried < self.hours * 3_600_000:
-                # At the first start the run's own model is taken for a fresh one.
+                # At the first start the run's own model counts as fresh.
                 name = f"{self.run.name}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime(now / 1000))}"
                 self.follower.save(refit=name if state.tried else None, tried=now)
         elif self.judging:
@@ -62,7 +62,7 @@ class Refits:
         elif (status := self.child.poll()) is not None:
             self.child = None
             if status == 2 and is_held(self._of(state.refit).lock_file):
-                return  # a training whose parent was killed had begun, and is waited for
+                return  # wait for a training whose parent was killed
             if status in (0, 1) and not self.evaluated:  # 1: a series could not be trained, perhaps as before
                 self.evaluated = True
                 self._run("evaluate.py", state.refit)
@@ -71,10 +71,10 @@ class Refits:
             elif not 0 < status < 128 and self.kills < MOST_FAILURES:
                 self.kills += 1
             else:
-                self._turn_down(f"its training ended with status {status}; see {self.folder / 'refit.log'}")
+                self._reject(f"its training ended with status {status}; see {self.folder / 'refit.log'}")
 
     def end(self) -> None:
-        """Let a training save and end."""
+        """Stop the training under way, which saves first."""
         if self.child:
             self.child.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -110,17 +110,17 @@ class Refits:
                 self.judging, self.vain = None, self.vain + 1
                 self.follower.failing = dict.fromkeys(self.follower.feed.series, (1, 0.0)) | self.follower.failing
             else:
-                self._turn_down(f"no series could be read for a comparison, time and again: {why}")
+                self._reject(f"no series could be read for a comparison, repeatedly: {why}")
         except (UserError, OSError) as error:
-            self._turn_down(str(error))
+            self._reject(str(error))
 
-    def _turn_down(self, reason: str) -> None:
+    def _reject(self, reason: str) -> None:
         state = self.follower.state
         self._done(state.models, state.drift, [state.refit] if state.refit else [])
-        say(f"the new model is turned down, {state.models[0]} goes on: {reason}")
+        say(f"the new model is rejected, {state.models[0]} continues: {reason}")
 
     def _done(self, models: Sequence[str], drift: object, former: Sequence[str]) -> None:
-        """Let a training be over; remove the runs in `former`, except the user's own."""
+        """Finish a training; remove the runs in `former`, except the user's own."""
         self.judging, self.kills, self.vain = None, 0, 0
         self.follower.save(models=tuple(models), drift=drift, refit=None)
         for run in (self._of(name) for name in former if name != self.run.name):
@@ -159,7 +159,7 @@ class Refits:
                 for moment, *both in zip(part, *answers, strict=True):
                     one, other = (cast("Mapping[str, float]", each.get("probabilities", {})) for each in both)
                     if one and not other:
-                        raise UserError(f"it has no answers for {series}, for which {state.models[0]} has some")
+                        raise UserError(f"it does not answer {series}, as {state.models[0]} does")
                     if one:
                         before, after = (max(each[known[moment.time]], 1e-9) for each in (one, other))
                         gains.setdefault(moment.time, []).append(math.log(after / before))

@@ -1,1 +1,1 @@
-"""What the runs on this disk are, how they compare, and what of them may go."""
+"""The runs on this disk: their table, sizes and comparison."""

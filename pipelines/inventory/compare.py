@@ -22,7 +22,7 @@ def compared(runs: Sequence[Found], picture: Path) -> str:
     kinds = sorted({found.run.workload for found in runs})
     if len(kinds) > 1:
         raise UserError(f"runs of {' and '.join(kinds)} have no figure in common; compare those of one workload")
-    parts = [*_summaries(runs), *_examples(runs), _settings(runs)]
+    parts = [*_summaries(runs), *_examples(runs), _differing_settings(runs)]
     if drawn(runs, picture):
         parts.append(f"curves: {picture}")
     return "\n\n".join(parts)
@@ -68,8 +68,7 @@ def _differences(path: Path, other: Path) -> Iterator[list[str]]:
             yield [name, f"{mean:+.4g}", "" if half is None else f"[{mean - half:+.3g}, {mean + half:+.3g}]"]
 
 
-def _settings(runs: Sequence[Found]) -> str:
-    """Return the settings that differ, a line per key."""
+def _differing_settings(runs: Sequence[Found]) -> str:
     keys = dict.fromkeys(key for found in runs for key in found.config)
     changed = [key for key in keys if len({str(found.config.get(key, MISSING)) for found in runs}) > 1]
     if not changed:

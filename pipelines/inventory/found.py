@@ -25,7 +25,7 @@ COLUMNS = ("run", "state", "step", "best", "when", "size")
 
 @dataclass(frozen=True)
 class Found:
-    """One run, its members included."""
+    """A run, its members included."""
 
     run: Run
     config: dict[str, object]  # {dotted key: value}
@@ -35,12 +35,12 @@ class Found:
 
     @property
     def name(self) -> str:
-        """Its name with its workload's."""
+        """WORKLOAD/NAME."""
         return f"{self.run.workload}/{self.run.name}"
 
     @property
     def step(self) -> int | None:
-        """The last step that was recorded; None before the first."""
+        """The last recorded step; None before the first."""
         return max((int(entry["step"]) for entry in self.records), default=None)
 
     @property
@@ -66,14 +66,14 @@ class Found:
 
     @property
     def when(self) -> float:
-        """Time of the newest file of its own."""
+        """When its newest own file was modified, in seconds since 1970."""
         files = [status for path in self.run.folder.iterdir() if path.is_file() and (status := _status(path))]
         return max((status.st_mtime for status in files), default=self.run.folder.stat().st_mtime)
 
 
 def find(names: Sequence[str] = ()) -> list[Found]:
     """Return the runs of these names, WORKLOAD/NAME or their folders, or all; UserError with the nearest for others."""
-    # Other folders may lie there, such as what an editor keeps.
+    # Other folders may be there, such as an editor's.
     known = [Run(path.parent.name, path.name) for path in sorted(ROOT.glob("*/*/")) if re.fullmatch(NAME, path.name)]
     if not names:
         return [_found(run) for run in known]
@@ -89,7 +89,7 @@ def find(names: Sequence[str] = ()) -> list[Found]:
 
 
 def _found(run: Run) -> Found:
-    config, metric = dict[str, object](), None  # where the workload's package is gone, or is a user's and fails
+    config, metric = dict[str, object](), None  # None if the workload's package is gone or fails
     with suppress(OSError, ValueError, AttributeError):  # it is missing, or damaged
         config = dict(leaves(plain_yaml.parse(run.config_file.read_bytes())))
     with suppress(Exception):  # whatever that code raises: the other runs are listed all the same

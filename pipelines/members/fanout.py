@@ -2,7 +2,7 @@
 
 A member's weights do not depend on the others, and its failure ends its own process only. On a GPU, members whose
 config `stacks` share a process (see `stack`) and differ from lone ones by rounding. Members are dealt to the ranks in
-turn. torch is imported late, so that this import runs beside those of the processes' server.
+turn. torch is imported late, in parallel with the imports of the processes' server.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 Outcome = Mapping[str, Plain]  # of a training: its state and, if it is not done, the reason
-FAILED: Outcome = {"state": "failed", "reason": "its training left no word"}
-STACKING = ("cuda",)  # devices that wait for launches, so that members are stacked
+FAILED: Outcome = {"state": "failed", "reason": "its training ended without an outcome"}
+STACKING = ("cuda",)  # devices whose time goes to kernel launches, so that stacking pays
 MOST_STACKED = 32  # members of a process
 ROOM = 1.2  # a GPU takes one more process if it has this many times the memory that each has taken so far
 
@@ -71,7 +71,7 @@ class Job:
 
 
 def train_all(job: Job, names: Sequence[str], accelerator: Accelerator, begin: Callable[[], None]) -> None:
-    """Call `begin`, then train `names` but those done. Raises UserError first, MembersFailedError last, or Stopped."""
+    """Call `begin`, then train all `names` not done. Raises UserError first, MembersFailedError last, or Stopped."""
     # One thread each uses the cores best, and a fixed number keeps the weights the same.
     job = replace(job, configs={name: of_one_thread(config) for name, config in job.configs.items()})
 
@@ -84,11 +84,11 @@ def train_all(job: Job, names: Sequence[str], accelerator: Accelerator, begin: C
             remove(job.run.member(name).outcome_file)
         for name in set(names) - set(waiting):
             with job.run.member(name).held():
-                pass  # which removes what a process killed after its last word left
+                pass  # removes leftovers of a process killed at its very end
         return waiting
 
     waiting = ranks.on_main(chosen)
-    # The provenance is of this start, as the time in it tells.
+    # The provenance holds the time of this start: an older copy does not do.
     ranks.check_seen(job.run.provenance_file, "train some of the members on each of them, by itself, with --only")
     if len(waiting) < len(names):
         accelerator.print(f"{len(names) - len(waiting)} of {len(names)} members are done")
@@ -124,7 +124,7 @@ class Pool:
         self.context = workers.start_server(processes.TRAINING)
         self.running: dict[str, BaseProcess] = {}
         self.members: dict[str, list[str]] = {}  # of each process, those that have not ended
-        self.began: dict[str, float] = {}  # when each process was started, as records have it
+        self.began: dict[str, float] = {}  # when each process was started, on the records' clock
         self.stop = StopRequest()
         self.free = processes.free_on_gpu(device)  # before the first process
 
@@ -134,7 +134,7 @@ class Pool:
         if waiting:
             work = f"{len(names)} member{'s' * (len(names) > 1)} in {len(waiting)} process{'es' * (len(waiting) > 1)}"
             workers.say(f"training {work}, up to {self.at_once} at a time on {self.device}")
-            workers.say(f"what each says: {self.job.run.member('NAME').folder / 'train.log'}")
+            workers.say(f"their logs: {self.job.run.member('NAME').folder / 'train.log'}")
         try:
             with self.stop.listening(then=self.end_all):
                 while self.running or (waiting and not self.stop.number):
@@ -158,7 +158,7 @@ class Pool:
     def parts(self, names: Sequence[str]) -> list[list[str]]:
         """Divide members over processes."""
         stacked = []
-        for name in names if self.device.type in STACKING and self.precision != "fp16" else ():  # the scaler's factor
+        for name in names if self.device.type in STACKING and self.precision != "fp16" else ():  # one loss scale each
             config, hardware = self.job.configs[name], self.job.configs[name].hardware
             alone = hardware.compile, hardware.gradient_checkpointing, config.tracking.log_with, config.training.hooks
             stacked += [name] * (config.stacks and hardware.stack and not any(alone))
@@ -186,7 +186,7 @@ class Pool:
     def _outcome(self, name: str, process: BaseProcess) -> Outcome:
         run = self.job.run.member(name)
         outcome = run.outcome()
-        if not outcome:  # it had no time to say anything
+        if not outcome:  # it had no time to write any
             code = process.exitcode or 0
             reason = f"its process was killed by {Signals(-code).name}" if code < 0 else f"exit status {code}"
             state = "stopped" if self.stop.number else "failed"
@@ -231,7 +231,7 @@ def train_stacked(job: Job, members: Sequence[str]) -> None:
 
 
 def train_one(job: Job, member: str, find: Callable[[], Workload], write_to: Callable[[TextIO], None]) -> int:
-    """Train one member, write down how it ended, and return an exit status."""
+    """Train one member, record the outcome, and return an exit status."""
     run, outcome = job.run.member(member), FAILED
     log = run.folder / "train.log"
     try:
@@ -264,7 +264,7 @@ def _fit(job: Job, member: str, find: Callable[[], Workload]) -> None:
 
 @contextmanager
 def _noted(run: Run, see: str = "") -> Iterator[None]:
-    """Write down how training within the block ended, and after how many seconds."""
+    """Record the outcome of training within the block, and its seconds."""
     began, failed = time.perf_counter(), None
     try:
         yield

@@ -1,4 +1,4 @@
-"""Processes of members, forked from a server that imports for all, beside the caller, whose torch is imported late."""
+"""Processes of members, forked from a server that imports for all, in parallel with the caller, which imports late."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
-TRAINING = ("pipelines.engine.training", "pipelines.engine.loop", "datasets", "torch._dynamo")  # late otherwise
-# What a launcher tells its processes about each other; a member's process is on its own.
+TRAINING = ("pipelines.engine.training", "pipelines.engine.loop", "datasets", "torch._dynamo")  # else imported late
+# A launcher's variables about its group, to which members' processes do not belong.
 LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "GROUP_RANK")
-FEWEST = 3  # members that are examined in several processes, whose start takes as long as one of them
+FEWEST = 3  # members from which several processes pay, as their start takes as long as examining one
 EXAMINED_BYTES = 2**31  # of a GPU, for a process that examines one trained member after the other
 
 

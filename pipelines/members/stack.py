@@ -22,18 +22,18 @@ from common.stopping import StopRequest
 from pipelines.engine.batches import is_out_of_memory
 from pipelines.engine.workload import Loss, Task
 
-WAIT = 0.2  # seconds between looks at the threads, in which the main thread hears signals
+WAIT = 0.2  # seconds between looks at the threads, when the main thread receives signals
 
 
 @dataclass
-class Asked:
+class LossRequest:
     """A loss that a member waits for."""
 
     task: Task
     model: nn.Module
     batch: object
     seed: int  # of the noise at this step
-    items: Tensor | None  # whose noise it is
+    items: Tensor | None  # of the noise
     loss: Loss | None = None
     error: Exception | None = None
 
@@ -56,11 +56,11 @@ class Stack:
     """Trains members in threads that take turns."""
 
     def __init__(self) -> None:
-        self.turn = threading.Condition()  # who holds it runs
+        self.turn = threading.Condition()  # its holder runs
         self.streams = sys.stdout, sys.stderr
         self.num_running = 0
-        self.asked: list[tuple[Asked, Hashable]] = []
-        self.most: int | None = None  # whose losses the memory holds at once, where it ran out
+        self.asked: list[tuple[LossRequest, Hashable]] = []
+        self.most: int | None = None  # losses computed at once, after memory ran out
 
     def run(self, jobs: Sequence[Callable[[], object]]) -> None:
         """Call all jobs, each in a thread of its own, and wait for them; signals reach all of their loops."""
@@ -96,7 +96,7 @@ class Stack:
         return built
 
     def _loss(self, task: Task, model: nn.Module, batch: object) -> Loss:
-        mine = Asked(task, model, batch, *noise.begun())
+        mine = LossRequest(task, model, batch, *noise.begun())
         self.asked.append((mine, mine.kind()))
         while mine.loss is None and mine.error is None:
             if len(self.asked) == self.num_running:
@@ -112,7 +112,7 @@ class Stack:
         return mine.loss
 
     def _answer(self) -> None:
-        groups: dict[Hashable, list[Asked]] = {}
+        groups: dict[Hashable, list[LossRequest]] = {}
         for each, kind in self.asked:
             groups.setdefault(kind, []).append(each)
         self.asked = []
@@ -129,8 +129,8 @@ class Stack:
                 del group[: len(some)]
 
 
-def compute(group: Sequence[Asked]) -> None:
-    """Set each one's loss, with gradients, by one computation over stacked weights and batches."""
+def compute(group: Sequence[LossRequest]) -> None:
+    """Compute all losses, with gradients, at once over stacked weights and batches."""
     first = group[0]
     task = copy.copy(first.task)
     del vars(task)["loss"]  # which would ask again
@@ -148,7 +148,7 @@ def compute(group: Sequence[Asked]) -> None:
         return found.value, {"count": torch.as_tensor(found.count), **found.metrics}
 
     torch.default_generator.manual_seed(first.seed)  # as at the beginning of this step's noise
-    inputs = [each.inputs() for each in group]  # of which all but tensors are the same for a kind
+    inputs = [each.inputs() for each in group]  # equal for one kind, except for tensors
 
     def joined(one: object, *others: Any) -> object:
         return torch.stack([x.detach() for x in (one, *others)]) if isinstance(one, Tensor) else one
@@ -170,8 +170,8 @@ class _Computed(torch.autograd.Function):
         return value.clone()
 
     @staticmethod
-    def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
-        return None, None, *torch._foreach_mul(ctx.gradients, slopes[0])  # one launch
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, *torch._foreach_mul(ctx.gradients, gradients[0])  # one launch
 
 
 def write_to(file: TextIO) -> None:

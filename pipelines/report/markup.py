@@ -29,7 +29,7 @@ def document(name: str, **values: object) -> Markup:
 
 
 def printable_lines(text: str) -> str:
-    """Return a text of several lines with what cannot be printed as escapes; spaces of all widths stay."""
+    """Escape the unprintable characters of a text, except line breaks, tabs and Unicode spaces."""
     return NO_SPACE.sub(lambda part: printable(part[0]), text)
 
 

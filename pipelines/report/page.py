@@ -76,7 +76,7 @@ def write(run: Run, evaluations: Sequence[Evaluation], sections: Sequence[tuple[
         table=table,
         config=run.config_file.read_text(),
         script=Markup(script),
-        script_hash=f"sha256-{digest}",  # by which a browser knows this script from any other
+        script_hash=f"sha256-{digest}",  # the only script that the page's policy allows
     )
     write_text(run.report, page)
     if verdict:

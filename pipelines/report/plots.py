@@ -1,7 +1,4 @@
-"""Plots as inline SVG: any matplotlib figure in the page's colours, the curves of a training, and comparisons.
-
-The page shows the values of every labelled line under the pointer (page.js), whichever workload drew it.
-"""
+"""Plots as inline SVG in the page's colours, whose labelled lines show their values under the pointer (page.js)."""
 
 import io
 import re
@@ -34,7 +31,7 @@ VARIABLES = {
     **{to_hex(colour): f"c{number}" for number, colour in enumerate(matplotlib.color_sequences["tab10"])},
 }
 NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-PANEL = (3.6, 2.5)  # inches: as wide as a telephone's screen, with text that can be read there
+PANEL = (3.6, 2.5)  # inches: as wide as a phone's screen, with legible text
 MOST_POINTS = 400  # of a curve of training
 UNITS = {"examples_per_s": "examples/s", "bits_per_character": "bits/character"}
 
@@ -77,7 +74,7 @@ def panel(x: str, y: str, title: str = "") -> tuple[Figure, Axes]:
 
 
 def reliability(bins: Sequence[Mapping[str, float]], probability: str, share: str, title: str) -> Figure:
-    """Plot the share of answers, each one of three, that are right, by probability; a point's area is its bin's `n`."""
+    """Plot accuracy by probability of answers among three classes; a point's area is its bin's `n`."""
     figure, axis = panel(probability, share, title)
     most = max((row["n"] for row in bins), default=1)
     confidence, accuracy = np.array([[row["confidence"], row["accuracy"]] for row in bins], float).reshape(-1, 2).T
@@ -136,10 +133,10 @@ def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Marku
     `label` describes the plot; the default names the axes and the ends of their lines. Axes, texts and matplotlib's
     default colours, tab:blue to tab:cyan, are the page's. Only text outside the margins needs `trimmed`, a second draw.
     """
-    _take_text_as_it_is(figure)
+    _without_mathtext(figure)
     label = label or _description(figure)
     buffer = io.StringIO()
-    # The salt makes ids depend on what they are of alone.
+    # The salt makes ids depend on content alone.
     settings = matplotlib.rc_context({"svg.fonttype": "none", "path.simplify": False, "svg.hashsalt": "plot"})
     with settings, warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # the reader's fonts are used
@@ -160,8 +157,8 @@ def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Marku
     return Markup(text.replace("<svg", head, 1))
 
 
-def _take_text_as_it_is(figure: Figure) -> None:
-    """Switch mathtext off, which names of files would spoil, except in the ticks that matplotlib writes in it."""
+def _without_mathtext(figure: Figure) -> None:
+    """Switch mathtext off, which file names could trigger, except in ticks of log axes, which use it."""
     for text in figure.findobj(Text):
         text.set_parse_math(False)
         text.set_text(printable_lines(text.get_text()))
@@ -171,7 +168,6 @@ def _take_text_as_it_is(figure: Figure) -> None:
 
 
 def _description(figure: Figure) -> str:
-    """Describe the axes and the ends of their lines."""
     parts = []
     for axes in figure.axes:
         names = (axes.get_title(), f"{axes.get_ylabel()} over {axes.get_xlabel()}")
@@ -187,7 +183,7 @@ def _with_label(lines: Sequence[Line2D]) -> list[Line2D]:
 
 
 def _labelled_lines(figure: Figure) -> list[tuple[str, Line2D]]:
-    """Name the labelled lines in the SVG to come, in which each will have all its points."""
+    """Give the labelled lines ids for the SVG, and all their points."""
     named: list[tuple[str, Line2D]] = []
     for line in (line for axes in figure.axes for line in _with_label(axes.lines) if line.get_linestyle() != "None"):
         named.append((f"values-{len(named)}", line))
@@ -207,7 +203,7 @@ def _with_values(line: Line2D) -> Markup:
 
 
 def _tidied(text: str, kept: Collection[str]) -> str:
-    """Return matplotlib's SVG with the page's colours and font and unique ids; unused ones go, except the `kept`."""
+    """Return matplotlib's SVG with the page's colours and font and unique ids, without unused ones but the `kept`."""
     prefix = f"plot{zlib.crc32(text.encode())}-"  # ids of all figures of a page must differ
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
 

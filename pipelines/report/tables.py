@@ -41,6 +41,5 @@ def matrix(counts: Sequence[Sequence[int]], names: Sequence[str], rows: str, col
 
 
 def _cells(rows: Sequence[Mapping[str, object]]) -> tuple[list[str], list[list[str]]]:
-    """Return the columns, which are the keys of all rows, and the cells of each row as text."""
     columns = list(dict.fromkeys(key for row in rows for key in row))
     return [shown(column) for column in columns], [[shown(row.get(column)) for column in columns] for row in rows]

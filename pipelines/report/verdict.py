@@ -12,7 +12,7 @@ from pipelines.report.markup import document
 Row = Mapping[str, Any]
 
 BETTER, WORSE, EVEN = "better", "worse", "even"
-DIGITS = 9  # of differences, so that those of rounding alone are none
+DIGITS = 9  # of differences, so that rounding counts as none
 ORDINALS = {1: "first", 2: "second", 3: "third"}
 EQUAL_COST = 1.25  # times the model's own cost, up to which an alternative counts as no dearer
 HEADINGS = {
@@ -29,7 +29,7 @@ class Comparison:
 
     own: Row
     rival: Row
-    gain: float  # by which the model is better, in the figure's unit; negative where it is worse
+    gain: float  # of the model, in the figure's unit; negative: it is worse
     interval: Sequence[float] | None  # of the gain
 
     @property
@@ -120,8 +120,8 @@ def divide(table: Sequence[Row], own: str | None = None) -> tuple[list[Row], lis
 def compare(own: Row, others: Sequence[Row], figure: str, spread: str, maximise: bool = False) -> Comparison:
     """Compare a row with the best of the others by the column `figure`; ValueError if no other row has it.
 
-    The column `spread` holds intervals, or half their widths. The gain's interval treats both rows as independent, too
-    wide rather than too narrow; a rival without an interval has no width, an own row without one gives the gain none.
+    The column `spread` holds intervals, or half their widths. The gain's interval treats both rows as
+    independent, and so is rather too wide. A rival without an interval is exact; without the own row's there is none.
     """
     sign = 1 if maximise else -1
     rival = max((row for row in others if row.get(figure) is not None), key=lambda row: sign * row[figure])
@@ -141,5 +141,5 @@ def interval_of(row: Row, figure: str, spread: str) -> Sequence[float] | None:
 
 
 def answer(outcome: str, *sentences: str) -> Markup:
-    """Return the words of a verdict, the first sentence larger than the others."""
+    """Return a verdict's sentences as HTML, the first one larger."""
     return document("answer.html", outcome=outcome, sentences=sentences)

@@ -48,7 +48,7 @@ class Run:
         self.checkpoints = self.folder / "checkpoints"
         self.best = self.folder / "model" / "best"
         self.last = self.folder / "model" / "last"
-        self.judged = self.folder / "model" / "judged"  # the best one, where one fitted again ships in its place
+        self.judged = self.folder / "model" / "judged"  # the best one on validation, where `best` is fitted again
         self.evaluations = self.folder / "evaluations"
         self.report = self.folder / "report.html"
         self.outcome_file = self.folder / "outcome.json"
@@ -66,7 +66,7 @@ class Run:
 
     @property
     def evaluated(self) -> Path:
-        """The folder of the model that evaluations judge: what ships may have learnt from its validation part."""
+        """The folder of the model to evaluate: `best` may be fitted again, also on validation data."""
         return self.judged if self.judged.is_dir() else self.best
 
     def outcome(self) -> dict[str, Plain]:
@@ -75,30 +75,29 @@ class Run:
         return found if isinstance(found.get("state"), str) else {}
 
     def check_goes_on(self) -> None:
-        """Raise UserError for a run that is done and lacks checkpoints: training would begin anew, over its models."""
+        """Raise UserError for a finished run without checkpoints: training would start over and replace its models."""
         if self.outcome().get("state") == "done" and not any(self.checkpoints.glob("step-*")):
             raise UserError(f"{self.folder} is done, and its checkpoints are gone: give another --name to begin again")
 
     def verdict(self) -> str:
         """Return the report's heading; empty before an evaluation."""
         said = self.verdict_file.read_text(errors="replace").strip() if self.verdict_file.is_file() else ""
-        return f"of earlier weights: {said}" if said and self._trained_on() else said
+        return f"of earlier weights: {said}" if said and self._changed_since_judged() else said
 
     def models(self) -> list[object]:
         """Return the digests of the models that training of the run and of its members ended with, in order."""
         return [outcome.get("models") for run in (self, *self.members()) if (outcome := run.outcome())]
 
-    def _trained_on(self) -> bool:
-        """Return whether models have changed since the run was judged."""
+    def _changed_since_judged(self) -> bool:
         return self.judged_file.is_file() and files.read_json(self.judged_file, list) != self.models()
 
     def unjudged(self) -> str:
-        """Say of a run that no evaluation has judged, or not as it is, how far its training came; empty for others."""
+        """Say how long a run has trained, if it has not been evaluated since; empty for others."""
         whole = Run(self.workload, self.name.partition("/")[0])
-        if (judged := whole.verdict_file.is_file()) and not whole._trained_on():
+        if (judged := whole.verdict_file.is_file()) and not whole._changed_since_judged():
             return ""
         step = max((entry["step"] for run in (self, *self.members()) for entry in run.metrics()), default=0)
-        evaluate = f"python pipelines/evaluate.py --workload {self.workload} --name {whole.name} says what it is worth"
+        evaluate = f"python pipelines/evaluate.py --workload {self.workload} --name {whole.name} shows what it is worth"
         what = "trained on since its evaluation, now" if judged else "never evaluated, trained"
         return f"{what} for {step:,} updates; {evaluate}" if step else ""
 
@@ -129,12 +128,12 @@ class Run:
         return self.provenance().get("data", {}).get("content") in (None, content)
 
     def check_inputs(self, manifest: Mapping[str, Plain], folder: Path) -> None:
-        """Raise UserError if the files behind the data in `folder`, which tell test from training, have changed."""
+        """Raise UserError if the files behind the data in `folder`, which determine the split, have changed."""
         now, known = (facts.get("inputs") for facts in (manifest, self.provenance().get("data", {})))
         if not isinstance(now, dict) or not isinstance(known, dict) or known == now:
             return
         changed = min(path for path in known | now if known.get(path) != now.get(path))
-        way = f"bring the old files back and delete {folder}, or train another --name"
+        way = f"restore the old files and delete {folder}, or train another --name"
         raise UserError(f"{changed} has changed since {self.folder} was trained; it may have seen the new test: {way}")
 
     def begin_anew(self) -> None:
@@ -164,14 +163,14 @@ class Run:
             command = f"accelerate launch pipelines/train.py --workload {self.workload}"
             command += f" --name {self.name}" if self.name != "default" else ""
             raise UserError(f"{self.unknown(others)} Train it with: {command}")
-        # What was trained depends on no way of evaluating it: an earlier version's are no reason to refuse the run.
+        # Training does not depend on `evaluation`: keys of an earlier version are no reason to refuse the run.
         return configs.load(self.config_file, cls, words, outlived="evaluation")
 
     def provenance(self) -> dict[str, Any]:
         """Return what the last start recorded, {} before one. Raises UserError for a damaged file."""
         if not self.provenance_file.is_file():
             return {}
-        remedy = "bring back a copy, or delete it and continue with --resume: no result depends on it"
+        remedy = "restore a copy, or delete it and continue with --resume: no result depends on it"
         with as_user_error(f"{self.provenance_file} is damaged (", f"): {remedy}", (ValueError, TypeError)):
             found = json.loads(self.provenance_file.read_bytes())
             return {**found, **{key: kind(found.get(key, kind())) for key, kind in FACTS.items()}}
@@ -202,7 +201,7 @@ class Run:
                 files.sync(path)
 
     def metrics(self) -> list[dict[str, float]]:
-        """Return the records of metrics.jsonl, without what was not finite."""
+        """Return the records of metrics.jsonl, without values that were not finite."""
         return [{key: value for key, value in entry.items() if value is not None} for entry in self._records()]
 
     def _records(self) -> Iterator[dict[str, Any]]:
@@ -210,7 +209,7 @@ class Run:
         return (entry for entry in entries if isinstance(entry.get("step"), int))  # else it is damaged
 
     def rewind(self, step: int, validated: int) -> None:
-        """Delete records after `step` and validations after `validated`, which will be made again."""
+        """Delete records after `step` and validations after `validated`, which will be repeated."""
 
         def last(entry: Mapping[str, object]) -> int:
             return validated if any(key.startswith("val/") for key in entry) else step

@@ -1,8 +1,7 @@
-"""A run that answers requests: those that arrive while it computes are batched afterwards.
+"""Answers to requests to a run: those that arrive while it computes form the next batches.
 
-A batch takes about as long as `TURN_SECONDS`, by what such inputs took before. A request with little work goes before
-those that wait, which get at least half of the time.
-Models that write texts side by side start new ones at once instead (`continuous_batching.py`).
+A batch takes about `TURN_SECONDS`, by the times of such inputs before. A short request goes before those that wait,
+which get at least half of the time. Text models use continuous batching instead (`continuous_batching.py`).
 """
 
 import asyncio
@@ -33,14 +32,14 @@ Result = TypeVar("Result")
 
 
 def usable(answer: dict[str, Plain]) -> dict[str, Plain]:
-    """Return an answer that is no error. Raises Refused for one that is."""
+    """Return an answer. Raises Refused if it is an error."""
     if "error" in answer:
         raise Refused(422, str(answer["error"]))
     return answer
 
 
-Told = Callable[[Plain], object]  # takes why a text ended
-Kind = tuple[str, int]  # of inputs that take about as long as each other
+OnEnd = Callable[[Plain], object]  # gets the reason why a text ended
+Kind = tuple[str, int]  # of inputs that take about equally long
 
 
 @dataclass(eq=False)
@@ -65,18 +64,18 @@ class Waiting:
 
 
 class Pace:
-    """Seconds that kinds of inputs have taken, and whose turns the time went to."""
+    """Seconds that kinds of inputs have taken, and the time spent on requests before and in their turn."""
 
     def __init__(self) -> None:
         self.seconds: dict[Kind, float] = {}
         self.used = {True: 0.0, False: 0.0}  # by requests that went before others, and by those whose turn it was
 
     def left(self, request: Waiting) -> float:
-        """Estimate the time for what is left of a request; what was never tried counts nothing."""
+        """Estimate the time for what is left of a request; unknown kinds count as 0."""
         return sum(self.seconds.get(kind, 0.0) for kind in request.kinds[len(request.found) :])
 
     def within(self, kinds: Sequence[Kind], seconds: float) -> int:
-        """Return how many of the first inputs are estimated to take at most `seconds`; an unknown one, a turn."""
+        """Return how many of the first inputs are estimated to take at most `seconds`; unknown kinds, a turn."""
         total = itertools.accumulate(self.seconds.get(kind, TURN_SECONDS) for kind in kinds)
         return sum(1 for taken in total if taken <= seconds)
 
@@ -91,7 +90,7 @@ class Pace:
         self.used[before] += seconds
         weights = [self.seconds.get(kind, TURN_SECONDS) for kind in kinds]
         for kind, weight in zip(kinds, weights, strict=True):
-            self.seconds.pop(kind, None)  # so that the kinds met last stay the longest
+            self.seconds.pop(kind, None)  # so that the kinds met last are kept longest
             self.seconds[kind] = seconds * max(weight, 1e-6) / max(sum(weights), 1e-6)
         while len(self.seconds) > MOST_KINDS:
             del self.seconds[next(iter(self.seconds))]
@@ -122,7 +121,7 @@ class Answering:
         return all(hasattr(model, "stream") for model in self.trained.models.values())
 
     async def answers(self, inputs: Sequence[object], settings: Mapping[str, object]) -> list[dict[str, Plain]]:
-        """Return an answer or an error for each input. Raises Refused, and UserError for misfit settings."""
+        """Return an answer or an error for each input. Raises Refused, and UserError for unusable settings."""
         found, chosen = await asyncio.to_thread(self._read, inputs, settings)
         usable = [asked for asked in found if not isinstance(asked, ValueError)]
         if usable and self.scheduler:
@@ -134,10 +133,10 @@ class Answering:
         answers = iter(written)
         return [{"error": str(asked)} if isinstance(asked, ValueError) else next(answers) for asked in found]
 
-    async def pieces(self, given: object, settings: Mapping[str, object], ended: Told = bool) -> AsyncGenerator[str]:
+    async def pieces(self, given: object, settings: Mapping[str, object], ended: OnEnd = bool) -> AsyncGenerator[str]:
         """Return the text of an answer piece by piece, and call `ended` with why it ended: length or stop.
 
-        Close it to give it up. Raises as `answers` does.
+        Close it to cancel. Raises as `answers` does.
         """
 
         def begun() -> AsyncGenerator[str]:
@@ -150,7 +149,7 @@ class Answering:
         await anext(streamed)  # counted from here on, or refused while the status can still say so
         return streamed
 
-    async def _each(self, pieces: Pieces, ended: Told) -> AsyncGenerator[str]:
+    async def _each(self, pieces: Pieces, ended: OnEnd) -> AsyncGenerator[str]:
         def all_pieces() -> Iterator[str]:
             ended((yield from pieces))
 
@@ -159,7 +158,7 @@ class Answering:
             yield piece
 
     async def _streamed(self, pieces: AsyncGenerator[str]) -> AsyncGenerator[str]:
-        """Yield nothing, and then the pieces."""
+        """Yield "", once counted, and then the pieces."""
         with self._counted():
             yield ""
             async with contextlib.aclosing(pieces):
@@ -167,23 +166,22 @@ class Answering:
                     yield piece
 
     def usable(self, given: object, settings: Mapping[str, object]) -> tuple[object, Section]:
-        """Return an input and settings as the models take them. Raises Refused or UserError for misfits."""
+        """Validate an input and settings for the models. Raises Refused or UserError."""
         (asked,), chosen = self._read([given], settings)
         if isinstance(asked, ValueError):
             raise Refused(422, str(asked))
         return asked, chosen
 
     def _read(self, inputs: Sequence[object], settings: Mapping[str, object]) -> tuple[list[object], Section]:
-        """Return inputs, or errors in their places, and settings as the models take them; UserError for misfit ones."""
+        """Validate inputs, with errors in place of unusable ones, and settings; UserError for unusable settings."""
         chosen = checked(self.trained.inputs.settings, settings, "settings")
         if large := too_large(chosen, self.trained.inputs.served):
             raise UserError(f"settings: {large}")
-        found = [self._asked(each, chosen) for each in inputs]
+        found = [self._read_one(each, chosen) for each in inputs]
         usable = [each for each in found if not isinstance(each, ValueError)]
         return found, self.trained.inputs.timed(usable, chosen, self.limits.seconds)
 
-    def _asked(self, given: object, settings: Section) -> object:
-        """Return an input as the models take it, or what is wrong with it."""
+    def _read_one(self, given: object, settings: Section) -> object:
         try:
             asked: object = self.trained.read(given, files=False)
             if self.scheduler:
@@ -194,7 +192,6 @@ class Answering:
         return UserError(large) if large else asked
 
     async def _in_turn(self, asked: Sequence[object], settings: Section) -> list[dict[str, Plain]]:
-        """Return answers to inputs, computed with those of other requests."""
         at_once, answers = self.trained.inputs.together(settings), asyncio.get_running_loop().create_future()
         own = Waiting(asked, settings.model_dump(exclude_unset=True), at_once, answers)
         with self._counted():
@@ -207,7 +204,7 @@ class Answering:
                     self.waiting.remove(own)
 
     async def _in_time(self, result: Awaitable[Result], begun: Callable[[], bool]) -> Result:
-        """Return a result. Raises Refused after too long: another status where it was not even `begun`."""
+        """Await a result. Raises Refused after the time limit: with 503 if it had `begun`, else 429."""
         try:
             return await asyncio.wait_for(result, self.limits.seconds)
         except TimeoutError:
@@ -238,7 +235,7 @@ class Answering:
                 await self._answer(self._together(queue), before)
 
     def _together(self, queue: Sequence[Waiting]) -> list[tuple[Waiting, int]]:
-        """Take the first request and others that can be answered with it; return them and how many of their inputs."""
+        """Dequeue the first request and those to batch with it; return each with its number of inputs."""
         first, chosen, taken = queue[0], [], list[Kind]()
         for each in queue:
             if each.key == first.key:

@@ -106,7 +106,6 @@ def make(runs: Sequence[Answering], limits: Limits, hosts: Sequence[str] | None 
 
 @contextlib.asynccontextmanager
 async def _alive(runs: Sequence[Answering], app: FastAPI) -> AsyncIterator[None]:
-    """Let the runs answer while the application lives."""
     tasks = [asyncio.create_task(run.work()) for run in runs]
     try:
         yield
@@ -131,7 +130,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _misfit(request: Request, error: Exception) -> Response:
-    """Say what is wrong with a body as configs do, with the nearest key."""
+    """Report a malformed body as configs do, with the nearest key."""
     assert isinstance(error, RequestValidationError)
     (first, *_) = error.errors()
     if first["type"] == "json_invalid":
@@ -144,14 +143,14 @@ async def _misfit(request: Request, error: Exception) -> Response:
 
 
 async def _unusable(request: Request, error: Exception) -> Response:
-    """Say what a client can mend: settings that do not fit, or that this machine or model cannot follow."""
+    """Report what a client can fix: settings that are wrong, or that this machine or model does not support."""
     if isinstance(error.__cause__, OSError):
         raise error  # of this server's disk
     return Answer({"error": str(error)}, 422)
 
 
 async def _unless_gone(request: Request, work: Coroutine[object, object, Result]) -> Result:
-    """Return the result of `work`, which is given up when the client leaves."""
+    """Return the result of `work`, which is cancelled when the client disconnects."""
 
     async def leaves() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -204,7 +203,7 @@ def _add_run(app: FastAPI, run: Answering, limits: Limits) -> None:
             content = base64.b64decode(re.sub(r"[\r\n]", "", body.template), validate=True)
             return Answer(await asyncio.to_thread(exchange, content, body.plan))
         except ValueError as error:  # a UserError is one
-            wrong = error if isinstance(error, UserError) else f"is not base64 ({error}); send the file's bytes so"
+            wrong = error if isinstance(error, UserError) else f"is not base64 ({error}); encode the file's bytes so"
             raise Refused(422, f"template {wrong}") from error
 
     text = "\n\n".join(f"{head}\n\n{fields}" for head, fields in described_fields(inputs))

@@ -24,7 +24,7 @@ class Text(Protocol):
     ended: bool
 
     def taken(self) -> str:
-        """Return what is certain and was not returned before."""
+        """Return the text that is final and was not returned before."""
 
     def answer(self) -> dict[str, Plain]:
         """Return the answer of a text that has ended."""
@@ -63,7 +63,7 @@ class Request:
 
 
 class Scheduler:
-    """The requests to a text model, whose thread `in_thread` calls; `count` takes the number of tokens of each step."""
+    """Schedules the requests to a text model; `in_thread` runs its work, `count` gets the tokens of each step."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class Scheduler:
         self.wake = asyncio.Event()
 
     async def answers(self, request: Request) -> list[dict[str, Plain]]:
-        """Return the answers to a request; cancel this to give it up."""
+        """Return the answers to a request; cancel it to give up."""
         with self._served(request):
             await request.done.wait()
             return request.answers()
 
     async def pieces(self, request: Request, ended: Callable[[Plain], object] = bool) -> AsyncGenerator[str]:
-        """Yield a text as it is written, then call `ended` with why it ended; close this to give it up."""
+        """Yield a text as it is written, then call `ended` with why it ended; close it to give up."""
         with self._served(request):
             while not request.done.is_set() or not request.written.empty():
                 yield await request.written.get()

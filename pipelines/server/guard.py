@@ -1,7 +1,4 @@
-"""Guards before every route: who may ask, how much they may send and how slowly.
-
-Refusals and errors become short JSON answers.
-"""
+"""Guards before every route: who may ask, how much and how slowly; refusals and errors become short JSON answers."""
 
 import asyncio
 import contextlib
@@ -70,10 +67,10 @@ class Guard:
             self.metrics.count(getattr(scope.get("route"), "path", "none"), status, time.perf_counter() - began)
 
     def _admit(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
-        """Raise Refused for requests from other sites' pages, by a name that others made lead here, or without a token.
+        """Raise Refused for requests from other sites' pages, to foreign host names, or without a token.
 
         A page can forge neither its origin nor the name it was loaded from (DNS rebinding). A token, which no other
-        page has, alone decides where one is required. Bodies must be JSON: others may be sent unasked by any page.
+        page has, suffices where it is required. Bodies must be JSON: any page may send others without a preflight.
         """
         asked, origin = headers.get(b"host", b"").lower(), headers.get(b"origin")
         if self.hosts is not None and not self._is_own(asked):
@@ -91,7 +88,7 @@ class Guard:
             raise Refused(415, f"the body needs the header content-type: application/json (given {_shown(kind)})")
 
     def _is_own(self, host: bytes) -> bool:
-        """Return whether a Host header has one of the server's own names, or an address, which nobody can redirect."""
+        """Return whether a Host header has one of the server's own names, or an address, which DNS cannot redirect."""
         name = ""
         with contextlib.suppress(ValueError):
             name = urlsplit(f"//{host.decode('ascii')}").hostname or ""
@@ -145,7 +142,7 @@ class Connection(H11Protocol):
         self._start("late", transport.close)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, and watch the time until headers are whole."""
+        """Take bytes, and time the arrival of headers."""
         super().data_received(data)
         if self.cycle is None or self.cycle.response_complete:
             self._start("late", self.transport.close)

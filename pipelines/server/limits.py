@@ -1,4 +1,4 @@
-"""Bounds on what clients may ask, and the exception that refuses."""
+"""Bounds on requests, and the exception that refuses one."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class Limits:
     """Bounds on requests."""
 
     body_bytes: int = 8 * 2**20  # per request
-    bodies: int = 8  # as many bytes as this many largest bodies, over all unanswered requests
+    bodies: int = 8  # bound on all unanswered bodies together, in largest bodies
     inputs: int = 64  # per request
     waiting: int = 256  # unanswered requests per run
     seconds: float = 60.0  # for the body to arrive, and for the answer
@@ -25,7 +25,7 @@ class Refused(HTTPException):
 
 
 def too_large(values: object, served: Mapping[str, float]) -> str | None:
-    """Say which number, or length of a text or a list, exceeds what a server takes; None if none does."""
+    """Say which number, or length of a text or a list, exceeds its bound; None if none does."""
     for key, most in served.items():
         value = getattr(values, key, None)
         size = len(value) if isinstance(value, str | tuple) else value

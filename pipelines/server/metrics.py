@@ -1,4 +1,4 @@
-"""What GET /metrics tells: counts of requests, the seconds that they took, and what runs and the process have done."""
+"""GET /metrics: counts and seconds of requests, and figures of the runs and the process."""
 
 import time
 from collections import defaultdict

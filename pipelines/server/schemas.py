@@ -40,12 +40,12 @@ class Rivals(Stream):
 class Document(Section):
     """A Word document to fill with a plan, or to read."""
 
-    template: str = Field("", description="the document in base64; empty: one with no more than the plan")
-    plan: str | None = Field(None, max_length=400_000, description="texts below headings with #; null: it is read")
+    template: str = Field("", description="the document in base64; empty: a new one for the plan")
+    plan: str | None = Field(None, max_length=400_000, description="texts below headings with #; null: read it")
 
 
 def for_inputs(body: type[Body], inputs: Inputs) -> type[Body]:
-    """Return `body` with a workload's types in its schema; misfits are found later, so others get their answers."""
+    """Return `body` with a workload's types in its schema; inputs are validated later, one by one."""
     own, settings = SkipValidation[inputs.input], SkipValidation[inputs.settings]  # type: ignore[misc, name-defined]
     types = {"input": own, "inputs": GenericAlias(tuple, (own, ...)), "settings": settings}
     fields: dict[str, Any] = {name: (types[name], field) for name, field in body.model_fields.items() if name in types}
@@ -68,8 +68,8 @@ class Suggest(Section):
 class SessionText(Section):
     """The text of a plan being written."""
 
-    text: str | None = Field(None, max_length=400_000, description="all of it; null: what there is")
-    append: str = Field("", max_length=400_000, description="what follows it")
+    text: str | None = Field(None, max_length=400_000, description="the whole text; null: as it is")
+    append: str = Field("", max_length=400_000, description="text to append")
     model: str | None = Field(None, max_length=200, description="the run to ask; null: the first that completes forms")
 
 
@@ -83,21 +83,21 @@ class Generate(Section):
 
 
 class OpenAI(Section):
-    """What OpenAI's clients ask; keys that are not here are ignored, and named in the header x-ignored-keys."""
+    """A request of OpenAI's clients; other keys are ignored, and listed in the header x-ignored-keys."""
 
     model_config = ConfigDict(extra="allow")
 
     model: str = Field(max_length=200, description="name of a text run, as GET /runs lists it")
-    max_tokens: int | None = Field(None, ge=1, description="most tokens, or characters, to add; at most 1000 are")
+    max_tokens: int | None = Field(None, ge=1, description="most tokens, or characters, to add; 1000 at most")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature; 0: the likeliest; null: 1")
     top_p: float | None = Field(None, gt=0, le=1, description="share of the probability that is drawn from; null: 1")
     seed: int | None = Field(None, description="random seed; null: 0")
     stop: str | tuple[str, ...] | None = Field(None, description="text, or texts, before which a completion ends")
     stream: bool | None = Field(None, description="send the text as it is written, as server-sent events")
-    stream_options: dict[str, object] | None = Field(None, description="include_usage: a stream tells usage at its end")
+    stream_options: dict[str, object] | None = Field(None, description="include_usage: report usage at a stream's end")
     n: int | None = Field(None, ge=1, le=128, description="completions per prompt")
-    logprobs: bool | int | None = Field(None, description="likeliest tokens to tell with log-probabilities; or if")
-    top_logprobs: int | None = Field(None, description="likeliest tokens to tell where logprobs is true")
+    logprobs: bool | int | None = Field(None, description="number of likeliest tokens to return, or true")
+    top_logprobs: int | None = Field(None, description="number of likeliest tokens, if logprobs is true")
 
     def settings(self) -> dict[str, object]:
         """Return the settings of the run."""
@@ -114,12 +114,12 @@ class OpenAI(Section):
 
     @property
     def num_likely(self) -> int | None:
-        """The number of likely tokens to tell in each place, None: no log-probabilities."""
+        """The number of likeliest tokens to return per place; None: no log-probabilities."""
         asked = self.logprobs
         return ((self.top_logprobs or 0) if asked else None) if isinstance(asked, bool) else asked
 
     def ignored(self) -> list[str]:
-        """Return the keys that ask for something and have no effect."""
+        """Return the given keys that have no effect."""
         return [key for key, value in (self.model_extra or {}).items() if value and key not in NO_EFFECT]
 
 
@@ -155,7 +155,7 @@ class Message(Section):
 class Chat(OpenAI):
     """A conversation as OpenAI's clients send it; the models continue its text, they do not answer."""
 
-    messages: tuple[Message, ...] = Field(min_length=1, description="whose texts, one below the other, are continued")
+    messages: tuple[Message, ...] = Field(min_length=1, description="messages, whose joined text is continued")
     max_completion_tokens: int | None = Field(None, ge=1, description="the newer name of max_tokens")
 
     @property

@@ -1,4 +1,4 @@
-"""Routes of texts in forms that others defined: /suggest, /sessions and /generate, and OpenAI's completions."""
+"""Text routes with schemas defined elsewhere: /suggest, /sessions and /generate, and OpenAI's completions."""
 
 import contextlib
 import itertools
@@ -19,7 +19,7 @@ from pipelines.server.answering import Answering, usable
 from pipelines.server.limits import Limits, Refused
 from pipelines.server.sent import Answer, Events
 
-MOST_SESSIONS = 1000  # sessions kept; of more, those written to least recently go
+MOST_SESSIONS = 1000  # sessions kept; beyond, the least recently written are removed
 LONGEST_SESSION = 400_000  # characters of a session's text
 AT_ONCE = 20_000  # characters of a document read before others are answered
 
@@ -32,7 +32,7 @@ class Suggesting(Protocol):
         """Return the best suggestions, as dataclasses."""
 
     def read_ahead(self, document: str, most: int) -> bool:
-        """Read so many further characters of a document; return whether it is read."""
+        """Read up to `most` further characters of a document; return whether all is read."""
 
 
 class Sessions:
@@ -44,7 +44,7 @@ class Sessions:
     def text(self, name: str) -> str:
         """Return a session's text. Raises Refused for an unknown one."""
         try:
-            return self._path(name).read_bytes().decode()  # with the ends of lines that it was given
+            return self._path(name).read_bytes().decode()  # with its own line ends
         except FileNotFoundError:
             raise Refused(404, "there is no such session; POST /sessions begins one") from None
 
@@ -78,7 +78,7 @@ class Completions:
         self.sessions = Sessions(limits.sessions)
 
     async def suggest(self, body: schemas.Suggest) -> Response:
-        """Suggest clauses for a field of a form below a plan's text, and write on if that is asked for."""
+        """Suggest clauses for a field of a form below a plan's text, and generate text if requested."""
         run, model = self._form(body.model)
         before = self.sessions.text(body.session) if body.session else body.document
         found: dict[str, object] = {"text": "", "prompt_used": body.partial_text, "suggestions": []}
@@ -137,7 +137,7 @@ class Completions:
     async def complete(self, body: schemas.Completion) -> Response:
         """Complete one prompt or several."""
         if body.suffix:
-            raise Refused(400, "suffix: the models write from left to right, and cannot lead to a text; leave it out")
+            raise Refused(400, "suffix: the models write from left to right and ignore what follows; leave it out")
         prompts = [body.prompt] if isinstance(body.prompt, str) else list(body.prompt)
         return await self._answered(body, prompts, "text", bool(body.echo))
 
@@ -147,7 +147,7 @@ class Completions:
         return await self._answered(body, [prompt], "message", False)
 
     async def _answered(self, body: schemas.OpenAI, prompts: Sequence[str], key: str, echo: bool) -> Response:
-        """Return the completions, whose texts stand at `key` as OpenAI has it, as one object or as a stream of them."""
+        """Return completions in OpenAI's format, with texts at `key`, as one object or a stream of chunks."""
         if (run := self.runs.get(body.model)) is None:
             raise Refused(404, f"no text run {body.model!r} is served; there are {', '.join(self.runs)}")
         asked = [prompt for prompt in prompts for _ in range(body.n or 1)]
@@ -185,7 +185,7 @@ class Completions:
                         written[index] += text
                         if text:
                             yield {"choices": [_choice(index, delta, text)]}
-                # Of tokens that are no characters, the number is unknown; a model that tells them tells the end, too.
+                # Only characters can be counted here; models of other tokens report the end themselves.
                 cut = not hasattr(run.trained.first, "encoded") and len(written[index]) >= body.length
                 yield {"choices": [_choice(index, delta, "", ends[0] or ("length" if cut else "stop"))]}
             if (body.stream_options or {}).get("include_usage") is True:
@@ -200,7 +200,7 @@ class Completions:
 
 
 def _usage(run: Answering, prompts: Sequence[str], texts: Sequence[str]) -> dict[str, Plain]:
-    """Return how many tokens were read and written; those of a model of characters are these."""
+    """Return how many tokens were read and written; a model of characters counts these."""
     encoded = getattr(run.trained.first, "encoded", str)
     read, written = (sum(len(encoded(each)) for each in part) for part in (prompts, texts))
     return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
@@ -227,7 +227,7 @@ def _choice(index: int, key: str, text: str, finish: Plain = None) -> dict[str, 
 
 
 def _logprobs(told: Plain, key: str, begin: int) -> Plain:
-    """Return what was likely in each place of a text as OpenAI's completions and chats have it; None for nothing."""
+    """Return log-probabilities in the format of OpenAI's completions or chats, by `key`; None without any."""
     if not isinstance(told, list):
         return None
     if key == "message":

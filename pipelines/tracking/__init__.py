@@ -1,1 +1,1 @@
-"""What is seen of a training: progress lines, recorded metrics, experiment trackers."""
+"""What users see of a training: progress lines, recorded metrics, experiment trackers."""

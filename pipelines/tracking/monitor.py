@@ -20,7 +20,7 @@ WIDTH = 80  # columns of a line
 
 
 class Monitor:
-    """Counts time and examples between records; shows a bar on a terminal, else a line of the figures it holds."""
+    """Counts time and examples between records; shows figures in a bar on a terminal, else as lines."""
 
     def __init__(self, accelerator: Accelerator, run: Run, steps: int, gpu_log_interval: int):
         self.accelerator, self.run, self.steps, self.gpu_log_interval = accelerator, run, steps, gpu_log_interval
@@ -32,10 +32,10 @@ class Monitor:
         self.waited = 0.0
 
     def start(self, step: int) -> None:
-        """Start timing; training goes on from `step`."""
+        """Start timing, from `step` on."""
         self.first_step = step
         self.began = self.interval_began = time.perf_counter()
-        self.say(f"lines show means since the line before; all figures go to\n{self.run.metrics_file}")
+        self.say(f"lines show means since the previous line; all figures go to\n{self.run.metrics_file}")
         if self.accelerator.is_main_process and sys.stderr.isatty():
             form = "{n_fmt}/{total_fmt} {bar:10} {remaining} left  {desc}"
             self.columns = min(WIDTH, shutil.get_terminal_size().columns)

@@ -39,7 +39,7 @@ class Tracking(Section):
 
 
 def check(tracking: Tracking, run: Run) -> None:
-    """Tell the trackers where to write. Raises UserError for one that is not installed."""
+    """Set where the trackers write. Raises UserError for one that is not installed."""
     folder = run.folder / "trackers"
     for tracker in tracking.log_with:
         if importlib.util.find_spec(TRACKERS[tracker]) is None:
@@ -77,7 +77,7 @@ def track(accelerator: Accelerator, step: int, histograms: Mapping[str, Tensor],
 def _send(tracker: GeneralTracker, tables: Tables, pictures: Arrays, numbers: Arrays, step: int | None) -> None:
     library = None if tracker.name == "tensorboard" else importlib.import_module(TRACKERS[tracker.name])
     if library and not hasattr(library, "Table"):
-        return  # it is sent figures alone, by Accelerate
+        return  # it gets only figures, from Accelerate
     for name, rows in tables.items():
         columns = list(dict.fromkeys(key for row in rows for key in row))
         cells = [[row.get(column, "") for column in columns] for row in rows]

@@ -76,15 +76,15 @@ def test_files_have_their_solutions_beside_them_and_a_best_known_one_stays(tmp_p
         (["--name", "cvrp-20", "starts=2", "decode=greedy"], ["starts=2 needs decode=multistart"]),
         (["--name", "nobody", "x.vrp"], ["there is no run runs/cvrp/nobody", "--model FOLDER"]),
         (["--name", "cvrp20", "x.vrp"], ["there is no run runs/cvrp/cvrp20; did you mean --name cvrp-20 or"]),
-        (["input={pretrained}"], ["unknown key input; a file or folder is given as it is: {pretrained}"]),
+        (["input={pretrained}"], ["unknown key input; give a file or folder without a key: {pretrained}"]),
         (["--csv", "absent/t.csv", "x.vrp"], ["--csv absent/t.csv: there is no such folder"]),
         (["--csv", "t.csv", "--stream", "x.vrp"], ["leave out --stream"]),
         (
             ["--csv", "runs", "x.vrp"],
-            ["--csv runs: this is a folder, an input or another file than answers; give a new one, as in --csv ans"],
+            ["--csv runs: this is a folder, an input, or a file other than answers; give a new one, as in --csv ans"],
         ),
-        (["--csv", "runs/../mine.csv", "mine.csv"], ["mine.csv: this is a folder, an input or another file than"]),
-        (["--csv", "/dev/null", "x.vrp"], ["--csv /dev/null: this is a folder, an input or another file than"]),
+        (["--csv", "runs/../mine.csv", "mine.csv"], ["mine.csv: this is a folder, an input, or a file other than"]),
+        (["--csv", "/dev/null", "x.vrp"], ["--csv /dev/null: this is a folder, an input, or a file other than"]),
         (["--name", "cvrp-20", "--model", "{pretrained}", "x.vrp"], ["--model: not allowed with argument --name"]),
         (["--workload", "tinystories", "promt=Once"], ["promt=Once: unknown key promt; did you mean prompt=Once?"]),
         (["--workload", "crypto", "now=2025-01-16"], ["is a date: give it in ms since 1970, now=1736985600000, or"]),
@@ -287,7 +287,7 @@ def test_objects_are_read_from_ndjson_and_no_line_from_what_is_no_text(tmp_path,
         (found,) = given("a.txt", data)
         assert (
             found.error
-            == f"{tmp_path}/a.txt: this is no text of lines; save it as .txt, or objects, one a line, as .jsonl"
+            == f"{tmp_path}/a.txt: this is not plain text; save it as .txt, or JSON objects, one a line, as .jsonl"
         )
     for encoding in ("utf-8-sig", "utf-16"):
         assert [each.input["prompt"] for each in given("a.txt", "Aé\nB".encode(encoding))] == ["Aé", "B"]
@@ -328,11 +328,11 @@ def test_a_table_replaces_nothing_but_a_table_of_answers(tmp_path):
     folder.mkdir()
     (folder / "a.txt").write_text("Once\n")
     words = ("--workload", "tinystories", "length=2", str(folder), "--csv")
-    refused(stage(tmp_path, "predict.py", *words, "lines/a.txt"), "--csv lines/a.txt: this is a folder, an input or")
+    refused(stage(tmp_path, "predict.py", *words, "lines/a.txt"), "--csv lines/a.txt: this is a folder, an input, or")
     assert (folder / "a.txt").read_text() == "Once\n"
     (tmp_path / "blank.csv").write_text("\n" * 8 + "mine,1\n")
     refused(
-        stage(tmp_path, "predict.py", *words, "blank.csv"), "--csv blank.csv: this is a folder, an input or another"
+        stage(tmp_path, "predict.py", *words, "blank.csv"), "--csv blank.csv: this is a folder, an input, or a file"
     )
     (tmp_path / "answers.csv").touch()
     (tmp_path / "link.csv").symlink_to("answers.csv")

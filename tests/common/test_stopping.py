@@ -52,7 +52,7 @@ def test_long_work_ends_where_a_signal_asked_to_stop():
     stop_if_asked()  # nobody listens any more
     again = copy.copy(stopped.value)  # made anew as on other processes
     assert again.number == signal.SIGTERM
-    assert str(again) == str(stopped.value) == "stopped by SIGTERM; go on with --resume"
+    assert str(again) == str(stopped.value) == "stopped by SIGTERM; continue with --resume"
 
 
 def test_a_second_interrupt_stops_at_once():

@@ -97,7 +97,7 @@ def test_little_work_starts_no_process():
 def test_what_a_worker_raises_arrives_and_one_that_dies_is_explained(at_once):
     with pytest.raises(UserError, match="seven is refused"):
         list(workers.in_order(refuse, [0, 0, 7, 0], "working", processes=2))
-    with pytest.raises(UserError, match="one of 2 worker processes was ended, most likely for lack of memory"):
+    with pytest.raises(UserError, match="one of 2 worker processes was killed, most likely for lack of memory"):
         list(workers.in_order(refuse, [0, 0, 8, 0], "working", processes=2))
 
 

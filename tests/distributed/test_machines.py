@@ -145,7 +145,7 @@ def test_a_signal_to_one_process_stops_all_of_them_and_saves(training, number):
     machines, processes = training
     processes[1].send_signal(number)
     assert [process.finish(SOON) for process in processes] == [128 + number] * 2
-    assert re.search(rf"stopped by {number.name} after step (\d+); go on with --resume", processes[0].output()[1])
+    assert re.search(rf"stopped by {number.name} after step (\d+); continue with --resume", processes[0].output()[1])
     assert list((machines.folders[0] / "runs/waves/long/checkpoints").iterdir())
 
 

@@ -59,7 +59,7 @@ def test_a_silent_process_is_named_and_ends_this_one_when_patience_is_over(pair,
     with made.watching():
         line = said(capfd, "no sign of life")
         assert "process 1 on " in line
-        assert "last seen 0 s ago, validating after step 6; --resume goes on" in line
+        assert "last seen 0 s ago, validating after step 6; --resume continues" in line
         sign(1)
         said(capfd, "process 1 is back")
         assert "error: process 1 on " in said(capfd, "ending (hardware.patience=0.6)")

@@ -130,8 +130,8 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (BOMB, "line 2: *a0 refers to another place"),
-        ("&a [*a]", "line 1: *a refers to another place"),
+        (BOMB, "line 2: *a0 is an alias"),
+        ("&a [*a]", "line 1: *a is an alias"),
         ("[" * 60_000, "16 levels or fewer"),
         ("- " * 30_000, "16 levels or fewer"),
         ("[" + "1," * 30_000, "5000 values or fewer"),

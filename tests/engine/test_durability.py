@@ -99,7 +99,7 @@ def test_a_model_of_other_sizes_than_the_code_gives_is_kept_and_said(one, traine
     described["config"] = own | {"width": own["width"] + 1}
     stored.write_text(json.dumps(described))
     with_another = f"{RUN} was trained with another width than the data and code here give"
-    refused(one.train(trained, "--resume"), with_another, "bring the old ones back", "--name")
+    refused(one.train(trained, "--resume"), with_another, "restore the old ones", "--name")
     assert json.loads(stored.read_text()) == described
     assert (trained / RUN / "outcome.json").is_file()  # it is done as before
     stored.write_text(json.dumps(described | {"config": own | {"of_another_version": 1}}))
@@ -262,6 +262,6 @@ def test_under_slurm_a_signal_in_a_validation_of_two_processes_loses_nothing(tmp
     words = ["--workload", package, *WORDS, "training.steps=6", "training.validation_steps=3"]
     words += ["training.checkpoint_steps=100", "training.micro_batch_size=1"]
     said = slurm((tmp_path / "validating").exists, *words, SLURM_GPUS_ON_NODE="2")
-    assert "stopped by SIGUSR1 after step 3; go on with --resume" in said
+    assert "stopped by SIGUSR1 after step 3; continue with --resume" in said
     assert (tmp_path / RUN / "checkpoints/step-000003").is_dir()
     assert (tmp_path / "queue").read_text() == "requeue 7\n"

@@ -105,9 +105,9 @@ def test_out_of_memory_halves_the_micro_batch_on_all_ranks_and_keeps_the_curve(t
     options["out_of_memory_in_backward"] = 5  # of the last micro-batch of an update, after which ranks average
     tight = toy(tmp_path, "tight", training, options, processes=processes)
     assert tight.returncode == 0, tight.stderr
-    assert "going on with 4" in tight.stderr
-    assert "with 4 examples at once; going on with 2" in tight.stderr  # after a backward pass
-    assert "with 2 examples at once; going on with 1" in tight.stderr  # after a step of the optimizer
+    assert "continuing with 4" in tight.stderr
+    assert "with 4 examples at once; continuing with 2" in tight.stderr  # after a backward pass
+    assert "with 2 examples at once; continuing with 1" in tight.stderr  # after a step of the optimizer
     assert records(tmp_path, "tight") == pytest.approx(records(tmp_path, "roomy"), rel=1e-4)
 
 
@@ -121,7 +121,7 @@ def test_out_of_memory_in_passes_over_a_split_model_halves_the_micro_batch_on_al
         tight = toy(tmp_path, name, training, {**options, "fails_on_rank": rank}, "--sharded", processes=2)
         assert tight.returncode == 0, tight.stderr
         for before, after in ((8, 4), (4, 2), (2, 1)):
-            assert f"with {before} examples at once; going on with {after}" in tight.stderr
+            assert f"with {before} examples at once; continuing with {after}" in tight.stderr
         assert records(tmp_path, name) == pytest.approx(records(tmp_path, "roomy"), rel=1e-4)
 
 
@@ -351,9 +351,9 @@ def test_a_validation_that_gives_no_number_is_said_and_is_never_the_best(tmp_pat
     alone("lost", steps=6, checkpoint_steps=2, validation_steps=2)
     lines = [line for line in capsys.readouterr().err.splitlines() if "val/error" in line]
     assert [line.partition("(")[2] for line in lines] == [
-        "val/error is no number: not the best)",
+        "val/error is not a number: not the best)",
         "best so far)",
-        "val/error is no number: not the best)",
+        "val/error is not a number: not the best)",
     ]
     progress = json.loads((tmp_path / "runs/toy/lost/checkpoints/step-000006/progress.json").read_text())
     assert (progress["best"], progress["best_step"], progress["stale"]) == (1, 4, 1)
@@ -380,6 +380,6 @@ def test_a_metric_that_no_validation_gives_is_refused_with_the_nearest(alone, me
 
 
 def test_what_was_trained_before_a_mistyped_metric_was_found_is_kept(alone, tmp_path):
-    with pytest.raises(UserError, match="go on with --resume training"):
+    with pytest.raises(UserError, match="continue with --resume training"):
         alone("slip", steps=9, validation_steps=3, checkpoint_steps=5, metric="val/eror")
     assert [path.name for path in Path("runs/toy/slip/checkpoints").iterdir()] == ["step-000003"]

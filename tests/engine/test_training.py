@@ -96,7 +96,7 @@ def test_resume_begins_anew_where_the_data_are_others(tmp_path, capsys, content,
         facts = {"content": known}
         assert training.train(workload, config, tmp_path, facts, run, accelerator, resume=known != "x").step
         (run.folder / "train.log").touch()
-    assert ("its data have changed: training begins anew" in capsys.readouterr().out) == anew
+    assert ("its data have changed: training starts over" in capsys.readouterr().out) == anew
     assert [entry["step"] for entry in run.metrics() if "train/loss" in entry] == ([4] if anew else [2, 4])
     assert run.learnt_from(content)
     assert (run.folder / "train.log").exists()
@@ -116,7 +116,7 @@ def test_resume_may_change_what_changes_results_by_rounding_alone_and_says_so(ca
     moved = resumed("training.micro_batch_size=4", "hardware.tf32=false", "training.steps=5")
     assert (moved.training.micro_batch_size, moved.hardware.tf32, moved.training.steps) == (4, False, 5)
     assert capsys.readouterr().err == (
-        "going on with settings that change results by rounding alone:\n"
+        "continuing with settings that change results only by rounding:\n"
         "  training.micro_batch_size: auto -> 4\n  hardware.tf32: True -> False\n"
     )
     with pytest.raises(UserError, match=r"training.micro_batch_size and hardware.\* change.*\n  seed: 0 -> 1$"):
@@ -195,7 +195,7 @@ def test_another_precision_is_refused_or_allowed_and_recorded(tmp_path, monkeypa
 
     train(2, "no")
     run.judged.mkdir()
-    with pytest.raises(UserError, match=r"trained with --mixed_precision no, and goes on with bf16.*change_precision"):
+    with pytest.raises(UserError, match=r"with --mixed_precision no, and would continue with bf16.*change_precision"):
         train(4, "bf16")
     assert run.judged.is_dir()  # and in the place of the best one what was fitted on all data, as nothing was trained
     assert train(4, "bf16", change_precision=True).step == 4

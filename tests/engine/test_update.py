@@ -112,7 +112,7 @@ def test_lack_of_memory_halves_the_micro_batch_and_keeps_the_gradient(updater_of
             sizes.append(updater.progress.micro_batch_size)
     assert sizes == [8, 4]
     torch.testing.assert_close(difference(updater, before), list(expected), rtol=1e-4, atol=1e-6)
-    assert "out of memory with 8 examples at once; going on with 4 (the batch stays 16)" in capsys.readouterr().err
+    assert "out of memory with 8 examples at once; continuing with 4 (the batch stays 16)" in capsys.readouterr().err
 
 
 def test_memory_that_runs_out_halfway_leaves_no_part_of_a_gradient_behind(updater_of):
@@ -261,7 +261,7 @@ def test_on_a_gpu_the_micro_batch_is_found_by_trying_and_nothing_of_the_trials_s
     assert updater.progress.micro_batch_size == 4
     assert noise.begun()[1] is None
     assert len(set(seeds)) == 1  # trials of the same step and items draw the same
-    assert "out of memory with 8 examples at once; going on with 4" in capsys.readouterr().err
+    assert "out of memory with 8 examples at once; continuing with 4" in capsys.readouterr().err
     assert not any(change.any() for change in difference(updater, before))
     assert not any(p.grad is not None and p.grad.any() for p in updater.parameters)
     state = [value for each in updater.optimizers for value in each.optimizer.state.values()]

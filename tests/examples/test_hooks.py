@@ -97,10 +97,10 @@ def test_a_run_that_is_stopped_ends_for_its_hooks_too(seen):
     ("word", "message"),
     [
         ("nowhere:Histograms", "No module named 'nowhere'; give module:Class"),
-        ("own_hooks:Histogram", "own_hooks:Histogram is no hook; did you mean own_hooks:Histograms?"),
-        ("own_hooks:Path", "own_hooks:Path is no hook"),
-        ("own_hooks", "own_hooks is no hook; give module:Class"),
-        ("./own_hooks.py:Histograms", "./own_hooks.py:Histograms is no hook; give module:Class"),
+        ("own_hooks:Histogram", "own_hooks:Histogram is not a hook; did you mean own_hooks:Histograms?"),
+        ("own_hooks:Path", "own_hooks:Path is not a hook"),
+        ("own_hooks", "own_hooks is not a hook; give module:Class"),
+        ("./own_hooks.py:Histograms", "./own_hooks.py:Histograms is not a hook; give module:Class"),
     ],
 )
 def test_a_name_that_is_no_hook_is_refused_before_the_first_step(word, message):

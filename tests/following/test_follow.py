@@ -30,7 +30,7 @@ def test_what_cannot_be_followed_is_refused(tmp_path):
     (tmp_path / "runs/crypto/mine").mkdir(parents=True)
     (tmp_path / "runs/crypto/mine/config.yaml").write_text("data:\n  source: simulate\n")
     refused(
-        follow(tmp_path, "--name", "mine", "--refit-hours", "3", "--once"), "--refit-hours 3: hours above 0, without"
+        follow(tmp_path, "--name", "mine", "--refit-hours", "3", "--once"), "--refit-hours 3: hours above 0, not with"
     )
     refused(follow(tmp_path, "--name", "mine", "--refit-hours", "nan"), "--refit-hours nan: hours above 0")
     refused(follow(tmp_path, "--name", "mine"), "a simulated market has no new candles; give data.folder=FOLDER")
@@ -57,7 +57,7 @@ def test_files_that_grow_are_answered_by_the_evaluated_rule(trained):
     assert follow(folder, "--once").returncode == 0  # nothing new
     (folder / "market/AUSDT-15m.csv").write_text("half,a,file")
     done = follow(folder, "--once")
-    assert (done.returncode, "AUSDT: trying again" in done.stderr) == (1, True)
+    assert (done.returncode, "AUSDT: retrying" in done.stderr) == (1, True)
     write(folder / "market", COIN, 2610)
     found = answers(log)
     assert len(found) == 11
@@ -82,14 +82,14 @@ def test_a_line_that_is_half_written_is_no_candle_yet(trained, tmp_path, name, c
         if text:
             (folder / "market" / name).write_text(text)
         done = follow(folder, "--once")
-        assert (done.returncode, "trying again" in done.stderr) == (0, False), done.stderr
+        assert (done.returncode, "retrying" in done.stderr) == (0, False), done.stderr
         found = [each["time"] for each in answers(folder / "runs/crypto/default/follow")]
         assert found == [int(line.split(",")[0]) for line in whole[-2:][:times]]
 
 
 @pytest.mark.slow
 def test_a_member_is_followed_with_its_run(trained):
-    refused(follow(trained, "--name", "default/AUSDT"), "a member is followed with its run, --name default")
+    refused(follow(trained, "--name", "default/AUSDT"), "a member is followed with its run; give --name default")
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ def test_a_damaged_state_file_costs_no_answer(trained, tmp_path):
     write(folder / "market", COIN, 2620)
     (log / "state.json").write_text("{")
     done = follow(folder, "--once")
-    assert "state.json is damaged, going on by the log" in done.stderr
+    assert "state.json is damaged, continuing from the log" in done.stderr
     times = [each["time"] for each in answers(log)]
     assert times == list(range(times[0], times[-1] + 1, 900_000))
 

@@ -89,7 +89,7 @@ def test_a_worse_model_is_turned_down_and_removed(training, model, capsys):
     assert training.follower.state.models == (NAME,)
     assert training.follower.model is model
     assert not run.folder.exists()
-    assert "turned down, crypto-simulated goes on: its log loss is" in capsys.readouterr().err
+    assert "rejected, crypto-simulated continues: its log loss is" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -161,7 +161,7 @@ def test_comparisons_that_fail_though_looks_do_not_are_counted(training, failure
     assert training.ran == [("train.py",), ("evaluate.py",)]
     assert following.state.refit is None
     assert following.state.models == ((name, NAME) if takes_over else (NAME,))
-    assert ("turned down, crypto-simulated goes on: no series could be" in capsys.readouterr().err) == (not takes_over)
+    assert ("rejected, crypto-simulated continues: no series could be" in capsys.readouterr().err) == (not takes_over)
 
 
 @pytest.mark.parametrize(

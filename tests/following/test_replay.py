@@ -106,7 +106,7 @@ def test_neither_an_emptied_log_nor_a_damaged_state_brings_a_former_model_back(t
         assert again.state.models == ("newer", NAME)
         assert again.look() == 0
         again.save()
-    assert "state.json is damaged, going on by the log" in capsys.readouterr().err
+    assert "state.json is damaged, continuing from the log" in capsys.readouterr().err
 
 
 def die():

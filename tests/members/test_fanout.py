@@ -97,7 +97,7 @@ def test_members_are_dealt_to_the_ranks_in_turn(tmp_path, pool):
 
 def test_members_that_a_signal_left_out_are_not_trained_and_not_failed(tmp_path, pool):
     pool.number, pool.outcomes = signal.SIGTERM, {"a": {"state": "stopped", "reason": "after step 3"}}
-    with pytest.raises(Stopped, match=r"stopped by SIGTERM; members .* saved; go on with --resume"):
+    with pytest.raises(Stopped, match=r"stopped by SIGTERM; members .* saved; continue with --resume"):
         fanout.train_all(job_of(dict.fromkeys("ab", config_of()), tmp_path), ["a", "b"], FakeAccelerator(), begun)
     outcomes = {name: Run("toy", "many").member(name).outcome() for name in "ab"}
     assert outcomes == {**pool.outcomes, "b": {}}
@@ -312,7 +312,7 @@ def test_each_member_ends_in_a_state_with_its_reason(ended):
     assert outcomes["good"]["step"] == 4
     assert "not finite at step 3" in outcomes["nan"]["reason"]
     assert outcomes["broken"]["reason"].startswith("RuntimeError: pretended; see ")
-    assert outcomes["stopped"]["reason"] == "stopped by SIGTERM after step 3; go on with --resume"
+    assert outcomes["stopped"]["reason"] == "stopped by SIGTERM after step 3; continue with --resume"
     assert error.startswith("4 of 5 members failed, the others are trained:\n  nan: ")
 
 

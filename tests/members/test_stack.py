@@ -119,7 +119,7 @@ def test_what_is_no_tensor_is_the_same_for_all_that_are_computed_together():
         task = toys.MemberTask(1.0)
         vars(task)["loss"] = None  # which a stack replaces
         batch = {"x": torch.ones(2, 5, 4) * weight, "y": torch.ones(2, 5), "valid": scale, "mask": None}
-        return stack.Asked(task, task.model, batch, 0, items)
+        return stack.LossRequest(task, task.model, batch, 0, items)
 
     one, other = asked(1, 1.0), asked(1, 2.0)
     kinds = {each.kind() for each in (one, other, asked(2, 1.0), asked(1, 1.0, torch.arange(2)))}

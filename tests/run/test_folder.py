@@ -137,7 +137,7 @@ def test_a_config_that_was_lost_is_not_one_of_defaults(tmp_path, monkeypatch):
     run = Run("toy", "a")
     run.begin(BaseConfig(), 1, {})
     run.config_file.write_text("")
-    with pytest.raises(UserError, match=r"runs/toy/a/config.yaml is empty: bring back a copy, or begin another run"):
+    with pytest.raises(UserError, match=r"runs/toy/a/config.yaml is empty: restore a copy, or begin another run"):
         run.config(BaseConfig, ["seed=3"])
 
 
@@ -217,7 +217,7 @@ def test_a_member_is_judged_with_its_run(tmp_path, monkeypatch):
     member = run.member("a")
     member.keep_config(BaseConfig())
     member.record({"step": 7})
-    assert "trained for 7 updates; python pipelines/evaluate.py --workload toy --name many says" in member.unjudged()
+    assert "trained for 7 updates; python pipelines/evaluate.py --workload toy --name many shows" in member.unjudged()
     run.verdict_file.write_text("Better\n")
     assert member.unjudged() == ""
     run.judged_file.write_text('[{"best": "other"}]')

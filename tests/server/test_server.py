@@ -416,7 +416,7 @@ PREDICT = {
         (["cvrp/cvrp-20", "cvrp/cvrp-20", "--port", "0"], "two runs are called cvrp/cvrp-20"),
         (["--workload", "cvpr"], "unknown workload 'cvpr'; did you mean cvrp"),
         (["--workload", "cvrp", "--name", "cvrp20"], "there is no run runs/cvrp/cvrp20; did you mean cvrp/cvrp-20"),
-        (["--workload", "cvrp", "bep/mine"], "--workload cvrp stands in place of bep/mine; leave one of them out"),
+        (["--workload", "cvrp", "bep/mine"], "--workload cvrp replaces RUN bep/mine; leave one of them out"),
         (["--name", "mine"], "--name mine needs --workload, as in --workload cvrp --name mine"),
         (["cvrp/cvrp-20", "--token-file", "none"], "--token-file none: cannot be read"),
         (["cvrp/cvrp-20", "--token-file", "bytes"], "--token-file bytes: a token is 16 or more printable ASCII"),

@@ -71,4 +71,4 @@ def test_what_is_no_certificate_is_refused(tmp_path):
     words = ["bep/bep-plans", "--port", "0", "--certificate", "a", "a"]
     done = forked.run([str(PAGE.parents[1] / "serve.py"), *words], tmp_path)
     assert done.returncode == 2
-    assert "these are no certificate and its key" in done.stderr
+    assert "not a certificate and its key" in done.stderr

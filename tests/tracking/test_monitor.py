@@ -102,7 +102,7 @@ def test_time_left_counts_from_the_step_that_training_went_on_from(watched, caps
     watched.monitor.start(90)
     watched.train(range(91, 96))
     assert capsys.readouterr().err.startswith(
-        "lines show means since the line before; all figures go to\nmetrics.jsonl\nstep 95/100  0:10 left  "
+        "lines show means since the previous line; all figures go to\nmetrics.jsonl\nstep 95/100  0:10 left  "
     )
 
 

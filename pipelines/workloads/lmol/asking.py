@@ -10,7 +10,7 @@ import torch
 
 from common import config
 from common.config import Section
-from common.config.overrides import tell_repeated
+from common.config.overrides import warn_of_repeated
 from common.disk.files import write_text
 from common.errors import UserError, as_user_error
 from common.foreign_text import to_csv
@@ -86,7 +86,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
 
     `words` name columns of the answers, as data.columns.winner=PICKED, and the attribute, as data.attribute=NAME.
     """
-    tell_repeated(words)
+    warn_of_repeated(words)
     asked = config.build(_Asked, {}, words, "of answers").data
     columns = asked.columns.given() or None
     if not source.exists():

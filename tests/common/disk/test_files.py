@@ -141,7 +141,7 @@ def test_a_link_leads_to_what_is_replaced_and_what_is_no_file_stays(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "device").symlink_to("/dev/null")
     for name in ("folder", "pipe", "device"):
-        with pytest.raises(UserError, match=f"cannot write .*/{name}: it is no file, but a folder or a device"):
+        with pytest.raises(UserError, match=f"cannot write .*/{name}: it is a folder or a device, not a file"):
             files.write_text(tmp_path / name, "text")
     assert ((tmp_path / "pipe").is_fifo(), (tmp_path / "device").is_char_device()) == (True, True)
 
@@ -178,9 +178,7 @@ def test_files_that_cannot_be_read_for_now_are_not_taken_for_damaged(tmp_path, m
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(files, "sha256", unread)
-    with pytest.raises(
-        UserError, match=r"^cannot read .*, then give the command again \(a training that was begun: with --resume\)$"
-    ):
+    with pytest.raises(UserError, match=r"^cannot read .*, then run the command again \(training: with --resume\)$"):
         files.fault(tmp_path, "manifest.json", ["a"])
 
 

@@ -115,7 +115,7 @@ def test_a_lock_of_another_machine_that_is_free_is_taken_over_and_that_is_said(p
     path.write_text(json.dumps({"host": "elsewhere" * 9, "process": 5, "since": since}))
     with lock.held(path):
         assert json.loads(path.read_text())["host"] == socket.gethostname()
-    assert f"process 5 on {'elsewhere' * 9} (since {since}) held it and holds it no longer" in capsys.readouterr().err
+    assert f"process 5 on {'elsewhere' * 9} (since {since}) has released it" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("without_locks")

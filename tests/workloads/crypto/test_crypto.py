@@ -162,7 +162,7 @@ def test_a_repaired_and_a_longer_file_have_their_coins_trained_anew_and_a_new_on
     assert "2 of 5 members are done" in done.stdout
     after = {name: (models / name / "model/last/model.safetensors").stat().st_mtime_ns for name in names}
     assert [name for name in names if after[name] != before[name]] == ["BUSDT", "DUSDT"]
-    assert "its data have changed: training begins anew" in (models / "DUSDT/train.log").read_text()
+    assert "its data have changed: training starts over" in (models / "DUSDT/train.log").read_text()
     assert train(tmp_path, "--name", "fresh", *words).returncode == 0
     assert weights(tmp_path, "fresh") == weights(tmp_path)
 
@@ -208,7 +208,7 @@ def test_a_member_that_is_killed_is_named_and_sigterm_saves(trained):
     process.send_signal(signal.SIGTERM)
     assert process.finish() == 128 + signal.SIGTERM
     _, errors = process.output()
-    assert "stopped by SIGTERM; members that were being trained are saved; go on with --resume" in errors
+    assert "stopped by SIGTERM; members that were being trained are saved; continue with --resume" in errors
     found = outcomes(folder, "stopped")
     assert found["AUSDT"]["state"] == "failed"
     assert "SIGKILL" in found["AUSDT"]["reason"]

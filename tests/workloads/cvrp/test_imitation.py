@@ -145,7 +145,7 @@ def test_a_run_resumes_with_its_config_file_and_more_steps_on_the_labels_it_bega
     for steps in (4, 9, 20):
         assert asked(f"training.steps={steps}") == (steps, 8)
         said = capsys.readouterr().err
-        assert f"goes on with the data it began with:\n  data.labels: {min(steps, 6) * 4} -> 8" in said
+        assert f"keeps the data it began with:\n  data.labels: {min(steps, 6) * 4} -> 8" in said
     Path("own.yaml").write_text(yaml.replace("40", "4"))
     with pytest.raises(UserError, match=r"data\.labels: 8 -> 4"):
         asked("training.steps=20")

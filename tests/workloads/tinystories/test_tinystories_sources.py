@@ -194,11 +194,11 @@ def test_json_lines_are_stories_and_not_text_to_learn(tmp_path):
     ("name", "content", "message"),
     [
         ("a.jsonl", lines_of([{"title": "A", "body": "Once."}]), "line 1, needs a column `text` of strings; it has ti"),
-        ("a.jsonl", lines_of([{"text": "Once."}]) + "{", r"a\.jsonl: line 2 is no JSON"),
+        ("a.jsonl", lines_of([{"text": "Once."}]) + "{", r"a\.jsonl: line 2 is not JSON"),
         ("a.jsonl", "[1]\n", "line 1, needs a column `text` of strings; it has none"),
         ("a.JSONL", "[1]\n", "line 1, needs a column `text` of strings; it has none"),
         ("a.json", json.dumps({"1": "Once."}), "line 1, needs a column `text` of strings; it has 1;"),
-        ("a.json", "[1", r"a\.json: no list in JSON"),
+        ("a.json", "[1", r"a\.json: not a JSON list"),
         ("a.csv", "id,text\n1,Once, twice.\n", r"a\.csv: line 2 has 3 cells under 2 columns; put quotes around texts"),
         ("a.csv", "id,story\n1,Once.\n", r"a\.csv: its first row, which names the columns, needs a column `text` of s"),
         ("a.csv", "id,story\n1,Once.\n2,Twice, thrice\n", "needs a column `text` of strings; it has id, story; rename"),

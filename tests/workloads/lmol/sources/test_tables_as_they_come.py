@@ -61,7 +61,7 @@ def test_a_table_is_read_in_the_encoding_that_a_spreadsheet_saves(tmp_path, enco
     ("name", "text", "said"),
     [
         ("votes.json", '["a.png", "b.png"]', 'its rows are not objects; give some such as {"image": "a.png", '),
-        ("votes.jsonl", '{"winner": "a.png"', "line 1 is no JSON"),
+        ("votes.jsonl", '{"winner": "a.png"', "line 1 is not JSON"),
         ("votes.csv", "from;to\na.png;b.png\n", "votes.csv has the columns from, to; it must have image,score"),
     ],
 )

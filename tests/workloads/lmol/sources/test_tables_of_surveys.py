@@ -82,6 +82,6 @@ def test_names_of_the_web_of_macs_and_of_label_studio_are_found(tmp_path, listed
 def test_thousands_with_points_are_not_taken_for_decimals(tmp_path):
     folder(tmp_path, {"a.png": "1", "b.png": "2"})
     (tmp_path / "scores.csv").write_text("image;score\na.png;1.523\nb.png;980\n")
-    assert "1.523 among whole numbers may be thousands; write numbers without them" in refusal(tmp_path)
+    assert "1.523 among whole numbers may be thousands; write numbers without separators" in refusal(tmp_path)
     (tmp_path / "scores.csv").write_text("image;score\na.png;1.523\nb.png;2\n")
     assert read_table(tmp_path / "scores.csv", {}).scores == {"a.png": "1.523", "b.png": "2"}
