@@ -12,12 +12,12 @@
     python -m exporters rp2040 models/pretrained/tinystories-real --board pico2 --format c
 
 RUN may also be the folder of a model, such as one that comes with the project. The artifact goes to RUN/exports/FORMAT,
-of a model's folder to exports/NAME/FORMAT, unless --out names another; its manifest.json is written last, so a folder
-with a manifest is complete. A format is a module `to_FORMAT.py` beside this file with
-`export(run, model_folder, out) -> str`, which returns a line that says what was written. Of a run with many models
-each goes to a folder of its own, unless the format has `export_together(run, {member: model_folder}, out)`.
+or for a model's folder to exports/NAME/FORMAT, unless --out names another; its manifest.json is written last, so a
+folder with a manifest is complete. A format is a module `to_FORMAT.py` beside this file with
+`export(run, model_folder, out) -> str`, which returns a line that says what was written. If a run has many models, each
+goes to a folder of its own, unless the format has `export_together(run, {member: model_folder}, out)`.
 
-`site` takes the folder to write in place of RUN: an index and a page for each workload, of the models that ship.
+For `site`, RUN is the folder to write: an index and a page for each workload, with the models that ship.
 """
 
 import importlib
@@ -56,21 +56,21 @@ def main() -> None:
 
 
 def parser() -> Parser:
-    """Return the parser of this command; it raises ValueError for words that fit nothing."""
+    """Return the parser of this command; it raises ValueError for unknown arguments."""
     parser = Parser(prog="python -m exporters", description=__doc__)
     add = parser.add_argument
     add("format", metavar="FORMAT", help=f"one of: {', '.join(formats())}")
     add("run", metavar="RUN", type=Path, help="a run's folder, as in runs/cvrp/default, or a model's")
     add("--out", metavar="FOLDER", type=Path, help="where to write; RUN/exports/FORMAT if not given")
     add("--which", choices=("best", "last"), default="best", help="which model of the run; best")
-    add("--merged", action="store_true", help="also a base with its adapters merged in, where it has any")
+    add("--merged", action="store_true", help="also write the base with the adapters merged in, if there are any")
     add("--push", metavar="OWNER/NAME", help="upload it to this repository of Hugging Face's hub; a new one is private")
     about = "license of the weights for the card, as in cc-by-4.0; this project's if they learnt only from its data"
     add("--license", metavar="ID", help=about)
-    about = "of rp2040: also a library in C for pico-sdk, Arduino, PlatformIO"
+    about = "for rp2040: also write a library in C for pico-sdk, Arduino, PlatformIO"
     add("--format", choices=("c",), dest="code", help=about)
-    add("--board", choices=("pico", "pico2", "both"), help="of rp2040: what story.uf2 is for; both")
-    about = "the folder of a workload of your own, if the run does not know it; its code is run"
+    add("--board", choices=("pico", "pico2", "both"), help="for rp2040: the board that story.uf2 is for; both")
+    about = "the folder of a workload of your own, if the run does not name it; its code is run"
     add("--workload", metavar="FOLDER", type=Path, help=about)
     return parser
 
@@ -87,7 +87,7 @@ def completed(prefix: str, action: Action, **_: object) -> list[str]:
 
 
 def add_workload(folder: Path | None) -> None:
-    """Make the families of a workload of the user's own known: import its package."""
+    """Import the package of a user's own workload, which registers its families."""
     if folder and not (folder / "__init__.py").is_file():
         raise ValueError(f"there is no workload in {folder}; give that of the run, as in --workload my/waves")
     if folder:
@@ -95,7 +95,7 @@ def add_workload(folder: Path | None) -> None:
 
 
 def export(name: str, run: Path, which: str, out: Path | None, **extra: object) -> str:
-    """Check what was asked for and call the format's exporter, with the options that not every format has."""
+    """Check the arguments and call the format's exporter, with the `extra` options that not every format has."""
     if name not in formats():
         near = nearest(name, formats())
         hint = f"did you mean {near[0]}? " if near else ""

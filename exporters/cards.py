@@ -38,7 +38,7 @@ def source_of(run: Path, model_folder: Path) -> str:
 
 
 def identity(format: str, run: Path, model_folder: Path, model: io.Model) -> dict[str, object]:
-    """What the manifest of every format says of the model."""
+    """The model's facts in the manifest of every format."""
     count = sum(parameter.numel() for parameter in model.parameters())
     return {"format": format, "run": title(run), "source": source_of(run, model_folder), "num_parameters": count}
 
@@ -57,7 +57,7 @@ def measured_of(run: Path) -> dict[str, dict[str, object]]:
 def card(
     model: io.Model, run: Path, source: str, provenance: Object, measured: Figures, license: str | None = None
 ) -> str:
-    """The model card, in Markdown with the hub's metadata; the card that a model's own folder brings is kept.
+    """The model card, in Markdown with the hub's metadata; the card in a model's own folder is kept.
 
     `license` is the identifier of the weights' license. Raises ValueError for metadata that the hub's library refuses.
     """
@@ -71,7 +71,7 @@ def card(
     sections = [f"### {name}\n\n{_figures(content)}" for name, content in measured.items()]
     config_file = run / "config.yaml"
     config = config_file.read_text() if config_file.is_file() else "# not recorded\n"
-    fence = "`" * max(3, *(1 + len(run) for run in re.findall("`+", config)), 3)  # which does not occur in it
+    fence = "`" * max(3, *(1 + len(run) for run in re.findall("`+", config)), 3)  # longer than any in the config
     made = {key: value for key, value in _leaves(provenance) if key.split(".")[0] not in ("command", "earlier")}
     data = metadata(model, run, provenance, measured, license)
     text = TEMPLATE.read_text().format(
@@ -87,7 +87,7 @@ def card(
         config=f"{fence}yaml\n{config.rstrip()}\n{fence}",
     )
     if ModelCard(text).data.to_dict() != data.to_dict():
-        raise ValueError(f"the metadata of {run} do not survive in a card; rename what has unusual characters")
+        raise ValueError(f"the metadata of {run} do not survive in a card; rename whatever has unusual characters")
     return text
 
 
@@ -100,12 +100,12 @@ def shipped(folder: Path) -> tuple[ModelCardData, str] | None:
         card = ModelCard(file.read_text(encoding="utf-8"))
     except Exception as error:  # of the hub's library, of YAML's, or as the text is not UTF-8
         said = printable(" ".join(str(error).split()), 200)
-        raise ValueError(f"{file}: the metadata between its --- cannot be read ({said}); mend them") from error
+        raise ValueError(f"{file}: the metadata between its --- cannot be read ({said}); correct it") from error
     return (card.data, card.text) if isinstance(card.data, ModelCardData) and card.data.license else None
 
 
 def metadata(model: io.Model, run: Path, provenance: Object, measured: Figures, license: str | None) -> ModelCardData:
-    """Return the hub's metadata; this project's license holds by default for what learnt from its data alone."""
+    """Return the hub's metadata; by default the license is this project's if all data are its own."""
     data = provenance.get("data") or {}
     section, private = data.get("data") or {}, bool(data.get("inputs"))
     given, base_given = str(section.get("source")), str(section.get("base"))
@@ -144,7 +144,7 @@ def metadata(model: io.Model, run: Path, provenance: Object, measured: Figures, 
 def headline(content: Object) -> list[tuple[str, str, float]]:
     """Return (figure, predictor, value) of the model at its best, and of the strongest baseline, for each table.
 
-    The model's rows begin, up to a comma, as `decode` says if the evaluation has that, else as the first row does.
+    The model's rows are those named, up to a comma, as in `decode` if the evaluation has that, else as the first row.
     """
     found = []
     nested = [each for each in content.values() if isinstance(each, dict)]  # an evaluation of several coins

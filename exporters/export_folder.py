@@ -1,4 +1,4 @@
-"""The folder of an export: what may be replaced in it, and its manifest, with sums by which to verify the files."""
+"""The folder of an export: the files that may be replaced, and the manifest, with checksums of the files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -10,9 +10,9 @@ NAME = "manifest.json"
 
 
 def begin(out: Path, files: Mapping[str, bytes], *model_folders: Path) -> None:
-    """Write `files`, without an earlier export's unchanged ones; ValueError if a model or other files are in the way.
+    """Write `files` in place of an earlier export's; ValueError if a model, or files that are not its, are in the way.
 
-    Raises RuntimeError for a file that the disk gives back otherwise.
+    Raises RuntimeError for a file that reads back differently.
     """
     stored: dict[str, str] = {}
     if out.resolve() in [folder.resolve() for folder in model_folders]:

@@ -1,4 +1,4 @@
-"""Code and arrays in artifacts, which are used without the project: copies of modules that need numpy alone."""
+"""Code and arrays for artifacts that work without the project: copies of modules that need numpy alone."""
 
 import io
 import re
@@ -12,9 +12,9 @@ IMPORT = re.compile(r"^from ((?:common|models)\.(?:\w+\.)*(\w+)) import ", re.MU
 
 
 def copies(*modules: str, prefix: str = "") -> dict[str, bytes]:
-    """Return files NAME.py of modules such as models.plans.chains and of those of ours they import, in one folder.
+    """Return {NAME.py: source} of modules such as models.plans.chains and of the project's modules they import.
 
-    Imports of ours become `from NAME import ...`, with a `prefix` such as the dot of a package.
+    These imports become `from NAME import ...`, with a `prefix` such as the dot of a package.
     """
     found: dict[str, bytes] = {}
     wanted = list(modules)

@@ -27,7 +27,7 @@ from models.market.signal_model import ANY
 FOLDER = Path(__file__).parent / "freqtrade"
 STRATEGY = "SignalStrategy.py"
 COPIED = ("models.market.candle_features", "models.market.labels", "models.market.recalibration")
-COIN = re.compile(r"\w[\w.-]{0,99}")  # what can be the name of a file in the folder of a strategy
+COIN = re.compile(r"\w[\w.-]{0,99}")  # names allowed for a file in the folder of a strategy
 
 
 def export(run: Path, model_folder: Path, out: Path) -> str:
@@ -94,9 +94,9 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
 
 def _model(folder: Path) -> PooledExperts:
     if not isinstance(model := io.load(folder), PooledExperts):
-        alone = "pooled_experts alone: train with model.kind=pooled_experts, the default of crypto"
+        kind = "pooled_experts: train with model.kind=pooled_experts, the default of crypto"
         found = f"{folder} holds a model of the family {model.family!r}"
-        raise ValueError(f"{found}; a freqtrade strategy is made of {alone}")
+        raise ValueError(f"{found}; a freqtrade strategy needs {kind}")
     model = model.float()
     if model.config.coins == ANY:
         own = "accelerate launch pipelines/train.py --workload crypto --name mine data.folder=candles"
@@ -111,15 +111,15 @@ def _model(folder: Path) -> PooledExperts:
 
 
 def _rules(model: PooledExperts) -> dict[str, object]:
-    """Return how an evaluation traded a model's signals. Raises ValueError for what freqtrade does not have."""
+    """Return the evaluation's rules for trading a model's signals. Raises ValueError for those that freqtrade lacks."""
     assert model.rule is not None
     target, label = model.rule.costs.get("target"), model.config.about["label"]
     if target is not None:
-        why = "freqtrade counts profits after fees, so that its target would be another"
+        why = "freqtrade counts profits after fees, so its target would differ"
         evaluated = f"the signals were evaluated with evaluation.target={target}"
         raise ValueError(f"{evaluated}: {why}; evaluate with evaluation.target=null")
     if ":" in label["rule"]:
-        raise ValueError(f"a strategy knows no target of your own, {label['rule']}; train with data.label=fixed")
+        raise ValueError(f"a strategy cannot compute your own target {label['rule']}; train with data.label=fixed")
     return {
         "horizon": label["horizon"],
         "stop": model.rule.costs.get("stop"),
@@ -128,7 +128,7 @@ def _rules(model: PooledExperts) -> dict[str, object]:
 
 
 def _difference(out: Path, coin: str, model: PooledExperts) -> float:
-    """Return the largest difference of probabilities on random candles; RuntimeError if that is no rounding."""
+    """Return the largest difference of probabilities on random candles; RuntimeError if it exceeds rounding."""
     settings = json.loads((out / "signals/settings.json").read_text())["coins"][coin]
     classifier = Classifier(dict(np.load(out / "signals" / f"{coin}.npz")), **settings["classifier"])
 

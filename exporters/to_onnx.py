@@ -1,4 +1,4 @@
-"""Export a model's tensor programs to ONNX, with what their use takes beside them and an example that does it.
+"""Export a model's tensor programs to ONNX, with the files that their use needs and an example of it.
 
 `exporters/onnx` describes the programs of each family of models. Each program is compared in onnxruntime with the model
 on fresh inputs of varying sizes. An example, which imports nothing of this project, shows how to use them.
@@ -28,7 +28,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
     model = io.load(model_folder).float()
     with as_user_error(f"{model_folder} cannot be exported to ONNX: "):
         artifact = onnx.describe(model)
-    print(f"converting by torch, then comparing {FRESH} answers: up to a minute of one processor", flush=True)
+    print(f"converting by torch, then comparing {FRESH} answers: up to a minute on one core", flush=True)
     files = {f"{program.name}.onnx": converted(program) for program in artifact.programs}
     files |= {EXAMPLE: artifact.example, **artifact.files}
     export_folder.begin(out, files, model_folder)
@@ -41,7 +41,7 @@ def export(run: Path, model_folder: Path, out: Path) -> str:
 
 
 def converted(program: Program) -> bytes:
-    """Convert a program to ONNX, leaving out what would tell where it was made."""
+    """Convert a program to ONNX, without traces of the machine that converted it."""
     # Torch warns of each library whose operators it could have translated.
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     sizes: dict[str, torch.export.Dim] = {}
@@ -63,7 +63,7 @@ def converted(program: Program) -> bytes:
         )
     assert made is not None, "a program comes back when no file is named"
     proto = made.model_proto
-    # Sizes that were seen while the program was traced say nothing; those of the outputs follow from the inputs'.
+    # Sizes seen in tracing mean nothing; those of the outputs follow from the inputs'.
     for value, axes in zip(proto.graph.input, program.inputs.values(), strict=True):
         for axis, name in axes.items():
             value.type.tensor_type.shape.dim[axis].dim_param = name
@@ -79,7 +79,7 @@ def converted(program: Program) -> bytes:
 
 
 def _proved(program: Program, out: Path) -> dict[str, Any]:
-    """Return the manifest's facts of a program; RuntimeError if its largest difference is no rounding."""
+    """Return the manifest's facts of a program; RuntimeError if its largest difference exceeds rounding."""
     import onnxruntime  # importing it starts threads
 
     options = onnxruntime.SessionOptions()
@@ -98,7 +98,7 @@ def _proved(program: Program, out: Path) -> dict[str, Any]:
             if tuple(ours.shape) != theirs.shape:
                 raise RuntimeError(f"{program.name}: {name} is {theirs.shape}, not {tuple(ours.shape)}")
             apart = np.abs(ours.double().numpy() - theirs.astype(np.float64))
-            # Scores of what is forbidden are of the size of 1e38, where rounding is larger than any other number.
+            # Scores of forbidden nodes are about 1e38, where rounding is larger than any other number.
             apart /= np.maximum(1, np.abs(ours.double().numpy()) / 1e3)
             worst = max(worst, float(apart.max(initial=0)))
     if not worst <= TOLERANCE:

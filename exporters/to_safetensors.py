@@ -74,7 +74,6 @@ def prove_equal(model: io.Model, exported: io.Model) -> dict[str, float]:
 
 
 def _outputs(model: io.Model) -> dict[str, Tensor]:
-    """Numbered tensors of the model's output on its example."""
     # Gradients stay on, so that a policy gives log-probabilities and not only its choices.
     found = (leaf for leaf in tree_leaves(model(**model.example())) if isinstance(leaf, Tensor))
     return {str(number): tensor for number, tensor in enumerate(found)}

@@ -12,7 +12,7 @@ from exporters.web.packing import pack
 from models import io, shipped
 
 MOST_BYTES = 8_000_000
-SAID = json.loads((to_web.FOLDER / "cards.json").read_text())  # of each workload, on its card
+SAID = json.loads((to_web.FOLDER / "cards.json").read_text())  # workload -> the sentence on its card
 PLAIN, TEXT = ".nojekyll", "Written by `exporters site`.\n"  # for GitHub; its text tells a site of ours from the user's
 STILLS = to_web.FOLDER / "stills"  # a figure for each model that ships, which `make pictures` draws
 
@@ -21,7 +21,7 @@ def export_shipped(out: Path) -> str:
     """Write the site into `out`. Raises ValueError for a folder with other files, and for a site that is too large."""
     own = (*SAID, to_web.PAGE, PLAIN) if (out / PLAIN).is_file() and (out / PLAIN).read_text() == TEXT else ()
     if strange := [path.name for path in out.glob("*") if path.name not in own]:
-        raise ValueError(f"{out} holds other files than a site's, such as {strange[0]}; give another folder")
+        raise ValueError(f"{out} holds files that are not a site's, such as {strange[0]}; give another folder")
     write_text(out / PLAIN, TEXT)
     cards, lines = [], []
     for workload, said in SAID.items():

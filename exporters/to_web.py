@@ -1,7 +1,7 @@
 """Export a model as one HTML page that computes in the browser: it needs no server and no network, and opens as a file.
 
-The kernels in exporters/web compute what PyTorch does. The page carries a few questions with PyTorch's answers, asks
-its kernel when it opens, and says what came out; the tests open it in a browser.
+The kernels in exporters/web compute what PyTorch does. The page carries a few inputs with PyTorch's answers, runs its
+kernel on them when it opens, and reports whether the answers agree; the tests open it in a browser.
 """
 
 import base64

@@ -1,7 +1,7 @@
-"""What models are asked and how: the inputs and the settings of `predict`, a pair of classes for each kind of model.
+"""Inputs and settings of `predict`, a pair of classes for each kind of model.
 
-Commands and servers check what users give against them, and their help and schemas follow from them. torch is not
-imported here: words are read, and refused, before it.
+Commands and servers validate users' inputs by them, and derive help and schemas from them. torch is not imported here,
+so that inputs are validated, and refused, before it is.
 """
 
 from typing import Annotated
@@ -17,13 +17,13 @@ Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class Input(Section):
-    """Something to be answered."""
+    """One input of `predict`."""
 
     item: int = Field(0, ge=0, lt=2**31, description="number of its random draws: those of equal items are equal")
 
 
 class Sampling(Section):
-    """The choice of what comes next."""
+    """How the next token is chosen."""
 
     top_k: int = Field(0, ge=0, description="likeliest next tokens that are drawn from; 0: all")
     top_p: float = Field(1.0, gt=0, le=1, description="share of the probability that is drawn from")

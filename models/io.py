@@ -3,7 +3,7 @@
 A family of models is a class MODULE:CLASS that FAMILIES names, which takes the dataclass that its `config` is annotated
 with, or a MODULE whose `build(config: dict) -> Model` raises ValueError for a config with unknown keys or wrong values.
 It is imported when one of its models is loaded. Code outside this package adds families of its own to FAMILIES. Beyond
-what `Model` asks for, a model may have
+the interface of `Model`, a model may have
 
     save_beside(folder)   writes further files that users need and returns their names
     load_beside(folder)   reads such files
@@ -61,7 +61,7 @@ PLAIN = (bool, int, float, str)
 FLOATS = {torch.float64, torch.float32, torch.bfloat16, torch.float16}  # that a model can be saved in
 MOST_CONFIG, DEEPEST = 2**23, 64  # bytes of a config, which may hold a tokenizer, and its levels
 COPY_AGAIN = "; copy it again from where it was saved"
-SHOWN = 400  # characters of what a file says in an error
+SHOWN = 400  # characters of a file's text that an error shows
 
 Config = TypeVar("Config", bound="DataclassInstance")
 
@@ -95,7 +95,7 @@ def save(
             write_whole(folder / WEIGHTS, more=pieces)
     finally:
         for _ in pieces:
-            pass  # others are in it too
+            pass  # the rest is gathered, as the other processes do
     if write:
         write_whole(folder / CONFIG, (json.dumps(config, indent=2) + "\n").encode())
 
@@ -120,7 +120,7 @@ def load(folder: str | Path, device: str | torch.device = "cpu", revision: str |
         try:
             with loading_limits.Limit(list(tensors.values())):
                 model = build(stated["config"])
-        except Exception as error:  # what a wrong config leads to is up to the family and the libraries that it uses
+        except Exception as error:  # a wrong config may raise anything in the family and the libraries that it uses
             if isinstance(error, ModuleNotFoundError) and (lacking := missing(error)):
                 raise ValueError(f"{folder}: {lacking}") from error
             kind = "" if isinstance(error, ValueError) else f"no model can be built from it, {type(error).__name__}: "
@@ -140,7 +140,7 @@ def config_from(cls: type[Config], values: Mapping[str, object]) -> Config:
             near = nearest(key[:SHOWN], known)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
             raise ValueError(f"unknown config key {key!r}; {hint}")
-        try:  # strictly: parsed JSON is not converted, but for whole numbers to fractions
+        try:  # strictly: values of JSON are not converted, except int to float
             pydantic.TypeAdapter[object](known[key]).validate_json(json.dumps(value), strict=True)
         except pydantic.ValidationError:
             wanted = known[key].__name__ if known[key] in PLAIN else known[key]
@@ -162,7 +162,7 @@ def described(folder: Path) -> dict[str, Any]:
         wanted = '{"family": "...", "config": {...}}'
         raise ValueError(f"{path} must be {wanted}{COPY_AGAIN}")
     name = found["family"]
-    if name not in list(FAMILIES):  # a list, since what a file says may not be hashable
+    if name not in list(FAMILIES):  # a list, since a value from a file may not be hashable
         name = printable(str(name), SHOWN)
         own = "if it is your own, import its package first, or give an exporter its folder: --workload FOLDER"
         raise ValueError(f"{path}: unknown family {name!r}; known families: {', '.join(FAMILIES)}; {own}")
@@ -204,14 +204,14 @@ def _json(data: bytes) -> object:
 
 
 def builder_of(family: str) -> Callable[[Mapping[str, object]], Model]:
-    """Import the family; return what makes an untrained model of a saved config, ValueError for one that is wrong."""
+    """Import the family; return its function from a saved config to an untrained model; it may raise ValueError."""
     module, _, name = FAMILIES[family].partition(":")
     build: Callable[..., Model] = getattr(importlib.import_module(module), name or "build")
     return (lambda config: build(config_from(typing.get_type_hints(build)["config"], config))) if name else build
 
 
 def stored_weights(path: Path, mapped: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """All tensors in a safetensors file, and its metadata; `mapped` ones lie in the file, and take no memory."""
+    """All tensors in a safetensors file, and its metadata; `mapped` tensors are memory-mapped."""
     absent = f"no weights in {path.parent}: there is no {WEIGHTS}; copy it there, next to {CONFIG}"
     data = _read(path, absent, 0 if mapped else -1)
     try:
@@ -225,7 +225,7 @@ def stored_weights(path: Path, mapped: bool = False) -> tuple[dict[str, Tensor],
     if metadata.get("sha256", digest := hashlib.sha256(body).hexdigest()) != digest:
         raise ValueError(f"{path} is damaged (its sha256 sum does not match){COPY_AGAIN}")
     for name, tensor in tensors.items():
-        if not (tensor.float() if tensor.itemsize == 1 else tensor).isfinite().all():  # of one byte, torch cannot tell
+        if not (tensor.float() if tensor.itemsize == 1 else tensor).isfinite().all():  # no isfinite for one byte
             wrong = f"{printable(name, SHOWN)} has values that are not finite"
             raise ValueError(f"{path}: {wrong}; train the model again, with a lower learning rate")
     return tensors, metadata

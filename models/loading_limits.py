@@ -1,6 +1,6 @@
 """Limits on what building a model may take, so that a config from a stranger costs no more than its weights can hold.
 
-While a `Limit` is active, the size of each tensor that torch is asked for is found out before the tensor is made.
+While a `Limit` is active, the size of each tensor is computed before torch allocates it.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _active: ContextVar["Limit | None"] = ContextVar("limit", default=None)
 
 
 class Limit(TorchDispatchMode):
-    """Raises ValueError before more tensors are made than a model whose `stored` tensors these are can need."""
+    """Raises ValueError before more is allocated than a model with these `stored` tensors can need."""
 
     def __init__(self, stored: Sequence[Tensor], times: int = TIMES, free_bytes: int = FREE_BYTES):
         TorchDispatchMode.__init__(self)
@@ -38,7 +38,7 @@ class Limit(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # the wrapper that torch would put around takes 4 s to import, and nothing is compiled here
+        return False  # torch's wrapper takes 4 s to import, and nothing is compiled here
 
     def __enter__(self) -> "Limit":
         self._before = _active.set(self)
@@ -67,7 +67,7 @@ class Limit(TorchDispatchMode):
 
 @contextlib.contextmanager
 def paused() -> Iterator["Limit | None"]:
-    """Lift the limit for what is read from files of the user's own, such as a pretrained base; yield it."""
+    """Lift the limit, and yield it, while files of the user's own are read, such as a pretrained base."""
     if (limit := _active.get()) is None:
         yield None
         return

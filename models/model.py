@@ -1,4 +1,4 @@
-"""The base class of all models, and how it answers inputs as users have them."""
+"""The base class of all models, with `predict` for users' inputs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -18,15 +18,15 @@ Settings = TypeVar("Settings", bound=Section)
 
 
 class Model(nn.Module):
-    """A model of one of the families, as far as saving and exporting it needs to know it."""
+    """The interface of all families, by which models are saved, exported and asked for predictions."""
 
     family: str  # a key of FAMILIES
     pipeline_tag = "other"  # the task by which Hugging Face's hub lists it
     # Sections of the model card: heading -> Markdown.
     card: Mapping[str, str] = MappingProxyType({})
-    config: Any  # a dataclass of all that makes the model; a family that is a class annotates its own
-    # Class names of layers, in a list named as transformers names it. Sharded training gathers the weights of one such
-    # layer at a time, when it is called, and all other weights together.
+    config: Any  # a dataclass of all that determines the model; a family that is a class annotates its own
+    # Class names of layers, under transformers' name. Sharded training gathers the weights of one such layer at a time,
+    # when it is called, and all other weights together.
     _no_split_modules: Sequence[str] = ()
     input_type: type[Input]  # what `predict` answers, and its settings; a family without them has no predictions
     settings_type: type[Section]
@@ -65,7 +65,7 @@ class Model(nn.Module):
         return True
 
     def prepared(self, given: Any, settings: Any) -> object:
-        """Return what `answers` takes of an input. Raises ValueError for an unusable one."""
+        """Convert an input for `answers`. Raises ValueError for an unusable one."""
         return given
 
     def answers(self, prepared: Sequence[Any], settings: Any) -> Iterable[dict[str, Any]]:
@@ -87,7 +87,7 @@ class Model(nn.Module):
 def asked(
     input_type: type[AnInput], settings_type: type[Settings], given: object, settings: object
 ) -> tuple[AnInput, Settings]:
-    """Return an input and settings as objects of these classes. Raises ValueError for what does not fit them."""
+    """Validate an input and settings as objects of these classes. Raises ValueError for what does not fit them."""
     return _as(input_type, given), checked(settings_type, settings, "settings")
 
 

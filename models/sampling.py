@@ -33,7 +33,7 @@ def choose(
 
 
 def drawn(logits: Tensor, temperature: float, top_k: int, top_p: float, draws: Sequence[float]) -> Tensor:
-    """Return what `choose` does by numbers (B,) in [0, 1) that were drawn. What a row gets depends on it alone."""
+    """Choose as `choose` does, by random `draws` (B,) in [0, 1). A row's token depends on that row alone."""
     if temperature == 0:
         return logits.argmax(-1)
     # On the CPU: a GPU adds numbers up in varying order, and refuses to where results have to repeat.
@@ -53,13 +53,13 @@ def drawn(logits: Tensor, temperature: float, top_k: int, top_p: float, draws: S
 
 
 class Certain:
-    """The part of a growing text that is certain: up to the first of `stops`, without what may be one's beginning."""
+    """Releases a growing text up to the first of `stops`, holding back what may be the beginning of one."""
 
     def __init__(self, stops: Sequence[str]):
         self.stops, self.held, self.ended = stops, "", False
 
     def grown(self, piece: str) -> str:
-        """Return what is certain once the text has gone on with a piece; from a stop on, nothing is."""
+        """Append a piece; return the text that is now certain, nothing after a stop."""
         if not self.stops or self.ended:
             return "" if self.ended else piece
         text, self.held = self.held + piece, ""

@@ -18,6 +18,6 @@ def models_in(folder: Path) -> dict[str, Path]:
 
 
 def order(folder: Path) -> tuple[str, int]:
-    """Return what orders folders by the number that their names end with, such as a fold's: the last model answers."""
+    """Return a folder's sort key, by the number at the end of its name, such as a fold's: the last model answers."""
     head, _, tail = folder.name.rpartition("-")
     return (head, int(tail)) if tail.isdigit() else (folder.name, 0)

@@ -265,7 +265,7 @@ CASES = {
     "a HEIC without its package": Case(
         heic,
         ("predict.py", "--workload", "lmol", "mine/images", "--csv", "ranking.csv"),
-        ("ranking.csv: 6 rows", "phone.HEIC: a HEIC image, for which a package is missing"),
+        ("ranking.csv: 6 rows", "phone.HEIC: a HEIC image, which needs another package"),
         1,
     ),
 }

@@ -28,7 +28,7 @@ SETTINGS = json.loads((FOLDER / "settings.json").read_text())
 
 
 def coin_of(pair: str) -> str:
-    """Return the name of a pair's model: of XRP/USDT:USDT it is XRPUSDTUSDT where that learnt the future's candles."""
+    """Return the name of a pair's model: XRPUSDTUSDT for XRP/USDT:USDT if one learnt the future's candles."""
     names = [re.sub("[^A-Z0-9]", "", each.upper()) for each in (pair, pair.split(":")[0])]
     for name in names:
         if name in SETTINGS["coins"]:
@@ -44,7 +44,7 @@ def classifier_of(coin: str) -> Classifier:
 
 
 class SignalStrategy(IStrategy):
-    """Trades the signals of the models, at the rules of the evaluation."""
+    """Trades the signals of the models, by the rules of the evaluation."""
 
     INTERFACE_VERSION = 3
     timeframe = SETTINGS["timeframe"]
@@ -77,7 +77,7 @@ class SignalStrategy(IStrategy):
         return dataframe
 
     def _signals(self, coin: str, known: DataFrame) -> np.ndarray:
-        """Return the signals (N,) after each of N candles; 0 where candles are missing in what the model looks at."""
+        """Return the signals (N,) after each of N candles; 0 where the model's inputs lack candles."""
         settings = SETTINGS["coins"][coin]
         columns = {name: known[name].to_numpy(np.float64) for name in ("open", "high", "low", "close", "volume")}
         time = known["date"].astype("datetime64[ms, UTC]").astype("int64").to_numpy()

@@ -87,7 +87,7 @@ class Classifier:
         return np.asarray(np.log(_softmax(values)))
 
     def _class_log_probabilities(self, mean: Array, log_scale: Array, now: Array) -> Array:
-        """Return (S, 3): how likely a logistic variable is below, between and above the thresholds."""
+        """Return log probabilities (S, 3) of a logistic variable below, between and above the thresholds."""
         above, below = (self.arrays["thresholds"] + self.arrays["slopes"] * now).T
         precision = np.exp(-log_scale)
         long, short = _sigmoid((mean - above) * precision), _sigmoid((-mean - below) * precision)

@@ -1,7 +1,7 @@
-"""The tensor programs that models consist of, and what their use takes beside them.
+"""Models as tensor programs, with the files that their use needs.
 
 A module of this folder describes the family of models that it is named after: `describe(model) -> Artifact` raises
-ValueError for a model that no program can stand for. `exporters/to_onnx.py` writes artifacts and proves them equal.
+ValueError for a model that cannot be exported. `exporters/to_onnx.py` writes artifacts and proves them equal.
 """
 
 import importlib
@@ -19,7 +19,7 @@ from models import io
 OWN = "onnx_program"  # the module with `describe` beside that of a family of the user's own
 SHARED = {"char_mixture": "char_lstm", "pooled_experts": "cnn_lstm"}  # families that another one's module describes
 FRESH = 100  # inputs on which a program is compared with the original
-TOLERANCE = 1e-4  # largest difference of an output, a probability or its logarithm that is taken for rounding
+TOLERANCE = 1e-4  # largest difference of an output, a probability or its logarithm that counts as rounding
 
 AModel = TypeVar("AModel", bound=nn.Module)
 Axes = Mapping[int, str]  # number of an axis -> its name, for the axes whose sizes may vary
@@ -46,7 +46,7 @@ class Program:
 
 @dataclass(frozen=True)
 class Artifact:
-    """All of an export that depends on the family."""
+    """The part of an export that depends on the family."""
 
     programs: Sequence[Program]
     example: bytes  # a script that uses the programs, without this project
@@ -60,8 +60,8 @@ def describe(model: io.Model) -> Artifact:
     if own is None and importlib.util.find_spec(name) is None:
         files = {path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "examples"}
         known = sorted({*files, *SHARED})
-        unknown = f"nobody has described the family {model.family!r} as tensor programs"
+        unknown = f"the family {model.family!r} has no tensor programs; those of {', '.join(known)} have"
         way = f"write {OWN}.py with describe(model) beside the model's module, or export safetensors"
-        raise ValueError(f"{unknown}; the families {', '.join(known)} are described: {way}")
+        raise ValueError(f"{unknown}; {way}")
     artifact: Artifact = (own or importlib.import_module(name)).describe(model)
     return artifact

@@ -1,8 +1,8 @@
 """A character LSTM as one program that carries its state; a mixture comes with its counts, look-ups and weights.
 
-What a context is and how often a token followed it is no tensor program: the export of a mixture has the counts of the
-training text and the weights as flat arrays, models/plans/chains.py, which looks them up and counts what is read,
-mixing.py beside it, which mixes, and a reader that ties them to the program.
+Contexts and their counts are no tensor program: the export of a mixture has the counts of the training text and the
+weights as flat arrays, models/plans/chains.py, which looks them up and counts the text read, mixing.py beside it, which
+mixes, and a reader that ties them to the program.
 
 Shapes as in models/plans: B sequences, S positions, V tokens, H units, L layers; N positions, K contexts.
 """
@@ -32,7 +32,7 @@ class Network(Part[CharLSTM]):
 
 
 def describe(model: CharLSTM) -> Artifact:
-    """Return the programs, with the vocabulary beside them, and for a mixture the counts and the look-ups."""
+    """Return the programs with the vocabulary, and for a mixture with the counts and the look-ups."""
     config = model.config
 
     def fresh(number: int) -> tuple[Tensor, ...]:

@@ -38,7 +38,7 @@ class Classifier(Part[SignalModel]):
 
 
 def describe(model: SignalModel) -> Artifact:
-    """Return the program, with the computation of its features beside it."""
+    """Return the program, with the code that computes its features."""
     config = model.config
     if unknown := [coin for coin in config.coins if coin not in config.scalers]:
         raise ValueError(f"the model has no scaler of the features of {', '.join(unknown)}; train it again")
@@ -65,7 +65,7 @@ def describe(model: SignalModel) -> Artifact:
 def largest_difference(
     model: SignalModel, coins: Sequence[str], probabilities: Callable[[Candles, str], np.ndarray], what: str
 ) -> float:
-    """Return how far `probabilities` (n, 3) of random candles are from the model's; RuntimeError if no rounding."""
+    """Return how far `probabilities` (n, 3) of random candles are from the model's; RuntimeError beyond rounding."""
     worst, plain = 0.0, copy(model)
     plain.rule = None  # it may correct probabilities, which an export of the network does not do
     for number in range(FRESH):
@@ -75,7 +75,7 @@ def largest_difference(
         known = plain.probabilities(candles.columns(), coin, closed).numpy()
         worst = max(worst, float(abs(probabilities(candles, coin) - known).max()))
     if not worst <= TOLERANCE:
-        raise RuntimeError(f"probabilities of {what} are {worst} from the model's")
+        raise RuntimeError(f"probabilities of {what} differ from the model's by {worst}, more than {TOLERANCE}")
     return worst
 
 

@@ -1,6 +1,6 @@
 """A comparator as two programs: one that encodes images, and one that compares encodings.
 
-Shapes as in models/comparator: U images, C channels, S pixels a side, P pairs.
+Shapes as in models/images/comparator: U images, C channels, S pixels a side, P pairs.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The example that an export brings: a script of one file that uses its programs, without this project.
+"""The example in an export: a script of one file that uses its programs, without this project.
 
 `script` puts one together from functions of this module; `EXAMPLES` says which.
 """
@@ -83,7 +83,7 @@ def tell(prompt: list[int], max_tokens: int) -> list[int]:
     for _ in range(max_tokens):
         logits, *kept = program("step").run(None, {"tokens": np.array([new], np.int64), **state})
         state = dict(zip(state, kept, strict=True))
-        for name in ("keys", "values"):  # what is further back than the context cannot be seen again
+        for name in ("keys", "values"):  # positions beyond the context are never seen again
             state[name] = state[name][:, :, max(0, state[name].shape[2] - settings().context + 1) :]
         if (new := [int(logits[0, -1].argmax())]) == [0]:
             break
@@ -101,7 +101,7 @@ def tell_prompt() -> None:
 
 
 class NetworkReader:
-    """What has been read of one document, by the network."""
+    """Reads one document by the network."""
 
     def __init__(self) -> None:
         self.state = [np.zeros(settings().state, np.float32)] * 2
@@ -122,7 +122,7 @@ class NetworkReader:
 
 
 class MixtureReader(NetworkReader):
-    """What has been read of one document. An adapting reader counts it, beside the counts of the training text."""
+    """Reads one document. An adapting reader counts it, beside the counts of the training text."""
 
     def __init__(self, adapting: bool = True) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class MixtureReader(NetworkReader):
         return np.asarray(mixing.mixture(self.expected, found, self.tables)[0])
 
     def _keys(self, tokens: np.ndarray) -> np.ndarray:
-        """Return the keys (N, K) of the contexts of tokens that come next."""
+        """Return the keys (N, K) of the contexts of the next tokens (N,)."""
         whole = np.concatenate([self.text, tokens]).astype(np.int64)
         return chains.contexts(whole, self.classes)[len(self.text) :, : self.contexts]
 
@@ -154,7 +154,7 @@ Reader: type[NetworkReader] = NetworkReader
 
 
 def complete(prompt: str, characters: int) -> str:
-    """Return what follows the prompt, up to so many characters or the document's end."""
+    """Return the prompt's continuation, up to so many characters or the document's end."""
     reader, texts, end = Reader(), settings().texts, settings().end
     numbers = {text: number for number, text in enumerate(texts) if len(text) == 1 and number > end}
     prompt = prompt.lower() if settings().lower_case else prompt
@@ -235,7 +235,7 @@ def compare_files() -> None:
 
 
 _TEXT = ("A text and its likeliest continuation", '"The information manager is "', "")
-# family -> (what its script does, the words it takes, what else to install, its parts, the function that is run)
+# family -> (what its script does, its arguments, further packages to install, its parts, the function that is run)
 EXAMPLES: dict[str, tuple[str, str, str, tuple[Callable[..., object] | str, ...], Callable[[], None]]] = {
     "routing": ("Tours through random customers", "[CUSTOMERS]", "", (solve,), solve_random),
     "tiny_transformer": ("A story, greedily", "PROMPT", " tokenizers", (settings, tell), tell_prompt),
@@ -251,7 +251,7 @@ EXAMPLES: dict[str, tuple[str, str, str, tuple[Callable[..., object] | str, ...]
         "Which of two images ranks higher", "FIRST.jpg OTHER.jpg", " pillow", (settings, pixels, compare), compare_files
     ),
 }  # fmt: skip
-# What a script imports where it has the last name of a line; modules of the project lie beside it.
+# Lines of imports; a script gets those whose last name it uses. Modules of the project lie beside it.
 IMPORTS, SCRIPT = ((FOLDER / f"{name}.txt").read_text() for name in ("imports", "script"))
 
 

@@ -19,7 +19,7 @@ STATE = {"node": BQ, "load": BQ, "waiting": {**BN, 2: "tours"}}
 
 
 class Encoder(Part[RoutingPolicy]):
-    """From instances to what all queries on them share."""
+    """From instances to the decoder's cache."""
 
     def forward(self, locs: Tensor, demand: Tensor, capacity: Tensor) -> tuple[Tensor, ...]:
         """Return the tensors of `Cache`."""
@@ -27,7 +27,7 @@ class Encoder(Part[RoutingPolicy]):
 
 
 class Step(Part[PointerDecoder]):
-    """From what `Encoder` gave and the state of the tours to the logits (B, N, Q) of the next nodes."""
+    """From the decoder's cache and the state of the tours to the logits (B, N, Q) of the next nodes."""
 
     def forward(
         self,
@@ -53,7 +53,7 @@ def describe(model: RoutingPolicy) -> Artifact:
     """Return the programs of a policy on complete graphs."""
     if model.config.rules or model.config.one_way:
         what = "one-way roads" if model.config.one_way else "windows, limits and open routes"
-        raise ValueError(f"its programs would not read {what}; give one of data.problem=cvrp")
+        raise ValueError(f"its programs would not read {what}; give a policy of data.problem=cvrp")
     if model.config.neighbors:
         sparse = f"its encoder reads sparse graphs (neighbors={model.config.neighbors})"
         raise ValueError(f"{sparse}, which ONNX has no operators for; give a policy with model.neighbors=0")

@@ -1,4 +1,4 @@
-"""A tiny transformer as one program that carries its state: keys and values of the positions that can be seen.
+"""A tiny transformer as one program that carries its state: keys and values of the positions in its context.
 
 Shapes as in models/stories/tiny_transformer.py: B sequences, S new positions, D width, V vocabulary; L layers, P
 positions kept from before, M recent tokens.
@@ -23,8 +23,8 @@ class Step(Part[TinyTransformer]):
     def forward(self, tokens: Tensor, keys: Tensor, values: Tensor, recent: Tensor) -> tuple[Tensor, ...]:
         """Return logits (B, S, V) after each of `tokens` (B, S), with `keys` and `values` (L, B, P + S, D).
 
-        Of `keys` and `values`, the last C - 1 positions or more are to be given, all of a shorter past. `recent`
-        (B, M) are the tokens before `tokens`, 0 before the story; it comes back with the last ones.
+        Give the last C - 1 positions or more of `keys` and `values`, or all of a shorter past. `recent` (B, M) are the
+        tokens before `tokens`, 0 before the story; it is returned with the last ones.
         """
         heads = (self.model.config.heads, -1)
         before = torch.zeros(keys.shape[1:3], dtype=torch.long)  # further back than `recent` no token matters
@@ -39,7 +39,7 @@ class Step(Part[TinyTransformer]):
 
 
 def describe(model: TinyTransformer) -> Artifact:
-    """Return the program, with the tokenizer beside it."""
+    """Return the program with the tokenizer."""
     step, past = Step(model), {1: "stories", 2: "past"}
     inputs = {"tokens": {0: "stories", 1: "new"}, "keys": past, "values": past, "recent": {0: "stories"}}
     outputs = ["logits", "next_keys", "next_values", "next_recent"]

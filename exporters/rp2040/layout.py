@@ -32,7 +32,7 @@ PRE_TOKENIZER = {"type": "Sequence", "pretokenizers": [SPLIT, IN_BYTES]}
 def pack_model(model: IntegerTransformer, vocabulary: bytes) -> bytes:
     """The bytes of the model file, for the vocabulary file `vocabulary`.
 
-    `models.stories.rp2040.check` knows the sizes that the format allows. Raises ValueError for numbers that do not fit.
+    `models.stories.rp2040.check` checks the sizes that the format allows. Raises ValueError for numbers out of range.
     """
     config = model.config
     fields = struct.pack("<6H", *(getattr(config, name) for name in FORMAT_LIMITS))
@@ -90,7 +90,7 @@ def pack_vocabulary(tokenizer: Described) -> bytes:
     others = [byte for byte in range(256) if byte not in printable]
     byte_of = {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
     if foreign := set("".join(names[2:])) - byte_of.keys():
-        raise ValueError(f"the tokenizer has a character of no byte, {min(foreign)!r}; train it byte-level")
+        raise ValueError(f"the tokenizer has a character that is no byte, {min(foreign)!r}; train it byte-level")
     texts = [b"", b"", *(bytes(byte_of[character] for character in name) for name in names[2:])]
 
     pairs = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in tokenizer["model"]["merges"]]
@@ -116,7 +116,7 @@ def pack_vocabulary(tokenizer: Described) -> bytes:
 
 
 def _check_tokenizer(tokenizer: Described) -> None:
-    """Refuse settings that would change the tokens of a text and have no place in the file."""
+    """Refuse settings that change the tokens of a text and that the file cannot express."""
     if not tokenizer:
         raise ValueError("this model was saved without its tokenizer; train it again")
     model = tokenizer["model"]
@@ -168,7 +168,7 @@ def library_files(model: bytes, vocabulary: bytes, arena: int, layers: int, told
 
 
 def _whole(name: str) -> str:
-    """The text of a source file with what it includes in its place, but for the header that the library has."""
+    """The text of a source file with its includes expanded, except for the header that the library has."""
     text = (FIRMWARE / name).read_text()
     return re.sub(r'#include "(?!runtime\.h)([\w.]+)"\n', lambda found: _whole(found[1]), text)
 

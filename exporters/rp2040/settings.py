@@ -15,16 +15,16 @@ MOST_TOKENS, MOST_TOP_K = 99_999, 4096
 
 @dataclass(frozen=True)
 class Settings:
-    """What `evaluation.*` of a run says about telling stories."""
+    """Settings for telling stories, from `evaluation.*` of a run."""
 
     temperature: float = 0.8  # 0: greedy
     top_k: int = 40  # 0: all tokens
     tokens: int = 200  # of a story, at most
-    prompt: str = ""  # what an empty line stands for
+    prompt: str = ""  # in place of an empty line
     seed: int = 0  # 0: a new one for each story
 
     def pack(self) -> bytes:
-        """The page of FORMAT.md; ValueError, with what is allowed, for what the board does not take."""
+        """The page of FORMAT.md; ValueError, naming the limits, for values that the board does not take."""
         prompt = self.prompt.encode()
         greedy, sampled = self.temperature == 0, 0.05 <= self.temperature <= 10
         for name, given, good, allowed in (
@@ -42,10 +42,10 @@ class Settings:
 
 
 def of_run(run: Path) -> Settings:
-    """The settings that a run's config.yaml has, or a shipped model's run.yaml; else the defaults of this file."""
+    """The settings in a run's config.yaml, or a shipped model's run.yaml; else the defaults of this file."""
     path = next((run / name for name in ("config.yaml", "run.yaml") if (run / name).is_file()), None)
     wrong = (AttributeError, TypeError, ValueError, KeyError)
-    with as_user_error(f"{path}: its `evaluation` is no tinystories run's (", "); copy it again", wrong):
+    with as_user_error(f"{path}: its `evaluation` is not that of a tinystories run (", "); copy it again", wrong):
         found = (plain_yaml.parse(path.read_bytes() if path else b"") or {}).get("evaluation") or {}
         return Settings(
             float(found.get("temperature", Settings.temperature)),

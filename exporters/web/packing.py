@@ -1,4 +1,4 @@
-"""What the page of each family of models carries: kernels, numbers, and PyTorch's answers to a few questions."""
+"""Contents of each family's page: kernels, tensors, and PyTorch's answers to a few inputs."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -38,12 +38,12 @@ from models.stories.quantization import quantize
 from models.stories.tiny_transformer import TinyTransformer
 
 WEIGHTS = "model.safetensors"
-# What stands on the page of each family, and the scripts that it has: fields of `Packed`.
+# The texts and scripts of each family's page: fields of `Packed`.
 PAGES = json.loads(Path(__file__).with_name("pages.json").read_text())
 RUNTIME = to_rp2040.RUNTIME.with_suffix(".wasm")
 OWN = "web_page"  # the module with `pack` beside that of a family of the user's own
 MOST_TOKENS = 64  # of a story that is compared
-SUGGESTED_AFTER = 400  # characters that a page reads, with every key, for suggestions
+SUGGESTED_AFTER = 400  # characters that a page reads at every key for suggestions
 HASH_BITS = 43  # as in chains.js; with more, differences of a hundred thousand would not fit into 32 bits
 UNCORRECTED = "none in this page; the run's probabilities are corrected by its newest labels"
 BUDGET = 32  # references that an image is compared with
@@ -51,7 +51,7 @@ BUDGET = 32  # references that an image is compared with
 
 @dataclass(frozen=True)
 class Packed:
-    """What a page carries of a model."""
+    """The contents of a model's page."""
 
     heading: str
     said: str  # a sentence for readers
@@ -60,13 +60,13 @@ class Packed:
     config: Mapping[str, object]  # for the kernel
     about: Mapping[str, object]  # for the panel
     files: Mapping[str, bytes]
-    # {"method", "arguments", "output"}: what the kernel is asked when the page opens, and what it has to answer
+    # {"method", "arguments", "output"}: calls of the kernel when the page opens, and the answers expected
     expected: Sequence[Mapping[str, object]]
     further_panels: Sequence[str] = ()  # of the kernels
 
 
 def pack(model: Model, run: Path) -> Packed:
-    """Return what the page of a run's model carries. Raises UserError, with the kind's name, where there is no page."""
+    """Return the contents of the page of a run's model. Raises UserError, naming its kind, if it has no page."""
     own = neighbour(type(model).__module__, OWN)
     packer: Callable[..., Packed] | None = own.pack if own else PACKERS.get(model.family)
     if packer is None:
@@ -75,12 +75,12 @@ def pack(model: Model, run: Path) -> Packed:
     return packer(model, run)
 
 
-def _asked(method: str, *arguments: object, output: object) -> dict[str, object]:
+def _call(method: str, *arguments: object, output: object) -> dict[str, object]:
     return {"method": method, "arguments": arguments, "output": output}
 
 
 def _weights(model: Model, changed: Mapping[str, torch.Tensor | None] | None = None) -> bytes:
-    """Return the model's tensors, or those in `changed` (None: none), in 32 bits or as few as integers need."""
+    """Return a file of the model's tensors, updated by `changed` (None: left out), in 32 bits, integers in fewer."""
     tensors: dict[str, torch.Tensor | None] = {**model.state_dict(), **(changed or {})}
     kept = {name: _narrowed(tensor).contiguous() for name, tensor in tensors.items() if tensor is not None}
     return safetensors.torch.save(kept)
@@ -105,7 +105,7 @@ def _stories(model: TinyTransformer, run: Path) -> Packed:
         tokens = list(integers.decode(ids, MOST_TOKENS, choose))
         asked = {"length": MOST_TOKENS, "temperature": temperature, "top_k": 40, "seed": 7}
         answer = {"prompt_tokens": ids, "tokens": tokens, "text": model.tokenizer.decode(tokens)}
-        expected.append(_asked("predict", {"prompt": model.beginning}, asked, output=answer))
+        expected.append(_call("predict", {"prompt": model.beginning}, asked, output=answer))
     return Packed(
         **PAGES[model.family],
         config={"settings": given, "longest_prompt": 4000, "lower_case": model.lower_case},
@@ -136,7 +136,7 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
         answer = next(model.predict([asked], milliseconds=0, decode=decode, augment=augment))
         if decode == "multistart":
             del answer["routes"]  # several starts and symmetries find the same tour, in other orders
-        expected.append(_asked("predict", asked, {"decode": decode, "augment": augment}, output=answer))
+        expected.append(_call("predict", asked, {"decode": decode, "augment": augment}, output=answer))
     sizes, files = {name: getattr(config, name) for name in ("width", "heads", "layers")}, {WEIGHTS: _weights(model)}
     return Packed(**PAGES[model.family], config=sizes, about={"rivals": True}, files=files, expected=expected)
 
@@ -144,7 +144,7 @@ def _routes(model: RoutingPolicy, run: Path) -> Packed:
 def _text(model: CharLSTM, run: Path) -> Packed:
     config, characters = model.config, model.characters
     prompt = "The information manager is responsible for the delivery of "
-    document = f"# Roles\n\nThe appointed party agrees the roles.\n{prompt}"  # with what contexts depend on
+    document = f"# Roles\n\nThe appointed party agrees the roles.\n{prompt}"  # with all that contexts depend on
     first, *others = characters.encode(document)
     reader = model.reader(first)
     reader.skim(np.array(others))
@@ -164,7 +164,7 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         described |= {"classes": model.classes.tolist(), "mixture": _constants()}
         changed["keys"] = _leading(model.get_buffer("keys").numpy())
         changed["offsets"] = _differences(model.get_buffer("offsets").numpy())
-        # Stored documents are not for everyone who gets a page: only hashes of what must not be copied are in it.
+        # Stored documents are not for everyone who gets a page: it has only hashes of pieces that must not be copied.
         changed["text"] = None
         if model.config.documents:
             described["powers"] = [str(power) for power in text.powers(text.BASE, COPIED)]
@@ -175,14 +175,14 @@ def _text(model: CharLSTM, run: Path) -> Packed:
         about={"settings": given, "unit": "characters", "prompt": prompt, "longest_prompt": LONGEST_PROMPT},
         files={WEIGHTS: _weights(model, changed)},
         expected=[
-            _asked("ahead", document, output=reader.ahead().tolist()),
-            _asked("predict", {"prompt": prompt}, {**given, "length": 40, "temperature": 0}, output={"text": likely}),
+            _call("ahead", document, output=reader.ahead().tolist()),
+            _call("predict", {"prompt": prompt}, {**given, "length": 40, "temperature": 0}, output={"text": likely}),
         ],
     )
 
 
 def _leading(hashes: np.ndarray) -> torch.Tensor:
-    """Return the leading bits of ascending, mixed hashes (N,) int64: few enough for a page, and hardly ever equal."""
+    """Return the leading bits of ascending, mixed hashes (N,) int64: few enough for a page, yet rarely equal."""
     return _differences(((hashes.view(np.uint64) ^ np.uint64(1 << 63)) >> np.uint64(64 - HASH_BITS)).astype(np.int64))
 
 
@@ -208,7 +208,6 @@ def _constants() -> dict[str, object]:
 
 
 def _named(module: ModuleType, names: str) -> dict[str, object]:
-    """Return a module's constants by their names in small letters."""
     return {name: getattr(module, name.upper()) for name in names.split()}
 
 
@@ -245,7 +244,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
         },
         about=about,
         files={WEIGHTS: _weights(model)},
-        expected=[_asked("predict", asked, output=answer)],
+        expected=[_call("predict", asked, output=answer)],
     )
 
 
@@ -275,7 +274,7 @@ def _images(model: Comparator, run: Path) -> Packed:
 def _head(
     model: Siamese | Scorer, left_out: Mapping[str, None]
 ) -> tuple[dict[str, object], bytes, list[dict[str, object]]]:
-    """Return what the kernel is told of an attribute, its tensors but some, and what the kernel is asked of it."""
+    """Return an attribute's config for the kernel, its tensors without those `left_out`, and the calls to compare."""
     config, images, references = model.config, model.example()["images"], model.reference_scores.tolist()
     scores = bool(references) or isinstance(model, Scorer)
     if scores and not model.fitted.any():
@@ -284,16 +283,16 @@ def _head(
         # One pair with each order, as for `compare`.
         one, other, tie = model.compare(images[0], images[1]).tolist()
     levels = familiarity.levels(model.reference_images)
-    # Encoded here, as a hundred encodings take most of the time in which a page opens.
+    # Encoded here, as a hundred encodings would take most of a page's time to open.
     carried = {"encoded_references": model.encoded_references(), "reference_levels": levels} if references else {}
     shown, settings = [{"pixels": image.flatten().tolist()} for image in images], {"attribute": config.attribute}
     answer = {"first_is_higher": one, "second_is_higher": other, "tie": tie}
-    expected = [_asked("predict", {"first": shown[0], "second": shown[1]}, settings, output=answer)]
+    expected = [_call("predict", {"first": shown[0], "second": shown[1]}, settings, output=answer)]
     if scores:
         rows = sorted(enumerate(model.score(images, BUDGET)[0].tolist()), key=lambda row: -row[1])
         said = familiarity.notes(images, model.reference_images)
         ranking = [{"image": number, "score": score, **said[number]} for number, score in rows]
-        expected.append(_asked("predict", {"images": shown}, settings, output={"ranking": ranking}))
+        expected.append(_call("predict", {"images": shown}, settings, output={"ranking": ranking}))
     told = {
         **{name: getattr(config, name) for name in ("attribute", "theta", "unit")},
         "references": references,

@@ -37,7 +37,7 @@ function signalled(config, coin, probabilities) {
     const why = `from ${+own.threshold.toPrecision(6)} on, best on validation; the verdict is the test's`;
     return { signal: long > short ? "LONG" : "SHORT", signal_is: why, ...worth };
   }
-  return { signal: "NO_TRADE", reason: own.reason || `no side reaches ${+own.threshold?.toPrecision(6)}, from where trading was best`, ...worth };
+  return { signal: "NO_TRADE", reason: own.reason || `no side reaches ${+own.threshold?.toPrecision(6)}, the best threshold`, ...worth };
 }
 
 // The number of a coin; a model whose only coin has no name takes any.
@@ -62,7 +62,7 @@ function checkedCandles(config, { coin = config.coins.length == 1 ? config.coins
     const [open, high, low, close] = ["open", "high", "low", "close"].map(name => candles[name][i]), volume = candles.volume[i];
     const good = [open, high, low, close, volume].every(Number.isFinite) && low > 0 && volume >= 0;
     if (!good || high != Math.max(open, high, low, close) || low != Math.min(open, high, low, close))
-      throw new Unusable(`the candle of ${time} ms cannot be: prices must be finite, above 0 and between low and high, and the volume not negative`);
+      throw new Unusable(`the candle of ${time} ms is impossible: prices must be finite, above 0 and between low and high, and the volume not negative`);
   });
   return { coin, candles };
 }

@@ -21,7 +21,7 @@ function timed(compute) {
 }
 
 function checkedInstance({ name, depot, customers, demands, capacity, windows, depots, prizes }) {
-  if (windows || depots || prizes) throw new Unusable("opening hours, several depots and prizes are kept to by the served page only, as python pipelines/serve.py shows it");
+  if (windows || depots || prizes) throw new Unusable("opening hours, several depots and prizes need the served page: run python pipelines/serve.py");
   const whole = value => Number.isSafeInteger(value) && value >= 0;
   if (![depot, ...customers].every(each => each.length == 2 && each.every(Number.isFinite)))
     throw new Unusable("the depot and the customers must be pairs of finite numbers");

@@ -24,19 +24,19 @@ BARE = ("1", "L", "RGB", "CMYK", "YCbCr")  # modes without transparency, which c
 BACKGROUND = (255, 255, 255)  # behind transparent images
 NEAR_BITS = 14  # of 56: images whose hashes differ in this many bits or fewer may be near duplicates
 NEAR_LEVELS = 7.0  # of 255: largest mean absolute difference of near duplicates, both scaled to 16 x 16 pixels
-NEAR_SHARE = 0.7  # and of the mean deviation of an image's levels
-DARKEST, FARTHEST = 0.7, 0.7  # least ratio of brightness; pixels of 16 that a near duplicate is moved or scaled by
-PLAIN = 2.0  # of 255: mean deviation of levels, below which an image shows its shade only
+NEAR_SHARE = 0.7  # the same, as a share of the mean deviation of an image's levels
+DARKEST, FARTHEST = 0.7, 0.7  # least ratio of brightness; most pixels, of 16, of a near duplicate's shift or scaling
+PLAIN = 2.0  # of 255: mean deviation of levels, below which an image counts as one flat shade
 CELLS = np.kron(*[np.kron(np.eye(4), np.ones((4, 1)))] * 2).astype(np.float32) / 16  # (256, 16), means of 4 x 4 cells
-AT_ONCE, FINE, CUT = 64, 32, 0.02  # images; pixels a side of thumbnails; the share that is cut off sides
-# Of cuts: least correlation, largest difference of levels; how much less than with its own cuts is looked at closely.
+AT_ONCE, FINE, CUT = 64, 32, 0.02  # images; pixels a side of thumbnails; the share that is cropped off a side
+# Of crops: least correlation; largest difference of levels; candidates correlate at most this less than own crops do.
 AS_CUT, CUT_LEVELS, MARGIN = 0.65, 6.0, 0.2
 MIRRORED = np.arange(256).reshape(16, 16)[:, ::-1].ravel()  # the cells of 16 x 16, from right to left
 TIFF, LARGEST = (b"II*\0", b"MM\0*"), 341  # how TIFF begins; its tag SMaxSampleValue
 
 
 def _padded(image: Image.Image, size: tuple[int, int], resample: Image.Resampling) -> Image.Image:
-    """Return the whole image with white around it, a pixel thick at least, however long it is."""
+    """Pad the whole image to `size` with white; it is at least a pixel thick, however long it is."""
     width, height = (max(1, round(side / max(image.size) * size[0])) for side in image.size)
     if min(width, height) == 1:  # ImageOps may make it 0
         image = image.resize((width, height), resample)
@@ -52,12 +52,12 @@ FITS: dict[str, Callable[[Image.Image, tuple[int, int], Image.Resampling], Image
 
 
 def decode(source: Path | bytes, size: int, maximum_pixels: int, fit: str = "crop") -> np.ndarray:
-    """Return an image as a square, by FITS, (size, size, 3) uint8; ValueError says why it fails."""
+    """Return an image as a square (size, size, 3) uint8, by FITS; ValueError says why it is refused."""
     return read(source, size, maximum_pixels, fit)[0]
 
 
 def read(source: Path | bytes, size: int, maximum_pixels: int, fit: str = "crop") -> tuple[np.ndarray, bool]:
-    """Return the square as `decode` does, and True if the file has more frames than the first, the one decoded.
+    """Return the square of `decode`, and whether the file has more frames than the first, the one decoded.
 
     The image is turned as its EXIF data say, transparent parts become white, and 16 bits are scaled to 8, as are grey
     floats from 0 to 1, or to the largest that a TIFF states; colour profiles are not applied. An image of more than
@@ -84,7 +84,7 @@ def read(source: Path | bytes, size: int, maximum_pixels: int, fit: str = "crop"
         except UnidentifiedImageError:
             if _head(source).startswith(TIFF):
                 raise ValueError("a TIFF, but damaged or of coloured floats; save 8 or 16 bits a channel") from None
-            raise ValueError(f"not an image, or of none of the formats {', '.join(FORMATS)}, AVIF, HEIC") from None
+            raise ValueError(f"not an image in any of the formats {', '.join(FORMATS)}, AVIF, HEIC") from None
         except Image.DecompressionBombError:
             raise ValueError(f"too large: more than {MOST_PIXELS:,} pixels; scale it down first") from None
         except RefusedError:
@@ -119,12 +119,12 @@ def _formats(source: Path | bytes) -> tuple[str, ...]:
     if brands & AVIF_BRANDS:
         if not features.check("avif"):
             newer = "`pip install --upgrade pillow`, 11.3 or later"
-            raise RefusedError(f"an AVIF image, for which Pillow is too old; {newer}")
+            raise RefusedError(f"an AVIF image, which this Pillow is too old for; {newer}")
         return ("AVIF",)
     if brands & HEIC_BRANDS:
         if not reads_heic():
             way = "`pip install -e '.[heif]'`, or `pip install pillow-heif`"
-            raise RefusedError(f"a HEIC image, for which a package is missing; {way}")
+            raise RefusedError(f"a HEIC image, which needs another package; {way}")
         return ("HEIF",)
     return FORMATS
 
@@ -148,7 +148,7 @@ def _rgb(image: Image.Image) -> Image.Image:
     if floats or image.mode in SIXTEEN_BITS or stored == ("I", "PPM"):  # of which Pillow scales all levels to 16 bits
         values = np.asarray(image) if floats else np.asarray(image) / np.float32(65535)
         low, high, most = values.min(), values.max(), max(1.0, np.max(tags.get(LARGEST, 1))) if floats else 1.0
-        if not (low >= 0 and high <= most):  # nor what is not a number
+        if not (low >= 0 and high <= most):  # false for NaN, too
             unknown = f"floats from {low:g} to {high:g} have no known range"
             raise RefusedError(f"{unknown}; save 16 bits, or floats from 0 to 1")
         shades = (values * (255 / most)).round().astype(np.uint8)  # Pillow's own conversion clips at 255
@@ -171,9 +171,9 @@ def thumbnail(image: np.ndarray) -> np.ndarray:
 
 
 def near_duplicates(thumbnails: np.ndarray) -> np.ndarray:
-    """Return pairs i < j, (K, 2) int64, of images that are the same but for small differences, mirrored or not.
+    """Return pairs i < j, (K, 2) int64, of near duplicates among thumbnails (N, 32, 32) uint8, mirrored or not.
 
-    Of thumbnails (N, 32, 32) uint8, one is the other moved or scaled a little, or, which finds textures too, cut.
+    One is the other shifted or scaled a little, or cropped; looking for crops finds textures, too.
     """
     wide = (thumbnails[..., ::2] + np.uint16(1) + thumbnails[..., 1::2]) // 2
     coarse = (wide[:, ::2] + wide[:, 1::2] + 1) // 2  # as Pillow scales and rounds
@@ -183,7 +183,7 @@ def near_duplicates(thumbnails: np.ndarray) -> np.ndarray:
 
 
 def _cut(thumbnails: np.ndarray, coarse: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield pairs, (K, 2), of images that are as if 2 % of the first were cut off some sides, of any brightness."""
+    """Yield pairs (K, 2) whose second image is the first with 2 % cropped off some sides, brighter or darker."""
     edges = np.array([np.linspace(left, 1 - right, 17) for left in (0, CUT) for right in (0, CUT)]) * FINE
     below = (edges[..., None] - np.arange(FINE)).clip(0, 1)  # (4, 17, 32), shares of pixels before an edge
     shares = (np.diff(below, axis=1) / np.diff(edges)[..., None]).astype(np.float32)
@@ -208,16 +208,16 @@ def _cut(thumbnails: np.ndarray, coarse: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _standard(levels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return levels (n, 256) less their mean, with a norm of 1, and the mean deviations (n,)."""
+    """Return levels (n, 256) less their mean, scaled to unit norm, and their mean deviations (n,)."""
     apart = levels - levels.mean(1, keepdims=True)
     return apart / np.linalg.norm(apart, axis=1, keepdims=True).clip(1e-6), np.abs(apart).mean(1)
 
 
 def _moved_little(thumbnails: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield pairs (K, 2) of thumbnails (N, 16, 16) of which one is the other moved or scaled by less than a pixel.
+    """Yield pairs (K, 2) of thumbnails (N, 16, 16) of which one is the other shifted or scaled by less than a pixel.
 
-    Hashes tell which of two neighbours is brighter (Krawetz 2013); the levels must be close too, once the one is made
-    as bright as the other and moved and scaled by as little as fits them best.
+    Candidates have similar difference hashes (Krawetz 2013). Their levels must be close, too, after a least-squares fit
+    of brightness, shift and scale.
     """
     contrast = np.abs(thumbnails - thumbnails.mean((1, 2), keepdims=True)).mean((1, 2))
     both = (thumbnails, thumbnails[:, :, ::-1])
@@ -233,7 +233,7 @@ def _moved_little(thumbnails: np.ndarray) -> Iterator[np.ndarray]:
             likely = np.bitwise_count(marks[start:] ^ hashes[part, None]) <= NEAR_BITS  # (b, n)
             for i, near in enumerate(start + i + 1 + np.flatnonzero(row[i + 1 :]) for i, row in enumerate(likely)):
                 plain, seen = np.minimum(contrast[near], contrast[start + i]) < PLAIN, cells[near]
-                # Levels are at least as far apart as their means over cells are from any that can be fitted.
+                # A lower bound of the levels' distance: that of their means over cells from the best fit.
                 left = (seen * seen).sum(1) - ((seen @ basis[i]) ** 2).sum(1)
                 kept = plain | (left <= (16 * most[i]) ** 2 + 1)  # 1: for rounding
                 near, plain = near[kept], plain[kept]
@@ -247,7 +247,7 @@ def _moved_little(thumbnails: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _moved(thumbnails: np.ndarray) -> np.ndarray:
-    """Return the levels of thumbnails (n, 16, 16), and how they change when moved or scaled: (n, 256, 4) float64."""
+    """Return levels of thumbnails (n, 16, 16) and their derivatives by shift and scale: (n, 256, 4) float64."""
     levels = thumbnails.astype(float)
     down, across = np.gradient(levels, axis=(1, 2))
     y, x = np.mgrid[-1:1:16j, -1:1:16j]
@@ -255,7 +255,7 @@ def _moved(thumbnails: np.ndarray) -> np.ndarray:
 
 
 def _hashes(thumbnails: np.ndarray) -> np.ndarray:
-    """Return (N,) uint64: for the cells of 8 x 8, whether the right one of two neighbours is brighter."""
+    """Return difference hashes (N,) uint64: whether the right one of two neighbours in 8 x 8 cells is brighter."""
     cells = thumbnails.reshape(-1, 8, 2, 8, 2).mean((2, 4))
     bits = np.packbits((np.diff(cells) > 0).reshape(-1, 56), axis=1)
     return np.pad(bits, ((0, 0), (1, 0))).view(np.uint64)[:, 0]

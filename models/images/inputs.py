@@ -1,6 +1,6 @@
-"""What comparators are asked: images to rank, two to compare, or scores and people's votes about them.
+"""Inputs of comparators: images to rank, two to compare, or scores of images and people's votes on them.
 
-torch is not imported here: what users give is read, and refused, before it.
+torch is not imported here, so that inputs are validated, and refused, before it is.
 """
 
 import base64
@@ -17,25 +17,25 @@ from models.inputs import Input
 ENDINGS = (
     *(".jpg", ".jpeg", ".png", ".gif", ".bmp", ".tif", ".tiff", ".webp", ".avif", ".heic", ".heif"),
     *(".ppm", ".pgm", ".pbm", ".pnm", ".pfm"),
-    *(".jp2", ".jxl", ".psd", ".svg"),  # images too, which are set aside by their names rather than passed over
+    *(".jp2", ".jxl", ".psd", ".svg"),  # images too: not decoded, but reported by name rather than ignored
 )
 MOST_PIXELS = 50_000_000  # of an image file
 MOST_IMAGES, MOST_VOTED = 10_000, 1000
 
 
 def folded(name: str) -> str:
-    """Return an attribute's name without case, spaces and signs, but with the letters of all alphabets."""
+    """Return an attribute's name casefolded, with letters and digits of all alphabets alone."""
     return re.sub(r"[\W_]", "", name.casefold()) or name
 
 
-def shown_in(folder: Path) -> list[Path]:
-    """Return what is in a folder and in those below it, in order, except what is hidden, such as thumbnails."""
+def visible_in(folder: Path) -> list[Path]:
+    """Return all paths below a folder, sorted, except hidden ones, such as thumbnails."""
     found = sorted(folder.rglob("*"))
     return [each for each in found if not any(part.startswith(".") for part in each.relative_to(folder).parts)]
 
 
 def _image(value: object, info: ValidationInfo) -> object:
-    """Read text that stands for an image: a data: URL, else a file's name, or base64 where files are not allowed."""
+    """Parse an image's text: a data: URL, else a file's name, or base64 where files are not allowed."""
     if not isinstance(value, str):
         return value
     if value.startswith("data:") or not (info.context or {}).get("files", True):
@@ -72,7 +72,7 @@ class ImagesInput(Input):
             raise ValueError(f"{count} scores and {len(self.errors or ())} errors: give both for each image voted on")
         for first, second, _ in self.votes:
             if first == second or not (0 <= first < count and 0 <= second < count):
-                raise ValueError(f"a vote is about images {first} and {second}; give two of 0 to {count - 1}")
+                raise ValueError(f"a vote is about images {first} and {second}; give two from 0 to {count - 1}")
         pair = [each is not None for each in (self.first, self.second)]
         if self.images is None and any(pair) != all(pair):
             given, missing, other = ("first", "second", "b.png") if pair[0] else ("second", "first", "a.png")
@@ -84,7 +84,7 @@ class ImagesInput(Input):
 
 
 class ComparisonSettings(Section):
-    """The work that goes into a ranking."""
+    """How images are ranked."""
 
     comparisons: int = Field(32, ge=2, le=1000, description="maximum number of references an image is compared with")
-    attribute: str | None = Field(None, description="what a model of several attributes ranks by; null: the first")
+    attribute: str | None = Field(None, description="attribute that a model of several ranks by; null: the first")

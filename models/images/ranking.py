@@ -31,14 +31,14 @@ ITERATIONS = 100  # of Newton's method; about ten are enough
 
 @dataclass(frozen=True)
 class Scale:
-    """All that turns answers into scores."""
+    """The fit that turns answers into scores."""
 
     davidson: "Davidson"
     prior: Tensor  # (Q,) quantiles of the scores that images have
     reliability: Reliability
 
     def scores(self, estimates: Tensor, information: Tensor) -> tuple[Tensor, Tensor]:
-        """Return scores (N,) and standard errors (N,) for what `placed` found."""
+        """Return scores (N,) and standard errors (N,) for the estimates (N,) and information (N,) of `placed`."""
         return self.reliability.scores(self.prior, estimates, information)
 
 
@@ -74,7 +74,7 @@ class References:
     def placed(self, davidson: "Davidson", images: Tensor) -> tuple[Tensor, Tensor]:
         """Return scores (N,) and Fisher information (N,) of images (N,), none compared with itself.
 
-        They come first with some spread over the scores, then with the most informative at the estimate (Lord 1980).
+        References spread over the scores come first, then the most informative at the estimate (Lord 1980).
         """
         free = images[:, None] != self.numbers  # (N, R) comparisons that can still be made
         compared = torch.zeros_like(free)
@@ -104,9 +104,9 @@ class References:
 def fit_scale(references: References, *, seed: int, prior: Tensor | None = None) -> Scale:
     """Fit the scale by comparing the references with each other.
 
-    `seed` draws the comparisons where there are too many. `prior` (Q,) are quantiles of the scores of images; None: of
-    the references. Reliability is measured on references that are each left out and placed like an image. Those that
-    the comparator was trained on it knows too well: measure it on others (`Comparator.rely`).
+    `seed` samples the comparisons where they exceed the budget. `prior` (Q,) are quantiles of the scores of images;
+    None: of the references. Reliability is measured on references that are each left out and placed like an image. On
+    images that the comparator was trained on that is too optimistic: measure it on others (`Comparator.rely`).
     """
     numbers, known = references.numbers, references.scores
     first, second = torch.triu_indices(len(numbers), len(numbers), 1)
@@ -143,11 +143,11 @@ def fit(answers: Tensor, differences: Tensor) -> Davidson:
 
 
 def likeliest(answers: Tensor, design: Tensor, positive: int = 0, flatness: float | Tensor = FLATNESS) -> Tensor:
-    """Return the likeliest parameters (A,) for answers (P, 3), of logits linear in them by (P, A, 3).
+    """Return the likeliest parameters (A,) given answers (P, 3), with logits linear in them by a design (P, A, 3).
 
-    The first ones, as many as are `positive`, are at least 0. `flatness`, of all or of each (A,), is their prior's.
+    The first `positive` of them are at least 0. `flatness`, of all or of each (A,), is their prior's precision.
     """
-    from scipy.optimize import minimize  # of no use where a model only answers
+    from scipy.optimize import minimize  # not needed for inference
 
     def surprise(values: np.ndarray) -> tuple[float, np.ndarray]:
         parameters = torch.from_numpy(values)

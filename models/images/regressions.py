@@ -24,7 +24,7 @@ PENALTIES = torch.logspace(-3, 3, 13, dtype=torch.float64)
 
 
 class Kernels(nn.Module):
-    """Gaussian kernels between images and those stored, summed with weights: of one kind of features."""
+    """Weighted sums of Gaussian kernels between images and stored ones, by one kind of features."""
 
     axes: Tensor
     centre: Tensor
@@ -41,8 +41,8 @@ class Kernels(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Return sums (U, T) for features (U, F)."""
-        # The centre takes nearly all of them away and large weights cancel out, so single precision loses digits.
-        many = len(self.axes) > MANY or features.device.type == "mps"  # a tower's cells lose little, but take long
+        # The centre cancels most of the projection, as large weights do each other, so single precision loses digits.
+        many = len(self.axes) > MANY or features.device.type == "mps"  # a tower's cells lose little, and take long
         exact = features.dtype if many else torch.float64
         axes, centre, stored, dual = (each.to(exact) for each in (self.axes, self.centre, self.stored, self.dual))
         square = distances(features.to(exact) @ axes - centre, stored)
@@ -51,7 +51,7 @@ class Kernels(nn.Module):
 
 
 class Regressions(nn.Module):
-    """The sum of all regressions on features whose kinds have the `sizes`, F each."""
+    """The sum of all regressions on features; `sizes` are the F of each kind."""
 
     weights: Tensor
 
@@ -62,7 +62,7 @@ class Regressions(nn.Module):
         self.kernels = nn.ModuleList(Kernels(size, images, targets) for size in sizes)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Return all that is predicted (U, T) of features (U, sum of F)."""
+        """Return predictions (U, T) from features (U, sum of F)."""
         weights = self.weights.view(-1, self.targets)
         found = features @ weights[:-1] + weights[-1]
         for kernels, part in zip(self.kernels, features.split(self.sizes, 1), strict=True):
@@ -71,8 +71,8 @@ class Regressions(nn.Module):
 
     @torch.no_grad()
     def fit(self, seen: tuple[Tensor, Tensor], unseen: tuple[Tensor, Tensor]) -> None:
-        """Fit to features (U, sum of F) and scores (U,), or targets (U, T), of some images, choosing by others'."""
-        from scipy.optimize import nnls  # of no use where a model only answers
+        """Fit to the `seen` features (U, sum of F) and scores (U,), or targets (U, T); penalties by the `unseen`."""
+        from scipy.optimize import nnls  # not needed for inference
 
         images = len(self.kernels[0].get_buffer("stored"))
         rows = torch.linspace(0, len(seen[0]) - 1, min(len(seen[0]), images)).round().long()
@@ -115,7 +115,7 @@ class _Kind:
         return [(self.linear, self.others @ self.own.T / self.size), *curved]
 
     def store(self, kernels: Kernels, duals: Tensor) -> None:
-        """Keep what kernels with weights (N, K T) of images need; what they have room for beyond it is 0."""
+        """Write these images and their weights (N, K T) into `kernels`; the remaining rows and columns are 0."""
         for tensor in kernels.buffers():
             tensor.zero_()
         components = self.axes.shape[1]
@@ -127,7 +127,7 @@ class _Kind:
 
 
 def _ridge(kernel: tuple[Tensor, Tensor], others: Tensor, scores: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-    """Return weights (N, T) of images by the penalties with the least error on others, and what these get (n, T)."""
+    """Return weights (N, T) of images at the penalties best for others, and the predictions (n, T) for these."""
     values, axes = kernel
     duals = axes @ ((axes.T @ scores).T[..., None] / (values.clamp_min(0)[:, None] + PENALTIES))  # (T, N, penalties)
     guesses = others @ duals  # (T, n, penalties)

@@ -6,7 +6,7 @@ An estimate x of an image's score s, made from comparisons, is taken to be
 
 The four numbers are measured on images of known score that the comparator was not trained on. No number of answers
 removes the `floor`, which the comparator gets wrong about an image; a `slope` near 0 means that x says nothing. The
-prior of s are the scores of the training images. Score and standard error are the posterior's mean and standard
+prior of s is the scores of the training images. Score and standard error are the posterior's mean and standard
 deviation (empirical Bayes: Robbins 1956).
 
     N, M images   Q quantiles of the prior   float64
@@ -85,9 +85,9 @@ def fit(
 ) -> Reliability:
     """Measure reliability on images (M,) of known score, and the factor on standard errors.
 
-    The interval of each image is made from a fit to others, those of the other folds. A prior of None
-    is made from those others' known scores too, since an image's own score in it would narrow its interval. Images of
-    one of the `groups` (M,), numbers from 0, are in one fold: errors that they share are new in a further group.
+    The interval of each image comes from a fit to the other folds. A prior of None is made of their known scores, too,
+    since an image's own score in it would narrow its interval. Images of one of the `groups` (M,), numbers from 0, are
+    in one fold: errors that they share are new in a further group.
     """
     # Without groups, each fold has all kinds of scores.
     fold = (known.argsort(stable=True).argsort() if groups is None else groups) % FOLDS

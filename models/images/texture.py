@@ -1,4 +1,4 @@
-"""What simple predictors see of images: their texture, and the images themselves at a few pixels a side.
+"""Simple features of images: statistics of their texture, and the images averaged to a few pixels a side.
 
 Shapes: U images, C channels, S pixels a side; levels are from 0 to 255.
 """
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 SCALES = 2  # at which texture is described, each half as fine as the one before
 BANDS = 6  # of spatial frequency
-SIDE = 8  # pixels, to which images are averaged down at most
+SIDE = 8  # pixels: the largest side of averaged images
 WINDOW = 7 / 6, 5  # deviation and radius in pixels of the window of local means
 FEATURES = 2 + BANDS + 18 * SCALES
 
@@ -49,7 +49,7 @@ def _block_edges(steps: Tensor) -> Tensor:
 
 
 def _energy(grey: Tensor) -> list[Tensor]:
-    """Return logarithms (U,) of the mean power in each band; by products, which programs for ONNX have."""
+    """Return logarithms (U,) of the mean power in each band; by matrix products, which export to ONNX."""
     side = grey.shape[-1]
     place = torch.arange(side, device=grey.device)
     angle = 2 * math.pi / side * (place[:, None] * place % side)

@@ -1,4 +1,4 @@
-"""The side of the images that a vision tower is meant for, read from its files without torch."""
+"""The image side that a vision tower expects, read from its files without torch."""
 
 import contextlib
 import math
@@ -37,6 +37,6 @@ def read(base: str, name: str) -> dict[str, Any]:
     if not Path(base).is_dir():
         from huggingface_hub import try_to_load_from_cache
 
-        with contextlib.suppress(ValueError):  # of no name that the hub could have; loading the base says so
+        with contextlib.suppress(ValueError):  # not a valid hub id; loading the base reports that
             path = Path(str(try_to_load_from_cache(base, name) or ""))
     return read_json(path, dict)

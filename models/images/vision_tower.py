@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 LAYER = -2
 SIDE = 224  # pixels, if neither the network nor its image processor states a size
 GRID = 8  # at most so many cells a side: 64 cells of 1024 channels take 256 KiB in float32 for each stored image
-TUNES = ("none", "head", "last", "all")  # what of a model over a tower trains; the first two: nothing of the tower
-LAST = 3  # the last of so many parts of the blocks
-RATE, FALL = 0.1, 0.8  # the rate of a tower's last block, as a share of the head's, and of each block below of the next
-BLOCK = r"(?:[^.]+\.)*?\d+(?=\.)|network\.[^.]+"  # beginning of the names of a block's parameters
-WITHIN = r"^(module\.|heads\.\d+\.)*"  # before the names of a model's tensors, where it is part of another
+TUNES = ("none", "head", "last", "all")  # trained parts of a model over a tower; the first two: none of the tower
+LAST = 3  # tune=last trains the last third of the blocks
+RATE, FALL = 0.1, 0.8  # learning rate of a tower's last block as a share of the head's; of each block, of the next's
+BLOCK = r"(?:[^.]+\.)*?\d+(?=\.)|network\.[^.]+"  # prefix of the names of a block's parameters
+WITHIN = r"^(module\.|heads\.\d+\.)*"  # prefix of the names of a model's tensors inside a larger one
 AT_ONCE = 16  # images in a pass, which holds all hidden states: 2 GiB for DINOv2 large at 518 pixels
 
 
@@ -129,7 +129,7 @@ class Sight(nn.Module):
         return (x - self.mean) / self.std
 
     def fix(self, side: int) -> None:
-        """Resize images of `side` pixels by a product with weights from now on, as a program of tensors can."""
+        """From now on, resize images of `side` pixels by matrix products, which can be exported."""
         if side != self.size:
             rows = torch.eye(side)[None, None]
             self.weights = functional.interpolate(rows, (self.size, side), mode="bicubic", antialias=True)[0, 0]
@@ -138,10 +138,10 @@ class Sight(nn.Module):
 class Tower(nn.Module):
     """The vision model of a base: any of AutoModel or AutoBackbone, or the vision tower of a larger model.
 
-    Of transformers (ViT, DINOv2 and 3, CLIP, SigLIP) the tokens of the patches are taken, of hierarchical networks
-    (Swin, ConvNeXt, ResNet) the last map. It never enters training mode, because dropout must not touch features that
-    are kept. `rates` are shares of the learning rate of what trains, by its name, {} of a frozen tower. Raises
-    ValueError, in one line, for a base that is missing, has changed, sees no images, or lacks weights.
+    Features are the patch tokens of transformers (ViT, DINOv2 and 3, CLIP, SigLIP), or the last map of hierarchical
+    networks (Swin, ConvNeXt, ResNet). It never enters training mode, because dropout must not touch cached features.
+    `rates` are shares of the learning rate, by the name of each trained parameter; {} if frozen. Raises ValueError, in
+    one line, for a base that is missing, has changed, sees no images, or lacks weights.
     """
 
     def __init__(self, name: str, revision: str = "", tune: str = "none"):
@@ -165,7 +165,7 @@ class Tower(nn.Module):
             self._tune(tune == "all")
 
     def _tune(self, whole: bool) -> None:
-        """Let the last blocks train, or all that features depend on, the lower they lie the slower."""
+        """Make the last blocks trainable, or all that features depend on, lower blocks at lower rates."""
         self.rates = dict.fromkeys((name for name, _ in self.requires_grad_(True).named_parameters()), 1.0)
         with loading_limits.paused(), torch.enable_grad():
             self(torch.zeros(1, 3, self.sight.size, self.sight.size)).sum().backward()
@@ -178,7 +178,6 @@ class Tower(nn.Module):
             parameter.requires_grad, parameter.grad = name in self.rates, None
 
     def _load(self, base: Base) -> None:
-        """Load the vision model of a base in the hub's layout."""
         from transformers import AutoImageProcessor
 
         settings = getattr(base.settings, "vision_config", base.settings)
@@ -195,7 +194,7 @@ class Tower(nn.Module):
             key_mapping={r"^(model\.)?vision_tower\.(vision_model\.)?": ""},  # the names in LLaVA and similar models
             output_loading_info=True,
         )
-        # A pooler makes one vector of the patches, and is not asked; classifiers have none.
+        # Poolers, which make one vector of the patches, are not used; classifiers have none.
         if missing := sorted(name for name in report["missing_keys"] if "pooler" not in name):
             lacking = f"{len(missing)} of its tower's weights ({missing[0]})"
             raise ValueError(f"base {base.name} lacks {lacking}; give a complete model")
@@ -206,7 +205,7 @@ class Tower(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Return features (U, T, V), in the tower's type, of images (U, C, S, S) with values from 0 to 1."""
-        parts = [images] if torch.compiler.is_exporting() else images.split(AT_ONCE)  # a program is of one pass
+        parts = [images] if torch.compiler.is_exporting() else images.split(AT_ONCE)  # an exported program is one pass
         with torch.set_grad_enabled(bool(self.rates) and torch.is_grad_enabled()):
             return torch.cat([self._cells(self._map(self.sight(part))) for part in parts])
 
@@ -256,7 +255,7 @@ def _loader(name: str, settings: "PreTrainedConfig") -> type:
 
 
 def _in_patches(pixels: Tensor, patch: int) -> dict[str, Tensor]:
-    """Return pixels (U, 3, S, S) as SigLIP 2 takes them: patches (U, T, patch² 3), all of them meant."""
+    """Return SigLIP 2's inputs for pixels (U, 3, S, S): patches (U, T, patch² 3), mask of ones, grid shapes."""
     side = pixels.shape[-1] // patch
     patches = pixels.unflatten(3, (side, patch)).unflatten(2, (side, patch)).permute(0, 2, 4, 3, 5, 1)
     patches = patches.flatten(3).flatten(1, 2)
@@ -267,7 +266,7 @@ def _in_patches(pixels: Tensor, patch: int) -> dict[str, Tensor]:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Silence transformers' progress bars and its table of the weights that are not the tower's."""
+    """Silence transformers' progress bars and its report of weights that do not fit the model."""
     from transformers.utils import logging
 
     before, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()

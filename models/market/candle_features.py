@@ -1,4 +1,4 @@
-"""Features of candles, by their names.
+"""Features of candles, by name.
 
 A feature of row t depends on the candles up to t, and on no more than the last MEMORY of them: exponential
 averages are cut off where the remaining weight falls below TAIL. So a service that keeps only that many candles
@@ -29,8 +29,8 @@ def compute(candles: Candles, names: Sequence[str] = ()) -> np.ndarray:
     Raises ValueError for an unknown name.
     """
     if missing := [name for name in names if name not in NAMES]:
-        own = "those of your own, of other coins or timeframes are for predict.py, serve.py and follow.py alone"
-        raise ValueError(f"there is no feature {', '.join(missing)} here: {own}; train without them, or anew")
+        own = "your own, and those of other coins or timeframes, work only in predict.py, serve.py and follow.py"
+        raise ValueError(f"there is no feature {', '.join(missing)} here: {own}; train again without them")
     chosen = names or NAMES
     table = np.full((len(candles), len(chosen)), np.nan)
     for segment in candles.segments():
@@ -109,7 +109,6 @@ def change(values: np.ndarray, lag: int) -> np.ndarray:
 
 
 def _ratio(numerator: np.ndarray, denominator: np.ndarray, otherwise: float) -> np.ndarray:
-    """Return numerator / denominator, `otherwise` where the denominator is 0; NaN stays."""
     return np.where(denominator == 0, otherwise, numerator / np.where(denominator == 0, 1.0, denominator))
 
 

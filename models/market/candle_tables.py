@@ -1,6 +1,6 @@
-"""Names of coins, timeframes, columns and files of candles, as exchanges, tools and people write them.
+"""Parsers of names of coins, timeframes, columns and files of candles, as exchanges, tools and people write them.
 
-A page follows the same steps (common/browser/signals.js) by the same rules, and both are held to the same cases.
+Pages take the same steps (common/browser/signals.js) by the same rules, and tests hold both to the same cases.
 """
 
 import json
@@ -19,24 +19,24 @@ class Rules(NamedTuple):
 
     # Names of columns, as `plain` writes them, the best first; else the first of `volume_of` finds the volume in coins.
     columns: dict[str, list[str]]
-    zone: str  # where to write it, if the name of a column has it, such as "Time (UTC+1)"
+    zone: str  # hint where to write the zone that a column's name has, such as "Time (UTC+1)"
     volume_of: list[str]
-    alike: list[str]  # columns that say the same in all rows
-    ending: str  # of the name of a time
+    alike: list[str]  # columns with one value in all rows
+    ending: str  # suffix of a time column's name
     times: dict[str, str]  # 20240131, which is no number since 1970; dates alone, and times of day in column `clock`
-    plain: dict[str, str]  # pattern -> what stands in its place, such as +01:00 for a zone GMT+1
-    dates: list[str]  # further ones than ISO 8601, as strptime has them
-    hours: list[str]  # after these
+    plain: dict[str, str]  # pattern -> replacement, such as +01:00 for a zone GMT+1
+    dates: list[str]  # formats of strptime beside ISO 8601
+    hours: list[str]  # formats of the time of day after these
     missing: list[str]  # words for a missing value
-    copy: str  # appended by a browser
+    copy: str  # suffix that browsers append to a copy
     date: str
     timeframes: list[str]
     lengths: list[str]
     minutes: dict[str, int]  # by the first letter of a unit
-    marks: dict[str, str]  # that divides decimals -> numbers with it, and with the other one between thousands
-    units: dict[str, str]  # behind a volume -> power of ten
-    faults: dict[str, str]  # count of broken rows -> description in messages
-    other: str  # what is no candle
+    marks: dict[str, str]  # decimal mark -> numbers with it, and with the other mark between thousands
+    units: dict[str, str]  # suffix of a volume -> power of ten
+    faults: dict[str, str]  # kind of broken rows -> description in messages
+    other: str  # in names of files that hold no candles
     quotes: list[str]
     contracts: list[str]  # after a pair
     reasons: dict[str, str]
@@ -51,16 +51,16 @@ SYMBOL = re.compile(r"[A-Za-z0-9]+([/_:-][A-Za-z0-9]+)*")
 
 
 class FileName(NamedTuple):
-    """The meaning of the name of a file of candles."""
+    """The parsed name of a file of candles."""
 
     coin: str = ""  # letters and digits
     timeframe: str = ""  # such as 15m
-    part: bool = False  # of a month, a day or a year
+    part: bool = False  # the file is one of a day, a month or a year
     reason: str = ""  # why the file is not read
 
 
 def file_name(stem: str) -> FileName:
-    """Return the pair, the timeframe and the date that a file's name, without its ending, holds somewhere."""
+    """Find the pair, the timeframe and a date anywhere in a file's name without its ending."""
     rest = re.sub(RULES.date, " ", re.sub(RULES.copy, " ", stem)).strip(" _,-")
     if re.search(RULES.other, rest, re.IGNORECASE):
         return FileName(reason=RULES.reasons["other"])
@@ -95,12 +95,12 @@ def _pair(words: Sequence[str]) -> str:
 
 
 def plain(name: str) -> str:
-    """Return the name of a column in small letters, with _ for all else than letters and digits."""
+    """Return a column's name in lower case, with _ for all but letters and digits."""
     return re.sub("[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
 def columns_of(names: Sequence[str], where: str) -> Mapping[str, int]:
-    """Return the places of the known columns among `names`. Raises UserError for one that is there twice."""
+    """Return the index in `names` of each known column. Raises UserError for one that occurs twice."""
     found, exact = dict[str, int](), [plain(name) for name in names]
     for ours, known in RULES.columns.items():
         trimmed = [re.sub(RULES.ending, "", name) for name in exact] if ours == "time" else exact

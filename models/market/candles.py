@@ -36,13 +36,13 @@ class Candles:
         return found.beside({name: each.rows(chosen) for name, each in self.context.items()})
 
     def beside(self, context: "Mapping[str, Candles]") -> "Candles":
-        """Return these candles with those of other coins, by their names, as context."""
+        """Return these candles with those of other coins, by name, as context."""
         found = copy(self)
         object.__setattr__(found, "context", context)
         return found
 
     def columns(self, chosen: slice | np.ndarray = slice(None)) -> dict[str, np.ndarray]:
-        """Return the columns of the selected rows by their names."""
+        """Return the columns of the selected rows, by name."""
         return {name: getattr(self, name)[chosen] for name in COLUMNS}
 
     def segments(self) -> list[slice]:
@@ -53,7 +53,7 @@ class Candles:
     def filled(self, most: int) -> "Candles":
         """Return the candles, without context, with gaps of up to `most` filled by candles at the close before them.
 
-        What is added has no volume: nothing was traded.
+        Added candles have no volume: nothing was traded.
         """
         missing = np.diff(self.time) // self.timeframe_ms - 1
         added = np.where((missing > 0) & (missing <= most), missing, 0)

@@ -24,7 +24,7 @@ class Columns(Section):
     high: Price = Field(description="highest price")
     low: Price = Field(description="lowest price")
     close: Price = Field(description="last price")
-    volume: Price = Field(description="what was traded")
+    volume: Price = Field(description="amount traded")
 
 
 class CandlesInput(Input):
@@ -33,12 +33,12 @@ class CandlesInput(Input):
     coin: str | None = Field(None, max_length=100, description="name of the coin; null where the model knows only one")
     candles: Columns
     context: dict[str, Columns] = Field(
-        {}, max_length=100, description="candles of other coins that the model takes as well, by their names"
+        {}, max_length=100, description="candles of other coins that the model needs, by name"
     )
 
 
 def _time(value: object) -> object:
-    """Refuse a date, as YAML reads 2025-01-16, with the number to give instead."""
+    """Refuse a date, which YAML makes of 2025-01-16, and name the number to give instead."""
     if not isinstance(value, date):
         return value
     moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day)
@@ -47,12 +47,12 @@ def _time(value: object) -> object:
 
 
 class SignalSettings(Section):
-    """Reading of the probabilities."""
+    """How probabilities become a signal."""
 
     now: Annotated[Time | Literal["newest"] | None, BeforeValidator(_time)] = Field(
         None,
-        description="time of the question, ms since 1970; newest: as the newest candle closes; null: the clock's. "
-        "The newest candle must be the last that has closed",
+        description="current time, ms since 1970; newest: when the newest candle closes; null: the clock's. "
+        "The newest candle must be the last closed one",
     )
     threshold: float | None = Field(
         None, gt=0, le=1, description="probability from which SHORT or LONG is signalled; null: the evaluation's rule"

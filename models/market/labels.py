@@ -18,8 +18,8 @@ def label(candles: Candles, rule: str, horizon: int, threshold: float) -> np.nda
     volatility: the same with the larger of the threshold and half the standard deviation of the last 50 log returns
     times sqrt(horizon).
     triple_barrier: LONG if +threshold is touched before -threshold, SHORT if it is the other way round, NO_TRADE if
-    neither is touched within `horizon` rows (Lopez de Prado 2018). Whoever trades a candle that touches both has been
-    stopped, so neither side wins it.
+    neither is touched within `horizon` rows (Lopez de Prado 2018). A candle that touches both stops a trade of either
+    side, so neither wins it.
 
     Rows whose future crosses a gap or the end are UNKNOWN.
     """
@@ -54,9 +54,9 @@ def _touched(candles: Candles, horizon: int, distance: float) -> np.ndarray:
 
 
 def signals(probabilities: np.ndarray, threshold: float | None) -> np.ndarray:
-    """Return signals (N,) of probabilities (N, 3): 1 LONG or -1 SHORT, whichever is likelier, else 0.
+    """Return signals (N,) of probabilities (N, 3): 1 LONG or -1 SHORT, the likelier if it reaches `threshold`, else 0.
 
-    It is 0 where neither reaches the threshold, and without one.
+    Without a threshold, all are 0.
     """
     short, long = probabilities[:, SHORT], probabilities[:, LONG]
     sure = np.maximum(short, long) >= (np.inf if threshold is None else threshold)

@@ -1,7 +1,7 @@
 """Features of other coins and of longer timeframes, named as in BTCUSDT:log_return_1 and 4h:volatility_20.
 
-The candles of other coins, a coin's context, lie beside its own at the same times. Longer candles are made of a coin's
-own such that one ends at every row: none is waited for, and none is known before it has closed.
+The candles of other coins, a coin's context, are aligned with its own in time. Longer candles are made of a coin's own
+such that one ends at every row: no row waits for one to close, or sees one that has not closed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,19 +20,19 @@ MEMORY = 50  # candles that these depend on
 
 
 def beside(candles: Candles, others: Mapping[str, Candles]) -> Candles:
-    """Return the candles at times at which the others have one, too, with these as context: any missing one is a gap.
+    """Return the candles at the times that all others share, with these as context; other times become gaps.
 
-    Raises UserError where there is no such time.
+    Raises UserError if there is no such time.
     """
     for name, each in others.items():
         candles = candles.rows(np.isin(candles.time, each.time))
         if not len(candles):
-            raise UserError(f"{candles.symbol}: it has no candle at a time at which {name}, of data.context, has one")
+            raise UserError(f"{candles.symbol} and {name}, of data.context, have no candles at the same times")
     return candles.beside({name: each.rows(np.isin(each.time, candles.time)) for name, each in others.items()})
 
 
 def factor(timeframe: str, timeframe_ms: int) -> int:
-    """Return how many candles a longer one is made of. Raises UserError unless that is a whole number."""
+    """Return how many candles make one of `timeframe`. Raises UserError unless that is a whole number."""
     whole = [name for name, length in TIMEFRAMES.items() if timeframe_ms > 0 and not length % timeframe_ms]
     if timeframe not in whole:
         own = timeframe_name(timeframe_ms)
@@ -48,7 +48,7 @@ def memory(others: Sequence[str], timeframe_ms: int) -> int:
 
 
 def columns(candles: Candles, others: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the features (N,) float64 of candles without a gap, the other coins' beside them."""
+    """Return the features (N,) float64 of candles without a gap, with context for other coins, by name."""
     found = dict[str, np.ndarray]()
     for name in others:
         if name in TIMEFRAMES:
@@ -60,7 +60,7 @@ def columns(candles: Candles, others: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def _longer(candles: Candles, count: int) -> np.ndarray:
-    """Return the features (N, F) of candles of `count` rows each, the newest of which ends at the row."""
+    """Return the features (N, F) of longer candles, of `count` rows each, that end at each row."""
     table = np.full((len(candles), len(NAMES)), np.nan)
     for phase in range(min(count, len(candles) - count + 1)):
         first = np.arange(phase, len(candles) - count + 1, count)

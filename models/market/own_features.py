@@ -1,6 +1,6 @@
-"""Features and targets of a user's own: functions of candles in a file that models know by its SHA-256.
+"""A user's own features and targets: functions of candles in a file that models identify by its SHA-256.
 
-A file runs only where its user names it, in data.features or by `load`: the folder of a model names none that is run.
+A file runs only where its user names it, in data.features or by `load`, never because a model's folder names it.
 """
 
 import runpy
@@ -33,15 +33,12 @@ class Own(NamedTuple):
         found = {name: np.asarray(each, np.float64) for name, each in self.function(candles).items()}
         for name, each in found.items():
             if each.shape != (len(candles),) or name in candle_features.NAMES or ":" in name:
-                what = f"{name} of shape {each.shape} for {len(candles)} candles; give a number for each"
-                raise UserError(f"{self.word} gives {what}, under no default feature's name, without a colon")
+                what = f"{name} of shape {each.shape} for {len(candles)} candles; return a number for each"
+                raise UserError(f"{self.word} returns {what}, under no default feature's name, without a colon")
         return found
 
     def check(self, candles: Candles, ahead: int = 0) -> None:
-        """Raise UserError if what a row has differs once candles are cut off: before its memory, or after its future.
-
-        That are the candles more than `ahead` after it.
-        """
+        """Raise UserError if a row changes when candles before its memory, or over `ahead` after it, are cut off."""
         whole = self.columns(candles)
         for row in np.linspace(min(self.memory, len(candles)) - 1, len(candles) - 1, CUTS).astype(int).tolist():
             for first in (0, max(row + 1 - self.memory, 0)):
@@ -50,12 +47,12 @@ class Own(NamedTuple):
                     if name not in cut or not np.isclose(cut[name][row - first], each[row], 1e-5, 1e-9, equal_nan=True):
                         why = f"depends on more than {self.memory} candles: say so in that file, as in MEMORY = 500"
                         further = f"more than data.horizon={ahead} candles " * (ahead > 0)
-                        why = why if first else f"looks {further}ahead: it is another once later candles are cut off"
+                        why = why if first else f"looks {further}ahead: it changes when later candles are cut off"
                         raise UserError(f"{self.word}: {name} of candle {row} of {len(candles)} {why}")
 
 
 def load(word: str, key: str = "data.features") -> Own | None:
-    """Run the file of FILE.py:FUNCTION[@SHA256], none of another word. UserError for a missing or another file."""
+    """Run the file of FILE.py:FUNCTION[@SHA256]; None for another word. UserError if it is missing or has changed."""
     if ":" not in word:
         return None
     (file, _, rest), is_target = word.rpartition(":"), key == "data.label"
@@ -75,7 +72,7 @@ def load(word: str, key: str = "data.features") -> Own | None:
 
 
 def of(own: Mapping[str, str]) -> Own | None:
-    """Return what a model's description names, None for the default features. Raises ValueError if it is not loaded."""
+    """Return the function that a model's description names; None for default features. ValueError if not loaded."""
     word, known = own.get("word", ""), own.get("sha256", "")
     if own and (word.rpartition(":")[2], known) not in LOADED:
         needed = f"this model needs {word}, SHA-256 {known}"
@@ -96,7 +93,7 @@ def labelled(candles: Candles, rule: str, horizon: int, threshold: float) -> np.
     for segment in candles.segments():
         sides = own.columns(candles.rows(segment))[TARGET][: -horizon or None]
         if not np.isin(sides[~np.isnan(sides)], (-1, 0, 1)).all():
-            raise UserError(f"{word} gives {np.nanmin(sides):g} to {np.nanmax(sides):g}; give -1, 0, 1 or NaN")
+            raise UserError(f"{word} returns {np.nanmin(sides):g} to {np.nanmax(sides):g}; return -1, 0, 1 or NaN")
         found[segment][: len(sides)] = np.where(np.isnan(sides), labels.UNKNOWN, sides + 1)
     return found
 
@@ -106,7 +103,7 @@ def compute(
 ) -> tuple[tuple[str, ...], np.ndarray]:
     """Return names and features (N, F) as `candle_features.compute` does, by default of all.
 
-    Behind the default features stand those of `own` and those of `others`, see `other_candles`.
+    The default features are followed by those of `own` and those of `others`, see `other_candles`.
     """
     if own is None and not others:
         return tuple(names) or candle_features.NAMES, candle_features.compute(candles, names)

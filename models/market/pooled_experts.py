@@ -7,8 +7,8 @@ trees     boosted regression trees on the last row and the newest returns (Fried
 
 The pool is log-linear: softmax of the weighted sum of their log probabilities (Genest and Zidek 1986). Only the network
 learns by gradients. The linear expert and the trees depend on the data alone, the weights of the pool on validation
-rows; all three lie in buffers that whoever trains the model fills. The network gives a row of logits for every candle
-at once, so a label costs a fraction of a pass over its window.
+rows; all three are buffers that the training code fills. The network computes a row of logits for every candle at once,
+so a label costs a fraction of a pass over its window.
 
 Shapes: B sequences, L candles of a window (lookback), S consecutive rows that windows end at, T = L - 1 + S candles of
 a sequence, F features, C coins, R rounds of boosting, M nodes of a tree.
@@ -27,7 +27,7 @@ EXPERTS = ("linear", "network", "trees")
 NEEDED = ("log_return_1", "volatility_50")  # features
 DEPTH = 6  # of a tree
 TREE_LAGS = 24  # newest returns that the trees see
-LARGEST = 8.0  # standard deviations of a feature, as the network sees it
+LARGEST = 8.0  # standard deviations of a feature, at which the network's inputs are clipped
 LARGEST_RETURN = 5.0  # in units of the volatility
 LEAST_VOLATILITY = 0.05  # of its mean; markets stand still at times
 LEAST_SIDE, LEAST_REST = 1e-4, 1e-3  # probabilities of SHORT and LONG, of NO_TRADE
@@ -70,7 +70,7 @@ class PooledExperts(SignalModel):
         self.trees = Trees(inputs + min(TREE_LAGS, lookback), config.rounds, config.nodes)
         plain = {"mean": [0.0] * inputs, "std": [1.0] * inputs}
         scalers = [config.scalers.get(coin, plain) for coin in config.coins]
-        # Of the return: the mean, and of the volatility: the deviation; in units of its deviation, and of its mean.
+        # The return's mean in units of its deviation, and the volatility's deviation in units of its mean.
         drift = [each["mean"][places[0]] / each["std"][places[0]] for each in scalers]
         spread = [each["std"][places[1]] / (each["mean"][places[1]] or 1.0) for each in scalers]
         self.drift, self.spread = nn.Buffer(torch.tensor(drift)), nn.Buffer(torch.tensor(spread))
@@ -94,8 +94,8 @@ class PooledExperts(SignalModel):
     ) -> Tensor:
         """Return logits (B, S, 3) of scaled features (B, T, F); a model of several coins also needs their numbers (B,).
 
-        `fixed` is what `fixed` returned for these windows, if that is known; with `alone` the logits are those of the
-        network by itself, which is what learns.
+        `fixed` is the result of `fixed` for these windows, if known; with `alone` the logits are the network's, the
+        part that learns by gradients.
         """
         if alone:
             return self._network(windows, coins)
@@ -119,7 +119,7 @@ class PooledExperts(SignalModel):
         return class_log_probabilities(mean, log_scale, self.thresholds + self.slopes * volatility[..., None])
 
     def linear_inputs(self, windows: Tensor, coins: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what the location (B, S, P), the log scale (B, S, F + 3) and the thresholds (B, S) depend on.
+        """Return the inputs of the location (B, S, P), the log scale (B, S, F + 3) and the thresholds (B, S).
 
         P = (K + 2) L + F with the K coins of the context, whose returns come first, then the window's own.
         """
@@ -135,9 +135,9 @@ class PooledExperts(SignalModel):
         return torch.cat([*theirs, past, scaled, last * now], -1), scale, now[..., 0]
 
     def tree_inputs(self, windows: Tensor, coins: Tensor | None = None) -> Tensor:
-        """Return what the trees see (B, S, F + TREE_LAGS): the last row, and the newest returns by their volatility.
+        """Return the trees' inputs (B, S, F + TREE_LAGS): the last row, and the newest returns over their volatility.
 
-        Only operations that are exact element by element, so that no other batch gives another side of a split.
+        By elementwise operations alone, so that the rest of the batch cannot change the side of a split.
         """
         returns, volatility = self._moves(windows, coins)
         lookback, lags = self.config.lookback, min(TREE_LAGS, self.config.lookback)
@@ -163,12 +163,12 @@ class PooledExperts(SignalModel):
 
 
 def bounded_scale(log_scale: Tensor) -> Tensor:
-    """Return what inputs add to the log scale, within a factor of 20 either way."""
+    """Clamp what the inputs add to the log scale to a factor of 20 either way."""
     return log_scale.clamp(-3, 3)
 
 
 def class_log_probabilities(mean: Tensor, log_scale: Tensor, thresholds: Tensor) -> Tensor:
-    """Return (..., 3): how likely a logistic variable is below -thresholds[1], between, and above thresholds[0]."""
+    """Return log probabilities (..., 3) of a logistic variable below -thresholds[1], between, above thresholds[0]."""
     precision = torch.exp(-log_scale)
     long = torch.sigmoid((mean - thresholds[..., 0]) * precision)
     short = torch.sigmoid((-mean - thresholds[..., 1]) * precision)
@@ -188,7 +188,7 @@ def dilations(lookback: int) -> list[int]:
 
 
 class Network(nn.Module):
-    """Gated causal convolutions with residual connections; 0 at the start."""
+    """Gated causal convolutions with residual connections; untrained, it returns 0."""
 
     def __init__(self, inputs: int, width: int, dropout: float, lookback: int):
         super().__init__()

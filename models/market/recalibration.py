@@ -1,7 +1,7 @@
 """Online recalibration: a temperature and a bias of each side, from the labels that are known by then.
 
-They are one step of Newton's method from none at all, on the log likelihood of the newest labels and a prior that there
-is nothing to correct. So they depend on these labels alone, and whoever has the candles computes the same.
+They are one Newton step from no correction, on the log likelihood of the newest labels and a prior for no correction.
+So they depend on these labels alone, and the same candles give the same ones.
 
 Shapes: N candles, 3 classes, 3 parameters.
 """
@@ -11,23 +11,23 @@ from collections.abc import Sequence
 import numpy as np
 
 WINDOW = 288  # candles whose labels count; with fewer, noise costs more than is gained
-CAUTION = 30.0  # labels that speak for no correction, times the horizon, as labels overlap
+CAUTION = 30.0  # pseudo-labels for no correction, times the horizon, as labels overlap
 PRIOR = CAUTION * np.diag([1.0, 0.25, 0.25])  # a row's information about a bias is at most 1 / 4
 LARGEST = 0.7  # of each parameter
 
 
 def reach(window: int, horizon: int) -> int:
-    """Return how many rows before its own a row depends on."""
+    """Return on how many earlier rows a row depends."""
     return window + horizon - 1 if window else 0
 
 
 def recalibrated(
     logits: np.ndarray, labels: np.ndarray, segments: Sequence[slice], horizon: int, window: int
 ) -> np.ndarray:
-    """Return the log probabilities (N, 3) that logits (N, 3) give, corrected by the last `window` labels (N,).
+    """Return the log probabilities (N, 3) of logits (N, 3), corrected by the last `window` labels (N,).
 
-    The label of a row is known `horizon` rows later, and below 0 where there is none; logits may be NaN. Nothing
-    crosses from one of the segments into the next. With a window of 0 nothing is corrected.
+    The label of a row is known `horizon` rows later, and below 0 where there is none; logits may be NaN. No labels
+    count across segments. With a window of 0 nothing is corrected.
     """
     shifted = logits - logits.max(1, keepdims=True)
     logs = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))

@@ -12,13 +12,13 @@ from common.config import Section, checked
 from common.errors import as_user_error
 
 RULE = "rule.json"
-NEVER = "never evaluated: nobody knows whether its signals, the likeliest class, earn what they cost"
+NEVER = "never evaluated: it is unknown whether its signals, the likeliest class, earn their costs"
 
 
 class CoinRule(Section):
-    """What the evaluation found out about a coin's newest model."""
+    """The evaluation's result for a coin's newest model."""
 
-    verdict: str = Field(description="what the coin is worth, money first")
+    verdict: str = Field(description="verdict on the coin, money first")
     threshold: float | None = Field(gt=0, le=1, description="probability from which a side is traded; null: never")
     temperature: float = Field(1.0, gt=0, exclude=True, description="of earlier evaluations; nothing applies it")
     reason: str = Field("", description="why the coin is not traded")
@@ -44,7 +44,7 @@ def fingerprint(model: nn.Module) -> str:
 
 
 def load(folder: Path, model: nn.Module, judged: object = None) -> Rule | None:
-    """Return the rule in a model's folder; None without one, or where neither its weights nor `judged` were evaluated.
+    """Return the rule in a model's folder; None without one, or if it is neither of the model's weights nor `judged`.
 
     Raises ValueError for a damaged file.
     """

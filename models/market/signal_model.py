@@ -67,23 +67,23 @@ class SignalConfig:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Return the longer timeframes and other coins that features are of."""
+        """The longer timeframes and other coins whose candles features use."""
         return tuple(dict.fromkeys(name.partition(":")[0] for name in self.features if ":" in name))
 
     @property
     def context(self) -> tuple[str, ...]:
-        """Return the other coins whose candles are inputs."""
+        """The other coins whose candles are inputs."""
         return tuple(name for name in self.others if name not in TIMEFRAMES)
 
     @property
     def own(self) -> dict[str, str]:
-        """Return the word, the SHA-256 and the memory of a user's own features; {} without them."""
+        """The word, SHA-256 and memory of a user's own features; {} without them."""
         found = self.about.get("feature_set")
         return found if isinstance(found, dict) else {}
 
     @property
     def warning(self) -> dict[str, str]:
-        """Return what every answer has to say of the market that was learnt."""
+        """The note in every answer of a model of the simulated market; {} for other models."""
         return {"market": SIMULATED, "note": NOTE} if self.about.get("market") == SIMULATED else {}
 
     def place(self, coin: str | None) -> int:
@@ -102,17 +102,17 @@ class SignalModel(io.Model):
     input_type, settings_type = CandlesInput, SignalSettings
     config: SignalConfig
     rule: Rule | None = None  # of the newest evaluation
-    stretch = 1  # consecutive rows S that are computed together in training; more cost little where they share work
+    stretch = 1  # consecutive rows S that training computes together; more cost little where they share work
 
     @property
     def candles_needed(self) -> int:
-        """Number of candles without a gap from which the signal after the newest of them can be predicted."""
+        """How many candles without a gap are needed to predict the signal after the newest."""
         config = self.config
         memory = other_candles.memory(config.others, config.timeframe_ms)
         return max(memory, int(config.own.get("memory", 0))) + config.lookback - 1
 
     def recalibration(self, coin: str | None) -> int:
-        """Return how many of the newest labels correct the probabilities of a coin, by the evaluated rule."""
+        """Return how many of the newest labels correct a coin's probabilities, by the evaluated rule."""
         own = self.rule and self.rule.coins.get(self.config.coins[self.config.place(coin)])
         return own.recalibration if own else 0
 
@@ -132,16 +132,16 @@ class SignalModel(io.Model):
         """Return probabilities (N - `candles_needed` + 1, 3) of the classes after each of the last candles.
 
         `candles` maps time (ms since 1970, when a candle opens), open, high, low, close and volume to their columns
-        (N,), and `context` other coins that the model takes as well to theirs; `now` is the current time in ms, by
-        default the clock's. Raises ValueError for columns that are missing, gaps, impossible prices, too few candles,
-        and a newest candle that is not the last one that has closed.
+        (N,), and `context` the other coins of the model's inputs to theirs; `now` is the current time in ms, by default
+        the clock's. Raises ValueError for missing columns, gaps, impossible prices, too few candles, and a newest
+        candle that is not the last closed one.
         """
         known = self._candles(candles, coin, context)
         self._check_age(int(known.time[-1]), int(time.time() * 1000) if now is None else now)
         return self._judged(known)
 
     def _judged(self, known: Candles) -> Tensor:
-        """Return the probabilities (S, 3) after each candle that has enough before it, by the evaluated rule."""
+        """Return probabilities (S, 3) after each candle with full history, recalibrated by the evaluated rule."""
         config, device = self.config, next(self.parameters()).device
         scaled, number = self.scaled(known), torch.tensor([config.place(known.symbol)], device=device)
         past, found = config.lookback - 1, []
@@ -155,7 +155,7 @@ class SignalModel(io.Model):
         return torch.from_numpy(np.exp(recalibrated(logits.double().numpy(), outcomes, whole, horizon, window))).float()
 
     def takes(self, given: CandlesInput) -> bool:
-        """Return whether the candles are said to be of a coin that the model knows."""
+        """Return whether the model knows the input's coin."""
         return given.coin in self.config.coins or self.config.coins == ANY
 
     def prepared(self, given: CandlesInput, settings: SignalSettings) -> Candles:
@@ -171,7 +171,7 @@ class SignalModel(io.Model):
         return known
 
     def answers(self, prepared: Sequence[Candles], settings: SignalSettings) -> list[dict[str, object]]:
-        """Return the probabilities of the classes after the newest candle, and the signal that they give."""
+        """Return the classes' probabilities after the newest candle, and the signal, of each input."""
         found = [self._judged(known)[-1].tolist() for known in prepared]
         return [
             {
@@ -187,20 +187,20 @@ class SignalModel(io.Model):
         ]
 
     def _signalled(self, coin: str, row: Sequence[float], asked: float | None) -> dict[str, object]:
-        """Return the signal by the evaluated rule, or from the probability asked for, and what it is worth."""
+        """Return the signal by the evaluated rule, or at the threshold `asked`, with its verdict."""
         own = self.rule and self.rule.coins.get(self.config.coins[self.config.place(coin)])
         if not self.rule or not own:
             return {"signal": signal(row, asked), "verdict": NEVER}
         worth: dict[str, object] = {"verdict": own.verdict, "headline": self.rule.headline}
         found = "NO_TRADE" if asked is None and own.threshold is None else signal(row, asked or own.threshold)
         if asked is None and found == "NO_TRADE":
-            worth = {"reason": own.reason or f"no side reaches {own.threshold:g}, from where trading was best", **worth}
-        elif asked is None:  # which may stand beside "no skill shown"
+            worth = {"reason": own.reason or f"no side reaches {own.threshold:g}, the best threshold", **worth}
+        elif asked is None:  # even where the verdict is "no skill shown"
             worth = {"signal_is": f"from {own.threshold:g} on, best on validation; the verdict is the test's", **worth}
         return {"signal": found, **worth}
 
     def _corrected(self, known: Candles) -> dict[str, str]:
-        """Say by how many labels the probabilities are corrected, if by any."""
+        """Return a note on how many labels correct the probabilities, if any do."""
         window, used = self.recalibration(known.symbol), self.candles_used(known.symbol)
         if not window:
             return {}
@@ -226,21 +226,21 @@ class SignalModel(io.Model):
         return [RULE] * (self.rule is not None)
 
     def scaled(self, known: Candles) -> Tensor:
-        """Return the scaled features of all candles that have enough before them, as training has them."""
+        """Return the scaled features of all candles with full history, computed as in training."""
         # Features in float32, scaled in float64.
         config = self.config
         _, table = own_features.compute(known, own_features.of(config.own), config.features, config.others)
         rows = table[self.candles_needed - self.config.lookback :].astype(np.float32)
         if not np.isfinite(rows).all():
             unknown = self.config.features[int(np.isfinite(rows).all(0).argmin())]
-            raise ValueError(f"the feature {unknown} is no number after some of the last {len(rows)} candles")
+            raise ValueError(f"the feature {unknown} is not finite after some of the last {len(rows)} candles")
         scaler = self.config.scalers[self.config.coins[self.config.place(known.symbol)]]
         return torch.from_numpy(((rows - np.array(scaler["mean"])) / np.array(scaler["std"])).astype(np.float32))
 
     def _candles(
         self, given: Mapping[str, ArrayLike], coin: str | None, context: Mapping[str, Mapping[str, ArrayLike]]
     ) -> Candles:
-        """Return candles that have what the model needs, gaps filled as in training; ValueError for others."""
+        """Return valid candles with their context, gaps filled as in training; ValueError if they do not suffice."""
         own, step, needed = self.config.coins[self.config.place(coin)], self.config.timeframe_ms, self.candles_needed
         found = _sound(given, coin or own, self.config)
         if len(found) < needed:
@@ -278,7 +278,7 @@ class SignalModel(io.Model):
 
 
 def _sound(given: Mapping[str, ArrayLike], coin: str, config: SignalConfig) -> Candles:
-    """Return columns as candles, filled. ValueError for missing ones, other lengths or steps and impossible prices."""
+    """Return columns as candles, gaps filled; ValueError if some are missing, differ in length, or are impossible."""
     if missing := [name for name in COLUMNS if name not in given]:
         raise ValueError(f"the candles lack {', '.join(missing)}; give the columns {', '.join(COLUMNS)}")
     columns = {name: np.asarray(given[name], np.int64 if name == "time" else np.float64) for name in COLUMNS}
@@ -287,7 +287,7 @@ def _sound(given: Mapping[str, ArrayLike], coin: str, config: SignalConfig) -> C
         raise ValueError(f"the columns must be of one length (given: {shapes})")
     found = Candles(coin, config.timeframe_ms, **columns)
     if len(wrong := np.flatnonzero(np.diff(found.time) <= 0)):
-        late = f"the candle of {found.time[wrong[0] + 1]} ms stands behind that of {found.time[wrong[0]]} ms"
+        late = f"the candle of {found.time[wrong[0] + 1]} ms comes after that of {found.time[wrong[0]]} ms"
         raise ValueError(f"{late}; give each once, the oldest first")
     lengths, counts = np.unique(np.diff(found.time), return_counts=True)
     if counts.max(initial=0) > 1 and (usual := lengths[counts.argmax()]) != found.timeframe_ms:
@@ -298,7 +298,7 @@ def _sound(given: Mapping[str, ArrayLike], coin: str, config: SignalConfig) -> C
     bad = np.flatnonzero(~(good & (found.high == prices.max(0)) & (found.low == prices.min(0))))
     if len(bad):
         possible = "prices must be finite, above 0 and between low and high, and the volume not negative"
-        raise ValueError(f"the candle of {found.time[bad[0]]} ms cannot be: {possible}")
+        raise ValueError(f"the candle of {found.time[bad[0]]} ms is impossible: {possible}")
     return found.filled(config.fill)
 
 
@@ -308,7 +308,7 @@ def most_used(models: Sequence[SignalModel]) -> int:
 
 
 def facts(models: Sequence[SignalModel]) -> dict[str, Plain]:
-    """Return what a page has to know of the models of a run, and the rules by which it reads tables of candles."""
+    """Return the facts about a run's models for its page, with the rules by which that reads tables of candles."""
     config = models[0].config
     return {
         "coins": [coin for model in models for coin in model.config.coins],
@@ -329,5 +329,4 @@ def signal(probabilities: Sequence[float], threshold: float | None) -> str:
 
 
 def _dated(time_ms: int) -> str:
-    """Return a time in ms since 1970 with its date, for people."""
     return f"{minute(time_ms)} UTC ({time_ms} ms)"

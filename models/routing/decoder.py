@@ -97,16 +97,16 @@ class PointerDecoder(nn.Module):
 
 
 def look_up(cache: Cache, node: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what the cache has of `node` (B, Q): columns (B, D, Q) of `query`, and rows of `distance` as (B, N, Q)."""
+    """Look `node` (B, Q) up in the cache: columns (B, D, Q) of `query`, and distances (B, N, Q) from it."""
     batch, queries = node.shape
     ways = cache.distance.mT
     width, num_nodes = cache.query.shape[1:]
-    if queries < num_nodes or torch.compiler.is_exporting():  # a program has one way for any number of queries
+    if queries < num_nodes or torch.compiler.is_exporting():  # an exported program takes any number of queries
         return (
             cache.query.gather(2, node[:, None].expand(-1, width, -1)),
             ways.gather(2, node[:, None].expand(-1, num_nodes, -1)),
         )
-    # With many queries a product with a one-hot matrix is faster than an index, above all in the backward pass.
+    # With many queries a product with a one-hot matrix is faster than indexing, above all in the backward pass.
     here = cache.query.new_zeros(batch, num_nodes, queries).scatter_(1, node[:, None], 1.0)
     with torch.autocast(node.device.type, enabled=False):
         away = ways @ here.float()
@@ -114,7 +114,7 @@ def look_up(cache: Cache, node: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Decoding(NamedTuple):
-    """What tours are built and scored with: a decoder, what it keeps of instances, and these."""
+    """A decoder with the instances for which it builds and scores tours, and its cache of them."""
 
     decoder: PointerDecoder
     cache: Cache
@@ -122,7 +122,7 @@ class Decoding(NamedTuple):
 
     @property
     def learnt(self) -> list[Tensor]:
-        """The tensors that gradients change, in the layout of native code (`Weights` in decoder.h)."""
+        """The tensors that get gradients, in the layout of native code (`Weights` in decoder.h)."""
         load, distance, clock, waits = (getattr(self.decoder, name) for name in ("load", "distance", "clock", "waits"))
         if clock is not None and self.instances.rules is not None:
             load, distance = torch.cat([load, clock], 1).T, torch.cat([distance[None], waits])
@@ -130,7 +130,7 @@ class Decoding(NamedTuple):
 
     @property
     def fixed(self) -> list[Tensor]:
-        """The tensors that none changes: distances, demands and capacities, with rules these and the ways they time."""
+        """The tensors without gradients: distances, demands, capacities, and with rules these and the travel times."""
         locs, demand, capacity, rules, _ = self.instances
         timed = [] if rules is None else [rules, (locs[:, :, None] - locs[:, None]).norm(dim=-1)]
         return [self.cache.distance, demand, capacity, *timed]

@@ -17,7 +17,7 @@ MOST_SAMPLES = 2**20  # per instance and symmetry: further samples would reuse t
 
 
 class Guide(NamedTuple):
-    """What decides how S tours of each of B instances go on; by default each visits the likeliest node next."""
+    """How S tours of each of B instances are continued; by default, with the likeliest node."""
 
     uniform: Tensor | None = None  # (B, S, 2 * (N - 1)) numbers in [0, 1), by which nodes are sampled
     first: Tensor | None = None  # (S,) customers that the tours visit first
@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     """Tours to build for every row, one instance under one symmetry."""
 
     num_tours: int
-    guide: Callable[[Tensor, Tensor], Guide]  # row numbers (R,), tour numbers (S,) -> how these are built
+    guide: Callable[[Tensor, Tensor], Guide]  # row numbers (R,), tour numbers (S,) -> their guide
 
 
 def greedy(num_customers: int, samples: int, starts: int | None, seed: int) -> Plan:

@@ -7,10 +7,10 @@ from models.routing.environment import RULES, Instances
 
 
 class NodeEmbedding(nn.Module):
-    """Embedding of coordinates, for customers of the demand as a share of the capacity and, if asked to, of more.
+    """Embedding of coordinates, customers' demand as a share of the capacity and, optionally, of rules or asymmetry.
 
-    A rule is its limit, and whether there is one (RouteFinder, Berto et al. 2024); without rules nothing is added. With
-    one-way roads a node's asymmetry is added: by how much ways from it are longer than ways to it, on average.
+    A rule is its limit, and whether there is one (RouteFinder, Berto et al. 2024). A node's asymmetry, with one-way
+    roads, is by how much ways from it are longer than ways to it, on average.
     """
 
     def __init__(self, width: int, rules: bool = False, one_way: bool = False):

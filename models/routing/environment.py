@@ -26,8 +26,8 @@ from torch import Tensor, nn
 DEPOT = 0
 RULES = 6  # columns of `Instances.rules`
 MEAN_DISTANCE = 0.52  # of two places in the unit square
-LONGEST = 10  # a way of a matrix that networks tell from a longer one, in medians of its ways
-MARGIN = 1e-5  # that rounding to float32 has, in units of the square, wherever times and lengths meet a limit
+LONGEST = 10  # largest cost in a matrix that networks read, in medians of its costs
+MARGIN = 1e-5  # for rounding to float32, in units of the square, wherever times and lengths meet a limit
 
 Routes = list[list[int]]  # of one tour: the customers between visits to the depot
 
@@ -48,7 +48,7 @@ class Instances(NamedTuple):
 
     @property
     def directed(self) -> bool:
-        """Whether a route may be another plan, or none, driven the other way round."""
+        """Whether a reversed route may differ in cost, or be infeasible."""
         return self.rules is not None or self.matrix is not None
 
     @classmethod
@@ -57,11 +57,11 @@ class Instances(NamedTuple):
         return cls(fields["locs"], fields["demand"], fields["capacity"], fields.get("rules"), fields.get("matrix"))
 
     def fields(self) -> dict[str, Tensor]:
-        """Return the fields that there are, as a batch holds them."""
+        """Return all fields that are not None, as a batch holds them."""
         return {name: tensor for name, tensor in self._asdict().items() if tensor is not None}
 
     def rows(self, index: Tensor | slice, nodes: int | None = None) -> "Instances":
-        """Return the instances of these numbers, with so many of their nodes."""
+        """Return the instances `index`, with the first `nodes` of their nodes."""
         rules = None if self.rules is None else self.rules[index, :nodes]
         matrix = None if self.matrix is None else self.matrix[index, :nodes, :nodes]
         return Instances(self.locs[index, :nodes], self.demand[index, :nodes], self.capacity[index], rules, matrix)
@@ -77,12 +77,12 @@ class State(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """Where routes stand that left as early as they may."""
+    """Progress of routes that left as early as possible."""
 
     free: Tensor  # (B, Q) or (B, N, Q), as all: when service ended
     length: Tensor  # driven
     waited: Tensor  # time spent before windows opened
-    movable: Tensor  # by how much later the route may leave; what it has waited of that costs no delay
+    movable: Tensor  # by how much later the route may leave; up to `waited`, without delay
 
 
 def reset(instances: Instances, num_tours: int) -> State:
@@ -103,7 +103,7 @@ def _clock(rules: Tensor, zero: Tensor) -> Clock:
 
 
 def _after(clock: Clock, away: Tensor, rules: Tensor) -> Clock:
-    """Return the clocks after a way of `away` and service at nodes with `rules` (..., RULES), which broadcast."""
+    """Return the clocks after driving `away` and service at nodes with `rules` (..., RULES), which broadcast."""
     opens, closes, service = rules[..., :3].unbind(-1)
     arrival = clock.free + away
     begins = arrival.maximum(opens)
@@ -159,7 +159,7 @@ def _driven(instances: Instances, node: Tensor, clock: Clock, action: Tensor) ->
 def replay(instances: Instances, actions: Tensor, begin: int = 0) -> State:
     """Return the states before each step of finished tours `actions` (B, S, T), from step `begin` on.
 
-    The queries are Q = S * (T - begin), the steps of one tour beside each other.
+    The queries are Q = S * (T - begin), tour by tour.
     """
     batch, tours, steps = actions.shape
     num_nodes = instances.demand.shape[1]
@@ -183,7 +183,7 @@ def replay(instances: Instances, actions: Tensor, begin: int = 0) -> State:
 
 
 def route_ends(actions: Tensor, num_nodes: int, both: bool = True) -> Tensor:
-    """Return (B, N, S) bool: who is first, or with `both` last, on a route of the tours `actions` (B, S, T)."""
+    """Return (B, N, S) bool: customers that are first, or with `both` last, on a route of tours `actions` (B, S, T)."""
     after = nn.functional.pad(actions[..., 1:], (0, 1), value=DEPOT)
     before = nn.functional.pad(actions[..., :-1], (1, 0), value=DEPOT)
     ends = torch.zeros(*actions.shape[:2], num_nodes, dtype=torch.bool, device=actions.device)
@@ -193,10 +193,10 @@ def route_ends(actions: Tensor, num_nodes: int, both: bool = True) -> Tensor:
 
 
 def distances_of(instances: Instances) -> Tensor:
-    """Return what networks read as distances (B, N, N) from row to column, in the unit of the square.
+    """Return the distances (B, N, N) that networks read, from row to column, in the unit of the square.
 
     Costs of a matrix, whose unit may be another, are scaled to the mean distance between the locations, or to that in
-    the square where these are all one place. Ways that are closed by a huge cost count as some longest ones.
+    the square where these are all one place. Huge costs, by which ways are closed, are cut to LONGEST.
     """
     distance: Tensor = (instances.locs[:, :, None] - instances.locs[:, None]).norm(dim=-1)
     if instances.matrix is None:
@@ -209,7 +209,7 @@ def distances_of(instances: Instances) -> Tensor:
 
 
 def tour_length(instances: Instances, actions: Tensor) -> Tensor:
-    """Return the lengths (B, S) of tours `actions` (B, S, T) from the depot and back, of open routes without that."""
+    """Return lengths (B, S) of tours `actions` (B, S, T) from the depot and back, of open routes without ways back."""
     stops = nn.functional.pad(actions, (1, 1), value=DEPOT)
     if instances.matrix is not None:
         legs = stops[..., :-1] * instances.matrix.shape[1] + stops[..., 1:]

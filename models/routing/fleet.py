@@ -90,7 +90,7 @@ def schedule(problem: Problem, route: Sequence[int], kind: int = 0) -> list[floa
 
 
 def answer(problem: Problem, plan: Plan) -> dict[str, object]:
-    """Return a plan as models answer, with its cost.
+    """Return a plan as a model's answer, with its cost.
 
     `arrivals` are as in `schedule`, `vehicles` and `depots` the numbers of each route's where there are several,
     `left_out` the customers whose prizes are lost; `open_routes` says that no route goes back.

@@ -1,4 +1,4 @@
-"""What routing policies are asked: problems, and settings of the search for tours. torch is not imported here."""
+"""Inputs of routing policies, problems, and the settings of their search for tours. torch is not imported here."""
 
 from dataclasses import replace
 from typing import Annotated, Self
@@ -20,7 +20,7 @@ Demand = Annotated[Whole, Field(ge=0)]
 NotNegative = Annotated[float, Field(ge=0, le=MAX_COORDINATE)]
 Amount = Annotated[NotNegative, _NUMBER]
 MOST_ASKED = 10_000  # customers of an input
-# What start tours are made from, beside "mix", which is what serves best for a size.
+# Sources of start tours; "mix" is the best combination for a size.
 STARTS_FROM = ("mix", "policy", "savings", "sweep", "nearest", "random")
 OF_CUSTOMERS = ("demands", "windows", "service_times", "prizes")
 Point = tuple[Coordinate, Coordinate]
@@ -31,13 +31,13 @@ Matrix = tuple[tuple[NotNegative, ...], ...]  # a million of them are checked in
 class VehiclesInput(Section):
     """Vehicles of one kind."""
 
-    capacity: Whole = Field(ge=1, le=MOST_CAPACITY, description="what one can carry")
-    count: int | None = Field(None, ge=1, le=MOST_CUSTOMERS, description="how many there are; null: enough")
-    depot: int = Field(0, ge=0, description="where they begin and end: 0 is depot, 1 the first of depots")
+    capacity: Whole = Field(ge=1, le=MOST_CAPACITY, description="capacity of each")
+    count: int | None = Field(None, ge=1, le=MOST_CUSTOMERS, description="number of vehicles; null: enough")
+    depot: int = Field(0, ge=0, description="depot at which they begin and end: 0 is depot, 1 the first of depots")
     fixed_cost: Amount = Field(0, description="cost of using one")
     cost_per_distance: Amount = Field(1, description="cost of a unit of distance")
-    max_length: Amount | None = Field(None, description="length that a route may have")
-    max_duration: Amount | None = Field(None, description="time that a route may take, with waiting and service")
+    max_length: Amount | None = Field(None, description="largest length of a route")
+    max_duration: Amount | None = Field(None, description="largest duration of a route, with waiting and service")
 
 
 class RoutingInput(Input):
@@ -51,13 +51,13 @@ class RoutingInput(Input):
     customers: Annotated[tuple[Point, ...], FailFast()] = Field(
         min_length=1, max_length=MOST_ASKED, description="coordinates of the customers, in the same unit"
     )
-    demands: Annotated[tuple[Demand, ...], FailFast()] = Field(description="what each customer asks for, whole numbers")
-    capacity: Whole = Field(ge=1, le=MOST_CAPACITY, description="what a vehicle can carry")
+    demands: Annotated[tuple[Demand, ...], FailFast()] = Field(description="demand of each customer, whole numbers")
+    capacity: Whole = Field(ge=1, le=MOST_CAPACITY, description="capacity of a vehicle")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] = Field(
         "exact", description="of each distance: exact, round, trunc (cut) or dimacs (cut to one decimal)"
     )
     distances: Matrix | None = Field(
-        None, description="from row to column, in place of those of coordinates: the depot, customers, depots"
+        None, description="from row to column, instead of those between coordinates: the depot, customers, depots"
     )
     durations: Matrix | None = Field(None, description="times of travel, laid out alike; null: by speed")
     speed: float | None = Field(
@@ -66,11 +66,11 @@ class RoutingInput(Input):
     windows: tuple[Window, ...] | None = Field(None, description="when service may begin at each customer")
     hours: Window | None = Field(None, description="when routes may begin and must have ended, in the unit of windows")
     service_times: tuple[Amount, ...] | None = Field(
-        None, description="time that service takes at each customer; a single number: at all of them"
+        None, description="service time at each customer; a single number: at all of them"
     )
-    num_vehicles: int | None = Field(None, ge=1, le=MOST_CUSTOMERS, description="how many there are; null: enough")
-    max_length: Amount | None = Field(None, description="length that a route may have")
-    max_duration: Amount | None = Field(None, description="time that a route may take, with waiting and service")
+    num_vehicles: int | None = Field(None, ge=1, le=MOST_CUSTOMERS, description="number of vehicles; null: enough")
+    max_length: Amount | None = Field(None, description="largest length of a route")
+    max_duration: Amount | None = Field(None, description="largest duration of a route, with waiting and service")
     vehicles: tuple[VehiclesInput, ...] = Field(
         (), description="several kinds, in place of capacity, num_vehicles, max_length and max_duration"
     )
@@ -89,10 +89,7 @@ class RoutingInput(Input):
     @model_validator(mode="before")
     @classmethod
     def _completed(cls, given: object) -> object:
-        """Lay out a matrix without coordinates in a plane, and give several kinds of vehicles a capacity in common.
-
-        A single time of service becomes that of each customer.
-        """
+        """Fill in coordinates for a matrix, a capacity for several kinds of vehicles, and service times from one."""
         if not isinstance(given, dict):
             return given
         one, demands = given.get("service_times"), given.get("demands")
@@ -131,7 +128,7 @@ class RoutingInput(Input):
             if rows is not None and (len(rows) != count or (count == nodes and any(len(row) != nodes for row in rows))):
                 raise ValueError(f"{name} must have {count} rows{f' of {nodes} numbers' * (count == nodes)}")
         if far := [each.depot for each in self.vehicles if each.depot > len(self.depots)]:
-            raise ValueError(f"vehicles are at depot {far[0]}, but there are {len(self.depots)} further ones")
+            raise ValueError(f"vehicles are at depot {far[0]}, but depots has only {len(self.depots)}; add it there")
         if wrong := [node for route in self.initial or () for node in route if not 0 < node <= len(self.customers)]:
             raise ValueError(f"initial names customer {wrong[0]}; there are 1 to {len(self.customers)}")
         if (large := max(self.demands)) > self.capacity:
@@ -190,14 +187,14 @@ def _fleet_of(given: RoutingInput) -> tuple[Vehicles, ...]:
 
 
 class SearchSettings(Section):
-    """The search for tours: the policy's, and what goes on from them."""
+    """The search for tours: how the policy builds them, and how they are improved."""
 
     decode: Annotated[str, Choice(DECODES)] = Field("multistart", description="how the policy builds tours")
     samples: int = Field(128, ge=1, le=MOST_SAMPLES, description="tours per problem with decode=sampling")
     starts: int | None = Field(
         None,
         ge=1,
-        description="tours of the policy with decode=multistart; null: as serves best for the size, without time "
+        description="tours of the policy with decode=multistart; null: the best number for the size, or without time "
         "one per customer, at most 200",
     )
     augment: bool = Field(False, description="build the policy's tours in the 8 symmetries of the square")
@@ -211,7 +208,7 @@ class SearchSettings(Section):
     )
     starts_from: Annotated[str, Choice(STARTS_FROM)] = Field(
         "mix",
-        description="start tours: policy, savings, sweep, nearest, random, or mix: those that serve best for the size",
+        description="start tours: policy, savings, sweep, nearest, random, or mix: the best combination for the size",
     )
 
     @model_validator(mode="after")

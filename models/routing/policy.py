@@ -19,7 +19,7 @@ from models.routing.encoder import DistanceBiasedAttention, EncoderLayer, NodeEm
 from models.routing.environment import Instances, Routes, distances_of, route_ends, tour_length
 from models.routing.gat import DenseGAT, nearest_neighbours, sparse_gat
 from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
-from models.routing.problems import untaken
+from models.routing.problems import unreadable
 from models.routing.solve import Asked, answer_all, check_work, found_by, given_problem, solve_all
 
 SPACED = 20  # customers at which distances keep their unit
@@ -58,7 +58,7 @@ class RoutingPolicy(io.Model):
             raise ValueError(f"neighbors is {config.neighbors}, but only kind 'gat' has a sparse encoder")
         if config.one_way and (config.rules or config.kind == "gat"):
             what = "rules" if config.rules else "kind 'gat', whose edges have one length"
-            raise ValueError(f"one_way is true, which goes with kind 'gt' or 'dgt' without rules, not with {what}")
+            raise ValueError(f"one_way is true, which needs kind 'gt' or 'dgt' without rules; given {what}")
         self.config = config
         self.gradient_checkpointing = False
         attention: Callable[[int, int], nn.Module] = partial(DistanceBiasedAttention, one_way=config.one_way)
@@ -76,7 +76,7 @@ class RoutingPolicy(io.Model):
         return {name: tensor.float() for name, tensor in tensors.items()} if half else tensors
 
     def encode(self, instances: Instances) -> Cache:
-        """Return what all queries on these instances share."""
+        """Compute the decoder's cache of these instances."""
         distance = distances_of(instances)
         if self.config.spacing:  # then neighbours are equally far in instances of all sizes
             ratio = (distance.shape[1] - 1) / SPACED
@@ -131,7 +131,7 @@ class RoutingPolicy(io.Model):
     ) -> Tensor:
         """Return log-probabilities (B, S) of whole tours (B, S, T), less a forced first step.
 
-        With `ends` (B, N, S), that of a step out of the depot is the log of the probability of all ends that wait.
+        With `ends` (B, N, S), a step out of the depot counts as a visit to any of the ends not served yet.
         """
         given = (Decoding(self.decoder, cache, instances), actions, ends, forced)
         if native.scores(instances):
@@ -169,7 +169,7 @@ class RoutingPolicy(io.Model):
         """Return the input and its problem."""
         problem = problem_of(given)
         initial = None if given.initial is None else [list(route) for route in given.initial]
-        if initial is None and (problem.plain or not untaken(problem, self.config)):
+        if initial is None and (problem.plain or not unreadable(problem, self.config)):
             check_work(problem.customers, settings)
         return given, Asked(problem, given.item, initial)
 
@@ -178,8 +178,8 @@ class RoutingPolicy(io.Model):
     ) -> list[dict[str, object]]:
         """Return the routes of each problem, customers numbered from 1, and their cost; of degrees, in km.
 
-        What is more than a plain CVRP is solved by native ruin and recreate, from tours of the policy if it reads such
-        problems and is asked to.
+        Problems beyond the plain CVRP are solved by native ruin and recreate, from tours of the policy if it can read
+        them and the settings ask for it.
         """
         solved = iter(solve_all(self, [asked for _, asked in prepared if asked.problem.plain], settings))
         others = iter(answer_all(self, [asked for _, asked in prepared if not asked.problem.plain], settings))

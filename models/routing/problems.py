@@ -1,4 +1,4 @@
-"""Problems as files and test sets give them, and the costs of their solutions.
+"""Routing problems, as in files and test sets, and the costs of their solutions.
 
 Costs in different metrics cannot be compared, so every problem carries its own. Files of the VRPLIB family say how
 distances are measured, and the set a file belongs to whether each is rounded; the test sets of machine learning do not
@@ -92,14 +92,14 @@ class Problem:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is asked beyond the symmetric CVRP."""
+        """Whether this is a symmetric CVRP and no more."""
         parts = (self.durations, self.windows, self.prizes)  # times of service alone limit nothing
         more = self.fleet or self.open_routes or self.depots > 1 or any(part is not None for part in parts)
         return not (more or self.one_way)
 
     @property
     def one_way(self) -> bool:
-        """Whether roads may cost another amount there than back."""
+        """Whether costs may depend on the direction."""
         return self.matrix is not None and not np.array_equal(self.matrix, self.matrix.T)
 
     @property
@@ -130,7 +130,7 @@ class Problem:
 
     @property
     def tolerance(self) -> float:
-        """What sums of times and lengths may exceed their limits by, because they are rounded."""
+        """By how much sums of times and lengths may exceed their limits, because of rounding."""
         bounds = np.array([*self.opening[:, 1], *(b for kind in self.vehicles for b in kind[-2:])])
         return float(ERRORS * np.abs(bounds[bounds < MAX_COORDINATE]).max(initial=0))  # what is later is no bound
 
@@ -204,8 +204,8 @@ def pace_of(problem: Problem) -> float | None:
     return pace if pace > 0 and np.allclose(problem.durations, pace * lengths) else None
 
 
-def untaken(problem: Problem, config: RoutingConfig) -> str | None:
-    """Return what of a problem a policy of this `config` cannot read, None if there is nothing."""
+def unreadable(problem: Problem, config: RoutingConfig) -> str | None:
+    """Name a part of a problem that a policy of this `config` cannot read; None if there is none."""
     first, *others = problem.vehicles
     limited = problem.windows is not None or problem.open_routes or min(first.longest, first.limit) < np.inf
     beyond = limited if config.one_way else not problem.plain

@@ -22,13 +22,13 @@ class TourBuilder(Protocol):
     config: RoutingConfig
 
     def encode(self, instances: Instances) -> Cache:
-        """Return what all queries on the instances share."""
+        """Compute the decoder's cache of the instances."""
 
     def build(self, cache: Cache, instances: Instances, num_tours: int, guide: Guide) -> Tensor:
         """Return tours (B, S, T)."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the weights, which say what device it is on."""
+        """Yield the weights, whose device is the policy's."""
 
 
 @torch.no_grad()

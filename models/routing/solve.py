@@ -22,13 +22,13 @@ from models.routing import fleet, native
 from models.routing.decodes import DECODES
 from models.routing.environment import DEPOT, Instances, Routes, actions_of, routes_of
 from models.routing.inputs import RoutingInput, RoutingSettings, SearchSettings, problem_of
-from models.routing.problems import Plan, Problem, cost_of, distances, to_instances, untaken
+from models.routing.problems import Plan, Problem, cost_of, distances, to_instances, unreadable
 from models.routing.search import SYMMETRIES, TourBuilder, best_built
 
 AT_ONCE = 256  # problems given to one search
 OMITTED = "the policy leaves customers out, as it does when its weights are not finite numbers; train it again"
 MOST_SCORES = 2e8  # (tour, node, node) triples of an answer; a network takes some seconds for them on a core
-STARTS = 8  # tours that a policy builds for a problem beyond the plain CVRP, of which the best is gone on from
+STARTS = 8  # tours that a policy builds for a problem beyond the plain CVRP; the best is improved
 MOST_DISTANCES = 2**25  # held at once by a local search, 8 bytes each
 
 
@@ -43,8 +43,8 @@ class Division(NamedTuple):
 
 
 BEYOND, MOST_BEYOND = 10, 30_000  # milliseconds a customer, and at most, for problems beyond the plain CVRP by default
-PATIENCE = 0.5  # milliseconds per customer from which a mix holds tours of the policy,
-MIXED = 35  # and customers up to which; above, what else there is makes more of the time
+PATIENCE = 0.5  # milliseconds per customer from which a mix includes tours of the policy,
+MIXED = 35  # and customers up to which it does; above, the other start tours make more of the time
 DIVISIONS = (
     Division(35, ("savings", "nearest", "random"), 1, 0.85, 20),
     Division(75, ("savings",), 4, 0.6, 12),
@@ -63,7 +63,7 @@ class Asked(NamedTuple):
 
 
 def mended(problem: Problem, routes: Sequence[Sequence[int]]) -> Routes:
-    """Return routes made a solution: customers who are missing, too many or too late get routes of their own."""
+    """Repair routes into a solution: customers who are missing, too many or too late get routes of their own."""
     found: Routes = []
     waiting = set(range(1, problem.customers + 1))
     for route in routes:
@@ -79,21 +79,21 @@ def mended(problem: Problem, routes: Sequence[Sequence[int]]) -> Routes:
 
 
 def default_milliseconds(problem: Problem) -> int:
-    """Return the time of the search for a problem where none is asked for."""
+    """Return the default time of the search for a problem."""
     usual = problem.customers if problem.plain else min(BEYOND * problem.customers, MOST_BEYOND)
     return 0 if native.unavailable() else usual
 
 
 def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Routes | None:
-    """Return routes to begin with of a problem beyond the plain CVRP: those given, else the policy's if it is asked.
+    """Return initial routes for a problem beyond the plain CVRP: those given, else the policy's if settings ask for it.
 
     Raises ValueError for `starts_from` policy where that cannot read the problem, and for a plan without further search
-    that takes more vehicles than there are.
+    that needs more vehicles than there are.
     """
     problem, alone = asked.problem, settings.milliseconds == 0
     if asked.initial is not None or not (alone or settings.starts_from == "policy"):
         return asked.initial
-    if reason := untaken(problem, policy.config):
+    if reason := unreadable(problem, policy.config):
         if settings.starts_from == "policy":
             raise ValueError(f"starts_from is policy, which does not read {reason}; give starts_from=mix")
         return None
@@ -106,13 +106,13 @@ def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Ro
         return None  # a customer whom no route can serve: ruin and recreate says which
     available = problem.vehicles[0].available
     if alone and available is not None and len(routes) > available:
-        takes = f"the policy's plan takes {len(routes)} vehicles"
-        raise ValueError(f"{takes}, and there are {available}; give it milliseconds")
+        needs = f"the policy's plan needs {len(routes)} vehicles"
+        raise ValueError(f"{needs}, but there are {available}; give milliseconds for a search")
     return routes
 
 
 def plan_from(policy: TourBuilder, asked: Asked, settings: RoutingSettings, crew: int = 1) -> Plan:
-    """Return the plan that ruin and recreate makes of `start_of` a problem beyond the plain CVRP, on `crew` threads.
+    """Return the plan of a problem beyond the plain CVRP: `start_of`, improved by ruin and recreate on `crew` threads.
 
     The settings' time is for both, at least half of it for ruin and recreate; without time the plan is the policy's, or
     the first one that ruin and recreate builds.
@@ -129,7 +129,7 @@ def plan_from(policy: TourBuilder, asked: Asked, settings: RoutingSettings, crew
 
 
 def answer_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSettings) -> list[dict[str, object]]:
-    """Return `fleet.answer` to each problem beyond the plain CVRP: many a thread each, few by several threads each."""
+    """Return `fleet.answer` to each problem beyond the plain CVRP, by a thread each, or several if problems are few."""
     crew = max(1, torch.get_num_threads() // max(1, len(asked)))
 
     def answered(each: Asked) -> dict[str, object]:
@@ -143,11 +143,11 @@ def answer_all(policy: TourBuilder, asked: Sequence[Asked], settings: RoutingSet
 
 
 def found_by(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> str:
-    """Say what finds an answer: the policy, a search that goes on from its tours, or a search without it."""
+    """Name what finds an answer: the policy, a search from its tours, or a search without it."""
     problem, size, time = asked.problem, asked.problem.customers, 0 if native.unavailable() else settings.milliseconds
     takes = takes_policy(size, size if time is None else time, settings.starts_from, settings.starts)
     if not problem.plain:
-        takes = (time == 0 or settings.starts_from == "policy") and not untaken(problem, policy.config)
+        takes = (time == 0 or settings.starts_from == "policy") and not unreadable(problem, policy.config)
     if asked.initial is not None or not takes:
         return "search without a policy" if time != 0 or not problem.plain else "the routes given"
     return "policy" if time == 0 else "policy, then search"
@@ -253,8 +253,8 @@ def searched(
 ) -> Tensor:
     """Return tours (B, T) of native searches in the problems' own metric, in `seconds` of CPU time for each.
 
-    They begin with `tours` (B, T) and what `starts_from` says; `share` overrides the division of the time, of which
-    some has passed since `began`, by the process's clock. Each of `crew` threads has so much time for a problem.
+    They start from `tours` (B, T) and those of `starts_from`; `share` overrides the division of the time, which counts
+    from `began` on the process's clock. Each of `crew` threads has this time for a problem.
     """
     began = time.process_time() if began is None else began
     division, measured = division_of(problems[0].customers), _measured(problems)
@@ -280,7 +280,7 @@ def division_of(customers: int) -> Division:
 
 
 def _measured(problems: Sequence[Problem]) -> native.Measured:
-    """Return the problems with their places where these define all distances alike, else with matrices."""
+    """Return the problems as native code takes them: with places where these define all distances, else matrices."""
     demand = torch.from_numpy(np.stack([problem.demand for problem in problems])).double()
     capacity = torch.tensor([problem.capacity for problem in problems], dtype=torch.float64)
     rounding = problems[0].rounding

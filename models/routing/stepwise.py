@@ -8,7 +8,7 @@ from models.routing.environment import DEPOT, replay, reset, step
 
 
 def log_prob(decoding: Decoding, actions: Tensor, ends: Tensor | None, forced: bool) -> Tensor:
-    """Return what `RoutingPolicy.log_prob` does."""
+    """Compute `RoutingPolicy.log_prob`."""
     decoder, cache, instances = decoding
     states = replay(instances, actions, begin=int(forced))
     actions = actions[..., int(forced) :]
@@ -23,7 +23,7 @@ def log_prob(decoding: Decoding, actions: Tensor, ends: Tensor | None, forced: b
 
 @torch.no_grad()
 def build(decoding: Decoding, num_tours: int, uniform: Tensor | None = None, first: Tensor | None = None) -> Tensor:
-    """Return what `RoutingPolicy.build` does."""
+    """Compute `RoutingPolicy.build`."""
     decoder, cache, instances = decoding
     batch, num_nodes = instances.demand.shape
     num_customers = num_nodes - 1

@@ -10,7 +10,7 @@ MOST_COUNTED_TOKENS = 4096  # of a vocabulary beside counts
 
 
 def bucket_bits(entries: int) -> int:
-    """The bits of the number of a bucket of counts: four to eight entries for each bucket."""
+    """Bits of the number of a bucket of counts, with four to eight entries for each bucket."""
     return max(1, entries.bit_length() - 3)
 
 
@@ -25,7 +25,7 @@ class TinyTransformerConfig:
     hidden: int
     context: int  # positions that a position sees, itself included
     memory: tuple[int, ...] = ()  # rows of the tables for bigrams, trigrams, ...: powers of two
-    counts: int = 0  # entries that say what followed the last tokens; 0: none
+    counts: int = 0  # entries of the n-gram counts; 0: none
     flash_megabytes: int = 2  # of the board that tells the stories
     dropout: float = 0.0
     tokenizer: dict[str, object] = field(default_factory=dict)  # as the library `tokenizers` writes it

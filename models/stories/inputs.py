@@ -1,4 +1,4 @@
-"""What a model of stories is asked: the beginning of a story, and how to tell it. torch is not imported here."""
+"""Inputs and settings of models of stories: a beginning, and how to continue it. torch is not imported here."""
 
 from typing import Literal
 
@@ -14,13 +14,12 @@ class StoryInput(Input):
 
 
 class StorySettings(Sampling, defaults={"top_k": 40}):
-    """How a story is told."""
+    """How a story is continued."""
 
     length: int = Field(200, ge=1, le=10_000, description="largest number of tokens after the prompt")
     temperature: float = Field(0.6, ge=0, le=100, description="sampling temperature; 0: the likeliest token")
     arithmetic: Literal["float", "integer"] = Field(
-        "float",
-        description="float: by the trained weights; integer: as a chip with this model tells it, token by token",
+        "float", description="float: by the trained weights; integer: by the chip's arithmetic, with exactly its tokens"
     )
 
     @model_validator(mode="after")

@@ -82,15 +82,12 @@ class Entries:
 
     @classmethod
     def of(cls, counts: NgramCounts) -> "Entries":
-        """Take over the counts of a model."""
+        """Convert the counts of a model."""
         stored = (counts.starts, counts.tokens, counts.tags, counts.levels)
         return cls(*(each.cpu().numpy().astype(np.int64) for each in stored))
 
     def sharpened(self, logits: Array, tokens: Array, post: int) -> Array:
-        """Logits (B, S, V) of the mixture, from the network's after the last S of `tokens` (B, N).
-
-        `post` is that of the logits, of which 64 << post are a nat.
-        """
+        """Mix counts into the network's logits (B, S, V) of the last S of `tokens` (B, N); 64 << `post` are a nat."""
         logits, last = logits.copy(), slice(tokens.shape[1] - logits.shape[1], None)
         best = logits.max(-1, keepdims=True)
         whole = log(_exp((best - logits) >> post).sum(-1, keepdims=True)) - ONE
@@ -101,7 +98,7 @@ class Entries:
             first = np.argsort(~found, -1, kind="stable")[..., :most]  # those of the context, in their order
             place, found = (np.take_along_axis(each, first, -1) for each in (place, found))
             token, level = self.tokens[place], self.levels[place]
-            for entry in range(most):  # one after the other, as a device has them
+            for entry in range(most):  # one after the other, as on a device
                 here = slice(entry, entry + 1)
                 logit = np.take_along_axis(logits, token[..., here], -1)
                 more = whole - level[..., here] + ((best - logit) >> post)
@@ -136,7 +133,7 @@ class IntegerTransformer:
         """Integer logits (B, S, V) of what follows each of `tokens` (B, S); arguments as for `TinyTransformer`.
 
         With `past`, the keys and values (1, N, D) of each layer's last C positions, only the last of `tokens` (1, S) is
-        computed, and joins it; the others are those that memory and counts look back at.
+        computed, and joins it; the others are context for memory and counts.
         """
         x, kept = self._embed(tokens, stories), 0
         if past is not None:
@@ -160,7 +157,7 @@ class IntegerTransformer:
         return logits if self.counts is None else self.counts.sharpened(logits, tokens, self.post_logits)
 
     def decode(self, prompt: list[int], max_tokens: int, choose: Callable[[Array], int] | None = None) -> Iterator[int]:
-        """Yield the tokens of a story that starts with `prompt`, one at a time; the token of its end is left out.
+        """Yield the tokens of a story that starts with `prompt`, one at a time, without the token of its end.
 
         `choose` maps logits (V,) to a token; None is greedy. It works as a device does: only the keys and values of
         the last C positions are kept.
@@ -179,7 +176,7 @@ class IntegerTransformer:
             pending = [token]
 
     def _embed(self, tokens: Array, stories: Array | None) -> Array:
-        """The embedding (B, S, D) of tokens (B, S), with what the memory holds about them."""
+        """The embedding (B, S, D) of tokens (B, S), with the memory's rows for them added."""
         matrix, shown = self.embedding, torch.from_numpy(tokens)
         x = rescale(matrix.weights[tokens], matrix.multiplier[tokens][..., None], self.post_embedding)
         found = contexts(shown, None if stories is None else torch.from_numpy(stories), self.config.memory)

@@ -55,11 +55,11 @@ class Network(Model):
 
         `stories` (B, S) numbers the story of each position, which sees only its own story; None is one story per row.
         `followed` is for the memory's training (`NgramMemory.forward`). With `past`, which needs `stories` and no
-        training, the tokens come after those it was given before. Counts take part outside training, if `sharpen`.
+        training, the tokens continue those of earlier calls. Counts take part outside training, if `sharpen`.
         """
         length, kept = tokens.shape[1], 0
         if past is not None:
-            assert stories is not None, "what is kept of the past is told apart by stories"
+            assert stories is not None, "past needs stories, which tell its positions apart"
             tokens, stories = past.text.extended(tokens, stories)
             kept = tokens.shape[1] - length
         places = torch.arange(kept + length, device=tokens.device)
@@ -83,7 +83,7 @@ class Network(Model):
         return sharpened
 
     def check(self) -> None:
-        """Raise ValueError for counts that none can have."""
+        """Raise ValueError for damaged counts."""
         if self.counts is not None:
             self.counts.check()
 
@@ -98,14 +98,14 @@ def reach(config: TinyTransformerConfig) -> int:
 
 
 class Kept:
-    """Tensors of the last `size` positions, None: of all, along an axis."""
+    """Cache of tensors' last `size` positions along an axis; None: of all positions."""
 
     def __init__(self, size: int | None, axis: int, *tensors: Tensor):
         self.size, self.axis = size, axis
         self.tensors = list(tensors)
 
     def extended(self, *tensors: Tensor) -> list[Tensor]:
-        """Return those that are kept and then those given, and keep the last of them."""
+        """Return the cached positions followed by those given, and cache the last of them."""
         kept = self.tensors or [each.narrow(self.axis, 0, 0) for each in tensors]
         whole = [torch.cat(pair, self.axis) for pair in zip(kept, tensors, strict=True)]
         first = 0 if self.size is None else max(0, whole[0].shape[self.axis] - self.size)
@@ -114,7 +114,7 @@ class Kept:
 
 
 class Past:
-    """What later positions can see of those that were read: tokens and stories (B, P), and by layer keys and values."""
+    """The cache that later positions see: tokens and stories (B, P), and the keys and values of each layer."""
 
     def __init__(self, config: TinyTransformerConfig):
         self.size = max(config.context - 1, reach(config))

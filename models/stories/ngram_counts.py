@@ -27,14 +27,14 @@ from torch import Tensor, nn
 from common.kneser_ney import KneserNey, sums_before
 from models.stories.config import bucket_bits
 
-ORDERS = 4  # contexts of 1 to so many tokens
+ORDERS = 4  # contexts of 1 to 4 tokens
 FACTOR = 0x1B873593  # of the hash, odd, from MurmurHash3; below 2^29, so that products fit 63 bits
 TAG_BITS, TAG_PLACE = 10, 6  # of a hash: bits above the place
 LEVELS = 1024
 NAT = 64  # levels
 LONGEST = 64  # entries of a bucket
 MOST_FOLLOWING = 32  # entries of a context
-MOST_COUNTED = 5_000_000  # tokens of a text, the last ones, that a caller should give
+MOST_COUNTED = 5_000_000  # tokens, the last of a text, that a caller should count
 TOTALS, SHARES = (1.5, 2.5, 4.5, 8.5, 20.5, 60.5), (0.26, 0.51, 0.76)  # borders between states of a context
 STATES = 1 + (len(TOTALS) + 1) * (len(SHARES) + 1)  # 0: never seen
 PRIOR, PRECISION = -1.0, 3.0  # of the states' log odds
@@ -80,7 +80,7 @@ class NgramCounts(nn.Module):
         return logits
 
     def check(self) -> None:
-        """Raise ValueError for entries that no counting gives."""
+        """Raise ValueError for damaged entries."""
         sizes, (words, tags) = self.starts.diff(), (self.vocabulary, 1 << TAG_BITS)
         limited = ((self.tokens, words), (self.tags, tags), (self.levels, LEVELS), (sizes, LONGEST + 1))
         sound = all(bool(((values >= 0) & (values < most)).all()) for values, most in limited)
@@ -88,7 +88,7 @@ class NgramCounts(nn.Module):
             raise ValueError("the model's counts are damaged")
 
     def count(self, tokens: np.ndarray, stories: np.ndarray) -> None:
-        """Count a text (N,) with its stories (N,) and choose the entries; `fit` gives them their levels."""
+        """Count a text (N,) with its stories (N,) and choose the entries; `fit` sets their levels."""
         self._known, self.orders = counted(tokens, stories, self.vocabulary)
         of_pairs = [
             (each.pairs, each.hashes[row := each.pairs // self.vocabulary], each.states[row], each.shares, each.worth)
@@ -127,10 +127,7 @@ class NgramCounts(nn.Module):
         return torch.from_numpy(found)
 
     def fit(self, seen: Tensor, nats: Tensor) -> float:
-        """Set the levels by the weights that suit text best of whose tokens the network has `nats` (N,) float64.
-
-        Returns the nats per token of the mixture.
-        """
+        """Fit the levels to a text by its `seen` and the network's `nats` (N,); return the mixture's nats per token."""
         odds, mixed = _fitted(seen, nats)
         order, state = self._entries[:, :2].astype(np.int64).T
         level = np.round(-NAT * (odds.numpy()[order, state] + np.log(self._entries[:, 2])))
@@ -147,7 +144,7 @@ def tag_of(code: Codes) -> Codes:
 def hashes(tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the hash of the contexts that end at `tokens` (B, N) int64, and whether they are inside their story.
 
-    Each is (B, N), the shortest context first. Token 0 begins a story, and stands before the window.
+    Each is (B, N), the shortest context first. Token 0 begins a story, and pads the window.
     """
     code, inside = torch.zeros_like(tokens), torch.ones_like(tokens, dtype=torch.bool)
     for distance in range(ORDERS):
@@ -158,7 +155,7 @@ def hashes(tokens: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def entries_of(starts: Tensor, tags: Tensor, code: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the places (B, S, L) of the entries of a bucket, and which belong to the contexts with hashes (B, S)."""
+    """Return indices (B, S, L) of the entries in the buckets of hashes (B, S), and which belong to their contexts."""
     bucket = code >> 33 - len(starts).bit_length()
     place = starts[bucket].long()[..., None] + torch.arange(LONGEST, device=code.device)
     found = (place < starts[bucket + 1][..., None]) & inside[..., None]
@@ -196,7 +193,7 @@ def sequences(tokens: np.ndarray, stories: np.ndarray) -> list[np.ndarray]:
 
 
 def _kept(codes: np.ndarray, orders: np.ndarray, worth: np.ndarray, bits: int, most: int) -> np.ndarray:
-    """Return the pairs (n,), at most so many, that become entries, in the order of their buckets.
+    """Return the pairs (n,), at most `most`, that become entries, in the order of their buckets.
 
     `codes`, `orders` and `worth` are of all pairs (P,). A context keeps those that are worth most, a bucket likewise.
     Of contexts that a reader cannot tell apart, the one whose pairs are worth more stays.
@@ -221,7 +218,7 @@ def _before(groups: np.ndarray) -> np.ndarray:
 
 
 def _fitted(seen: Tensor, nats: Tensor) -> tuple[Tensor, float]:
-    """Return the log odds (ORDERS, STATES) of the weights m, none above 0, and the nats per token that they give."""
+    """Return the log odds (ORDERS, STATES) of the weights m, none above 0, and the mixture's nats per token."""
     odds = torch.full((ORDERS, STATES), PRIOR, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.LBFGS([odds], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
 

@@ -6,8 +6,8 @@ each token, shrunk towards 0 by a learnt pseudo-count, as in Dirichlet smoothing
 
     row = sum of count(token) u(token) / (total + prior)
 
-In training, a window reads means from which what follows in the window itself is left out. Otherwise every context seen
-once would predict its only continuation, and the network would learn to trust what does not hold on other text.
+In training, the means that a window reads leave out the window's own continuations. Otherwise every context seen once
+would predict its only continuation, and the network would learn to trust what does not hold on other text.
 (Hashed n-gram embeddings: Roy et al. 2022, "N-Grammer", which learns rows freely; those learn a small text by heart.)
 
 Shapes: B windows, S positions, N tokens of a text, R rows of a table, D width, V vocabulary.
@@ -56,8 +56,8 @@ class NgramMemory(nn.Module):
     def forward(self, tokens: Tensor, stories: Tensor | None, followed: Tensor | None = None) -> Tensor:
         """Sum (B, S, D) of the tables' rows for the contexts that end at `tokens` (B, S) int64.
 
-        `followed` (B, S) int64 says what follows each token, -1 where that was not counted; in training it is left out
-        of what the window reads. `stories` as for the transformer.
+        `followed` (B, S) int64 is the token after each, -1 where that was not counted; in training it is left out of
+        the means that the window reads. `stories` as for the transformer.
         """
         found = torch.zeros((), device=tokens.device)
         for number, (row, fingerprint) in enumerate(contexts(tokens, stories, self.rows)):
@@ -102,18 +102,18 @@ class NgramMemory(nn.Module):
 
     @torch.no_grad()
     def refit(self) -> None:
-        """Set all rows to the means under the vectors as they are now; nothing where nothing was counted."""
+        """Set all rows to the means under the current vectors, if a text was counted."""
         for number in range(len(self.counted)):
             every = torch.arange(self.rows[number], device=self.prior.device)
             total = self.counted[number].totals + F.softplus(self.prior[number])
             self.mean(number).copy_(self._sums(number, every) / total[:, None])
 
     def _without(self, number: int, row: Tensor, matches: Tensor, followed: Tensor) -> Tensor:
-        """Means (B, S, D) for rows (B, S), without what the windows themselves contributed to them."""
+        """Means (B, S, D) for rows (B, S), without the windows' own contributions."""
         used, place = row.unique(return_inverse=True)
         vectors = cast(nn.Embedding, self.followed_by[number]).weight
         own = (row[:, :, None] == row[:, None, :]) & (matches & (followed >= 0))[:, None, :]
-        own = own.to(vectors.dtype)  # (B, S, S): what follows a position counts for another's row
+        own = own.to(vectors.dtype)  # (B, S, S): 1 where a position's continuation counts in another's row
         sums = self._sums(number, used)[place] - own @ vectors[followed.clamp(min=0)]
         totals = self.counted[number].totals[row] - own.sum(-1)
         return sums / (totals + F.softplus(self.prior[number]))[..., None]

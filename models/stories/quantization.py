@@ -21,14 +21,11 @@ RESIDUAL, NORMED, ATTENDED, GATE = 2**12, 2**10, 2**8, 2**7  # 1.0 in each kind 
 LARGEST_MULTIPLIER, LARGEST_BIAS = 2**15 - 1, 2**24 - 1
 LARGEST_POST, LARGEST_POST_COUNTED = 30, 20  # the second one of logits that counts are mixed into
 CLIP = 4.0  # standard deviations at which keys and values saturate
-SCALE = ".scale"  # of rows: a model that ships has its matrices in 8 bits and the rest in 16
+SCALE = ".scale"  # suffix of rows' scales: shipped models have matrices in 8 bits and the rest in 16
 
 
 def quantize(model: Network) -> IntegerTransformer:
-    """The model in integers.
-
-    Raises ValueError for weights that are not finite and for scales outside the format's multipliers and shifts.
-    """
+    """The model in integers; ValueError for weights not finite, scales beyond the format's multipliers and shifts."""
     config = model.config
     for name, parameter in (*model.named_parameters(), *model.named_buffers()):
         if not parameter.isfinite().all():
@@ -62,7 +59,7 @@ def _quantize_memory(memory: NgramMemory | None) -> tuple[tuple[Table, ...], int
 
 
 def _quantize_block(block: Block, config: TinyTransformerConfig) -> Layer:
-    """The block in integers, with units of each output per 1.0 put into its multipliers."""
+    """The block in integers, with each output's units per 1.0 folded into its multipliers."""
     width, head = config.width, config.width // config.heads
     weight, bias = floats(block.qkv.weight), floats(block.qkv.bias)
     _, k_scale, v_scale = map(_channel_scale, np.split(weight, 3), np.split(bias, 3))
@@ -147,10 +144,7 @@ def floats(tensor: torch.Tensor) -> Floats:
 
 
 def unpacked(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return stored tensors as a model has them; those of a model that is stored as it is stay unchanged.
-
-    Raises ValueError for rows without scales.
-    """
+    """Dequantise a shipped model's tensors, leaving others unchanged. Raises ValueError for rows without scales."""
     if not any(name.endswith(SCALE) for name in tensors):
         return tensors
     found = {}

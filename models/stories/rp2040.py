@@ -4,7 +4,7 @@ from models.stories.config import TinyTransformerConfig, bucket_bits
 
 CLOCK_HZ = 125_000_000
 TWO_CORES = 1.8  # times as fast as one; a test measures it
-# A word of flash that its cache lacks, by four lines at half of the clock: 8 clocks of address, 4 to wait, 8 of data.
+# A word of flash on a cache miss, by four lines at half of the clock: 8 clocks of address, 4 to wait, 8 of data.
 FLASH_WORD_CYCLES = 2 * 20 + 16
 SRAM_BYTES = 256 * 1024  # the four striped banks; the two small ones, 8 kB, hold the stack
 MEGABYTE = 1024 * 1024

@@ -50,7 +50,7 @@ class TinyTransformer(Network):
 
     @cached_property
     def beginning(self) -> str:
-        """The first four words of the likeliest story, up to a character that is cut: what pages begin with."""
+        """The first four words of the likeliest story, a page's first prompt; up to a character that is cut off."""
         (told,) = self.predict([{"prompt": ""}], length=16, temperature=0)
         text = " ".join(str(told["text"]).partition("\ufffd")[0].split()[:4]).rstrip(".,!?")
         return text.capitalize() if self.lower_case else text
@@ -63,7 +63,7 @@ class TinyTransformer(Network):
         return [stop.lower() if self.lower_case else stop for stop in settings.stops]
 
     def answers(self, prepared: Sequence[StoryInput], settings: StorySettings) -> list[dict[str, Plain]]:
-        """Return what follows each prompt, see `sampling.answer`, with a `note` where a prompt cannot be read whole."""
+        """Return a `sampling.answer` to each prompt, with a `note` where parts of a prompt are unknown tokens."""
         known = [self.encoded(given.prompt) for given in prepared]
         continued: list[list[int]] = [[] for _ in known]
         for tokens in self._steps_by(known, [given.item for given in prepared], settings):
@@ -81,15 +81,15 @@ class TinyTransformer(Network):
         return found
 
     def stream(self, given: Mapping[str, Plain] | StoryInput, **settings: Plain) -> Iterator[str]:
-        """Iterate over the pieces of the `text` that `predict` answers, each as soon as it is certain.
+        """Iterate over the pieces of the answer's `text`, each as soon as it is certain.
 
         Raises ValueError for an input or settings that cannot be used, when called.
         """
         story, chosen = asked(StoryInput, StorySettings, given, settings)
-        return self._told(self._steps_by([self.encoded(story.prompt)], [story.item], chosen), chosen)
+        return self._text_of(self._steps_by([self.encoded(story.prompt)], [story.item], chosen), chosen)
 
-    def _told(self, steps: Iterator[Sequence[int]], settings: StorySettings) -> Generator[str, None, str]:
-        """Yield the text of one story's tokens; return why it ended, as `predict` says it."""
+    def _text_of(self, steps: Iterator[Sequence[int]], settings: StorySettings) -> Generator[str, None, str]:
+        """Yield the text of one story's tokens; return the `finish` of its answer."""
         tokens, told = itertools.tee(step[0] for step in steps)
         stopped = yield from sampling.until(_pieces(self.tokenizer, tokens), self._stops(settings))
         return "stop" if stopped or sum(token != END for token in told) < settings.length else "length"
@@ -97,7 +97,6 @@ class TinyTransformer(Network):
     def _steps_by(
         self, known: Sequence[list[int]], items: Sequence[int], settings: StorySettings
     ) -> Iterator[Sequence[int]]:
-        """Yield the next token of every story, END from its end on."""
         if settings.arithmetic == "float":
             chosen_by = settings.model_dump(include={"temperature", "top_k", "top_p", "seed"})
             return self._steps(known, settings.length, partial(sampling.choose, **chosen_by, items=torch.tensor(items)))

@@ -80,11 +80,11 @@ def test_what_the_hub_refuses_is_said_in_one_line(run, hub, capsys, monkeypatch)
 
 
 def test_a_name_that_the_hub_does_not_know_is_no_folder_either(hub, tmp_path, monkeypatch):
-    with pytest.raises(ValueError, match="'me/nothing' is no folder here, and cannot be had from the hub") as caught:
+    with pytest.raises(ValueError, match="'me/nothing' is no folder here, and cannot be downloaded from") as caught:
         io.load("me/nothing")
     assert "\n" not in str(caught.value)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ValueError, match="cannot be had from the hub"):
+    with pytest.raises(ValueError, match="cannot be downloaded from the hub"):
         io.load("me/nothing")
     before = len(hub.requests)
     with pytest.raises(ValueError, match="no model in"):

@@ -51,7 +51,7 @@ def test_answers_follow_the_rule_unless_a_threshold_is_asked_for(tmp_path, model
         assert ("reason" in found) == (expected == "NO_TRADE")
         why = f"from {threshold} on, best on validation; the verdict is the test's"
         assert found.get("signal_is") == (why if expected == side else None)
-        assert threshold is None or found.get("reason") in (None, "no side reaches 1, from where trading was best")
+        assert threshold is None or found.get("reason") in (None, "no side reaches 1, the best threshold")
         assert found["probabilities"] == before["probabilities"]
         assert signal_of(tmp_path, threshold=0.01)["signal"] == side
         assert "signal_is" not in signal_of(tmp_path, threshold=0.01)
@@ -132,7 +132,7 @@ def test_a_coin_without_a_threshold_is_traded_nowhere(tmp_path, model, monkeypat
 @pytest.mark.parametrize(
     ("threshold", "told"),
     [
-        (0.9, {"signal": "NO_TRADE", "reason": "no side reaches 0.9, from where trading was best"}),
+        (0.9, {"signal": "NO_TRADE", "reason": "no side reaches 0.9, the best threshold"}),
         (0.01, {"signal_is": "from 0.01 on, best on validation; the verdict is the test's"}),
     ],
 )

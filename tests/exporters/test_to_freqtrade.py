@@ -245,7 +245,7 @@ def test_what_freqtrade_does_not_have_is_refused(many, capsys, monkeypatch):
 
 def test_only_classifiers_of_candles_become_strategies(run, capsys, monkeypatch):
     error = refusal(capsys, monkeypatch, "freqtrade", run)
-    assert "family 'routing'; a freqtrade strategy is made of pooled_experts alone" in error
+    assert "family 'routing'; a freqtrade strategy needs pooled_experts: train" in error
 
 
 @pytest.mark.parametrize("coin", ["../../elsewhere", "/tmp/elsewhere", ".", "a\nb"])

@@ -124,7 +124,7 @@ def test_a_family_that_nobody_described_is_refused_by_name(tmp_path, capsys, mon
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(io.FAMILIES, "waves", "lonely_waves")
     error = refusal(capsys, monkeypatch, "onnx", run)
-    assert "nobody has described the family 'waves' as tensor programs" in error
+    assert "the family 'waves' has no tensor programs" in error
     assert "with describe(model) beside the model's module, or export safetensors" in error
     assert not (run / "exports").exists()
 

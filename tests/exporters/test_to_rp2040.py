@@ -110,7 +110,7 @@ def test_how_the_run_tells_its_stories_is_how_the_board_begins(run, capsys, monk
         ("evaluation:\n  temperature: 0.01\n", "evaluation.temperature=0.01 does not fit the board"),
         ("evaluation:\n  temperature: 0.001\n", "evaluation.temperature=0.001 does not fit the board"),
         ("evaluation:\n  temperature: .inf\n", "evaluation.temperature=inf does not fit the board"),
-        ("evaluation: 3\n", "its `evaluation` is no tinystories run's"),
+        ("evaluation: 3\n", "its `evaluation` is not that of a tinystories run"),
         ("a: &a [1]\nb: *a\n", "config.yaml"),
     ):
         (run / "config.yaml").write_text(content)

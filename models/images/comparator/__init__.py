@@ -1,6 +1,6 @@
 """Comparators: models that answer which of two images ranks higher.
 
-A comparator encodes each image once, however many pairs it appears in, and answers pairs of encodings by three logits:
+A comparator encodes each image once, however many pairs it appears in, and maps pairs of encodings to three logits:
 
     encoded = model.encode(images)                          # (U, ...)
     logits = model.compare_encoded(encoded, first, second)  # (P, 3): FIRST ranks higher, SECOND does, they are SIMILAR
@@ -18,13 +18,13 @@ from models.images.vision_tower import TUNES
 from models.io import config_from
 
 KINDS = ("siamese", "scorer")
-FORMER = ("heads", "words", "teacher")  # keys in older folders, of what is gone
+FORMER = ("heads", "words", "teacher")  # keys in older folders, of features since removed
 
 
 def build(config: Mapping[str, object]) -> Comparator:
     """Build an untrained comparator from the fields of ComparatorConfig; ValueError names what does not fit.
 
-    `attributes`, a list of such fields, make one of several attributes.
+    With `attributes`, a list of such fields, the comparator has several attributes.
     """
     if isinstance(several := config.get("attributes"), Sequence):
         return Attributes([_checked(each) for each in several])

@@ -15,13 +15,13 @@ from models.images.comparator.siamese import Siamese, TowerSiamese
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttributesConfig(Question):
-    """The question of the images, and the sizes of each attribute's comparator."""
+    """The fields that all attributes share, and each attribute's own config."""
 
     attributes: Sequence[ComparatorConfig]
 
 
 def made(configs: Sequence[ComparatorConfig]) -> Sequence[Siamese | Scorer]:
-    """Return comparators of one kind, which share an encoder."""
+    """Return a comparator for each config, all of one kind, with a shared encoder."""
     if configs[0].kind == "scorer":
         whole = Scorer(configs[0], attributes=len(configs))
         return [whole, *(Scorer(own, whole, place) for place, own in enumerate(configs[1:], 1))]
@@ -30,10 +30,10 @@ def made(configs: Sequence[ComparatorConfig]) -> Sequence[Siamese | Scorer]:
 
 
 class Attributes(Comparator):
-    """Siamese comparators, or scorers, one for each attribute, of images that are encoded once for all of them.
+    """One siamese comparator or scorer per attribute; images are encoded once for all of them.
 
     Each is a comparator of its own (`of`), with its head, references, scale and regressions; they share the encoder.
-    Of the whole, `compare`, `score` and `rank` answer by the first one.
+    `compare`, `score` and `rank` use the first attribute by default.
     """
 
     family = "comparator"
@@ -56,7 +56,7 @@ class Attributes(Comparator):
 
     @property
     def views(self) -> Mapping[str, Comparator]:
-        """The comparators that answer for each attribute, by its name."""
+        """Each attribute's comparator, by name."""
         return {each.config.attribute: each for each in self.heads if isinstance(each, Comparator)}
 
     def encode(self, images: Tensor) -> Tensor:
@@ -64,9 +64,9 @@ class Attributes(Comparator):
         return self.of(None).encode(images)
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (A P, 3), by one attribute after the other."""
+        """Return logits (A P, 3), attribute by attribute."""
         return torch.cat([each.compare_encoded(encoded, first, second) for each in self.views.values()])
 
     def describe(self) -> dict[str, Plain]:
-        """Return what a comparator does of the first attribute, and of each by its name."""
+        """Return the first attribute's description, with every attribute's by name under `attributes`."""
         return {**self.of(None).describe(), "attributes": {name: each.describe() for name, each in self.views.items()}}

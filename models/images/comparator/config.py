@@ -37,7 +37,7 @@ class ComparatorConfig(Question):
     layers: int = 3  # convolutions, each of which halves the sides
     base: str = ""  # a folder or a hub id, whose vision tower replaces convolutions
     revision: str = ""  # of the base: the hub's commit, or the SHA-256 of a folder's weights
-    tune: str = "head"  # what trains over a base: none and head: the head alone; last: also the last blocks; all
-    supports: int = 0  # over a base: training images that kernels of the regressions compare with
-    levels: int = 0  # L, over a base: into so many levels of the score images are also sorted by the regressions
+    tune: str = "head"  # trained parts over a base: none and head: the head alone; last: also the last blocks; all
+    supports: int = 0  # over a base: training images stored for the regressions' kernels
+    levels: int = 0  # L, over a base: levels of the score that the regressions also predict
     texture: bool = False  # judge by fine detail wherever it is, not by shapes

@@ -1,16 +1,16 @@
-"""Images unlike those that a comparator was trained on, whose scores and intervals mean little."""
+"""Detects images unlike a comparator's training images, whose scores and intervals mean little."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 NOTE = "unlike the images that the model was trained on: this answer means little"
-FEWEST = 40  # references, of which an image like them is farther from all only once in 41 times
-CELLS = 8  # a side, whose mean levels are compared
+FEWEST = 40  # references for a note: an image like them then gets one only once in 41 times
+CELLS = 8  # a side; their mean levels are compared
 
 
 def notes(images: Tensor, references: Tensor) -> list[dict[str, str]]:
-    """Return {"note": NOTE} for each image (U, C, S, S) farther from all references than any of these is, else {}."""
+    """Return {"note": NOTE} for each image (U, C, S, S) farther from all references than any of these is, or {}."""
     if len(references) < FEWEST:
         return [{} for _ in images]
     known, shown = levels(references), levels(images).to(references.device)
@@ -18,10 +18,10 @@ def notes(images: Tensor, references: Tensor) -> list[dict[str, str]]:
 
 
 def reach(known: Tensor) -> float:
-    """Return the largest distance of references, by their levels (R, ...), from their nearest others."""
+    """Return the largest nearest-neighbour distance among the references' levels (R, ...)."""
     return float(torch.cdist(known, known).fill_diagonal_(torch.inf).min(1).values.max())
 
 
 def levels(images: Tensor) -> Tensor:
-    """Return mean levels (U, C * CELLS ** 2) of images (U, C, S, S), a part of them at a time."""
+    """Return mean levels (U, C * CELLS ** 2) of images (U, C, S, S), 256 images at a time."""
     return torch.cat([functional.adaptive_avg_pool2d(each.float(), CELLS).flatten(1) for each in images.split(256)])

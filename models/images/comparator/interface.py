@@ -42,7 +42,7 @@ class Comparator(io.Model):
     pipeline_tag = "image-classification"
     input_type, settings_type = ImagesInput, ComparisonSettings
     frozen = False  # True where nothing in `encode` trains, so that encodings can be kept
-    fixed = False  # True where no tensor that training or fitting changes takes part in `encode`
+    fixed = False  # True where `encode` uses no tensor that training or fitting changes
     head_noise = False  # True where there is noise in `compare_encoded`, image by image
     large_base = False  # True where a second copy of the model might not fit the device
 
@@ -58,7 +58,7 @@ class Comparator(io.Model):
         shape = (config.references, config.channels, config.size, config.size)
         self.register_buffer("reference_images", torch.zeros(shape, dtype=torch.uint8))
         self.register_buffer("reference_scores", torch.zeros(config.references, dtype=torch.long))  # in units
-        # Quantiles of the training images' scores, on the user's scale; all the same where they are not known.
+        # Quantiles of the training images' scores, on the user's scale; all equal if unknown.
         self.register_buffer("prior", torch.zeros(QUANTILES, dtype=torch.float64))
         # The numbers of `ranking.Scale`: Davidson's model, then its reliability; zero before `fit_scale`.
         self.register_buffer("fitted", torch.zeros(len(FITTED), dtype=torch.float64))
@@ -67,11 +67,11 @@ class Comparator(io.Model):
 
     @property
     def views(self) -> "Mapping[str, Comparator]":
-        """The comparators that answer for each attribute, by its name."""
+        """Each attribute's comparator, by name."""
         return {self.config.attribute: self}
 
     def of(self, attribute: str | None) -> "Comparator":
-        """Return the comparator for an attribute, however it is spelled; None: the first one. ValueError for others."""
+        """Return an attribute's comparator, by its `folded` name; None: the first one. ValueError if unknown."""
         views = {folded(name): view for name, view in self.views.items()}
         if attribute is not None and folded(attribute) not in views:
             raise ValueError(f"attribute is {attribute!r}; the model ranks by {', '.join(self.views)}")
@@ -86,7 +86,7 @@ class Comparator(io.Model):
         raise NotImplementedError
 
     def estimates(self, encoded: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return scores (U,) and their information (U,) if encodings (U, ...) tell them; None: comparisons do."""
+        """Return scores (U,) and their Fisher information (U,) read from encodings (U, ...); None: compare instead."""
         return None
 
     def forward(
@@ -101,8 +101,8 @@ class Comparator(io.Model):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Return logits (P, 3) for pairs of `images` (U, C, S, S), or of encodings (U, ...), with these if wanted.
 
-        `numbers` (U,) int64 tell the images apart: noise in `encode` is a function of them. Of a comparator of several
-        attributes, the numbers `attribute` (P,) say by which; without them it answers by all, (A P, 3).
+        `numbers` (U,) int64 identify the images: noise in `encode` is a function of them. With several attributes,
+        `attribute` (P,) is the index of each pair's; without it all attributes answer, (A P, 3).
         """
         if encoded is None:
             assert images is not None, "images or their encodings are needed"
@@ -116,7 +116,7 @@ class Comparator(io.Model):
     def answered(
         self, encoded: Tensor, first: Tensor, second: Tensor, numbers: Tensor | None, beside: bool
     ) -> tuple[Tensor, Tensor]:
-        """Return logits (P, 3), and what `forward` returns `beside` them if that is wanted: the encodings."""
+        """Return logits (P, 3) and, if `beside`, the second result of `forward`: here the encodings."""
         with noise.rows(numbers) if self.head_noise else contextlib.nullcontext():
             return self.compare_encoded(encoded, first, second), encoded
 
@@ -148,7 +148,7 @@ class Comparator(io.Model):
     def rely(
         self, encoded: Tensor, known: Tensor, budget: int = 32, groups: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Measure how far the fitted scale holds on unseen images, encoded (M, ...); return scores and errors (M,)."""
+        """Measure the scale's reliability on encodings (M, ...) of unseen images; return scores and errors (M,)."""
         placed, known = self._placed(self.scoring, encoded, budget), known.double()
         self.weigh(encoded, *placed, known)
         placed = self.joined(encoded, placed[0]), placed[1]
@@ -156,7 +156,7 @@ class Comparator(io.Model):
         return self.scoring.scores(*placed)
 
     def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:
-        """Return estimates (U,) from comparisons, joined with what else a model knows of encodings (U, ...)."""
+        """Combine estimates (U,) from comparisons with a model's other predictions from encodings (U, ...), if any."""
         return estimates
 
     def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
@@ -164,7 +164,7 @@ class Comparator(io.Model):
 
     @property
     def scoring(self) -> ranking.Scale:
-        """The scale that is stored with the model; ValueError if there is none."""
+        """The scale stored with the model; ValueError if there is none."""
         if not self.fitted.any():
             raise ValueError("the model has no scale; call fit_scale")
         discrimination, tie, *rest = self.fitted.tolist()
@@ -187,7 +187,7 @@ class Comparator(io.Model):
 
     @torch.no_grad()
     def score_encoded(self, encoded: Tensor, budget: int = 32, compared: bool = False) -> tuple[Tensor, Tensor]:
-        """Return what `score` does, of encodings (U, ...); if `compared`, by comparisons with the references alone."""
+        """Return `score` of encodings (U, ...); if `compared`, from comparisons with the references alone."""
         scale = self._scale_of_references(budget, 0) if compared or not self.fitted.any() else self.scoring
         if compared:
             return scale.scores(*self._references(encoded, budget).placed(scale.davidson, torch.arange(len(encoded))))
@@ -195,7 +195,6 @@ class Comparator(io.Model):
         return scale.scores(self.joined(encoded, estimates), information)
 
     def _placed(self, scale: ranking.Scale, encoded: Tensor, budget: int) -> tuple[Tensor, Tensor]:
-        """Return estimates (U,) from comparisons and their information (U,), of encoded images (U, ...)."""
         images = torch.arange(len(encoded))
         return self.estimates(encoded) or self._references(encoded, budget).placed(scale.davidson, images)
 
@@ -214,7 +213,7 @@ class Comparator(io.Model):
         return ranking.References(log_odds, numbers, scores, theta, budget)
 
     def encoded_references(self, known: Tensor | None = None) -> Tensor:
-        """Return encodings (R, ...) of the references, or those `known`; kept until the mode or a tensor changes."""
+        """Return the references' encodings (R, ...), computed or `known`; cached until the mode or a tensor changes."""
         tensors = [self.reference_images] if self.fixed else [*self.parameters(), *self.buffers()]
         state = [(each._version, each.dtype, each.device) for each in tensors]
         if known is not None or self._kept is None or self._kept[0] != state:
@@ -246,7 +245,7 @@ class Comparator(io.Model):
         return [DESCRIPTION]
 
     def prepared(self, given: ImagesInput, settings: ComparisonSettings) -> tuple[ImagesInput, list[Picture]]:
-        """Return the input with its images. Raises ValueError if one of two, or all to rank, are unusable."""
+        """Return the input and its pictures; ValueError if one of two, or all to rank, are unusable."""
         self.of(settings.attribute)
         images = given.images or (given.first, given.second)  # neither where people vote
         pictures = [self._picture(number, image) for number, image in enumerate(images) if image is not None]
@@ -265,7 +264,7 @@ class Comparator(io.Model):
     def answers(
         self, prepared: Sequence[tuple[ImagesInput, list[Picture]]], settings: ComparisonSettings
     ) -> list[dict[str, Plain]]:
-        """Return rankings, the highest score first, by the model or by votes, or probabilities of answers about two."""
+        """Return a ranking for each input, highest score first, by model or votes, or a pair's answer probabilities."""
         from models.images.people.raters import by_votes  # scipy takes a second
 
         pairs = [pictures for given, pictures in prepared if given.first is not None]
@@ -308,7 +307,7 @@ class Comparator(io.Model):
         return {"ranking": ranking, **({"errors": wrong} if wrong else {}), **({} if known else {"note": NOTHING_TOLD})}
 
     def rank(self, folder: str | Path, budget: int = 32, attribute: str | None = None) -> dict[str, Plain]:
-        """Return what `predict` answers about a folder's images; ValueError if none of them can be read."""
+        """Rank a folder's images as `predict` does; ValueError if none of them can be read."""
         paths = files_in(Path(folder), ENDINGS)
         (found,) = self.predict([{"images": list(map(str, paths))}], comparisons=budget, attribute=attribute)
         if "error" in found:

@@ -19,8 +19,8 @@ class Scorer(Comparator):
     """A convolutional encoder that predicts an image's score, and answers pairs from two scores by Davidson's model.
 
     Encodings are (U, 2): the score, in standard deviations of the training scores from their mean, and the logarithm of
-    its standard error. With a `trunk`, its network is used: of A attributes encodings are (U, 2 A), and each scorer
-    takes the two at its `place`.
+    its standard error. With a `trunk`, its network is shared: for A attributes encodings are (U, 2 A), and each scorer
+    reads the two columns at its `place`.
     """
 
     family = "comparator"
@@ -40,7 +40,7 @@ class Scorer(Comparator):
         return torch.stack([mean, log_error.clamp(LEAST_LOG_ERROR, MOST_LOG_ERROR)], 2).flatten(1)
 
     def own(self, encoded: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the scores and the logarithms of their errors (U,) in encodings (U, 2 A) that are this attribute's."""
+        """Return this attribute's scores and log errors, (U,) each, from encodings (U, 2 A)."""
         return encoded[:, 2 * self.place], encoded[:, 2 * self.place + 1]
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -50,15 +50,15 @@ class Scorer(Comparator):
         return torch.stack([half, -half, self.tie.expand_as(half)], -1)
 
     def goals(self, scores: Tensor, errors: Tensor | None) -> Tensor:
-        """Return what encodings are to say of scores (N,) on the user's scale, standardised; errors are not used."""
+        """Return training targets (N,): scores (N,) on the user's scale, standardised; errors are not used."""
         centre, spread = self.standard
         return (scores - centre).float() / spread
 
     def score_loss(self, encoded: Tensor, known: Tensor) -> Tensor:
         """Return the loss (U,) of encodings (U, 2 A) for known scores (U,), standardised as encodings are.
 
-        It is a normal distribution's negative log-likelihood, weighed by a power of its variance so that images that
-        are hard at first are not given up (Seitzer et al. 2022).
+        A normal distribution's negative log-likelihood, weighted by a power of its variance so that images that are
+        hard at first keep their gradient (Seitzer et al. 2022).
         """
         mean, log_error = self.own(encoded.float())
         nats = (known - mean).square() * (-2 * log_error).exp() / 2 + log_error
@@ -77,7 +77,7 @@ class Scorer(Comparator):
         return (float(self.prior.mean()), spread) if spread > 0 else (0.0, 1.0)
 
     def fit_scale(self, budget: int = 32, seed: int = 0) -> None:
-        """Take the scale that was learned: there are no references to compare."""
+        """Store the learned scale: there are no references to compare."""
         discrimination = math.exp(float(self.log_discrimination.detach())) / self.standard[1]
         learned = ranking.Davidson(discrimination, float(self.tie.detach()))
         self._keep(ranking.Scale(learned, self.prior.cpu(), Reliability(0.0, 1.0, 0.0, 1.0)))

@@ -14,12 +14,12 @@ from models.images.regressions import Regressions
 from models.images.texture import FEATURES, SIDE, coarse, texture
 from models.images.vision_tower import Tower, layers_of, leave_out
 
-REDUCED = 16  # channels of a cell in which its place counts
+REDUCED = 16  # channels of a cell, with weights of its own for each place
 DROPPED = 0.3  # of a tower's features in training
-SHARPNESSES = (4.0, 16.0)  # factors on regressions of levels, whose exponentials are then odds
+SHARPNESSES = (4.0, 16.0)  # factors on the regressions' levels before the softmax
 LEAST = 1e-4  # least probability of an answer by levels, and factor on logits of a network alone
-DOUBTS = 2.0  # pairs, beside those that answers are fitted to, that are answered at random
-SHARES = [tenth / 10 for tenth in range(11)]  # of the regressions in scores, tried
+DOUBTS = 2.0  # pseudo-pairs, answered at random, added to those that weights are fitted to
+SHARES = [tenth / 10 for tenth in range(11)]  # tried weights of the regressions in scores
 
 
 class Siamese(Comparator):
@@ -27,8 +27,8 @@ class Siamese(Comparator):
 
     Each encoding is projected twice, as the first and as the second image of a pair, and the projections meet in sums:
     FIRST for (a, b) takes the same additions as SECOND for (b, a), so swapping the images swaps the answer bit for bit.
-    Group norm instead of batch norm keeps an image's encoding independent of the rest of the batch. With a `trunk`, its
-    encoder is used.
+    Group norm instead of batch norm keeps an image's encoding independent of the rest of the batch. A `trunk` shares
+    its encoder.
     """
 
     family = "comparator"
@@ -47,11 +47,11 @@ class Siamese(Comparator):
         self.higher = nn.Parameter(torch.randn(width) * width**-0.5)
         self.similar = nn.Parameter(torch.randn(width) * width**-0.5)
         self.similar_bias = nn.Parameter(torch.zeros(()))
-        # Of regressions in scores; in logits: the network's factor less 1, the others of `terms`.
+        # The weight of regressions in scores; then those of `terms` in logits, the network's less 1.
         self.register_buffer("share", torch.zeros(parts, dtype=torch.float64))
 
     def renewed(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return tensors with the shares, which older folders lack."""
+        """Add the shares, which older folders lack."""
         return {"share": torch.zeros_like(self.share), **tensors}
 
     def encode(self, images: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ class Siamese(Comparator):
         return encoded
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (P, 3) from encodings (U, ...), in training those of the network alone."""
+        """Return logits (P, 3) from encodings (U, ...), in training from the network alone."""
         if self.training:
             return self.network(encoded, first, second)
         terms = self.terms(encoded, first, second)
@@ -68,12 +68,12 @@ class Siamese(Comparator):
         return torch.stack([factor * term for factor, term in zip(factors, terms, strict=True)]).sum(0)
 
     def terms(self, encoded: Tensor, first: Tensor, second: Tensor) -> list[Tensor]:
-        """Return what logits are summed from, (P, 3) each: those of the network, and an addition to Similar."""
+        """Return the summands of the logits, (P, 3) each: the network's logits, and a constant for Similar."""
         found = self.network(encoded, first, second)
         return [found, torch.zeros_like(found) + found.new_tensor([0, 0, 1])]
 
     def network(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (P, 3) by sums and products of single rows, which a matrix product rounds by their place."""
+        """Return logits (P, 3) by row-wise sums, since a matrix product would round a row by its place."""
         one, other = self.as_first(encoded), self.as_second(encoded)
         forwards, backwards = functional.relu(one[first] + other[second]), functional.relu(one[second] + other[first])
         similar = ((forwards + backwards) * self.similar).sum(-1) + self.similar_bias
@@ -81,15 +81,15 @@ class Siamese(Comparator):
 
     @torch.no_grad()
     def weigh_answers(self, encoded: Tensor, pairs: Tensor) -> None:
-        """Fit the weights in logits to labelled pairs (P, 3) of unseen images, by rows of `encoded`."""
+        """Fit the weights of `terms` to labelled pairs (P, 3) of unseen images: two rows of `encoded`, and a label."""
         first, second, label = pairs.to(encoded.device).T
         design = torch.stack(self.terms(encoded, first, second), 1).double().cpu()  # (P, terms, 3)
         design[:, 1] /= (spread := design[:, 1].square().mean().sqrt().clamp_min(1e-9))
         # Levels may separate all pairs: a prior of deviation 1 bounds their weights, as if an image's pairs were one.
         flatness = torch.full(design.shape[1:2], ranking.FLATNESS, dtype=torch.float64)
         flatness[2:-1] = 2 * len(pairs) / len(pairs[:, :2].unique())
-        flatness[-1] = 1.0 if len(flatness) == 2 else ranking.FLATNESS  # nor do few ties say much without regressions
-        # So do few pairs that are all right: DOUBTS more are taken to be answered at random.
+        flatness[-1] = 1.0 if len(flatness) == 2 else ranking.FLATNESS  # few ties say little without regressions
+        # Few pairs that are all right would push weights to infinity: DOUBTS more count as answered at random.
         given, doubt = functional.one_hot(label.cpu(), 3).double(), DOUBTS / len(pairs)
         answers = (given + doubt * (given + given[:, ranking.SWAPPED]).mean(0) / 2) / (1 + doubt)
         weights = ranking.likeliest(answers, design, design.shape[1] - 1, flatness)
@@ -98,7 +98,7 @@ class Siamese(Comparator):
 
 
 class TowerSiamese(Siamese):
-    """A siamese over a base's vision tower, frozen unless the config tunes it, and regressions on what it sees.
+    """A siamese over a base's vision tower, frozen unless the config tunes it, with regressions on its features.
 
     Encodings (U, F) are the mean and the deviation of the features of all cells, those of each cell, the texture and a
     coarse picture. The regressions' scores take part in answers and scores, with weights fitted to validation images.
@@ -127,13 +127,13 @@ class TowerSiamese(Siamese):
         """Return encodings (U, F) of images (U, C, S, S)."""
         shown = pixels(images)
         cells, levels = self.tower(shown).float(), 255 * shown.detach()  # (U, T, V)
-        deviation = cells.var(1, unbiased=False).clamp_min(1e-12).sqrt()  # whose slope at 0 is none
+        deviation = cells.var(1, unbiased=False).clamp_min(1e-12).sqrt()  # the root's slope at 0 is infinite
         return torch.cat([cells.mean(1), deviation, cells.flatten(1), texture(levels), coarse(levels)], 1)
 
     def terms(self, encoded: Tensor, first: Tensor, second: Tensor) -> list[Tensor]:
-        """Return what logits are summed from, (P, 3) each: of network, scores and levels, and an addition to Similar.
+        """Return the summands of the logits, (P, 3) each: network, scores, levels, and a constant for Similar.
 
-        Levels tell, as log-probabilities, what two images answer that have levels with the odds of the regressions.
+        Those of levels are the answers' log-probabilities if the two images' levels have the regressions' odds.
         """
         found = self.regressions(encoded)
         lead, zero = found[first, 0] - found[second, 0], torch.zeros_like(found[first, 0])
@@ -143,7 +143,7 @@ class TowerSiamese(Siamese):
         lower = (self.levels[:, None] < self.levels - near).to(found.dtype)  # (L, L)
         for sharpness in self.sharpnesses:
             likely = (sharpness * found[:, 1:]).softmax(1)
-            below = likely @ lower  # (U, L): that an image is below a level
+            below = likely @ lower  # (U, L): probability that an image is below a level
             one, other = ((likely[a] * below[b]).sum(-1) for a, b in ((first, second), (second, first)))
             terms.append(torch.stack([one, other, 1 - (one + other)], -1).clamp_min(LEAST).log())
         return [*terms, similar]
@@ -153,7 +153,7 @@ class TowerSiamese(Siamese):
         return super().network(self.encoder(encoded), first, second)
 
     def targets(self, scores: Tensor) -> Tensor:
-        """Return what the regressions are fitted to (U, 1 + L): scores (U,), and 1 for the level that they are of."""
+        """Return the regressions' targets (U, 1 + L): the scores (U,), and their levels as one-hot rows."""
         return torch.cat([scores[:, None], (scores[:, None] - self.levels.cpu()).abs() < self.config.unit / 2], 1)
 
     def joined(self, encoded: Tensor, estimates: Tensor) -> Tensor:
@@ -161,7 +161,7 @@ class TowerSiamese(Siamese):
         return estimates.lerp(self.regressions(encoded)[:, 0].cpu().double(), float(self.share[0]))
 
     def weigh(self, encoded: Tensor, estimates: Tensor, information: Tensor, known: Tensor) -> None:
-        """Give the regressions the share in scores that leaves the least error on images (M,) of known score."""
+        """Choose the regressions' share in scores by the squared error on images (M,) of known score."""
         prior, other = self.prior.cpu(), self.regressions(encoded)[:, 0].cpu().double()
 
         def error(share: float) -> float:
@@ -173,7 +173,7 @@ class TowerSiamese(Siamese):
 
 
 class TowerEncoder(nn.Sequential):
-    """From a tower's moments and cells, which begin (U, F), to (U, D); a cell's place counts, as its weights do."""
+    """Maps a tower's moments and cells, the first columns of (U, F), to (U, D), with weights for each cell's place."""
 
     def __init__(self, cells: int, channels: int, width: int):
         super().__init__(nn.LayerNorm(2 * channels), nn.Dropout(DROPPED), nn.Linear(2 * channels, width), nn.ReLU())
@@ -226,7 +226,7 @@ class Texture(nn.Module):
 
 
 def _halving(channels: int, width: int, layers: int) -> tuple[list[nn.Module], int]:
-    """Return convolutions that halve the sides and double the channels, and the number of channels that come out."""
+    """Return convolutions that halve the sides and double the channels, and the number of output channels."""
     modules: list[nn.Module] = []
     for layer in range(layers):
         out = max(4, width * 2**layer // 4 // 4 * 4)

@@ -1,1 +1,1 @@
-"""What people answer about pairs of images: scores from preferences, and the pairs to ask about next."""
+"""People's answers about pairs of images: scores from these preferences, and the pairs to ask about next."""

@@ -1,7 +1,7 @@
 """Scores of many images from many answers, by sparse matrices and conjugate gradients (Laplace's approximation).
 
-The prior's correlation of images that are alike goes through LANDMARKS images (FITC: Snelson and Ghahramani 2006). The
-covariance after the answers is known by samples from it (Papandreou and Yuille 2010).
+The prior's correlation of similar images goes through LANDMARKS images (FITC: Snelson and Ghahramani 2006). The
+posterior's covariance is represented by samples (Papandreou and Yuille 2010).
 
     N images, P answers, M landmarks, K samples
 """
@@ -18,14 +18,14 @@ from models.images.people.preferences import Heard, Posterior, Prior, Uncertaint
 
 MOST_DENSE = 1500  # images whose covariance is kept whole
 LANDMARKS, SAMPLES, FEW_SAMPLES = 200, 192, 16
-CHOOSING = 3  # one sample in so many chooses pairs
+CHOOSING = 3  # every third sample is used to choose pairs
 NEWTON, GRADIENTS = 12, 300  # steps, at most
 CLOSE = 1e-3  # residual of conjugate gradients, as a share of the first
 
 
 @dataclass(frozen=True)
 class Sampled(Posterior):
-    """Distribution of the scores whose covariance is that of samples about their mean (N, K), over the root of K."""
+    """Posterior whose `covariance` holds samples of the scores, less their mean, over the root of K: (N, K)."""
 
     @property
     def centred(self) -> np.ndarray:
@@ -42,7 +42,7 @@ class Sampled(Posterior):
         return np.asarray(np.square(self.covariance[first] - self.covariance[second]).sum(1))
 
     def uncertainty(self) -> "Uncertainty":
-        """Return what pairs are chosen by."""
+        """Return the covariance by which `next_pairs` chooses, from some of the samples."""
         return SampledUncertainty(math.sqrt(CHOOSING) * self.centred[:, ::CHOOSING])
 
 
@@ -58,7 +58,7 @@ class SampledUncertainty(Uncertainty):
         return np.square(apart).sum(1), ((apart @ self.square) * apart).sum(1)
 
     def answered(self, first: int, second: int, weight: float) -> None:
-        """Let the covariance fall by an answer: samples lose part of what they have along the pair's difference."""
+        """Reduce the covariance by an answer: samples lose part of their component along the pair's difference."""
         apart = self.samples[first] - self.samples[second]
         size = apart @ apart
         lost = (1 - math.sqrt(max(0.0, 1 - weight * size))) / max(size, 1e-300)
@@ -67,7 +67,7 @@ class SampledUncertainty(Uncertainty):
 
 
 def some(pairs: np.ndarray, count: int) -> np.ndarray:
-    """Return the rows of the answers about some images, by which a prior is chosen; all, if images are few."""
+    """Return the rows of answers from which a prior is chosen: all, or of many images those about the most asked."""
     if count <= MOST_DENSE:
         return np.arange(len(pairs))
     heard = np.bincount(pairs[:, :2].ravel(), minlength=count)
@@ -76,7 +76,7 @@ def some(pairs: np.ndarray, count: int) -> np.ndarray:
 
 
 def fit_many(pairs: np.ndarray, prior: Prior, *, heard: Heard, samples: int = SAMPLES) -> Sampled:
-    """Return the posterior of all images' scores given pairs (P, 3): mean + own e + alike w, e and w ~ N(0, 1)."""
+    """Return the posterior given pairs (P, 3) of scores = mean + own e + alike w, with e and w ~ N(0, 1)."""
     first, second, label = pairs.T
     generator, count = np.random.default_rng(0), len(prior.mean)
     own, alike = _factors(prior, generator)
@@ -112,7 +112,7 @@ def fit_many(pairs: np.ndarray, prior: Prior, *, heard: Heard, samples: int = SA
 
 
 def _factors(prior: Prior, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return what an image's score has of its own (N,), and of what images that are alike share (N, M)."""
+    """Return the scores' independent deviations (N,), and their loadings on the landmarks' common factors (N, M)."""
     if prior.features is None or not prior.share:
         return prior.deviation, np.zeros((len(prior.mean), 0))
     drawn = np.sort(generator.choice(len(prior.mean), min(LANDMARKS, len(prior.mean)), replace=False))
@@ -123,7 +123,7 @@ def _factors(prior: Prior, generator: np.random.Generator) -> tuple[np.ndarray, 
 
 
 def _solved(system: Callable[[np.ndarray], np.ndarray], right: np.ndarray, diagonal: np.ndarray) -> np.ndarray:
-    """Return the solutions (n, K) of a symmetric system for right sides (n, K), by conjugate gradients."""
+    """Return solutions (n, K) of a symmetric system for right sides (n, K), by preconditioned conjugate gradients."""
     found, residual = np.zeros_like(right), right.copy()
     ready = residual / diagonal[:, None]
     direction, size = ready, (residual * ready).sum(0)

@@ -2,11 +2,11 @@
 
     P(first), P(second), P(similar)  ∝  exp(d / 2), exp(-d / 2), exp(tie)      d = a (s_first - s_second) + b
 
-The discrimination a and the lean b are those of who answered (`raters.py`), 1 and 0 where all are taken alike.
+The discrimination a and the lean b are the rater's (`raters.py`), 1 and 0 where all raters are treated alike.
 
-The scores s (N,) of the images are normal beforehand: a share of their variance follows the images' features, so that
-what is said about one image tells about those like it (preference learning with Gaussian processes: Chu and Ghahramani
-2005). The prior's numbers and the pairs to ask about are chosen by the posterior's maximum (Laplace). With few answers
+The scores s (N,) of the images have a normal prior: a share of their variance follows the images' features, so that an
+answer about one image informs about similar ones (preference learning with Gaussian processes: Chu and Ghahramani
+2005). The prior's hyperparameters and the pairs to ask about are chosen by Laplace's approximation. With few answers
 that is too near to the prior's mean, and too sure: a ranking is made by expectation propagation (`propagation.py`),
 averaged over likely priors.
 
@@ -26,20 +26,20 @@ from models.images.ranking import FIRST, SECOND, SIMILAR
 UNKNOWN = 4.0  # standard deviation of scores without a prior
 SPREADS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # tried factors on the prior's standard deviations
 UNITS = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # and on its mean and standard deviations together
-SHARES = (0.0, 0.8, 0.97, 0.99)  # tried of the variance that follows features
-LENGTHS = (0.4, 0.6, 0.85, 1.2, 1.7)  # tried distances over which it does, in root mean square differences of images
-TYPICAL = (1.0, 0.97, 0.6, 1.0)  # spread, share, length and unit before there are answers
-# To the places near one in these four: one further in any, and longer distances with larger deviations, since scores
-# that differ more over farther distances are hard to tell from those; and another unit with the same deviations.
+SHARES = (0.0, 0.8, 0.97, 0.99)  # tried shares of the variance that follows features
+LENGTHS = (0.4, 0.6, 0.85, 1.2, 1.7)  # tried length scales of that, in root mean square differences of images
+TYPICAL = (1.0, 0.97, 0.6, 1.0)  # spread, share, length and unit without answers
+# Neighbours in the grid of these four: one step in each; length and spread together, since answers can hardly tell
+# their joint growth from none; and another unit with the same deviations.
 STEPS = (
     *((1, 0, 0, 0), (-1, 0, 0, 0), (0, 1, 0, 0), (0, -1, 0, 0), (0, 0, 1, 0), (0, 0, -1, 0), (1, 0, 1, 0)),
     *((-1, 0, -1, 0), (0, 0, 0, 1), (0, 0, 0, -1), (1, 0, 0, -1), (-1, 0, 0, 1)),
 )
-UNLIKELY = 3.0  # nats below the likeliest values, at which others are left out
+UNLIKELY = 3.0  # nats below the likeliest prior, at which others are dropped
 DOUBT = 1.0  # nats lost for each step away from the typical value
 TIE_VARIANCE = 9.0  # of the tie's prior
 ITERATIONS = 50  # of Newton's method
-SMALLEST = 1e-6  # of a full step of it
+SMALLEST = 1e-6  # share of a full Newton step
 CANDIDATES = 20_000  # pairs among which the next ones are chosen
 
 Place = tuple[int, ...]  # in SPREADS, SHARES, LENGTHS and UNITS
@@ -47,13 +47,13 @@ Place = tuple[int, ...]  # in SPREADS, SHARES, LENGTHS and UNITS
 
 @dataclass(frozen=True)
 class Heard:
-    """How each of P answers is heard."""
+    """The raters' parameters for each of P answers."""
 
-    factor: np.ndarray | float = 1.0  # (P,) discriminations of who answered
+    factor: np.ndarray | float = 1.0  # (P,) discriminations
     lean: np.ndarray | float = 0.0  # (P,) towards First
 
     def of(self, difference: np.ndarray) -> np.ndarray:
-        """Return what differences (P,) of scores are to who answered."""
+        """Return differences (P,) of scores as the raters perceive them."""
         return np.asarray(self.factor * difference + self.lean)
 
 
@@ -93,11 +93,11 @@ class Posterior:
     scores: np.ndarray  # (N,)
     covariance: np.ndarray  # (N, N)
     tie: float
-    evidence: float = math.nan  # logarithm of the answers' probability under one prior
+    evidence: float = math.nan  # log marginal likelihood of the answers, under one prior
 
     @property
     def centred(self) -> np.ndarray:
-        """Covariance (N, N) of the scores less their mean, since no answer about a pair tells the level of all."""
+        """Covariance (N, N) of the scores less their mean, since answers about pairs leave the mean open."""
         centred: np.ndarray = self.covariance - self.covariance.mean(0)
         centred -= centred.mean(1, keepdims=True)
         return centred
@@ -112,7 +112,7 @@ class Posterior:
         return of_differences(self.covariance, first, second)
 
     def uncertainty(self) -> "Uncertainty":
-        """Return what `next_pairs` chooses by."""
+        """Return the covariance by which `next_pairs` chooses."""
         return Uncertainty(self.centred)
 
 
@@ -157,7 +157,7 @@ def logits(difference: np.ndarray, tie: float) -> np.ndarray:
 
 
 def newton(label: np.ndarray, said: np.ndarray, tie: float, heard: Heard) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return slope and curvature (P,) of answers' likelihood in differences, by logits (P, 3), and the tie's step."""
+    """Return slope and curvature (P,) of the log-likelihood in differences, by logits (P, 3), and the tie's step."""
     chances = softmax(said, axis=1)
     residual, lean = np.eye(3)[label] - chances, chances[:, FIRST] - chances[:, SECOND]
     slope = heard.factor * (residual[:, FIRST] - residual[:, SECOND]) / 2
@@ -167,19 +167,19 @@ def newton(label: np.ndarray, said: np.ndarray, tie: float, heard: Heard) -> tup
 
 
 def laplacian(first: np.ndarray, second: np.ndarray, weights: np.ndarray, count: int) -> csr_array:
-    """Return the curvature (N, N) of the answers' likelihood, from its curvature (P,) in each difference."""
+    """Return the curvature (N, N) of the log-likelihood in scores, from its curvature (P,) in differences."""
     rows, columns = np.concatenate([[first, second], [second, first], [first, first], [second, second]], axis=1)
     values = np.concatenate([-weights, -weights, weights, weights])
     return coo_array((values, (rows, columns)), shape=(count, count)).tocsr()
 
 
 def likely_priors(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> tuple[list[Prior], np.ndarray]:
-    """Return likely priors of the scores in logits, the likeliest first, and their log probabilities (K,).
+    """Return likely priors of the scores in logits, the likeliest first, and their log hyperpriors (K,).
 
-    The latter are those before there are answers. The scores of `prior` are first scaled to the spread UNKNOWN. The
-    priors differ in the deviation's factor, share and length and, if the mean tells images apart, in the unit of both;
-    errors of such a mean are typically uncorrelated. The search climbs from the typical values, which few answers leave
-    as they are, to the neighbours under which the answers are likeliest; only images that were compared count.
+    The scores of `prior` are first scaled to the spread UNKNOWN. The priors differ in the deviation's factor, share
+    and length and, if the mean tells images apart, in the unit of both; errors of such a mean are typically
+    uncorrelated. The search climbs from the typical values, which few answers leave as they are, to the neighbours
+    under which the answers are likeliest; only images that were compared count.
     """
     rows, ends = np.unique(pairs[:, :2], return_inverse=True)
     local = np.column_stack([ends.reshape(-1, 2), pairs[:, 2]])
@@ -220,10 +220,10 @@ def likely_priors(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> tupl
 
 
 def next_pairs(posterior: Posterior, count: int, asked: np.ndarray, seed: int) -> np.ndarray:
-    """Return pairs (count, 2) whose answers tell most about the scores; `asked` (P, 2) are left out.
+    """Return pairs (count, 2) whose answers tell most about the scores; `asked` (P, 2) are excluded.
 
     The gain of a pair is the expected fall of the scores' summed variance about their mean (A-optimal design: Chaloner
-    and Verdinelli 1995); the entropy of the answer alone would ask about odd images, which tell of no others. The
+    and Verdinelli 1995); the answer's entropy alone would choose odd images, which tell nothing about others. The
     covariance is updated as if each pair had been answered, so that a batch does not ask the same twice.
     """
     generator, num = np.random.default_rng(seed), len(posterior.scores)
@@ -262,7 +262,7 @@ class Uncertainty:
         return of_differences(self.covariance, first, second), of_differences(self.square, first, second)
 
     def answered(self, first: int, second: int, weight: float) -> None:
-        """Let the covariance fall by an answer about a pair."""
+        """Reduce the covariance by an answer about a pair."""
         column, beyond = (each[:, first] - each[:, second] for each in (self.covariance, self.square))
         fall = weight * np.outer(column, column)
         product = weight * np.outer(beyond, column)
@@ -277,7 +277,7 @@ def of_differences(matrix: np.ndarray, first: np.ndarray, second: np.ndarray) ->
 
 
 def draw(counts: np.ndarray, starts: np.ndarray, most: int, generator: np.random.Generator) -> np.ndarray:
-    """Return at most `most` different pairs (P, 2) of i with one of counts[i] numbers from starts[i]."""
+    """Draw at most `most` different pairs (i, j), (P, 2), with j one of counts[i] numbers from starts[i]."""
     ends = np.cumsum(counts)
     total = int(ends[-1])
     numbers = generator.permutation(total) if total <= most else generator.choice(total, most, replace=False)

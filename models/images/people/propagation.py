@@ -13,9 +13,9 @@ from scipy.special import softmax
 from models.images.people.preferences import ALIKE, TIE_VARIANCE, Heard, Posterior, Prior, laplacian, of_differences
 from models.images.ranking import FIRST, SECOND, SIMILAR
 
-ITERATIONS = 400  # some ten do, if every pair is asked once
+ITERATIONS = 400  # about ten are enough if every pair is asked once
 SMALLEST_STEP = 0.1  # of a full one
-SETTLED = 1e-4  # deviations by which answers move a difference, and change of the tie, below which it ends
+SETTLED = 1e-4  # converged: no difference moves by more, in deviations, nor does the tie
 HALVINGS = 30  # of the interval that holds the likeliest difference of two scores
 # Differences of scores at which answers are integrated: in deviations about the likeliest, and near 0, where the
 # chances of an answer change.
@@ -23,10 +23,10 @@ WIDE, NEAR = np.linspace(-6, 6, 41), np.sinh(np.linspace(-4, 4, 41))
 
 
 def averaged(pairs: np.ndarray, priors: Sequence[Prior], beforehand: np.ndarray, heard: Heard = ALIKE) -> Posterior:
-    """Return the posterior of all images' scores, averaged over what `likely_priors` returns.
+    """Return the posterior of all images' scores, averaged over the priors and log hyperpriors of `likely_priors`.
 
-    One prior alone would leave out how little a few answers tell of its numbers, and give intervals too narrow. It is
-    no posterior for `next_pairs`, which would ask by how much scores differ in all rather than which is larger.
+    One prior alone would ignore that its hyperparameters are uncertain, and give intervals too narrow. Not for
+    `next_pairs`, which would then ask how far scores spread rather than which is larger.
     """
     count = len(priors[0].mean)
     scores, covariance = np.zeros((len(priors), count)), np.zeros((count, count))
@@ -44,8 +44,8 @@ def averaged(pairs: np.ndarray, priors: Sequence[Prior], beforehand: np.ndarray,
 def propagated(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> Posterior:
     """Return the posterior of all images' scores given pairs (P, 3) by expectation propagation (Minka 2001).
 
-    The answers about two images become a normal function of the difference d of their scores,
-    exp(pull d - precision d^2 / 2), which has their effect on mean and variance of d beside all others. Steps that
+    The answers about two images are approximated by a normal site in the difference d of their scores,
+    exp(pull d - precision d^2 / 2), with the same effect on mean and variance of d given all others. Steps that
     overshoot are halved. Raises ArithmeticError if it does not settle.
     """
     first, second, counts, factor, lean = _counted(pairs, heard)
@@ -57,7 +57,7 @@ def propagated(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> Posteri
         scores, covariance, integral = _normal(one, other, precision, pull, prior.mean[rows], within)
         difference = scores[one] - scores[other]
         variance = of_differences(covariance, one, other)
-        rest = 1 / variance - precision  # the precision of d by all else
+        rest = 1 / variance - precision  # the cavity's precision of d
         place = (difference / variance - pull) / rest
         nats, seen, wide, similar = _moments(counts, factor * place + lean, np.square(factor) / rest, tie)
         mean, spread = (seen - lean) / factor, wide / np.square(factor)
@@ -82,7 +82,7 @@ def propagated(pairs: np.ndarray, prior: Prior, heard: Heard = ALIKE) -> Posteri
 
 
 def _counted(pairs: np.ndarray, heard: Heard) -> tuple[np.ndarray, ...]:
-    """Return images heard alike, first, second (Q,), answers (Q, 3), and how they are heard, factor, lean (Q,)."""
+    """Return distinct pairs: first, second (Q,), counts of the answers (Q, 3), and their raters' factor, lean (Q,)."""
     given = pairs[:, 0] < pairs[:, 1]
     label = np.where(given, pairs[:, 2], np.array([SECOND, FIRST, SIMILAR])[pairs[:, 2]])
     factor, lean = (np.broadcast_to(each, len(pairs)) for each in (heard.factor, heard.lean))
@@ -97,7 +97,7 @@ def _counted(pairs: np.ndarray, heard: Heard) -> tuple[np.ndarray, ...]:
 def _normal(
     first: np.ndarray, second: np.ndarray, precision: np.ndarray, pull: np.ndarray, mean: np.ndarray, prior: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return mean (N,) and covariance (N, N) of a normal prior times functions of differences, and the log integral."""
+    """Return mean (N,) and covariance (N, N) of a normal prior times the sites, and the log integral."""
     count, difference = len(mean), mean[first] - mean[second]
     curvature = laplacian(first, second, precision, count)
     slope = np.bincount(first, pull, count) - np.bincount(second, pull, count) - curvature @ mean
@@ -144,5 +144,5 @@ def _moments(
 
 
 def _total(difference: np.ndarray, tie: float) -> np.ndarray:
-    """Return the logarithm of the sum to which the chances of the three answers are proportional."""
+    """Return the log normaliser of the three answers' probabilities."""
     return np.asarray(np.logaddexp(np.logaddexp(difference / 2, -difference / 2), tie))

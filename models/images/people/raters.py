@@ -1,7 +1,7 @@
 """Raters who answer about pairs: how well each tells images apart, and how each leans (Chen et al. 2013, crowd-BT).
 
-Who guesses has a discrimination near 0, and is hardly heard. Discriminations and leans are normal beforehand; they and
-the scores are fitted in turn, the former to the expected likelihood under the latter's posterior.
+A rater who guesses has a discrimination near 0, and hardly counts. Discriminations and leans have normal priors; they
+and the scores are fitted in turn, the former to the expected likelihood under the latter's posterior.
 
     P answers, R raters, Q points of a quadrature
 """
@@ -21,55 +21,55 @@ from models.images.people.propagation import averaged
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from models.images.reliability import with_ends
 
-DISCRIMINATION, SPREAD, LEAN = 1.0, 0.5, 0.5  # mean and deviation of discriminations beforehand, deviation of leans
-LEAST, MOST, GUESSING = 0.02, 4.0, 0.25  # discriminations; the last one and less are said to be guesses
+DISCRIMINATION, SPREAD, LEAN = 1.0, 0.5, 0.5  # prior mean and deviation of discriminations, deviation of leans
+LEAST, MOST, GUESSING = 0.02, 4.0, 0.25  # discriminations; raters below the last are reported as guessing
 ROUNDS, STEPS = 6, 5
 POINTS, WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 
 
 @dataclass(frozen=True)
 class Raters:
-    """What was found out about raters."""
+    """Raters' fitted parameters."""
 
     names: Sequence[str]
-    of: np.ndarray  # (P,) the number of who answered
+    of: np.ndarray  # (P,) the index of each answer's rater
     factor: np.ndarray  # (R,)
     lean: np.ndarray  # (R,)
 
     @property
     def heard(self) -> Heard:
-        """How the answers are heard."""
+        """The raters' parameters for each answer."""
         return Heard(self.factor[self.of], self.lean[self.of])
 
     def table(self) -> list[str]:
-        """Return a line for each rater, the one who is heard least first."""
+        """Return a line for each rater, the least discriminating first."""
         count = np.bincount(self.of, minlength=len(self.names)).tolist()
         return [
             f"rater {self.names[i] or 'without a name'}: {count[i]:,} answer{'s' * (count[i] != 1)}, discrimination "
             f"{self.factor[i]:.2f}, leans {abs(self.lean[i]):.2f} to {'First' if self.lean[i] > 0 else 'Second'}"
-            + (": answers as if guessing, and is hardly heard" if self.factor[i] < GUESSING else "")
+            + (": answers as if guessing, and hardly counts" if self.factor[i] < GUESSING else "")
             for i in np.argsort(self.factor)
         ]
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """Likely priors of the scores, the likeliest first, and how the answers are heard."""
+    """Likely priors of the scores, the likeliest first, and the raters' parameters."""
 
     priors: list[Prior]
-    beforehand: np.ndarray  # (K,) their log probabilities before there are answers
+    beforehand: np.ndarray  # (K,) their log hyperpriors
     heard: Heard
-    raters: Raters | None  # None: all are taken alike
+    raters: Raters | None  # None: all are treated alike
 
     def posterior(self, pairs: np.ndarray, samples: int = SAMPLES) -> Posterior:
-        """Return the scores under the likeliest prior; of many images, their covariance by some `samples`."""
+        """Return the posterior under the likeliest prior; of many images, with its covariance by `samples`."""
         if len(self.priors[0].mean) > MOST_DENSE:
             return fit_many(pairs, self.priors[0], heard=self.heard, samples=samples)
         return fit(pairs, self.priors[0], heard=self.heard)
 
 
 def fitted(pairs: np.ndarray, prior: Prior, names: Sequence[str] = ()) -> Fitted:
-    """Return likely priors given pairs (P, 3), answered by `names` (P,); fewer than two raters are taken alike."""
+    """Return likely priors given pairs (P, 3), answered by `names` (P,); fewer than two raters are treated alike."""
     sample = some(pairs, len(prior.mean))
     found = Fitted(*likely_priors(pairs[sample], prior), ALIKE, None)
     listed, of = np.unique(np.asarray(names, str), return_inverse=True)
@@ -78,7 +78,7 @@ def fitted(pairs: np.ndarray, prior: Prior, names: Sequence[str] = ()) -> Fitted
     raters = Raters(listed.tolist(), of, np.full(len(listed), DISCRIMINATION), np.zeros(len(listed)))
     for _ in range(ROUNDS):
         raters = updated(raters, pairs, found.posterior(pairs, FEW_SAMPLES))
-        # Scores are in the logits of who is heard, else another discrimination of all would be another spread.
+        # Scores are in the logits of the raters who count: a factor on all discriminations would only rescale scores.
         usual = float(np.square(raters.factor).sum() / raters.factor.sum())
         raters = replace(raters, factor=raters.factor / usual)
         priors = [replace(each, mean=usual * each.mean, deviation=usual * each.deviation) for each in found.priors]
@@ -89,7 +89,7 @@ def fitted(pairs: np.ndarray, prior: Prior, names: Sequence[str] = ()) -> Fitted
 
 
 def updated(raters: Raters, pairs: np.ndarray, posterior: Posterior) -> Raters:
-    """Return the raters' likeliest numbers where the scores are as the posterior says, by Newton's method."""
+    """Return the raters' likeliest parameters under the scores' posterior, by Newton's method."""
     first, second, label = pairs.T
     mean = (posterior.scores[first] - posterior.scores[second])[:, None]
     place = mean + np.sqrt(posterior.variances(first, second))[:, None] * POINTS  # (P, Q)
@@ -115,7 +115,7 @@ def updated(raters: Raters, pairs: np.ndarray, posterior: Posterior) -> Raters:
 
 
 def ranked(answers: np.ndarray, found: Fitted) -> tuple[Posterior, list[str]]:
-    """Return the scores to show given answers (P, 3), with calibrated errors where these can be had, else why not."""
+    """Return the posterior to report given answers (P, 3), and why its errors are not calibrated, if they are not."""
     said = f"over {MOST_DENSE:,} images: scores and intervals are Laplace's approximation, by sparse matrices"
     if len(found.priors[0].mean) <= MOST_DENSE:
         try:
@@ -126,10 +126,7 @@ def ranked(answers: np.ndarray, found: Fitted) -> tuple[Posterior, list[str]]:
 
 
 def by_votes(given: ImagesInput) -> dict[str, Plain]:
-    """Return a ranking of images whose scores are known up to errors, by votes, and the pair to vote on next.
-
-    Scores are about 0, in the logits of answers.
-    """
+    """Return a ranking by images' scores, standard errors and votes, in centred logits, and a next pair to vote on."""
     votes = [(one, other, ("First", "Second", "Similar").index(said)) for one, other, said in given.votes]
     answers = np.array(votes, np.int64).reshape(-1, 3)
     found = fitted(answers, Prior(np.array(given.scores), np.array(given.errors)))

@@ -1,7 +1,7 @@
-"""A vision-language model as a comparator: it is shown both images and asked in words.
+"""A vision-language model as a comparator: its prompt has both images and a question.
 
 The answer is its logits of three words, First, Second and Similar, after the prompt. Asked for levels (`levels.py`), it
-is shown one image, and answers by one of five words, from Bad to Excellent. With `lora` (Hu et al. 2022) the base stays
+sees one image, and rates it by one of five words, from Bad to Excellent. With `lora` (Hu et al. 2022) the base stays
 frozen except for low-rank adapters in the language model and for the projector, which continues from its trained
 weights. Only these are stored; the base is named, with its revision, or built again from the config's seed.
 

@@ -1,8 +1,8 @@
 """Bases of vision-language comparators: from the hub, our own folders or a config.
 
-Features of an image are kept as they enter the projector, the part between vision tower and language model that trains
-with adapters. So each type of model names the modules of its projector, and says how their outputs become the tokens
-that its own `get_image_features` returns.
+An image's features are cached as inputs of the projector, the part between vision tower and language model that trains
+with adapters. So each type of model names its projector's modules, and how their outputs become the tokens that its own
+`get_image_features` returns.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ LANGUAGE_MODEL = r".*\.(language_model|text_model)\..*\."  # never the vision to
 
 
 def _and_newline(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
-    """Return tokens (U, T + 1, D): an image that is one of several is not cut up, and ends with a learnt token."""
+    """Append the learnt newline token: (U, T + 1, D); one of several images is not tiled."""
     newline = model.get_parameter("image_newline").to(tokens.dtype)
     return torch.cat([tokens, newline.expand(len(tokens), 1, -1)], 1)
 
@@ -48,7 +48,7 @@ def _tiled(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Te
 
 
 def _row_by_row(model: nn.Module, tokens: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
-    """Return tokens (U, T, D) row by row; the tower sees them window by window."""
+    """Reorder tokens (U, T, D) from the tower's windows to rows."""
     from transformers.vision_utils import get_vision_window_index
 
     sizes = {name: getattr(model.visual, name) for name in ("spatial_merge_size", "window_size", "patch_size")}
@@ -61,11 +61,11 @@ class Family:
     """One type of vision-language model."""
 
     projectors: tuple[str, ...] = ("multi_modal_projector",)  # in the order of their calls; a list of modules as NAME.*
-    # (model, the last projector's tokens (U, T, D), inputs) -> the model's own
+    # (model, a projector's tokens (U, T, D), inputs) -> tokens as `get_image_features` returns them
     arrange: Callable[[nn.Module, Tensor, Mapping[str, Tensor]], Tensor] = lambda model, tokens, inputs: tokens
-    listed: bool = False  # its features come as a list of an image's each
+    listed: bool = False  # its image features are a list of one tensor per image
     prompt: str = ""  # of a processor without chat template, with {question}
-    ending: str = ""  # what the processor puts after the prompt
+    ending: str = ""  # appended to the prompt by the processor
 
 
 # By `model_type` of transformers' config. Features of projectors before the last go into layers of the language model
@@ -86,7 +86,7 @@ FAMILIES = {
 
 
 def family_of(name: str, settings: object) -> Family:
-    """Return the family of base `name` by its config; ValueError names those that are known."""
+    """Return the family of base `name` by its config; ValueError, naming the known ones, for others."""
     if (kind := getattr(settings, "model_type", type(settings).__name__)) not in FAMILIES:
         raise ValueError(f"base {name} is a model of type {kind}; give one of type {', '.join(FAMILIES)}")
     return FAMILIES[kind]
@@ -94,7 +94,7 @@ def family_of(name: str, settings: object) -> Family:
 
 @dataclass
 class LoadedBase:
-    """A model of AutoModelForImageTextToText and what is needed to ask it."""
+    """A model of AutoModelForImageTextToText with its processor and family."""
 
     network: Any
     processor: "ProcessorMixin"
@@ -104,7 +104,7 @@ class LoadedBase:
 
     @property
     def projectors(self) -> list[str]:
-        """The names in `network.model` of the modules before the language model, in the order of their calls."""
+        """Names in `network.model` of the projector's modules, in the order of their calls."""
         names = []
         for name in self.family.projectors:
             parent, star, _ = name.partition(".*")
@@ -114,7 +114,7 @@ class LoadedBase:
 
 
 def load_base(config: VlmComparatorConfig) -> LoadedBase:
-    """Return the base that the config names, or build it; ValueError for one that is missing or does not fit."""
+    """Load the config's base, or build it; ValueError if it is missing or does not fit."""
     new = loading_limits.for_built_base() if config.lora else contextlib.nullcontext()
     with loading_limits.paused() if config.base else new:
         if config.base and not is_ours(config.base):
@@ -130,7 +130,7 @@ def is_ours(base: str) -> bool:
 
 
 def _from_ours(config: VlmComparatorConfig) -> tuple[nn.Module, str]:
-    """Return the network of a model that was built and trained here, and its revision."""
+    """Return the network of a model trained by this package, and its revision."""
     if io.described(Path(config.base))["config"].get("base"):  # which might be itself
         raise ValueError(f"base {config.base} has a base of its own; give a vlm that was trained whole")
     revision = unchanged(config.base, config.revision, [Path(config.base) / io.WEIGHTS])
@@ -146,7 +146,6 @@ def _from_ours(config: VlmComparatorConfig) -> tuple[nn.Module, str]:
 
 
 def _from_hub(config: VlmComparatorConfig) -> LoadedBase:
-    """Load a base from a folder in Hugging Face's layout or from the hub."""
     from transformers import AutoModelForImageTextToText
 
     base = Base(config.base, config.revision)
@@ -158,7 +157,7 @@ def _from_hub(config: VlmComparatorConfig) -> LoadedBase:
 
 
 def load_processor(base: Base) -> "ProcessorMixin":
-    """Return a base's processor, without videos (torchvision's), which scales by PIL: the same on all machines."""
+    """Return a base's processor without videos (torchvision's), scaling images by PIL: the same on all machines."""
     from transformers import AutoImageProcessor, AutoTokenizer, ProcessorMixin
     from transformers.models.auto.processing_auto import PROCESSOR_MAPPING, processor_class_from_name
     from transformers.video_processing_utils import BaseVideoProcessor
@@ -182,7 +181,7 @@ def load_processor(base: Base) -> "ProcessorMixin":
 
 
 def without_videos(kind: "type[ProcessorMixin]", videos: Mapping[str, object] | None = None) -> type:
-    """Return a class of processors that has no part for videos, but writes the settings of one where it is saved."""
+    """Return a subclass of a processor without its part for videos, whose settings are still saved."""
     parts = [part for part in kind.get_attributes() if part != "video_processor"]
 
     def save_pretrained(self: "ProcessorMixin", save_directory: Path) -> None:

@@ -38,7 +38,7 @@ def built(config: VlmComparatorConfig) -> nn.Module:
 
 
 def processor_for(settings: "PreTrainedConfig") -> "ProcessorMixin":
-    """Return the processor of a model that is built here, with a token for each of MORE_WORDS that it knows."""
+    """Return the processor of a model built here, with a token for each of MORE_WORDS in its vocabulary."""
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import CLIPImageProcessorPil, LlavaProcessor, PreTrainedTokenizerFast
 
@@ -64,13 +64,13 @@ def processor_for(settings: "PreTrainedConfig") -> "ProcessorMixin":
 
 
 def prompt_ids(settings: "PreTrainedConfig", prompt: str) -> Tensor:
-    """Return what `processor_for` makes of a prompt, (1, L), without making a text of as many words."""
+    """Return the ids (1, L) that `processor_for` makes of a prompt, without writing out its image tokens."""
     marks = {IMAGE: settings.image_seq_length}
     return torch.tensor([[MORE_WORDS.index(word) for word in prompt.split() for _ in range(marks.get(word, 1))]])
 
 
 def pixel_values(images: Tensor, settings: "PreTrainedConfig", dtype: torch.dtype) -> dict[str, Tensor]:
-    """Return what `processor_for` makes of images (U, C, S, S) with values from 0 to 1, computed on their device."""
+    """Return the pixel values of `processor_for` for images (U, C, S, S) from 0 to 1, computed on their device."""
     side = settings.vision_config.image_size
     images = images.expand(-1, 3, -1, -1)
     if images.shape[-1] != side:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from models.images.comparator.config import Question
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")  # that Hu et al. adapt, by transformers' names
-PAIRS, LEVELS, BOTH = "pairs", "levels", "both"  # what a model is asked
+PAIRS, LEVELS, BOTH = "pairs", "levels", "both"  # questions put to a model
 ANSWERS = {PAIRS: ("First", "Second", "Similar"), LEVELS: ("Bad", "Poor", "Fair", "Good", "Excellent")}
 ASKED = {
     PAIRS: "Which of the two images ranks higher in {attribute}: First, Second or Similar?",

@@ -1,8 +1,8 @@
 """Scores in one pass: a vision-language model rates an image in words, from Bad to Excellent (Wu et al. 2024, Q-Align).
 
-It learns the distribution over the five levels that an image's score and standard error give, by the Kullback-Leibler
-divergence (You et al. 2025, DeQA-Score). The levels are spread evenly over the training scores; a value between two of
-them is shared by both, so that the mean stays what it is. Places count levels: 0 is Bad, 4 is Excellent.
+It learns, by Kullback-Leibler divergence, the distribution over the five levels implied by an image's score and
+standard error (You et al. 2025, DeQA-Score). The levels are spread evenly over the training scores; a value between two
+of them is split so that the mean is kept. Places count levels: 0 is Bad, 4 is Excellent.
 """
 
 import math
@@ -44,7 +44,7 @@ def moments(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class LevelComparator(VlmComparator):
-    """Comparator that asks for the level of one image; with BOTH, it answers pairs as it is asked about them.
+    """Comparator that asks for the level of one image; with BOTH, it is also asked about pairs.
 
     With LEVELS, answers to pairs follow from two scores by Davidson's model, which is fitted to unseen images.
     """
@@ -53,14 +53,14 @@ class LevelComparator(VlmComparator):
 
     @property
     def span(self) -> tuple[Tensor, Tensor]:
-        """The score that is Bad, and the distance of two levels, on the user's scale."""
+        """The score of Bad, and the step from level to level, on the user's scale."""
         low, step = self.prior.min(), (self.prior.max() - self.prior.min()) / TOP
         return low, torch.where(step > 0, step, 1.0)
 
     def answered(
         self, encoded: Tensor, first: Tensor, second: Tensor, numbers: Tensor | None, beside: bool
     ) -> tuple[Tensor, Tensor]:
-        """Return logits (P, 3) as a comparator does; beside them, if wanted, those of the levels (U, 5)."""
+        """Return logits (P, 3) and, if `beside`, those of the levels (U, 5)."""
         if (both := self.config.question == BOTH) and not beside:
             return super().answered(encoded, first, second, numbers, beside)
         with noise.rows(numbers):  # of the images
@@ -68,7 +68,7 @@ class LevelComparator(VlmComparator):
         return self.compare_encoded(encoded, first, second) if both else self._answers(levels, first, second), levels
 
     def levels(self, encoded: Tensor) -> Tensor:
-        """Return logits (U, 5) of the levels, one pass an image, of encodings (U, ..., V)."""
+        """Return logits (U, 5) of the levels from encodings (U, ..., V), one pass an image."""
 
         def ask(part: slice) -> Tensor:
             return self.ask(self.level, slice(0, None), self.project(encoded[part]), use_cache=False)[0]
@@ -76,13 +76,13 @@ class LevelComparator(VlmComparator):
         return ask(slice(0, None)) if torch.is_grad_enabled() else self.in_parts(ask, len(encoded))
 
     def compare_encoded(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (P, 3), of the question about both images or from the levels of each."""
+        """Return logits (P, 3), by the question about both images or from the levels of each."""
         if self.config.question == BOTH:
             return super().compare_encoded(encoded, first, second)
         return self._answers(self.levels(encoded), first, second)
 
     def _answers(self, levels: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (P, 3) by Davidson's model of levels' means, from which no gradient comes."""
+        """Return logits (P, 3) from the levels' means by Davidson's model, without gradients."""
         _, step = self.span
         places = moments(levels.detach().float())[0]
         discrimination, tie = self.fitted[:2].to(places.dtype)
@@ -107,7 +107,7 @@ class LevelComparator(VlmComparator):
         return low + step * mean, (variance.clamp_min(LEAST_VARIANCE) * step.square()).reciprocal()
 
     def fit_scale(self, budget: int = 32, seed: int = 0) -> None:
-        """Take the levels as the scale, until `rely` has fitted it to unseen images."""
+        """Use the levels as the scale, until `rely` fits it to unseen images."""
         each = ranking.Davidson(float(1 / self.span[1]), 0.0)
         self._keep(ranking.Scale(each, self.prior.cpu(), Reliability(0.0, 1.0, 0.0, 1.0)))
 
@@ -121,7 +121,7 @@ class LevelComparator(VlmComparator):
         self.fitted[:2] = torch.tensor([davidson.discrimination, davidson.tie], dtype=self.fitted.dtype)
 
     def describe(self) -> dict[str, Plain]:
-        """Extend a description by what is needed to ask for levels without this package."""
+        """Add the words, scores, prompt and token ids by which to ask for levels without this package."""
         low, step = map(float, self.span)
         scores: dict[str, Plain] = {"scores": [low + step * place for place in range(len(WORDS))]}
         asked = {"prompt": self.level.alone, "label_ids": self.level.answers.tolist()}

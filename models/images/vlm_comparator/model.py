@@ -24,8 +24,8 @@ from models.images.vlm_comparator.built import pixel_values
 from models.images.vlm_comparator.config import LEVELS, PAIRS, VlmComparatorConfig, check
 from models.images.vlm_comparator.prompt_tokens import Prompt, processed
 
-KEPT_AT_ONCE = 64  # at most so many pairs' keys and values are held at once
-KEPT_SHARE = 0.4  # and at most so much of the free memory: those of a pair take 0.6 GiB in a 7B model
+KEPT_AT_ONCE = 64  # most pairs whose keys and values are held at once
+KEPT_SHARE = 0.4  # and the most of the free memory for them: those of a pair take 0.6 GiB in a 7B model
 
 
 class VlmComparator(Comparator):
@@ -42,7 +42,7 @@ class VlmComparator(Comparator):
         check(config)
         base = bases.load_base(config)
         if "mm_encoder_outputs" not in inspect.signature(base.network.forward).parameters:
-            ignored = f"transformers {metadata.version('transformers')} ignores features of images that it is handed"
+            ignored = f"transformers {metadata.version('transformers')} ignores precomputed features of images"
             raise ValueError(f"{ignored}, so the model would see none; pip install 'transformers>=5.23'")
         self.config = dataclasses.replace(config, revision=base.revision)
         self.kind, self.processor, self.built = base.family, base.processor, base.ours
@@ -78,7 +78,7 @@ class VlmComparator(Comparator):
 
     @property
     def attention(self) -> str:
-        """How attention is computed: sdpa, flash_attention_2 or eager; ValueError where a device or package lacks."""
+        """How attention is computed: sdpa, flash_attention_2 or eager; ValueError without its device or package."""
         return str(self.base.config._attn_implementation)
 
     @attention.setter
@@ -100,7 +100,7 @@ class VlmComparator(Comparator):
         return None
 
     def describe(self) -> dict[str, Plain]:
-        """Extend a comparator's description by what is needed to ask the base without this package."""
+        """Add the prompt, token ids of the answers, and base by which to ask without this package."""
         asked = {"prompt": self.pair.text, "label_ids": self.pair.answers.tolist()}
         return {**super().describe(), **asked, "base": self.config.base, "revision": self.config.revision}
 
@@ -138,7 +138,7 @@ class VlmComparator(Comparator):
         return _files_of(folder, "merged"), float((self(**self.example()) - expected).abs().max())
 
     def encode(self, images: Tensor) -> Tensor:
-        """Return what enters the projector, or its modules side by side, (U, ..., V), of images (U, C, S, S)."""
+        """Return the projector's inputs (U, ..., V) for images (U, C, S, S); several modules' are concatenated."""
         if not self.frozen:
             return self._seen(images)
         with torch.no_grad():
@@ -158,11 +158,11 @@ class VlmComparator(Comparator):
         entered: list[Tensor] = []
         with _recorded([model.get_submodule(name) for name in self.projectors], entered):
             model.get_image_features(**given, return_dict=True)
-        shown = len(images) if self.built else len(images) + len(images) % 2  # a processor is given pairs
+        shown = len(images) if self.built else len(images) + len(images) % 2  # a processor takes pairs
         return torch.cat([each.unflatten(0, (shown, -1)) for each in entered], -1)[: len(images)]
 
     def project(self, encoded: Tensor) -> list[Tensor]:
-        """Return the images as tokens (U, T, D): the last for the prompt, others to add to outputs of its layers."""
+        """Return image tokens (U, T, D): the last tensor for the prompt, others to add to the layers' outputs."""
         model = self.base.model
         # The trainable parts of a base compute in float32, whatever the base's type.
         parts = encoded.flatten(0, 1).to(torch.float32 if self.config.lora else self.base.dtype)
@@ -187,7 +187,7 @@ class VlmComparator(Comparator):
         return found[order.argsort()]
 
     def in_parts(self, ask: Callable[[slice], Tensor], count: int) -> Tensor:
-        """Return the rows of ask(0 to count), asked in parts that fit the free memory."""
+        """Return `ask` of rows 0 to `count`, in parts that fit the free memory."""
         at_once, done, found = self._kept_at_once(), 0, [ask(slice(0, 0))] if not count else []
         while done < count:
             part = slice(done, min(count, done + at_once))
@@ -201,7 +201,7 @@ class VlmComparator(Comparator):
         return torch.cat(found)
 
     def compare_sorted(self, encoded: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """Return logits (P, 3) of pairs that are sorted by `first`."""
+        """Return logits (P, 3) of pairs sorted by `first`."""
         used, places = torch.cat([first, second]).unique(return_inverse=True)
         # Only these images' tokens, because each takes 5 MB in a 7B model.
         tokens, (one, other) = self.project(encoded[used]), places.chunk(2)
@@ -217,7 +217,6 @@ class VlmComparator(Comparator):
         return any(hasattr(each, "full_tensor") for each in self.parameters())
 
     def _kept_at_once(self) -> int:
-        """Return how many pairs' keys and values are held at once."""
         if self._is_split():
             return KEPT_AT_ONCE // 8  # all ranks have to ask equally often, whatever memory each has
         text = self.base.config.get_text_config()
@@ -232,9 +231,9 @@ class VlmComparator(Comparator):
         return self.ask(self.pair, slice(0, None), images, use_cache=False)[0]
 
     def ask(self, prompt: Prompt, span: slice, images: Sequence[Tensor], **further: object) -> tuple[Tensor, Any]:
-        """Return logits (P, A) of the answers, and what to go on from, after a `span` of a prompt.
+        """Return logits (P, A) of the answers after a `span` of a prompt, and its key-value cache.
 
-        `images` are the tokens (..., T, D) of those in the span.
+        `images` are the tokens (..., T, D) of the images in the span.
         """
         count = len(images[-1]) // (prompt.images if span == slice(0, None) else 1)
         shown = list(images[-1]) if self.kind.listed else images[-1]
@@ -250,7 +249,7 @@ class VlmComparator(Comparator):
 
 @contextlib.contextmanager
 def _recorded(projectors: Sequence[nn.Module], entered: list[Tensor]) -> Iterator[None]:
-    """Append what enters each of the projectors; within the block they take their inputs in any type."""
+    """Append each projector's input to `entered`; within the block, projectors take inputs of any type."""
 
     def record(module: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         entered.append(inputs[0])
@@ -271,12 +270,10 @@ def _empty(folder: Path) -> Path:
 
 
 def _files_of(folder: Path, part: str) -> list[str]:
-    """Return the names of the files below `folder`/`part`, relative to `folder`."""
     return sorted(path.relative_to(folder).as_posix() for path in (folder / part).rglob("*") if path.is_file())
 
 
 def _check_equal(stored: Mapping[str, Tensor], expected: Mapping[str, Tensor], part: str) -> None:
-    """Raise RuntimeError if the tensors read back from `part` are not exactly those expected."""
     different = sorted(stored.keys() ^ expected.keys())
     different += [name for name in stored.keys() & expected.keys() if not torch.equal(stored[name], expected[name])]
     if different:

@@ -1,4 +1,4 @@
-"""The questions put to a vision-language model, as tokens with places for those of images."""
+"""Prompts of a vision-language model as token ids, with placeholders for the images' tokens."""
 
 import warnings
 from collections.abc import Callable
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class Prompt(nn.Module):
-    """A question about two images (PAIRS), or one (LEVELS); ValueError for a base that cannot be asked it.
+    """A question about two images (PAIRS), or one (LEVELS); ValueError for a base that does not support it.
 
-    The question about one is what the base's processor makes of it with two, without the second. So an image's tokens
-    are the same in both, also where processors cut up an image that comes alone.
+    The question about one is processed with two images, then the second is removed. So an image's tokens are the same
+    in both, even where processors tile a single image.
     """
 
     ids: Tensor  # (1, L)
-    answers: Tensor  # (A,) the tokens by which the answers begin
+    answers: Tensor  # (A,) the first token of each answer
     positions: Tensor | None  # (3, 1, L) of models whose positions have several axes
     kinds: Tensor | None  # (1, L) of models that let some tokens see later ones
 
@@ -39,7 +39,7 @@ class Prompt(nn.Module):
         ids, place = self.inputs["input_ids"], base.network.config.image_token_id
         marks = (ids[0] == place).nonzero().flatten()
         if not len(marks) or len(marks) % 2:
-            lacking = "its tokenizer does not know the mark for an image, or its prompt has not two of them"
+            lacking = "its tokenizer does not know the image token, or its prompt does not have it twice"
             raise ValueError(f"base {config.base}: {lacking}, so it cannot take two images: {self.text!r}")
         self.begun = int(marks[len(marks) // 2 - 1]) + 1  # the first token after the first image
         kept = torch.ones(ids.shape[1], dtype=torch.bool)
@@ -61,13 +61,12 @@ class Prompt(nn.Module):
 
 
 def _without_second(text: str, processor: "ProcessorMixin") -> str:
-    """Return a prompt of two images for one."""
     marks: list[str | None] = [getattr(processor, name, None) for name in ("boi_token", "image_token")]
     for mark in marks:
         if mark and text.count(mark) == 2:
             before, _, after = text.split(mark)
             return before + mark + after
-    raise ValueError(f"the mark for an image of {type(processor).__name__} is not twice in its prompt {text!r}")
+    raise ValueError(f"the image token of {type(processor).__name__} does not occur twice in its prompt {text!r}")
 
 
 def text_of(config: VlmComparatorConfig, base: LoadedBase, kind: str) -> str:
@@ -89,16 +88,16 @@ def text_of(config: VlmComparatorConfig, base: LoadedBase, kind: str) -> str:
 
 
 def inputs_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str) -> dict[str, Tensor]:
-    """Return what the processor makes of the prompt and two grey images; ValueError where it cannot."""
+    """Return the processor's tensors for the prompt and two grey images; ValueError where it fails."""
     if base.ours:
         return {"input_ids": prompt_ids(base.network.config, prompt)}
     grey = torch.full((2, 1, config.size, config.size), 128, dtype=torch.uint8)
-    with as_user_error(f"base {config.base}: its processor takes no two images with this prompt: "):
+    with as_user_error(f"base {config.base}: its processor does not take two images with this prompt: "):
         return processed(base.processor, prompt, grey)
 
 
 def answers_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str, kind: str) -> list[int]:
-    """Return the ids of the tokens by which the answers begin after the prompt; ValueError if two are the same."""
+    """Return the id of each answer's first token after the prompt; ValueError if two are the same."""
     prompt += base.family.ending
     between = " " if prompt.endswith(":") else ""
 
@@ -116,7 +115,7 @@ def answers_of(config: VlmComparatorConfig, base: LoadedBase, prompt: str, kind:
 
 
 def processed(processor: "ProcessorMixin", prompt: str, images: Tensor) -> dict[str, Tensor]:
-    """Return what a processor makes of the prompt, once for each two of images (U, C, S, S); an odd one comes twice."""
+    """Return the processor's tensors for the prompt with each two of images (U, C, S, S), an odd last one twice."""
     shown = (pixels(images) * 255).round().byte().expand(-1, 3, -1, -1).movedim(1, -1).cpu().numpy()
     pictures = [Image.fromarray(each) for each in shown]
     pictures += pictures[-1:] * (len(pictures) % 2)

@@ -73,22 +73,22 @@ def _processor() -> str:
 
 
 def decodes(instances: Instances) -> bool:
-    """Return whether `build` can stand in for the loop in Python."""
+    """Return whether `build` can replace the loop in Python."""
     return instances.locs.device.type == "cpu" and not unavailable()
 
 
 def scores(instances: Instances) -> bool:
-    """Return whether `log_prob`, which computes in float32 only, can stand in for torch."""
+    """Return whether `log_prob`, which computes in float32 only, can replace torch."""
     return decodes(instances) and not torch.is_autocast_enabled("cpu")
 
 
 def build(
     decoding: Decoding, num_tours: int, uniform: Tensor | None = None, first: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return what `RoutingPolicy.build` does, in float32: the same tours up to rounding.
+    """Compute `RoutingPolicy.build` in float32: the same tours up to rounding.
 
-    Beside them are the log-probabilities (B, S) float32 of sampled tours, without a forced first step. Raises
-    ValueError for a customer whose demand no vehicle can carry, which would leave no step to take.
+    Returns the log-probabilities (B, S) float32 of sampled tours, too, without a forced first step. Raises ValueError
+    for a customer whose demand no vehicle can carry, which would leave no step to take.
     """
     batch, nodes = decoding.instances.demand.shape
     actions, log_prob = torch.full((batch, num_tours, 2 * (nodes - 1)), DEPOT), torch.empty(batch, num_tours)
@@ -101,7 +101,7 @@ def build(
 def log_prob(
     decoding: Decoding, actions: Tensor, ends: Tensor | None = None, forced: bool = False, known: Tensor | None = None
 ) -> Tensor:
-    """Return what `RoutingPolicy.log_prob` does, in float32, differentiable once, or `known` (B, S) if that is given.
+    """Compute `RoutingPolicy.log_prob` in float32, differentiable once; or return `known` (B, S) if that is given.
 
     A tour with an infeasible step has minus infinity. Raises ValueError as `build` does.
     """
@@ -193,8 +193,8 @@ def solve(
     """Return the best tour (B, T) int64 that `seconds` of CPU time of `crew` threads each find; T is 2 (N - 1).
 
     A local search improves `tours` (B, S, T) int64 and the best of each `group` of start tours, of `kinds` in turn,
-    until a `share` of the time is spent; ruin and recreate goes on from the shortest. At least one search is made; no
-    tour is longer than those given. `seeds` (B,) int64 draw the start tours and all else that is random.
+    until a `share` of the time is spent; ruin and recreate then improves the shortest. At least one search is made; no
+    tour is longer than those given. `seeds` (B,) int64 determine the start tours and all other random numbers.
     """
     chosen = sum(KINDS[kind] for kind in kinds)
     if (not chosen and tours is None) or (chosen == KINDS["sweep"] and problems.places is None):

@@ -16,7 +16,7 @@ from common.statistics import interval_around, mean_and_half_width
 from models import io, shipped
 from models.routing import native
 from models.routing.policy import RoutingPolicy
-from models.routing.problems import MOST_CUSTOMERS, Problem, untaken
+from models.routing.problems import MOST_CUSTOMERS, Problem, unreadable
 from models.routing.solve import BEYOND, check_work
 from pipelines.engine.workload import Evaluation, MapItems
 from pipelines.workloads.cvrp.config import Config
@@ -62,7 +62,7 @@ def _evaluate_split(name: str, bench: Bench, model: RoutingPolicy | None, device
     if not all(problem.plain for problem in problems):
         if config.evaluation.milliseconds is None:
             print(f"{name}: a millisecond per customer, of which answers take {BEYOND} by default", file=sys.stderr)
-        reasons = (untaken(problem, model.config) for problem in problems if model is not None)
+        reasons = (unreadable(problem, model.config) for problem in problems if model is not None)
         if (reason := next(filter(None, reasons), None)) or model is None:
             why = f", as it does not read {reason}" if model is not None else ""
             more = f"{name} is more than a plain CVRP"

@@ -18,7 +18,7 @@ from common.statistics import Z95
 from models import io
 from models.images import image_files
 from models.images.comparator.interface import AT_ONCE, Comparator
-from models.images.inputs import ENDINGS, MOST_PIXELS, shown_in
+from models.images.inputs import ENDINGS, MOST_PIXELS, visible_in
 from models.images.people.preferences import UNKNOWN, Posterior, Prior, next_pairs
 from models.images.people.raters import Fitted, fitted, ranked
 from models.images.ranking import SWAPPED
@@ -102,7 +102,7 @@ def rank(source: Path, model: Path | None, outputs: Sequence[Path] = (), words: 
     for path in outputs:
         _check_nothing_is_lost(path, table or folder / PROPOSED, columns)
     given = source if source.is_dir() else folder
-    files = [path for path in shown_in(given) if path.suffix.lower() in ENDINGS]
+    files = [path for path in visible_in(given) if path.suffix.lower() in ENDINGS]
     if not 2 <= len(files) <= MOST_IMAGES:
         raise UserError(f"{given} holds {len(files):,} images; give a folder of 2 to {MOST_IMAGES:,}")
     comparator = _comparator(model, asked.attribute) if model else None

@@ -181,7 +181,7 @@ def vandalized(path: str, value) -> dict:
         ("added_tokens", [{"id": 9, "content": "cat", "special": False}], "added token 'cat'"),
         ("model.vocab", {"<unk>": 0, "<|endoftext|>": 1, "a": 2, "b": 3}, "the tokenizer's first tokens are"),
         ("model.vocab", {"<|endoftext|>": 0, "<unk>": 1, "a": 2, "b": 4}, "ids are not 0, 1, 2 and so on"),
-        ("model.vocab", {"<|endoftext|>": 0, "<unk>": 1, "a": 2, "猫": 3}, "a character of no byte, '猫'"),
+        ("model.vocab", {"<|endoftext|>": 0, "<unk>": 1, "a": 2, "猫": 3}, "a character that is no byte, '猫'"),
     ],
 )
 def test_a_tokenizer_that_a_device_would_not_follow_is_refused(path, value, reason):

@@ -181,7 +181,7 @@ def test_candles_that_cannot_be_are_an_error_in_their_answer(answers):
         "these candles are of 5 minutes, the model learnt from candles of 15": {
             "time": [time // 3 for time in candles["time"]]
         },
-        "cannot be": {"low": [*candles["low"][:-1], 1e9]},
+        "is impossible": {"low": [*candles["low"][:-1], 1e9]},
         "the candles lack close": {"close": None},
         "of one length": {"open": candles["open"][1:]},
         "there are only 9 candles": {name: values[:9] for name, values in candles.items()},

@@ -60,13 +60,13 @@ def test_a_site_is_written_over_an_earlier_one(models, tmp_path, monkeypatch):
 def test_a_folder_with_other_files_and_a_site_that_is_too_large_are_refused(models, tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.tex").touch()
-    with pytest.raises(ValueError, match=r"holds other files than a site's, such as thesis\.tex"):
+    with pytest.raises(ValueError, match=r"holds files that are not a site's, such as thesis\.tex"):
         exporters.export("site", tmp_path / "mine", "best", None)
     (tmp_path / "own").mkdir()
     (tmp_path / "own/index.html").write_text("my home page")
     for name in ("index.html", ".nojekyll"):  # which sites of the user's own have, too
         (tmp_path / "own" / name).touch()
-        with pytest.raises(ValueError, match=r"own holds other files than a site.s, such as .*; give another"):
+        with pytest.raises(ValueError, match=r"own holds files that are not a site.s, such as .*; give another"):
             exporters.export("site", tmp_path / "own", "best", None)
     assert (tmp_path / "own/index.html").read_text() == "my home page"
     with pytest.raises(ValueError, match="takes the folder to write and no options"):

@@ -67,7 +67,7 @@ def test_the_page_of_routes_opens_answered_takes_a_csv_of_degrees_and_switches_b
     assert "km" not in played["opened"]
     assert "savings: 98.63\u00a0km" in played["csv"]  # on the sphere, the shortest tour has 98.629 km
     hours, plain = played["times"]
-    assert (hours.split(" are kept to by ")[0], plain) == ("opening hours, several depots and prizes", [])
+    assert (hours.split(" need the served page")[0], plain) == ("opening hours, several depots and prizes", [])
     assert (played["first"], played["then"]) == ("model", "savings")
     assert (played["customers"], played["tours"], played["rows"]) == (6, 2, 2)
     assert found["cvrp"]["maps"]["light"] >= 560

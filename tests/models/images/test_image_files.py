@@ -211,7 +211,7 @@ def test_avif_and_heic_are_refused_by_name_where_nothing_reads_them(monkeypatch,
     monkeypatch.setattr(features, "check", lambda feature: False)
     (tmp_path / "a.heic").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic" + bytes(100))
     assert refusal(tmp_path / "a.heic") == (
-        "a HEIC image, for which a package is missing; `pip install -e '.[heif]'`, or `pip install pillow-heif`"
+        "a HEIC image, which needs another package; `pip install -e '.[heif]'`, or `pip install pillow-heif`"
     )
     assert "`pip install --upgrade pillow`, 11.3 or later" in refusal(encoded(picture(), "AVIF"))
     image_files.reads_heic.cache_clear()
@@ -277,7 +277,7 @@ def test_no_damage_does_more_than_refuse_or_decode():
 
 def test_what_is_no_image_is_refused_by_what_it_is(tmp_path):
     assert refusal(tmp_path / "none.png") == "there is no such file"
-    assert refusal(b"image,score\n").startswith("not an image, or of none of the formats JPEG, PNG")
+    assert refusal(b"image,score\n").startswith("not an image in any of the formats JPEG, PNG")
     assert refusal(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 50 50\n").startswith("not an image")
     assert refusal(tmp_path) == "there is no such file"
     os.mkfifo(tmp_path / "pipe")

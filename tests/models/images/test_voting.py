@@ -65,7 +65,7 @@ def test_a_comparator_answers_votes_as_an_input_of_its_own_beside_others():
     ("given", "message"),
     [
         ({"scores": [1, 2], "errors": [1], "votes": []}, "2 scores and 1 errors"),
-        ({"scores": [1, 2], "errors": [1, 1], "votes": [[0, 2, "First"]]}, "images 0 and 2; give two of 0 to 1"),
+        ({"scores": [1, 2], "errors": [1, 1], "votes": [[0, 2, "First"]]}, "images 0 and 2; give two from 0 to 1"),
         ({"scores": [1, 2], "errors": [1, 1], "votes": [[1, 1, "First"]]}, "images 1 and 1"),
         ({"scores": [3, 3], "errors": [1e-200, 1e-200]}, "greater than"),  # of which nothing can be computed
         ({"scores": [1e308, -1e308], "errors": [1, 1]}, "less than"),

@@ -93,12 +93,12 @@ def test_candles_that_are_not_what_training_had_are_refused(model):
     refused(f"only {NEEDED - 1} candles; give {NEEDED}", given=candles(NEEDED - 1))
     refused(f"gap: the candle after {full['time'][4]} ms is", ("time", slice(5, None), full["time"][5:] + STEP))
     refused(
-        f"candle of {full['time'][4]} ms stands behind that of {full['time'][4]} ms; give each once",
+        f"candle of {full['time'][4]} ms comes after that of {full['time'][4]} ms; give each once",
         ("time", 5, full["time"][4]),
     )
     newest_first = {name: column[::-1] for name, column in full.items()}
     refused(
-        f"candle of {full['time'][-2]} ms stands behind that of {full['time'][-1]} ms; .* oldest first",
+        f"candle of {full['time'][-2]} ms comes after that of {full['time'][-1]} ms; .* oldest first",
         given=newest_first,
     )
     twice = "these candles are of 2 minutes, the model learnt from candles of 1"
@@ -108,7 +108,7 @@ def test_candles_that_are_not_what_training_had_are_refused(model):
     refused("has not closed yet", now=now(NEEDED + 11))
     refused("does not know the coin 'BUSDT'", coin="BUSDT")
     for column, value in (("close", np.nan), ("low", 1e9), ("open", -1.0), ("volume", -1.0)):
-        refused(f"the candle of {full['time'][3]} ms cannot be", (column, 3, value))
+        refused(f"the candle of {full['time'][3]} ms is impossible", (column, 3, value))
 
 
 def test_gaps_that_training_filled_are_filled_and_longer_ones_refused():

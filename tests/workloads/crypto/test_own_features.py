@@ -55,12 +55,12 @@ def test_they_stand_behind_the_default_ones_and_hold_where_candles_are_cut(here)
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        ("{'x': np.append(candles.close[1:], 0)}", "x of candle .* looks ahead: it is another once later candles"),
+        ("{'x': np.append(candles.close[1:], 0)}", "x of candle .* looks ahead: it changes when later candles"),
         ("{'x': candles.close / candles.close.mean()}", "looks ahead"),
         ("{'x': candles.close.cumsum()}", "x of candle .* depends on more than 174 candles: say so in that file"),
-        ("{'body': candles.close}", r"gives body of shape \(700,\) for 700 candles; give .* no default feature's name"),
-        ("{'4h:x': candles.close}", r"gives 4h:x of shape \(700,\) for 700 candles; give .*, without a colon"),
-        ("{'x': candles.close[1:]}", r"gives x of shape \(699,\)"),
+        ("{'body': candles.close}", r"returns body of shape \(700,\) for 700 .*; return .* no default feature's name"),
+        ("{'4h:x': candles.close}", r"returns 4h:x of shape \(700,\) for 700 candles; return .*, without a colon"),
+        ("{'x': candles.close[1:]}", r"returns x of shape \(699,\)"),
     ],
 )
 def test_what_looks_ahead_or_too_far_back_is_refused(here, body, said):
@@ -193,9 +193,9 @@ def test_a_target_of_ones_own_is_learnt_and_known_when_it_is_recalibrated(here):
     ("body", "said"),
     [
         ("np.sign(np.append(close[4:], [close[-1]] * 4) - close)", "looks more than data.horizon=3 candles ahead"),
-        ("np.sign(close - close.mean())", "ahead: it is another once later candles are cut off"),
-        ("close * 0 + 2", r"gives 2 to 2; give -1, 0, 1 or NaN"),
-        ("close[1:]", r"gives target of shape"),
+        ("np.sign(close - close.mean())", "ahead: it changes when later candles are cut off"),
+        ("close * 0 + 2", r"returns 2 to 2; return -1, 0, 1 or NaN"),
+        ("close[1:]", r"returns target of shape"),
         ("close * 0  # \nMEMORY = 500", "target.py:side depends on 500 candles, and a window on 185: a lower MEMORY"),
     ],
 )

@@ -213,7 +213,7 @@ def test_a_matrix_alone_is_an_input():
         ({"distances": [[{}, 1], [1, 0]]}, "distances must be a square of numbers, a row for each node"),
         ({"vehicles": [5]}, "vehicles"),
         ({"windows": [[0, 1]]}, "windows must have 2 rows"),
-        ({"vehicles": [{"capacity": 2, "depot": 1}]}, "vehicles are at depot 1, but there are 0 further ones"),
+        ({"vehicles": [{"capacity": 2, "depot": 1}]}, "vehicles are at depot 1, but depots has only 0; add"),
     ):
         with pytest.raises(ValueError, match=message):
             RoutingInput.model_validate({"distances": roads, "demands": [1, 1], "capacity": 2, **wrong})

@@ -252,7 +252,7 @@ def test_what_cannot_read_a_matrix_is_refused_with_what_can():
     with pytest.raises(UserError, match=r"data\.problem=acvrp needs model\.kind=gt or dgt \(given gat\)"):
         build(Config, {}, ["data.problem=acvrp", "model.kind=gat"], "made")
     for others in ({"kind": "gat"}, {"rules": True}):
-        with pytest.raises(ValueError, match="one_way is true, which goes with kind 'gt' or 'dgt' without rules"):
+        with pytest.raises(ValueError, match="one_way is true, which needs kind 'gt' or 'dgt' without rules"):
             RoutingPolicy(RoutingConfig(**{"one_way": True, **others}))
 
 

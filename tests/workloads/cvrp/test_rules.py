@@ -221,7 +221,7 @@ def test_starts_of_a_policy_are_asked_for_and_refused_with_what_it_does_not_read
         with pytest.raises(ValueError, match=reason):
             start_of(policy, Asked(replace(problem, **parts)), from_policy)
     few = replace(problem, fleet=(Vehicles(problem.capacity, 1),))
-    with pytest.raises(ValueError, match="and there are 1; give it milliseconds"):
+    with pytest.raises(ValueError, match="but there are 1; give milliseconds"):
         start_of(policy, Asked(few), RoutingSettings(milliseconds=0))
 
 

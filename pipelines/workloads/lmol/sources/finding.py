@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from common.errors import UserError
-from models.images.inputs import ENDINGS, folded, shown_in
+from models.images.inputs import ENDINGS, folded, visible_in
 from pipelines.workloads.lmol.sources import packed
 from pipelines.workloads.lmol.sources.columns import LONGEST_HEADER, USUAL, WHOLE, layout_of, lists_in, plain, rows_of
 from pipelines.workloads.lmol.sources.scores import SCALE, number
@@ -64,7 +64,7 @@ def find_answers(source: Path, columns: Mapping[str, str] | None) -> tuple[Path 
     if len(tables) > 1:
         one = f"put their rows into one, or name the one to use, as in {tables[0]}"
         raise UserError(f"{source} has tables of answers, {_named(tables)}; {one}")
-    images = {path.name for path in shown_in(source) if path.suffix.lower() in ENDINGS}
+    images = {path.name for path in visible_in(source) if path.suffix.lower() in ENDINGS}
     beside = [*_tables(source), *(each for each in _tables(_parent(source)) if _mentions(each, images))]
     unknown = (layout_of(each, None)[2] for each in beside if each not in tables)
     return tables[0] if tables else None, [f"passed over: {why}" for why in unknown if why]

@@ -17,7 +17,7 @@ import numpy as np
 
 from common.errors import UserError
 from common.foreign_text import printable
-from models.images.inputs import ENDINGS, shown_in
+from models.images.inputs import ENDINGS, visible_in
 from models.images.ranking import FIRST, SECOND, SIMILAR
 from pipelines.workloads.lmol.sources import scores as ratings
 from pipelines.workloads.lmol.sources.columns import FORMS, NEEDED, assigned, lists_in, rows_of
@@ -280,7 +280,7 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
     if not (missing := [name for name in inside if not (folder / name).is_file()]):
         return {}, []
     below = defaultdict(list)
-    for path in (each for each in shown_in(folder) if each.suffix.lower() in ENDINGS):
+    for path in (each for each in visible_in(folder) if each.suffix.lower() in ENDINGS):
         inner = path.relative_to(folder).as_posix()
         known = PurePosixPath(unicodedata.normalize("NFC", inner).lower())
         for each in (known, known.with_suffix("")):
@@ -303,7 +303,7 @@ def located(names: Iterable[str], folder: Path) -> tuple[dict[str, str], list[st
 def passed_over(folder: Path, used: Collection[Path], images: str) -> list[str]:
     """Return a note with counts by kind of a folder's unused files, except hidden ones; `images` names images."""
     known = {path.absolute() for path in used}
-    endings = (path.suffix.lower() for path in shown_in(folder) if path.is_file() and path.absolute() not in known)
+    endings = (path.suffix.lower() for path in visible_in(folder) if path.is_file() and path.absolute() not in known)
     kinds = Counter(images if each in ENDINGS else printable(each, 20) or "without an ending" for each in endings)
     listed = ", ".join(f"{kind} ({count:,})" for kind, count in sorted(kinds.items()))
     return [f"passed over in {folder}: {listed}"] if listed else []

@@ -178,7 +178,7 @@ def test_a_folder_without_images_is_refused_and_broken_ones_are_set_aside(tmp_pa
     (tmp_path / "notes.txt").write_text("of no concern")
     refused = {Path(row["image"]).name: row["error"] for row in brightness().rank(tmp_path)["errors"]}
     assert sorted(refused) == ["drawing.svg", "new.jxl", "phone.heic", "torn.png"]
-    assert all("none of the formats" in reason for reason in refused.values())
+    assert all("not an image in any of the formats" in reason for reason in refused.values())
 
 
 def test_a_model_without_references_cannot_rank():

@@ -156,7 +156,7 @@ def test_a_base_without_chat_template_needs_a_prompt(hub_folder, tmp_path):
     assert model.pair.text.startswith("USER: <image> <image> Which of the two images ranks higher in glow:")
     assert model.describe()["prompt"] == model.pair.text
     for prompt in ("<image> {question}", "{question}"):
-        with pytest.raises(ValueError, match=r"its processor takes no two images with this prompt: .* 2 images"):
+        with pytest.raises(ValueError, match=r"its processor does not take two images with this prompt: .* 2 images"):
             make(base=str(tmp_path), lora=True, prompt=prompt)
 
 

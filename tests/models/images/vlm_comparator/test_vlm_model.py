@@ -36,7 +36,7 @@ def test_a_transformers_that_would_ignore_the_images_is_refused(monkeypatch):
         """Take what it does not know, as versions did before they knew such features."""
 
     monkeypatch.setattr(LlavaForConditionalGeneration, "forward", older)
-    with pytest.raises(ValueError, match=r"ignores features of images .* pip install 'transformers>=5.23'"):
+    with pytest.raises(ValueError, match=r"ignores precomputed features of .* pip install 'transformers>=5.23'"):
         make()
 
 
