@@ -131,7 +131,7 @@ def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Marku
     """Return a matplotlib figure as inline SVG whose text stays text, dollars and backslashes in names included.
 
     `label` describes the plot; the default names the axes and the ends of their lines. Axes, texts and matplotlib's
-    default colours, tab:blue to tab:cyan, are the page's. Only text outside the margins needs `trimmed`, a second draw.
+    default colours, tab:blue to tab:cyan, are the page's. Only text outside the margins needs `trimmed`, a measurement.
     """
     _without_mathtext(figure)
     label = label or _description(figure)
@@ -141,18 +141,19 @@ def svg(figure: Figure, label: str | None = None, trimmed: bool = True) -> Marku
     with settings, warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"Glyph \d+ .*missing from font")  # the reader's fonts are used
         lines = _labelled_lines(figure)
-        box = "tight" if trimmed else None
+        box: object = "tight" if trimmed else None
+        if trimmed and figure.get_layout_engine() is None:  # "tight" would draw all of it once more
+            box = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer()).padded(0.02)
         figure.savefig(buffer, format="svg", bbox_inches=box, pad_inches=0.02, metadata=NO_METADATA)
     if (pictures := _collected.get()) is not None:
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         named = re.sub(r"[^\w.,;()-]+", " ", label)[:60]
         pictures[f"{len(pictures):02} {named}"] = np.asarray(canvas.buffer_rgba())[..., :3].copy()
-    text = buffer.getvalue()
-    text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], count=1)
-    text = _tidied(text, [id for id, _ in lines])
-    for id, line in lines:
-        text = text.replace(f'<g id="{id}">', _with_values(line))
+    text = re.sub(r"(?s)\A.*?(?=<svg)|<style.*?</style>", "", buffer.getvalue(), count=2)
+    text = _tidied(text, [line.get_gid() for line in lines])
+    for line in lines:
+        text = text.replace(f'<g id="{line.get_gid()}">', _with_values(line))
     head = fragment('<svg class="plot" role="img" aria-label="{{ label }}"', label=printable_lines(label))
     return Markup(text.replace("<svg", head, 1))
 
@@ -182,14 +183,13 @@ def _with_label(lines: Sequence[Line2D]) -> list[Line2D]:
     return [line for line in lines if not str(line.get_label()).startswith("_")]
 
 
-def _labelled_lines(figure: Figure) -> list[tuple[str, Line2D]]:
+def _labelled_lines(figure: Figure) -> list[Line2D]:
     """Give the labelled lines ids for the SVG, and all their points."""
-    named: list[tuple[str, Line2D]] = []
-    for line in (line for axes in figure.axes for line in _with_label(axes.lines) if line.get_linestyle() != "None"):
-        named.append((f"values-{len(named)}", line))
-        line.set_gid(named[-1][0])
+    lines = [line for axes in figure.axes for line in _with_label(axes.lines) if line.get_linestyle() != "None"]
+    for number, line in enumerate(lines):
+        line.set_gid(f"values-{number}")
         line.recache(always=True)
-    return named
+    return lines
 
 
 def _with_values(line: Line2D) -> Markup:
@@ -202,7 +202,7 @@ def _with_values(line: Line2D) -> Markup:
     return fragment(tag, name=line.get_label(), xs="\n".join(map(shown, xs)), ys="\n".join(map(shown, ys)))
 
 
-def _tidied(text: str, kept: Collection[str]) -> str:
+def _tidied(text: str, kept: Collection[str | None]) -> str:
     """Return matplotlib's SVG with the page's colours and font and unique ids, without unused ones but the `kept`."""
     prefix = f"plot{zlib.crc32(text.encode())}-"  # ids of all figures of a page must differ
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from pipelines.report.plots import comparison, curves, svg, thinned
+from pipelines.report.plots import PANEL, comparison, curves, panel, svg, thinned
 from tests.report.pages import Page
 
 
@@ -138,3 +138,17 @@ def test_a_comparison_names_each_row_with_its_figure():
     assert ">model: 2.5</text>" in text
     assert ">n-gram &lt;5&gt;: 2.25</text>" in text
     assert Page(text).all("svg")[0]["aria-label"] == "bits, lower is better: model 2.5; n-gram <5> 2.25"
+
+
+def test_a_picture_is_as_large_as_what_is_drawn_unless_it_is_not_trimmed():
+    def width(figure, **options):
+        return float(re.search(r'viewBox="0 0 ([\d.]+) ', svg(figure, **options))[1]) / 72
+
+    figure, axis = panel("x", "y")
+    assert PANEL[0] - 0.5 < width(figure) < PANEL[0]
+    axis.text(1.5, 0.5, "far out", transform=axis.transAxes)
+    assert width(figure) > 1.3 * PANEL[0]
+    assert width(figure, trimmed=False) == pytest.approx(PANEL[0])
+    arranged = Figure(figsize=PANEL, layout="constrained")  # it makes room before it is measured
+    arranged.subplots().set_ylabel("\n".join(["a", "label", "of", "many", "lines"]))
+    assert width(arranged) == pytest.approx(PANEL[0], abs=0.15)
