@@ -122,5 +122,5 @@ def shortened(command: str) -> list[str]:
         said.add("data.symbols")  # which are those of the folder, or of the run
     small = [word for word in SHORT[workload].split() if word.partition("=")[0] not in said]
     if "model.base" in said:  # it has sizes of its own
-        small = [word for word in small if not word.startswith("model.")]
+        small = [word for word in small if not word.startswith("model.") or "mixing_places" in word]
     return words + small + ["--steps", "2", "--cpu-seconds", "0"] * (stage == "benchmark")
