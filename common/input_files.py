@@ -56,7 +56,7 @@ class Inputs:
     beside_it: Callable[[Given, Sequence[Any]], Mapping[str, object]] | None = None
     code: Callable[[Mapping[str, Mapping[str, str]]], None] | None = None  # runs the user's files that a config names
     rivals: Callable[[Any, float], Mapping[str, Plain]] | None = None  # (input, seconds) -> {method: its answer}
-    # (a document's bytes, a text or None) -> the document with the text, or its own; UserError for an unusable one
+    # (a document's bytes, a text or None) -> the document with the text, or its own text; UserError if unusable
     document: Callable[[bytes, str | None], Mapping[str, Plain]] | None = None
 
     def together(self, settings: object) -> int:
@@ -114,7 +114,7 @@ def lines_of(path: Path, line: Callable[[str], Mapping[str, object]]) -> Iterato
     """Yield (file and line number, input) for each line of a text file that is not blank."""
     with path.open(encoding=other_encoding(path) or "utf-8-sig", errors="replace") as file:
         if path.suffix.lower() == ".json" or "\0" in file.read(1 << 16):
-            raise UserError(f"{path}: this is not plain text; save it as .txt, or JSON objects, one a line, as .jsonl")
+            raise UserError(f"{path}: not lines of text; save them as .txt, or JSON objects, one a line, as .jsonl")
         file.seek(0)
         for number, text in enumerate(file, 1):
             if text.strip():

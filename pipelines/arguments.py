@@ -80,7 +80,7 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
     add("--config", type=Path, metavar="FILE", help="YAML file instead of pipelines/configs/<workload>.yaml")
     add("words", nargs="*", metavar="key.path=value", help="changes to the config")
     add("-h", "--help", action="store_true", help="show this help, with --workload also its config's keys")
-    add("--keys", nargs="?", const="", metavar="PREFIX", help="show the keys that start with PREFIX, as evaluation")
+    add("--keys", nargs="?", const="", metavar="PREFIX", help="show the keys that start with PREFIX, such as data")
     add("--print-config", action="store_true", help="print the whole config as YAML and exit")
     if resume:
         add("--resume", action="store_true", help="continue the run from its newest checkpoint")
@@ -88,7 +88,7 @@ def parser(description: str | None, resume: bool = False, steps: int | None = No
         add("--only", metavar="NAME,NAME", help="train only these members of a run of many models")
     if steps:
         add("--steps", type=int, default=steps, help=f"steps to time; {steps}")
-        add("--cpu-seconds", type=float, default=600, metavar="S", help="limit of the same on the CPU; 600, 0: none")
+        add("--cpu-seconds", type=float, default=600, metavar="S", help="limit for timing the CPU, too; 600, 0: do not")
         add("--compare", metavar="WORD", action="append", default=[], help="also time it with this key.path=value")
     return made
 

@@ -8,7 +8,7 @@
 SOURCE is a folder of images, with a CSV of answers among them once there are some, or that CSV: img1,img2,label,
 img1,img2,winner or winner,loser; name other columns as in training. Fill in the empty column of next.csv, as the last
 printed line says, append it to your answers, and run this again. Rankings have 95 % intervals. The prior of the scores
-is a --model, a comparator trained on such answers, or else the images' similarity.
+is that of --model, a comparator trained on such answers, or else the images' similarity.
 """
 
 import sys

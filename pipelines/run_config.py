@@ -75,7 +75,7 @@ def held(args: argparse.Namespace, workload: Workload, run: Run) -> Iterator[Bas
 
 
 def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> BaseConfig:
-    """Return a fresh config, or with --resume the run's, patched in length and hardware; blank runs start afresh.
+    """Return a fresh config, also for a blank run, or with --resume the run's, patched in length and hardware.
 
     A launcher's restart implies --resume, also where the first process died before there was a run.
     """
@@ -98,7 +98,7 @@ def training_config(args: argparse.Namespace, workload: Workload, run: Run) -> B
     # A length in the other unit is checked by the loop, against the updates done.
     grown = [f"training.{key}" for key, (old, new) in lengths.items() if old is None or new is None or new >= old]
     if not any(key.startswith("val/") for each in (run, *run.members()) for entry in each.metrics() for key in entry):
-        grown.append("training.metric")  # no checkpoint was chosen by it yet
+        grown.append("training.metric")  # no model was chosen by it yet
     changed = [line for line in _changed(stored, asked) if line.partition(":")[0] not in grown]
     if refused := [line for line in changed if not line.startswith(ROUNDING)]:
         head = f"--resume continues {run.folder} under its own config; only training.steps, epochs and most_epochs may "

@@ -30,11 +30,11 @@ class Training(Section):
     """Settings of the training loop."""
 
     one_of: ClassVar[tuple[str, ...]] = ("steps", "epochs")
-    bounds: ClassVar[tuple[str, ...]] = ("most_epochs",)  # set to null, too, by a word for one of these
+    bounds: ClassVar[tuple[str, ...]] = ("most_epochs",)  # set to null, too, by a word for one of `one_of`
 
     steps: int | None = Field(None, ge=1, description="number of optimizer updates; give this or epochs")
     epochs: float | None = Field(None, gt=0, description="passes over the training data; give this or steps")
-    most_epochs: float | None = Field(None, gt=0, description="limit on passes over the data, if before steps")
+    most_epochs: float | None = Field(None, gt=0, description="passes over the data that end training early")
     batch_size: int = Field(64, ge=1, description="examples per update, over all processes")
     micro_batch_size: Count | Literal["auto"] = Field("auto", description="examples of a forward pass; auto: what fits")
     learning_rate: float = Field(1e-3, gt=0, description="peak learning rate, reached after the warm-up")

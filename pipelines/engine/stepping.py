@@ -78,7 +78,7 @@ class Stepper:
         return True
 
     def again(self, change: Callable[[], object], tensors: Sequence[Tensor], state: dict[Tensor, object]) -> None:
-        """Call `change`; repeat it if memory ran out before it changed any of `tensors`, else raise HalfMadeError."""
+        """Call `change`; repeat once if memory ran out before it changed any of `tensors`, else raise HalfMadeError."""
         before, known = [tensor._version for tensor in tensors], set(state)
         for last in (False, True):
             try:

@@ -1,4 +1,4 @@
-"""Processes of members, forked from a server that imports for all, in parallel with the caller, which imports late."""
+"""Members' processes, forked from a server that imports for all, beside the caller, whose torch is imported late."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Answers to requests to a run: those that arrive while it computes form the next batches.
 
 A batch takes about `TURN_SECONDS`, by the times of such inputs before. A short request goes before those that wait,
-which get at least half of the time. Text models use continuous batching instead (`continuous_batching.py`).
+which get at least half of the time. Models with a `writer` use continuous batching instead (`continuous_batching.py`).
 """
 
 import asyncio

@@ -63,7 +63,7 @@ class Request:
 
 
 class Scheduler:
-    """Schedules the requests to a text model; `in_thread` runs its work, `count` gets the tokens of each step."""
+    """Schedules the requests to a text model; `in_thread` runs its work, `count` gets each step's number of tokens."""
 
     def __init__(
         self,

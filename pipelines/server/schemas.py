@@ -88,7 +88,7 @@ class OpenAI(Section):
     model_config = ConfigDict(extra="allow")
 
     model: str = Field(max_length=200, description="name of a text run, as GET /runs lists it")
-    max_tokens: int | None = Field(None, ge=1, description="most tokens, or characters, to add; 1000 at most")
+    max_tokens: int | None = Field(None, ge=1, description="most tokens, or characters, to add; above 1000: 1000")
     temperature: float | None = Field(None, ge=0, le=2, description="sampling temperature; 0: the likeliest; null: 1")
     top_p: float | None = Field(None, gt=0, le=1, description="share of the probability that is drawn from; null: 1")
     seed: int | None = Field(None, description="random seed; null: 0")
@@ -96,7 +96,7 @@ class OpenAI(Section):
     stream: bool | None = Field(None, description="send the text as it is written, as server-sent events")
     stream_options: dict[str, object] | None = Field(None, description="include_usage: report usage at a stream's end")
     n: int | None = Field(None, ge=1, le=128, description="completions per prompt")
-    logprobs: bool | int | None = Field(None, description="number of likeliest tokens to return, or true")
+    logprobs: bool | int | None = Field(None, description="log-probabilities of so many likeliest tokens, or true")
     top_logprobs: int | None = Field(None, description="number of likeliest tokens, if logprobs is true")
 
     def settings(self) -> dict[str, object]:

@@ -287,7 +287,7 @@ def test_objects_are_read_from_ndjson_and_no_line_from_what_is_no_text(tmp_path,
         (found,) = given("a.txt", data)
         assert (
             found.error
-            == f"{tmp_path}/a.txt: this is not plain text; save it as .txt, or JSON objects, one a line, as .jsonl"
+            == f"{tmp_path}/a.txt: not lines of text; save them as .txt, or JSON objects, one a line, as .jsonl"
         )
     for encoding in ("utf-8-sig", "utf-16"):
         assert [each.input["prompt"] for each in given("a.txt", "Aé\nB".encode(encoding))] == ["Aé", "B"]
