@@ -58,6 +58,12 @@ def terms() -> frozenset[str]:
     return frozenset(words | _lower("en_US"))
 
 
+@cache
+def english() -> frozenset[str]:
+    """Return English words in lower case, which tests/workloads/bep/documents/english_words.py collects."""
+    return frozenset(lzma.decompress(HERE.with_name("english.txt.xz").read_bytes()).decode("ascii").split("\n")[1:])
+
+
 def faker_modules(kind: str) -> Iterator[ModuleType]:
     """Yield the modules of the package Faker, one a locale, that make a kind of text."""
     from faker import providers

@@ -11,7 +11,8 @@ _INITIAL = rf"(?:[{UPPER}]|Th|Chr?|Ph|Jos|Joh|Wm)\.(?:[ -]?[{UPPER}]\.)*"
 # In 'Ada "Countess" Lovelace', the name in quotes belongs to it.
 _GAP = r"(?: |(?<=\.)|-(?='t ))"
 _NEXT = rf"(?:{_GAP}(?:{_PARTICLE} ){{0,3}}(?:{WORD}|{_INITIAL}|[{UPPER}]\b)| ['\"]{WORD}['\"](?= [{UPPER}]))"
-RUN = re.compile(rf"(?<![\w@./\\-])(?:(?:{_PARTICLE} ){{0,2}}{WORD}|{_INITIAL})(?:{_NEXT}){{0,7}}(?![\w@\\])")
+_BARE = rf"(?<=[|,;:(&/] )[{UPPER}](?= [{UPPER}])"  # "| A B Lovelace |"
+RUN = re.compile(rf"(?<![\w@./\\-])(?:(?:{_PARTICLE} ){{0,2}}{WORD}|{_INITIAL}|{_BARE})(?:{_NEXT}){{0,7}}(?![\w@\\])")
 PIECE = re.compile(rf"((?:{_PARTICLE} ){{0,3}})({WORD}|{_INITIAL}|[{UPPER}]\b)")
 TITLE = re.compile(rf"(?:(?<![\w.])(?:{WORDS['titles']})\.?(?: |(?<=\.)))+")
 LABEL = re.compile(

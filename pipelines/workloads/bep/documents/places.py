@@ -9,12 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Set
 from itertools import combinations_with_replacement
 
 from pipelines.workloads.bep.documents.addresses import LEGAL_FORM, addresses
-from pipelines.workloads.bep.documents.lexicon import UPPER, known_names, listed_names, lower_case, sound, terms
+from pipelines.workloads.bep.documents.lexicon import UPPER, english, known_names, lower_case, terms
 from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker, columns
 from pipelines.workloads.bep.documents.name_patterns import FIRM
 
-UNLIKELY = -1.5  # the sound of an ordinary word, in a name of two or more
-STRANGE = -2.0  # that of one in a name that is labelled or introduced
 SHORTEST = 5  # letters of a word that stands for a whole name
 SLOTS = {"address": ADDRESS, "project": "<project>", "client": "<client>", "site": "<site>"}
 # In masking.json, ~ stands for a word of an address, and @ for capital letters.
@@ -59,7 +57,7 @@ FILED = re.compile(
 )
 SAID = re.compile(rf"(?<![\w-])(?:{_NOUN}|{_WORD}) (?P<it>[\w./-]+\w)")  # "order 22.4810", as others are written
 NUMBERED = re.compile(rf"(?:[\w.]+ )?(?=proj|prosj|job|contr|auftr|affaire|comm)(?:{_NUMBER})\.?", re.I)
-_CLIENT = rf"(?=[a-z]?[{UPPER}\d])[^|\n:,;]{{4,80}}?(?:, (?:{WORDS['legal_forms']})\.?)?"
+_CLIENT = rf"(?=[a-z]?[{UPPER}\d])[^|\n:,;]{{4,80}}?(?:[.,]* (?:{WORDS['legal_forms']})\b\.?)*"
 _PART = rf"(?:[{UPPER}][\w'\u2019/-]*|\d{{1,3}}|&)"
 _LINK = rf"(?! (?:und|and|y|e|et) )(?: (?:{WORDS['address_particles']})\b){{0,2}}"
 _LEGAL = rf"(?: (?:{WORDS['legal_forms']})\b\.?)?"
@@ -67,8 +65,7 @@ _LEGAL = rf"(?: (?:{WORDS['legal_forms']})\b\.?)?"
 CALLED = {
     kind: re.compile(
         rf"(?<![\w./\\-])(?:(?=[{UPPER}])(?:(?P<own>(?:{_PART} |de |na ){{1,7}})"
-        rf"(?:{WORDS[kind + '_last']})(?: (?:{WORDS['kinds_of_work']}))?"
-        rf"|(?P<more>(?!The )(?:{_PART} ){{2,7}})(?:{WORDS[kind + '_weak']})){_LEGAL}"
+        rf"(?:{WORDS[kind + '_last']})(?: (?:{WORDS['kinds_of_work']}))?){_LEGAL}"
         rf"|(?:{WORDS[kind + '_first']}){_LINK} ?(?P<behind>{_PART}(?: {_PART}){{0,2}}(?:{_LINK} {_PART})?){_LEGAL})"
         r"(?![\w-])"
     )
@@ -91,6 +88,9 @@ WORKS = re.compile(
 _MORE = rf" (?:(?:of|and|the|de|van|&) )?[{UPPER}\d][\w'\u2019-]{{0,40}}"
 _NAMED = rf"(?<![\w./\\-])[{UPPER}][\w'\u2019-]{{1,40}}(?:{_MORE}){{1,7}}"
 NAMED = re.compile(_NAMED + _LEGAL)
+RUN = re.compile(rf"(?!(?i:{WORDS['articles']}|{WORDS['before_sites']}|as|by|for|from|in|on|to|with|\w+ of) ){_NAMED}")
+PLACED = re.compile(rf"(?:^|\W)(?i:{WORDS['before_sites']}) $")
+DESIGNERS = re.compile(rf"(?i:{WORDS['designers']})\.?$|(?<!\w)(?:{WORDS['legal_forms']})\.?$")
 HEADED = {kind: re.compile(WORDS[f"{kind}_headings"], re.I) for kind in CALLED}
 # "Aula Ost (job 2198)" with its number masked, "BIM Execution Plan for Aula Ost"; "the client, Uri Homes". In
 # masking.json, @ stands for the name, and ~ for a label of clients.
@@ -100,7 +100,7 @@ LABELS = {
     kind: re.compile(rf"(?m){_BEFORE}(?i:(?:{label})(?: ?/ ?(?:{label})|{_GLOSS})?){_COLON}(?P<it>{value}){after}")
     for kind, label, value, after in (
         ("address", WORDS["address_labels"], r"[^|\n]*(?:\d|, (?:Co\.|County) )[^|\n]*?", _AFTER),
-        ("client", WORDS["client_labels"], _CLIENT, _ENDING),
+        ("client", WORDS["client_labels"], _CLIENT, rf"(?:{_ENDING}|(?=, [{UPPER}]))"),
         ("site", WORDS["site_labels"], rf"(?=[{UPPER}\d])[^|\n:;]{{4,100}}?", _ENDING),
     )
 } | {"project": PROJECTS}
@@ -116,17 +116,17 @@ def mask_places(text: str, masker: Masker) -> str:
     text = masker.matches(text, "address", ADDRESS, LABELS["address"])
     text = masker.spans(text, "address", ADDRESS, addresses(text))
     text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
-    works, whole, ordinary = [*_works(text)], text, terms().union(lower_case(text), WORDS["generic"])
-    known = {kind: set[str]() for kind in CALLED}
+    works, whole, ordinary = [*_works(text)], text, terms().union(english(), lower_case(text), WORDS["generic"])
+    known: dict[str, set[str]] = {}
     for kind, mask in SLOTS.items():
         found = listed if kind == "address" else {match["it"] for match in LABELS[kind].finditer(text)}
         found |= {value for own, value in works if own == kind}
         found |= _numbers(text, found) if kind == "project" else set()
         if kind in CALLED:
-            called = [match for match in CALLED[kind].finditer(text) if _is_called(match)]
+            called = (it for it in CALLED[kind].finditer(text) if _own_words(it["own"] or it["behind"], ordinary))
             found |= {match[0] for match in called}.union(_introduced(text, kind, ordinary))
-            known[kind] = found - {match[0] for match in called if match["more"]}
-        if named := {each for each in found if _is_own(each, kind)}:
+        known[kind] = named = {each for each in found if _is_own(each, kind)}
+        if named:
             sure = {match["it"] for match in PROJECTS.finditer(text) if match["sure"]} if kind == "project" else ()
             forms = (_like(each, each in sure) if kind == "project" else re.escape(each) for each in named)
             groups = {group for each in named for group in re.findall(r"\d[\d.]*\d", each)} - named
@@ -134,9 +134,11 @@ def mask_places(text: str, masker: Masker) -> str:
             # "0576_ARC.ifc" and "AB/0576/12" of 2024/0576-KD
             in_files = (rf"{it}(?=[_-](?-i:[A-Z]))|(?<=[/_-]){it}(?=[/_-])" for it in map(re.escape, groups))
             text = masker.matches(text, kind, mask, _standing(forms, *in_files))
-    for kind, names in known.items():
-        said = {it for each in names if _is_own(each, kind) for it in _short_forms(each, kind, whole, ordinary)}
-        short = (re.escape(it) + (rf"(?-i:{_FORM})?" if kind == "client" else "") for it in said)
+    for kind in ("site", "client"):  # what shares a word with both is a site
+        related = _standing(map(re.escape, _related(text, kind, known[kind], ordinary)))
+        text = masker.matches(text, kind, SLOTS[kind], related)
+        said = {it for each in known[kind] for it in _short_forms(each, kind, whole, ordinary)}
+        short = (re.escape(it) + (r"(?:-?\d{1,3})?" if it.isupper() else rf"(?-i:{_FORM})?") for it in said)
         text = masker.matches(text, kind, SLOTS[kind], _standing(short), _is_whole)
     return text
 
@@ -148,9 +150,9 @@ def _standing(forms: Iterable[str], *others: str) -> re.Pattern[str]:
 
 
 def _is_whole(match: re.Match[str]) -> bool:
-    """Return whether no given name stands before the one word, which would be a surname."""
+    """Return whether no given name, as "The" is one, too, stands before the one word, which would be a surname."""
     before = match.string[max(0, match.start() - 30) : match.start()].split()[-1:]
-    return " " in match[0] or listed_names()[0].isdisjoint(before)
+    return " " in match[0] or known_names()[0].isdisjoint(before) or before[0].lower() in terms()
 
 
 def _numbers(text: str, labelled: Collection[str]) -> set[str]:
@@ -166,8 +168,24 @@ def _introduced(text: str, kind: str, ordinary: Set[str]) -> Iterator[str]:
     """Yield the clients or sites below a heading or beside what introduces them."""
     named = {match[match.lastindex or 0] for match in GIVEN[kind].finditer(text)}
     named |= {text[begin:end].strip() for heading, begin, end in columns(text) if HEADED[kind].fullmatch(heading)}
-    whole = ((name, re.findall(r"[^\W\d_]+", name)) for name in filter(NAMED.fullmatch, named))
-    yield from (name for name, words in whole if any(_is_proper(word, ordinary) for word in words))
+    yield from (name for name in filter(NAMED.fullmatch, named) if _own_words(name, ordinary))
+
+
+def _related(text: str, kind: str, names: Collection[str], ordinary: Set[str]) -> Iterator[str]:
+    """Yield what has a word of its own that a name has, too, or stands where places do: "at Ada Mill"."""
+    own = {word for name in names for word in _own_words(name, ordinary)}
+    for match in RUN.finditer(text):
+        words = _own_words(match[0], ordinary)
+        placed = words and kind == "site" and PLACED.search(text[max(0, match.start() - 40) : match.start()])
+        if (placed or not own.isdisjoint(words)) and _is_own(match[0], kind) and not DESIGNERS.search(match[0]):
+            yield match[0]
+
+
+def _own_words(name: str, ordinary: Set[str]) -> list[str]:
+    """Return the words of a name that are no ordinary ones by a dictionary."""
+    words = re.findall(rf"[{UPPER}][^\W\d_]{{2,}}", name)
+    words = [word for word in words if len(word) >= SHORTEST or not word.isupper()]  # no "NHS"
+    return [word for word in words if ordinary.isdisjoint([word.lower(), word.lower().removesuffix("s")])]
 
 
 def _works(text: str) -> Iterator[tuple[str, str]]:
@@ -212,32 +230,22 @@ def _short_forms(name: str, kind: str, text: str, ordinary: Set[str]) -> Iterato
     """Yield what else a text calls a client or a site: a part of its name, its letters, a word in brackets."""
     whole, *_ = ADDED.split(name)
     words = re.findall(r"[^\W\d_][\w'\u2019-]*", whole.title() if whole.isupper() else whole)
-    own = [at for at, word in enumerate(words) if _is_proper(word, ordinary)]
+    own = [at for at, word in enumerate(words) if _own_words(word, ordinary)]
     capitals = [at for at, word in enumerate(words) if word[0].isupper()]
     for begin, end in combinations_with_replacement(capitals, 2):
         part = " ".join(words[begin : end + 1])
         if (begin < end or len(part) >= SHORTEST) and any(begin <= at <= end for at in own):
             yield part
-    letters = "".join(words[at][0] for at in capitals).upper()
+    parts = (name.partition(" (")[0], whole)  # with its legal form, and without
+    letters = ["".join(re.findall(r"(?<![^\W_])[^\W\d_]", part)).upper() for part in parts]
+    codes = set(re.findall(r"(?<![^\W_])[A-Z]{3,6}(?![^\W\d_])", text))
+    pairs = [(it, code) for it in letters for code in codes if it[:1] == code[0] and abs(len(code) - len(it)) < 2]
+    alike = {code for it, code in pairs if any(re.search(".*".join(a), b) for a, b in ((it, code), (code, it)))}
     label = rf"(?:{re.escape(name)}|{WORDS[kind + '_labels']}){BEHIND}"
     shown = {match["it"] for match in re.finditer(label, text, re.I)}
-    for each in shown | {it for it in (letters, letters[:-1]) if len(it) > 2}:
-        if each.isupper() and each.lower() not in ordinary and re.search(".*".join(each), whole, re.I):
+    for each in shown | alike:
+        if each.isupper() and each.lower() not in ordinary and re.search(".*".join(each), name, re.I):
             yield each
-
-
-def _is_proper(word: str, ordinary: Set[str]) -> bool:
-    """Return whether a word of a name is no ordinary one."""
-    letters = word.isupper() and len(word) < SHORTEST  # "NHS"
-    plain = letters or not ordinary.isdisjoint([word.lower(), word.lower().removesuffix("s")])
-    return word[0].isupper() and len(word) > 2 and not plain and sound(word) > STRANGE
-
-
-def _is_called(match: re.Match[str]) -> bool:
-    """Return whether a word of the name is no ordinary word, given name or abbreviation."""
-    words = re.findall(r"[^\W\d_]{3,}", match["own"] or match["more"] or match["behind"])
-    own = (word for word in words if word.istitle() and word.lower() not in terms() and word not in known_names()[0])
-    return any(sound(word) > UNLIKELY for word in own)
 
 
 def _is_own(named: str, kind: str) -> bool:

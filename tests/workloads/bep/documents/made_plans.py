@@ -1,9 +1,9 @@
-"""Two hundred and six made plans, their names drawn by lists or written out, and how much of them masking finds.
+"""Two hundred and fourteen made plans, their names drawn by lists or written out, and how much of them masking finds.
 
     python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later, sheets, latest, coin, unseen, apart,
         others, judge, first_firms, second_firms, third_firms, fourth_firms, fifth_firms, sixth_firms,
         seventh_firms, eighth_firms, ninth_firms, tenth_firms, eleventh_firms, twelfth_firms,
-        thirteenth_firms|all] [--quiet] [--listed]
+        thirteenth_firms, fourteenth_firms, fifteenth_firms|all] [--quiet] [--listed]
 
 With --listed, masking is given what a list of the staff has: the persons' whole names, and what stands for them in one
 word: initials, other codes, and logins. All are the 48 plans without coin and what follows it.
@@ -23,6 +23,7 @@ eighth_firms.txt and ninth_firms.txt are eight plans of international firms, wri
 So were tenth_firms.txt and eleventh_firms.txt, four plans of firms of four countries: rules were mended by the two of
 tenth_firms.txt only. twelfth_firms.txt and thirteenth_firms.txt, eight plans of firms of eight countries, came before
 their author read the rules, too: rules were mended by the first, and of the second only its figures were looked at.
+So it is with fourteenth_firms.txt and fifteenth_firms.txt, eight plans each in a manner of its own.
 """
 
 import random
@@ -189,6 +190,8 @@ def plans(part: str) -> Iterator[Plan]:
         "eleventh_firms",
         "twelfth_firms",
         "thirteenth_firms",
+        "fourteenth_firms",
+        "fifteenth_firms",
     ):
         for section in re.split(r"(?m)^=== ", (FOLDER / f"{part}.txt").read_text(encoding="utf-8"))[1:]:
             head, body = section.split("\n", 1)

@@ -1,4 +1,4 @@
-"""Of the names, addresses and numbers of 102 made plans, nearly all are masked, and little else."""
+"""Of the names, addresses and numbers of 110 made plans, nearly all are masked, and little else."""
 
 import re
 import time
@@ -216,7 +216,6 @@ def test_what_other_hands_write_is_masked(text, left):
         "Cladding by Hoare Lea; lifts by Schindler, Otis.",
         "3 | Price IFC turnover | open",
         "The file of Whitlow and Hale is late.",
-        "Liffey Hall 2, BEP close-out",
         "The steel is shipped from Austin to Dallas and on to Chester.",
         "The Kalman Filter (KF) and the Gaussian Process (GP) are known.",
         "Devices: MS Intune, MR Headset.",
@@ -230,6 +229,56 @@ def test_what_other_hands_write_is_masked(text, left):
 def test_what_only_looks_like_a_name_or_an_address_stays(text):
     """Until now, most of these lost a word."""
     assert clean(text, mask=True, names=True).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (
+            "Client: Wexcombe Vale Realty Pvt. Ltd. | Rev B\nWVRPL pays; Wexcombe Greens is older.",
+            "Client: <client> | Rev B\n<client> pays; <site> is older.",
+        ),
+        ("Bauherr: Kreis Ohrfeld, Bauamt\nDer Kreis Ohrfeld zahlt.", "Bauherr: <client>, Bauamt\nDer <client> zahlt."),
+        (
+            "The lift stands at Wexcombe Landing, opposite Ostrander Hall.",
+            "The lift stands at <site>, opposite <site>.",
+        ),
+        ("Liffey Hall 2, BEP close-out", "<site> 2, BEP close-out"),
+        ("The hall is reached from Tregarth Lane.", "The hall is reached from <site>."),
+        ("Client: Halden NHS Foundation Trust (HFT)\nThe HFT asks.", "Client: <client>\nThe <client> asks."),
+        (
+            "Client: Brackwater Housing Group\nThe BHG asks; BHG2_ARC.ifc",
+            "Client: <client>\nThe <client> asks; <client>_ARC.ifc",
+        ),
+        ("Le b\u00e2timent Quenard jouxte l'internat Vautrot.", "Le <site> jouxte l'<site>."),
+        ("Rev | Author | Checked\nA | S Okonedo | R J Penhallow", "Rev | Author | Checked\nA | <name> | <name>"),
+        (
+            "Grundst\u00fcck: Flur 12, Flurst\u00fcck 344/2. Cadastre : section AK n\u00b0 217.",
+            "Grundst\u00fcck: <address>. Cadastre : <address>.",
+        ),
+        (
+            "Employer's correspondence address | Trust Office, 4 Wharf Row",
+            "Employer's correspondence address | <address>",
+        ),
+    ],
+)
+def test_a_word_that_no_dictionary_has_names_a_client_or_a_site(text, left):
+    """Until now, each of these stayed, in whole or in part."""
+    assert clean(text, mask=True, names=True).text == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The plant is at Grid Line and at Level Two, beside the Washing Hall, the Ship Hall and the Haul Road.",
+        "Le b\u00e2timent principal et le quartier sont neufs.",
+        "We met at Orme Studio and at Fell Consulting Engineers.",
+        "Grid A Columns, Wing B Doors | A Models | B Drawings",
+        "Client: 3COM\nThe ARC asks.",
+    ],
+)
+def test_ordinary_words_where_a_place_may_stand_are_none(text):
+    assert clean(text, mask=True, names=True).text.replace("<client>", "3COM") == text
 
 
 def test_words_sound_like_names_or_not():
@@ -280,6 +329,20 @@ def test_most_is_masked_in_documents_full_of_addresses_and_numbers(part, count, 
     assert sum(share * count for share, count in kinds) >= reached * sum(count for _, count in kinds)
     assert all(shares[kind][0] >= 0.92 for kind in ("telephone", "project"))
     assert shares["address"][0] >= (0.2 if part == "seventh_firms" else 0.92)  # its marks end elsewhere
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("part", "count", "clients", "sites"), [("fourteenth_firms", 92, 0.97, 0.61), ("fifteenth_firms", 109, 0.83, 0.40)]
+)
+def test_more_clients_and_sites_are_masked_in_plans_of_any_manner(part, count, clients, sites):
+    """By the rules of before, of the clients 57 and 73 % were found, of the sites 41 and 18 %."""
+    shares, said = measured(part)
+    precision, recall, labels = shares["person"]
+    assert labels == count
+    assert (precision >= 0.9, recall >= 0.95) == (True, True), (precision, recall, "\n".join(said))
+    assert (shares["client"][1] >= clients, shares["site"][1] >= sites) == (True, True), shares
+    assert shares["telephone"][1] >= 0.95
 
 
 @pytest.mark.slow
