@@ -9,10 +9,11 @@ from collections.abc import Collection, Iterable, Iterator, Set
 from itertools import combinations_with_replacement
 
 from pipelines.workloads.bep.documents.addresses import LEGAL_FORM, addresses
-from pipelines.workloads.bep.documents.lexicon import UPPER, english, known_names, lower_case, terms
+from pipelines.workloads.bep.documents.lexicon import UPPER, english, known_names, lower_case, sound, terms
 from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker, columns
 from pipelines.workloads.bep.documents.name_patterns import FIRM
 
+UNLIKELY = -1.5  # the sound of an ordinary word, in a name of two or more
 SHORTEST = 5  # letters of a word that stands for a whole name
 SLOTS = {"address": ADDRESS, "project": "<project>", "client": "<client>", "site": "<site>"}
 # In masking.json, ~ stands for a word of an address, and @ for capital letters.
@@ -88,7 +89,8 @@ WORKS = re.compile(
 _MORE = rf" (?:(?:of|and|the|de|van|&) )?[{UPPER}\d][\w'\u2019-]{{0,40}}"
 _NAMED = rf"(?<![\w./\\-])[{UPPER}][\w'\u2019-]{{1,40}}(?:{_MORE}){{1,7}}"
 NAMED = re.compile(_NAMED + _LEGAL)
-RUN = re.compile(rf"(?!(?i:{WORDS['articles']}|{WORDS['before_sites']}|as|by|for|from|in|on|to|with|\w+ of) ){_NAMED}")
+_NO_NAME = rf"{WORDS['articles']}|{WORDS['before_sites']}|as|by|for|from|in|on|to|with|\w{{1,40}} of"  # begins none
+RUN = re.compile(rf"(?<!\w)(?!(?i:{_NO_NAME}) ){_NAMED}")
 PLACED = re.compile(rf"(?:^|\W)(?i:{WORDS['before_sites']}) $")
 DESIGNERS = re.compile(rf"(?i:{WORDS['designers']})\.?$|(?<!\w)(?:{WORDS['legal_forms']})\.?$")
 HEADED = {kind: re.compile(WORDS[f"{kind}_headings"], re.I) for kind in CALLED}
@@ -123,8 +125,8 @@ def mask_places(text: str, masker: Masker) -> str:
         found |= {value for own, value in works if own == kind}
         found |= _numbers(text, found) if kind == "project" else set()
         if kind in CALLED:
-            called = (it for it in CALLED[kind].finditer(text) if _own_words(it["own"] or it["behind"], ordinary))
-            found |= {match[0] for match in called}.union(_introduced(text, kind, ordinary))
+            found |= {match[0] for match in CALLED[kind].finditer(text) if _is_called(match, ordinary)}
+            found |= {*_introduced(text, kind, ordinary)}
         known[kind] = named = {each for each in found if _is_own(each, kind)}
         if named:
             sure = {match["it"] for match in PROJECTS.finditer(text) if match["sure"]} if kind == "project" else ()
@@ -239,13 +241,23 @@ def _short_forms(name: str, kind: str, text: str, ordinary: Set[str]) -> Iterato
     parts = (name.partition(" (")[0], whole)  # with its legal form, and without
     letters = ["".join(re.findall(r"(?<![^\W_])[^\W\d_]", part)).upper() for part in parts]
     codes = set(re.findall(r"(?<![^\W_])[A-Z]{3,6}(?![^\W\d_])", text))
-    pairs = [(it, code) for it in letters for code in codes if it[:1] == code[0] and abs(len(code) - len(it)) < 2]
-    alike = {code for it, code in pairs if any(re.search(".*".join(a), b) for a, b in ((it, code), (code, it)))}
+    pairs = [(code, *sorted((it, code), key=len)) for it in letters for code in codes if it[:1] == code[0]]
+    # One letter more or fewer than the initials; codes of as many have only to be letters of the name, as all below.
+    alike = {code for code, few, many in pairs if len(few) + 1 == len(many) and re.search(".*".join(few), many)}
+    alike |= {code for code, few, many in pairs if len(few) == len(many)}
     label = rf"(?:{re.escape(name)}|{WORDS[kind + '_labels']}){BEHIND}"
     shown = {match["it"] for match in re.finditer(label, text, re.I)}
     for each in shown | alike:
         if each.isupper() and each.lower() not in ordinary and re.search(".*".join(each), name, re.I):
             yield each
+
+
+def _is_called(match: re.Match[str], ordinary: Set[str]) -> bool:
+    """Return whether a name has a word of its own or, unless its kind is a `weak` sign, one that sounds like a name."""
+    own = match["own"] or match["behind"]
+    words = {word for word in re.findall(r"[^\W\d_]{3,}", own) if word.istitle() and word.lower() not in terms()}
+    sounds = not match["weak"] and any(sound(word) > UNLIKELY for word in words - known_names()[0])
+    return sounds or bool(_own_words(own, ordinary))
 
 
 def _is_own(named: str, kind: str) -> bool:

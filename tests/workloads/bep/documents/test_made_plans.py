@@ -244,6 +244,7 @@ def test_what_only_looks_like_a_name_or_an_address_stays(text):
             "The lift stands at <site>, opposite <site>.",
         ),
         ("Liffey Hall 2, BEP close-out", "<site> 2, BEP close-out"),
+        ("Snug Cove Ferry Terminal Renewal, British Columbia", "<site>, British Columbia"),
         ("The hall is reached from Tregarth Lane.", "The hall is reached from <site>."),
         ("Client: Halden NHS Foundation Trust (HFT)\nThe HFT asks.", "Client: <client>\nThe <client> asks."),
         (
@@ -275,10 +276,11 @@ def test_a_word_that_no_dictionary_has_names_a_client_or_a_site(text, left):
         "We met at Orme Studio and at Fell Consulting Engineers.",
         "Grid A Columns, Wing B Doors | A Models | B Drawings",
         "Client: 3COM\nThe ARC asks.",
+        "Client: Surrey Tramway Renewals\nARC v STR, TBD in the BEP by NEN 2580.",
     ],
 )
 def test_ordinary_words_where_a_place_may_stand_are_none(text):
-    assert clean(text, mask=True, names=True).text.replace("<client>", "3COM") == text
+    assert clean(text, mask=True, names=True).text.replace("<client>", "3COM") == text.replace("Surrey Tramway Renewals", "3COM")
 
 
 def test_words_sound_like_names_or_not():
