@@ -100,7 +100,7 @@ def shipped(folder: Path) -> tuple[ModelCardData, str] | None:
         card = ModelCard(file.read_text(encoding="utf-8"))
     except Exception as error:  # of the hub's library, of YAML's, or as the text is not UTF-8
         said = printable(" ".join(str(error).split()), 200)
-        raise ValueError(f"{file}: the metadata between its --- cannot be read ({said}); correct it") from error
+        raise ValueError(f"{file}: the metadata between its --- cannot be read ({said}); correct them") from error
     return (card.data, card.text) if isinstance(card.data, ModelCardData) and card.data.license else None
 
 

@@ -10,7 +10,7 @@ NAME = "manifest.json"
 
 
 def begin(out: Path, files: Mapping[str, bytes], *model_folders: Path) -> None:
-    """Write `files` in place of an earlier export's; ValueError if a model, or files that are not its, are in the way.
+    """Replace an earlier export's unchanged files by `files`; ValueError if a model or other files are in the way.
 
     Raises RuntimeError for a file that reads back differently.
     """

@@ -60,7 +60,7 @@ def describe(model: io.Model) -> Artifact:
     if own is None and importlib.util.find_spec(name) is None:
         files = {path.stem for path in Path(__file__).parent.glob("*.py")} - {"__init__", "examples"}
         known = sorted({*files, *SHARED})
-        unknown = f"the family {model.family!r} has no tensor programs; those of {', '.join(known)} have"
+        unknown = f"the family {model.family!r} has no tensor programs; the families {', '.join(known)} have"
         way = f"write {OWN}.py with describe(model) beside the model's module, or export safetensors"
         raise ValueError(f"{unknown}; {way}")
     artifact: Artifact = (own or importlib.import_module(name)).describe(model)

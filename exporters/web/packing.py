@@ -80,7 +80,7 @@ def _call(method: str, *arguments: object, output: object) -> dict[str, object]:
 
 
 def _weights(model: Model, changed: Mapping[str, torch.Tensor | None] | None = None) -> bytes:
-    """Return a file of the model's tensors, updated by `changed` (None: left out), in 32 bits, integers in fewer."""
+    """Return a file of the model's tensors, updated by `changed` (None: left out): float32, smallest integer types."""
     tensors: dict[str, torch.Tensor | None] = {**model.state_dict(), **(changed or {})}
     kept = {name: _narrowed(tensor).contiguous() for name, tensor in tensors.items() if tensor is not None}
     return safetensors.torch.save(kept)

@@ -278,7 +278,7 @@ class SignalModel(io.Model):
 
 
 def _sound(given: Mapping[str, ArrayLike], coin: str, config: SignalConfig) -> Candles:
-    """Return columns as candles, gaps filled; ValueError if some are missing, differ in length, or are impossible."""
+    """Return columns as candles, gaps filled; ValueError for missing ones, other lengths or steps, bad prices."""
     if missing := [name for name in COLUMNS if name not in given]:
         raise ValueError(f"the candles lack {', '.join(missing)}; give the columns {', '.join(COLUMNS)}")
     columns = {name: np.asarray(given[name], np.int64 if name == "time" else np.float64) for name in COLUMNS}

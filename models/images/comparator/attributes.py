@@ -33,7 +33,7 @@ class Attributes(Comparator):
     """One siamese comparator or scorer per attribute; images are encoded once for all of them.
 
     Each is a comparator of its own (`of`), with its head, references, scale and regressions; they share the encoder.
-    `compare`, `score` and `rank` use the first attribute by default.
+    `compare` and `score` use the first attribute, as `rank` does by default.
     """
 
     family = "comparator"

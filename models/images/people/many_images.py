@@ -76,7 +76,7 @@ def some(pairs: np.ndarray, count: int) -> np.ndarray:
 
 
 def fit_many(pairs: np.ndarray, prior: Prior, *, heard: Heard, samples: int = SAMPLES) -> Sampled:
-    """Return the posterior given pairs (P, 3) of scores = mean + own e + alike w, with e and w ~ N(0, 1)."""
+    """Return the posterior of scores = mean + own e + alike w, with e and w ~ N(0, 1), given pairs (P, 3)."""
     first, second, label = pairs.T
     generator, count = np.random.default_rng(0), len(prior.mean)
     own, alike = _factors(prior, generator)

@@ -70,7 +70,7 @@ def _without_second(text: str, processor: "ProcessorMixin") -> str:
 
 
 def text_of(config: VlmComparatorConfig, base: LoadedBase, kind: str) -> str:
-    """Return the prompt with a mark for each of two images, by the config, the chat template, or the family."""
+    """Return the prompt with an image token for each of two images, by the config, the chat template, or the family."""
     if base.ours:
         return PROMPTS[kind]
     question = ASKED[kind].format(attribute=config.attribute)
