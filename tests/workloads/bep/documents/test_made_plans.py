@@ -280,7 +280,9 @@ def test_a_word_that_no_dictionary_has_names_a_client_or_a_site(text, left):
     ],
 )
 def test_ordinary_words_where_a_place_may_stand_are_none(text):
-    assert clean(text, mask=True, names=True).text.replace("<client>", "3COM") == text.replace("Surrey Tramway Renewals", "3COM")
+    assert clean(text, mask=True, names=True).text.replace("<client>", "3COM") == text.replace(
+        "Surrey Tramway Renewals", "3COM"
+    )
 
 
 def test_words_sound_like_names_or_not():
