@@ -48,19 +48,19 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
     packed = layout.pack_model(integers, vocabulary)
     suffix = f"{model.config.vocabulary}p"
     names = {"model": f"model_{suffix}.bin", "vocabulary": f"vocab_{suffix}.bin"}
-    told = settings.of_run(run)
+    own = settings.of_run(run)
     files = {
         names["model"]: packed,
         names["vocabulary"]: vocabulary,
         f"config_{suffix}.json": (json.dumps(_described(model.config, names), indent=2) + "\n").encode(),
         UF2: b"".join(
-            uf2.join(runtime.read_bytes(), told.pack(), packed, vocabulary, model.config.flash_megabytes, family)
+            uf2.join(runtime.read_bytes(), own.pack(), packed, vocabulary, model.config.flash_megabytes, family)
             for runtime, family in chosen
         ),
     }
     if format == "c":
         arena = rp2040.arena_bytes(model.config)
-        written = layout.library_files(packed, vocabulary, arena, model.config.layers, told)
+        written = layout.library_files(packed, vocabulary, arena, model.config.layers, own)
         files |= {f"story/{name}": data for name, data in written.items()}
     export_folder.begin(out, files, model_folder)
     error = logit_error(model, integers)

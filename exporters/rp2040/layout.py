@@ -155,11 +155,11 @@ def _with_start(magic: bytes, version: int, body: bytes) -> bytes:
     return magic + struct.pack("<HHII", version, HEADERS[magic][version], 16 + len(body), crc32(body)) + body
 
 
-def library_files(model: bytes, vocabulary: bytes, arena: int, layers: int, told: Settings) -> dict[str, bytes]:
+def library_files(model: bytes, vocabulary: bytes, arena: int, layers: int, chosen: Settings) -> dict[str, bytes]:
     """Return the files, by their names, of a library in C with the model and the runtime, for pico-sdk or Arduino."""
     made = {path.relative_to(LIBRARY).as_posix(): path.read_text() for path in LIBRARY.rglob("*.*") if path.is_file()}
     words = {"model_words": len(model) // 4, "vocabulary_words": len(vocabulary) // 4}
-    sizes = {"arena": arena, "layers": layers, "temperature": round(256 * told.temperature), "told": told}
+    sizes = {"arena": arena, "layers": layers, "temperature": round(256 * chosen.temperature), "chosen": chosen}
     made["src/model.h"] = made["src/model.h"].format(**words, **sizes)
     made["src/model.c"] = made["src/model.c"].format(model=_words(model), vocabulary=_words(vocabulary))
     made["src/runtime.h"] = (FIRMWARE / "runtime.h").read_text()

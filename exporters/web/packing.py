@@ -293,7 +293,7 @@ def _head(
         said = familiarity.notes(images, model.reference_images)
         ranking = [{"image": number, "score": score, **said[number]} for number, score in rows]
         expected.append(_call("predict", {"images": shown}, settings, output={"ranking": ranking}))
-    told = {
+    own = {
         **{name: getattr(config, name) for name in ("attribute", "theta", "unit")},
         "references": references,
         "note": familiarity.NOTE if len(references) >= familiarity.FEWEST else None,
@@ -303,8 +303,8 @@ def _head(
     }
     if isinstance(model, Scorer):
         bounds = scorer.LEAST_LOG_ERROR, scorer.MOST_LOG_ERROR
-        told |= {"place": model.place, "standard": model.standard, "log_errors": bounds}
-    return told, _weights(model, {"reference_images": None, **left_out, **carried}), expected
+        own |= {"place": model.place, "standard": model.standard, "log_errors": bounds}
+    return own, _weights(model, {"reference_images": None, **left_out, **carried}), expected
 
 
 # By the family of a model.

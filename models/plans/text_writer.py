@@ -39,7 +39,7 @@ class Text:
         self.number, self.left, self.ended = 0, settings.length, False
         self.written = self.text = ""
         self.num_taken = 0  # characters of `text`
-        self.told: list[dict[str, Plain]] = []  # pieces and what was likely in their place, if asked for
+        self.pieces: list[dict[str, Plain]] = []  # pieces and what was likely in their place, if asked for
         self.log_prob = 0.0  # of the tokens since the last piece
 
     def draw(self) -> float:
@@ -87,10 +87,10 @@ class Text:
         """Return the answer of a text that has ended."""
         field: dict[str, Plain] = {} if self.given.field is None else {"field": self.given.field}
         if self.settings.logprobs is not None:
-            ends = itertools.accumulate(len(str(each["token"])) for each in self.told)
-            field["logprobs"] = [each for each, end in zip(self.told, ends, strict=True) if end <= len(self.text)]
-        told = sampling.answer(self.given.prompt, self.text, len(self.text), self.settings.length)
-        return {**field, **told, "text_is": SAMPLED}
+            ends = itertools.accumulate(len(str(each["token"])) for each in self.pieces)
+            field["logprobs"] = [each for each, end in zip(self.pieces, ends, strict=True) if end <= len(self.text)]
+        answer = sampling.answer(self.given.prompt, self.text, len(self.text), self.settings.length)
+        return {**field, **answer, "text_is": SAMPLED}
 
 
 class Writer:
@@ -152,7 +152,7 @@ class Writer:
         if piece:
             values, ids = (each.tolist() for each in log_probs.topk(text.settings.logprobs))
             likely = {self.characters.texts[number]: value for number, value in zip(ids, values, strict=True)}
-            text.told.append({"token": piece, "logprob": text.log_prob, "likely": likely})
+            text.pieces.append({"token": piece, "logprob": text.log_prob, "likely": likely})
             text.log_prob = 0.0
 
     @staticmethod

@@ -165,10 +165,10 @@ def entries_of(starts: Tensor, tags: Tensor, code: Tensor, inside: Tensor) -> tu
 
 def counted(tokens: np.ndarray, stories: np.ndarray, vocabulary: int) -> tuple[KneserNey, list[Order]]:
     """Count what followed the contexts of every length in a text (N,) with its stories (N,)."""
-    told = sequences(tokens, stories)
-    model = KneserNey(ORDERS + 1, vocabulary).fit(told)
+    texts = sequences(tokens, stories)
+    model = KneserNey(ORDERS + 1, vocabulary).fit(texts)
     codes = [code[0].numpy() for code, _ in hashes(torch.from_numpy(tokens.astype(np.int64))[None])]
-    numbered, lowest = model.found(*model.flat(told)), model.levels[0].counts[:-1] + 1.0
+    numbered, lowest = model.found(*model.flat(texts)), model.levels[0].counts[:-1] + 1.0
     probability, orders = lowest / (lowest.sum() + vocabulary - len(lowest)), []
     steps = zip(model.levels[1:], codes, pairwise(numbered), strict=True)
     for level, code, ((_, shorter, _), (contexts, pairs, _)) in steps:

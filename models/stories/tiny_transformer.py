@@ -51,8 +51,8 @@ class TinyTransformer(Network):
     @cached_property
     def beginning(self) -> str:
         """The first four words of the likeliest story, a page's first prompt; up to a character that is cut off."""
-        (told,) = self.predict([{"prompt": ""}], length=16, temperature=0)
-        text = " ".join(str(told["text"]).partition("\ufffd")[0].split()[:4]).rstrip(".,!?")
+        (story,) = self.predict([{"prompt": ""}], length=16, temperature=0)
+        text = " ".join(str(story["text"]).partition("\ufffd")[0].split()[:4]).rstrip(".,!?")
         return text.capitalize() if self.lower_case else text
 
     def encoded(self, prompt: str) -> list[int]:
@@ -90,9 +90,9 @@ class TinyTransformer(Network):
 
     def _text_of(self, steps: Iterator[Sequence[int]], settings: StorySettings) -> Generator[str, None, str]:
         """Yield the text of one story's tokens; return the `finish` of its answer."""
-        tokens, told = itertools.tee(step[0] for step in steps)
+        tokens, copies = itertools.tee(step[0] for step in steps)
         stopped = yield from sampling.until(_pieces(self.tokenizer, tokens), self._stops(settings))
-        return "stop" if stopped or sum(token != END for token in told) < settings.length else "length"
+        return "stop" if stopped or sum(token != END for token in copies) < settings.length else "length"
 
     def _steps_by(
         self, known: Sequence[list[int]], items: Sequence[int], settings: StorySettings

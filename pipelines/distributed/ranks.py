@@ -93,8 +93,8 @@ def _attempt(function: Callable[[], T]) -> tuple[T | None, UserError | Stopped |
     try:
         return function(), None, None
     except Exception as caught:
-        told = caught if isinstance(caught, UserError | Stopped) else str(caught) or type(caught).__name__
-        return None, told, caught
+        shared = caught if isinstance(caught, UserError | Stopped) else str(caught) or type(caught).__name__
+        return None, shared, caught
 
 
 def _raise(error: Exception | None, others: Sequence[UserError | Stopped | str | None]) -> None:

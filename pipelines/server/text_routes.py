@@ -87,8 +87,8 @@ class Completions:
             found |= await _completed(run, body.field_type, body.partial_text, settings, before)
         if isinstance(model, Suggesting):
             await self._read(run, model, before)
-            told = await run.run(lambda: model.suggest(body.field_type, body.partial_text, document=before))
-            found["suggestions"] = ways = [vars(way) for way in told]
+            clauses = await run.run(lambda: model.suggest(body.field_type, body.partial_text, document=before))
+            found["suggestions"] = ways = [vars(clause) for clause in clauses]
             found["text"] = found["text"] or (ways[0]["text"] if ways else "")
         return Answer(found)
 
@@ -160,10 +160,10 @@ class Completions:
         inputs = [_input(run, prompt, item) for item, prompt in enumerate(asked)]
         headers = {"x-ignored-keys": quote(", ".join(body.ignored())[:1000], safe=", ")} if body.ignored() else {}
         settings = body.settings()
-        told = "logprobs" in run.trained.inputs.settings.model_fields
-        if body.num_likely is not None and (body.stream or not told):
-            has = "streams have" if told else f"{run.name} has"
-            raise Refused(400, f"logprobs: {has} none; leave out logprobs{' or stream' * told}")
+        has_logprobs = "logprobs" in run.trained.inputs.settings.model_fields
+        if body.num_likely is not None and (body.stream or not has_logprobs):
+            has = "streams have" if has_logprobs else f"{run.name} has"
+            raise Refused(400, f"logprobs: {has} none; leave out logprobs{' or stream' * has_logprobs}")
         if not body.stream:
             answers = [usable(answer) for answer in await run.answers(inputs, settings)]
             texts = [prompt * echo + str(answer["text"]) for prompt, answer in zip(asked, answers, strict=True)]
@@ -226,19 +226,19 @@ def _choice(index: int, key: str, text: str, finish: Plain = None) -> dict[str, 
     return {"index": index, key: content, "finish_reason": finish, "logprobs": None}
 
 
-def _logprobs(told: Plain, key: str, begin: int) -> Plain:
+def _logprobs(pieces: Plain, key: str, begin: int) -> Plain:
     """Return log-probabilities in the format of OpenAI's completions or chats, by `key`; None without any."""
-    if not isinstance(told, list):
+    if not isinstance(pieces, list):
         return None
     if key == "message":
-        tops = [[_token(*each) for each in place["likely"].items()] for place in told]
-        places = [_token(place["token"], place["logprob"]) for place in told]
+        tops = [[_token(*each) for each in place["likely"].items()] for place in pieces]
+        places = [_token(place["token"], place["logprob"]) for place in pieces]
         return {"content": [{**place, "top_logprobs": top} for place, top in zip(places, tops, strict=True)]}
-    tokens = [place["token"] for place in told]
+    tokens = [place["token"] for place in pieces]
     return {
         "tokens": tokens,
-        "token_logprobs": [place["logprob"] for place in told],
-        "top_logprobs": [place["likely"] for place in told],
+        "token_logprobs": [place["logprob"] for place in pieces],
+        "top_logprobs": [place["likely"] for place in pieces],
         "text_offset": list(itertools.accumulate(map(len, tokens[:-1]), initial=begin))[: len(tokens)],
     }
 

@@ -299,8 +299,8 @@ class Comparator(io.Model):
         ranking: list[dict[str, Any]] = []
         for i, (name, note) in enumerate(zip(usable, notes(images, chosen.reference_images), strict=True)):
             each = {f"{end}s": {by: rows[i][end] for by, rows in ends.items()} for end in own[i]}  # scores, lows, highs
-            told = {**own[i], "attribute": chosen.config.attribute, **each} if len(ends) > 1 else own[i]
-            ranking.append({"image": name, **told, **note})
+            row = {**own[i], "attribute": chosen.config.attribute, **each} if len(ends) > 1 else own[i]
+            ranking.append({"image": name, **row, **note})
         ranking.sort(key=lambda row: -row["score"])
         wrong = [{"image": each.name, "error": each.error} for each in pictures if each.pixels is None]
         known = {row["score"] for row in ranking} != {ranking[0]["score"]} or len(ranking) == 1

@@ -153,9 +153,9 @@ class ComparisonTask(Task):
                 "accuracy (of faces scored by people, 32 instead of 224 took Pearson's correlation from 0.82 to 0.77); "
                 f"give data.size={tower.sight.size}"
             )
-        told = [(note, own.attribute) for own in self.sets for note in own.facts.get("columns", [])]
-        of_all = {note for note, times in Counter(note for note, _ in told).items() if times == len(self.sets)}
-        notes += dict.fromkeys(f"{source}: {note if note in of_all else f'{name}: {note}'}" for note, name in told)
+        read = [(note, own.attribute) for own in self.sets for note in own.facts.get("columns", [])]
+        of_all = {note for note, times in Counter(note for note, _ in read).items() if times == len(self.sets)}
+        notes += dict.fromkeys(f"{source}: {note if note in of_all else f'{name}: {note}'}" for note, name in read)
         aside = {name: why for own in self.sets for name, why in own.facts.get("quarantined", {}).items()}
         notes += [f"set aside: {name}: {reason}" for name, reason in list(aside.items())[:NAMED]]
         if len(aside) > NAMED:
@@ -171,7 +171,7 @@ class ComparisonTask(Task):
         The logits are adjusted to the frequencies of the training pairs inside the loss only (Menon et al. 2021), so
         that the model's own logits are right for unselected pairs. Where scores are learnt, their loss is added.
         """
-        one, other, told = logits_of_orders(model, batch, with_encodings="known" in batch)
+        one, other, encoded = logits_of_orders(model, batch, with_encodings="known" in batch)
         prior = self.prior[batch["attribute"]] if "attribute" in batch else self.prior[0]
         nats = cross_entropy(one + prior, other + prior, batch.get("target", batch["label"]))
         difference = one.log_softmax(-1) - other.log_softmax(-1)
@@ -181,7 +181,8 @@ class ComparisonTask(Task):
         metrics = {"accuracy": right.float().sum(), "answer_loss": nats.sum(), "order_loss": divergence.sum()}
         if self.scorers:
             each = zip(self.scorers, batch["known"].unbind(1), strict=True)
-            off, about = torch.stack([view.score_loss(told, known) for view, known in each]), batch.get("attribute", 0)
+            off = torch.stack([view.score_loss(encoded, known) for view, known in each])
+            about = batch.get("attribute", 0)
             wrong = (off[about, batch["first"]] + off[about, batch["second"]]) / 2
             value, metrics = value + wrong, {**metrics, "score_loss": wrong.sum()}
         return Loss(value.sum(), len(nats), metrics)
@@ -208,8 +209,8 @@ class ComparisonTask(Task):
             images = data.Images(own.images, self.used[rows].numpy())[torch.arange(len(rows))]
             comparisons = self.config.evaluation.comparisons
             if isinstance(model, Siamese):
-                told, places = pairs[:, :2].unique(return_inverse=True)
-                shown = model.encode_all(self.stored[told]) if encoded is None else encoded[told].to(self.prior.device)
+                both, places = pairs[:, :2].unique(return_inverse=True)
+                shown = model.encode_all(self.stored[both]) if encoded is None else encoded[both].to(self.prior.device)
                 model.weigh_answers(shown, torch.cat([places, pairs[:, 2:]], 1))
             model.fit_scale(comparisons, self.config.seed)
             seen = model.encode_all(images) if encoded is None else encoded[rows].to(self.prior.device)
@@ -236,10 +237,10 @@ def logits_of_orders(
     if "attribute" in batch:
         given["attribute"] = batch["attribute"].repeat(2)
     found = model(batch.get("images"), *both, **given, **({"with_encodings": True} if with_encodings else {}))
-    logits, told = found if with_encodings else (found, found)
+    logits, encoded = found if with_encodings else (found, found)
     one, other = logits.float().chunk(2)
     # Indexing by a list would copy it to the device and wait for it.
-    return one, torch.stack([other[:, answer] for answer in SWAPPED], -1), told
+    return one, torch.stack([other[:, answer] for answer in SWAPPED], -1), encoded
 
 
 def cross_entropy(one: Tensor, other: Tensor, label: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ def evaluate(
     stories = HeldOut(np.array([len(story) for story in texts]), tokens, data.numbers(tokens))
     training_text = data.ending(folder, "train", MOST_CHARACTERS)
     windows = unseen(folder, "held_out", config.sequence(model.config.context), device)
-    told, name, after = config.evaluation, config.model.preset, ""
+    settings, name, after = config.evaluation, config.model.preset, ""
     by_token = _token_nats(model, training[-MOST_COUNTED["tokens"] :], stories)
     by_character = _character_nats(training_text[-MOST_COUNTED["characters"] :], texts)
     ppmd, bits = ppmd_baseline(training_text, ["\n" + story for story in texts])
@@ -75,8 +75,8 @@ def evaluate(
         name, after = f"from {Path(base).name}", f", after the text of {base}, which n-grams have not seen"
         as_it_is = data.load_base(base).to(device)
         nats[f"{base}, as it is"] = _network_nats(as_it_is, windows, stories.numbers, map_items)
-    prompts = [told.prompts[i % len(told.prompts)] for i in range(told.samples)]
-    samples, _ = _told(config, model, prompts, told.sample_tokens)
+    prompts = [settings.prompts[i % len(settings.prompts)] for i in range(settings.samples)]
+    samples, _ = _tell(config, model, prompts, settings.sample_tokens)
     examples = {"story": list(range(len(texts))), "characters": stories.characters.tolist()}
     examples |= {f"nats_{name}": found.tolist() for name, found in nats.items()}
     return [
@@ -190,7 +190,7 @@ def _listened(
     if not (begun := [(story, begin) for story, begin in found if begin is not None][: settings.heard]):
         return []
     most = settings.heard_tokens
-    told, ends = _told(config, model, [begin for _, begin in begun], most)
+    told, ends = _tell(config, model, [begin for _, begin in begun], most)
     rest = [model.encoded(story[len(begin) :]) for story, begin in begun]
     real = [begin + model.tokenizer.decode(ids[:most]) for ids, (_, begin) in zip(rest, begun, strict=True)]
     label = f"told, {most} tokens at temperature {settings.temperature:g}, top_k {settings.top_k}"
@@ -200,7 +200,7 @@ def _listened(
     ]
 
 
-def _told(config: Config, model: TinyTransformer, beginnings: Sequence[str], most: int) -> tuple[list[str], list[bool]]:
+def _tell(config: Config, model: TinyTransformer, beginnings: Sequence[str], most: int) -> tuple[list[str], list[bool]]:
     """Tell a story from each beginning in at most `most` tokens; return beginning and story, and whether it ended."""
     settings = config.evaluation
     how = StorySettings(length=most, temperature=settings.temperature, top_k=settings.top_k, seed=config.seed)

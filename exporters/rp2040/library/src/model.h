@@ -10,12 +10,12 @@
 #define STORY_TEMPERATURE {temperature} /* in 256ths */
 #endif
 #ifndef STORY_TOP_K
-#define STORY_TOP_K {told.top_k}
+#define STORY_TOP_K {chosen.top_k}
 #endif
 #ifndef STORY_TOKENS
-#define STORY_TOKENS {told.tokens}
+#define STORY_TOKENS {chosen.tokens}
 #endif
 #ifndef STORY_SEED
-#define STORY_SEED {told.seed}
+#define STORY_SEED {chosen.seed}
 #endif
 extern const uint32_t story_model[{model_words}], story_vocabulary[{vocabulary_words}];

@@ -77,9 +77,9 @@ def in_folder(folder: Path, timeframe: str | None = None) -> tuple[list[tuple[Pa
         raise UserError(f"data.folder={folder}: no such folder; give the one that holds the files of candles")
     found, kinds = [], defaultdict[str, list[str]](list)
     names = {path: named(path) for path in sorted(folder.iterdir()) if not path.name.startswith(".")}
-    told = {own[:2] for path, own in names.items() if not (own.reason or file_name(path.stem).reason)}
+    certain = {own[:2] for path, own in names.items() if not (own.reason or file_name(path.stem).reason)}
     for path, name in names.items():
-        if name[:2] in told and file_name(path.stem).reason:
+        if name[:2] in certain and file_name(path.stem).reason:
             name = FileName(reason=f"no timeframe in the name, where another file of {name.coin} says {name.timeframe}")
         if not name.reason and timeframe not in (None, name.timeframe):
             name = FileName(reason=f"{name.timeframe} candles, where {timeframe} are wanted")

@@ -148,12 +148,12 @@ def _stated(listed: Listed, spreads: Mapping[str, tuple[float, float]]) -> None:
     names = [name for name in listed.scores if name not in listed.refused]
     scores = np.array([float(listed.scores[name]) for name in names])
     deviations, counts = np.array([spreads.get(name, (math.nan, 1.0)) for name in names]).reshape(-1, 2).T
-    lone, told = scores.std() if len(scores) else 0.0, ~np.isnan(deviations)
-    if told.any():
-        pooled = np.where(told, counts, 1.0)
+    lone, given = scores.std() if len(scores) else 0.0, ~np.isnan(deviations)
+    if given.any():
+        pooled = np.where(given, counts, 1.0)
         errors = ratings.standard_errors(1 / np.sqrt(counts), np.nan_to_num(deviations), pooled, LONE_RATING * lone)
         if (pooled <= 1).all():
-            errors = np.where(told, deviations, errors)
+            errors = np.where(given, deviations, errors)
     else:
         share = LONE_RATING if spreads else LONE_SCORE
         errors = share * lone / np.sqrt(counts)
