@@ -162,7 +162,7 @@ PARTS = {
         "hardware.threads=1 evaluation.typed=6000",
         bits_per_character={"at_most": 1.96},
         table={},
-        keystrokes_saved={"at_least": 0.2},
+        keystrokes_saved={"at_least": 0.22},
         bits_per_character_prompt={},
         gain_percent_interval={},
         keystrokes_gain_percent_interval={},

@@ -2,6 +2,7 @@
 
 import json
 import os
+import statistics
 import time
 
 import pytest
@@ -13,12 +14,9 @@ from tests import forked
 from tests.distributed import saving
 from tests.distributed.saving import Big
 from tests.engine import toy
-from tests.processor import within
 
 GIGABYTES = 0.24
-# Seconds of the training thread, of a minute between checkpoints of a gigabyte, in the save that others disturb least:
-# beside tests that copy as much, the same save takes two to three times as long.
-MOST = 0.02 * 60 * GIGABYTES
+MOST = 0.02 * 60 * GIGABYTES  # seconds of the training thread, of a minute between checkpoints of a gigabyte
 
 
 @pytest.mark.slow
@@ -39,7 +37,7 @@ def test_saving_a_gigabyte_would_take_a_fiftieth_of_a_minute_of_the_training_thr
     print("seconds of each save:", seconds)
     [folder] = sorted((tmp_path / "runs/toy/big/checkpoints").glob("step-*30"))
     assert sum(path.stat().st_size for path in folder.iterdir()) > GIGABYTES * 1e9
-    assert within(min(seconds), MOST), seconds
+    assert statistics.median(seconds) <= MOST, seconds
 
 
 @pytest.mark.slow
@@ -49,7 +47,7 @@ def test_shares_of_a_split_model_are_written_while_training_goes_on(tmp_path):
     for rank in (0, 1):
         found = json.loads((tmp_path / f"{rank}.json").read_text())
         assert found["beside"] == [True, True, False, False]  # the last are before and after validating
-        assert within(min(found["seconds"]), MOST), found
+        assert statistics.median(found["seconds"]) <= MOST, found
     [folder] = sorted((tmp_path / "runs/toy/big/checkpoints").glob("step-*6"))
     shares = sorted((folder / "shares").iterdir())
     assert {path.name[:11] for path in shares} == {"shard-00001", "shard-00002"}

@@ -17,7 +17,7 @@ from models.stories.integer_transformer import Sampler
 from tests.exporters.rp2040 import read_back
 from tests.exporters.rp2040.files import SHAPES, quantized
 from tests.exporters.rp2040.m33 import COMPILE, M33, Program
-from tests.exporters.rp2040.test_readers import SOME
+from tests.exporters.rp2040.test_readers import PROMPTS
 from tests.models.tiny import make, trained_tokenizer
 
 TOKENS = 8
@@ -37,7 +37,7 @@ def built(shape: str) -> tuple[dict[str, bytes], list[tuple[str, list[int], list
     vocabulary = layout.pack_vocabulary(trained_tokenizer(32))
     read = read_back.Vocabulary(vocabulary)
     told = []
-    for prompt in SOME:  # all of them the host program reads, by the same code
+    for prompt in PROMPTS:
         ids = read.encode(prompt.encode())
         drawn = Sampler(integers, 205, 5, 3)
         told.append((prompt, list(integers.decode(ids, TOKENS)), list(integers.decode(ids, TOKENS, drawn))))

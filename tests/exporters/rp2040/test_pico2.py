@@ -19,7 +19,7 @@ from tests.exporters.rp2040 import chip, files, read_back
 from tests.exporters.rp2040.chip import Chip, ChipError
 from tests.exporters.rp2040.pico2 import PADS, TIMING, Pico2
 from tests.exporters.rp2040.test_boot import called_in_the_rom
-from tests.exporters.rp2040.test_readers import PROMPTS, SOME
+from tests.exporters.rp2040.test_readers import PROMPTS
 from tests.models.tiny import make, trained_tokenizer
 
 RUNTIME = to_rp2040.RUNTIME_RP2350.read_bytes()
@@ -68,7 +68,7 @@ def compare(prompts: list[str], tokens: int, **sizes: object) -> Pico2:
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_board_chooses_as_the_reference_does(shape):
-    compare(SOME if shape == "all at once" else PROMPTS[:4], TOKENS, **SHAPES[shape])
+    compare(PROMPTS if shape == "all at once" else PROMPTS[:4], TOKENS, **SHAPES[shape])
 
 
 @pytest.mark.slow

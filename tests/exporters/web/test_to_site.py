@@ -93,4 +93,4 @@ def test_the_site_of_what_ships_is_read_on_any_screen_without_a_fault_and_opens_
     assert {view: faults for view, faults in found["faults"].items() if faults} == {}
     assert {view: pixels for view, pixels in found["overflow"].items() if pixels > 0} == {}
     assert all("match PyTorch's" in proof for proof in found["proofs"].values())
-    assert len(found["proofs"]) == 2 * len(list(out.glob("*/")))  # light and narrow, dark and wide
+    assert len(found["proofs"]) == 4 * len(list(out.glob("*/")))  # light, dark, two widths

@@ -32,16 +32,12 @@ async function hovered(page) {
 
 const browser = await launched(executablePath);
 const found = { unexpected: [] };
-let page;
 for (const [view, options] of Object.entries(VIEWS)) {
-  if (view == "dark") await page.emulateMedia({ colorScheme: "dark" });  // the page as it was left in light colours
-  else {
-    // The page is read as it is; only where its policy is ignored would a foreign script run that got into it.
-    const context = await browser.newContext({ ...options, bypassCSP: view != "light" });
-    page = await context.newPage();
-    watch(page, /^(file|data):/, found.unexpected);
-    await page.goto(pathToFileURL(file).href);
-  }
+  // The page is read as it is; only where its policy is ignored would a foreign script run that got into it.
+  const context = await browser.newContext({ ...options, bypassCSP: view != "light" });
+  const page = await context.newPage();
+  watch(page, /^(file|data):/, found.unexpected);
+  await page.goto(pathToFileURL(file).href);
   found[view] = await page.evaluate(sizes);
   await pictured(page, { path: `${screenshots}-${view}.png` });
   if (view == "light") {
@@ -53,6 +49,7 @@ for (const [view, options] of Object.entries(VIEWS)) {
   found[view].open = await page.evaluate(sizes);
   found[view].faults = await faults(page);
   await pictured(page, { path: `${screenshots}-${view}-open.png`, fullPage: true });
+  await context.close();
 }
 console.log(JSON.stringify(found));
 await browser.close();

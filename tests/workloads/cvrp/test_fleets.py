@@ -69,14 +69,12 @@ def test_plans_and_random_routes_are_to_pyvrp_what_they_are_here(kind):
     assert compare(kind, range(2))[0]
 
 
-@pytest.mark.parametrize(
-    "count", [pytest.param(250, marks=pytest.mark.slow), pytest.param(1000, marks=pytest.mark.exhaustive)]
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_many_plans_and_random_routes_are_to_pyvrp_what_they_are_here(kind, count):
-    solved, wrong = compare(kind, range(count))
-    assert solved > 0.8 * count
-    assert wrong > 0.01 * count or kind in ("open routes", "prizes", "one-way roads")
+def test_a_thousand_plans_and_random_routes_are_to_pyvrp_what_they_are_here(kind):
+    solved, wrong = compare(kind, range(1000))
+    assert solved > 800
+    assert wrong > 10 or kind in ("open routes", "prizes", "one-way roads")
 
 
 @pytest.mark.parametrize("kind", KINDS)

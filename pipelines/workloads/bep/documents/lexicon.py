@@ -61,7 +61,8 @@ def terms() -> frozenset[str]:
 @cache
 def english() -> frozenset[str]:
     """Return English words in lower case, which tests/workloads/bep/documents/english_words.py collects."""
-    return frozenset(lzma.decompress(HERE.with_name("english.txt.xz").read_bytes()).decode("ascii").split("\n")[1:])
+    lines = lzma.decompress(HERE.with_name("english.txt.xz").read_bytes()).decode("ascii").split("\n")
+    return frozenset(line for line in lines if not line.startswith("#"))  # its notice
 
 
 def faker_modules(kind: str) -> Iterator[ModuleType]:
