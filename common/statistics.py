@@ -1,7 +1,7 @@
 """Intervals of figures, 95 % unless said otherwise, as [low, high] or half their width; None: too few values."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 import numpy as np
 
@@ -68,11 +68,15 @@ def reliability(confidence: np.ndarray, correct: np.ndarray) -> tuple[float, lis
     return float(np.abs(confidences - hits).sum() / len(correct)), bins
 
 
-def resampled_indices(count: int, resamples: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield resamples of `count` items as indices (count,), drawn with replacement (Efron 1979)."""
-    generator = np.random.default_rng(seed)
+def resampled_groups(groups: Sequence[Hashable], resamples: int, seed: int) -> Iterator[np.ndarray]:
+    """Yield resamples (Efron 1979) of items (N,) as indices: of whole `groups` (N,), then of as many items in each."""
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(groups))}
+    group = np.array([numbers[name] for name in groups])
+    order, size = np.argsort(group, kind="stable"), np.bincount(group)
+    starts, generator, within = size.cumsum() - size, np.random.default_rng(seed), np.random.default_rng([seed, 1])
     for _ in range(resamples):
-        yield generator.integers(count, size=count)
+        each = np.repeat(drawn := generator.integers(len(size), size=len(size)), size[drawn])
+        yield order[starts[each] + (within.random(len(each)) * size[each]).astype(np.int64)]
 
 
 def resampled_counts(count: int, resamples: int, seed: int) -> np.ndarray | None:

@@ -210,7 +210,9 @@ def pixels(image: Image.Image) -> np.ndarray:
     white = Image.new("RGBA", image.size, "white")
     whole = Image.alpha_composite(white, image.convert("RGBA")).convert("RGB")
     square = ImageOps.fit(whole, side, lanczos) if settings().fit == "crop" else whole.resize(side, lanczos)
-    square = ImageOps.pad(whole, side, lanczos, "white") if settings().fit == "pad" else square
+    if settings().fit == "pad":  # to a pixel's thickness at least
+        inner = [max(1, round(length / max(whole.size) * side[0])) for length in whole.size]
+        square = ImageOps.pad(whole.resize(inner, lanczos), side, lanczos, "white")
     found = np.asarray(square).transpose(2, 0, 1)
     grey = (found * np.array([0.299, 0.587, 0.114], np.float32)[:, None, None]).sum(0, keepdims=True)
     return found if settings().channels == 3 else grey.round().astype(np.uint8)

@@ -19,7 +19,7 @@ async function decodedImage(url) {
 function fitted({ width, height, data }, size, channels, fit = "crop") {
   const side = Math.min(width, height), whole = fit != "crop", longer = Math.max(width, height);
   const [left, top, across, down] = whole ? [0, 0, width, height] : [(width - side) / 2, (height - side) / 2, side, side];
-  const [columns, rows] = fit == "pad" ? [width, height].map(length => rounded(length / longer * size)) : [size, size];
+  const [columns, rows] = fit == "pad" ? [width, height].map(length => Math.max(1, rounded(length / longer * size))) : [size, size];
   const [before, above] = [rounded((size - columns) * 0.5), rounded((size - rows) * 0.5)];
   const planes = [0, 1, 2].map(channel => {
     const plane = Uint8Array.from({ length: width * height }, (_, i) => data[4 * i + channel]);

@@ -36,11 +36,9 @@ TIFF, LARGEST = (b"II*\0", b"MM\0*"), 341  # how TIFF begins; its tag SMaxSample
 
 
 def _padded(image: Image.Image, size: tuple[int, int], resample: Image.Resampling) -> Image.Image:
-    """Pad the whole image to `size` with white; it is at least a pixel thick, however long it is."""
+    """Pad the whole image to `size` with white; it is at least a pixel thick, which ImageOps may make 0."""
     width, height = (max(1, round(side / max(image.size) * size[0])) for side in image.size)
-    if min(width, height) == 1:  # ImageOps may make it 0
-        image = image.resize((width, height), resample)
-    return ImageOps.pad(image, size, resample, BACKGROUND)
+    return ImageOps.pad(image.resize((width, height), resample), size, resample, BACKGROUND)
 
 
 # How an image becomes a square of so many pixels a side: (image, (side, side), filter) -> square.

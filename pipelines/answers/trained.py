@@ -90,6 +90,8 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
         name = usual(word, exits.announce)
     import torch
 
+    from models import io
+
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
         torch.zeros(1, device=device).item()
@@ -103,6 +105,9 @@ def find(word: str, name: str | None, folder: Path | None, device: str | None = 
     if (code := workloads.inputs(word).code) and run.started():
         code(plain_yaml.parse(run.config_file.read_bytes()))
     found = _trained(word, run.name, folders, device)
+    *others, last = folders
+    if others and run.name != ALL and type(found.first).takes is io.Model.takes:  # each takes any input
+        exits.announce(f"{run.folder}: {last} answers; --name {run.name}/{others[0]} takes another model of the run")
     if unjudged := run.unjudged():
         exits.announce(f"{run.folder}: {unjudged}")
     return replace(found, unjudged=unjudged) if unjudged else found

@@ -106,6 +106,15 @@ def test_a_run_that_was_never_evaluated_says_so_and_how_far_its_training_came(tm
         assert trained.find("cvrp", name, None, "cpu").unjudged == capsys.readouterr().err == ""
 
 
+def test_a_run_of_several_models_that_take_any_input_says_which_one_answers(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name in ("fold-0", "fold-1"):
+        run("folds", 30, f"members/{name}")
+    said = "runs/cvrp/folds: fold-1 answers; --name folds/fold-0 takes another model of the run"
+    trained.find("cvrp", "folds", None, "cpu")
+    assert said in capsys.readouterr().err.splitlines()
+
+
 def test_a_run_that_was_trained_on_since_its_evaluation_says_that_its_verdict_is_of_earlier_weights(
     tmp_path, monkeypatch, capsys
 ):

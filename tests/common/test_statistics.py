@@ -22,7 +22,10 @@ def test_every_interval_of_a_small_sample_is_known_to_the_last_digit():
 
 
 def test_draws_are_those_of_the_seed():
-    assert [drawn.tolist() for drawn in statistics.resampled_indices(5, 2, 7)] == [[4, 3, 3, 4, 2], [3, 4, 1, 0, 1]]
+    assert [drawn.tolist() for drawn in statistics.resampled_groups(range(5), 2, 7)] == [
+        [4, 3, 3, 4, 2],
+        [3, 4, 1, 0, 1],
+    ]
     counts = statistics.resampled_counts(5, 2000, 7)
     assert counts.shape == (2000, 5)
     assert counts[:2].tolist() == [[1, 2, 1, 0, 1], [0, 2, 0, 2, 1]]
@@ -99,7 +102,7 @@ def bootstrapped_ratio(values, weights, seed):
 
 def bootstrapped_mean(values, weights, seed):
     each = values / weights
-    drawn = np.stack(list(statistics.resampled_indices(len(each), 200, seed)))
+    drawn = np.stack(list(statistics.resampled_groups(range(len(each)), 200, seed)))
     return statistics.percentiles(each[drawn].mean(axis=1))
 
 

@@ -250,6 +250,16 @@ def test_the_example_reads_images_as_models_do(mode, tmp_path, monkeypatch):
     np.testing.assert_array_equal(found, image_files.decode(file, 16, 1000))
 
 
+@pytest.mark.parametrize("sides", [(900, 9), (8, 520), (50, 80), (33, 32)])
+@pytest.mark.parametrize("fit", list(image_files.FITS))
+def test_the_example_makes_squares_as_models_do(sides, fit, tmp_path, monkeypatch):
+    monkeypatch.setattr(examples, "settings", lambda: SimpleNamespace(fit=fit, size=32, channels=3))
+    pixels = np.random.default_rng(0).integers(0, 256, (*reversed(sides), 3), np.uint8)
+    Image.fromarray(pixels).save(file := tmp_path / "image.png")
+    found = examples.pixels(Image.open(file)).transpose(1, 2, 0)
+    np.testing.assert_array_equal(found, image_files.decode(file, 32, 10**6, fit))
+
+
 def test_copies_import_nothing_of_the_project():
     for prefix in ("", "."):
         files = portable.copies("models.plans.chains", "models.market.candle_features", prefix=prefix)

@@ -61,6 +61,7 @@ def evaluate(
     found = _ask(answers, comparisons, config.evaluation.comparisons)
     triples = figures.transitivity(answers, comparisons.parts["test"], comparisons.theta, config.seed)
     passes = _passes(answers, found.placed, config)
+    groups = [comparisons.groups[image] for image in found.placed.images]
     parts = answers.features.split(model.regressions.sizes, 1)[:2] if isinstance(model, TowerSiamese) else ()
     towers = [(each.cpu().numpy(), 1000 * answers.encode_seconds) for each in parts]
     others = baselines(comparisons, config.seed, towers)
@@ -81,7 +82,7 @@ def evaluate(
     summary = {
         "few": too_few(len(comparisons.parts["test"]), comparisons.pairs["test"][:, 2], config.data.folds),
         **_pair_summary(found, table[0]["95 %"]),
-        **figures.score_figures(found.placed.scores, found.placed.known, config.seed),
+        **figures.score_figures(found.placed.scores, found.placed.known, groups, config.seed),
         "references": len(comparisons.references),
         "comparisons_per_score": config.evaluation.comparisons,
         "standard_error": float(found.placed.errors.mean()),
@@ -175,7 +176,7 @@ def _table(config: Config, found: Findings, others: Sequence[Baseline], millisec
         scores = {} if each.scores is None else _errors(each.scores[placed.images], placed)
         table.append(_row(each.name, figures.pair_figures(orders[0], labels), orders, cost, each.soft) | scores)
         right.append(orders[0].argmax(axis=1) == labels)
-    drawn = figures.accuracies_over_images(np.array(right), pairs, config.seed)
+    drawn = figures.accuracies_over_images(np.array(right), pairs, found.comparisons.groups, config.seed)
     for row, own, accuracies in zip(table, right, drawn.T, strict=True):
         row["95 %"] = percentiles(accuracies)
         if row is not table[0]:

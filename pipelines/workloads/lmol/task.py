@@ -1,5 +1,6 @@
 """The task of training a comparator: both orders of every pair, and a loss that is right for unselected pairs."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from torch.nn import functional
 from common.random import derive_key
 from models.images.comparator.scorer import Scorer
 from models.images.comparator.siamese import Siamese, TowerSiamese
-from models.images.ranking import SWAPPED, Davidson
+from models.images.ranking import SIMILAR, SWAPPED, Davidson
 from models.images.vision_tower import Tower
 from models.images.vlm_comparator.levels import LevelComparator
 from models.images.vlm_comparator.model import VlmComparator
@@ -123,7 +124,8 @@ class ComparisonTask(Task):
         scores = torch.from_numpy(found.scores * found.unit)[ends]
         difference = scores[:, 0] - scores[:, 1]
         if found.trust is not None and not found.scored:
-            likely = Davidson(1.0, found.theta * found.unit / 2).probabilities(difference)
+            rare = math.log(2 * found.answered[SIMILAR] / (1 - found.answered[SIMILAR]))  # never the likeliest
+            likely = Davidson(1.0, found.theta * found.unit / 2 or rare).probabilities(difference)
             trust = torch.from_numpy(found.trust)[:, None]
             return (trust * given + (1 - trust) * likely).float()
         if found.errors is None or not found.scored:

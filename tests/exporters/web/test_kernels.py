@@ -247,7 +247,7 @@ def test_a_page_of_several_attributes_answers_by_each(kind, tmp_path):
         assert pair["attribute"] == name
 
 
-@pytest.mark.parametrize(("width", "height"), [(32, 32), (50, 80), (300, 171), (9, 40)])
+@pytest.mark.parametrize(("width", "height"), [(32, 32), (50, 80), (300, 171), (9, 40), (1200, 9), (8, 600)])
 def test_squares_of_images_have_the_pixels_that_pillow_makes(answers, tmp_path, width, height):
     pixels = np.random.default_rng(width).integers(0, 256, (height, width, 3)).astype(np.uint8)
     Image.fromarray(pixels).save(tmp_path / "image.png")

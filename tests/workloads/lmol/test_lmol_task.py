@@ -3,10 +3,12 @@
 import time
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from models.images.ranking import SIMILAR
 from pipelines.workloads.lmol.task import logits_of_orders
 from pipelines.workloads.lmol.training.batches import Pairs
 from tests.workloads.lmol.small import config, make
@@ -47,6 +49,14 @@ def test_inconsistency_costs_as_much_as_its_weight(whole, monkeypatch):
     assert found > 0.1
     assert (losses[2.0].value - losses[0.0].value).item() == pytest.approx(2 * found, rel=1e-4)
     assert subject.loss(subject.model, subject.train.batch(torch.arange(20))).metrics["order_loss"] == 0
+
+
+def test_answers_of_raters_who_guess_do_not_teach_similar_where_nobody_said_so(whole):
+    subject = whole["siamese"]
+    pairs = subject.comparisons.pairs["train"]
+    sure = pairs[pairs[:, 2] != SIMILAR]
+    found = replace(subject.comparisons, pairs={"train": sure}, theta=0, scored=False, trust=np.zeros(len(sure)))
+    assert subject._likely(found)[:, SIMILAR].max() < 0.05
 
 
 class Leaning(nn.Module):

@@ -2,7 +2,7 @@
 
 import itertools
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,19 +31,17 @@ def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> Figures:
     those that are not empty.
     """
     probabilities = probabilities / probabilities.sum(axis=1, keepdims=True)  # in float32 the sums are not exactly 1
-    answers = probabilities.argmax(axis=1)
+    answers, all_labels = probabilities.argmax(axis=1), range(len(CLASSES))
     right = answers == labels
-    precision, recall, f1, counts = precision_recall_fscore_support(
-        labels, answers, labels=range(len(CLASSES)), zero_division=0
-    )
+    precision, recall, f1, counts = precision_recall_fscore_support(labels, answers, labels=all_labels, zero_division=0)
     error, reliability = statistics.reliability(probabilities.max(axis=1), right)
     return {
         "accuracy": float(right.mean()),
         "macro_f1": float(f1.mean()),
-        "nll": float(log_loss(labels, probabilities, labels=range(len(CLASSES)))),
+        "nll": float(log_loss(labels, probabilities, labels=all_labels)),
         "calibration_error": error,
         "reliability": reliability,
-        "confusion": confusion_matrix(labels, answers, labels=range(len(CLASSES))).tolist(),
+        "confusion": confusion_matrix(labels, answers, labels=all_labels).tolist(),
         "classes": {
             name: {"accuracy": float(recall[k]), "precision": float(precision[k]), "n": int(counts[k])}
             for k, name in enumerate(CLASSES)
@@ -51,14 +49,14 @@ def pair_figures(probabilities: np.ndarray, labels: np.ndarray) -> Figures:
     }
 
 
-def accuracies_over_images(right: np.ndarray, pairs: np.ndarray, seed: int) -> np.ndarray:
-    """Return bootstrap accuracies (B, R) over images of R predictors, from `right` (R, P) about pairs (P, ...).
+def accuracies_over_images(right: np.ndarray, pairs: np.ndarray, groups: Sequence[str], seed: int) -> np.ndarray:
+    """Return bootstrap accuracies (B, R) of R predictors over images in `groups` (N,), from `right` (R, P) about pairs.
 
-    A pair weighs the product of its images' counts.
+    A pair (P, ...) weighs the product of its images' counts.
     """
     images, rows = np.unique(pairs[:, :2], return_inverse=True)
     first, second = rows.reshape(-1, 2).T
-    resamples = statistics.resampled_indices(len(images), statistics.RESAMPLES, seed)
+    resamples = statistics.resampled_groups([groups[i] for i in images], statistics.RESAMPLES, seed)
     times = (np.bincount(resample, minlength=len(images)) for resample in resamples)
     weights = (each[first] * each[second] for each in times)
     return np.array([right @ weight / weight.sum() for weight in weights if weight.any()])
@@ -91,16 +89,9 @@ def by_margin(comparisons: Comparisons, probabilities: np.ndarray) -> list[dict[
         inside = member == k
         interval = statistics.wilson(int(right[inside].sum()), int(inside.sum()))
         assert interval is not None, "a distance that occurs has pairs"
-        rows.append(
-            {
-                "from": float(distance[inside].min() * comparisons.unit),
-                "to": float(distance[inside].max() * comparisons.unit),
-                "accuracy": float(right[inside].mean()),
-                "low": interval[0],
-                "high": interval[1],
-                "n": int(inside.sum()),
-            }
-        )
+        ends = {"from": distance[inside].min() * comparisons.unit, "to": distance[inside].max() * comparisons.unit}
+        found = {**ends, "accuracy": right[inside].mean(), "low": interval[0], "high": interval[1]}
+        rows.append({**{name: float(value) for name, value in found.items()}, "n": int(inside.sum())})
     return rows
 
 
@@ -158,9 +149,10 @@ class Placed:
     known: np.ndarray  # (N,)
 
 
-def score_figures(found: np.ndarray, known: np.ndarray, seed: int) -> dict[str, Plain]:
-    """Return agreement of scores with known ones (N,), None of constant ones, and bootstrap intervals over images."""
-    drawn = np.stack(list(statistics.resampled_indices(len(found), statistics.RESAMPLES, seed)))
+def score_figures(found: np.ndarray, known: np.ndarray, groups: Sequence[str], seed: int) -> dict[str, Plain]:
+    """Return agreement of scores with known ones, None of constant ones, and bootstrap intervals over groups (N,)."""
+    resamples = statistics.resampled_groups(groups, statistics.RESAMPLES, seed)
+    drawn = np.stack([np.resize(each, len(found)) for each in resamples])  # groups may differ in size
     spread = agreement(found[drawn], known[drawn])
     figures: dict[str, Plain] = {}
     for name, value in agreement(found, known).items():

@@ -62,7 +62,8 @@ def assigned(
         for holds, column in used.items()
         if holds not in given and column not in (holds, USUAL[holds][0])  # a guess other than the documents' name
     ]
-    ignored = [column for column in header if column not in used.values()]
+    votes = levels_of(header[: -len(COUNTED)]) if [*header[-len(COUNTED) :]] == COUNTED else {}
+    ignored = [column for column in header if column not in (*used.values(), *votes)]
     return layout, used, notes + ([f"not used: the columns {', '.join(ignored)}"] if ignored else [])
 
 

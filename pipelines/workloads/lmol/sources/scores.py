@@ -84,7 +84,8 @@ def averaged(image: np.ndarray, rater: np.ndarray, rating: np.ndarray) -> tuple[
         off = rating - scores[image]
         free = 1 - weights / total[image]  # one minus a rating's leverage on its score
         heard = np.bincount(rater, free, raters)
-        levels = np.bincount(rater, off, raters) / (heard + FEW)
+        shared = free > 0  # an image's only rating says nothing about its rater's level
+        levels = np.bincount(rater, off * shared, raters) / (np.bincount(rater, shared, raters) + FEW)
         levels -= levels[rater].mean()
         followed = (1 - 1 / raters) * (heard / (heard + FEW)).sum()  # degrees of freedom of the levels
         square = np.square(off - levels[rater]) * free.sum() / max(free.sum() - followed, 1e-12)

@@ -128,8 +128,10 @@ def _images(listed: Listed, table: Path, rows: Rows) -> None:
             if deviation < 0 or count < 1:
                 raise UserError(f"{table}, line {line}: std is {deviation:g} and count {count:g}; give 0 and 1 or more")
             spreads[name] = deviation, count
-    differing = [name for name, each in given.items() if len({number(score) for _, score in each}) > 1]
-    rated = bool(rows) and ("rater" in rows[0][1] or len(differing) > len(given) / 2)
+    several = sum(len(each) > 1 for each in given.values())
+    differing = sum(len({number(score) for _, score in each}) > 1 for each in given.values())
+    ordinary = several > 0.7 * len(given) and differing > 0.1 * len(given)  # else, a second score is a mistake
+    rated = bool(rows) and ("rater" in rows[0][1] or ordinary or differing > len(given) / 2)
     sound = [name for name, each in given.items() if all(number(score) is not None for _, score in each)]
     for name, each in given.items():
         if not rated or name not in sound:
@@ -139,7 +141,9 @@ def _images(listed: Listed, table: Path, rows: Rows) -> None:
         _stated(listed, spreads)
     elif sound:
         _averaged(listed, {name: given[name] for name in sound})
-    if rows and "std" in rows[0][1] and "count" not in rows[0][1]:
+    if rated and spreads:
+        listed.notes.append("count and std are ignored, as every row counts as one rating")
+    elif rows and "std" in rows[0][1] and "count" not in rows[0][1]:
         listed.notes.append("std is ignored: without a column count it does not give the standard error of a score")
 
 

@@ -50,9 +50,9 @@ def test_accuracies_over_images_are_those_of_the_pairs_among_drawn_images():
     generator = np.random.default_rng(0)
     pairs = np.array([[7, 2, 0], [2, 4, 1], [9, 7, 2], [4, 9, 0]])
     right = generator.random((2, 4)) < 0.5
-    found = accuracies_over_images(right, pairs, 3)
+    found = accuracies_over_images(right, pairs, [*map(str, range(10))], 3)
     expected, images = [], [2, 4, 7, 9]
-    for drawn in statistics.resampled_indices(4, statistics.RESAMPLES, 3):
+    for drawn in statistics.resampled_groups(range(4), statistics.RESAMPLES, 3):
         among = [
             k for i in drawn for j in drawn for k, pair in enumerate(pairs) if [images[i], images[j]] == [*pair[:2]]
         ]
@@ -60,6 +60,19 @@ def test_accuracies_over_images_are_those_of_the_pairs_among_drawn_images():
             expected.append(right[:, among].mean(1))
     assert found == pytest.approx(np.array(expected))
     assert len(found) > 100
+
+
+def test_accuracies_of_images_in_groups_hold_in_new_groups():
+    generator = np.random.default_rng(1)
+    groups = np.arange(400) // 20
+    pairs, holds = generator.integers(0, 400, (600, 2)), []
+    pairs = pairs[groups[pairs[:, 0]] != groups[pairs[:, 1]]]
+    for _ in range(20):
+        hard = generator.normal(size=20)[groups[pairs]].sum(1)  # what images of a group share
+        right = (hard + generator.normal(size=len(pairs)) > 0)[None]
+        low, high = statistics.percentiles(accuracies_over_images(right, pairs, groups.astype(str), 0)[:, 0])
+        holds.append(low <= 0.5 <= high)
+    assert np.mean(holds) >= 0.85
 
 
 def test_always_first_is_all_bias_and_no_consistency():

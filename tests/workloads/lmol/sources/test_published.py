@@ -114,6 +114,7 @@ def test_counts_of_votes_are_means_deviations_and_numbers_of_votes(tmp_path):
     found = read(data(made(tmp_path, ["a.png", "b.png"], {"votes.csv": text})))
     assert [float(score * found.unit) for score in found.scores] == [2, 2]
     assert found.errors[0] > found.errors[1] > 0
+    assert not any("not used" in note for note in found.facts["columns"])
     text = "image,votes_1,votes_2,votes_3,votes_4\na.png,2,0,2,0\nb.png,0,2,0,2\n"
     (tmp_path / "votes.csv").write_text(text)
     assert read(data(tmp_path)).errors == pytest.approx(np.sqrt([4 / 3 / 4] * 2))

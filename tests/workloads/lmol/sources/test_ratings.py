@@ -49,6 +49,20 @@ def test_a_rater_who_guesses_counts_less_and_one_who_is_strict_is_corrected():
     assert levels.argmin() == 3
 
 
+@pytest.mark.parametrize("most", [2, 3])
+def test_raters_levels_are_found_where_each_image_has_a_few_of_their_ratings(most):
+    generator = np.random.default_rng(4)
+    true, level = generator.normal(size=600), np.array([-1.0, -0.4, 0, 0.2, 0.4, 0.8])
+    several = generator.integers(1, most + 1, len(true))
+    image = np.repeat(np.arange(len(true)), several)
+    rater = np.concatenate([generator.choice(6, count, replace=False) for count in several])
+    rating = true[image] + level[rater] + generator.normal(0, 0.3, len(image))
+    scores, errors, levels, _ = ratings.averaged(image, rater, rating)
+    assert levels == pytest.approx(level - level[rater].mean(), abs=0.1)
+    off = scores - true - (scores - true).mean()
+    assert 0.92 <= (np.abs(off) <= 1.96 * errors).mean() <= 0.98
+
+
 def test_scores_without_any_repetition_get_a_prior_that_is_said(tmp_path):
     folder(tmp_path, {f"{name}.png": str(i) for i, name in enumerate("abcd")})
     found = read(data(tmp_path))
@@ -72,6 +86,18 @@ def test_rows_of_an_image_are_ratings_without_a_rater_too_if_most_images_differ(
     table(tmp_path / "scores.csv", ("image", "score"), *rows[:4], *rows[5:])
     found = read(data(tmp_path))  # of two in four, nobody knows which score is right
     assert found.facts["quarantined"] == {name: "it has the scores " + said for name, said in DIFFERENT.items()}
+
+
+def test_ratings_that_mostly_agree_are_ratings_too(tmp_path):
+    folder(tmp_path, {f"{name}.png": "1" for name in "abcd"})
+    rows = [("a.png", 1), ("a.png", 2), *((f"{name}.png", 3) for name in "bcd" for _ in range(2))]
+    table(tmp_path / "scores.csv", ("image", "score"), *rows)
+    found = read(data(tmp_path))
+    assert [float(score * found.unit) for score in found.scores] == [1.5, 3, 3, 3]
+    assert not found.facts["quarantined"]
+    table(tmp_path / "scores.csv", ("image", "score", "count"), *((*row, 5) for row in rows))
+    said = "count and std are ignored, as every row counts as one rating"
+    assert said in read(data(tmp_path)).facts["columns"]
 
 
 @pytest.mark.parametrize(("spread", "said"), [("-1,5", "std is -1 and count 5"), ("1,0", "std is 1 and count 0")])
