@@ -212,7 +212,7 @@ function readCustomers(text) {
   const rows = lines.slice(1).map(([number, line]) => {
     const row = cells(line), value = what => {
       const cell = divider == "," ? row[at[what]] : row[at[what]]?.replace(",", "."), found = Number(cell);
-      if (!cell || !Number.isFinite(found)) throw new Error(`row ${number}: ${what} is ${cell ? `"${cell}"` : "empty"}; type a number`);
+      if (!cell || !Number.isFinite(found) || found < 0 && !axes.includes(what)) throw new Error(`row ${number}: ${what} is ${cell ? `"${cell}"` : "empty"}; type a number`);
       return found;
     };
     const minutes = (what, missing, text = row[at[what]] ?? "") => {
@@ -226,12 +226,13 @@ function readCustomers(text) {
     if (row[at.hours] && (span.length != 2 || span[1].includes("m") && !span[0].includes("m"))) throw new Error(`row ${number}: hours are "${row[at.hours]}"; type them as 8:00-17:30`);
     const hours = ["open", "close"].map((what, i) => minutes(what, ALWAYS[i], row[at.hours] ? span[i] : undefined));
     if (hours[0] > hours[1]) throw new Error(`row ${number}: opens after it closes`);
-    const marked = MARKS.includes(row[at.depot]?.toLowerCase()) || row[at.name]?.toLowerCase() == "depot";
+    const marked = MARKS.includes(row[at.depot]?.toLowerCase()), called = row[at.name]?.toLowerCase() == "depot";
     const [prize, capacity] = ["prize", "capacity"].map(what => row[at[what]] ? value(what) : undefined);
-    return { number, cells: row, place: axes.map(value), marked, hours, prize, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity };
+    return { number, cells: row, place: axes.map(value), marked, called, hours, prize, service: minutes("service", 0), name: row[at.name], demand: () => value("demand"), capacity };
   });
   if (rows.length > MOST_SHOWN + 1) throw new Error(`it has ${rows.length - 1} customers; at most ${MOST_SHOWN} can be shown`);
-  const marked = rows.filter(each => each.marked), depot = marked[0] ?? rows[0], others = rows.filter(each => each != depot && !each.marked);
+  const marked = rows.filter(rows.some(each => each.marked) ? each => each.marked : each => each.called), depot = marked[0] ?? rows[0];
+  const others = rows.filter(each => each != depot && !marked.includes(each));
   const loaded = [depot, ...marked].find(each => each.cells[at.demand] && each.demand());
   if (loaded) throw new Error(`row ${loaded.number} is the depot, ${marked.length ? "as it says" : "being the first"}, but its demand is ${loaded.demand()}; give your own place a first row with demand 0, or add a column depot with 1 in its row`);
   const [first, ...more] = rows.filter(each => each.capacity !== undefined), another = more.find(each => each.capacity != first.capacity);

@@ -36,9 +36,10 @@ def _explain(cls: type[BaseModel], item: ErrorDetails) -> tuple[str, str, str]:
     strange = key.rpartition(".")[2] not in OWN_FILES
     files = [] if strange else [name for own in OWN_FILES for name in known if name.endswith(f".{own}")][:1]
     if item["type"] == "extra_forbidden":
-        same = [name for name in known if name.rpartition(".")[2] == parts[-1]]
-        near = same or files or difflib.get_close_matches(key, known, 1, 0.5)
-        siblings = [name for name in known if name.rpartition(".")[0] == ".".join(parts[:-1])]
+        bare = ".".join(part for part in parts if not part.isdigit())  # the numbers are of items of a list
+        siblings = [name for name in known if name.rpartition(".")[0] == bare.rpartition(".")[0]]
+        same = [name for name in known if name.rpartition(".")[2] == parts[-1]] if bare == key else []
+        near = same or files or difflib.get_close_matches(bare, siblings if bare != key else known, 1, 0.5)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known keys: {', '.join(siblings)}" * bool(siblings)
         return f"{printable(key, 200)}: ", f"unknown key{hint}", f" (given {quoted(given)})"
     if item["type"] == "missing":
@@ -87,5 +88,6 @@ def dotted(cls: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Yield the dotted names of all sections and keys."""
     for name, field in cls.model_fields.items():
         yield prefix + name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from dotted(field.annotation, f"{prefix}{name}.")
+        for each in (field.annotation, *typing.get_args(field.annotation)[:1]):  # a section, or a list of some
+            if isinstance(each, type) and issubclass(each, BaseModel):
+                yield from dotted(each, f"{prefix}{name}.")

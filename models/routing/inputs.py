@@ -127,6 +127,14 @@ class RoutingInput(Input):
         ):
             if rows is not None and (len(rows) != count or (count == nodes and any(len(row) != nodes for row in rows))):
                 raise ValueError(f"{name} must have {count} rows{f' of {nodes} numbers' * (count == nodes)}")
+        for name in ("num_vehicles", "max_length", "max_duration", "speed"):
+            other = "durations" if name == "speed" else "vehicles"
+            if (most := getattr(self, name)) is not None and getattr(self, other):
+                raise ValueError(f"{name} is {most:g}, but {other} say their own; give it there or leave it out")
+        for node, (opens, closes) in enumerate([] if (spans := _windows_of(self)) is None else spans):
+            if opens > closes:
+                whose = f"customer {node}" if 0 < node <= len(self.customers) else "a depot"
+                raise ValueError(f"{whose} opens at {opens:g} and closes at {closes:g}; correct one of them")
         if far := [each.depot for each in self.vehicles if each.depot > len(self.depots)]:
             raise ValueError(f"vehicles are at depot {far[0]}, but depots has only {len(self.depots)}; add it there")
         if wrong := [node for route in self.initial or () for node in route if not 0 < node <= len(self.customers)]:
@@ -146,7 +154,7 @@ def problem_of(given: RoutingInput) -> Problem:
         matrix = np.array(given.distances, float)
     further = [0.0] * len(given.depots)
     prizes = [np.inf if each is None else each for each in given.prizes or ()]
-    problem = Problem(
+    found = Problem(
         given.name or "",
         locs,
         np.array([0, *given.demands, *further], np.int64),
@@ -161,9 +169,7 @@ def problem_of(given: RoutingInput) -> Problem:
         open_routes=given.open_routes,
         prizes=None if given.prizes is None else np.array([np.inf, *prizes, *further]),
     )
-    if given.speed is not None and given.durations is None:
-        return replace(problem, durations=problems.distances(problem) * 60 / given.speed)
-    return problem
+    return found if given.speed is None else replace(found, durations=problems.distances(found) * 60 / given.speed)
 
 
 def _windows_of(given: RoutingInput) -> np.ndarray | None:

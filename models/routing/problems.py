@@ -200,7 +200,7 @@ def pace_of(problem: Problem) -> float | None:
     if problem.durations is None:
         return 1.0
     lengths = distances(problem)
-    pace = float(problem.durations.sum() / max(lengths.sum(), np.finfo(float).tiny))
+    pace = float(problem.durations.sum() / (lengths.sum() or np.inf))
     return pace if pace > 0 and np.allclose(problem.durations, pace * lengths) else None
 
 
@@ -267,6 +267,7 @@ def measured(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Return distances and times of travel (N, N) from row to column; ways home cost nothing where routes are open."""
     nodes = np.arange(len(problem.locs))
     pair = distances(problem), np.array(travel_between(problem, nodes[:, None], nodes[None]), np.float64)
+    np.fill_diagonal(pair[1], 0)  # as in `distances_between`
     if problem.open_routes:
         for matrix in pair:
             matrix[:, problem.depot_nodes] = 0

@@ -87,10 +87,12 @@ def default_milliseconds(problem: Problem) -> int:
 def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Routes | None:
     """Return initial routes for a problem beyond the plain CVRP: those given, else the policy's if settings ask for it.
 
-    Raises ValueError for `starts_from` policy where that cannot read the problem, and for a plan without further search
-    that needs more vehicles than there are.
+    Raises ValueError for `starts_from` policy where that cannot read the problem, for starts of a plain CVRP, and for a
+    plan without further search that needs more vehicles than there are.
     """
     problem, alone = asked.problem, settings.milliseconds == 0
+    if asked.initial is None and settings.starts_from not in ("mix", "policy"):
+        raise ValueError(f"starts_from is {settings.starts_from}, which only a plain CVRP knows; give starts_from=mix")
     if asked.initial is not None or not (alone or settings.starts_from == "policy"):
         return asked.initial
     if reason := unreadable(problem, policy.config):

@@ -142,12 +142,13 @@ class EvaluationSettings(SearchSettings, defaults={"augment": True}):
         description="test (the test set), or a .vrp, .txt (Solomon's) or .npz file, a table of customers (.csv, .xlsx, "
         ".geojson), or a folder of such files",
     )
-    capacity: int | None = Field(None, ge=1, description="capacity of a vehicle in tables; null: their column capacity")
+    capacity: float | None = Field(None, gt=0, description="of a vehicle, for tables; null: as their column says")
+    speed: float | None = Field(None, gt=0, description="km/h, for tables with opening hours; null: 60")
+    service_times: float | None = Field(None, ge=0, description="at customers of tables; null: as their column says")
     rounding: Annotated[str, Choice(tuple(ROUNDINGS))] | None = Field(
         None,
         description="rounding of each distance in files: round, exact, trunc (cut) or dimacs (cut to one decimal); "
-        "null: the usual one of the set, exact for CMT, Golden, tai and .npz files, dimacs with time windows, else "
-        "round",
+        "null: exact for CMT, Golden, tai, .npz files and matrices, dimacs with time windows, else round",
     )
     reference: tuple[Annotated[str, Choice(SOLVERS)], ...] = Field(
         tuple(SOLVERS), description="solvers beside the model and our own searches: hgs, pyvrp (iterated local search)"

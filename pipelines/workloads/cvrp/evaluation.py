@@ -48,7 +48,8 @@ def splits(config: Config, folder: Path) -> dict[str, list[Problem]]:
     """Return the problems to solve, by name of the evaluation; the standard test set for a standard distribution."""
     settings, data = config.evaluation, config.data
     if settings.instances != "test":
-        return read(Path(settings.instances), settings.rounding, settings.capacity)
+        words = {name: getattr(settings, name) for name in ("capacity", "speed", "service_times")}
+        return read(Path(settings.instances), settings.rounding, **words)
     size = data.sizes[0]
     standard = data.problem == "cvrp" and data.distribution == "uniform" and data.customers in CAPACITY
     if standard and CAPACITY[size] == data.vehicle_capacity:

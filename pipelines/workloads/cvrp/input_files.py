@@ -53,7 +53,8 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
     """Return a problem as an input of the models."""
     (depot, *places), last = problem.locs.tolist(), problem.customers
     hours, *windows = [None] if problem.windows is None else problem.windows.clip(max=MAX_COORDINATE).tolist()
-    measured = problem.metric != "EUC_2D" or problem.matrix is not None
+    measured = problem.metric not in ("EUC_2D", "EXPLICIT")  # by what inputs do not know
+    matrix = distances(problem) if measured else problem.matrix
 
     def finite(most: float) -> float | None:
         return most if np.isfinite(most) else None
@@ -66,7 +67,7 @@ def as_input(problem: Problem, item: int = 0) -> dict[str, object]:
         "rounding": "exact" if measured else problem.rounding,
         "item": item,
         "depots": places[last:],
-        "distances": distances(problem).tolist() if measured else None,
+        "distances": None if matrix is None else matrix.tolist(),
         "durations": None if problem.durations is None else problem.durations.tolist(),
         "service_times": None if problem.services is None else problem.service_times[1 : last + 1].tolist(),
         "hours": hours,
@@ -106,11 +107,10 @@ def rivals(given: RoutingInput, seconds: float) -> dict[str, dict[str, Plain]]:
             ways["ruin and recreate"] = lambda: fleet.plan(problem, seconds=seconds)
     for name, solve in ways.items():
         began = time.perf_counter()
-        if (plan := solve()) is None:
-            continue
-        taken, cost = 1000 * (time.perf_counter() - began), cost_of(problem, *plan)
-        depots = [problem.vehicles[kind].depot for kind in plan.kinds]  # none where a method names no vehicles
-        found[name] = {"routes": plan.routes, "cost": cost, "depots": depots, "milliseconds": taken}
+        if plan := solve():
+            taken, cost = 1000 * (time.perf_counter() - began), cost_of(problem, *plan)
+            depots = [problem.vehicles[kind].depot for kind in plan.kinds]  # none where a method names no vehicles
+            found[name] = {"routes": plan.routes, "cost": cost, "depots": depots, "milliseconds": taken}
     return found
 
 
@@ -163,7 +163,7 @@ INPUTS = Inputs(
     read=read,
     completed=completed,
     shared=(
-        *("capacity", "degrees", "rounding", "speed", "service_times", "num_vehicles"),
+        *("capacity", "degrees", "rounding", "speed", "hours", "service_times", "num_vehicles"),
         *("max_length", "max_duration", "open_routes", "vehicles"),
     ),
     beside=beside,

@@ -237,6 +237,13 @@ def test_without_milliseconds_a_problem_that_the_policy_does_not_read_gets_one_p
     assert sorted(node for route in first["routes"] for node in route) == list(range(1, 31))
 
 
+@pytest.mark.parametrize("starts_from", sorted({*STARTS_FROM} - {"mix", "policy"}))
+def test_starts_that_a_problem_of_more_than_capacities_does_not_have_are_refused(starts_from):
+    given = {"depot": [0, 0], "customers": [[0, 1]], "demands": [1], "capacity": 1, "num_vehicles": 1}
+    (found,) = make_policy("gt").predict([given], starts_from=starts_from, milliseconds=1)
+    assert found == {"error": f"starts_from is {starts_from}, which only a plain CVRP knows; give starts_from=mix"}
+
+
 def test_places_to_sweep_that_are_not_there_are_an_error_that_users_can_mend():
     matrix = (1 - np.eye(4)).tolist()
     given = {"distances": matrix, "demands": [1] * 3, "capacity": 2}

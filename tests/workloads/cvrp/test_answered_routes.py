@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from common import browser, sheets
+from common.config import checked
 from common.errors import UserError
 from models.routing import fleet, native
 from models.routing.inputs import RoutingInput, RoutingSettings, problem_of
-from models.routing.problems import cost_of
+from models.routing.problems import cost_of, measured
 from pipelines.workloads.cvrp import input_files
 from pipelines.workloads.cvrp.input_files import INPUTS, as_input
 from pipelines.workloads.cvrp.instances.customers import completed, read_table, whole_numbers, write_routes
+from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_plan
 from tests.models.routing.policies import make_policy
 from tests.workloads.cvrp.files import fields, npz, read, refusal, vrp
 from tests.workloads.cvrp.test_customers import BERLIN, MANY, as_xlsx, asked, written
@@ -102,6 +104,36 @@ def test_kinds_of_vehicles_stand_in_place_of_the_capacity_and_none_is_dropped():
         RoutingInput.model_validate(completed(small))
     with pytest.raises(ValueError, match="vehicles"):
         RoutingInput.model_validate(completed({**PLAIN, "vehicles": [{"capacity": 40}, 5]}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"vehicles": [{"capacity": 2}], "max_length": 3}, "max_length is 3, but vehicles say their own; give"),
+        ({"vehicles": [{"capacity": 2}], "num_vehicles": 1}, "num_vehicles is 1, but vehicles say their own"),
+        ({"durations": [[0, 1, 1]] * 3, "speed": 5}, "speed is 5, but durations say their own"),
+        ({"windows": [[0, 5], [5, 1]]}, "customer 2 opens at 5 and closes at 1; correct one of them"),
+        ({"hours": [5, 1]}, "a depot opens at 5 and closes at 1"),
+        ({"depots": [[1, 1]], "depot_hours": [[5, 1]]}, "a depot opens at 5 and closes at 1"),
+    ],
+)
+def test_fields_that_would_be_passed_over_or_contradict_each_other_are_refused(fields, message):
+    """Limits beside kinds of vehicles and a speed beside durations had no effect, and nothing said so."""
+    with pytest.raises(ValueError, match=message):
+        RoutingInput.model_validate({**PLAIN, **fields})
+
+
+def test_a_mistyped_key_of_a_vehicle_is_told_the_one_that_vehicles_have():
+    """It was told itself, as the problem has a key of that name."""
+    with pytest.raises(UserError, match=r"vehicles.0.depots: unknown key; did you mean 'vehicles.depot'\?"):
+        checked(RoutingInput, {**PLAIN, "vehicles": [{"capacity": 2, "depots": 1}]}, "an input")
+
+
+def test_times_from_a_place_to_itself_are_passed_over():
+    """A reference refused the whole problem for them."""
+    problem = problem_of(RoutingInput.model_validate({**PLAIN, "durations": [[5] * 3] * 3}))
+    assert measured(problem)[1].tolist() == [[0, 5, 5], [5, 0, 5], [5, 5, 0]]
+    assert pyvrp_plan(problem, 0.05, 0)
 
 
 def test_a_matrix_alone_has_rows_of_further_depots_behind_those_of_customers():

@@ -24,7 +24,7 @@ from models.routing.inputs import RoutingInput, problem_of
 from models.routing.problems import cost_of
 from pipelines.answers import command_inputs
 from pipelines.workloads.cvrp.input_files import INPUTS
-from pipelines.workloads.cvrp.instances.customers import USUAL, read_table, whole_numbers, write_routes
+from pipelines.workloads.cvrp.instances.customers import USUAL, completed, read_table, whole_numbers, write_routes
 from pipelines.workloads.cvrp.instances.files import read
 from tests.stages import stage
 
@@ -292,6 +292,13 @@ def test_a_capacity_is_a_column_and_a_word_overrides_it(tmp_path):
         read(written(tmp_path, "x,y,demand\n1,2,0\n3,4,5\n"))
     with pytest.raises(UserError, match=r"customers.csv: customer 1 asks for 5, more than the capacity of 4"):
         read(tmp_path / "customers.csv", capacity=4)
+
+
+def test_the_hours_of_the_depot_are_a_word_beside_tables(tmp_path):
+    """They were an input of their own, of which all else was said to be missing."""
+    path = written(tmp_path, BERLIN)
+    (found,) = command_inputs.given([path], {"hours": [480, 1020], "capacity": 15}, INPUTS, None)
+    assert RoutingInput.model_validate(completed(found.input)).hours == (480, 1020)
 
 
 MANY = """name,lon,lat,parcels,depot,open,close,prize

@@ -12,6 +12,7 @@ from models.routing.config import RoutingConfig
 from models.routing.policy import RoutingPolicy
 from pipelines.workloads.cvrp import evaluation, report
 from pipelines.workloads.cvrp.config import Config
+from pipelines.workloads.cvrp.solvers import solving
 from pipelines.workloads.cvrp.solvers.solving import Solved
 from tests.workloads.cvrp.files import SMALL, vrp
 from tests.workloads.cvrp.test_edge_weight_types import explicit
@@ -61,6 +62,13 @@ def test_a_limit_on_routes_is_kept_to_by_native_search_and_pyvrp(tmp_path, capsy
     assert found.summary["decode"] == "ruin and recreate, 5 ms"
     assert found.summary["cost"] == min(row["cost"] for row in found.table)
     assert "is more than a plain CVRP: native ruin and recreate solves it, no network" in capsys.readouterr().err
+
+
+def test_the_import_of_pyvrp_is_not_in_its_time(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(solving, "pyvrp_plan", lambda problem, *_: asked.append(problem.name))
+    evaluated(vrp(tmp_path, SMALL.replace("CAPACITY", "DISTANCE : 107\nCAPACITY")))
+    assert asked[:2] == ["trifle", "small"]
 
 
 def test_solvers_have_as_much_time_as_the_model_if_asked_to(tmp_path):

@@ -178,6 +178,18 @@ def test_inputs_say_all_that_files_do(tmp_path, text):
     assert cost_of(asked, *routes) == cost_of(problem, *routes)
 
 
+def test_a_matrix_is_not_cut_for_time_windows_and_words_round_it(tmp_path):
+    """Roads of a quarter of an hour took two tenths, so that nobody could keep to the times."""
+    places = "NODE_COORD_SECTION\n1 0 0\n2 1 1\n3 2 0\n4 0 3\n"
+    roads = "EDGE_WEIGHT_FORMAT : UPPER_ROW\nEDGE_WEIGHT_SECTION\n0.25 1 1\n1 1\n1\n"
+    path = vrp(tmp_path, TIMED.replace(places, roads).replace("EUC_2D", "EXPLICIT"))
+    given = next(INPUTS.read([path])).input
+    for words, way in (({}, 0.25), ({"rounding": "trunc"}, 0), ({"rounding": "dimacs"}, 0.2)):
+        assert distances(problem_of(RoutingInput.model_validate({**given, **words})))[0, 1] == way
+        ((evaluated,),) = read_files(path, **words).values()
+        assert distances(evaluated)[0, 1] == way
+
+
 def test_opening_hours_are_columns(tmp_path):
     path = tmp_path / "shops.csv"
     path.write_text("x,y,demand,opens,closes,service\n0,0,,7:30,17:00,\n1,1,4,,09:00,10\n2,0,5,600,660.5,\n")
@@ -186,8 +198,11 @@ def test_opening_hours_are_columns(tmp_path):
     assert asked.windows.tolist() == [[450, 1020], [0, 540], [600, 660.5]]
     assert asked.service_times.tolist() == [0, 10, 0]
     assert travel_between(asked, np.array([0]), np.array([2])).tolist() == [4.0]
-    ((evaluated,),) = read_files(path, capacity=9).values()
+    ((evaluated,),) = read_files(path, capacity=9.5, speed=30, service_times=3).values()
     assert np.array_equal(evaluated.opening, asked.opening)
+    assert travel_between(evaluated, np.array([0]), np.array([2])).tolist() == [4.0]
+    assert evaluated.service_times.tolist() == [0, 3, 3]
+    assert (evaluated.capacity, evaluated.demand.tolist()) == (95, [0, 40, 50])
     path.write_text("x,y,demand,open,close\n0,0,,,\n1,1,4,9:00,8:00\n")
     with pytest.raises(Exception, match="row 3: opens at 540 and closes at 480; correct one of them"):
         read_table(path)

@@ -8,7 +8,7 @@ import pyvrp as solver
 
 from models.routing import native
 from models.routing.fleet import keeps, plan, schedule
-from models.routing.problems import Plan, Problem, Vehicles, cost_of
+from models.routing.problems import Plan, Problem, Vehicles, cost_of, pace_of
 from pipelines.workloads.cvrp.solvers.pyvrp_search import pyvrp_model, pyvrp_plan
 from pipelines.workloads.cvrp.solvers.validator import InvalidTourError, check
 from tests.workloads.cvrp.variants import KINDS, drawn, least_cost
@@ -187,6 +187,20 @@ def test_threads_that_compete_for_small_problems_keep_to_all_that_is_asked(kind)
         found = plan(problem, seconds=0.003, seed=seed, start=alone, crew=3)
         check(problem, *found)
         assert cost_of(problem, *found) <= cost_of(problem, *alone) + 1e-9
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"windows": np.array([[0, 20], [0, 20], [16 / 3, 16 / 3], [0, 20]])},  # an appointment
+        {"fleet": (Vehicles(3, fixed=1, rate=0, longest=4.5),)},  # a long route would cost least
+        {"locs": np.zeros((4, 2)), "durations": 1 - np.eye(4)},  # all at one place
+    ],
+)
+def test_pyvrp_finds_a_plan_by_every_measure(parts):
+    square = replace(line(), **{"locs": np.array([[0, 0], [1, 0], [-1, 0], [0, 1.0]]), **parts})
+    check(square, *pyvrp_plan(square, 0.05, 0))
+    assert pace_of(square) == (None if "durations" in parts else 1.0)
 
 
 def large(customers: int = 240) -> Problem:

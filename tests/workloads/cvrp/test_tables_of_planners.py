@@ -39,7 +39,7 @@ HOURS = {
     "12am-1:30pm": (0, 810),
     "9:05 ~ 17:00": (545, 1020),
 }
-NO_HOURS = ["1-3pm", "closed", "08:00-10:00, 14:00-16:00", "8:75-12:00", "480-1300pm"]
+NO_HOURS = ["1-3pm", "closed", "08:00-10:00, 14:00-16:00", "8:75-12:00", "480-1300pm", "480-1000", "600-720"]
 TIMES = {
     ("8:00 AM", "1:30 PM"): (480, 810),
     ("8h00", "13h30"): (480, 810),
@@ -62,6 +62,7 @@ REFUSED = {
     "seconds": (f"{HEAD},service time (s)\n{DEPOT},\n{ANNA},600\n{BERT},300\n", "service time (s) is not in minutes"),
     "hours of service": (f"{HEAD},Service [h]\n{DEPOT},\n{ANNA},0.5\n{BERT},1\n", "Service [h] is not in minutes"),
     "minutes and seconds": (f"{HEAD},service\n{DEPOT},\n{ANNA},15:00\n{BERT},1:30\n", "service is"),
+    "a demand below nothing": (f"{HEAD}\n{DEPOT}\nAnna,52.536,13.199,-4\n{BERT}\n", "row 3: demand is"),
     "thousands with points": (
         "name;x;y;demand\nDepot;5;5;0\nA;1;2;1.200\nB;3;4;2.300\nC;3;4;700\n",
         "1.200 among whole numbers may be thousands",
@@ -157,14 +158,26 @@ def test_a_depot_in_the_last_row_is_known_by_its_type(tmp_path, mark):
     assert read_table(written(tmp_path, text.replace(",,customer", ",4,customer"))).names == ["Yard", "Anna", "Bert"]
 
 
+def by_page(texts: list[str]) -> list:
+    command = ["node", "-e", PAGE, str(browser.FOLDER / "routes.js")]
+    done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.slow  # needs node
+def test_a_customer_called_depot_is_one_where_another_row_is_marked(tmp_path):
+    text = f"{HEAD},type\nYard,52.52,13.405,0,hub\n{ANNA},\nDepot,52.39,13.06,7,\n"
+    assert read_table(written(tmp_path, text)).demands == [0, 4, 7]
+    (found,) = by_page([text])
+    assert len(found["hours"]) == 2
+
+
 @pytest.mark.slow  # needs node
 def test_the_page_reads_and_refuses_the_same():
     texts = [*map(hours, HOURS), *(times(*each) for each in TIMES), *map(planned, PLANNERS.values())]
     texts += [*map(hours, NO_HOURS), *(text for text, _ in REFUSED.values())]
-    command = ["node", "-e", PAGE, str(browser.FOLDER / "routes.js")]
-    done = subprocess.run(command, input=json.dumps(texts), capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = by_page(texts)
     windows = [list(each) for each in (*HOURS.values(), *TIMES.values())]
     assert [each["hours"][0] for each in found[: len(windows)]] == windows
     planners = found[len(windows) : len(windows) + len(PLANNERS)]

@@ -46,11 +46,11 @@ ENDINGS = (*READERS, *TABLES)
 NAMED = f"{', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}"
 
 
-def read(path: Path, rounding: str | None = None, capacity: int | None = None) -> dict[str, list[Problem]]:
+def read(path: Path, rounding: str | None = None, **words: float | None) -> dict[str, list[Problem]]:
     """Return {file stem: problems} of one instance file, or of all instance files that lie directly in a folder.
 
-    `rounding`, a key of ROUNDINGS, replaces each file's usual one, `capacity` that of tables. Raises UserError, in one
-    line, for anything missing, damaged or contradictory, and for problems beyond the CVRP.
+    `rounding`, a key of ROUNDINGS, replaces each file's usual one, `words`, such as capacity, the fields of tables.
+    Raises UserError, in one line, for anything missing, damaged or contradictory, and for problems beyond the CVRP.
     """
     found: dict[str, list[Problem]] = {}
     with as_user_error(f"{path}: cannot be read (", "); check the path and its permissions", OSError):
@@ -63,9 +63,9 @@ def read(path: Path, rounding: str | None = None, capacity: int | None = None) -
                     found[file.stem] = READERS[file.suffix.lower()](file)
                 continue
             table = read_table(file)
-            print(f"{file}: {table.found}", file=sys.stderr)
+            print(f"{file}: {table.found.replace(' without ', ' without evaluation.')}", file=sys.stderr)
             with as_user_error(f"{file}: "):
-                given = completed({**table.as_input(), **({} if capacity is None else {"capacity": capacity})})
+                given = completed({**table.as_input(), **{word: at for word, at in words.items() if at is not None}})
             found[file.stem] = [problem_of(checked(RoutingInput, given, str(file)))]
     if rounding is not None:
         # A best known cost is of the usual rounding.

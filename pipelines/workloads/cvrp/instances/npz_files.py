@@ -72,10 +72,9 @@ def _load(path: Path) -> dict[str, np.ndarray]:
         *(OSError, ValueError, KeyError, IndexError, EOFError, MemoryError, OverflowError, TypeError, SyntaxError),
         *(RuntimeError, zipfile.BadZipFile, zlib.error),
     ) as error:
-        if "allow_pickle" in str(error):
-            what = "holds Python objects (pickle), which are never loaded because they can run code"
-        else:
-            what = f"not an .npz file, or a damaged one ({type(error).__name__})"
+        pickled = "holds Python objects (pickle), which are never loaded because they can run code"
+        damage = f"not an .npz file, or a damaged one ({type(error).__name__})"
+        what = pickled if "allow_pickle" in str(error) else damage
         raise UserError(f"{what}; {remedy}") from error
     if damaged is not None:
         raise UserError(f"{damaged[:40]!r} inside it is damaged (wrong checksum); download the file again")

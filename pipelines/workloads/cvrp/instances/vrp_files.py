@@ -82,9 +82,8 @@ def read_vrp(path: Path) -> list[Problem]:
     windows, services, prizes = (_column(sections, title, nodes) for title in OPTIONAL)
     if services is None and (service := amount("SERVICE_TIME", header.get("SERVICE_TIME", "0"))):
         services = np.full((len(nodes), 1), service)
-    rounding = "dimacs"
-    if windows is None:
-        rounding = usual_rounding((header.get("NAME", ""), path.stem), matrix if metric == "EXPLICIT" else None)
+    usual = usual_rounding((header.get("NAME", ""), path.stem), matrix if metric == "EXPLICIT" else None)
+    rounding = usual if windows is None or metric == "EXPLICIT" else "dimacs"
     # Named after the file: NAME inside it is free text, which must not decide where a solution is written.
     read = path.stem, locs, np.array(demand, np.int64), capacity, rounding, best_known(path), metric, matrix
     return [

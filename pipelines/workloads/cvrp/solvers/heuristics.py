@@ -32,8 +32,7 @@ def savings(problem: Problem) -> Routes:
     to_depot = distances_between(problem, np.zeros(1, int), np.arange(len(problem.locs)))
     saving = to_depot[first] + to_depot[second] - distances_between(problem, first, second)
     # A stable sort breaks ties, common in the rounded metric, alike on every machine.
-    order = np.argsort(-saving, kind="stable")
-    order = order[: np.count_nonzero(saving > 0)]
+    order = np.argsort(-saving, kind="stable")[: np.count_nonzero(saving > 0)]
 
     route_of: Routes = [[node] for node in range(len(to_depot))]
     load_of = problem.demand.tolist()  # kept at the two ends of a route

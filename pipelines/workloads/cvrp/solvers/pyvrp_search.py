@@ -65,9 +65,7 @@ def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
     exact, travel = measured(problem)
     # PyVRP counts in whole numbers: of the exact metric in millionths of the longest distance, or of 1 if that is more.
     scale = {"exact": float(1e6 / max(1.0, exact.max())), "dimacs": 10.0}.get(problem.rounding, 1.0)
-    duration = np.zeros(exact.shape, np.int64)
-    if not problem.plain:
-        duration = np.ceil(travel * scale - ERRORS).astype(np.int64)
+    duration = np.ceil(travel * (0 if problem.plain else scale) - ERRORS).astype(np.int64)
     opening, service, demand = problem.opening, problem.service_times, problem.demand.tolist()
 
     def below(bound: float) -> int:
@@ -76,6 +74,7 @@ def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
     def above(bound: float) -> int:
         return math.ceil(bound * scale - ERRORS)
 
+    early = [min(above(opens), below(closes)) for opens, closes in opening]  # an appointment may lie between the two
     prizes = np.full(len(demand), np.inf) if problem.prizes is None else problem.prizes
     data = solver.ProblemData(
         locations=[solver.Location(0, 0) for _ in demand],  # PyVRP reads distances from the matrix only
@@ -84,7 +83,7 @@ def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
                 location=node,
                 delivery=[demand[node]],
                 service_duration=above(service[node]),
-                tw_early=above(opening[node, 0]),
+                tw_early=early[node],
                 tw_late=below(opening[node, 1]),
                 prize=0 if np.isinf(prizes[node]) else round(prizes[node] * scale),
                 required=bool(np.isinf(prizes[node])),
@@ -92,7 +91,7 @@ def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
             for node in range(1, problem.customers + 1)
         ],
         depots=[
-            solver.Depot(location=node, tw_early=above(opening[node, 0]), tw_late=below(opening[node, 1]))
+            solver.Depot(location=node, tw_early=early[node], tw_late=below(opening[node, 1]))
             for node in problem.depot_nodes
         ],
         vehicle_types=[
@@ -102,14 +101,15 @@ def pyvrp_model(problem: Problem) -> tuple[solver.ProblemData, SolveParams]:
                 start_depot=kind.depot,
                 end_depot=kind.depot,
                 fixed_cost=round(kind.fixed * scale),
-                max_distance=below(kind.longest * kind.rate),
+                max_distance=below(kind.longest * (kind.rate or 1)),
+                unit_distance_cost=int(kind.rate > 0),  # lengths that cost nothing are limited, too
                 shift_duration=below(kind.limit),
                 profile=number,
             )
             for number, kind in enumerate(problem.vehicles)
         ],
         # PyVRP's own annotation takes `int` for the shape of an array.
-        distance_matrices=[np.rint(exact * kind.rate * scale).astype(np.int64) for kind in problem.vehicles],  # type: ignore[misc]
+        distance_matrices=[np.rint(exact * (kind.rate or 1) * scale).astype(np.int64) for kind in problem.vehicles],  # type: ignore[misc]
         duration_matrices=[duration] * len(problem.vehicles),  # type: ignore[list-item]
     )
     # The price of a unit of overload starts at half its maximum and must be in proportion to distances and demands.

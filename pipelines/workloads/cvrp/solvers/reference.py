@@ -47,8 +47,7 @@ def hgs(
     scale, unit = _into_range(distance.max()), _into_range(demand.max())
     places = {"x_coordinates": locs[:, 0], "y_coordinates": locs[:, 1], "distance_matrix": distance * scale}
     loads = {"demands": demand * unit, "vehicle_capacity": problem.capacity * unit, "num_vehicles": problem.customers}
-    data = {**places, **loads}
-    while not (routes := _solver(iterations, seconds, seed, sizes).solve_cvrp(data).routes):
+    while not (routes := _solver(iterations, seconds, seed, sizes).solve_cvrp(places | loads).routes):
         iterations, seconds = 2 * iterations, 2 * seconds  # no feasible tour so far
     return [route for route in routes if route]
 
