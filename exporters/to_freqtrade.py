@@ -48,7 +48,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
             coins[coin] = {
                 "features": list(model.config.features),
                 "lookback": model.config.lookback,
-                "fill": model.config.fill,
+                "fill": model.config.fill + model.config.about.get("longest_still", {}).get(coin, 0),
                 "label": model.config.about["label"],
                 "classifier": {
                     "lookback": model.config.lookback,
@@ -98,6 +98,7 @@ def _model(folder: Path) -> PooledExperts:
         found = f"{folder} holds a model of the family {model.family!r}"
         raise ValueError(f"{found}; a freqtrade strategy needs {kind}")
     model = model.float()
+    candle_features.check(model.config.features)
     if model.config.coins == ANY:
         own = "accelerate launch pipelines/train.py --workload crypto --name mine data.folder=candles"
         trial = f"{folder} holds a model of any coin, for trying out"

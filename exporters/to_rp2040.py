@@ -59,8 +59,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
         ),
     }
     if format == "c":
-        arena = rp2040.arena_bytes(model.config)
-        written = layout.library_files(packed, vocabulary, arena, model.config.layers, own)
+        written = layout.library_files(packed, vocabulary, rp2040.arena_bytes(model.config), model.config.layers, own)
         files |= {f"story/{name}": data for name, data in written.items()}
     export_folder.begin(out, files, model_folder)
     error = logit_error(model, integers)

@@ -65,10 +65,10 @@ class SignalStrategy(IStrategy):
     def populate_indicators(self, dataframe: DataFrame, metadata: dict[str, str]) -> DataFrame:
         """Add the columns `signal`: 1 for LONG, -1 for SHORT, else 0; and `missing`: gaps that training left."""
         coin = coin_of(metadata["pair"])
-        # Freqtrade fills in candles that are missing, without volume, at the last close, as training does short gaps.
+        # Freqtrade fills in candles that are missing, without volume, at the last close, as training does short gaps,
+        # and exchanges where nothing is traded. Only what is longer than those of training is a gap.
         close = dataframe["close"]
-        flat = (dataframe["high"] == dataframe["low"]) & (close == close.shift())
-        absent = (dataframe["volume"] == 0) & flat
+        absent = (dataframe["volume"] == 0) & (dataframe["high"] == dataframe["low"]) & (close == close.shift())
         length = absent.groupby((absent != absent.shift()).cumsum()).transform("sum")
         dataframe["missing"] = absent & (length > SETTINGS["coins"][coin]["fill"])
         known = dataframe[~dataframe["missing"]]

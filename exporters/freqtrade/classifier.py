@@ -37,8 +37,7 @@ class Classifier:
         volatility = np.maximum(1 + rows[:, self.volatility_place] * get("spread"), np.float32(LEAST_VOLATILITY))
         seen = rows, returns, volatility
         experts = [self._linear(*seen), self._network(*seen), self._trees(*seen)]
-        pooled = sum(weight * expert for weight, expert in zip(get("weights"), experts, strict=True))
-        return _softmax(pooled)
+        return _softmax(sum(weight * expert for weight, expert in zip(get("weights"), experts, strict=True)))
 
     def _linear(self, rows: Array, returns: Array, volatility: Array) -> Array:
         last, now = rows[self.lookback - 1 :], volatility[self.lookback - 1 :, None]

@@ -42,8 +42,7 @@ def describe(model: CharLSTM) -> Artifact:
         shape = (config.layers, batch, config.width)
         return tokens, *(torch.randn(shape, generator=generator).tanh() for _ in range(2))
 
-    outputs = ["log_probabilities", "next_hidden", "next_cell"]
-    programs = [Program("network", Network(model), INPUTS, outputs, fresh)]
+    programs = [Program("network", Network(model), INPUTS, ["log_probabilities", "next_hidden", "next_cell"], fresh)]
     settings = {
         "texts": list(model.characters.texts),  # of the tokens, in order; unknown characters are token 1
         "lower_case": config.lower_case,

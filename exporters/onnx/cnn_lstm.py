@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from exporters import portable
 from exporters.onnx import FRESH, TOLERANCE, Artifact, Part, Program, examples
+from models.market import candle_features
 from models.market.candles import Candles
 from models.market.inputs import CLASSES
 from models.market.signal_model import SignalModel
@@ -38,8 +39,9 @@ class Classifier(Part[SignalModel]):
 
 
 def describe(model: SignalModel) -> Artifact:
-    """Return the program, with the code that computes its features."""
+    """Return the program, with the code that computes its features. Raises ValueError where that lacks some."""
     config = model.config
+    candle_features.check(config.features)
     if unknown := [coin for coin in config.coins if coin not in config.scalers]:
         raise ValueError(f"the model has no scaler of the features of {', '.join(unknown)}; train it again")
 
@@ -82,8 +84,7 @@ def largest_difference(
 def random_candles(number: int, rows: int, timeframe_ms: int) -> Candles:
     """Return candles of a random walk whose volatility varies."""
     generator = np.random.default_rng(number)
-    moves = generator.normal(0, 0.003, rows) * np.exp(generator.normal(0, 0.3, rows))
-    close = 100 * np.exp(np.cumsum(moves))
+    close = 100 * np.exp(np.cumsum(generator.normal(0, 0.003, rows) * np.exp(generator.normal(0, 0.3, rows))))
     open = np.r_[100.0, close[:-1]]
     wicks = np.exp(np.abs(generator.normal(0, 0.001, (2, rows))))
     high, low = np.maximum(open, close) * wicks[0], np.minimum(open, close) / wicks[1]

@@ -213,8 +213,7 @@ def _named(module: ModuleType, names: str) -> dict[str, object]:
 
 def _signals(model: PooledExperts, run: Path) -> Packed:
     config = model.config
-    if not set(config.features) <= set(candle_features.NAMES):
-        raise UserError("a model of other features than the default ones has no page; train with data.features=default")
+    candle_features.check(config.features)
     candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
     columns = {name: column.tolist() for name, column in candles.columns().items()}
     asked = {"coin": config.coins[0], "candles": columns}

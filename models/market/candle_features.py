@@ -28,9 +28,7 @@ def compute(candles: Candles, names: Sequence[str] = ()) -> np.ndarray:
 
     Raises ValueError for an unknown name.
     """
-    if missing := [name for name in names if name not in NAMES]:
-        own = "your own, and those of other coins or timeframes, work only in predict.py, serve.py and follow.py"
-        raise ValueError(f"there is no feature {', '.join(missing)} here: {own}; train again without them")
+    check(names)
     chosen = names or NAMES
     table = np.full((len(candles), len(chosen)), np.nan)
     for segment in candles.segments():
@@ -39,6 +37,13 @@ def compute(candles: Candles, names: Sequence[str] = ()) -> np.ndarray:
         block[np.isnan(block).any(1)] = np.nan
         table[segment] = block
     return table
+
+
+def check(names: Sequence[str]) -> None:
+    """Raise ValueError for names that are none of NAMES."""
+    if missing := [name for name in names if name not in NAMES]:
+        own = "your own, and those of other coins or timeframes, work only in predict.py, serve.py and follow.py"
+        raise ValueError(f"there is no feature {', '.join(missing)} here: {own}; train again without them")
 
 
 def _columns(candles: Candles) -> dict[str, np.ndarray]:

@@ -83,7 +83,6 @@ class _Network(nn.Module):
             windows = windows + self.coins(coins)[:, None]
         # Padded at the front so that the last patch ends with the last candle for every length.
         padded = F.pad(windows, (0, 0, 1 + -windows.shape[1] % PATCH, 1))
-        patches = F.gelu(self.convolution(padded.unfold(1, PATCH + 2, PATCH).flatten(2)))
-        states, _ = self.lstm(self.norm(patches))
+        states, _ = self.lstm(self.norm(F.gelu(self.convolution(padded.unfold(1, PATCH + 2, PATCH).flatten(2)))))
         logits: Tensor = self.head(torch.cat([states[:, -1], states.mean(1)], -1))
         return logits

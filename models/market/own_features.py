@@ -30,7 +30,9 @@ class Own(NamedTuple):
 
     def columns(self, candles: Candles) -> dict[str, np.ndarray]:
         """Return the features (N,) float64. Raises UserError for other shapes and the names of default ones."""
-        found = {name: np.asarray(each, np.float64) for name, each in self.function(candles).items()}
+        if not isinstance(given := self.function(candles), Mapping) or not given:
+            raise UserError(f"{self.word} returns {str(given)[:50]!r}; return {{NAME: a number for each candle}}")
+        found = {name: np.asarray(each, np.float64) for name, each in given.items()}
         for name, each in found.items():
             if each.shape != (len(candles),) or name in candle_features.NAMES or ":" in name:
                 what = f"{name} of shape {each.shape} for {len(candles)} candles; return a number for each"
@@ -66,8 +68,9 @@ def load(word: str, key: str = "data.features") -> Own | None:
     there = runpy.run_path(file)
     if not callable(function := there.get(name)):
         raise UserError(f"{key}={word}: {file} has no function {name}")
+    memory = max(int(there.get("MEMORY", candle_features.MEMORY)), 1)  # a row's own candle
     used = (lambda candles: {TARGET: function(candles)}) if is_target else function
-    LOADED[name, found] = Own(f"{file}:{name}", found, int(there.get("MEMORY", candle_features.MEMORY)), used)
+    LOADED[name, found] = Own(f"{file}:{name}", found, memory, used)
     return LOADED[name, found]
 
 

@@ -68,8 +68,7 @@ class PooledExperts(SignalModel):
         self.context_places = [place for place, name in enumerate(config.features) if name in returns]
         self.network = Network(inputs + 3, config.width, config.dropout, lookback)
         self.trees = Trees(inputs + min(TREE_LAGS, lookback), config.rounds, config.nodes)
-        plain = {"mean": [0.0] * inputs, "std": [1.0] * inputs}
-        scalers = [config.scalers.get(coin, plain) for coin in config.coins]
+        scalers = [config.scalers.get(coin, {"mean": [0.0] * inputs, "std": [1.0] * inputs}) for coin in config.coins]
         # The return's mean in units of its deviation, and the volatility's deviation in units of its mean.
         drift = [each["mean"][places[0]] / each["std"][places[0]] for each in scalers]
         spread = [each["std"][places[1]] / (each["mean"][places[1]] or 1.0) for each in scalers]

@@ -230,6 +230,18 @@ def test_gaps_that_training_filled_are_candles_of_the_strategy(many, monkeypatch
     np.testing.assert_array_equal(frame["signal"].to_numpy()[600 - len(expected) : 600], expected)
 
 
+def test_candles_without_a_trade_are_no_gap_where_training_had_as_many(many, monkeypatch):
+    folder = many / "members/AAAUSDT/model/best"
+    model = io.load(folder)
+    model.config = replace(model.config, about=ABOUT | {"longest_still": {"AAAUSDT": 2}})
+    io.save(model, folder)
+    exporters.export("freqtrade", many, "best", None)
+    strategy = strategy_of(many / "exports/freqtrade", monkeypatch)
+    kept = random_candles(7, 900, 60_000).rows(np.delete(np.arange(900), [500, 501, 600, 601, 602]))
+    frame = strategy.populate_indicators(frame_of(kept.filled(9)), {"pair": "AAA/USDT"})
+    assert np.flatnonzero(frame["missing"]).tolist() == [600, 601, 602]
+
+
 def test_what_freqtrade_does_not_have_is_refused(many, capsys, monkeypatch):
     folder = many / "members/AAAUSDT/model/best"
     model = io.load(folder)
@@ -241,6 +253,16 @@ def test_what_freqtrade_does_not_have_is_refused(many, capsys, monkeypatch):
     (folder / "rule.json").unlink()
     assert "evaluate the run first" in refusal(capsys, monkeypatch, "freqtrade", many)
     assert not (many / "exports").exists()
+
+
+def test_features_of_ones_own_are_refused_by_name(many, capsys, monkeypatch):
+    folder, own = many / "members/AAAUSDT/model/best", {"word": "mine.py:features", "sha256": "0", "memory": 9}
+    known = {"features": (*FEATURES, "mine"), "timeframe_ms": 60_000, "lookback": 12, "about": ABOUT}
+    known |= {"coins": ("AAAUSDT",), "scalers": {"AAAUSDT": {"mean": [0.0] * 23, "std": [1.0] * 23}}}
+    model = PooledExperts(PooledExpertsConfig(**known | {"about": ABOUT | {"feature_set": own}}))
+    io.save(model, folder)
+    with_rule(model, folder, 0.36)
+    assert "there is no feature mine here: your own" in refusal(capsys, monkeypatch, "freqtrade", many)
 
 
 def test_only_classifiers_of_candles_become_strategies(run, capsys, monkeypatch):

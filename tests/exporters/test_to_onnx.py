@@ -171,6 +171,13 @@ def test_a_sparse_policy_is_refused(tmp_path):
         onnx.describe(model)
 
 
+@pytest.mark.parametrize("name", ["over_low", "BTCUSDT:volatility_20", "4h:volatility_20"])
+def test_a_classifier_on_features_that_its_example_cannot_compute_is_refused(name, tmp_path):
+    hostile.folder_of("pooled_experts", tmp_path, features=[*FEATURES, name], scalers={}, timeframe_ms=900_000)
+    with pytest.raises(ValueError, match=f"there is no feature {name} here: your own, and those of other coins"):
+        onnx.describe(io.load(tmp_path))
+
+
 @pytest.mark.parametrize("family", examples.EXAMPLES)
 def test_every_name_in_an_example_is_defined(family, tmp_path):
     (tmp_path / "example.py").write_bytes(examples.script(family))

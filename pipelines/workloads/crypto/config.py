@@ -235,8 +235,7 @@ class Config(BaseConfig):
         known = table["exchanges"].get(exchange, {})
         kind = "futures" if coin.endswith(of_futures) or (known and "spot" not in known) else "spot"
         fee = known.get(kind) if given.fee is None else given.fee
-        usual = known.get("funding") if kind == "futures" else 0.0
-        funding = usual if given.funding is None else given.funding
+        funding = (known.get("funding") if kind == "futures" else 0.0) if given.funding is None else given.funding
         if fee is None or funding is None:
             there = ", ".join(name for name, each in table["exchanges"].items() if kind in each)
             unknown = f"data.exchange={exchange}: its fees of {kind} are not known, only those of {there}"

@@ -128,7 +128,7 @@ def prepare(config: Config, folder: Path, earlier: Path | None = None) -> Mappin
     usual = min(in_order, key=apart.count)
     return {
         "source": source,
-        "note": _note(data, in_order, {symbol: facts[symbol]["cuts"] for symbol in in_order if symbol in apart}),
+        "note": _note(data, {symbol: facts[symbol] for symbol in in_order}, apart),
         "apart": apart,
         "symbols": in_order,
         "failed": failed,
@@ -173,15 +173,18 @@ def _take_over(earlier: Path, folder: Path, name: str) -> None:
     take(str(earlier / f"{name}.json"), str(folder / f"{name}.json"))
 
 
-def _note(data: Data, symbols: Sequence[str], apart: Mapping[str, Sequence[Sequence[int]]]) -> str:
-    """Return a note on files passed over, or on simulated candles and how to give real ones; and on coins apart."""
-    cut = [f"{symbol} ({iso(cuts[0][0])} to {iso(cuts[-1][-1])})" for symbol, cuts in apart.items()]
-    own = [f"listed late or ended, and cut by their own time: {', '.join(cut)}"] if cut else []
-    if data.origin == "files":
-        return "\n".join(files.in_folder(data.candles_folder, data.timeframe)[1] + own)
+def _note(data: Data, coins: Mapping[str, Any], apart: Sequence[str]) -> str:
+    """Return a note on files passed over, or on simulated candles and how to give real ones; and on parts of coins."""
+    spans = {name: (each["cuts"][0][0], each["cuts"][-1][-1]) for name, each in coins.items() if name in apart}
+    cut = [f"{name} ({iso(begin)} to {iso(end)})" for name, (begin, end) in spans.items()]
+    lacking = {name: each["checks"].get("without_context", 0) for name, each in coins.items()}
+    lost = [f"{name} ({num:,})" for name, num in lacking.items() if 10 * num > coins[name]["checks"]["candles"]]
+    own = [f"listed late, ended or with long gaps, and cut by their own time: {', '.join(cut)}"] if cut else []
+    own += [f"candles left out, as coins of data.context lack them: {', '.join(lost)}"] if lost else []
+    passed_over = files.in_folder(data.candles_folder, data.timeframe)[1] if data.origin == "files" else []
     if data.origin != "simulate":
-        return "".join(own)
-    names = ", ".join(symbols) if len(symbols) <= 5 else f"all {len(symbols)} coins"
+        return "\n".join(passed_over + own)
+    names = ", ".join(coins) if len(coins) <= 5 else f"all {len(coins)} coins"
     real = "data.folder=FOLDER takes files of real ones, data.source=ccxt downloads them"
     return f"the candles of {names} are simulated, no market's; {real}"
 
@@ -226,7 +229,12 @@ def _coin(
         needed = f"{memory + data.horizon} candles without a gap are needed"
         of = f"(features, data.lookback={data.lookback}, data.horizon={data.horizon})"
         but = f"but the longest stretch of these has {len(longest)}; give more complete files"
+        if len(longest) >= memory + data.horizon:
+            least, name = min(zip(np.isfinite(table).sum(0).tolist(), names, strict=True))
+            but = f"but {name} is finite in {least} of {len(candles)} candles, the label known in {(labels >= 0).sum()}"
         raise UserError(f"{candles.symbol}: no window fits: {needed} {of}, {but}")
+    if not np.ptp(candles.close[ends]):
+        raise UserError(f"{candles.symbol}: its price never moves, so there is nothing to learn; leave the coin out")
     facts = {
         "symbol": candles.symbol,
         "timeframe": data.timeframe,

@@ -134,8 +134,7 @@ def fit_linear(
     moves = returns[rows_of(train)]
     short, _, long = class_shares(fitted.labels.numpy())
     ends = np.quantile(moves.numpy(), [1 - long, short])
-    lags = torch.arange(model.config.lookback - 1, -1, -1.0)
-    by_age = [1 + AGEING * lags] * (2 + len(model.context_places))
+    by_age = [1 + AGEING * torch.arange(model.config.lookback - 1, -1, -1.0)] * (2 + len(model.context_places))
     costs = LOCATION * torch.cat([*by_age, torch.ones(len(model.config.features))])
     thresholds, best = torch.tensor([ends[0], -ends[1]], dtype=torch.float32), math.inf
     chosen = False, PENALTIES[0]

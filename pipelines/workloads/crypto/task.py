@@ -58,11 +58,8 @@ def expand(config: Config, folder: Path) -> dict[str, Config]:
     """Return the config of each member; {} if model.coins names what the run's only model learns."""
     if config.model.coins:
         return {}
-    found = {}
-    for name, member in members(config, folder).items():
-        model = config.model.model_copy(update={"coins": member.symbols, "fold": member.fold})
-        found[name] = config.model_copy(update={"model": model})
-    return found
+    own = {name: {"coins": each.symbols, "fold": each.fold} for name, each in members(config, folder).items()}
+    return {name: config.model_copy(update={"model": config.model.model_copy(update=own[name])}) for name in own}
 
 
 def task(config: Config, folder: Path, device: torch.device, first: "SignalTask | None" = None) -> "SignalTask":

@@ -64,6 +64,7 @@ def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfi
             "timeframe": first.facts["timeframe"],
             "feature_set": first.facts.get("feature_set", config.data.features),
             "label": dict(first.facts["label"]),
+            "longest_still": {coin.candles.symbol: coin.facts["checks"].get("longest_still", 0) for coin in coins},
             "data_sha256": {coin.candles.symbol: coin.facts["hash"] for coin in coins},
             "windows": {
                 coin.candles.symbol: {

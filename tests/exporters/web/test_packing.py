@@ -101,7 +101,9 @@ def test_no_name_in_a_model_becomes_markup(tmp_path):
 def test_other_features_than_the_default_ones_are_refused_by_name(tmp_path, capsys, monkeypatch):
     model = MODELS["crypto"]()
     object.__setattr__(model.config, "features", ("log_returns", "volatility"))
-    with pytest.raises(ValueError, match="other features than the default ones has no page"):
+    with pytest.raises(
+        ValueError, match="there is no feature log_returns, volatility here: your own, and those of other coins"
+    ):
         packing.pack(model, tmp_path)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -97,7 +98,9 @@ def test_rows_without_a_future_belong_to_no_part(tmp_path):
 
 
 def test_unusable_coins_are_listed_and_do_not_stop_the_others(tmp_path, files):
-    names = [*COINS, "XRPUSDT", "ADAUSDT", "BNBUSDT", "DOGEUSDT", "LTCUSDT"]
+    names = [*COINS, "XRPUSDT", "ADAUSDT", "BNBUSDT", "DOGEUSDT", "LTCUSDT", "PAXUSDT"]
+    still = {name: np.ones(len(MADE["BTCUSDT"])) for name in VALUES}
+    write(files, replace(MADE["BTCUSDT"], **still), "PAXUSDT-15m.csv")
     write(files, MADE["BTCUSDT"], "XRPUSDT-15m.csv", slice(0, 30))
     (files / "ADAUSDT-15m.csv").touch()
     (files / "BNBUSDT-15m.parquet").write_bytes(b"no parquet")
@@ -110,6 +113,7 @@ def test_unusable_coins_are_listed_and_do_not_stop_the_others(tmp_path, files):
         "BNBUSDT": "not a parquet file",
         "DOGEUSDT": "no window fits: 236 candles without a gap are needed",
         "LTCUSDT": "no file of its 15m candles",
+        "PAXUSDT": "PAXUSDT: its price never moves, so there is nothing to learn; leave the coin out",
     }
     assert facts["failed"].keys() == reasons.keys()
     for symbol, reason in reasons.items():

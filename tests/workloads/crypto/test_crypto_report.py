@@ -201,6 +201,14 @@ def test_the_interval_of_several_accounts_covers_the_longest_of_their_tests():
     assert net_return_interval([pages[1]]) is None
 
 
+@pytest.mark.parametrize("begin", [-3000, -10, 110])
+def test_the_interval_of_several_accounts_holds_what_ended_coins_lost_whenever_that_was(begin):
+    """Time between their tests counts for nothing."""
+    pages = [account(np.ones(400), 9600), account(np.geomspace(1, 0.5, 400), 960, begin)]
+    low, high = net_return_interval(pages)
+    assert low < -0.25 < high < 0
+
+
 def test_a_suspected_leak_stands_above_all(run):
     heading, text = told(run, [gain(0.9, 0.8, 1.0)] * 2, verdict="leak suspected", equity=longer(run))
     assert heading.startswith("0 of 2 simulated coins pay their costs; a leak is suspected on 2: ")

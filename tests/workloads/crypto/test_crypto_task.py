@@ -131,6 +131,7 @@ def test_the_model_knows_what_its_use_needs(prepared):
     assert known.timeframe_ms == 15 * 60_000
     assert known.about["label"] == {"rule": "fixed", "horizon": 3, "threshold": 0.003}
     assert known.about["data_sha256"] == {"BUSDT": coin.candles.digest()}
+    assert known.about["longest_still"] == {"BUSDT": 0}
     test = known.about["windows"]["BUSDT"]["test"]
     assert test["first_ms"] == coin.candles.time[coin.folds[2]["test"][0]]
 

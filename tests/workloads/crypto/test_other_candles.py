@@ -232,3 +232,7 @@ def test_a_change_of_the_other_coin_prepares_anew(market, tmp_path):
     facts = data.prepare(config, again, folder)
     assert facts["coins"]["AAAUSDT"]["hash"] != kept["coins"]["AAAUSDT"]["hash"]
     assert facts["coins"]["AAAUSDT"]["checks"]["without_context"] == 1
+    assert facts["note"] == ""
+    write(tmp_path / "candles", market["BBBUSDT"].rows(slice(0, 2000)))  # as one that has ended
+    note = data.prepare(config, tmp_path / "third")["note"]
+    assert note == "candles left out, as coins of data.context lack them: AAAUSDT (1,000)"

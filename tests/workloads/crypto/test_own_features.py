@@ -61,12 +61,23 @@ def test_they_stand_behind_the_default_ones_and_hold_where_candles_are_cut(here)
         ("{'body': candles.close}", r"returns body of shape \(700,\) for 700 .*; return .* no default feature's name"),
         ("{'4h:x': candles.close}", r"returns 4h:x of shape \(700,\) for 700 candles; return .*, without a colon"),
         ("{'x': candles.close[1:]}", r"returns x of shape \(699,\)"),
+        ("candles.close[:2]", r"returns '\[.*'; return {NAME: a number for each candle}"),
+        ("{}", r"returns '{}'; return {NAME"),
+        ("{'x': candles.close.cumsum()}\nMEMORY = 0", "x of candle .* depends on more than 1 candles"),
     ],
 )
 def test_what_looks_ahead_or_too_far_back_is_refused(here, body, said):
     (here / "mine.py").write_text(f"import numpy as np\ndef features(candles):\n    return {body}\n")
     with pytest.raises(UserError, match=said):
         own_features.load("mine.py:features").check(CANDLES)
+
+
+def test_a_feature_that_is_never_finite_is_named(here):
+    (here / "mine.py").write_text("def features(candles):\n    return {'x': candles.close * float('inf')}\n")
+    with pytest.raises(
+        UserError, match=r"no window fits: 188 .*, but x is finite in 0 of 2\d{3} candles, the label kn"
+    ):
+        data.prepare(config_of(), here / "data")
 
 
 def test_a_memory_that_is_one_candle_too_short_is_refused(here):
@@ -196,6 +207,7 @@ def test_a_target_of_ones_own_is_learnt_and_known_when_it_is_recalibrated(here):
         ("np.sign(close - close.mean())", "ahead: it changes when later candles are cut off"),
         ("close * 0 + 2", r"returns 2 to 2; return -1, 0, 1 or NaN"),
         ("close[1:]", r"returns target of shape"),
+        ("close * np.nan", r"no window fits: 188 .* of 2\d{3} candles, the label known in 0$"),
         ("close * 0  # \nMEMORY = 500", "target.py:side depends on 500 candles, and a window on 185: a lower MEMORY"),
     ],
 )

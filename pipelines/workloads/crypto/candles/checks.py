@@ -149,11 +149,13 @@ def _is_open(candles: Candles, last: "pd.DataFrame", now: int, written: int | No
 def describe(candles: Candles) -> dict[str, object]:
     """Return counts, range and hash of candles that have passed the checks."""
     missing = np.diff(candles.time) // candles.timeframe_ms - 1
+    flat = (candles.volume == 0) & (candles.high == candles.low) & (np.diff(candles.close, prepend=np.nan) == 0)
     return {
         "candles": len(candles),
         "first": iso(candles.time[0]),
         "last": iso(candles.time[-1]),
         "zero_volume": int((candles.volume == 0).sum()),
+        "longest_still": int(np.diff(np.flatnonzero(~np.pad(flat, 1))).max()) - 1,  # candles at the last close
         "jumps": int((np.abs(np.diff(np.log(candles.close))) > np.log(JUMP)).sum()),
         "gaps": int((missing > 0).sum()),
         "missing_candles": int(missing.sum()),

@@ -69,8 +69,7 @@ def _coin(
     turnover = 10 ** character.uniform(4, 6)
 
     volatility, _, drift = np.array(REGIMES).T
-    hours = 1 + HOURS_AMPLITUDE * np.sin(2 * np.pi * (time % DAY / DAY - 0.35))
-    level = scale * volatility[regime] * hours
+    level = scale * volatility[regime] * (1 + HOURS_AMPLITUDE * np.sin(2 * np.pi * (time % DAY / DAY - 0.35)))
     noise = share * market + math.sqrt(1 - share**2) * _shocks(_generator(seed, "shock", symbol), num)
     shock, garch = _recursion(noise, signal * drift[regime], signal * PULL)
     sigma = level * garch

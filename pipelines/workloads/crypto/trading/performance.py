@@ -68,8 +68,7 @@ def sharpe_error(daily: np.ndarray) -> float | None:
         return None
     z = (daily - daily.mean()) / daily.std()
     ratio, skewness, kurtosis = daily.mean() / deviation, (z**3).mean(), (z**4).mean()
-    variance = 1 - skewness * ratio + (kurtosis - 1) / 4 * ratio**2
-    return float(np.sqrt(variance / (len(daily) - 1) * DAYS_PER_YEAR))
+    return float(np.sqrt((1 - skewness * ratio + (kurtosis - 1) / 4 * ratio**2) / (len(daily) - 1) * DAYS_PER_YEAR))
 
 
 def deflated_sharpe(sharpe: float, error: float, trials: int) -> float:

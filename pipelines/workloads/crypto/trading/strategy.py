@@ -62,8 +62,7 @@ def choose_threshold(probabilities: np.ndarray, market: backtest.Market) -> tupl
     wins over a threshold that never traded. One threshold serves both sides: with two, the drift of the validation
     period would pick the side.
     """
-    tried = [Tried(None, 0.0, 0)]
-    for threshold in THRESHOLDS:
-        result = backtest.run(signal=signals(probabilities, threshold), **market)
-        tried.append(Tried(threshold, float(result.equity[-1] - 1.0), len(result.trades)))
+    results = {each: backtest.run(signal=signals(probabilities, each), **market) for each in THRESHOLDS}
+    tried = [Tried(each, float(found.equity[-1] - 1.0), len(found.trades)) for each, found in results.items()]
+    tried.insert(0, Tried(None, 0.0, 0))
     return max(tried, key=lambda row: (row.net_return, -row.num_trades, row.threshold or float("inf"))), tried

@@ -74,13 +74,17 @@ def money(pages: Sequence[Page]) -> str:
 def net_return_interval(pages: Sequence[Page]) -> list[float] | None:
     """Return the 95 % interval of the coins' mean account, by moving blocks of its growth; None for too short a test.
 
-    It is that of the account's drawn curve, with points a few candles apart, over the longest of their tests.
+    It is that of the account's drawn curve, with points as far apart as in the longest of their tests, over all tests.
     """
     curves = [page["equity"] for page in pages]
-    longest = max((curve["time_ms"] for curve in curves), key=lambda each: round((each[-1] - each[0]) / DAY))
-    times = np.array(longest, float)
+    begins, ends = np.array([[curve["time_ms"][0], curve["time_ms"][-1]] for curve in curves], float).T
+    longest = np.array(curves[((ends - begins) / DAY).round().argmax()]["time_ms"], float)
+    step, last = (longest[-1] - longest[0]) / (len(longest) - 1), len(longest) - 1
+    place = np.arange(round((begins.min() - longest[0]) / step), last + round((ends.max() - longest[-1]) / step) + 1)
+    times = longest[place.clip(0, last)] + step * (place - place.clip(0, last))
+    times = times[((begins - step <= times[:, None]) & (times[:, None] <= ends + step)).any(1)]
     account = np.mean([np.interp(times, curve["time_ms"], curve["model"]) for curve in curves], axis=0)
-    candles = (times[-1] - times[0]) / milliseconds(pages[0]["timeframe"]) / max(len(times) - 1, 1)
+    candles = step / milliseconds(pages[0]["timeframe"])
     block = math.ceil(max(judge.ACCOUNT_BLOCK, 3 * pages[0]["horizon"]) / max(candles, 1))
     grown = np.diff(np.log(np.maximum(account, 1e-9)), prepend=0.0)[:, None]
     if len(grown) < MIN_BLOCKS * block:

@@ -198,8 +198,7 @@ def _picked(figures: Mapping[str, object], names: Sequence[str]) -> dict[str, ob
 
 def _fold_entry(config: Config, coin: Coin, fold: CoinFold, per_day: int) -> dict[str, object]:
     metrics = classification.metrics(fold.test.probabilities, fold.test.labels, fold.prior)
-    result = backtest.run(signal=fold.signals, **strategy.market(config, coin, fold.rows))
-    traded = performance.metrics(result, per_day)
+    traded = performance.metrics(backtest.run(signal=fold.signals, **strategy.market(config, coin, fold.rows)), per_day)
     return {
         "fold": fold.fold + 1,
         "member": fold.member,

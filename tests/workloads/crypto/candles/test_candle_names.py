@@ -22,7 +22,10 @@ def test_candles_without_volume_and_jumps_are_counted_and_kept():
     frame.loc[40:, ["open", "high", "low", "close"]] *= 1000
     candles, facts = check(frame)
     assert len(candles) == ROWS
-    assert (facts["zero_volume"], facts["jumps"]) == (1, 1)
+    assert (facts["zero_volume"], facts["jumps"], facts["longest_still"]) == (1, 1, 0)
+    frame.loc[5:7, ["open", "high", "low", "close"]] = frame.loc[4, "close"]  # as of an exchange, without a trade
+    frame.loc[5:7, "volume"] = 0
+    assert check(frame)[1]["longest_still"] == 3
 
 
 def test_invalid_names_and_timeframes_are_refused():
