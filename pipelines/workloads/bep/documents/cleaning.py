@@ -14,6 +14,7 @@ from pipelines.workloads.bep.documents.lexicon import UPPER, lower_case
 from pipelines.workloads.bep.documents.masking import NAME, RULES, Masked, Masker, mask_secrets, written
 from pipelines.workloads.bep.documents.names import Reader
 from pipelines.workloads.bep.documents.places import SLOTS, mask_places
+from pipelines.workloads.bep.documents.tagger import KINDS, runs, tagged
 
 # Symbol fonts of word processors have their glyphs in the private-use area, at U+F000 plus the glyph's code.
 BULLETS, ERRORS, GLYPHS = json.loads(Path(__file__).with_suffix(".json").read_text()).values()
@@ -77,6 +78,7 @@ def clean(
     for kind, said in sorted(add, key=lambda each: -len(each[1])):
         if kind != "name" or not names:
             text = masker.matches(text, kind, MASK_OF[kind], written(said))
+    masker.tags = tagged(text) if names else b""
     if mask:
         text = mask_secrets(text, masker)
     if names:
@@ -86,6 +88,9 @@ def clean(
         persons = [it for kind, it in sorted(add) if kind == "name" and there & {*re.findall(r"\w\w+", it.lower())}]
         reader = Reader(text, lower_case(text).union(words), mail, persons)
         text = masker.spans(text, "name", NAME, reader.names())
+        for kind in KINDS:
+            if kind and (mask or kind != "telephone"):
+                text = masker.spans(text, kind, MASK_OF[kind], runs(text, masker.tags, kind))
     return Cleaned(text, counts, tuple(masker.found))
 
 

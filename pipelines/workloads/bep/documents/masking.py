@@ -92,10 +92,11 @@ class Masker:
 
     keep: Collection[tuple[str, str]] = ()  # (kind, text)
     found: list[Masked] = field(default_factory=list)
+    tags: bytes = b""  # a number for each character of the text, which moves with it; 0 for those of masks
 
     def spans(self, text: str, kind: str, mask: str, spans: Iterable[tuple[int, int]]) -> str:
         """Replace what stands at (begin, end), in order."""
-        pieces, place = [], 0
+        pieces, tags, place = [], b"", 0
         for begin, end in spans:
             if begin >= place and end > begin and (kind, text[begin:end]) not in self.keep:
                 line = text.rfind("\n", 0, begin) + 1
@@ -103,7 +104,9 @@ class Masker:
                 around = f"{before}[{text[begin:end]}]{after}"
                 self.found.append(Masked(kind, text.count("\n", 0, begin) + 1, text[begin:end], around))
                 pieces += [text[place:begin], mask]
+                tags += self.tags[place:begin] + bytes(len(mask))
                 place = end
+        self.tags = tags + self.tags[place:]
         return "".join([*pieces, text[place:]])
 
     def matches(

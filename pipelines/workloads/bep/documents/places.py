@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Set
 from itertools import combinations_with_replacement
 
-from pipelines.workloads.bep.documents.addresses import LEGAL_FORM, addresses
+from pipelines.workloads.bep.documents.addresses import addresses
 from pipelines.workloads.bep.documents.lexicon import UPPER, english, known_names, lower_case, sound, terms
 from pipelines.workloads.bep.documents.masking import ADDRESS, WORDS, Masker, columns
 from pipelines.workloads.bep.documents.name_patterns import FIRM
@@ -72,27 +72,9 @@ CALLED = {
     )
     for kind in ("site", "client")
 }
-# "Aula Ost for Ada College, job 2198.04" and "22.4810 Aula Ost, Bauherr Kanton Uri" of a list of works
-_WORK = rf"(?:(?:{_NOUN}|{_WORD})\b\.?:? ?){{1,2}}"
-_CODED = (
-    rf"(?![\w./-]{{60}})(?!{WORDS['no_numbers']}){_SUM}{_NO_DATE}"
-    rf"(?:{_FIGURES}|(?<=[\w.] )(?=(?!19|20)\d{{4}}\b))[\w./-]{{2,29}}\w"
-)
-WORKS = re.compile(
-    rf"(?:^|\(|[,:] )(?:[-\u2013\u2022*] |\d\d?[.)] )?(?:{_WORK})?(?:(?P<first>{_CODED})[:.,]?(?: ?[|\u2013-])? \(?)?"
-    rf"(?!(?i:{_NUMBER}))(?P<site>(?=[^|\n,:;()]+ )[{UPPER}][^|\n,:;()]{{2,60}}?\w)"
-    rf"(?:,? (?:{WORDS['for_words']}) |,? ?\(?(?i:ag:|{WORDS['client_labels']})(?: ?:)? |(?P<bare> ?\| ?| [-\u2013] ))"
-    rf"(?P<client>[{UPPER}](?:[^|\n:;().]|\.(?! [{UPPER}])){{3,60}}?)"
-    rf"(?:(?:,? ?[|(\u2013-]? ?{_WORK}| ?\| ?)(?P<last>{_CODED})|(?(first)|(?!)))(?=[,;|)]| [-\u2013|] |$)",
-    re.MULTILINE,
-)
 _MORE = rf" (?:(?:of|and|the|de|van|&) )?[{UPPER}\d][\w'\u2019-]{{0,40}}"
 _NAMED = rf"(?<![\w./\\-])[{UPPER}][\w'\u2019-]{{1,40}}(?:{_MORE}){{1,7}}"
 NAMED = re.compile(_NAMED + _LEGAL)
-_NO_NAME = rf"{WORDS['articles']}|{WORDS['before_sites']}|as|by|for|from|in|on|to|with|\w{{1,40}} of"  # begins none
-RUN = re.compile(rf"(?<!\w)(?!(?i:{_NO_NAME}) ){_NAMED}")
-PLACED = re.compile(rf"(?:^|\W)(?i:{WORDS['before_sites']}) $")
-DESIGNERS = re.compile(rf"(?i:{WORDS['designers']})\.?$|(?<!\w)(?:{WORDS['legal_forms']})\.?$")
 HEADED = {kind: re.compile(WORDS[f"{kind}_headings"], re.I) for kind in CALLED}
 # "Aula Ost (job 2198)" with its number masked, "BIM Execution Plan for Aula Ost"; "the client, Uri Homes". In
 # masking.json, @ stands for the name, and ~ for a label of clients.
@@ -118,11 +100,10 @@ def mask_places(text: str, masker: Masker) -> str:
     text = masker.matches(text, "address", ADDRESS, LABELS["address"])
     text = masker.spans(text, "address", ADDRESS, addresses(text))
     text = masker.matches(text, "address", ADDRESS, ADDRESSES, lambda match: "|" not in match[0])
-    works, whole, ordinary = [*_works(text)], text, terms().union(english(), lower_case(text), WORDS["generic"])
+    whole, ordinary = text, terms().union(english(), lower_case(text), WORDS["generic"])
     known: dict[str, set[str]] = {}
     for kind, mask in SLOTS.items():
         found = listed if kind == "address" else {match["it"] for match in LABELS[kind].finditer(text)}
-        found |= {value for own, value in works if own == kind}
         found |= _numbers(text, found) if kind == "project" else set()
         if kind in CALLED:
             found |= {match[0] for match in CALLED[kind].finditer(text) if _is_called(match, ordinary)}
@@ -136,9 +117,7 @@ def mask_places(text: str, masker: Masker) -> str:
             # "0576_ARC.ifc" and "AB/0576/12" of 2024/0576-KD
             in_files = (rf"{it}(?=[_-](?-i:[A-Z]))|(?<=[/_-]){it}(?=[/_-])" for it in map(re.escape, groups))
             text = masker.matches(text, kind, mask, _standing(forms, *in_files))
-    for kind in ("site", "client"):  # what shares a word with both is a site
-        related = _standing(map(re.escape, _related(text, kind, known[kind], ordinary)))
-        text = masker.matches(text, kind, SLOTS[kind], related)
+    for kind in ("site", "client"):
         said = {it for each in known[kind] for it in _short_forms(each, kind, whole, ordinary)}
         short = (re.escape(it) + (r"(?:-?\d{1,3})?" if it.isupper() else rf"(?-i:{_FORM})?") for it in said)
         text = masker.matches(text, kind, SLOTS[kind], _standing(short), _is_whole)
@@ -173,32 +152,11 @@ def _introduced(text: str, kind: str, ordinary: Set[str]) -> Iterator[str]:
     yield from (name for name in filter(NAMED.fullmatch, named) if _own_words(name, ordinary))
 
 
-def _related(text: str, kind: str, names: Collection[str], ordinary: Set[str]) -> Iterator[str]:
-    """Yield what has a word of its own that a name has, too, or stands where places do: "at Ada Mill"."""
-    own = {word for name in names for word in _own_words(name, ordinary)}
-    for match in RUN.finditer(text):
-        words = _own_words(match[0], ordinary)
-        placed = words and kind == "site" and PLACED.search(text[max(0, match.start() - 40) : match.start()])
-        if (placed or not own.isdisjoint(words)) and _is_own(match[0], kind) and not DESIGNERS.search(match[0]):
-            yield match[0]
-
-
 def _own_words(name: str, ordinary: Set[str]) -> list[str]:
     """Return the words of a name that are no ordinary ones by a dictionary."""
     words = re.findall(rf"[{UPPER}][^\W\d_]{{2,}}", name)
     words = [word for word in words if len(word) >= SHORTEST or not word.isupper()]  # no "NHS"
     return [word for word in words if ordinary.isdisjoint([word.lower(), word.lower().removesuffix("s")])]
-
-
-def _works(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (kind, value) of the projects, clients and sites that stand side by side, as in lists of works."""
-    for match in WORKS.finditer(text):
-        # A product stands beside its maker and a number, too.
-        built = LEGAL_FORM.search(match["client"]) and CALLED["site"].search(match["site"])
-        firm = built or not match["bare"] or CALLED["client"].search(match["client"])
-        if firm and _is_own(match["site"], "site") and _is_own(match["client"], "client"):
-            named = {"first": "project", "last": "project", "site": "site", "client": "client"}
-            yield from ((kind, match[group]) for group, kind in named.items() if match[group])
 
 
 def _filed(text: str) -> set[str]:

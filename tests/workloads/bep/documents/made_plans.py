@@ -1,9 +1,9 @@
-"""Two hundred and fourteen made plans, their names drawn by lists or written out, and how much of them masking finds.
+"""Some 300 made plans, their names drawn by lists or written out, and how much of them masking finds.
 
     python -m tests.workloads.bep.documents.made_plans [held_out, fresh, later, sheets, latest, coin, unseen, apart,
         others, judge, first_firms, second_firms, third_firms, fourth_firms, fifth_firms, sixth_firms,
         seventh_firms, eighth_firms, ninth_firms, tenth_firms, eleventh_firms, twelfth_firms,
-        thirteenth_firms, fourteenth_firms, fifteenth_firms|all] [--quiet] [--listed]
+        thirteenth_firms, fourteenth_firms ... twenty_second_firms|all] [--quiet] [--listed]
 
 With --listed, masking is given what a list of the staff has: the persons' whole names, and what stands for them in one
 word: initials, other codes, and logins. All are the 48 plans without coin and what follows it.
@@ -24,6 +24,8 @@ So were tenth_firms.txt and eleventh_firms.txt, four plans of firms of four coun
 tenth_firms.txt only. twelfth_firms.txt and thirteenth_firms.txt, eight plans of firms of eight countries, came before
 their author read the rules, too: rules were mended by the first, and of the second only its figures were looked at.
 So it is with fourteenth_firms.txt and fifteenth_firms.txt, eight plans each in a manner of its own.
+sixteenth_firms.txt to twenty_second_firms.txt are twelve documents each by seven hands who knew neither the rules nor
+each other's plans. The weights of tagger.py are fitted to all files but the last, which is only counted.
 """
 
 import random
@@ -39,6 +41,7 @@ from pipelines.workloads.bep.documents import cleaning
 
 FOLDER = Path(__file__).with_name("plans")
 SEED = 34
+FIRMS = [path.stem for path in sorted(FOLDER.glob("*_firms.txt"))]
 KINDS = {"t": "telephone", "a": "address", "p": "project", "c": "client", "s": "site", "e": "email"}
 EASTERN = {"zh", "ja_ko"}
 TITLES = frozenset(
@@ -95,6 +98,8 @@ TITLES = frozenset(
             "Chief",
             "Han\u0131m",
         ),
+        *("Madam", "Mlle", "Doña", "Dona", "Srta", "Seu", "Rev", "Hj", "Hajah", "Puan", "Pak", "Ir", "Er", "Ar", "Zr"),
+        *("Dott", "ssa", "geom", "Paní", "paní", "panem", "Nana"),
     ]
 )
 SLOT = re.compile(r"\[(\d+)(?: (\w))?\]|«(\w):([^»]*)»")
@@ -173,26 +178,7 @@ def plans(part: str) -> Iterator[Plan]:
     if part == "sheets":
         yield from sheets()
         return
-    if part in (
-        "apart",
-        "others",
-        "judge",
-        "first_firms",
-        "second_firms",
-        "third_firms",
-        "fourth_firms",
-        "fifth_firms",
-        "sixth_firms",
-        "seventh_firms",
-        "eighth_firms",
-        "ninth_firms",
-        "tenth_firms",
-        "eleventh_firms",
-        "twelfth_firms",
-        "thirteenth_firms",
-        "fourteenth_firms",
-        "fifteenth_firms",
-    ):
+    if part in ("apart", "others", "judge", *FIRMS):
         for section in re.split(r"(?m)^=== ", (FOLDER / f"{part}.txt").read_text(encoding="utf-8"))[1:]:
             head, body = section.split("\n", 1)
             yield filled(head, body.strip("\n"), [])
