@@ -54,8 +54,7 @@ def import_folder(folder: Path) -> ModuleType:
 
 def neighbour(module: str, name: str) -> ModuleType | None:
     """Return the module `name` beside the imported `module`; None: there is none."""
-    file = Path(sys.modules[module].__file__ or "").with_name(f"{name}.py")
-    if not file.is_file():
+    if not Path(sys.modules[module].__file__ or "").with_name(f"{name}.py").is_file():
         return None
     package = module.rpartition(".")[0]
     return importlib.import_module(f"{package}.{name}" if package else name)

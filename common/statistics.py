@@ -81,9 +81,7 @@ def resampled_groups(groups: Sequence[Hashable], resamples: int, seed: int) -> I
 
 def resampled_counts(count: int, resamples: int, seed: int) -> np.ndarray | None:
     """Return (resamples, count), how often each of `count` items occurs in a resample; None for a single item."""
-    if count < 2:
-        return None
-    return np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples)
+    return None if count < 2 else np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), resamples)
 
 
 def moving_block_sums(rows: np.ndarray, block: int, resamples: int, seed: int) -> Iterator[np.ndarray]:

@@ -25,8 +25,7 @@ MOST_FOR_ORDER = 300_000  # last characters of the training text, on which an or
 def token_nats(logits: Tensor, targets: Tensor, ignored: int = -100) -> Tensor:
     """Return the cross-entropy (B, S) of each target under `logits` (B, S, V); 0 where the target is `ignored`."""
     flat = logits.float().flatten(0, 1)
-    nats = functional.cross_entropy(flat, targets.flatten(), ignore_index=ignored, reduction="none")
-    return nats.view(targets.shape)
+    return functional.cross_entropy(flat, targets.flatten(), ignore_index=ignored, reduction="none").view(targets.shape)
 
 
 def words(text: str) -> list[str]:

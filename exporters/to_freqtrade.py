@@ -44,7 +44,6 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
         for number, coin in enumerate(model.config.coins):
             if not (model.rule and coin in model.rule.coins):
                 raise ValueError(f"{coin} of {model_folder} was {NEVER}; evaluate the run first")
-            own = model.rule.coins[coin]
             coins[coin] = {
                 "features": list(model.config.features),
                 "lookback": model.config.lookback,
@@ -56,7 +55,7 @@ def export_together(run: Path, members: Mapping[Path, Path], out: Path) -> str:
                     "volatility_place": model.volatility_place,
                     "dilations": dilations(model.config.lookback),
                 },
-                **own.model_dump(include={"threshold", "verdict", "reason", "recalibration"}),
+                **model.rule.coins[coin].model_dump(include={"threshold", "verdict", "reason", "recalibration"}),
             }
             warning["headline"], rules[str(member)] = model.rule.headline, _rules(model)
             # What the classifier reads: the model's tensors, the coin's own drift and spread, and its scaler.

@@ -93,8 +93,7 @@ def _proved(program: Program, out: Path) -> dict[str, Any]:
             expected = program.module(*given)
         expected = [expected] if isinstance(expected, Tensor) else expected
         feed = {name: value.numpy() for name, value in zip(program.inputs, given, strict=True)}
-        found = session.run(list(program.outputs), feed)
-        for name, ours, theirs in zip(program.outputs, expected, found, strict=True):
+        for name, ours, theirs in zip(program.outputs, expected, session.run(list(program.outputs), feed), strict=True):
             if tuple(ours.shape) != theirs.shape:
                 raise RuntimeError(f"{program.name}: {name} is {theirs.shape}, not {tuple(ours.shape)}")
             apart = np.abs(ours.double().numpy() - theirs.astype(np.float64))

@@ -84,8 +84,7 @@ def export(run: Path, model_folder: Path, out: Path, format: str = "uf2", board:
 
 def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[str, float]:
     """Differences between integer and float logits in nats, on the model's example and on stories of its own."""
-    length = 2 * model.config.context
-    stories = (integers.decode([], length, Sampler(integers, 256, seed=seed)) for seed in SEEDS)
+    stories = (integers.decode([], 2 * model.config.context, Sampler(integers, 256, seed=seed)) for seed in SEEDS)
     rows = [model.example()["tokens"], *(torch.tensor([[END, *story]]) for story in stories)]
     with torch.no_grad():
         differences = [(integers.logits(row.numpy()) * integers.nats - model(row).numpy()).ravel() for row in rows]
@@ -100,8 +99,6 @@ def logit_error(model: TinyTransformer, integers: IntegerTransformer) -> dict[st
 
 def _described(config: TinyTransformerConfig, names: Mapping[str, str]) -> dict[str, object]:
     """The content of config_{V}p.json, for people and tools."""
-    sizes = {name: getattr(config, name) for name in rp2040.FORMAT_LIMITS}
+    sizes = {name: getattr(config, name) for name in (*rp2040.FORMAT_LIMITS, "memory", "counts")}
     version = 3 if config.counts else 2 if config.memory else 1
-    tables = {"memory": config.memory, "counts": config.counts}
-    files = {**names, "uf2": UF2}
-    return {"format": "exporters/rp2040/FORMAT.md", "version": version, **sizes, **tables, "files": files}
+    return {"format": "exporters/rp2040/FORMAT.md", "version": version, **sizes, "files": {**names, "uf2": UF2}}

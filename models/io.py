@@ -218,10 +218,8 @@ def stored_weights(path: Path, mapped: bool = False) -> tuple[dict[str, Tensor],
         tensors = safetensors.torch.load_file(path) if mapped else safetensors.torch.load(data)
         header, body = safetensors_bytes.split(np.memmap(path, mode="r").data if mapped else data)
     except Exception as error:  # beside the library's own: KeyError for a number type that torch lacks, sizes too large
-        said = printable(str(error), SHOWN)
-        raise ValueError(f"{path} is damaged ({said}){COPY_AGAIN}") from error
-    metadata = header.get("__metadata__")
-    metadata = metadata if isinstance(metadata, dict) else {}  # null is allowed
+        raise ValueError(f"{path} is damaged ({printable(str(error), SHOWN)}){COPY_AGAIN}") from error
+    metadata = found if isinstance(found := header.get("__metadata__"), dict) else {}  # null is allowed
     if metadata.get("sha256", digest := hashlib.sha256(body).hexdigest()) != digest:
         raise ValueError(f"{path} is damaged (its sha256 sum does not match){COPY_AGAIN}")
     for name, tensor in tensors.items():

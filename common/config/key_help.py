@@ -108,17 +108,17 @@ def shown(value: object) -> str:
     return text.removesuffix("\n").removesuffix("\n...").strip()
 
 
-def as_text(found: Sequence[Group], values: Mapping[str, object], width: int = WIDTH) -> str:
-    """Return the keys as text of `width` columns; `values` are shown in place of the defaults."""
-    return "\n\n".join(_group_text(group, values, width) for group in found)
+def as_text(found: Sequence[Group], values: Mapping[str, object]) -> str:
+    """Return the keys as text of WIDTH columns; `values` are shown in place of the defaults."""
+    return "\n\n".join(_group_text(group, values) for group in found)
 
 
-def _group_text(group: Group, values: Mapping[str, object], width: int) -> str:
-    lines, inner = textwrap.wrap(f"{group.name}: {group.description}", width) if group.name else [], " " * 6
+def _group_text(group: Group, values: Mapping[str, object]) -> str:
+    lines, inner = textwrap.wrap(f"{group.name}: {group.description}", WIDTH) if group.name else [], " " * 6
     for key in group.keys:
         value = values.get(key.name, key.default)
         head, kind = key.name if value is PydanticUndefined else f"{key.name}={shown(value)}", f"({key.type})"
-        parts = [(f"{head}  {kind}", "  ")] if len(head + kind) <= width - 4 else [(head, "  "), (kind, inner)]
+        parts = [(f"{head}  {kind}", "  ")] if len(head + kind) <= WIDTH - 4 else [(head, "  "), (kind, inner)]
         for text, indent in (*parts, (key.description, inner)):
-            lines += textwrap.wrap(text, width, initial_indent=indent, subsequent_indent=inner, break_on_hyphens=False)
+            lines += textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=inner, break_on_hyphens=False)
     return "\n".join(lines)

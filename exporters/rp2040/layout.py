@@ -169,8 +169,7 @@ def library_files(model: bytes, vocabulary: bytes, arena: int, layers: int, chos
 
 def _whole(name: str) -> str:
     """The text of a source file with its includes expanded, except for the header that the library has."""
-    text = (FIRMWARE / name).read_text()
-    return re.sub(r'#include "(?!runtime\.h)([\w.]+)"\n', lambda found: _whole(found[1]), text)
+    return re.sub(r'#include "(?!runtime\.h)([\w.]+)"\n', lambda found: _whole(found[1]), (FIRMWARE / name).read_text())
 
 
 def _words(data: bytes) -> str:

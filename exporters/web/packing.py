@@ -215,8 +215,7 @@ def _signals(model: PooledExperts, run: Path) -> Packed:
     config = model.config
     candle_features.check(config.features)
     candles = random_candles(0, model.candles_needed + 5, config.timeframe_ms)
-    columns = {name: column.tolist() for name, column in candles.columns().items()}
-    asked = {"coin": config.coins[0], "candles": columns}
+    asked = {"coin": config.coins[0], "candles": {name: column.tolist() for name, column in candles.columns().items()}}
     about, plain = facts([model]), copy(model)
     if model.rule:
         coins = {name: own.model_copy(update={"recalibration": 0}) for name, own in model.rule.coins.items()}

@@ -77,8 +77,7 @@ def read(source: Path | bytes, size: int, maximum_pixels: int, fit: str = "crop"
                     raise RefusedError(f"too small: {width} x {height} pixels, {SMALLEST_SIDE} a side are needed")
                 animated = bool(getattr(image, "is_animated", False))
                 image.load()
-                upright = ImageOps.exif_transpose(_rgb(image))
-                square = FITS[fit](upright, (size, size), Image.Resampling.LANCZOS)
+                square = FITS[fit](ImageOps.exif_transpose(_rgb(image)), (size, size), Image.Resampling.LANCZOS)
         except UnidentifiedImageError:
             if _head(source).startswith(TIFF):
                 raise ValueError("a TIFF, but damaged or of coloured floats; save 8 or 16 bits a channel") from None
@@ -176,8 +175,7 @@ def near_duplicates(thumbnails: np.ndarray) -> np.ndarray:
     wide = (thumbnails[..., ::2] + np.uint16(1) + thumbnails[..., 1::2]) // 2
     coarse = (wide[:, ::2] + wide[:, 1::2] + 1) // 2  # as Pillow scales and rounds
     found = (*_moved_little(coarse), *_cut(thumbnails, coarse.reshape(-1, 256).astype(np.float32)))
-    pairs = np.concatenate([np.empty((0, 2), np.int64), *found])
-    return np.unique(np.sort(pairs, axis=1), axis=0)
+    return np.unique(np.sort(np.concatenate([np.empty((0, 2), np.int64), *found]), axis=1), axis=0)
 
 
 def _cut(thumbnails: np.ndarray, coarse: np.ndarray) -> Iterator[np.ndarray]:
@@ -218,8 +216,7 @@ def _moved_little(thumbnails: np.ndarray) -> Iterator[np.ndarray]:
     of brightness, shift and scale.
     """
     contrast = np.abs(thumbnails - thumbnails.mean((1, 2), keepdims=True)).mean((1, 2))
-    both = (thumbnails, thumbnails[:, :, ::-1])
-    ways = [(each.reshape(-1, 256).astype(np.float32), _hashes(each)) for each in both]
+    ways = [(each.reshape(-1, 256).astype(np.float32), _hashes(each)) for each in (thumbnails, thumbnails[:, :, ::-1])]
     (own, hashes), starts = ways[0], range(0, len(thumbnails), AT_ONCE)
     means = [shown @ CELLS for shown, _ in ways]
     for start in progress(starts, len(starts), f"looking for near duplicates, {AT_ONCE} images at a time"):

@@ -94,11 +94,10 @@ class CharMixture(CharLSTM):
     def check(self) -> None:
         """Raise ValueError for impossible counts."""
         counts = self.counted()
-        sizes = np.diff(counts.offsets)
         sound = (
             counts.offsets[0] == 0
             and counts.offsets[-1] == len(counts.tokens)
-            and (sizes > 0).all()
+            and (np.diff(counts.offsets) > 0).all()
             and (np.diff(counts.keys) > 0).all()
             and ((counts.tokens >= 0) & (counts.tokens < len(self.characters))).all()
             and (counts.counts > 0).all()

@@ -202,8 +202,7 @@ class MixtureReader(Reader):
         """Return the heading (N + 1,) above each of the next `tokens`, and above the token after them."""
         if len(tokens) == 1 and not self.classes[tokens[0]] & chains.LINE_END:
             return np.full(2, self.section, np.uint64)
-        line = np.concatenate([self.line, tokens, [END]])
-        return chains.headings(line, self.classes, self.section)[len(self.line) :]
+        return chains.headings(np.concatenate([self.line, tokens, [END]]), self.classes, self.section)[len(self.line) :]
 
     def _pass(self, tokens: np.ndarray) -> None:
         """Keep the end of the text, as far as contexts reach back, and its last line."""

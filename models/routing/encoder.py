@@ -72,8 +72,7 @@ class DistanceBiasedAttention(nn.Module):
     def forward(self, nodes: Tensor, distance: Tensor) -> Tensor:
         """Map node states (B, N, D) and distances (B, N, N) from row to column to states (B, N, D)."""
         batch, num_nodes, width = nodes.shape
-        parts = self.query_key_value(nodes).view(batch, num_nodes, 3, self.heads, -1)
-        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        query, key, value = self.query_key_value(nodes).view(batch, num_nodes, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         linear, square = self.distance[:, None, :, None, None]
         bias = distance[:, None] * (linear + square * distance[:, None])  # (B, H, N, N)
         if self.back is not None:

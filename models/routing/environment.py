@@ -214,8 +214,7 @@ def tour_length(instances: Instances, actions: Tensor) -> Tensor:
     if instances.matrix is not None:
         legs = stops[..., :-1] * instances.matrix.shape[1] + stops[..., 1:]
         return instances.matrix.flatten(1).gather(1, legs.flatten(1)).view_as(legs).sum(-1)
-    index = stops.flatten(1)[..., None].expand(-1, -1, 2)
-    path = instances.locs.gather(1, index).view(*stops.shape, 2)
+    path = instances.locs.gather(1, stops.flatten(1)[..., None].expand(-1, -1, 2)).view(*stops.shape, 2)
     lengths: Tensor = (path[:, :, 1:] - path[:, :, :-1]).norm(dim=-1)
     if instances.rules is not None:
         lengths = lengths * (1 - (stops[..., 1:] == DEPOT) * instances.rules[:, :1, -1:])

@@ -84,11 +84,9 @@ class RoutingPolicy(io.Model):
             distance = distance * (math.sqrt(ratio) if exact else (torch.ones((), dtype=torch.float64) * ratio).sqrt())
         graph = nearest_neighbours(distance, self.config.neighbors) if self.config.neighbors else distance
         nodes = self.embedding(instances, distance)
+        again = self.gradient_checkpointing and torch.is_grad_enabled()
         for layer in self.layers:
-            if self.gradient_checkpointing and torch.is_grad_enabled():
-                nodes = checkpoint(layer, nodes, graph, use_reentrant=False)
-            else:
-                nodes = layer(nodes, graph)
+            nodes = checkpoint(layer, nodes, graph, use_reentrant=False) if again else layer(nodes, graph)
         return self.decoder.prepare(nodes, distance)
 
     def forward(

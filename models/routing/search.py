@@ -58,8 +58,7 @@ def best_built(
         turned = original._replace(locs=turn(original.locs, symmetry))
         cache = policy.encode(turned)
         for tours in torch.arange(plan.num_tours, device=device).split(tours_at_once):
-            guide = plan.guide(items[owner] * SYMMETRIES + symmetry, tours)
-            actions = policy.build(cache, turned, len(tours), guide)
+            actions = policy.build(cache, turned, len(tours), plan.guide(items[owner] * SYMMETRIES + symmetry, tours))
             cost, place = tour_length(original, actions).min(1)
             found = padded(actions.take_along_dim(place[:, None, None], 1)[:, 0], most_steps)
             best_actions[rows] = found.where((cost < best[rows])[:, None], best_actions[rows])

@@ -106,8 +106,7 @@ def start_of(policy: TourBuilder, asked: Asked, settings: RoutingSettings) -> Ro
     routes = mended(problem, routes_of(best_tours(policy, [problem], instances, items, chosen, settings.seed)[0]))
     if alone and not all(fleet.keeps(problem, route) for route in routes):
         return None  # a customer whom no route can serve: ruin and recreate says which
-    available = problem.vehicles[0].available
-    if alone and available is not None and len(routes) > available:
+    if alone and (available := problem.vehicles[0].available) is not None and len(routes) > available:
         needs = f"the policy's plan needs {len(routes)} vehicles"
         raise ValueError(f"{needs}, but there are {available}; give milliseconds for a search")
     return routes
@@ -263,10 +262,9 @@ def searched(
     kinds = division.kinds if starts_from == "mix" else () if starts_from == "policy" else (starts_from,)
     if measured.places is None and "sweep" in kinds and len(kinds) == 1:
         raise UserError("starts_from is sweep, but the problem has distances and no places; give starts_from=mix")
-    seeds = random_bits(derive_key(seed, "cvrp", "searches"), items.cpu(), 1)[:, 0]
     return native.solve(
         measured,
-        seeds,
+        random_bits(derive_key(seed, "cvrp", "searches"), items.cpu(), 1)[:, 0],
         max(0.0, seconds - (time.process_time() - began) / len(problems)),
         kinds,
         group=division.group,
@@ -289,8 +287,7 @@ def _measured(problems: Sequence[Problem]) -> native.Measured:
     if all(each.metric == "EUC_2D" and each.rounding == rounding and each.matrix is None for each in problems):
         places = torch.from_numpy(np.stack([problem.locs for problem in problems]))
         return native.Measured(demand, capacity, None, places, rounding)
-    distance = torch.from_numpy(np.stack([distances(problem) for problem in problems]))
-    return native.Measured(demand, capacity, distance)
+    return native.Measured(demand, capacity, torch.from_numpy(np.stack([distances(problem) for problem in problems])))
 
 
 def given_problem(locs: object, demand: object, capacity: object) -> Problem:

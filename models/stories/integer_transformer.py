@@ -148,8 +148,7 @@ class IntegerTransformer:
         for number, layer in enumerate(self.layers):
             q, k, v = _queries_keys_values(layer, x)
             if past is not None:
-                pairs = zip(past[number], (k, v), strict=True)
-                k, v = (np.concatenate(pair, 1)[:, -len(places) :] for pair in pairs)
+                k, v = (np.concatenate(pair, 1)[:, -len(places) :] for pair in zip(past[number], (k, v), strict=True))
                 past[number] = k, v
             attended = attend(_split(q, self), _split(k, self), _split(v, self), layer.distance_bias[:, distance], seen)
             x = _after_attention(layer, x, attended)
@@ -223,8 +222,7 @@ def _queries_keys_values(layer: Layer, x: Array) -> list[Array]:
 
 def _after_attention(layer: Layer, x: Array, attended: Array) -> Array:
     """The residual stream x (B, S, D) with what attention (B, H, S, d) and then the feed-forward part add."""
-    joined = attended.swapaxes(1, 2).reshape(x.shape)
-    x = add(x, layer.out, joined, layer.shifts["pre_out"], layer.shifts["post_out"])
+    x = add(x, layer.out, attended.swapaxes(1, 2).reshape(x.shape), layer.shifts["pre_out"], layer.shifts["post_out"])
     gate = rescale(layer.up(norm(x)) >> layer.shifts["pre_up"], layer.up.multiplier, layer.shifts["post_up"])
     between = GELU[np.minimum(np.maximum(gate + 512, 0), 1023)]
     hidden = np.where(gate < -512, 0, np.where(gate < 512, between, np.minimum(gate, 2047) * 8))

@@ -28,8 +28,7 @@ FORMAT_LIMITS = {  # field: (least, largest, multiple)
 def model_bytes(config: TinyTransformerConfig) -> int:
     """Bytes of the model file after its header but for tables and counts; see exporters/rp2040/FORMAT.md."""
     width, hidden, vocabulary = config.width, config.hidden, config.vocabulary
-    rows = 5 * width + hidden
-    layer = 12 + 6 * rows + 2 * config.heads * config.context + (4 * width * width + 2 * width * hidden)
+    layer = 12 + 6 * (5 * width + hidden) + 2 * config.heads * config.context + (4 * width * width + 2 * width * hidden)
     return TABLES_BYTES + config.layers * layer + vocabulary * (6 + width)
 
 

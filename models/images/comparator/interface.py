@@ -129,8 +129,7 @@ class Comparator(io.Model):
     @torch.no_grad()
     def encode_all(self, images: Tensor) -> Tensor:
         """Encode any number of images, in batches, on the model's device."""
-        device = self.reference_images.device
-        return torch.cat([self.encode(part.to(device)) for part in images.split(AT_ONCE)])
+        return torch.cat([self.encode(part.to(self.reference_images.device)) for part in images.split(AT_ONCE)])
 
     @torch.no_grad()
     def compare(self, a: Tensor | str | Path, b: Tensor | str | Path) -> Tensor:
@@ -284,10 +283,9 @@ class Comparator(io.Model):
         images = torch.stack([each.pixels for pair in pairs for each in pair if each.pixels is not None])
         encoded, noted = self.encode_all(images), notes(images, self.reference_images)
         first = torch.arange(0, len(encoded), 2, device=encoded.device)
-        answers = self.both_orders(encoded, first, first + 1).tolist()
         return [
             {"first_is_higher": one, "second_is_higher": other, "tie": tie, **noted[2 * pair], **noted[2 * pair + 1]}
-            for pair, (one, other, tie) in enumerate(answers)
+            for pair, (one, other, tie) in enumerate(self.both_orders(encoded, first, first + 1).tolist())
         ]
 
     def _ranked(self, pictures: Sequence[Picture], budget: int, chosen: "Comparator") -> dict[str, Plain]:

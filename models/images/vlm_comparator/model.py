@@ -95,9 +95,7 @@ class VlmComparator(Comparator):
         """The reason why `save_merged` is impossible; None if it is possible."""
         if not self.config.lora:
             return "it has no adapters"
-        if self.config.four_bit:
-            return "its base has only weights in 4 bits; train with model.four_bit=false"
-        return None
+        return "its base has only weights in 4 bits; train with model.four_bit=false" if self.config.four_bit else None
 
     def describe(self) -> dict[str, Plain]:
         """Add the prompt, token ids of the answers, and base by which to ask without this package."""
@@ -150,10 +148,9 @@ class VlmComparator(Comparator):
         else:
             inputs = processed(self.processor, self.pair.text, images)
         model = self.base.model
-        taken = inspect.signature(model.get_image_features).parameters.keys() & inputs.keys()
         given = {
             name: inputs[name].to(self.pair.ids.device, self.base.dtype if inputs[name].is_floating_point() else None)
-            for name in taken
+            for name in inspect.signature(model.get_image_features).parameters.keys() & inputs.keys()
         }
         entered: list[Tensor] = []
         with _recorded([model.get_submodule(name) for name in self.projectors], entered):

@@ -68,8 +68,7 @@ def library() -> ctypes.CDLL:
 
 def _processor() -> str:
     """Return the processor's features: machines of other processors may share the cache."""
-    found = (line for line in cpus().splitlines() if line.startswith(("flags", "Features")))
-    return next(found, platform.processor())
+    return next((line for line in cpus().splitlines() if line.startswith(("flags", "Features"))), platform.processor())
 
 
 def decodes(instances: Instances) -> bool:

@@ -178,8 +178,7 @@ def comparison_table(methods: Sequence[Solved], last: Solved, reference: Referen
     rows = [_row(method, reference) for method in methods]
     points = [(_longer(method.costs, reference.costs).mean(), method.core_ms) for method in methods]
     for row, method, (gap, time) in zip(rows, methods, points, strict=True):
-        beaten = any(g <= gap and t <= time and (g, t) != (gap, time) for g, t in points)
-        row["front"] = "" if beaten else "yes"
+        row["front"] = "" if any(g <= gap and t <= time and (g, t) != (gap, time) for g, t in points) else "yes"
         if method is not last:
             # On the instances solved by both: an interval above 0 says that the tours of `last` are shorter.
             more = _longer(method.costs, last.costs)
@@ -194,8 +193,7 @@ def _row(solved: Solved, reference: Reference) -> dict[str, Plain]:
     cost: dict[str, Plain] = {"method": solved.method, "cost": mean, "± 95 %": half, "n": len(solved.costs)}
     gaps = {"gap %": gap, "gap 95 %": interval_around(gap, width)}
     per_s = len(solved.costs) / solved.seconds
-    speed: dict[str, Plain] = {"core ms": solved.core_ms, "instances/s": per_s, "on": solved.on}
-    return {**cost, **gaps, **speed}
+    return {**cost, **gaps, "core ms": solved.core_ms, "instances/s": per_s, "on": solved.on}
 
 
 def _longer(costs: np.ndarray, others: np.ndarray) -> np.ndarray:

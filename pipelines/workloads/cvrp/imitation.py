@@ -88,5 +88,4 @@ def variants(tour: Tensor, keys: Tensor, flips: Tensor, steps: int) -> Tensor:
     route = route.gather(2, order)
     begins = route.diff(dim=2, prepend=route[..., :1]) != 0
     when = torch.arange(num_customers, device=tour.device) + begins.cumsum(2)
-    tours = torch.full((batch, num_variants, steps), DEPOT, device=tour.device)
-    return tours.scatter_(2, when, num_customers - order)
+    return torch.full((batch, num_variants, steps), DEPOT, device=tour.device).scatter_(2, when, num_customers - order)

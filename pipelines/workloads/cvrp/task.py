@@ -129,9 +129,8 @@ class CvrpTask(Task):
             return {}
         # A fresh set after each replacement: on the same one, a lucky winner would stay.
         key = derive_key(self.config.seed, "cvrp", "challenge", self.replacements)
-        challenge = Generated(self.config.data, key, self.device, settings.challenge_instances)
         costs = map_items(
-            challenge,
+            Generated(self.config.data, key, self.device, settings.challenge_instances),
             lambda batch: {"model": self._greedy(self.model, batch, 1), "baseline": self._greedy(baseline, batch, 1)},
         )
         test = stats.ttest_rel(costs["model"].double(), costs["baseline"].double(), alternative="less")

@@ -85,10 +85,9 @@ def read_vrp(path: Path) -> list[Problem]:
     usual = usual_rounding((header.get("NAME", ""), path.stem), matrix if metric == "EXPLICIT" else None)
     rounding = usual if windows is None or metric == "EXPLICIT" else "dimacs"
     # Named after the file: NAME inside it is free text, which must not decide where a solution is written.
-    read = path.stem, locs, np.array(demand, np.int64), capacity, rounding, best_known(path), metric, matrix
     return [
         Problem(
-            *read,
+            *(path.stem, locs, np.array(demand, np.int64), capacity, rounding, best_known(path), metric, matrix),
             services=None if services is None else services[:, 0],
             windows=windows,
             fleet=() if fleet == (Vehicles(capacity),) else fleet,
@@ -140,8 +139,7 @@ def _split(text: str) -> tuple[Header, dict[str, Rows], bool]:
     header: Header = {}
     sections: dict[str, Rows] = {}
     rows: Rows | None = None
-    for number, line in enumerate(text.splitlines(), 1):
-        line = line.strip()
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         title, where = line.rstrip(": \t").upper(), f"line {number}: {line[:40]!r}"
         key, colon, value = (part.strip() for part in line.partition(":"))
         key = key.upper()

@@ -165,8 +165,7 @@ class Bench:
 
             def timed(batch: Mapping[str, Tensor], steps: int = 2 * customers) -> Mapping[str, Tensor]:
                 began = time.process_time()
-                chosen = [self.problems[i] for i in batch["item"].tolist()]
-                actions = padded(solve(chosen, batch).to(device), steps)
+                actions = padded(solve([self.problems[i] for i in batch["item"].tolist()], batch).to(device), steps)
                 share = (time.process_time() - began) / len(actions)
                 return {"actions": actions, "core": torch.full((len(actions),), share, device=device)}
 
