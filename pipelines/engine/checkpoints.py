@@ -115,8 +115,7 @@ class Snapshot:
 def take(trained: Trained, task: Mapping[str, object], progress: Progress) -> Snapshot:
     """Copy the state of training. Call it on all ranks; only the main process gets all of it, or each its share."""
     accelerator, averaged, own = trained.accelerator, None, _copied(dict(task), CPU)
-    scaler = {} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()}
-    plain = {**asdict(progress), **scaler}
+    plain = asdict(progress) | ({} if accelerator.scaler is None else {"scaler": accelerator.scaler.state_dict()})
     if accelerator.distributed_type == DistributedType.FSDP:
         tensors, copied = split_checkpoints.staged(trained.tensors(), accelerator.device)
         return Snapshot(progress.step, tensors, None, None, own, plain, copied)

@@ -73,9 +73,8 @@ class Training(Section):
         warmup = min(self.warmup_steps, steps // 4) if ended else self.warmup_steps
         if step < warmup:
             return self.learning_rate * (step + 1) / warmup
-        done = (step - warmup) / max(1, steps - warmup)
-        height, floor = SCHEDULES[self.schedule](done), self.final_learning_rate
-        return self.learning_rate * (floor + (1 - floor) * height)
+        height = SCHEDULES[self.schedule]((step - warmup) / max(1, steps - warmup))
+        return self.learning_rate * (self.final_learning_rate + (1 - self.final_learning_rate) * height)
 
     def num_steps(self, size: int | None) -> int:
         """Return the number of updates over `size` examples; None: endless, where epochs raise UserError."""

@@ -63,8 +63,7 @@ class Updater:
     """Updates `task.model`. Raises UserError, NotFiniteError, and LackOfMemoryError if `shrink` may help."""
 
     def __init__(self, task: Task, config: BaseConfig, accelerator: Accelerator, run: Run):
-        self.task, self.config, self.training = task, config, config.training
-        self.accelerator, self.run = accelerator, run
+        self.task, self.config, self.training, self.accelerator = task, config, config.training, accelerator
         world = accelerator.num_processes
         check_divides(self.training.batch_size, world, self.training.micro_batch_size)
         self.local_batch_size = self.training.batch_size // world

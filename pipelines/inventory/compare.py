@@ -19,8 +19,7 @@ def compared(runs: Sequence[Found], picture: Path) -> str:
     """Return the comparison as text and draw curves into `picture`; UserError for runs that have none."""
     if len(runs) < 2:
         raise UserError("compare takes two runs or more, as in: compare cvrp/default cvrp/dgt-50")
-    kinds = sorted({found.run.workload for found in runs})
-    if len(kinds) > 1:
+    if len(kinds := sorted({found.run.workload for found in runs})) > 1:
         raise UserError(f"runs of {' and '.join(kinds)} have no figure in common; compare those of one workload")
     parts = [*_summaries(runs), *_examples(runs), _differing_settings(runs)]
     if drawn(runs, picture):
@@ -47,8 +46,7 @@ def _examples(runs: Sequence[Found]) -> Iterator[str]:
     first = runs[0]
     for path in sorted(first.run.evaluations.glob("*.csv")):
         others = ((one.run.name, one.run.evaluations / path.name) for one in runs[1:])
-        rows = [[name, *cells] for name, other in others for cells in _differences(path, other)]
-        if rows:
+        if rows := [[name, *cells] for name, other in others for cells in _differences(path, other)]:
             yield aligned([[f"{path.stem}, by example", "figure", f"less {first.run.name}", "95 % interval"], *rows])
 
 
@@ -70,8 +68,7 @@ def _differences(path: Path, other: Path) -> Iterator[list[str]]:
 
 def _differing_settings(runs: Sequence[Found]) -> str:
     keys = dict.fromkeys(key for found in runs for key in found.config)
-    changed = [key for key in keys if len({str(found.config.get(key, MISSING)) for found in runs}) > 1]
-    if not changed:
+    if not (changed := [key for key in keys if len({str(found.config.get(key, MISSING)) for found in runs}) > 1]):
         return "their settings are the same"
     lines = [f"  {key}: {', '.join(str(found.config.get(key, MISSING)) for found in runs)}" for key in changed]
     return "\n".join([f"settings that differ ({', '.join(found.name for found in runs)}):", *map(printable, lines)])

@@ -185,8 +185,7 @@ class Pool:
 
     def _outcome(self, name: str, process: BaseProcess) -> Outcome:
         run = self.job.run.member(name)
-        outcome = run.outcome()
-        if not outcome:  # it had no time to write any
+        if not (outcome := run.outcome()):  # it had no time to write any
             code = process.exitcode or 0
             reason = f"its process was killed by {Signals(-code).name}" if code < 0 else f"exit status {code}"
             state = "stopped" if self.stop.number else "failed"
@@ -205,8 +204,7 @@ class Pool:
         if not known:
             return False
         free = processes.free_on_gpu(self.device) or 0
-        room = ROOM * (self.free - free) / known * (1 + len(self.running) - known)  # some may still grow
-        return bool(free > room)
+        return bool(free > ROOM * (self.free - free) / known * (1 + len(self.running) - known))  # some may still grow
 
 
 def work(job: Job, members: Sequence[str], device: str) -> None:

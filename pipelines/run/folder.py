@@ -222,7 +222,6 @@ def provenance(world_size: int, data: Mapping[str, object], precision: str = "no
     """Return what produced a run: command, code, versions, devices, data."""
     import torch
 
-    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -230,7 +229,7 @@ def provenance(world_size: int, data: Mapping[str, object], precision: str = "no
         "uncommitted_changes": bool(_git("status", "--porcelain")),
         "python": platform.python_version(),
         "versions": {name: metadata.version(name) for name in PACKAGES},
-        "devices": gpus or [processor()],
+        "devices": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] or [processor()],
         "threads": torch.get_num_threads(),
         "world_size": world_size,
         "mixed_precision": precision,

@@ -21,7 +21,7 @@ from common.config import Section, checked
 from common.errors import UserError
 from common.plain import Plain
 from pipelines.answers.trained import Pieces, Trained
-from pipelines.server.continuous_batching import PLACES, Request, Scheduler
+from pipelines.server.continuous_batching import Request, Scheduler
 from pipelines.server.limits import Limits, Refused, too_large
 
 TURN_SECONDS = 0.5  # that a batch should take at most, if it has several inputs
@@ -108,7 +108,7 @@ class Answering:
         self.open = 0  # unfinished requests, including streams
         self.batches = self.batched = 0  # how often inputs or tokens were computed together, and how many in all
         writer = getattr(trained.first, "writer", None) if len(trained.models) == 1 else None
-        self.scheduler = Scheduler(writer(), PLACES, self._in_thread, self._count) if writer else None
+        self.scheduler = Scheduler(writer(), self._in_thread, self._count) if writer else None
 
     @property
     def name(self) -> str:

@@ -66,13 +66,9 @@ class Scheduler:
     """Schedules the requests to a text model; `in_thread` runs its work, `count` gets each step's number of tokens."""
 
     def __init__(
-        self,
-        writer: Writer,
-        places: int,
-        in_thread: Callable[[Callable[[], None]], Awaitable[None]],
-        count: Callable[[int], None],
+        self, writer: Writer, in_thread: Callable[[Callable[[], None]], Awaitable[None]], count: Callable[[int], None]
     ):
-        self.writer, self.places, self.in_thread, self.count = writer, places, in_thread, count
+        self.writer, self.in_thread, self.count = writer, in_thread, count
         self.requests: list[Request] = []
         self.wake = asyncio.Event()
 
@@ -136,6 +132,6 @@ class Scheduler:
 
     def _next(self, requests: Sequence[Request]) -> Request | None:
         """Return the request whose text begins next: the one with the fewest texts; None without a free place."""
-        free = self.places - sum(len(request.going) for request in requests)
+        free = PLACES - sum(len(request.going) for request in requests)
         waiting = [request for request in requests if request.waiting and len(request.going) < free]
         return min(waiting, key=lambda request: len(request.going), default=None)

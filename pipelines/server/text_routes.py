@@ -54,8 +54,7 @@ class Sessions:
             raise Refused(413, f"the text has {len(text):,} characters; a session takes {LONGEST_SESSION:,}")
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_text(self._path(name), text)
-        kept = sorted(self.folder.glob("*.txt"), key=lambda path: path.stat().st_mtime)
-        for path in kept[:-MOST_SESSIONS]:
+        for path in sorted(self.folder.glob("*.txt"), key=lambda path: path.stat().st_mtime)[:-MOST_SESSIONS]:
             remove(path)
 
     def end(self, name: str) -> None:

@@ -27,9 +27,7 @@ class Monitor:
         self.bar: tqdm | None = None
         self.gpu: dict[str, float] = {}
         self.began = self.interval_began = time.perf_counter()
-        self.first_step = 0
-        self.examples = 0
-        self.waited = 0.0
+        self.first_step, self.examples, self.waited = 0, 0, 0.0
 
     def start(self, step: int) -> None:
         """Start timing, from `step` on."""
@@ -81,8 +79,7 @@ class Monitor:
         line = f"step {step}/{self.steps}  " + "  ".join(f"{k} {v:.5g}" for k, v in values.items()) + note
         self.say("\n".join(textwrap.wrap(line, WIDTH, subsequent_indent=" " * 6)))
         # Validation is not training: it must not lower the next interval's examples/s.
-        self.interval_began = time.perf_counter()
-        self.examples, self.waited = 0, 0.0
+        self.interval_began, self.examples, self.waited = time.perf_counter(), 0, 0.0
 
     def say(self, line: str) -> None:
         """Print a line for the user, above the bar if there is one."""

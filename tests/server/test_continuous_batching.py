@@ -43,8 +43,9 @@ class Counting:
 async def working(monkeypatch):
     """A scheduler that works, a sign a turn."""
     monkeypatch.setattr(continuous_batching, "TURN_SECONDS", -1)
+    monkeypatch.setattr(continuous_batching, "PLACES", PLACES)
     writer = Counting()
-    scheduler = Scheduler(writer, PLACES, asyncio.to_thread, lambda _: None)
+    scheduler = Scheduler(writer, asyncio.to_thread, lambda _: None)
     task = asyncio.create_task(scheduler.work())
     try:
         yield scheduler, writer

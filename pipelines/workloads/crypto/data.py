@@ -28,6 +28,7 @@ from models.market import other_candles, own_features
 from models.market.candle_tables import TIMEFRAMES, canonical, iso, milliseconds
 from models.market.candles import COLUMNS, Candles
 from models.market.inputs import CLASSES
+from models.market.own_features import Own
 from pipelines.workloads.crypto import splits
 from pipelines.workloads.crypto.candles import exchange, files, simulated
 from pipelines.workloads.crypto.candles.checks import describe
@@ -196,19 +197,14 @@ def _obtain(
         return files.read(find(symbol, data.timeframe), symbol, data.timeframe, minimum_rows=data.minimum_rows)
     if data.origin == "ccxt":
         return exchange.download(symbol, data.timeframe, data.days, data.exchange, minimum_rows=data.minimum_rows)
-    candles = market[symbol]
-    if len(candles) < data.minimum_rows:
+    if len(candles := market[symbol]) < data.minimum_rows:
         left = f"data.simulated_candles={data.simulated_candles} left {len(candles)} candles"
         raise UserError(f"{symbol}: {left}, fewer than data.minimum_rows={data.minimum_rows}; simulate more")
     return candles, describe(candles)
 
 
 def _coin(
-    data: Data,
-    candles: Candles,
-    checks: Mapping[str, object],
-    own: own_features.Own | None,
-    target: own_features.Own | None,
+    data: Data, candles: Candles, checks: Mapping[str, object], own: Own | None, target: Own | None
 ) -> tuple[Coin, np.ndarray]:
     """Return a coin with features and labels but without folds, and all rows (M,) at which a window can end."""
     longest = candles.rows(max(candles.segments(), key=lambda each: each.stop - each.start))
@@ -224,8 +220,7 @@ def _coin(
     names, table = own_features.compute(candles, own, others=others)
     table = table.astype(np.float32)
     labels = own_features.labelled(candles, data.label, data.horizon, data.threshold)
-    ends = splits.usable(candles, table, labels, data.lookback)
-    if not len(ends):
+    if not len(ends := splits.usable(candles, table, labels, data.lookback)):
         needed = f"{memory + data.horizon} candles without a gap are needed"
         of = f"(features, data.lookback={data.lookback}, data.horizon={data.horizon})"
         but = f"but the longest stretch of these has {len(longest)}; give more complete files"
@@ -295,11 +290,7 @@ def _save(coin: Coin, path: Path) -> None:
     table = pa.table({**columns, "label": coin.labels})
     # Setting the fingerprint makes equal candles give equal bytes.
     datasets.Dataset(table, fingerprint=coin.facts["hash"][:16]).save_to_disk(path)
-    page = {
-        **coin.facts,
-        "features": list(coin.names),
-        "scalers": [{"mean": each.mean.tolist(), "std": each.std.tolist()} for each in coin.scalers],
-    }
+    page = {**coin.facts, "features": list(coin.names), "scalers": [each.plain() for each in coin.scalers]}
     write_text(path.with_name(path.name + ".json"), json.dumps(page, allow_nan=False) + "\n")
 
 

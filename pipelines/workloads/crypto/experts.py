@@ -108,8 +108,7 @@ class _Linear:
             z = (moves - mean) * torch.exp(-log_scale)
             loss = F.nll_loss(log_probabilities, rows.labels) + (log_scale + z + 2 * F.softplus(-z)).mean()
             apart = {name: (weights[name] - each).square() for name, each in self.centre.items()}
-            small = apart["scale"].sum() + apart["slopes"].sum()
-            loss = loss + penalty * (self.costs @ apart["location"] + small)
+            loss = loss + penalty * (self.costs @ apart["location"] + (apart["scale"].sum() + apart["slopes"].sum()))
             loss.backward()
             return loss
 

@@ -78,7 +78,7 @@ def evaluate_fold(config: Config, coin: Coin, place: Place, device: torch.device
     Raises UserError if the model does not fit the prepared data or its outputs are not finite.
     """
     _check(place.model, coin, place.member)
-    logits = _predict(config, coin, place, device, map_items)
+    logits = _predict(coin, place, device, map_items)
     recalibration, (validation, test) = _recalibrated(config, coin, place.fold, logits)
     rivals, all_moves, volatility = _rivals(config, place.model, coin, place.fold)
     ends = np.concatenate([coin.folds[place.fold][part] for part in PARTS])
@@ -169,7 +169,7 @@ def _check(model: SignalModel, coin: Coin, member: str) -> None:
         raise UserError(f"{changed}, so {learnt}; restore the old files, or train again under another --name")
 
 
-def _predict(config: Config, coin: Coin, place: Place, device: torch.device, map_items: MapItems) -> np.ndarray:
+def _predict(coin: Coin, place: Place, device: torch.device, map_items: MapItems) -> np.ndarray:
     """Return the logits (N, 3) of all windows from the beginning of validation to the end of the test, else NaN."""
     model, parts = place.model, coin.folds[place.fold]
     ends = splits.usable(coin.candles, coin.features, coin.labels, coin.lookback)

@@ -37,8 +37,7 @@ def read(paths: Sequence[Path]) -> Iterator[Given]:
 
 def _newest(paths: Sequence[Path]) -> Iterator[tuple[str, Mapping[str, object]]]:
     path = paths[-1]
-    name = files.named(path)
-    if name.reason:
+    if (name := files.named(path)).reason:
         raise UserError(f"{path}: {name.reason}; name it like BTCUSDT-15m.csv")
     known, _ = files.read(paths, name.coin, name.timeframe, minimum_rows=1)
     yield str(path), {"coin": name.coin, "candles": known}
@@ -65,8 +64,7 @@ def fitted(given: Given, models: Sequence[object]) -> Mapping[str, object]:
     if not isinstance(known := found.get("candles"), Candles):
         return found
     whole = known.filled(fill := max([0, *(model.config.fill for model in own)]))
-    newest = whole.rows(whole.segments()[-1])
-    if len(newest) < len(whole):
+    if len(newest := whole.rows(whole.segments()[-1])) < len(whole):
         print(f"{path}: of {len(whole)} candles, the last {len(newest)} follow the newest gap", file=sys.stderr)
     newest = newest.rows(slice(-most_used(own), None))
     wanted = sorted({coin for model in own for coin in model.config.context})

@@ -105,6 +105,10 @@ class Scaler(NamedTuple):
         mean, std = rows.mean(0, dtype=np.float64), rows.std(0, dtype=np.float64)
         return cls(np.where(constant, rows[0], mean), np.where(constant, 1.0, std))
 
+    def plain(self) -> dict[str, list[float]]:
+        """Return both as lists."""
+        return {"mean": self.mean.tolist(), "std": self.std.tolist()}
+
     def transform(self, features: np.ndarray) -> np.ndarray:
         """Return scaled features (..., F) float32."""
         return np.asarray(((features - self.mean) / self.std).astype(np.float32))

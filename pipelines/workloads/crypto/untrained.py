@@ -52,10 +52,7 @@ def description(config: Config, coins: Sequence[Coin], fold: int) -> SignalConfi
         features=first.names,
         lookback=first.lookback,
         coins=tuple(coin.candles.symbol for coin in coins),
-        scalers={
-            coin.candles.symbol: {"mean": coin.scalers[fold].mean.tolist(), "std": coin.scalers[fold].std.tolist()}
-            for coin in coins
-        },
+        scalers={coin.candles.symbol: coin.scalers[fold].plain() for coin in coins},
         timeframe_ms=first.candles.timeframe_ms,
         fill=config.data.fill,
         about={

@@ -73,8 +73,7 @@ def _over_folds(name: str, values: Sequence[float | None], folds: int) -> tuple[
     """Return the mean of a figure (k,) over k of the `folds`, and its interval; None if a fold lacks it or is alone."""
     from scipy.stats import t  # a second to import
 
-    known = np.array([value for value in values if value is not None])
-    if len(known) < len(values):
+    if len(known := np.array([value for value in values if value is not None])) < len(values):
         return None, None
     mean, few = float(known.mean()), len(known) < 2
     spread = 0.0 if few else math.sqrt(known.var(ddof=1) * (1 / len(known) + 1 / (folds - 2)))

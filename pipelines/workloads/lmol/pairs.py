@@ -108,8 +108,7 @@ def too_few(images: int, labels: np.ndarray, folds: int) -> str:
         interval = wilson(int(count * (1 + guessing) / 2), count)
         return interval is not None and interval[0] > guessing
 
-    free = min(images // 2, len(labels))
-    if suffices(free):
+    if suffices(free := min(images // 2, len(labels))):
         return ""
     enough = bisect.bisect_left(range(2**40), True, key=suffices)
     few = f"{images} are for testing, of which at most {free} pairs share no image"

@@ -43,10 +43,9 @@ class ComparisonTask(Task):
         began = time.perf_counter()
         based = bool(config.model.base)  # a base is read whole
         self.model = deferred.made(lambda: make_model(config, *self.sets), device, whole=based)
-        most = {"train": None, "validation": config.training.validation_pairs}
         parts = {  # first, second, label and, if there are several, the attribute's number
             name: torch.cat([functional.pad(pairs, (0, len(self.sets) > 1), value=n) for n, pairs in enumerate(each)])
-            for name, end in most.items()
+            for name, end in (("train", None), ("validation", config.training.validation_pairs))
             for each in [[torch.as_tensor(own.pairs[name][:end]).long() for own in self.sets]]
         }
         # Test images are kept off the device.

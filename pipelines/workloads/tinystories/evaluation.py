@@ -167,8 +167,7 @@ def _figures(nats: Mapping[str, np.ndarray], stories: HeldOut) -> dict[str, obje
     others = sorted((name for name in nats if name not in ("float", "int8")), key=lambda name: bits[name])
     strongest, frozen = others[0], next(name for name in others if not name.endswith("adapting"))
     network = {"bits_per_character": bits["float"], "nats_per_token": float(nats["float"].sum()) / num_tokens}
-    cost = 100 * (bits["int8"] / bits["float"] - 1)
-    integers = {"int8_bits_per_character": bits["int8"], "int8_cost_percent": cost}
+    integers = {"int8_bits_per_character": bits["int8"], "int8_cost_percent": 100 * (bits["int8"] / bits["float"] - 1)}
     rivals = {"strongest_baseline": strongest, **_gain(nats, stories, strongest, "gain")}
     rivals |= {"strongest_frozen": frozen, **_gain(nats, stories, frozen, "frozen_gain")}
     sizes = {"n": len(stories.characters), "tokens": num_tokens, "characters": int(stories.characters.sum())}

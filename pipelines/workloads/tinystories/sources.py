@@ -144,8 +144,7 @@ def _texts(dataset: "datasets.Dataset | datasets.DatasetDict", source: str) -> I
     if getattr(dataset, "features", {}).get("text") not in (datasets.Value("string"), datasets.Value("large_string")):
         names = dataset.keys() if isinstance(dataset, dict) else dataset.column_names
         raise _no_text(source, "a dataset's split `train`", names)
-    batches = dataset.select_columns("text").iter(ROWS_AT_ONCE)
-    return (text for batch in batches for text in batch["text"])
+    return (text for batch in dataset.select_columns("text").iter(ROWS_AT_ONCE) for text in batch["text"])
 
 
 def _no_text(source: str, what: str, names: Iterable[str]) -> UserError:

@@ -78,8 +78,7 @@ def numbers(column: "pd.Series", name: str, where: str) -> np.ndarray:
     import pandas as pd
 
     values = pd.to_numeric(column, errors="coerce").where(~column.map(type).isin([bool]))  # pandas takes true for 1
-    text = _present(column[values.isna() & column.notna()])
-    if len(text):
+    if len(text := _present(column[values.isna() & column.notna()])):
         raise UserError(f"{where}: row {text.index[0]}, column {name}: {text.iloc[0]!r} is not a number; repair it")
     # numpy reads text to the last bit; pandas before 3.1 does not.
     return np.asarray(column.where(values.notna()).astype(np.float64))
@@ -96,8 +95,7 @@ def times_of(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], in
     if pd.api.types.is_datetime64_any_dtype(column):
         num_naive = 0 if isinstance(column.dtype, pd.DatetimeTZDtype) else int(column.notna().sum())
         return _to_ms(pd.to_datetime(column, utc=True)), ["datetime"], num_naive
-    present = column[column.notna()]
-    if not len(present):
+    if not len(present := column[column.notna()]):
         raise UserError(f"{where}: the time column is empty")
     first = present.iloc[:1].astype("str").str.strip()
     if not (pd.to_numeric(first, errors="coerce").isna().all() or first.str.fullmatch(RULES.times["day"]).all()):
@@ -113,8 +111,7 @@ def times_of(column: "pd.Series", where: str) -> tuple[np.ndarray, list[str], in
     if len(found := [each for form in fit if (each := read(text, format=form))[present.index].notna().all()]) > 1:
         found = [each for each in found if each.max() <= pd.Timestamp.now("UTC")]
     parsed = found[0] if len(found) == 1 else parsed
-    unread = _present(present[parsed[present.index].isna()])
-    if len(unread):
+    if len(unread := _present(present[parsed[present.index].isna()])):
         wrong = f"row {unread.index[0]}, column time: {unread.iloc[0]!r} is not a time, or may be several"
         raise UserError(f"{where}: {wrong}; give one like 2024-01-31 13:45:00, or numbers since 1970")
     aware = text.str.contains(r"(?:[zZ]|[+-]\d\d:?(?:\d\d)?)$", regex=True) & text.str.contains(":")

@@ -159,8 +159,7 @@ def _zipped(path: Path) -> tuple["pd.DataFrame", int]:
 
 def _limited(file: IO[bytes] | gzip.GzipFile) -> bytes:
     """Return a compressed file's content. Raises UserError for more than MOST_BYTES, which no candles take."""
-    found = file.read(MOST_BYTES + 1)
-    if len(found) > MOST_BYTES:
+    if len(found := file.read(MOST_BYTES + 1)) > MOST_BYTES:
         raise UserError(f"it holds more than {MOST_BYTES} bytes; unpack it if that is right")
     return found
 

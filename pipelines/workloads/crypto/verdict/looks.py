@@ -32,11 +32,10 @@ def look(config: Config, folder: Path, coins: Mapping[str, str], pages: Sequence
     # What a forecast and its trades depend on, beside the candles.
     left_out = {"data": {"symbols", "folder"}, "model": {"coins", "fold"}, "training": {"refit"}, "evaluation": None}
     parts = {name: getattr(config, name).model_dump(mode="json", exclude=left) for name, left in left_out.items()}
-    settings = json.dumps([config.seed, parts], sort_keys=True)
     entry = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "runs": sorted({fold["member"] for fold in spans}),
-        "settings": hashlib.sha256(settings.encode()).hexdigest()[:16],
+        "settings": hashlib.sha256(json.dumps([config.seed, parts], sort_keys=True).encode()).hexdigest()[:16],
         "looked_at": [page["symbol"] for page in pages],
         "coins": dict(coins),
         "market": config.data.origin,

@@ -71,8 +71,7 @@ def p_value(values: np.ndarray, horizon: int) -> float:
     means fewer than MIN_BLOCKS blocks or values that do not vary; any other result is below 1.
     """
     count, values = len(values), np.asarray(values, np.float64)
-    least = block_length(count, 3 * horizon)
-    if count < MIN_BLOCKS * least:
+    if count < MIN_BLOCKS * (least := block_length(count, 3 * horizon)):
         return 1.0
     block = max(least, min(fitted_block(values), count // MIN_BLOCKS))
     total = np.concatenate([[0.0], np.cumsum(values - values.mean())])

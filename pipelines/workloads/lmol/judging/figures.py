@@ -101,8 +101,7 @@ def by_family(comparisons: Comparisons, answers: Mapping[str, np.ndarray]) -> di
     families = np.asarray(comparisons.families)
     one, other = families[first], families[second]
     one, other = np.where(one == PRISTINE, other, one), np.where(other == PRISTINE, one, other)
-    names = sorted({*one.tolist(), *other.tolist()})
-    if len(names) < 2:
+    if len(names := sorted({*one.tolist(), *other.tolist()})) < 2:
         return {}
     inside = {name: (one == name) & (other == name) for name in names}
     inside["across families"] = one != other
@@ -124,9 +123,8 @@ def transitivity(ask: Answer, images: np.ndarray, theta: int, seed: int) -> dict
     first, second = (np.concatenate([triples[:, side[k]] for side in sides]) for k in (0, 1))
     answers = ((ask(first, second) + ask(second, first)[:, SWAPPED]) / 2).argmax(axis=1).reshape(3, TRIPLES)
     possible = possible_answers(theta > 0)
-    violated = [tuple(answer) not in possible for answer in answers.T.tolist()]
     return {
-        "transitivity_violations": float(np.mean(violated)),
+        "transitivity_violations": float(np.mean([tuple(answer) not in possible for answer in answers.T.tolist()])),
         "transitivity_violations_at_random": 1 - len(possible) / len(CLASSES) ** 3,
         "triples": TRIPLES,
     }

@@ -113,8 +113,7 @@ def _cells(table: Path) -> tuple[list[tuple[int, list[str]]], str]:
 def _objects(table: Path) -> list[tuple[int, list[object]]]:
     """Return the objects of a JSON file as rows, under their keys as the header."""
     found = list(sheets.objects(table))
-    objects = {line: row for line, row in found if isinstance(row, dict)}
-    if len(objects) < len(found):
+    if len(objects := {line: row for line, row in found if isinstance(row, dict)}) < len(found):
         raise UserError(f'{table}: its rows are not objects; give some such as {{"image": "a.png", "score": 3}}')
     columns = list(dict.fromkeys(key for row in objects.values() for key in row))
     return [(0, columns), *((line, [row.get(key) for key in columns]) for line, row in objects.items())]

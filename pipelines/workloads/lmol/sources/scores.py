@@ -93,8 +93,7 @@ def averaged(image: np.ndarray, rater: np.ndarray, rating: np.ndarray) -> tuple[
         variances = (np.bincount(rater, square, raters) + FEW * pooled) / (heard + FEW)
         variances = np.maximum(variances, 1e-12 + 0.01 * pooled)
     own = np.bincount(image, weights * square) / np.maximum(np.bincount(image, free), 1e-9)  # 1: as expected
-    several = np.bincount(image)
-    errors = standard_errors(1 / np.sqrt(total), np.sqrt(own), several, LONE_RATING * scores.std())
+    errors = standard_errors(1 / np.sqrt(total), np.sqrt(own), np.bincount(image), LONE_RATING * scores.std())
     return scores, errors, levels, np.sqrt(variances)
 
 

@@ -81,8 +81,7 @@ def _of_attribute(
     """Return the images with a table's scores or answers for one attribute."""
     refused = {**listed.refused, **{name: why for name, why in found.refused.items() if name in listed.scores}}
     count = len(listed.scores) + len(listed.refused)
-    rows = {name: row for row, name in enumerate(found.names) if name in listed.scores}
-    if len(rows) < 2:
+    if len(rows := {name: row for row, name in enumerate(found.names) if name in listed.scores}) < 2:
         reasons = "".join(f"\n  {name}: {reason}" for name, reason in list(refused.items())[:5])
         few = f"{len(rows)} of the {count} images that {table} lists can be used"
         needed = f"two are needed for a pair, hundreds to learn from{f' ({attribute})' if data.attributes else ''}"
@@ -129,8 +128,7 @@ def _of_attribute(
 def _decoded(names: Sequence[str], find: Find, data: Data, found: Usable) -> Iterator[np.ndarray]:
     """Yield usable images (n, S, S, C); their names, and reasons for refusing the others, are added to `found`."""
     some = [names[start : start + FILES_AT_ONCE] for start in range(0, len(names), FILES_AT_ONCE)]
-    decode = partial(_decode, find, data)
-    for squares, part in in_order(decode, some, f"decoding images, {FILES_AT_ONCE} at a time"):
+    for squares, part in in_order(partial(_decode, find, data), some, f"decoding images, {FILES_AT_ONCE} at a time"):
         found.names += part.names
         found.refused |= part.refused
         found.animated += part.animated
